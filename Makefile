@@ -1,0 +1,74 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
+export UV := $(CURDIR)/.venv-tools/bin/uv
+export UV_PYTHON_DOWNLOADS := never
+export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
+BIN := .venv/bin
+LAB ?= hulk
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: tools ## Bring up the geo lab, install Hulk, train examples/hulkjob.yaml across regions
+	@$(BIN)/hulk-lab demo --lab $(LAB) $(if $(IMAGE),--image $(IMAGE))
+
+.PHONY: test
+test: tools ## Lint, types, import contracts, generated files, every test
+	@$(MAKE) --no-print-directory lint verify
+	@$(BIN)/hulk-lab build
+	$(BIN)/pytest -q --doctest-modules operator placement runtime lab/hulk_lab bench
+	$(BIN)/pytest
+
+.PHONY: down
+down: tools ## Remove every process, namespace and mount of the lab (ALL=1: of all labs)
+	@$(BIN)/hulk-lab down $(if $(ALL),--all,--lab $(LAB))
+
+.PHONY: image
+image: .venv/.synced ## Build Hulk's image with docker: BASE=an image with torch, IMAGE=its name
+	docker build -f Dockerfile $(if $(BASE),--build-arg BASE=$(BASE)) -t $(IMAGE) "$$($(BIN)/hulk-lab image)"
+
+.PHONY: lint
+lint: tools ## Ruff, mypy, import contracts, gofmt, go vet
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@unformatted=$$(gofmt -l lab/relay lab/go); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
+	cd lab/relay && go vet ./...
+
+.PHONY: generate
+generate: tools ## Write CRDs, dashboards, reference tables
+	$(BIN)/python -m hulk_operator.api.generate
+	$(BIN)/python -m hulk_operator.dashboards
+	$(BIN)/python -m hulk_operator.metrics
+
+.PHONY: verify
+verify: tools ## Fail when a generated file is stale
+	$(UV) lock --check --quiet
+	$(BIN)/python -m hulk_operator.api.generate --check
+	$(BIN)/python -m hulk_operator.dashboards --check
+	$(BIN)/python -m hulk_operator.metrics --check
+
+.PHONY: bench
+bench: tools ## Measure ring orders, predictions and deployment; print ratios
+	$(BIN)/python -m bench
+
+.PHONY: unit
+unit: tools ## Only the tests that need no cluster
+	$(BIN)/pytest -m "not controlplane and not lab"
+
+.PHONY: tools
+tools: prerequisites .venv/.synced
+
+.PHONY: prerequisites
+prerequisites:
+	@HULK_GOAL="$(MAKECMDGOALS)" tools/prerequisites
+
+.venv/.synced: pyproject.toml lab/pyproject.toml uv.lock
+	@test -x $(UV) || { python3 -m venv .venv-tools && .venv-tools/bin/pip install --quiet 'uv==0.13.*'; }
+	@printf 'hulk: Python packages ...'; start=$$SECONDS; $(UV) sync --frozen --quiet --python python3 && printf ' %ss\n' $$((SECONDS - start))
+	@touch $@
