@@ -1,0 +1,75 @@
+"""How long gloo's ring all-reduce takes: a closed form, validated against measured all-reduces.
+
+gloo reduces and then gathers segments round the ring; data flows from rank r to rank r - 1. A receiver announces that
+it is ready before each segment, so a segment costs a full round trip, and at most two are in flight on an edge: a long
+link never carries more than 2 MiB a round trip, whatever its bandwidth. Only the worst edge counts.
+
+`tests/placement/test_planner_gloo.py` compares it with 44 measured all-reduces (mean error 1.3 %): it holds where the
+burst of two segments of every edge on a link fits the router's buffer; beyond, TCP repeats what it lost and the
+all-reduce takes longer (8 measured cases, 24 % on the mean).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+MAX_SEGMENT_BYTES = 1 << 20
+SOFTWARE_S = 0.0012
+"""Fixed cost of a segment's two messages (ready, data) in software, added to the link's round trip."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """How gloo cuts one all-reduce: `num_hops` segments of `segment_bytes` cross every edge, twice.
+
+    B bytes on n ranks become N = roundup(max(ceil(B / 1 MiB), 2 n), n) segments of B / N bytes, k = N / n a rank;
+    each edge carries K = (n - 1) k of them while reducing and K while gathering. `num_buckets` such all-reduces run at
+    the same time.
+
+    >>> cut_ring(num_bytes=4 << 20, num_ranks=6, num_buckets=1)
+    Ring(num_hops=10, segment_bytes=349525.3333333333, num_buckets=1)
+    """
+
+    num_hops: int
+    segment_bytes: float
+    num_buckets: int
+
+    def edge_s(self, rtt_s: float, bandwidth_bytes_per_s: float, num_sharing: int) -> float:
+        """Seconds the all-reduce takes if this edge is the worst; `num_sharing` ring edges use its link.
+
+        With R = round trip + software, x = m / bandwidth, K hops, b buckets, q edges on the link:
+        2 max(floor(K / 2) (R + x) + b x + (0 if K is even else R), R + K b q x).
+        The first is the round trips of two segments in flight, the second the link being full. With b = 1 this is the
+        form validated by measured all-reduces; b > 1 follows an event simulation of gloo's ring within 9 %.
+        """
+        round_trip_s = rtt_s + SOFTWARE_S
+        segment_s = self.segment_bytes / bandwidth_bytes_per_s
+        waiting_s = self.num_hops // 2 * (round_trip_s + segment_s) + self.num_buckets * segment_s
+        if self.num_hops % 2:
+            waiting_s += round_trip_s
+        full_s = round_trip_s + self.num_hops * self.num_buckets * num_sharing * segment_s
+        return 2 * max(waiting_s, full_s)
+
+    def max_sharing(self, rtt_s: float, bandwidth_bytes_per_s: float, limit_s: float, at_most: int) -> int:
+        """The most ring edges (0..at_most) that may use a link so that none of them takes longer than `limit_s`."""
+        if at_most < 1 or self.edge_s(rtt_s, bandwidth_bytes_per_s, 1) > limit_s:
+            return 0
+        each_s = self.num_hops * self.num_buckets * self.segment_bytes / bandwidth_bytes_per_s
+        room = (limit_s / 2 - rtt_s - SOFTWARE_S) / each_s
+        fit = at_most if room >= at_most else 1 + math.ceil(room)
+        while self.edge_s(rtt_s, bandwidth_bytes_per_s, fit) > limit_s:  # rounding: the formula decides
+            fit -= 1
+        return fit
+
+    def uplink_s(self, bytes_per_s: float, num_edges: int) -> float:
+        """Seconds that `num_edges` edges leaving (or entering) a region keep its uplink busy."""
+        return 2 * self.num_hops * self.num_buckets * num_edges * self.segment_bytes / bytes_per_s
+
+
+def cut_ring(num_bytes: int, num_ranks: int, num_buckets: int) -> Ring:
+    """How `num_buckets` equal buckets of together `num_bytes` are cut on `num_ranks` >= 2 ranks."""
+    bucket_bytes = math.ceil(num_bytes / num_buckets)
+    segments = max(math.ceil(bucket_bytes / MAX_SEGMENT_BYTES), 2 * num_ranks)
+    per_rank = math.ceil(segments / num_ranks)
+    return Ring((num_ranks - 1) * per_rank, bucket_bytes / (per_rank * num_ranks), num_buckets)

@@ -1,0 +1,69 @@
+"""The evaluator: a plan, its workload and the topology become a prediction of one step.
+
+A step is the slowest rank's computation followed by the all-reduce of all gradients. Two buckets are reduced at the
+same time, and both are taken to start when the last gradient is ready: DDP starts the first one earlier, so with two
+buckets the prediction is an upper figure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from hulk_placement.cost.compute import is_calibrated, rank_seconds, speeds
+from hulk_placement.cost.gloo import cut_ring
+from hulk_placement.plan import Plan, Prediction
+from hulk_placement.topology import Pair, Topology
+from hulk_placement.workload import Workload
+
+
+def predict(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
+    """What one step of the plan takes; KeyError when the plan names a machine that the topology lacks."""
+    machines = plan.rank_machines
+    used = sorted(set(machines))
+    compute_s = rank_seconds(workload, speeds(workload, topology, used), machines, plan.shares)
+    communication_s, bottleneck = allreduce(machines, workload.model.gradient_bytes, plan.num_buckets, topology)
+    return Prediction(
+        step_s=max(compute_s) + communication_s,
+        compute_s=max(compute_s),
+        communication_s=communication_s,
+        bottleneck=bottleneck,
+        rank_compute_s=compute_s,
+        memory_bytes=workload.model.memory_bytes(plan.micro_batch, workload.optimizer),
+        calibrated=is_calibrated(workload, topology, used),
+    )
+
+
+def allreduce(
+    machines: Sequence[str], num_bytes: int, num_buckets: int, topology: Topology
+) -> tuple[float, Pair | None]:
+    """Seconds of the gradients' all-reduce over ranks on these machines in ring order, and the worst edge.
+
+    One rank sends nothing: 0 seconds and no edge.
+    """
+    if len(machines) < 2:
+        return 0.0, None
+    ring = cut_ring(num_bytes, len(machines), num_buckets)
+    edges = Counter((machines[rank], machines[rank - 1]) for rank in range(len(machines)))
+    links = {edge: topology.link(*edge) for edge in edges}
+    sharing: Counter[Pair] = Counter()
+    for edge, count in edges.items():
+        shared = links[edge].shared
+        if shared is not None:
+            sharing[shared] += count
+    costs = {}
+    for edge, link in links.items():
+        num_sharing = sharing[link.shared] if link.shared is not None else 1
+        costs[edge] = ring.edge_s(link.rtt_s, link.bandwidth_bytes_per_s, num_sharing)
+        for region, num_edges in _crossings(link.shared, sharing):
+            if region in topology.uplinks:
+                costs[edge] = max(costs[edge], ring.uplink_s(topology.uplinks[region], num_edges))
+    worst = max(sorted(costs), key=costs.__getitem__)
+    return costs[worst], worst
+
+
+def _crossings(shared: Pair | None, sharing: Counter[Pair]) -> list[tuple[str, int]]:
+    """For an edge between regions: each end's name with how many ring edges leave it (as many enter it)."""
+    if shared is None:
+        return []
+    return [(region, sum(count for (source, _), count in sharing.items() if source == region)) for region in shared]

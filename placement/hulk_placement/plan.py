@@ -1,0 +1,87 @@
+"""A plan: who trains which share, in which ring order, and how long a step is predicted to take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hulk_placement.topology import Pair
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSlot:
+    """One worker (pod): the machine it runs on and the accelerators it holds there, one rank each."""
+
+    machine: str
+    region: str
+    num_accelerators: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What one step is predicted to take, in seconds, and what it needs.
+
+    `rank_compute_s` has one entry per rank; `bottleneck` is the (source, target) pair of machines whose link holds the
+    ring back, None without communication. `calibrated` says that every machine's speed was measured.
+    """
+
+    step_s: float
+    compute_s: float
+    communication_s: float
+    bottleneck: Pair | None
+    rank_compute_s: tuple[float, ...]
+    memory_bytes: int
+    calibrated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Degrees of data, pipeline and tensor parallelism; their product is the number of ranks."""
+
+    data: int
+    pipeline: int = 1
+    tensor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Workers in rank order, which is ring order: gloo's data flows from rank r to rank r - 1.
+
+    A worker's accelerators are consecutive ranks. `shares` are sequences per rank and sum to the global batch.
+    `num_buckets` gradient buckets are reduced at the same time. `optimality_gap` bounds (step - best possible) / step
+    by the same evaluator; 0 means proven optimal. `iterations` is the work done, `why` the reasons in sentences.
+    """
+
+    key: str
+    attempt: int
+    workers: tuple[WorkerSlot, ...]
+    shares: tuple[int, ...]
+    micro_batch: int
+    num_buckets: int
+    prediction: Prediction
+    layout: Layout
+    algorithm: str = "ring"
+    optimality_gap: float = 0.0
+    iterations: int = 0
+    why: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        num_ranks = sum(worker.num_accelerators for worker in self.workers)
+        if not self.workers or num_ranks != len(self.shares):
+            raise ValueError(f"{self.key}: {len(self.shares)} shares for {num_ranks} ranks")
+        if min(self.shares) < 1 or self.micro_batch < 1 or self.num_buckets < 1:
+            raise ValueError(
+                f"{self.key}: smallest share {min(self.shares)}, micro-batch {self.micro_batch} and "
+                f"{self.num_buckets} buckets must be >= 1"
+            )
+
+    @property
+    def rank_machines(self) -> tuple[str, ...]:
+        """The machine of every rank."""
+        return tuple(worker.machine for worker in self.workers for _ in range(worker.num_accelerators))
+
+    def accelerators(self) -> dict[str, int]:
+        """Accelerators the plan holds, by machine."""
+        held: dict[str, int] = {}
+        for worker in self.workers:
+            held[worker.machine] = held.get(worker.machine, 0) + worker.num_accelerators
+        return held

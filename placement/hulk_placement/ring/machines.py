@@ -1,0 +1,156 @@
+"""The best ring over machines, and which machines it leaves out: exact, for a handful of machines.
+
+Where machine pairs of one region pair have links of their own, regions no longer say everything. A depth-first search
+then lengthens the path of the data machine by machine, and gives up a path as soon as its slowest rank and its worst
+edge so far (links are shared, so an edge gets slower as others join it) are no better than the best whole plan.
+Machines that are the same to the ring stand in for one another, and a ring is only tried from its first machine on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hulk_placement.cost.gloo import Ring
+from hulk_placement.ring.region_graph import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The link between two machines: its figures, and the number of the region link it shares (-1: its own)."""
+
+    rtt_s: float
+    bandwidth_bytes_per_s: float
+    shared: int
+
+
+@dataclass(frozen=True, slots=True)
+class MachineGraph:
+    """Machines by number. `edges[a][b]` is None where the link may not be used.
+
+    `classes[a] == classes[b]` where exchanging a and b changes no ring. `speed` in FLOP/s per accelerator; `uplink` in
+    bytes/s per region, 0 where it has no limit of its own.
+    """
+
+    edges: tuple[tuple[Edge | None, ...], ...]
+    num_slots: tuple[int, ...]
+    speed: tuple[float, ...]
+    classes: tuple[int, ...]
+    region_of: tuple[int, ...]
+    uplink: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """One number of workers and buckets: the ring's cut, and FLOPs of the shares.
+
+    `num_large` workers compute `large_flops`, the others `small_flops`; the ring takes `inside_s` at least.
+    """
+
+    num_workers: int
+    ring: Ring
+    small_flops: float
+    large_flops: float
+    num_large: int
+    inside_s: float
+
+    def compute_s(self, speeds: Sequence[float]) -> float:
+        """Seconds of the slowest rank when the fastest workers take the larger shares."""
+        slowest = self.small_flops / min(speeds)
+        if not self.num_large:
+            return slowest
+        return max(slowest, self.large_flops / sorted(speeds, reverse=True)[self.num_large - 1])
+
+
+def best_order(graph: MachineGraph, size: Size, below_s: float, work: Work) -> tuple[tuple[int, ...], float] | None:
+    """The machines in rank order with the least step below `below_s`, and its seconds; None when there is none.
+
+    When the work runs out, what was found until then: `work.exhausted` says that it may not be the best.
+    """
+    search = _OrderSearch(graph, size, below_s, work)
+    for start, of in enumerate(graph.classes):
+        if graph.classes.index(of) == start and graph.num_slots[start]:
+            search.from_machine(start)
+    return None if search.best is None else (search.best[::-1], search.best_s)
+
+
+class _OrderSearch:
+    def __init__(self, graph: MachineGraph, size: Size, below_s: float, work: Work) -> None:
+        self.graph, self.size, self.work = graph, size, work
+        self.best: tuple[int, ...] | None = None
+        self.best_s = below_s
+        self.left = list(graph.num_slots)
+        self.path: list[int] = []
+        self.on_link: dict[int, list[Edge]] = {}
+        self.leaving: dict[int, int] = {}
+
+    def from_machine(self, start: int) -> None:
+        """Try every ring whose lowest-numbered machine is this one."""
+        self._enter(start)
+        self._extend(self.size.inside_s)
+        self._leave(start)
+
+    def _extend(self, ring_s: float) -> None:
+        """Lengthen the path, whose worst edge so far takes `ring_s`."""
+        self.work.done += 1
+        if self.work.exhausted:
+            return
+        if len(self.path) == self.size.num_workers:
+            self._close(ring_s)
+            return
+        seen: set[int] = set()
+        for machine in range(self.path[0], len(self.left)):
+            own_class = self.graph.classes[machine]
+            if not self.left[machine] or (own_class in seen and machine not in self.path):
+                continue
+            if machine not in self.path:
+                seen.add(own_class)
+            edge = self.graph.edges[self.path[-1]][machine]
+            if edge is None:
+                continue
+            worst_s = max(ring_s, self._add(edge, self.path[-1]))
+            self._enter(machine)
+            if self._least_compute_s() + worst_s < self.best_s:
+                self._extend(worst_s)
+            self._leave(machine)
+            self._remove(edge, self.path[-1])
+
+    def _close(self, ring_s: float) -> None:
+        edge = self.graph.edges[self.path[-1]][self.path[0]]
+        if edge is None:
+            return
+        worst_s = max(ring_s, self._add(edge, self.path[-1]))
+        step_s = worst_s + self.size.compute_s([self.graph.speed[m] for m in self.path])
+        self._remove(edge, self.path[-1])
+        if step_s < self.best_s:
+            self.best, self.best_s = tuple(self.path), step_s
+
+    def _least_compute_s(self) -> float:
+        return self.size.small_flops / min(self.graph.speed[m] for m in self.path)
+
+    def _add(self, edge: Edge, source: int) -> float:
+        """Seconds of the worst edge on the link that this edge joins."""
+        ring = self.size.ring
+        if edge.shared < 0:
+            return ring.edge_s(edge.rtt_s, edge.bandwidth_bytes_per_s, 1)
+        sharing = self.on_link.setdefault(edge.shared, [])
+        sharing.append(edge)
+        region = self.graph.region_of[source]
+        self.leaving[region] = self.leaving.get(region, 0) + 1
+        worst_s = max(ring.edge_s(e.rtt_s, e.bandwidth_bytes_per_s, len(sharing)) for e in sharing)
+        if self.graph.uplink[region]:
+            worst_s = max(worst_s, ring.uplink_s(self.graph.uplink[region], self.leaving[region]))
+        return worst_s
+
+    def _remove(self, edge: Edge, source: int) -> None:
+        if edge.shared >= 0:
+            self.on_link[edge.shared].pop()
+            self.leaving[self.graph.region_of[source]] -= 1
+
+    def _enter(self, machine: int) -> None:
+        self.path.append(machine)
+        self.left[machine] -= 1
+
+    def _leave(self, machine: int) -> None:
+        self.path.pop()
+        self.left[machine] += 1

@@ -1,0 +1,69 @@
+"""What the ring over regions is searched in: the graph, the workers asked for, and how much work may be done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hulk_placement.cost.gloo import Ring
+from hulk_placement.topology import SAME_MACHINE
+
+
+@dataclass(frozen=True, slots=True)
+class RegionGraph:
+    """Links between numbered regions. `rtt_s[a][b]`, `bandwidth[a][b]` in bytes/s, 0 where the link may not be used.
+
+    [a][a] joins machines inside region a; `roomy[a]` says that one of them may hold several workers, which then need no
+    such link. `uplink[a]` in bytes/s, 0 where the region has no limit of its own.
+    """
+
+    rtt_s: tuple[tuple[float, ...], ...]
+    bandwidth: tuple[tuple[float, ...], ...]
+    uplink: tuple[float, ...]
+    roomy: tuple[bool, ...]
+
+    def __len__(self) -> int:
+        return len(self.uplink)
+
+    def edge_s(self, ring: Ring, source: int, target: int, num_sharing: int) -> float:
+        """Seconds of the ring if this edge is its worst; infinite where the link may not be used."""
+        if not self.bandwidth[source][target]:
+            return float("inf")
+        return ring.edge_s(self.rtt_s[source][target], self.bandwidth[source][target], num_sharing)
+
+    def inside_s(self, ring: Ring, region: int) -> float:
+        """The least seconds of an edge inside a region that is one of several in the ring."""
+        between = self.edge_s(ring, region, region, 1)
+        within = ring.edge_s(SAME_MACHINE.rtt_s, SAME_MACHINE.bandwidth_bytes_per_s, 1)
+        return min(between, within) if self.roomy[region] else between
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Workers asked for, `num_large` of which take one more sequence than the others.
+
+    `slots[a]` workers of region a are fast enough, `large[a]` of them also for the larger share.
+    """
+
+    num_workers: int
+    num_large: int
+    slots: tuple[int, ...]
+    large: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Work:
+    """Iterations done, how many are allowed, and how often a search gave up before it had tried everything."""
+
+    limit: int
+    done: int = 0
+    num_given_up: int = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing more may be done."""
+        return self.done >= self.limit
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether something was left untried."""
+        return self.exhausted or self.num_given_up > 0

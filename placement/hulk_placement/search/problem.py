@@ -1,0 +1,209 @@
+"""What may be used for one workload, with a reason for everything that may not.
+
+Turns a workload and the free part of the topology into slots (one worker each), or into the sentence that says why the
+workload cannot run now. Machines and regions keep the order the topology lists them in, and are numbers from here on:
+no decision depends on a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from hulk_placement.cost.compute import speeds
+from hulk_placement.topology import LinkKind, Machine, Topology
+from hulk_placement.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much work one plan may cost, in search iterations, so that the same budget gives the same plan anywhere."""
+
+    iterations: int = 100_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise ValueError(f"budget: {self.iterations} iterations must be >= 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """Why a workload has no plan: a PascalCase reason and a sentence with the numbers."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The machines one workload may use. Per machine: its region, how many workers it can take, FLOP/s per accelerator.
+
+    `left_out` says in sentences which machines were not considered.
+    """
+
+    workload: Workload
+    topology: Topology
+    names: tuple[str, ...]
+    regions: tuple[str, ...]
+    region_of: tuple[int, ...]
+    num_slots: tuple[int, ...]
+    speed: tuple[float, ...]
+    left_out: tuple[str, ...]
+
+    @cached_property
+    def max_workers(self) -> int:
+        """The most workers a plan may have: asked for, free, and one sequence per rank."""
+        by_batch = self.workload.global_batch // self.workload.accelerators_per_worker
+        return min(self.workload.max_workers, sum(self.num_slots), by_batch)
+
+
+def build(workload: Workload, topology: Topology) -> Problem | Unplaced:
+    """The workload's problem, or why it has none."""
+    refused = _refuse_request(workload)
+    if refused:
+        return refused
+    sieve = _Sieve(workload, list(topology.machines))
+    sieve.keep(lambda m: m.name in workload.candidates, "may not run the job's pods")
+    if workload.regions:
+        sieve.keep(lambda m: m.region in workload.regions, f"outside the regions {', '.join(workload.regions)}")
+    if not sieve.machines:
+        return Unplaced("NoCandidates", f"None of {len(topology.machines)} machines is allowed: {sieve.reasons()}.")
+    sieve.keep(_has_memory(workload), f"with less accelerator memory than {_gib(_least_memory(workload))}")
+    if not sieve.machines:
+        return Unplaced("NoMemory", _no_memory(workload, sieve.last))
+    before = list(sieve.machines)
+    sieve.keep(lambda m: _slots(workload, m) > 0, f"without {workload.accelerators_per_worker} free accelerators")
+    num_free = sum(_slots(workload, m) for m in sieve.machines)
+    if num_free < workload.min_workers:
+        return Unplaced("NotEnoughAccelerators", _not_enough(workload, before, num_free))
+    if not workload.allow_unknown_links:
+        sieve.machines = _one_per_unknown_inside(workload, topology, sieve)
+    num_joined = sum(_slots(workload, m) for m in sieve.machines)
+    if num_joined < workload.min_workers:
+        return Unplaced("OnlyUnknownLinks", _not_joined(workload, sieve, num_free, num_joined))
+    return _problem(workload, topology, sieve)
+
+
+class _Sieve:
+    """Machines that passed so far, and a phrase for each group that did not."""
+
+    def __init__(self, workload: Workload, machines: list[Machine]) -> None:
+        self.workload, self.machines = workload, machines
+        self.last: list[Machine] = []
+        self.phrases: list[str] = []
+
+    def keep(self, passes: Callable[[Machine], bool], phrase: str) -> None:
+        failed = [machine for machine in self.machines if not passes(machine)]
+        if failed:
+            self.last = failed
+            self.machines = [machine for machine in self.machines if passes(machine)]
+            self.phrases.append(f"{len(failed)} {phrase} ({_some(m.name for m in failed)})")
+
+    def reasons(self) -> str:
+        return "; ".join(self.phrases)
+
+
+def _refuse_request(workload: Workload) -> Unplaced | None:
+    if workload.pipeline != 1 or workload.tensor != 1:
+        asked = f"pipeline {workload.pipeline} x tensor {workload.tensor}"
+        return Unplaced(
+            "UnsupportedLayout", f"The layout asks for {asked}; this version plans data parallelism only (1 x 1)."
+        )
+    num_ranks = workload.min_workers * workload.accelerators_per_worker
+    if num_ranks > workload.global_batch:
+        return Unplaced(
+            "BatchTooSmall",
+            f"{workload.min_workers} workers of {workload.accelerators_per_worker} accelerators are {num_ranks} ranks, "
+            f"but the global batch has only {workload.global_batch} sequences: each rank needs at least one.",
+        )
+    return None
+
+
+def _least_memory(workload: Workload) -> int:
+    return workload.model.memory_bytes(workload.micro_batch or 1, workload.optimizer)
+
+
+def _has_memory(workload: Workload) -> Callable[[Machine], bool]:
+    need = _least_memory(workload)
+    return lambda machine: machine.memory_bytes == 0 or machine.memory_bytes >= need
+
+
+def _no_memory(workload: Workload, machines: list[Machine]) -> str:
+    most = max(machines, key=lambda m: m.memory_bytes)
+    return (
+        f"A rank needs {_gib(_least_memory(workload))} ({workload.model.num_parameters:,} parameters, "
+        f"{workload.optimizer}, micro-batch {workload.micro_batch or 1}); the largest accelerator among "
+        f"{len(machines)} machines has {_gib(most.memory_bytes)} ({most.name}, {most.product})."
+    )
+
+
+def _slots(workload: Workload, machine: Machine) -> int:
+    return min(workload.candidates[machine.name], machine.num_accelerators // workload.accelerators_per_worker)
+
+
+def _not_enough(workload: Workload, machines: list[Machine], num_free: int) -> str:
+    num_accelerators = sum(m.num_accelerators for m in machines)
+    return (
+        f"Needs at least {workload.min_workers} workers of {workload.accelerators_per_worker} accelerators; there is "
+        f"room for {num_free}: {len(machines)} machines have {num_accelerators} accelerators free."
+    )
+
+
+def _not_joined(workload: Workload, sieve: _Sieve, num_free: int, num_joined: int) -> str:
+    return (
+        f"Needs at least {workload.min_workers} workers; there is room for {num_free}, but known links join at most "
+        f"{num_joined} of them, {len(sieve.machines)} machines: not {sieve.reasons()}."
+    )
+
+
+def _one_per_unknown_inside(workload: Workload, topology: Topology, sieve: _Sieve) -> list[Machine]:
+    """In a region about whose inside nothing is known, machines cannot be joined: its roomiest, then fastest, stays."""
+    by_region: dict[str, list[Machine]] = {}
+    for machine in sieve.machines:
+        by_region.setdefault(machine.region, []).append(machine)
+    speed = speeds(workload, topology, (m.name for m in sieve.machines))
+    kept: set[str] = set()
+    for region, machines in by_region.items():
+        if topology.region_link(region, region).kind is not LinkKind.UNKNOWN:
+            kept.update(m.name for m in machines)
+            continue
+        best = max(machines, key=lambda m: (_slots(workload, m), speed[m.name]))
+        kept.add(best.name)
+        if len(machines) > 1:
+            sieve.phrases.append(
+                f"{len(machines) - 1} in {region}, whose inner links are unknown (only {best.name} is used)"
+            )
+    return [machine for machine in sieve.machines if machine.name in kept]
+
+
+def _problem(workload: Workload, topology: Topology, sieve: _Sieve) -> Problem:
+    machines = sieve.machines
+    regions = tuple(dict.fromkeys(machine.region for machine in machines))
+    index = {region: number for number, region in enumerate(regions)}
+    speed = speeds(workload, topology, (m.name for m in machines))
+    return Problem(
+        workload=workload,
+        topology=topology,
+        names=tuple(m.name for m in machines),
+        regions=regions,
+        region_of=tuple(index[m.region] for m in machines),
+        num_slots=tuple(_slots(workload, m) for m in machines),
+        speed=tuple(speed[m.name] for m in machines),
+        left_out=tuple(sieve.phrases),
+    )
+
+
+def _some(names: Iterable[str]) -> str:
+    """A few names of many.
+
+    >>> _some(["a", "b", "c", "d"])
+    'a, b, c, ...'
+    """
+    found = list(names)
+    return ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.2f} GiB"

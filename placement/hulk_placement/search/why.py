@@ -1,0 +1,90 @@
+"""Sentences with numbers: why a plan is what it is, and why there is none."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hulk_placement.plan import Plan
+from hulk_placement.search.baselines import region_order
+from hulk_placement.search.evaluate import evaluate, links_known
+from hulk_placement.search.graph import unknown_pairs
+from hulk_placement.search.problem import Problem, Unplaced
+from hulk_placement.search.sizes import NUM_BUCKETS
+
+
+def no_ring(problem: Problem) -> Unplaced:
+    """Why no closed ring of known links joins enough machines."""
+    pairs = unknown_pairs(problem)
+    room = Counter[str]()
+    for region, slots in zip(problem.region_of, problem.num_slots, strict=True):
+        room[problem.regions[region]] += slots
+    listed = ", ".join(f"{source} to {target}" for source, target in pairs[:4]) + (", ..." if len(pairs) > 4 else "")
+    rooms = ", ".join(f"{region} {slots}" for region, slots in room.items())
+    return Unplaced(
+        "OnlyUnknownLinks",
+        f"No ring of known links joins {problem.workload.min_workers} workers (room by region: {rooms}). Nothing is "
+        f"known of {len(pairs)} of {len(room) * (len(room) - 1)} region links: {listed}.",
+    )
+
+
+def not_found(problem: Problem, iterations: int) -> Unplaced:
+    """That no ring was found, though there may be one."""
+    return Unplaced(
+        "SearchExhausted",
+        f"No ring of {problem.workload.min_workers} workers over {len(problem.regions)} regions was found in "
+        f"{iterations} iterations; there may be one.",
+    )
+
+
+def sentences(problem: Problem, plan: Plan) -> tuple[str, ...]:
+    """What decided the plan, what was left out, and what the plain order would have cost."""
+    found = [_workers(problem, plan), _time(plan)]
+    found += _unused(problem, plan)
+    found += [f"Not considered: {phrase}." for phrase in problem.left_out]
+    found += _against_region_order(problem, plan)
+    if not plan.prediction.calibrated:
+        found.append("Compute is an assumed figure: no speed is measured for at least one machine of the plan.")
+    if plan.optimality_gap:
+        found.append(f"No plan can be more than {plan.optimality_gap:.1%} faster by this evaluator.")
+    return tuple(found)
+
+
+def _workers(problem: Problem, plan: Plan) -> str:
+    regions = dict.fromkeys(slot.region for slot in plan.workers)
+    asked = problem.workload
+    return (
+        f"{len(plan.workers)} workers in {len(regions)} regions (asked for {asked.min_workers} to {asked.max_workers}, "
+        f"room for {sum(problem.num_slots)}), {min(plan.shares)} to {max(plan.shares)} sequences a rank."
+    )
+
+
+def _time(plan: Plan) -> str:
+    prediction = plan.prediction
+    if prediction.bottleneck is None:
+        return f"A step computes for {prediction.step_s:.3f} s; one rank has nobody to talk to."
+    source, target = prediction.bottleneck
+    buckets = "1 bucket" if plan.num_buckets == 1 else f"{plan.num_buckets} buckets"
+    return (
+        f"A step computes for {prediction.compute_s:.3f} s and reduces gradients for "
+        f"{prediction.communication_s:.3f} s in {buckets}; {source} to {target} is the worst edge."
+    )
+
+
+def _unused(problem: Problem, plan: Plan) -> list[str]:
+    used = {slot.machine for slot in plan.workers}
+    unused = [name for name in problem.names if name not in used]
+    if not unused:
+        return []
+    names = ", ".join(unused[:4]) + (", ..." if len(unused) > 4 else "")
+    if len(plan.workers) == problem.max_workers:
+        return [f"Left out: {names} ({len(unused)} machines): {problem.max_workers} workers are the most possible."]
+    return [f"Left out: {names} ({len(unused)} machines): more workers would lengthen the step."]
+
+
+def _against_region_order(problem: Problem, plan: Plan) -> list[str]:
+    order = region_order(problem)
+    if not links_known(problem, order):
+        return []
+    region_s = min(evaluate(problem, order, buckets)[0] for buckets in NUM_BUCKETS)
+    ratio = region_s / plan.prediction.step_s
+    return [f"Region order with {len(order)} workers would take {region_s:.3f} s a step ({ratio:.2f} x)."]

@@ -1,0 +1,65 @@
+"""The planner's front door: all workloads, what already runs, and the topology become plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hulk_placement.plan import Plan
+from hulk_placement.search.job import place
+from hulk_placement.search.problem import Budget, Unplaced
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+
+__all__ = ["Budget", "Solution", "Unplaced", "precedence", "solve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A plan for every workload that got one, by key, and the reason for every workload that did not."""
+
+    plans: Mapping[str, Plan]
+    unplaced: Mapping[str, Unplaced]
+
+
+def solve(
+    workloads: Sequence[Workload], running: Sequence[Plan], topology: Topology, budget: Budget | None = None
+) -> Solution:
+    """Plans for the workloads on what `running` leaves free: first in, first out, higher priority first.
+
+    A workload that cannot be placed is passed over with a reason and does not hold back the ones behind it. A machine's
+    accelerators are handed out once: `running` plans keep theirs, and each new plan takes its own from the next.
+    Deterministic: the same arguments give the same plans. ValueError when two workloads have one key.
+    """
+    if len({workload.key for workload in workloads}) != len(workloads):
+        raise ValueError(f"{len(workloads)} workloads have only {len({w.key for w in workloads})} different keys")
+    left = topology
+    for held in running:
+        left = _without(left, held)
+    plans: dict[str, Plan] = {}
+    unplaced: dict[str, Unplaced] = {}
+    for workload in sorted(workloads, key=precedence):
+        outcome = place(workload, left, budget or Budget())
+        if isinstance(outcome, Unplaced):
+            unplaced[workload.key] = outcome
+        else:
+            plans[workload.key] = outcome
+            left = _without(left, outcome)
+    return Solution(plans, unplaced)
+
+
+def precedence(workload: Workload) -> tuple[int, float, str]:
+    """What decides who is placed first: the smallest goes first."""
+    return -workload.priority, workload.created_s, workload.key
+
+
+def _without(topology: Topology, plan: Plan) -> Topology:
+    """The topology with the plan's accelerators taken; machines it no longer has are not missed."""
+    held = plan.accelerators()
+    return replace(
+        topology,
+        machines=tuple(
+            replace(machine, num_accelerators=max(0, machine.num_accelerators - held.get(machine.name, 0)))
+            for machine in topology.machines
+        ),
+    )

@@ -1,0 +1,169 @@
+"""Machines and the directed links between them, as the planner sees them.
+
+Measurements come in per pair of machines and per pair of regions; `Topology.link` turns them into one answer for any
+pair, and says how well it is known. Nothing is ever assumed to be free: a pair about which nothing is known is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+Pair = tuple[str, str]
+
+UNKNOWN_RTT_S = 2.0
+UNKNOWN_BANDWIDTH_BYTES_PER_S = 125_000.0
+"""What an unknown link costs where a job allows it: worse than any usable WAN link, and finite."""
+
+
+def _positive(value: float) -> bool:
+    return math.isfinite(value) and value > 0
+
+
+class LinkKind(StrEnum):
+    """How a link's figures came to be known."""
+
+    MEASURED = "measured"
+    DECLARED = "declared"
+    INFERRED = "inferred"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A node with its accelerators.
+
+    `num_accelerators` is what the planner may hand out: allocatable minus what pods outside `solve`'s `running` hold.
+    `memory_bytes` and `flops_per_s` are per accelerator; 0 and None mean unknown.
+    """
+
+    name: str
+    region: str
+    zone: str = ""
+    num_accelerators: int = 1
+    product: str = "unknown"
+    memory_bytes: int = 0
+    flops_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.region:
+            raise ValueError(f"machine {self.name!r} in region {self.region!r}: both names must be given")
+        if self.num_accelerators < 0 or self.memory_bytes < 0:
+            raise ValueError(
+                f"machine {self.name}: {self.num_accelerators} accelerators of {self.memory_bytes} bytes must be >= 0"
+            )
+        if self.flops_per_s is not None and not _positive(self.flops_per_s):
+            raise ValueError(f"machine {self.name}: speed {self.flops_per_s} FLOP/s must be > 0 and finite")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A directed link: round-trip time, and the TCP payload rate of `num_streams` streams from source to target.
+
+    `shared` names the directed region link whose capacity the link draws on; None where the pair has its own
+    (inside a region, inside a machine).
+    """
+
+    rtt_s: float
+    bandwidth_bytes_per_s: float
+    num_streams: int = 1
+    age_s: float = 0.0
+    kind: LinkKind = LinkKind.MEASURED
+    shared: Pair | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.rtt_s) and self.rtt_s >= 0):
+            raise ValueError(f"link: round trip {self.rtt_s} s must be >= 0 and finite")
+        if not _positive(self.bandwidth_bytes_per_s):
+            raise ValueError(f"link: bandwidth {self.bandwidth_bytes_per_s} B/s must be > 0 and finite")
+        if self.num_streams < 1 or self.age_s < 0:
+            raise ValueError(f"link: {self.num_streams} streams must be >= 1, age {self.age_s} s must be >= 0")
+
+
+SAME_MACHINE = Link(rtt_s=0.0001, bandwidth_bytes_per_s=1e9, kind=LinkKind.INFERRED)
+"""Two ranks on one machine talk through its memory: an assumption, far above any WAN link."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Every machine and what is known about the links between them.
+
+    `node_links` are keyed by machine names, `region_links` by region names, (source, target); (a, a) is the inside of
+    region a. `uplinks` caps what all flows that leave, or all that enter, a region carry together, in bytes per second.
+    """
+
+    machines: tuple[Machine, ...]
+    node_links: Mapping[Pair, Link] = field(default_factory=dict)
+    region_links: Mapping[Pair, Link] = field(default_factory=dict)
+    uplinks: Mapping[str, float] = field(default_factory=dict)
+    _by_name: Mapping[str, Machine] = field(init=False, repr=False, compare=False)
+    _by_nodes: Mapping[Pair, Link] = field(init=False, repr=False, compare=False)
+    _by_regions: Mapping[Pair, Link] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_name = {machine.name: machine for machine in self.machines}
+        if len(by_name) != len(self.machines):
+            raise ValueError(f"{len(self.machines)} machines have only {len(by_name)} different names")
+        for region, bytes_per_s in self.uplinks.items():
+            if not _positive(bytes_per_s):
+                raise ValueError(f"region {region}: uplink {bytes_per_s} B/s must be > 0 and finite")
+        object.__setattr__(self, "_by_name", by_name)
+        object.__setattr__(self, "_by_nodes", self._own_links(by_name))
+        inherited = {**self._medians(by_name), **self.region_links}
+        resolved = {
+            pair: replace(link, kind=LinkKind.INFERRED, shared=_shared(pair)) for pair, link in inherited.items()
+        }
+        object.__setattr__(self, "_by_regions", resolved)
+
+    def machine(self, name: str) -> Machine:
+        """The machine of that name; KeyError when there is none."""
+        return self._by_name[name]
+
+    def link(self, source: str, target: str) -> Link:
+        """The link between two machines: measured or declared, else its region pair's (inferred), else unknown."""
+        src, dst = self._by_name[source], self._by_name[target]
+        if source == target:
+            return SAME_MACHINE
+        return self._by_nodes.get((source, target)) or self.region_link(src.region, dst.region)
+
+    def region_link(self, source: str, target: str) -> Link:
+        """The link that a pair of machines of these regions inherits; `source == target` is the region's inside."""
+        known = self._by_regions.get((source, target))
+        if known is not None:
+            return known
+        shared = _shared((source, target))
+        return Link(UNKNOWN_RTT_S, UNKNOWN_BANDWIDTH_BYTES_PER_S, kind=LinkKind.UNKNOWN, shared=shared)
+
+    def _own_links(self, by_name: Mapping[str, Machine]) -> dict[Pair, Link]:
+        """The links of machine pairs, each with the region link that it shares."""
+        return {
+            (source, target): replace(link, shared=_shared((by_name[source].region, by_name[target].region)))
+            for (source, target), link in self.node_links.items()
+            if source in by_name and target in by_name and source != target
+        }
+
+    def _medians(self, by_name: Mapping[str, Machine]) -> dict[Pair, Link]:
+        """Per region pair without a figure of its own: the median of its machine pairs."""
+        groups: dict[Pair, list[Link]] = {}
+        for (source, target), link in self.node_links.items():
+            if source in by_name and target in by_name and source != target:
+                groups.setdefault((by_name[source].region, by_name[target].region), []).append(link)
+        return {pair: _median(links) for pair, links in groups.items()}
+
+
+def _shared(regions: Pair) -> Pair | None:
+    return None if regions[0] == regions[1] else regions
+
+
+def _median(links: Iterable[Link]) -> Link:
+    found = list(links)
+    return Link(
+        rtt_s=statistics.median(link.rtt_s for link in found),
+        bandwidth_bytes_per_s=statistics.median(link.bandwidth_bytes_per_s for link in found),
+        num_streams=max(link.num_streams for link in found),
+        age_s=max(link.age_s for link in found),
+        kind=LinkKind.INFERRED,
+    )

@@ -1,0 +1,173 @@
+"""A plan as the bytes that every pod reads: gzip JSON, camelCase keys, a version first.
+
+`encode` is deterministic (same plan, same bytes), `decode` gives back what the bytes hold. `plan-v1.schema.json` beside
+this module is the JSON schema; the runtime has its own reader and shares only a golden file with this module.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
+from hulk_placement.transformer import Transformer
+from hulk_placement.workload import Workload
+
+VERSION = 1
+
+MAX_BYTES = 16 << 20
+"""Of unpacked JSON, far above any plan: what is read may not be what was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What a pod must know beside the plan."""
+
+    operator_version: str
+    global_batch: int
+    precision: str
+    optimizer: str
+    steps: int
+    shape: Transformer | None
+
+    @classmethod
+    def of(cls, workload: Workload, *, operator_version: str, steps: int) -> Meta:
+        """The meta of a workload's plan."""
+        return cls(
+            operator_version, workload.global_batch, workload.precision, workload.optimizer, steps, workload.model.shape
+        )
+
+
+def document(plan: Plan, meta: Meta) -> dict[str, Any]:
+    """The plan as JSON values, with the digest of everything else in it under `digest`."""
+    body: dict[str, Any] = {
+        "version": VERSION,
+        "operatorVersion": meta.operator_version,
+        "job": plan.key,
+        "attempt": plan.attempt,
+        "layout": asdict(plan.layout),
+        "algorithm": plan.algorithm,
+        "workers": [
+            {"node": slot.machine, "region": slot.region, "accelerators": slot.num_accelerators}
+            for slot in plan.workers
+        ],
+        "shares": list(plan.shares),
+        "training": {
+            "globalBatch": meta.global_batch,
+            "microBatch": plan.micro_batch,
+            "precision": meta.precision,
+            "optimizer": meta.optimizer,
+            "steps": meta.steps,
+        },
+        "model": None if meta.shape is None else _shape_to_wire(meta.shape),
+        "numBuckets": plan.num_buckets,
+        "prediction": {
+            "stepSeconds": plan.prediction.step_s,
+            "computeSeconds": plan.prediction.compute_s,
+            "communicationSeconds": plan.prediction.communication_s,
+            "calibrated": plan.prediction.calibrated,
+        },
+        "preflight": not plan.prediction.calibrated,
+    }
+    return {**body, "digest": hashlib.sha256(_canonical(body)).hexdigest()}
+
+
+def encode(plan: Plan, meta: Meta) -> bytes:
+    """The plan's wire form: the same bytes for the same plan, below 900 KiB at 1,000 workers."""
+    return gzip.compress(_canonical(document(plan, meta)), mtime=0)
+
+
+def decode(blob: bytes, expected: str | None = None) -> tuple[Plan, Meta]:
+    """The plan and meta in `encode`'s bytes.
+
+    ValueError for anything else: another version, other content than the digest in it (or the `expected` one) says,
+    damaged bytes. What the wire does not carry (per-rank compute, bottleneck, memory, gap, reasons) is empty, zero or
+    None.
+    """
+    try:
+        body = json.loads(_unpacked(blob))
+        if body.get("version") != VERSION:
+            raise ValueError(f"plan of wire version {body.get('version')}; this is version {VERSION}")
+        digest = body.pop("digest")
+        if digest != hashlib.sha256(_canonical(body)).hexdigest():
+            raise ValueError(
+                f"plan {body['job']} attempt {body['attempt']}: the digest {digest} is not of this content"
+            )
+        if expected not in (None, digest):
+            raise ValueError(f"plan {body['job']} attempt {body['attempt']}: digest {digest}, expected {expected}")
+        return _plan_from_wire(body), _meta_from_wire(body)
+    except (AttributeError, KeyError, RecursionError, TypeError, zlib.error) as error:
+        raise ValueError(f"{len(blob)} bytes are no plan: {error!r}") from error
+
+
+def _unpacked(blob: bytes) -> bytes:
+    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # gzip's framing
+    text = stream.decompress(blob, MAX_BYTES)
+    if not stream.eof:
+        raise ValueError(f"{len(blob)} bytes are no plan: cut off, or more than {MAX_BYTES} bytes unpacked")
+    return text
+
+
+def _canonical(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _shape_to_wire(shape: Transformer) -> dict[str, int]:
+    return {
+        "layers": shape.layers,
+        "hidden": shape.hidden,
+        "heads": shape.heads,
+        "sequenceLength": shape.sequence_length,
+        "vocabulary": shape.vocabulary,
+        "feedForward": shape.mlp_width,
+    }
+
+
+def _shape_from_wire(model: dict[str, int]) -> Transformer:
+    return Transformer(
+        layers=model["layers"],
+        hidden=model["hidden"],
+        heads=model["heads"],
+        sequence_length=model["sequenceLength"],
+        vocabulary=model["vocabulary"],
+        feed_forward=model["feedForward"],
+    )
+
+
+def _plan_from_wire(body: dict[str, Any]) -> Plan:
+    prediction = body["prediction"]
+    return Plan(
+        key=body["job"],
+        attempt=body["attempt"],
+        workers=tuple(WorkerSlot(w["node"], w["region"], w["accelerators"]) for w in body["workers"]),
+        shares=tuple(body["shares"]),
+        micro_batch=body["training"]["microBatch"],
+        num_buckets=body["numBuckets"],
+        prediction=Prediction(
+            step_s=prediction["stepSeconds"],
+            compute_s=prediction["computeSeconds"],
+            communication_s=prediction["communicationSeconds"],
+            bottleneck=None,
+            rank_compute_s=(),
+            memory_bytes=0,
+            calibrated=prediction["calibrated"],
+        ),
+        layout=Layout(**body["layout"]),
+        algorithm=body["algorithm"],
+    )
+
+
+def _meta_from_wire(body: dict[str, Any]) -> Meta:
+    training = body["training"]
+    return Meta(
+        operator_version=body["operatorVersion"],
+        global_batch=training["globalBatch"],
+        precision=training["precision"],
+        optimizer=training["optimizer"],
+        steps=training["steps"],
+        shape=None if body["model"] is None else _shape_from_wire(body["model"]),
+    )

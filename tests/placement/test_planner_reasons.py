@@ -1,0 +1,138 @@
+"""Why a workload has no plan: one reason and one sentence with the numbers for each cause, and bad input refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hulk_placement.solve import Unplaced, solve
+from hulk_placement.topology import Link, Machine, Topology
+from hulk_placement.workload import Model, Workload
+from worlds import profile, workload
+
+WORLD = profile("A")
+SMALL = replace(WORLD, machines=tuple(replace(m, memory_bytes=8 << 30, product="small") for m in WORLD.machines))
+BUSY = replace(WORLD, machines=tuple(replace(m, num_accelerators=1 if m.name == "O0" else 0) for m in WORLD.machines))
+APART = replace(WORLD, region_links={(a, a): Link(0.0002, 1e9) for a in "POT"})
+ONE_WAY = replace(WORLD, region_links={pair: link for pair, link in WORLD.region_links.items() if pair[0] <= pair[1]})
+STRANGERS = Topology(WORLD.machines)
+
+
+def refusal(topology: Topology, **changes: object) -> Unplaced:
+    return solve([workload(topology, **changes)], [], topology).unplaced["team/job"]
+
+
+@pytest.mark.parametrize(
+    ("name", "topology", "changes", "reason", "numbers"),
+    [
+        ("layout", WORLD, {"pipeline": 2, "tensor": 4}, "UnsupportedLayout", ["pipeline 2", "tensor 4"]),
+        (
+            "batch",
+            WORLD,
+            {"global_batch": 3, "min_workers": 4},
+            "BatchTooSmall",
+            ["4 workers", "4 ranks", "3 sequences"],
+        ),
+        ("nowhere", WORLD, {"candidates": {}}, "NoCandidates", ["6 machines", "6 may not run the job's pods"]),
+        ("region", WORLD, {"regions": ("X",)}, "NoCandidates", ["6 outside the regions X (P0, P1, O0, ...)"]),
+        (
+            "memory",
+            SMALL,
+            {"model": Model(1_000_000_000, 1e12, 0)},
+            "NoMemory",
+            ["18.63 GiB", "1,000,000,000 parameters", "6 machines", "8.00 GiB (P0, small)"],
+        ),
+        (
+            "busy",
+            BUSY,
+            {"min_workers": 2},
+            "NotEnoughAccelerators",
+            ["2 workers of 1", "room for 1", "6 machines have 1 accelerators"],
+        ),
+        ("apart", APART, {"min_workers": 3}, "OnlyUnknownLinks", ["3 workers", "6 of 6 region links", "P to O", "P 2"]),
+        ("one way", ONE_WAY, {"min_workers": 3}, "OnlyUnknownLinks", ["3 of 6 region links", "P to O"]),
+        ("strangers", STRANGERS, {"min_workers": 2}, "OnlyUnknownLinks", ["2 workers", "P 1, O 1, T 1"]),
+        (
+            "strangers with much room",
+            replace(STRANGERS, machines=tuple(replace(m, num_accelerators=4) for m in WORLD.machines)),
+            {"min_workers": 20, "max_workers": 20},
+            "OnlyUnknownLinks",
+            ["20 workers", "room for 24", "at most 12", "1 in P, whose inner links are unknown"],
+        ),
+        ("pinned elsewhere", WORLD, {"pins": ("P0", "X9")}, "PinsNotPossible", ["X9", "1 workers", "room for 0"]),
+        ("pinned twice", WORLD, {"pins": ("P0", "P0")}, "PinsNotPossible", ["P0", "2 workers", "room for 1"]),
+        (
+            "too few pins",
+            WORLD,
+            {"pins": ("P0",), "min_workers": 2},
+            "PinsNotPossible",
+            ["1 machines", "2 to 6 workers"],
+        ),
+        ("pins apart", APART, {"pins": ("P0", "O0")}, "OnlyUnknownLinks", ["pinned order", "P0 to O0"]),
+    ],
+)
+def test_reason(name: str, topology: Topology, changes: dict[str, object], reason: str, numbers: list[str]) -> None:
+    found = refusal(topology, **changes)
+    assert found.reason == reason
+    assert [part for part in numbers if part not in found.message] == []
+
+
+@pytest.mark.parametrize("topology", [APART, STRANGERS])
+def test_a_job_may_allow_unknown_links_and_pays_for_them(topology: Topology) -> None:
+    job = workload(topology, min_workers=6, allow_unknown_links=True)
+    plan = solve([job], [], topology).plans[job.key]
+    assert len(plan.workers) == 6
+    assert plan.prediction.communication_s > 10
+
+
+def test_unknown_speed_is_assumed_and_said() -> None:
+    unknown = replace(WORLD, machines=tuple(replace(m, flops_per_s=None) for m in WORLD.machines))
+    plan = solve([workload(unknown)], [], unknown).plans["team/job"]
+    assert not plan.prediction.calibrated
+    assert any("assumed" in sentence for sentence in plan.why)
+
+
+def test_speed_measured_with_this_workload_stands_first() -> None:
+    job = workload(WORLD, min_workers=6, flops_per_s={machine.name: 5e11 for machine in WORLD.machines})
+    plan = solve([job], [], WORLD).plans[job.key]
+    assert plan.prediction.calibrated
+    assert plan.prediction.compute_s == pytest.approx(11 * 1e10 / 5e11)
+
+
+def test_unknown_speed_follows_the_product() -> None:
+    machines = (Machine("a", "r", product="x", flops_per_s=4e12), Machine("b", "r", product="x"), Machine("c", "r"))
+    topology = Topology(machines, region_links={("r", "r"): Link(0.001, 1e9)})
+    job = workload(topology, min_workers=3, global_batch=3)
+    plan = solve([job], [], topology).plans[job.key]
+    by_machine = dict(zip(plan.rank_machines, plan.prediction.rank_compute_s, strict=True))
+    assert by_machine == {"a": 1e10 / 4e12, "b": 1e10 / 4e12, "c": 1e10 / 1e12}
+
+
+def a_workload(**changes: object) -> Workload:
+    return workload(WORLD, **changes)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Machine("", "r"), "both names"),
+        (lambda: Machine("m", "r", num_accelerators=-1), "-1 accelerators"),
+        (lambda: Machine("m", "r", flops_per_s=0.0), "speed 0.0 FLOP/s must be > 0"),
+        (lambda: Machine("m", "r", flops_per_s=float("nan")), "speed nan"),
+        (lambda: Link(-0.1, 1.0), "round trip -0.1 s"),
+        (lambda: Link(float("inf"), 1.0), "round trip inf s"),
+        (lambda: Link(0.1, 0.0), "bandwidth 0.0 B/s"),
+        (lambda: Link(0.1, 1.0, num_streams=0), "0 streams"),
+        (lambda: Topology((Machine("m", "r"), Machine("m", "s"))), "2 machines have only 1 different names"),
+        (lambda: Topology((), uplinks={"r": -3.0}), "region r: uplink -3.0 B/s"),
+        (lambda: a_workload(min_workers=3, max_workers=2), "min 3 and max 2"),
+        (lambda: a_workload(global_batch=0), "global batch 0"),
+        (lambda: a_workload(micro_batch=0), "micro-batch 0"),
+        (lambda: a_workload(optimizer="lion"), "optimizer 'lion' is not known"),
+        (lambda: Model(0, 1.0, 0), "0 parameters"),
+    ],
+)
+def test_bad_input_is_refused_with_its_numbers(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
