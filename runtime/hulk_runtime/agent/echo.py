@@ -1,0 +1,203 @@
+"""The light echo: answers every agent's requests and measures the round-trip time to the ordered targets.
+
+One UDP socket does both. Times are taken by the kernel where it can (arrival of a datagram), so that neither a busy
+event loop here nor a slow answer there is counted: rtt = (arrival - sent) - the peer's hold time. The send time is
+taken in the process directly before the system call.
+"""
+
+import asyncio
+import logging
+import secrets
+import socket
+import struct
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from hulk_runtime.agent import wire
+from hulk_runtime.agent.orders import Address
+from hulk_runtime.agent.window import MIN_SAMPLES, Rtt, Window
+
+log = logging.getLogger(__name__)
+
+SO_TIMESTAMPNS: Final = 35  # Linux; the socket module has no name for it
+MAX_RTT_NS: Final = 5_000_000_000  # an answer later than this counts as lost
+MAX_REPLIES_PER_S: Final = 2_000  # answers to strangers cost at most this much of a CPU
+MAX_DATAGRAMS_PER_WAKE: Final = 64
+_TIMESPEC: Final = struct.Struct("@qq")
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened to datagrams, for the agent's own metrics."""
+
+    sent: int = 0
+    answered: int = 0
+    lost: int = 0
+    replied: int = 0
+    refused: int = 0  # foreign, wrong version, over the limit, or an answer nobody waits for
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    target: str
+    address: Address
+    sent_ns: int
+
+
+@dataclass(slots=True)
+class _ReplyBudget:
+    """A token bucket of one second's replies."""
+
+    tokens: float = MAX_REPLIES_PER_S
+    updated_ns: int = 0
+
+    def take(self, now_ns: int) -> bool:
+        gained = max(0, now_ns - self.updated_ns) * MAX_REPLIES_PER_S / 1e9
+        self.tokens = min(MAX_REPLIES_PER_S, self.tokens + gained)
+        self.updated_ns = now_ns
+        if self.tokens < 1:
+            return False
+        self.tokens -= 1
+        return True
+
+
+@dataclass(slots=True)
+class Echo:
+    """The echo socket with one window per target. Memory is bounded by the targets and `MAX_RTT_NS` of requests."""
+
+    sock: socket.socket
+    counters: Counters = field(default_factory=Counters)
+    _windows: dict[str, tuple[Address, Window]] = field(default_factory=dict)
+    _pending: "OrderedDict[int, _Pending]" = field(default_factory=OrderedDict)
+    _replies: _ReplyBudget = field(default_factory=_ReplyBudget)
+
+    @classmethod
+    def open(cls, address: str, port: int) -> "Echo":
+        """Bind the socket and answer from now on; needs a running event loop. `OSError` when the port is taken."""
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_DGRAM)
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        sock.bind((address, port))
+        echo = cls(sock)
+        asyncio.get_running_loop().add_reader(sock.fileno(), echo._drain)
+        return echo
+
+    def close(self) -> None:
+        """Stop answering."""
+        asyncio.get_running_loop().remove_reader(self.sock.fileno())
+        self.sock.close()
+
+    @property
+    def port(self) -> int:
+        """The port in use (of interest when bound to port 0)."""
+        return int(self.sock.getsockname()[1])
+
+    def aim(self, targets: dict[str, Address]) -> None:
+        """Measure exactly these targets from now on. A target that moved to another address starts a new window."""
+        self._windows = {
+            name: self._windows[name]
+            if name in self._windows and self._windows[name][0] == address
+            else (address, Window())
+            for name, address in targets.items()
+        }
+
+    def ask(self, target: str) -> None:
+        """Send one request to a target; a full socket or an unreachable network counts as a lost sample."""
+        address, window = self._windows[target]
+        nonce = secrets.randbits(64)
+        sent_ns = time.time_ns()
+        self._pending[nonce] = _Pending(target, address, sent_ns)
+        self.counters.sent += 1
+        try:
+            self.sock.sendto(wire.encode(wire.Datagram(wire.REQUEST, nonce)), (address.host, address.port))
+        except OSError:
+            del self._pending[nonce]
+            self.counters.lost += 1
+            window.lose()
+
+    def expire(self) -> None:
+        """Count requests without an answer after `MAX_RTT_NS` as lost."""
+        oldest_ns = time.time_ns() - MAX_RTT_NS
+        while self._pending:
+            nonce, pending = next(iter(self._pending.items()))
+            if pending.sent_ns > oldest_ns:
+                return
+            del self._pending[nonce]
+            self.counters.lost += 1
+            if pending.target in self._windows:
+                self._windows[pending.target][1].lose()
+
+    def targets(self) -> list[str]:
+        """Names of the ordered targets."""
+        return list(self._windows)
+
+    def num_samples(self, target: str) -> int:
+        """Samples in a target's window."""
+        return self._windows[target][1].num_samples
+
+    def is_new(self, target: str) -> bool:
+        """Whether a target has no figures yet and may still get them soon (nothing was lost)."""
+        window = self._windows[target][1]
+        return window.num_samples < MIN_SAMPLES and not window.num_lost_in_a_row
+
+    def results(self) -> dict[str, Rtt]:
+        """What the windows say, targets with too few samples left out."""
+        found = ((name, window.rtt()) for name, (_, window) in self._windows.items())
+        return {name: rtt for name, rtt in found if rtt is not None}
+
+    def _drain(self) -> None:
+        for _ in range(MAX_DATAGRAMS_PER_WAKE):
+            try:
+                data, ancillary, _, sender = self.sock.recvmsg(wire.NUM_BYTES + 1, socket.CMSG_SPACE(_TIMESPEC.size))
+            except BlockingIOError:
+                return
+            except OSError as error:  # an ICMP error of an earlier datagram is reported here
+                log.debug("echo socket: %s", error)
+                continue
+            self._take(data, _arrival_ns(ancillary), sender)
+
+    def _take(self, data: bytes, arrival_ns: int, sender: tuple[str, int]) -> None:
+        datagram = wire.decode(data)
+        if datagram is None:
+            self.counters.refused += 1
+        elif datagram.kind == wire.REQUEST:
+            self._reply(datagram.nonce, arrival_ns, sender)
+        else:
+            self._measure(datagram, arrival_ns, sender)
+
+    def _reply(self, nonce: int, arrival_ns: int, sender: tuple[str, int]) -> None:
+        if not self._replies.take(time.monotonic_ns()):
+            self.counters.refused += 1
+            return
+        hold_ns = max(0, time.time_ns() - arrival_ns)
+        try:
+            self.sock.sendto(wire.encode(wire.Datagram(wire.REPLY, nonce, hold_ns)), sender)
+            self.counters.replied += 1
+        except OSError as error:
+            log.debug("reply to %s: %s", sender[0], error)
+
+    def _measure(self, datagram: wire.Datagram, arrival_ns: int, sender: tuple[str, int]) -> None:
+        pending = self._pending.pop(datagram.nonce, None)
+        if pending is None or sender[0] != pending.address.host or pending.target not in self._windows:
+            self.counters.refused += 1
+            return
+        rtt_ns = arrival_ns - pending.sent_ns - datagram.hold_ns
+        window = self._windows[pending.target][1]
+        if 0 < rtt_ns <= MAX_RTT_NS:
+            self.counters.answered += 1
+            window.add(arrival_ns / 1e9, max(1, round(rtt_ns / 1000)))
+        else:  # a clock was set meanwhile, or the peer's hold time is a lie
+            self.counters.lost += 1
+            window.lose()
+
+
+def _arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int:
+    """The kernel's arrival time (Unix), or now where it gave none."""
+    for level, kind, value in ancillary:
+        if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
+            seconds, nanoseconds = _TIMESPEC.unpack(value[: _TIMESPEC.size])
+            return int(seconds) * 1_000_000_000 + int(nanoseconds)
+    return time.time_ns()

@@ -1,0 +1,45 @@
+"""The agent's environment, parsed once: who this node is and where its API server is."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hulk_runtime import names
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where the agent listens and whom it talks to. Ports are the contract with the other nodes' agents."""
+
+    node: str
+    host: str  # its address on the pod network
+    api_server: str
+    token_file: Path
+    authority_file: Path | None  # None: the system's own authorities
+    echo_port: int = names.AGENT_ECHO_PORT
+    bandwidth_port: int = names.AGENT_BANDWIDTH_PORT
+    http_port: int = names.AGENT_METRICS_PORT
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
+    """The settings of a pod. `ValueError` naming what is missing.
+
+    >>> from_environment({"NODE_NAME": "node-a", "POD_IP": "10.0.0.7"})
+    Traceback (most recent call last):
+    ValueError: the environment has no KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT
+    """
+    needed = (names.ENV_NODE_NAME, "POD_IP", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
+    missing = [name for name in needed if not environment.get(name)]
+    if missing:
+        raise ValueError(f"the environment has no {', '.join(missing)}")
+    node, host, server, port = (environment[name] for name in needed)
+    return Settings(
+        node=node,
+        host=host,
+        api_server=f"https://[{server}]:{port}" if ":" in server else f"https://{server}:{port}",
+        token_file=SERVICE_ACCOUNT / "token",
+        authority_file=SERVICE_ACCOUNT / "ca.crt",
+    )

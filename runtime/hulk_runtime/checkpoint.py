@@ -1,0 +1,155 @@
+"""Checkpoints that an older attempt of the job can neither overwrite nor commit behind a newer one's back.
+
+Everything is a whole object in one folder; attempt numbers only grow:
+
+    begun-A      attempt A exists: the fence
+    resume-A     the checkpoints that A accepted when it began, sealed
+    latest-A     the checkpoints that A stands on now, newest first: its manifest
+    state-A-S    the state after step S, written by A, unreferenced until `latest-A` names it
+
+An attempt writes only its own objects, so it cannot overwrite another's. A reader looks at the highest attempt that has
+a manifest or, failing that, a seal: whatever an older attempt writes after a newer one has sealed is never read again.
+A commit writes state, then manifest, then looks for a higher `begun`; only when there is none does it delete states
+that the manifest no longer names. So a state named in a newer attempt's seal is never deleted: the newer attempt wrote
+`begun` before it read the manifest.
+
+| attempt 1            | attempt 2                     | what is read then    |
+|----------------------|-------------------------------|----------------------|
+| begun, commit step 5 |                               | step 5 of attempt 1  |
+|                      | begun, seal (1, 5)            | step 5 of attempt 1  |
+| writes latest-1 at 9 |                               | step 5 of attempt 1  |
+| FencedError          | commit step 8                 | step 8 of attempt 2  |
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hulk_runtime.errors import CheckpointError, FencedError
+from hulk_runtime.store import Store
+
+FORMAT: Final = 1
+_ATTEMPT_KEY: Final = re.compile(r"(begun|resume|latest)-(\d{8})")
+_STATE_KEY: Final = re.compile(r"state-(\d{8})-\d{10}")
+
+
+class Entry(BaseModel):
+    """One complete checkpoint. `content` says what its bytes mean (see `training.State`)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    attempt: Annotated[int, Field(ge=1)]
+    step: Annotated[int, Field(ge=0)]
+    key: str
+    num_bytes: Annotated[int, Field(ge=0)]
+    sha256: str
+    content: dict[str, str | int | float]
+
+
+class Manifest(BaseModel):
+    """The checkpoints that one attempt stands on, newest first."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int = FORMAT
+    attempt: int
+    entries: tuple[Entry, ...]
+
+
+class Checkpoints:
+    """One attempt's view of the folder. Only rank 0 makes one."""
+
+    def __init__(self, store: Store, attempt: int, num_kept: int) -> None:
+        self.where = store.url
+        self._store = store
+        self._attempt = attempt
+        self._num_kept = num_kept
+        self._entries: tuple[Entry, ...] = ()
+
+    def begin(self) -> tuple[Entry, bytes] | None:
+        """Fence off older attempts and read the newest complete checkpoint; None when there is none.
+
+        A damaged checkpoint is passed over for the next older one. Raises CheckpointError when all are damaged: to
+        start from nothing in silence would lose the run. Raises FencedError when a newer attempt has begun.
+        """
+        self._require_newest()
+        self._store.write(_key("begun", self._attempt), b"{}")
+        inherited = self._inherited()
+        self._write_manifest("resume", inherited)
+        for index, entry in enumerate(inherited):
+            state = self._intact(entry)
+            if state is not None:
+                self._entries = inherited[index:]
+                return entry, state
+        if inherited:
+            tried = ", ".join(f"step {entry.step} of attempt {entry.attempt}" for entry in inherited)
+            raise CheckpointError(f"no checkpoint in {self.where} is intact: {tried}")
+        return None
+
+    def commit(self, step: int, state: bytes, content: dict[str, str | int | float]) -> Entry:
+        """Write the state after `step` and make it the one to resume from. Raises FencedError."""
+        self._require_newest()
+        key = f"state-{self._attempt:08d}-{step:010d}"
+        digest = hashlib.sha256(state).hexdigest()
+        entry = Entry(attempt=self._attempt, step=step, key=key, num_bytes=len(state), sha256=digest, content=content)
+        self._store.write(key, state)
+        kept = (entry, *self._entries)[: self._num_kept]
+        self._write_manifest("latest", kept)
+        self._require_newest()
+        self._entries = kept
+        self._sweep()
+        return entry
+
+    def _require_newest(self) -> None:
+        newest = max(_attempts(self._store.list_keys()), default=0)
+        if newest > self._attempt:
+            raise FencedError(f"attempt {newest} has begun in {self.where}; attempt {self._attempt} may not commit")
+
+    def _inherited(self) -> tuple[Entry, ...]:
+        keys = set(self._store.list_keys())
+        for attempt in sorted(_attempts(keys), reverse=True):
+            for kind in ("latest", "resume"):
+                key = _key(kind, attempt)
+                if key in keys:
+                    return self._read_manifest(key).entries
+        return ()
+
+    def _intact(self, entry: Entry) -> bytes | None:
+        content = self._store.read(entry.key)
+        if content is not None and hashlib.sha256(content).hexdigest() == entry.sha256:
+            return content
+        found = "is missing" if content is None else f"has {len(content)} of {entry.num_bytes} bytes or other content"
+        print(f"checkpoint {self.where}/{entry.key} {found}", flush=True)
+        return None
+
+    def _read_manifest(self, key: str) -> Manifest:
+        try:
+            manifest = Manifest.model_validate_json(self._store.read(key) or b"")
+        except ValidationError as error:
+            raise CheckpointError(f"{self.where}/{key} is damaged: {error.errors()[0]['msg']}") from error
+        if manifest.format != FORMAT:
+            raise CheckpointError(f"{self.where}/{key} has format {manifest.format}, this runtime reads {FORMAT}")
+        return manifest
+
+    def _write_manifest(self, kind: str, entries: tuple[Entry, ...]) -> None:
+        manifest = Manifest(attempt=self._attempt, entries=entries)
+        self._store.write(_key(kind, self._attempt), manifest.model_dump_json().encode())
+
+    def _sweep(self) -> None:
+        """Delete states that this attempt's manifest does not name; those of newer attempts are not ours to judge."""
+        kept = {entry.key for entry in self._entries}
+        for key in self._store.list_keys():
+            match = _STATE_KEY.fullmatch(key)
+            if match and key not in kept and int(match[1]) <= self._attempt:
+                self._store.delete(key)
+
+
+def _key(kind: str, attempt: int) -> str:
+    return f"{kind}-{attempt:08d}"
+
+
+def _attempts(keys: Iterable[str]) -> set[int]:
+    return {int(match[2]) for key in keys if (match := _ATTEMPT_KEY.fullmatch(key))}

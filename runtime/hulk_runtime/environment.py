@@ -1,0 +1,110 @@
+"""Turns a pod's environment variables into one frozen value, once, at the edge."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hulk_runtime import names
+from hulk_runtime.errors import ConfigurationError
+
+DEFAULT_RENDEZVOUS_S = 300.0
+DEFAULT_SILENCE_S = 60.0
+DEFAULT_START_S = 20.0
+DEFAULT_CHECKPOINT_EVERY_STEPS = 50
+DEFAULT_CHECKPOINT_KEEP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointing:
+    """Where checkpoints go (`url`), how often, and how many are kept."""
+
+    url: str
+    every_steps: int
+    num_kept: int
+
+    def __post_init__(self) -> None:
+        if self.every_steps < 1 or self.num_kept < 1:
+            raise ValueError(f"checkpoint every {self.every_steps} steps, keep {self.num_kept}: both must be > 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """One rank's place in the job. `start_s` bounds the wait for go.
+
+    `rendezvous_s` bounds joining and the wait for a peer before the first step; `silence_s` that in training.
+    """
+
+    job: str
+    job_uid: str
+    attempt: int
+    worker: int
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    master_address: str
+    master_port: int
+    metrics_port: int
+    plan_path: str
+    checkpointing: Checkpointing | None
+    rendezvous_s: float
+    silence_s: float
+    start_s: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.world_size:
+            raise ValueError(f"rank {self.rank} is not in a world of {self.world_size}")
+
+
+def read(environ: Mapping[str, str]) -> Environment:
+    """Read one rank's environment. Raises ConfigurationError that names the variable.
+
+    >>> e = read({"RANK": "1", "WORLD_SIZE": "2", "HULK_JOB": "team/demo", "HULK_ATTEMPT": "3"})
+    >>> e.rank, e.world_size, e.job, e.attempt, e.master_port, e.checkpointing
+    (1, 2, 'team/demo', 3, 29400, None)
+    """
+    try:
+        return Environment(
+            job=environ.get(names.ENV_JOB, "local/local"),
+            job_uid=environ.get(names.ENV_JOB_UID, ""),
+            attempt=integer(environ, names.ENV_ATTEMPT, 1),
+            worker=integer(environ, names.ENV_WORKER, 0),
+            rank=integer(environ, names.ENV_RANK, 0),
+            world_size=integer(environ, names.ENV_WORLD_SIZE, 1),
+            local_rank=integer(environ, names.ENV_LOCAL_RANK, 0),
+            local_world_size=integer(environ, names.ENV_LOCAL_WORLD_SIZE, 1),
+            master_address=environ.get(names.ENV_MASTER_ADDR, "127.0.0.1"),
+            master_port=integer(environ, names.ENV_MASTER_PORT, names.MASTER_PORT),
+            metrics_port=integer(environ, names.ENV_METRICS_PORT, names.WORKER_METRICS_PORT),
+            plan_path=environ.get(names.ENV_PLAN, names.PLAN_PATH),
+            checkpointing=_checkpointing(environ),
+            rendezvous_s=_number(environ, names.ENV_RENDEZVOUS_SECONDS, DEFAULT_RENDEZVOUS_S),
+            silence_s=_number(environ, names.ENV_SILENCE_SECONDS, DEFAULT_SILENCE_S),
+            start_s=_number(environ, names.ENV_START_SECONDS, DEFAULT_START_S),
+        )
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def _checkpointing(environ: Mapping[str, str]) -> Checkpointing | None:
+    url = environ.get(names.ENV_CHECKPOINT_URL, "")
+    if not url:
+        return None
+    every_steps = integer(environ, names.ENV_CHECKPOINT_EVERY_STEPS, DEFAULT_CHECKPOINT_EVERY_STEPS)
+    return Checkpointing(url, every_steps, integer(environ, names.ENV_CHECKPOINT_KEEP, DEFAULT_CHECKPOINT_KEEP))
+
+
+def _number(environ: Mapping[str, str], name: str, default: float) -> float:
+    text = environ.get(name, "")
+    try:
+        return float(text) if text else default
+    except ValueError:
+        raise ConfigurationError(f"{name}={text!r} is not a number") from None
+
+
+def integer(environ: Mapping[str, str], name: str, default: int) -> int:
+    """A whole number from the environment. Raises ConfigurationError that names the variable."""
+    text = environ.get(name, "")
+    try:
+        return int(text) if text else default
+    except ValueError:
+        raise ConfigurationError(f"{name}={text!r} is not a whole number") from None

@@ -1,0 +1,67 @@
+"""What can go wrong inside a pod, and the exit code that tells the operator which.
+
+    HulkError
+    ├── PlanError           64  the plan cannot be read by this runtime; never retried
+    ├── ConfigurationError  65  the user's job asks for something that cannot be
+    ├── PeerLostError       69  another rank went away; look at the other pods for the cause
+    ├── CheckpointError     74  the checkpoint store failed, or what it holds is damaged
+    └── FencedError         75  a newer attempt of the job has begun
+
+A run that SIGTERM ended in good order exits with `EXIT_STOPPED` (143), which is not an error.
+"""
+
+import os
+import sys
+from typing import Final
+
+from hulk_runtime import names
+
+EXIT_DONE: Final = 0
+EXIT_STOPPED: Final = 143
+TERMINATION_LOG_BYTES: Final = 4096
+
+
+class HulkError(Exception):
+    """Anything this package raises on purpose; the message is a sentence with the numbers in it."""
+
+    exit_code = 1
+
+
+class PlanError(HulkError):
+    """The plan is missing, damaged or of a wire version that this runtime does not read."""
+
+    exit_code = 64
+
+
+class ConfigurationError(HulkError):
+    """The job's own settings cannot work."""
+
+    exit_code = 65
+
+
+class PeerLostError(HulkError):
+    """Communication with another rank broke or timed out."""
+
+    exit_code = 69
+
+
+class CheckpointError(HulkError):
+    """The checkpoint store cannot be reached, or a checkpoint in it is damaged."""
+
+    exit_code = 74
+
+
+class FencedError(HulkError):
+    """A newer attempt has begun, so this one may commit nothing any more."""
+
+    exit_code = 75
+
+
+def report(error: HulkError, termination_log: str = names.TERMINATION_LOG) -> int:
+    """Print one line, leave it for Kubernetes as the termination message, return the exit code."""
+    line = f"{type(error).__name__}: {error}"
+    print(line, file=sys.stderr, flush=True)
+    if os.path.exists(termination_log):
+        with open(termination_log, "wb") as log:
+            log.write(line.encode()[-TERMINATION_LOG_BYTES:])
+    return error.exit_code

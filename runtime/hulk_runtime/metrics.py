@@ -1,0 +1,86 @@
+"""Every metric a worker serves, in one place; the values come from `progress`."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from prometheus_client import (
+    GC_COLLECTOR,
+    PLATFORM_COLLECTOR,
+    PROCESS_COLLECTOR,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Info,
+)
+
+from hulk_runtime import wire
+from hulk_runtime.data_parallel import StepReport
+
+WINDOW_STEPS = 20
+
+
+def process_registry() -> CollectorRegistry:
+    """The process's own metrics, which every worker serves."""
+    registry = CollectorRegistry()
+    for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
+        registry.register(collector)
+    return registry
+
+
+class JobMetrics:
+    """Rank 0's view of the whole job. `nodes` is the node of each rank."""
+
+    def __init__(self, registry: CollectorRegistry, nodes: Sequence[str]) -> None:
+        self._nodes = nodes
+        self._recent: list[float] = []
+        self._sent_bytes = 0
+
+        def gauge(name: str, help_: str, labels: Sequence[str] = ()) -> Gauge:
+            return Gauge(f"hulk_worker_{name}", help_, labels, registry=registry)
+
+        self._info = Info("hulk_worker", "What runs here.", registry=registry)
+        self._step = gauge("step", "Last completed step.")
+        self._seconds = gauge("step_seconds", f"Median of the last {WINDOW_STEPS} steps.")
+        self._seconds_last = gauge("step_seconds_last", "Duration of the last step.")
+        self._loss = gauge("loss", "Mean loss of the last step's global batch.")
+        self._compute = gauge("compute_seconds", "A rank's forward, backward and update in the last step.", ["rank"])
+        self._sent = Counter("hulk_worker_sent_bytes", "Bytes rank 0 sent to other ranks.", registry=registry)
+        self._checkpoint_step = gauge("checkpoint_step", "Step of the last committed checkpoint.")
+        self._checkpoint_bytes = gauge("checkpoint_bytes", "Size of the last committed checkpoint.")
+        link = ["source", "target"]
+        self._rtt = gauge("link_rtt_seconds", "Smallest round trip of the job's own connection.", link)
+        self._rate = gauge("link_bandwidth_bytes_per_second", "Delivery rate of the job's own connection.", link)
+
+    def set_info(self, attempt: int, backend: str) -> None:
+        """What runs here."""
+        versions = {"version": wire.runtime_version(), "wire_version": str(wire.VERSION)}
+        self._info.info({**versions, "attempt": str(attempt), "backend": backend})
+
+    def set_step(self, step: int, step_s: float, sent_bytes: int, report: StepReport) -> None:
+        """One completed step. `sent_bytes` counts from the start."""
+        self._recent = [*self._recent, step_s][-WINDOW_STEPS:]
+        self._step.set(step)
+        self._seconds.set(median(self._recent))
+        self._seconds_last.set(step_s)
+        self._loss.set(report.loss)
+        self._sent.inc(max(0, sent_bytes - self._sent_bytes))
+        self._sent_bytes = sent_bytes
+        for rank, own in enumerate(report.ranks):
+            self._compute.labels(str(rank)).set(own.compute_s)
+        self._set_links(report)
+
+    def set_checkpoint(self, step: int, num_bytes: int) -> None:
+        """One committed checkpoint."""
+        self._checkpoint_step.set(step)
+        self._checkpoint_bytes.set(num_bytes)
+
+    def _set_links(self, report: StepReport) -> None:
+        """Ranks of one node share its link: the last of them with a sample is shown."""
+        for rank, own in enumerate(report.ranks):
+            source, target = self._nodes[rank], self._nodes[(rank - 1) % len(self._nodes)]
+            if source == target:
+                continue
+            if own.link.rtt_s > 0:
+                self._rtt.labels(source, target).set(own.link.rtt_s)
+            if own.link.bandwidth_bytes_per_s > 0:
+                self._rate.labels(source, target).set(own.link.bandwidth_bytes_per_s)

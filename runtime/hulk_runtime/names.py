@@ -1,0 +1,63 @@
+"""Every label, environment variable, port and path that the inside of a pod shares with the operator.
+
+`hulk_operator.names` holds the same values for the outside. The two packages import nothing from each other: a pod
+may run an image that is older or newer than the operator, and what they then disagree about is caught by the plan's
+wire version (`hulk_runtime.wire`).
+"""
+
+from typing import Final
+
+# Written by the operator on every pod.
+LABEL_JOB: Final = "hulk.dev/job"
+LABEL_ATTEMPT: Final = "hulk.dev/attempt"
+LABEL_WORKER: Final = "hulk.dev/worker"
+
+# Rendezvous: torch's own variables.
+ENV_RANK: Final = "RANK"
+ENV_WORLD_SIZE: Final = "WORLD_SIZE"
+ENV_LOCAL_RANK: Final = "LOCAL_RANK"
+ENV_LOCAL_WORLD_SIZE: Final = "LOCAL_WORLD_SIZE"
+ENV_GROUP_RANK: Final = "GROUP_RANK"
+ENV_MASTER_ADDR: Final = "MASTER_ADDR"
+ENV_MASTER_PORT: Final = "MASTER_PORT"
+ENV_PET_NNODES: Final = "PET_NNODES"
+ENV_PET_NPROC_PER_NODE: Final = "PET_NPROC_PER_NODE"
+ENV_PET_NODE_RANK: Final = "PET_NODE_RANK"
+ENV_PET_MASTER_ADDR: Final = "PET_MASTER_ADDR"
+ENV_PET_MASTER_PORT: Final = "PET_MASTER_PORT"
+ENV_GLOO_INTERFACE: Final = "GLOO_SOCKET_IFNAME"
+ENV_NCCL_INTERFACE: Final = "NCCL_SOCKET_IFNAME"
+ENV_OMP_THREADS: Final = "OMP_NUM_THREADS"
+
+# The job.
+ENV_JOB: Final = "HULK_JOB"
+ENV_JOB_UID: Final = "HULK_JOB_UID"
+ENV_ATTEMPT: Final = "HULK_ATTEMPT"
+ENV_WORKER: Final = "HULK_WORKER"
+ENV_PLAN: Final = "HULK_PLAN"
+ENV_METRICS_PORT: Final = "HULK_METRICS_PORT"
+ENV_CHECKPOINT_URL: Final = "HULK_CHECKPOINT_URL"
+ENV_CHECKPOINT_EVERY_STEPS: Final = "HULK_CHECKPOINT_EVERY_STEPS"
+ENV_CHECKPOINT_KEEP: Final = "HULK_CHECKPOINT_KEEP"
+
+# Set by whoever wants another bound than the default (a user's template, a test).
+ENV_RENDEZVOUS_SECONDS: Final = "HULK_RENDEZVOUS_SECONDS"
+ENV_SILENCE_SECONDS: Final = "HULK_SILENCE_SECONDS"
+ENV_START_SECONDS: Final = "HULK_START_SECONDS"
+
+# The object store's credentials (a Secret in the pod's environment).
+ENV_S3_ENDPOINT: Final = "AWS_ENDPOINT_URL"
+
+# The agent.
+ENV_NODE_NAME: Final = "NODE_NAME"
+
+# Ports.
+MASTER_PORT: Final = 29400
+WORKER_METRICS_PORT: Final = 9400
+AGENT_METRICS_PORT: Final = 9402
+AGENT_ECHO_PORT: Final = 9403
+AGENT_BANDWIDTH_PORT: Final = 9404
+
+# Paths inside a pod.
+PLAN_PATH: Final = "/etc/hulk/plan/plan.json.gz"
+TERMINATION_LOG: Final = "/dev/termination-log"

@@ -1,0 +1,104 @@
+"""Rank 0's pen: the log line of each step, the job's metrics, and checkpoints written behind the training's back."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from prometheus_client import CollectorRegistry
+
+from hulk_runtime import state
+from hulk_runtime.checkpoint import Checkpoints, Entry
+from hulk_runtime.data_parallel import StepReport
+from hulk_runtime.environment import Environment
+from hulk_runtime.errors import CheckpointError
+from hulk_runtime.metrics import JobMetrics
+from hulk_runtime.steps import Stepper, Timing
+from hulk_runtime.store import Store
+from hulk_runtime.wire import Plan
+
+
+class Scribe:
+    """Only rank 0 has one. At most one checkpoint is under way; training goes on meanwhile with a copied state."""
+
+    def __init__(self, environment: Environment, plan: Plan, registry: CollectorRegistry, backend: str) -> None:
+        self._plan = plan
+        self._metrics = JobMetrics(registry, plan.nodes_by_rank())
+        self._metrics.set_info(environment.attempt, backend)
+        self.checkpoints = open_checkpoints(environment)
+        self._every_steps = environment.checkpointing.every_steps if environment.checkpointing else 0
+        self._pool = ThreadPoolExecutor(1, "hulk-checkpoint")
+        self._under_way: Future[Entry] | None = None
+        self._saved_step = 0
+        self._sent_bytes = 0
+
+    def introduce(self, stepper: Stepper, backend: str) -> None:
+        """Say what is about to run."""
+        plan = self._plan
+        predicted = f"{plan.prediction.step_seconds:.3f}" if plan.prediction else "unknown"
+        say(
+            f"job={plan.job} attempt={plan.attempt} ranks={plan.num_ranks} backend={backend} "
+            f"parameters={stepper.flat.parameters_N.numel()} buckets={stepper.flat.num_buckets} "
+            f"planned_step_s={predicted} order={','.join(plan.nodes_by_rank()[:64])}"
+        )
+
+    def resumed(self, step: int) -> None:
+        """Note where the run begins."""
+        self._saved_step = step
+        say(f"resumed after step {step}" if step else "starting at step 1")
+
+    def completed(self, step: int, timing: Timing, report: StepReport, stepper: Stepper) -> None:
+        """One step is done: log it, show it, and save it when its turn has come."""
+        bytes_now = stepper.sent_bytes - self._sent_bytes
+        self._sent_bytes = stepper.sent_bytes
+        self._metrics.set_step(step, timing.step_s, stepper.sent_bytes, report)
+        say(
+            f"step={step} loss={report.loss:.4f} step_s={timing.step_s:.4f} compute_s={timing.compute_s:.4f} "
+            f"communication_s={timing.communication_s:.4f} bytes={bytes_now}"
+        )
+        if self.checkpoints and step % self._every_steps == 0:
+            self._begin_saving(step, stepper)
+
+    def close(self, step: int, stepper: Stepper) -> None:
+        """Save the last step, unless it is saved, and wait until it is committed. Raises CheckpointError."""
+        if self.checkpoints and step > self._saved_step:
+            self._begin_saving(step, stepper)
+        self._end_saving(tolerate=False)
+        self._pool.shutdown()
+
+    def _begin_saving(self, step: int, stepper: Stepper) -> None:
+        assert self.checkpoints is not None
+        self._end_saving(tolerate=True)
+        content = state.content(stepper, self._plan.training.optimizer)
+        self._under_way = self._pool.submit(self._save, self.checkpoints, step, state.dump(stepper), content)
+        self._saved_step = step
+
+    def _end_saving(self, tolerate: bool) -> None:
+        """A store that fails now and then costs only the time since the last checkpoint; a fence is final."""
+        if self._under_way is None:
+            return
+        try:
+            self._under_way.result()
+        except CheckpointError as error:
+            if not tolerate:
+                raise
+            say(f"checkpoint not written, training goes on: {error}")
+        finally:
+            self._under_way = None
+
+    def _save(self, checkpoints: Checkpoints, step: int, dump: bytes, content: state.Content) -> Entry:
+        entry = checkpoints.commit(step, dump, content)
+        self._metrics.set_checkpoint(entry.step, entry.num_bytes)
+        say(f"checkpoint step={entry.step} bytes={entry.num_bytes} where={checkpoints.where}/{entry.key}")
+        return entry
+
+
+def open_checkpoints(environment: Environment) -> Checkpoints | None:
+    """The folder of this very job: a job deleted and made again under its name is another job and starts anew."""
+    settings = environment.checkpointing
+    if settings is None:
+        return None
+    folder = environment.job_uid or environment.job
+    return Checkpoints(Store(f"{settings.url.rstrip('/')}/{folder}"), environment.attempt, settings.num_kept)
+
+
+def say(line: str) -> None:
+    """One line of the job's log, at once."""
+    print(line, flush=True)

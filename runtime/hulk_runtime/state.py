@@ -1,0 +1,80 @@
+"""The trained state as bytes and back: parameters, then the optimizer's vectors, as little-endian fp32.
+
+It holds nothing of ranks or shares, so a run may resume with other machines than it stopped with.
+"""
+
+import hashlib
+
+import torch
+
+from hulk_runtime.checkpoint import Checkpoints, Entry
+from hulk_runtime.errors import CheckpointError, ConfigurationError
+from hulk_runtime.groups import Group
+from hulk_runtime.steps import Stepper
+
+Content = dict[str, str | int | float]
+
+
+def content(stepper: Stepper, optimizer: str) -> Content:
+    """What `dump`'s bytes mean."""
+    num_parameters = stepper.flat.parameters_N.numel()
+    return {"parameters": num_parameters, "optimizer": optimizer, "lossScale": stepper.scale.value}
+
+
+def dump(stepper: Stepper) -> bytes:
+    """A copy of the state."""
+    return _vector(stepper).cpu().numpy().tobytes()
+
+
+def resume(group: Group, stepper: Stepper, optimizer: str, checkpoints: Checkpoints | None) -> int:
+    """Bring all ranks to the newest checkpoint, read by rank 0; returns its step, 0 when there is none.
+
+    All ranks then prove that they hold the same step and the same bits. Raises ConfigurationError when the checkpoint
+    is of another model or optimizer, CheckpointError when ranks differ.
+    """
+    found = checkpoints.begin() if checkpoints else None
+    head = torch.zeros(2, dtype=torch.float64)
+    vector = _vector(stepper)
+    if found:
+        entry, state = found
+        _require_same_model(entry, stepper, optimizer, len(state))
+        head = torch.tensor([entry.step, float(entry.content["lossScale"])], dtype=torch.float64)
+        vector = torch.frombuffer(bytearray(state), dtype=torch.float32).to(group.device)
+    group.broadcast(head)
+    step, scale = round(float(head[0])), float(head[1])
+    if step:
+        group.broadcast(vector)
+        _load(stepper, vector)
+        stepper.scale.value = scale
+    _require_agreement(group, stepper, step)
+    return step
+
+
+def _vector(stepper: Stepper) -> torch.Tensor:
+    return torch.cat([stepper.flat.parameters_N, *stepper.optimizer.states])
+
+
+def _load(stepper: Stepper, vector: torch.Tensor) -> None:
+    targets = [stepper.flat.parameters_N, *stepper.optimizer.states]
+    for target, values in zip(targets, vector.chunk(len(targets)), strict=True):
+        target.copy_(values)
+
+
+def _require_same_model(entry: Entry, stepper: Stepper, optimizer: str, num_bytes: int) -> None:
+    expected = content(stepper, optimizer)
+    for key in ("parameters", "optimizer"):
+        if entry.content.get(key) != expected[key]:
+            raise ConfigurationError(
+                f"checkpoint {entry.key} has {key} {entry.content.get(key)}, the job has {expected[key]}"
+            )
+    expected_bytes = 4 * _vector(stepper).numel()
+    if num_bytes != expected_bytes:
+        raise CheckpointError(f"checkpoint {entry.key} has {num_bytes} bytes, the model needs {expected_bytes}")
+
+
+def _require_agreement(group: Group, stepper: Stepper, step: int) -> None:
+    digest = hashlib.sha256(f"{step} ".encode() + dump(stepper)).digest()
+    rows = group.gather(torch.frombuffer(bytearray(digest), dtype=torch.uint8))
+    differing = [rank for rank, row in enumerate(rows) if not torch.equal(row, rows[0])]
+    if differing:
+        raise CheckpointError(f"ranks {differing} do not hold rank 0's state of step {step}")

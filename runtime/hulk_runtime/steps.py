@@ -1,0 +1,154 @@
+"""One optimizer update, alone (to measure this machine) or with all ranks (to train)."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import torch
+
+from hulk_runtime import sockets
+from hulk_runtime.data_parallel import FlatModel, RankReport, StepReport, Tail
+from hulk_runtime.errors import HulkError
+from hulk_runtime.groups import Group
+from hulk_runtime.optimizers import OPTIMIZERS
+from hulk_runtime.sockets import LinkSample
+from hulk_runtime.wire import Plan
+
+AUTOCAST: Final = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+FIRST_SCALE: Final = 2.0**16
+STEPS_PER_DOUBLING: Final = 200
+
+
+class Task(Protocol):
+    """What is trained: a module, and the loss of any sequences of any step's global batch."""
+
+    @property
+    def module(self) -> torch.nn.Module:
+        """What is trained."""
+
+    @property
+    def learning_rate(self) -> float:
+        """Step size of the optimizer."""
+
+    def loss(self, step: int, sequences: range) -> torch.Tensor:
+        """Mean loss over `sequences`, numbered within the step's global batch. Must not depend on the rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One rank's seconds of a step. Communication is what backward could not hide."""
+
+    step_s: float
+    compute_s: float
+    communication_s: float
+
+
+class LossScale:
+    """Keeps fp16 gradients in range: halved when any overflowed (that step is skipped), doubled after 200 good steps.
+
+    Every rank decides from the same summed gradients, so all decide alike. 1 for other precisions.
+    """
+
+    def __init__(self, precision: str) -> None:
+        self._used = precision == "fp16"
+        self._num_good = 0
+        self.value = FIRST_SCALE if self._used else 1.0
+
+    def unscale(self, gradients_N: torch.Tensor) -> bool:
+        """Divide in place by the scale; False when the step must be skipped."""
+        if not self._used:
+            return True
+        gradients_N.div_(self.value)
+        finite = bool(torch.isfinite(gradients_N).all())
+        self._num_good = self._num_good + 1 if finite else 0
+        if not finite:
+            self.value = max(1.0, self.value / 2)
+        elif self._num_good % STEPS_PER_DOUBLING == 0:
+            self.value *= 2
+        return finite
+
+
+class Stepper:
+    """Runs steps of one task as the plan says."""
+
+    def __init__(self, plan: Plan, group: Group, task: Task, metrics_port: int) -> None:
+        training = plan.training
+        self._group = group
+        self._task = task
+        self._global_batch = training.global_batch
+        self._autocast = AUTOCAST[training.precision]
+        self._metrics_port = metrics_port
+        self._tail = Tail(group.rank, group.world_size)
+        first = sum(plan.shares[: group.rank])
+        self._sequences = range(first, first + plan.shares[group.rank])
+        self._micro_batch = training.micro_batch or max(1, len(self._sequences))
+        self._update_s = 0.0
+        self.flat = FlatModel(task.module, plan.num_buckets, self._tail.length)
+        self.optimizer = OPTIMIZERS[training.optimizer](self.flat.parameters_N)
+        self.scale = LossScale(training.precision)
+        self._link = LinkSample(0.0, 0.0)
+        self.sent_bytes = 0
+
+    def alone(self) -> float:
+        """Seconds this machine needs for its share of a step, without communication; changes no parameter."""
+        started = self._now()
+        self.flat.start()
+        self._backward(step=1, together=False)
+        computed_s = self._now() - started
+        self.flat.start()
+        started = self._now()
+        self.optimizer.update(self.flat.parameters_N, self.flat.gradients_N, step=1, learning_rate=0.0)
+        return computed_s + self._now() - started
+
+    def together(self, step: int, stop: bool) -> tuple[Timing, StepReport]:
+        """One step of all ranks. Raises PeerLostError with parameters still those of the step before."""
+        started = self._now()
+        self.flat.start()
+        loss = self._backward(step, together=True)
+        computed = self._now()
+        compute_s = computed - started + self._update_s
+        self.flat.finish(self._tail.pack(loss, stop, RankReport(step, compute_s, self._link)))
+        communicated = self._now()
+        report = self._tail.unpack(self.flat.tail)
+        self._require_lockstep(step, report)
+        if self.scale.unscale(self.flat.gradients_N):
+            self.optimizer.update(self.flat.parameters_N, self.flat.gradients_N, step, self._task.learning_rate)
+        self._look_at_links()
+        ended = self._now()
+        self._update_s = ended - communicated
+        return Timing(ended - started, computed - started + self._update_s, communicated - computed), report
+
+    def _backward(self, step: int, together: bool) -> float:
+        """This rank's part of the global batch's loss; its gradients are in the flat buffer."""
+        total = torch.zeros((), device=self._group.device)
+        batches = list(self._micro_batches())
+        for index, sequences in enumerate(batches):
+            if together and index == len(batches) - 1:
+                self.flat.overlap()
+            with torch.autocast(self._group.device.type, self._autocast, enabled=self._autocast is not None):
+                loss = self._task.loss(step, sequences) * (len(sequences) / self._global_batch)
+            torch.autograd.backward(loss * self.scale.value)
+            total += loss.detach()
+        return float(total)
+
+    def _micro_batches(self) -> Iterator[range]:
+        for start in range(self._sequences.start, self._sequences.stop, self._micro_batch):
+            yield range(start, min(start + self._micro_batch, self._sequences.stop))
+
+    def _look_at_links(self) -> None:
+        """Between two all-reduces, so that bytes are those of whole steps; told to the others with the next step."""
+        group = self._group
+        if group.world_size > 1:
+            self._link, self.sent_bytes = sockets.sample(group.peers, group.next_rank, self._metrics_port)
+
+    def _now(self) -> float:
+        if self._group.device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    @staticmethod
+    def _require_lockstep(step: int, report: StepReport) -> None:
+        others = {rank: own.step for rank, own in enumerate(report.ranks) if own.step != step}
+        if others:
+            raise HulkError(f"at step {step} other ranks are at another step: {others}")

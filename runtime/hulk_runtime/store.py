@@ -1,0 +1,97 @@
+"""A folder of small keys behind a URL (`s3://bucket/path`, `file:///path`): read, list, delete, whole-object writes.
+
+A write is seen whole or not at all: object stores promise it, on a file system it is a rename. Credentials and the
+endpoint of an object store come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from hulk_runtime import names
+from hulk_runtime.errors import CheckpointError, ConfigurationError
+
+_TEMPORARY: Final = ".tmp"
+
+
+class Store:
+    """One folder. Keys have no slashes. Every failure is a CheckpointError that names the URL."""
+
+    def __init__(self, url: str, environ: Mapping[str, str] = os.environ) -> None:
+        # Takes up to a second of CPU for an object store: only the rank that needs it pays.
+        import fsspec
+        from fsspec.core import split_protocol
+
+        self.url = url.rstrip("/")
+        protocol = split_protocol(url)[0] or "file"
+        self._renames = protocol in ("file", "local")
+        try:
+            self._files: Any = fsspec.filesystem(protocol, skip_instance_cache=True, **_options(protocol, environ))
+        except (ValueError, ImportError) as error:
+            raise ConfigurationError(f"checkpoint URL {url}: {error}") from error
+        self._root = self._files._strip_protocol(self.url)
+
+    def write(self, key: str, content: bytes) -> None:
+        """Create or replace one object."""
+        with self._failures("write", key):
+            if self._renames:
+                temporary = self._path(key + _TEMPORARY)
+                self._files.pipe_file(temporary, content)
+                os.replace(temporary, self._path(key))
+            else:
+                self._files.pipe_file(self._path(key), content)
+
+    def read(self, key: str) -> bytes | None:
+        """One object, None when it does not exist."""
+        with self._failures("read", key):
+            try:
+                content = self._files.cat_file(self._path(key))
+            except FileNotFoundError:
+                return None
+        return bytes(content)
+
+    def list_keys(self) -> list[str]:
+        """Every object's key, sorted."""
+        with self._failures("list", ""):
+            self._files.invalidate_cache()
+            try:
+                paths = self._files.ls(self._root, detail=False)
+            except FileNotFoundError:
+                return []
+        found = (path.rstrip("/").rpartition("/")[2] for path in paths)
+        return sorted(key for key in found if not key.endswith(_TEMPORARY))
+
+    def delete(self, key: str) -> None:
+        """Remove one object; it may be gone already."""
+        with self._failures("delete", key), contextlib.suppress(FileNotFoundError):
+            self._files.rm_file(self._path(key))
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{key}"
+
+    @contextlib.contextmanager
+    def _failures(self, verb: str, key: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            # Every store has its own exceptions and no common base; all of them mean the same to a training run.
+            raise CheckpointError(f"cannot {verb} {self.url}/{key}: {type(error).__name__}: {error}") from error
+
+
+def _options(protocol: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    if protocol in ("file", "local"):
+        return {"auto_mkdir": True}
+    if protocol not in ("s3", "s3a"):
+        return {}
+    # Stores other than Amazon's have no bucket sub-domains, and few know the newer trailing checksums.
+    settings: dict[str, Any] = {
+        "request_checksum_calculation": "when_required",
+        "response_checksum_validation": "when_required",
+    }
+    options: dict[str, Any] = {"use_listings_cache": False, "config_kwargs": settings}
+    endpoint = environ.get(names.ENV_S3_ENDPOINT)
+    if endpoint:
+        settings["s3"] = {"addressing_style": "path"}
+        options["endpoint_url"] = endpoint
+    return options

@@ -1,0 +1,93 @@
+"""The whole run of one rank: join, measure if the plan asks, resume, train, stop in good order."""
+
+import contextlib
+from collections.abc import Callable
+
+import torch
+
+from hulk_runtime import groups, metrics, preflight, state
+from hulk_runtime.environment import Environment
+from hulk_runtime.errors import EXIT_DONE, EXIT_STOPPED, PeerLostError
+from hulk_runtime.groups import Group
+from hulk_runtime.progress import Progress
+from hulk_runtime.scribe import Scribe, say
+from hulk_runtime.steps import Stepper, Task
+from hulk_runtime.stopping import Stop
+from hulk_runtime.wire import Plan
+
+SEED = 20260
+SILENT_STEPS = 10
+TaskMaker = Callable[[Plan, torch.device], Task]
+
+
+def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) -> int:
+    """Train as planned; returns the exit code. Raises HulkError."""
+    registry = metrics.process_registry()
+    torch.manual_seed(SEED)  # every rank must make the same module
+    task = make_task(plan, groups.device(environment.local_rank))
+    with contextlib.ExitStack() as stack:
+        progress = None
+        if environment.local_rank == 0:
+            progress = stack.enter_context(Progress(registry, environment.attempt, environment.metrics_port))
+        group = stack.enter_context(groups.connect(environment))
+        stepper = Stepper(plan, group, task, environment.metrics_port)
+        scribe = Scribe(environment, plan, registry, group.backend) if group.is_first else None
+        if scribe:
+            scribe.introduce(stepper, group.backend)
+        slowest_s = _preflight(group, stepper, progress) if plan.preflight else 0.0
+        resumed = state.resume(group, stepper, plan.training.optimizer, scribe.checkpoints if scribe else None)
+        if scribe:
+            scribe.resumed(resumed)
+        if plan.preflight and scribe and progress:
+            _wait_for_start(progress, environment.start_s)
+        group.bound_silence(silence_s(environment, plan, slowest_s))
+        stop.training_begins()
+        last = _train(plan, stepper, scribe, stop, resumed)
+        if scribe:
+            scribe.close(last, stepper)
+        return EXIT_DONE if last >= plan.training.steps else EXIT_STOPPED
+
+
+def silence_s(environment: Environment, plan: Plan, slowest_s: float) -> float:
+    """How long a rank waits for a peer within a step: a slow peer may take some steps' time, a lost one takes more.
+
+    `slowest_s` is what the slowest rank computed for in the preflight, after which rank 0 alone waits for the go.
+    """
+    predicted_s = plan.prediction.step_seconds if plan.prediction else 0.0
+    waits_s = environment.start_s if plan.preflight else 0.0
+    return max(environment.silence_s, SILENT_STEPS * max(predicted_s, slowest_s)) + waits_s
+
+
+def _train(plan: Plan, stepper: Stepper, scribe: Scribe | None, stop: Stop, resumed: int) -> int:
+    """Steps until the last, or until all ranks agree to stop; returns the last completed step."""
+    step = resumed
+    try:
+        while step < plan.training.steps:
+            timing, report = stepper.together(step + 1, stop.wanted)
+            step += 1
+            if scribe:
+                scribe.completed(step, timing, report, stepper)
+            if report.stop:
+                break
+    except PeerLostError as error:
+        # Told to stop while a peer has already left: the state is still that of the last completed step.
+        if not stop.wanted:
+            raise
+        say(f"stopping after step {step} without agreement: {error}")
+    return step
+
+
+def _preflight(group: Group, stepper: Stepper, progress: Progress | None) -> float:
+    """Measure and publish; the seconds of the slowest rank."""
+    compute_s = preflight.gather(group, preflight.measure(stepper))
+    if group.is_first and progress:
+        progress.publish_preflight(compute_s)
+        say("preflight compute_s=" + ",".join(f"{seconds:.4f}" for seconds in compute_s))
+    return max(compute_s)
+
+
+def _wait_for_start(progress: Progress, timeout_s: float) -> None:
+    if progress.wait_for_start(timeout_s):
+        say("start: the prediction is written")
+    else:
+        say(f"start: no go from the operator within {timeout_s:g} s, starting without it")

@@ -1,0 +1,184 @@
+"""Reads the plan that the operator wrote: gzip JSON with a version, the only thing the two sides share at run time.
+
+A runtime reads exactly the versions in `READABLE`. Any other is refused before anything is started, with both sides
+named, because a rank that guesses at a plan trains the wrong thing. Unknown keys of a readable version are ignored.
+docs/plan-wire.md describes every field.
+"""
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from hulk_runtime.errors import PlanError
+
+VERSION: Final = 1
+READABLE: Final = (1,)
+
+Positive = Annotated[int, Field(gt=0)]
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class Layout(_Wire):
+    """Degrees of data, pipeline and tensor parallelism; their product is the number of ranks."""
+
+    data: Positive
+    pipeline: Positive
+    tensor: Positive
+
+
+class Worker(_Wire):
+    """One pod: its node, the node's region, and how many ranks it runs."""
+
+    node: str
+    region: str
+    accelerators: Positive
+
+
+class Training(_Wire):
+    """What the user asked for; `micro_batch` is sequences per forward pass, absent means a rank's whole share."""
+
+    global_batch: Positive
+    micro_batch: Positive | None = None
+    precision: Literal["fp32", "bf16", "fp16"]
+    optimizer: Literal["adamw", "sgd"]
+    steps: Positive
+
+
+class Model(_Wire):
+    """Dimensions of a transformer; `feed_forward` absent means 4 x hidden."""
+
+    layers: Positive
+    hidden: Positive
+    heads: Positive
+    sequence_length: Positive
+    vocabulary: Positive
+    feed_forward: Positive | None = None
+
+
+class Prediction(_Wire):
+    """What the planner expects of one step."""
+
+    step_seconds: float
+    compute_seconds: float
+    communication_seconds: float
+    calibrated: bool
+
+
+class Plan(_Wire):
+    """Who does what. Workers and `shares` (sequences per rank) are in rank order, which is ring order."""
+
+    version: int
+    operator_version: str
+    job: str
+    attempt: Positive
+    layout: Layout
+    algorithm: Literal["ring"]
+    workers: tuple[Worker, ...] = Field(min_length=1)
+    shares: tuple[int, ...]
+    training: Training
+    model: Model | None = None
+    num_buckets: Positive
+    prediction: Prediction | None = None
+    preflight: bool
+    digest: str
+
+    @property
+    def num_ranks(self) -> int:
+        """World size."""
+        return sum(worker.accelerators for worker in self.workers)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Plan":
+        layout = self.layout
+        if layout.data * layout.pipeline * layout.tensor != self.num_ranks:
+            raise ValueError(f"layout {layout.data}x{layout.pipeline}x{layout.tensor} is not {self.num_ranks} ranks")
+        if layout.pipeline != 1 or layout.tensor != 1:
+            raise ValueError(f"pipeline {layout.pipeline}, tensor {layout.tensor}: this runtime is data parallel only")
+        if len(self.shares) != self.num_ranks or min(self.shares) < 0:
+            smallest = min(self.shares, default=0)
+            raise ValueError(f"{len(self.shares)} shares (smallest {smallest}) for {self.num_ranks} ranks")
+        if sum(self.shares) != self.training.global_batch:
+            raise ValueError(f"shares sum to {sum(self.shares)}, global batch {self.training.global_batch}")
+        return self
+
+    def ranks_of(self, worker: int) -> range:
+        """The ranks that one worker runs.
+
+        With 2, 1 and 3 accelerators the workers run ranks 0-1, 2 and 3-5.
+        """
+        first = sum(w.accelerators for w in self.workers[:worker])
+        return range(first, first + self.workers[worker].accelerators)
+
+    def nodes_by_rank(self) -> tuple[str, ...]:
+        """The node of each rank."""
+        return tuple(worker.node for worker in self.workers for _ in range(worker.accelerators))
+
+
+def runtime_version() -> str:
+    """Version of the installed distribution."""
+    return metadata.version("hulk-operator")
+
+
+def digest_of(body: Mapping[str, object]) -> str:
+    """SHA-256 of a plan's JSON object without its `digest`, keys sorted, no spaces."""
+    return hashlib.sha256(json.dumps(body, separators=(",", ":"), sort_keys=True).encode()).hexdigest()
+
+
+def load(path: str | Path) -> Plan:
+    """Read and check a plan file. Raises PlanError."""
+    try:
+        compressed = Path(path).read_bytes()
+    except OSError as error:
+        raise PlanError(f"plan {path} cannot be read: {error.strerror}") from error
+    return decode(compressed)
+
+
+def decode(compressed: bytes) -> Plan:
+    """Decode and check a plan's bytes. Raises PlanError."""
+    try:
+        document = json.loads(gzip.decompress(compressed))
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        raise PlanError(f"plan of {len(compressed)} bytes is not gzip JSON: {error}") from error
+    if not isinstance(document, Mapping):
+        raise PlanError(f"plan is a JSON {type(document).__name__}, not an object")
+    _require_readable(document)
+    _require_whole(document)
+    try:
+        return Plan.model_validate(document)
+    except ValidationError as error:
+        raise PlanError(f"plan of operator {document.get('operatorVersion')}: {_first(error)}") from error
+
+
+def _require_readable(document: Mapping[str, object]) -> None:
+    version = document.get("version")
+    if version in READABLE:
+        return
+    raise PlanError(
+        f"operator {document.get('operatorVersion', 'unknown')} wrote the plan in wire version {version}, "
+        f"runtime {runtime_version()} reads version {', '.join(map(str, READABLE))}: "
+        f"use an image with the operator's version of hulk-operator"
+    )
+
+
+def _require_whole(document: Mapping[str, object]) -> None:
+    body = {key: value for key, value in document.items() if key != "digest"}
+    digest = digest_of(body)
+    if document.get("digest") != digest:
+        raise PlanError(f"plan says digest {document.get('digest')}, its content has {digest}: it was altered")
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"])) or "plan"
+    return f"{place}: {first['msg']}"

@@ -1,0 +1,185 @@
+"""Real ranks as real processes on loopback: what the runtime's tests share."""
+
+import gzip
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hulk_runtime import wire
+
+GPT = ("-m", "hulk_runtime.examples.gpt")
+PATIENCE_S = 240.0
+STEP_LINE = re.compile(r"^step=(\d+) loss=(\S+) ", re.MULTILINE)
+
+
+def free_port() -> int:
+    """A TCP port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def plan_document(accelerators: tuple[int, ...] = (1, 1), **changes: Any) -> dict[str, Any]:
+    """A small plan with 2 sequences per rank, its digest right; `changes` replace top-level keys."""
+    num_ranks = sum(accelerators)
+    body: dict[str, Any] = {
+        "version": 1,
+        "operatorVersion": "0.1.0",
+        "job": "team/demo",
+        "attempt": 1,
+        "layout": {"data": num_ranks, "pipeline": 1, "tensor": 1},
+        "algorithm": "ring",
+        "workers": [
+            {"node": f"node-{i}", "region": f"region-{i}", "accelerators": n} for i, n in enumerate(accelerators)
+        ],
+        "shares": [2] * num_ranks,
+        "training": training(num_ranks),
+        "model": {"layers": 1, "hidden": 32, "heads": 2, "sequenceLength": 32, "vocabulary": 256, "feedForward": 64},
+        "numBuckets": 2,
+        "prediction": {"stepSeconds": 0.5, "computeSeconds": 0.3, "communicationSeconds": 0.2, "calibrated": True},
+        "preflight": False,
+    }
+    body.update(changes)
+    return {**body, "digest": wire.digest_of(body)}
+
+
+def training(num_ranks: int = 2, **changes: Any) -> dict[str, Any]:
+    """The plan's `training` for 2 sequences per rank."""
+    basis = {"globalBatch": 2 * num_ranks, "microBatch": None, "precision": "fp32", "optimizer": "adamw", "steps": 6}
+    return {**basis, **changes}
+
+
+def encode(document: Mapping[str, Any]) -> bytes:
+    """A plan document as the operator writes it."""
+    return gzip.compress(json.dumps(document).encode(), mtime=0)
+
+
+@dataclass
+class Process:
+    """One running process and the file its output goes to."""
+
+    popen: subprocess.Popen[bytes]
+    log: Path
+    environment: dict[str, str]
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text()
+
+    def wait(self) -> int:
+        try:
+            return self.popen.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"{self.popen.args} still runs after {PATIENCE_S:g} s:\n{self.output}")
+
+    def wait_for(self, text: str) -> None:
+        """Until the process has printed `text`."""
+        deadline = time.monotonic() + PATIENCE_S
+        while text not in self.output:
+            if self.popen.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"{text!r} did not appear:\n{self.output}")
+            time.sleep(0.05)
+
+    def losses(self) -> dict[int, str]:
+        """Loss by step, as printed."""
+        return {int(step): loss for step, loss in STEP_LINE.findall(self.output)}
+
+
+@dataclass
+class Job:
+    """Starts the ranks or workers of one attempt; kills what is left at the end."""
+
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    processes: list[Process] = field(default_factory=list)
+
+    def write_plan(self, document: Mapping[str, Any]) -> None:
+        path = self.folder / f"plan-{document['attempt']}.json.gz"
+        path.write_bytes(encode(document))
+        port = free_port()
+        self.environment.update(
+            HULK_PLAN=str(path),
+            HULK_JOB=str(document["job"]),
+            HULK_ATTEMPT=str(document["attempt"]),
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=str(port),
+            PET_MASTER_ADDR="127.0.0.1",
+            PET_MASTER_PORT=str(port),
+            WORLD_SIZE=str(sum(worker["accelerators"] for worker in document["workers"])),
+        )
+
+    def start(self, *arguments: str, **environment: str) -> Process:
+        """One Python process with the job's environment and a metrics port of its own."""
+        log = self.folder / f"process-{len(self.processes)}.log"
+        variables = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "HULK_METRICS_PORT": str(free_port())}
+        variables = {**os.environ, **variables, **self.environment, **environment}
+        with log.open("wb") as output:
+            popen = subprocess.Popen(
+                [sys.executable, "-u", *arguments], env=variables, stdout=output, stderr=subprocess.STDOUT
+            )
+        self.processes.append(Process(popen, log, variables))
+        return self.processes[-1]
+
+    def start_ranks(self, document: Mapping[str, Any], *arguments: str, **environment: str) -> list[Process]:
+        """One process per rank, as pods with one accelerator each."""
+        self.write_plan(document)
+        command = arguments or GPT
+        return [
+            self.start(*command, RANK=str(r), HULK_WORKER=str(r), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", **environment)
+            for r in range(len(document["workers"]))
+        ]
+
+    def run_ranks(self, document: Mapping[str, Any], *arguments: str, **environment: str) -> list[Process]:
+        """As `start_ranks`, then wait; every rank must end with 0."""
+        processes = self.start_ranks(document, *arguments, **environment)
+        codes = [process.wait() for process in processes]
+        assert codes == [0] * len(processes), "\n".join(process.output for process in processes)
+        return processes
+
+    def close(self) -> None:
+        for process in self.processes:
+            if process.popen.poll() is None:
+                process.popen.send_signal(signal.SIGKILL)
+                process.popen.wait()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    """A job whose processes end with the test."""
+    running = Job(tmp_path)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def make_plan() -> Callable[..., dict[str, Any]]:
+    """make_plan(accelerators, **changes) -> a plan's JSON object."""
+    return plan_document
+
+
+@pytest.fixture
+def make_training() -> Callable[..., dict[str, Any]]:
+    """make_training(num_ranks, **changes) -> the plan's `training`."""
+    return training
+
+
+@pytest.fixture
+def encode_plan() -> Callable[..., bytes]:
+    """encode_plan(document) -> the bytes in the ConfigMap."""
+    return encode
+
+
+@pytest.fixture(scope="session")
+def unused_port() -> Callable[[], int]:
+    """unused_port() -> a TCP port."""
+    return free_port

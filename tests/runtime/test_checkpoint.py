@@ -1,0 +1,188 @@
+"""Checkpoints are whole or absent, old attempts are fenced, damage is noticed."""
+
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+from hulk_lab.builds import golang
+from hulk_runtime import names
+from hulk_runtime.checkpoint import Checkpoints
+from hulk_runtime.errors import CheckpointError, FencedError
+from hulk_runtime.store import Store
+
+CONTENT = {"parameters": 1, "optimizer": "sgd", "lossScale": 1.0}
+
+
+S3_KEYS = {"AWS_ACCESS_KEY_ID": "hulk", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint(tmp_path_factory, unused_port) -> Iterator[str]:
+    """A real S3 server (rclone's) with one bucket, `checkpoints`."""
+    folder = tmp_path_factory.mktemp("s3")
+    (folder / "checkpoints").mkdir()
+    port = unused_port()
+    keys = f"{S3_KEYS['AWS_ACCESS_KEY_ID']},{S3_KEYS['AWS_SECRET_ACCESS_KEY']}"
+    command = [golang.program("store"), "serve", "s3", f"--addr=127.0.0.1:{port}", f"--auth-key={keys}", str(folder)]
+    server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    with socket.socket() as client:
+        while client.connect_ex(("127.0.0.1", port)):
+            assert server.poll() is None, f"{command} ended with {server.returncode}"
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    yield f"http://127.0.0.1:{port}"
+    server.terminate()
+    server.wait()
+
+
+@pytest.fixture
+def s3_environment(s3_endpoint, monkeypatch) -> None:
+    for name, value in {**S3_KEYS, names.ENV_S3_ENDPOINT: s3_endpoint}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(params=["file", "s3"])
+def store(request, tmp_path) -> Store:
+    """Every rule holds on a file system and on a real S3 server."""
+    if request.param == "file":
+        return Store(f"file://{tmp_path}/run")
+    request.getfixturevalue("s3_environment")
+    return Store(f"s3://checkpoints/{tmp_path.name}")
+
+
+def attempt(store: Store, number: int, num_kept: int = 2) -> Checkpoints:
+    return Checkpoints(store, number, num_kept)
+
+
+def states(store: Store) -> list[str]:
+    return [key for key in store.list_keys() if key.startswith("state")]
+
+
+def test_a_first_attempt_finds_nothing(store):
+    assert attempt(store, 1).begin() is None
+
+
+def test_the_newest_complete_checkpoint_is_resumed(store):
+    first = attempt(store, 1)
+    first.begin()
+    for step in (5, 10, 15):
+        first.commit(step, f"state {step}".encode(), CONTENT)
+    entry, state = attempt(store, 2).begin()
+    assert (entry.step, entry.attempt, state, entry.num_bytes) == (15, 1, b"state 15", 8)
+    assert entry.content == CONTENT
+
+
+def test_only_the_newest_are_kept_across_attempts(store):
+    first = attempt(store, 1)
+    first.begin()
+    for step in (5, 10, 15):
+        first.commit(step, b"s", CONTENT)
+    assert states(store) == ["state-00000001-0000000010", "state-00000001-0000000015"]
+    second = attempt(store, 2)
+    second.begin()
+    second.commit(20, b"s", CONTENT)
+    assert states(store) == ["state-00000001-0000000015", "state-00000002-0000000020"]
+
+
+def test_an_older_attempt_cannot_commit_after_a_newer_has_begun(store):
+    old = attempt(store, 1)
+    old.begin()
+    old.commit(5, b"five", CONTENT)
+    new = attempt(store, 2)
+    new.begin()
+    with pytest.raises(FencedError, match="attempt 2 has begun"):
+        old.commit(10, b"ten", CONTENT)
+    with pytest.raises(FencedError):
+        attempt(store, 1).begin()
+    entry, state = attempt(store, 3).begin()
+    assert (entry.step, state) == (5, b"five")
+
+
+class Interrupted(Store):
+    """Runs `between` once, right after the object whose key starts with `after` was written."""
+
+    def __init__(self, url, after, between):
+        super().__init__(url)
+        self._after = after
+        self._between = between
+
+    def write(self, key, content):
+        super().write(key, content)
+        if self._between and key.startswith(self._after):
+            between, self._between = self._between, None
+            between()
+
+
+@pytest.mark.parametrize(("after", "expected_step"), [("state-", 5), ("latest-", 10)])
+def test_what_a_newer_attempt_resumed_from_stays_whatever_the_older_one_still_writes(store, after, expected_step):
+    """Attempt 2 begins between two writes of attempt 1's commit: before its manifest, then after it."""
+    first = attempt(store, 1, num_kept=1)
+    first.begin()
+    first.commit(5, b"five", CONTENT)
+    resumed = []
+    overtaken = Interrupted(store.url, after, lambda: resumed.append(attempt(store, 2).begin()[0].step))
+    late = attempt(overtaken, 1, num_kept=1)
+    late.begin()
+    with pytest.raises(FencedError):
+        late.commit(10, b"ten", CONTENT)
+    assert resumed == [expected_step]
+    assert attempt(store, 3).begin()[0].step == expected_step
+
+
+def test_a_damaged_checkpoint_is_passed_over_for_an_older_one(store, capsys):
+    first = attempt(store, 1)
+    first.begin()
+    first.commit(5, b"five", CONTENT)
+    first.commit(10, b"ten", CONTENT)
+    store.write("state-00000001-0000000010", b"te")
+    entry, state = attempt(store, 2).begin()
+    assert (entry.step, state) == (5, b"five")
+    assert "has 2 of 3 bytes" in capsys.readouterr().out
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_again_in_silence(store):
+    first = attempt(store, 1)
+    first.begin()
+    first.commit(5, b"five", CONTENT)
+    store.delete("state-00000001-0000000005")
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .* is intact: step 5 of attempt 1"):
+        attempt(store, 2).begin()
+
+
+def test_a_damaged_manifest_is_named(store):
+    attempt(store, 1).begin()
+    store.write("latest-00000001", b"{")
+    with pytest.raises(CheckpointError, match="latest-00000001 is damaged"):
+        attempt(store, 2).begin()
+
+
+def test_an_unfinished_write_is_not_seen(tmp_path):
+    store = Store(f"file://{tmp_path}/run")
+    attempt(store, 1).begin()
+    (tmp_path / "run" / "latest-00000001.tmp").write_bytes(b"half")
+    assert attempt(store, 2).begin() is None
+
+
+def test_a_store_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match=r"cannot list file://.*/file/run"):
+        attempt(Store(f"file://{tmp_path}/file/run"), 1).begin()
+
+
+def test_a_bucket_that_is_not_there_and_wrong_keys_are_named(s3_environment, monkeypatch):
+    with pytest.raises(CheckpointError, match=r"cannot write s3://nosuch/run/begun-00000001.*bucket does not exist"):
+        attempt(Store("s3://nosuch/run"), 1).begin()
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(CheckpointError, match="cannot list s3://checkpoints/wrong/: PermissionError"):
+        attempt(Store("s3://checkpoints/wrong"), 1).begin()
+
+
+def test_a_job_resumes_from_an_object_store(job, make_plan, make_training, s3_environment):
+    settings = {"HULK_CHECKPOINT_URL": "s3://checkpoints/job", "HULK_JOB_UID": "u-1"}
+    job.run_ranks(make_plan((1, 1), training=make_training(steps=2)), **settings)
+    first, _ = job.run_ranks(make_plan((1, 1), attempt=2, training=make_training(steps=3)), **settings)
+    assert list(first.losses()) == [3]
+    assert "where=s3://checkpoints/job/u-1/state-00000002-0000000003" in first.output

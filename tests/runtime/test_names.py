@@ -1,0 +1,35 @@
+"""The operator and the pods call everything by the same names."""
+
+from hulk_operator import names as outside
+from hulk_runtime import errors
+from hulk_runtime import names as inside
+
+# Only pods know these: bounds a user may set, a file of the kubelet, torch's and the store's own variables.
+INSIDE_ONLY = {
+    "ENV_GROUP_RANK",
+    "ENV_OMP_THREADS",
+    "ENV_RENDEZVOUS_SECONDS",
+    "ENV_SILENCE_SECONDS",
+    "ENV_START_SECONDS",
+    "ENV_S3_ENDPOINT",
+    "TERMINATION_LOG",
+}
+
+
+def constants(module):
+    return {name: value for name, value in vars(module).items() if name.isupper()}
+
+
+def test_every_shared_name_has_one_value():
+    ours, theirs = constants(inside), constants(outside)
+    shared = ours.keys() - INSIDE_ONLY
+    assert {name: ours[name] for name in shared} == {name: theirs.get(name) for name in shared}
+
+
+def test_exit_codes_are_those_the_operator_knows():
+    assert errors.PlanError.exit_code == outside.EXIT_WIRE_MISMATCH
+    assert errors.ConfigurationError.exit_code == outside.EXIT_USER_ERROR
+    assert errors.PeerLostError.exit_code == outside.EXIT_LOST_PEER
+    assert errors.CheckpointError.exit_code == outside.EXIT_STORE_FAILED
+    assert errors.FencedError.exit_code == outside.EXIT_FENCED
+    assert errors.EXIT_STOPPED == outside.EXIT_CHECKPOINTED

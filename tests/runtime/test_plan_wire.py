@@ -1,0 +1,78 @@
+"""The plan as the operator writes it; another version is refused with both sides named."""
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+from hulk_runtime import wire
+from hulk_runtime.errors import PlanError
+
+GOLDEN = Path(__file__).resolve().parents[1] / "placement" / "golden" / "plan-v1.json"
+
+
+def test_the_planners_golden_plan_is_read():
+    plan = wire.decode(gzip.compress(GOLDEN.read_bytes()))
+    assert plan.version == wire.VERSION
+    assert plan.num_ranks == len(plan.shares) == len(plan.nodes_by_rank())
+    assert sum(plan.shares) == plan.training.global_batch
+
+
+def test_ranks_and_nodes_follow_the_workers(make_plan, encode_plan):
+    plan = wire.decode(encode_plan(make_plan((2, 1, 3))))
+    assert [list(plan.ranks_of(worker)) for worker in range(3)] == [[0, 1], [2], [3, 4, 5]]
+    assert plan.nodes_by_rank() == ("node-0", "node-0", "node-1", "node-2", "node-2", "node-2")
+
+
+def test_a_thousand_workers_are_read(make_plan, encode_plan, make_training):
+    blob = encode_plan(make_plan((1,) * 1000, training=make_training(1000)))
+    assert len(blob) < 900 * 1024
+    assert wire.decode(blob).num_ranks == 1000
+
+
+def test_unknown_keys_of_a_known_version_are_ignored(make_plan, encode_plan):
+    assert wire.decode(encode_plan(make_plan(later="more"))).num_ranks == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "complaint"),
+    [
+        ("another version", {"version": 2}, "operator 0.1.0 wrote the plan in wire version 2, runtime"),
+        ("no version", {"version": None}, "wire version None"),
+        ("pipeline", {"layout": {"data": 1, "pipeline": 2, "tensor": 1}}, "pipeline 2, tensor 1: this runtime is data"),
+        ("layout", {"layout": {"data": 3, "pipeline": 1, "tensor": 1}}, "layout 3x1x1 is not 2 ranks"),
+        ("too few shares", {"shares": [4]}, "1 shares (smallest 4) for 2 ranks"),
+        ("negative share", {"shares": [5, -1]}, "2 shares (smallest -1) for 2 ranks"),
+        ("wrong sum", {"shares": [2, 3]}, "shares sum to 5, global batch 4"),
+        ("another algorithm", {"algorithm": "tree"}, "algorithm: Input should be 'ring'"),
+        ("no workers", {"workers": []}, "workers: "),
+    ],
+)
+def test_a_plan_that_cannot_be_carried_out_is_refused(make_plan, encode_plan, name, changes, complaint):
+    with pytest.raises(PlanError, match=re.escape(complaint)):
+        wire.decode(encode_plan(make_plan(**changes)))
+
+
+def test_an_altered_plan_is_refused(make_plan, encode_plan):
+    document = {**make_plan(), "numBuckets": 7}
+    with pytest.raises(PlanError, match="it was altered"):
+        wire.decode(encode_plan(document))
+
+
+@pytest.mark.parametrize("blob", [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b"[1]")])
+def test_what_is_no_plan_is_refused(blob):
+    with pytest.raises(PlanError):
+        wire.decode(blob)
+
+
+def test_a_rank_with_a_plan_of_another_version_exits_64_and_names_both(job, make_plan):
+    job.write_plan(make_plan(version=3, operatorVersion="9.9.9"))
+    rank = job.start("-m", "hulk_runtime.examples.gpt", RANK="0")
+    assert rank.wait() == 64
+    assert "operator 9.9.9 wrote the plan in wire version 3" in rank.output
+    assert f"runtime {wire.runtime_version()} reads version 1" in rank.output
+
+
+def test_a_missing_plan_exits_64(job, tmp_path: Path):
+    rank = job.start("-m", "hulk_runtime.examples.gpt", HULK_PLAN=str(tmp_path / "none"))
+    assert rank.wait() == 64

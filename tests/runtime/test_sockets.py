@@ -1,0 +1,16 @@
+"""Bytes sent to a peer that ended first stay counted."""
+
+import socket
+
+from hulk_runtime import sockets
+
+
+def test_a_connection_whose_peer_has_ended_still_counts() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours:
+        theirs, _ = server.accept()
+        ours.sendall(b"x" * 1000)
+        assert len(theirs.recv(1000, socket.MSG_WAITALL)) == 1000
+        theirs.close()
+        assert ours.recv(1) == b""  # the end has arrived
+        mine = [c for c in sockets.connections() if c.local_port == ours.getsockname()[1]]
+    assert [c.sent_bytes for c in mine] == [1000]
