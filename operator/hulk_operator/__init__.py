@@ -1,0 +1,1 @@
+"""The Kubernetes side of Hulk: turns HulkJobs and measured nodes into planned, running gangs of pods."""

@@ -1,0 +1,43 @@
+"""`hulk-operator`: runs the operator until SIGTERM. Exit code 1: it cannot go on and shall be started again."""
+
+import os
+import socket
+import sys
+
+
+def main() -> None:
+    """Entry point; everything heavy is imported here, because the planner's process imports this module as well."""
+    import asyncio
+    import logging
+
+    import aiohttp
+
+    from hulk_operator.cluster import ClusterError, LeaseLost, connect
+    from hulk_operator.handlers.operator import run
+    from hulk_operator.handlers.serving import serve
+    from hulk_operator.handlers.settings import from_environment
+    from hulk_operator.handlers.workers import HttpWorkers
+    from hulk_operator.metrics import Health
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for chatty in ("kopf", "aiohttp.access"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+    async def operate() -> None:
+        settings = from_environment(os.environ, f"{socket.gethostname()}_{os.getpid()}")
+        health = Health()
+        cluster = await connect(wrote=health.wrote)
+        async with aiohttp.ClientSession() as session:
+            try:
+                await run(cluster, HttpWorkers(session), settings, health, serve)
+            finally:
+                await cluster.close()
+
+    try:
+        asyncio.run(operate())
+    except (ClusterError, LeaseLost) as error:
+        sys.exit(f"hulk-operator: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""HulkJob's spec: what to train, on how many workers, where, and how it runs.
+
+Each field states when it may change (`Change`); the generator makes the CEL rules and the reference's table from it.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from hulk_operator import names
+from hulk_operator.api.base import (
+    ANY_TIME,
+    LIST_SET,
+    NEVER,
+    SUSPENDED,
+    NodeName,
+    ObjectName,
+    Region,
+    Resource,
+    ResourceName,
+    Seconds,
+    rule,
+    rules,
+)
+from hulk_operator.api.model import Model, Training
+from hulk_operator.api.template import PodTemplate
+
+
+class Workers(Resource):
+    """How many pods the job may have, and what each of them holds."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(rule("self.min <= self.max", "workers.min must be at most workers.max", ".min"))
+    )
+
+    min: Annotated[
+        int,
+        Field(ge=1, le=names.MAX_WORKERS, description="Fewest workers to run with.", json_schema_extra=ANY_TIME),
+    ] = 1
+    max: Annotated[
+        int, Field(ge=1, le=names.MAX_WORKERS, description="Most workers to run with.", json_schema_extra=ANY_TIME)
+    ]
+    accelerators_per_worker: Annotated[
+        int, Field(ge=1, le=64, description="Accelerators of each worker.", json_schema_extra=NEVER)
+    ] = 1
+    resource_name: Annotated[
+        ResourceName, Field(description="Extended resource that counts accelerators.", json_schema_extra=NEVER)
+    ] = names.DEFAULT_RESOURCE
+
+
+class Parallelism(Resource):
+    """Degrees of parallelism; an absent one is chosen by the plan."""
+
+    data: Annotated[int | None, Field(ge=1, le=65_536, description="Replicas; absent = auto.")] = None
+    pipeline: Annotated[int | None, Field(ge=1, le=1024, description="Stages; absent = auto.")] = None
+    tensor: Annotated[int | None, Field(ge=1, le=64, description="Tensor-parallel ranks; absent = auto.")] = None
+
+
+class LocalSync(Resource):
+    """Settings of mode `local`: several steps between two synchronisations."""
+
+    inner_steps: Annotated[int, Field(ge=1, le=100_000, description="Steps between two synchronisations.")] = 1
+
+
+class Sync(Resource):
+    """How replicas agree on gradients."""
+
+    mode: Annotated[
+        Literal["auto", "ring", "hierarchical", "wan", "local"],
+        Field(description="Which all-reduce is used; auto = chosen by the plan."),
+    ] = "auto"
+    local: Annotated[LocalSync | None, Field(description="Only for mode local.")] = None
+    compression: Annotated[Literal["none", "fp16", "int8"], Field(description="Gradients on the wire.")] = "none"
+    on_region_loss: Annotated[
+        Literal["restart", "continue"], Field(description="What to do when a whole region is lost.")
+    ] = "restart"
+
+
+class Placement(Resource):
+    """Where the job may run."""
+
+    regions: Annotated[
+        tuple[Region, ...],
+        Field(
+            max_length=names.MAX_REGIONS,
+            description="Regions that may be used; empty = all.",
+            json_schema_extra=LIST_SET,
+        ),
+    ] = ()
+    allow_unknown_links: Annotated[bool, Field(description="Whether links of which nothing is known may be used.")] = (
+        False
+    )
+    pins: Annotated[
+        tuple[NodeName, ...],
+        Field(max_length=names.MAX_WORKERS, description="Nodes in rank order; empty = the plan decides."),
+    ] = ()
+    objective: Annotated[Literal["time", "money"], Field(description="What the plan minimises per step.")] = "time"
+
+
+class Utility(Resource):
+    """What finishing the job is worth when several jobs compete."""
+
+    type: Annotated[Literal["throughput"], Field(description="How worth grows with progress.")] = "throughput"
+
+
+class Storage(Resource):
+    """Where checkpoints are kept: an object store by URL, or a volume claim."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "has(self.url) != has(self.persistentVolumeClaim)",
+                "checkpoint.storage needs exactly one of url and persistentVolumeClaim",
+            ),
+            rule(
+                "!has(self.secretName) || has(self.url)",
+                "checkpoint.storage.secretName is for url; a volume claim needs none",
+                ".secretName",
+            ),
+            rule(
+                "!has(self.url) || !self.url.startsWith('file:')",
+                "checkpoint.storage.url must be an object store (such as s3://bucket/path): "
+                "a file of one node is not there for the next attempt",
+                ".url",
+            ),
+        )
+    )
+
+    url: Annotated[
+        str | None,
+        Field(
+            max_length=1024,
+            pattern=r"^[a-z][a-z0-9+.-]*:.+$",
+            description="fsspec URL, such as s3://checkpoints/demo.",
+        ),
+    ] = None
+    secret_name: Annotated[
+        ObjectName | None, Field(description="Secret whose keys become environment variables of the worker.")
+    ] = None
+    persistent_volume_claim: Annotated[
+        ObjectName | None, Field(description="Claim that every worker's node can mount.")
+    ] = None
+
+
+class Checkpoint(Resource):
+    """When and where training state is saved."""
+
+    storage: Annotated[Storage, Field(description="Where checkpoints are kept.", json_schema_extra=NEVER)]
+    every_steps: Annotated[
+        int, Field(ge=1, le=1_000_000_000, description="Steps between checkpoints.", json_schema_extra=ANY_TIME)
+    ] = 50
+    keep: Annotated[int, Field(ge=1, le=1000, description="How many to keep.", json_schema_extra=ANY_TIME)] = 3
+
+
+class RunPolicy(Resource):
+    """How often and how long the job is tried."""
+
+    backoff_limit: Annotated[
+        int, Field(ge=0, le=1000, description="Failures after which the job is Failed; node losses do not count.")
+    ] = 3
+    start_timeout_seconds: Annotated[
+        Seconds, Field(description="A gang that is not up by then is released and planned again.")
+    ] = 300
+    active_deadline_seconds: Annotated[Seconds | None, Field(description="A job that runs longer is Failed.")] = None
+    ttl_seconds_after_finished: Annotated[
+        int | None, Field(ge=0, le=315_360_000, description="A finished job is deleted after this time.")
+    ] = None
+
+
+class HulkJobSpec(Resource):
+    """What the user wants."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "self.training.globalBatch >= self.workers.min",
+                "training.globalBatch must be at least workers.min: every worker needs a sequence",
+                ".training.globalBatch",
+            ),
+            rule(
+                "!has(self.placement.pins) || self.placement.pins.size() == 0 || "
+                "(self.placement.pins.size() >= self.workers.min && self.placement.pins.size() <= self.workers.max)",
+                "placement.pins names a node per worker: their number must lie between workers.min and workers.max",
+                ".placement.pins",
+            ),
+            rule(
+                "!has(self.sync.local) || self.sync.mode == 'local'",
+                "sync.local is for sync.mode local",
+                ".sync.local",
+            ),
+            rule(
+                "self.parallelism.?data.orValue(1) * self.parallelism.?pipeline.orValue(1) * "
+                "self.parallelism.?tensor.orValue(1) <= self.workers.max * self.workers.acceleratorsPerWorker",
+                "parallelism data x pipeline x tensor needs more accelerators than "
+                "workers.max x workers.acceleratorsPerWorker",
+                ".parallelism",
+            ),
+        )
+    )
+
+    suspend: Annotated[
+        bool, Field(description="True: release all pods after a checkpoint.", json_schema_extra=ANY_TIME)
+    ] = False
+    managed_by: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=253,
+            description=f"Controller of this job; anything but {names.CONTROLLER} or absent: Hulk does not touch it.",
+            json_schema_extra=NEVER,
+        ),
+    ] = None
+    priority_class_name: Annotated[
+        ObjectName | None, Field(description="PriorityClass of the job's pods.", json_schema_extra=SUSPENDED)
+    ] = None
+    workers: Annotated[Workers, Field(description="How many pods, and what each holds.")]
+    model: Annotated[Model, Field(description="The model, in one of three forms.", json_schema_extra=NEVER)]
+    training: Annotated[Training, Field(description="How the model is trained.")]
+    parallelism: Annotated[Parallelism, Field(description="Degrees of parallelism.", json_schema_extra=SUSPENDED)] = (
+        Parallelism()
+    )
+    sync: Annotated[Sync, Field(description="How replicas agree on gradients.", json_schema_extra=SUSPENDED)] = Sync()
+    placement: Annotated[Placement, Field(description="Where the job may run.", json_schema_extra=SUSPENDED)] = (
+        Placement()
+    )
+    utility: Annotated[Utility, Field(description="Worth among competing jobs.", json_schema_extra=ANY_TIME)] = (
+        Utility()
+    )
+    checkpoint: Annotated[
+        Checkpoint | None, Field(description="When and where state is saved; absent = no resume.")
+    ] = None
+    template: Annotated[PodTemplate, Field(description="PodTemplateSpec of every worker.", json_schema_extra=SUSPENDED)]
+    run_policy: Annotated[
+        RunPolicy, Field(description="How often and how long the job is tried.", json_schema_extra=ANY_TIME)
+    ] = RunPolicy()
+
+    @property
+    def ours(self) -> bool:
+        """Whether this operator is the one that manages the job."""
+        return self.managed_by in (None, names.CONTROLLER)

@@ -1,0 +1,90 @@
+"""The model of a HulkJob in one of three forms, and how it is trained."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from hulk_operator.api.base import ANY_TIME, GROWS, NEVER, ConfigMapKey, ObjectName, Resource, rule, rules
+
+
+class Transformer(Resource):
+    """A decoder-only transformer by its dimensions."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule("self.hidden % self.heads == 0", "model.transformer.hidden must be a multiple of heads", ".heads")
+        )
+    )
+
+    layers: Annotated[int, Field(ge=1, le=1024, description="Number of blocks.")]
+    hidden: Annotated[int, Field(ge=1, le=1_048_576, description="Width of the model.")]
+    heads: Annotated[int, Field(ge=1, le=4096, description="Attention heads per block.")]
+    sequence_length: Annotated[int, Field(ge=1, le=16_777_216, description="Tokens per sequence.")]
+    vocabulary: Annotated[int, Field(ge=2, le=16_777_216, description="Number of different tokens.")]
+    feed_forward: Annotated[
+        int | None, Field(ge=1, le=8_388_608, description="Width of the feed-forward layer; absent = 4 x hidden.")
+    ] = None
+
+
+class ConfigMapRef(Resource):
+    """One key of a ConfigMap in the job's namespace."""
+
+    config_map: Annotated[ObjectName, Field(description="Name of the ConfigMap.")]
+    key: Annotated[ConfigMapKey, Field(description="Key that holds the text.")]
+
+
+class Model(Resource):
+    """The model in exactly one of three forms."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "[has(self.transformer), has(self.huggingFace), has(self.profile)].filter(form, form).size() == 1",
+                "model needs exactly one of transformer, huggingFace and profile",
+            )
+        )
+    )
+
+    transformer: Annotated[Transformer | None, Field(description="A transformer's dimensions.")] = None
+    hugging_face: Annotated[ConfigMapRef | None, Field(description="A Hugging Face config.json in a ConfigMap.")] = None
+    profile: Annotated[
+        ConfigMapRef | None,
+        Field(description="A profile of layers (parameters, FLOPs, activation bytes) in a ConfigMap."),
+    ] = None
+
+
+class Training(Resource):
+    """How the model is trained."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "!has(self.microBatch) || self.microBatch <= self.globalBatch",
+                "training.microBatch must be at most training.globalBatch",
+                ".microBatch",
+            )
+        )
+    )
+
+    global_batch: Annotated[
+        int, Field(ge=1, le=1_048_576, description="Sequences per step, over all workers.", json_schema_extra=NEVER)
+    ]
+    micro_batch: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=1_048_576,
+            description="Sequences per forward pass on one accelerator; absent = chosen by the plan.",
+            json_schema_extra=ANY_TIME,
+        ),
+    ] = None
+    precision: Annotated[
+        Literal["fp32", "bf16", "fp16"], Field(description="Number format of compute.", json_schema_extra=NEVER)
+    ] = "fp32"
+    optimizer: Annotated[
+        Literal["adamw", "sgd"],
+        Field(description="Optimizer; decides the memory per parameter.", json_schema_extra=NEVER),
+    ] = "adamw"
+    steps: Annotated[
+        int, Field(ge=1, le=1_000_000_000, description="Steps until the job is done.", json_schema_extra=GROWS)
+    ]

@@ -1,0 +1,184 @@
+"""HulkJob's status: a summary bounded by regions, never by workers, so that 1,000 workers stay below 64 KiB."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hulk_operator import names
+from hulk_operator.api.base import (
+    Attempt,
+    Count,
+    Decimal,
+    Digest,
+    NodeName,
+    Number,
+    ObjectName,
+    Place,
+    Positive,
+    Reason,
+    Region,
+    Resource,
+    Time,
+    list_map,
+)
+from hulk_operator.api.meta import Condition
+
+MAX_AVOIDED_NODES = 64
+
+
+class Phase(StrEnum):
+    """Where a job is, derived from its conditions for `kubectl get`."""
+
+    PENDING = "Pending"
+    PLANNED = "Planned"
+    DEPLOYING = "Deploying"
+    RUNNING = "Running"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class ConditionType(StrEnum):
+    """The conditions a HulkJob can have."""
+
+    PLANNED = "Planned"
+    DEPLOYED = "Deployed"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    SUSPENDED = "Suspended"
+    DEGRADED = "Degraded"
+
+
+class Layout(Resource):
+    """Degrees of parallelism of a plan."""
+
+    data: Annotated[Positive, Field(description="Replicas.")]
+    pipeline: Annotated[Positive, Field(description="Stages.")] = 1
+    tensor: Annotated[Positive, Field(description="Tensor-parallel ranks.")] = 1
+
+
+class RegionShare(Resource):
+    """What a plan uses of one region."""
+
+    name: Annotated[Region, Field(description="Region.")]
+    workers: Annotated[Count, Field(description="Workers there.")]
+    accelerators: Annotated[Count, Field(description="Accelerators there.")]
+
+
+class Bottleneck(Resource):
+    """The link that decides the communication time."""
+
+    source: Annotated[Place, Field(description="Node that sends.")]
+    target: Annotated[Place, Field(description="Node that receives.")]
+    rtt_microseconds: Annotated[Count, Field(description="Round-trip time.")]
+    bandwidth_bytes_per_second: Annotated[Count, Field(description="TCP payload rate.")]
+
+
+class PlanSummary(Resource):
+    """The running attempt's plan; the full one is in the ConfigMap `name`."""
+
+    name: Annotated[ObjectName, Field(description="ConfigMap of the full plan.")]
+    digest: Annotated[Digest, Field(description="Digest of the full plan.")]
+    attempt: Annotated[Attempt, Field(description="Attempt that it belongs to.")]
+    algorithm: Annotated[str, Field(max_length=32, description="All-reduce that is used.")]
+    num_workers: Annotated[Count, Field(description="Workers.")]
+    num_accelerators: Annotated[Count, Field(description="Accelerators over all workers.")]
+    layout: Annotated[Layout, Field(description="Degrees of parallelism.")]
+    regions: Annotated[
+        tuple[RegionShare, ...],
+        Field(max_length=names.MAX_REGIONS, description="What is used per region.", json_schema_extra=list_map("name")),
+    ] = ()
+    order: Annotated[
+        tuple[Region, ...],
+        Field(max_length=64, description="Regions in ring order, neighbours folded; the first 64."),
+    ] = ()
+    bottleneck: Annotated[Bottleneck | None, Field(description="Slowest link of the ring; absent = no link.")] = None
+    optimality_gap: Annotated[
+        Decimal | None, Field(description="Proven relative distance to the best plan; 0 = proven best.")
+    ] = None
+
+
+class PredictionSummary(Resource):
+    """What the operator said a step would take, before the first step; never edited afterwards."""
+
+    attempt: Annotated[Attempt, Field(description="Attempt that it belongs to.")]
+    step_microseconds: Annotated[Positive, Field(description="One step.")]
+    compute_microseconds: Annotated[Count, Field(description="Of that, the slowest rank's compute.")]
+    communication_microseconds: Annotated[Count, Field(description="Of that, the all-reduce.")]
+    memory_bytes: Annotated[Count, Field(description="Memory of the fullest accelerator.")] = 0
+    calibrated: Annotated[bool, Field(description="Whether compute was measured on these nodes.")]
+    source: Annotated[
+        Literal["preflight", "profile", "assumed"],
+        Field(description="Where compute comes from: this job's preflight, node profiles, or an assumption."),
+    ]
+    written_at: Annotated[Time, Field(description="When it was written.")]
+
+
+class Observed(Resource):
+    """What rank 0 reports."""
+
+    step: Annotated[Count, Field(description="Last completed step.")]
+    step_microseconds: Annotated[Count | None, Field(description="Median of the last steps.")] = None
+    compute_microseconds: Annotated[Count | None, Field(description="Of that, the slowest rank's compute.")] = None
+    loss: Annotated[Number | None, Field(description="Training loss of the last step.")] = None
+    relative_error: Annotated[Number | None, Field(description="(predicted - observed) / observed step time.")] = None
+    updated_at: Annotated[Time, Field(description="When it was read.")]
+
+
+class CheckpointStatus(Resource):
+    """The last committed checkpoint."""
+
+    step: Annotated[Count, Field(description="Step that it holds.")]
+    where: Annotated[str, Field(max_length=1200, description="URL.")]
+    bytes: Annotated[Count, Field(description="Size.")] = 0
+
+
+class LastFailure(Resource):
+    """Why the last attempt failed, kept after its pods are gone."""
+
+    attempt: Annotated[Attempt, Field(description="Attempt that failed.")]
+    pod: Annotated[str, Field(max_length=63, description="Pod that failed first; empty = no pod.")] = ""
+    node: Annotated[str, Field(max_length=253, description="Its node.")] = ""
+    exit_code: Annotated[int | None, Field(ge=0, le=255, description="Exit code of its worker container.")] = None
+    reason: Annotated[Reason, Field(description="Why, as one PascalCase word.")]
+    message: Annotated[str, Field(max_length=2048, description="Last log lines or the API server's words.")] = ""
+    time: Annotated[Time, Field(description="When it was seen.")]
+
+
+class AvoidedNode(Resource):
+    """A node that failed a start and is left out for a while."""
+
+    name: Annotated[NodeName, Field(description="Node.")]
+    until: Annotated[Time, Field(description="End of the back-off.")]
+
+
+class HulkJobStatus(Resource):
+    """What Hulk sees and did."""
+
+    observed_generation: Annotated[Count, Field(description="metadata.generation that was acted on.")] = 0
+    phase: Annotated[Phase, Field(description="Where the job is; derived from the conditions.")] = Phase.PENDING
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Field(max_length=16, description="What holds, and why.", json_schema_extra=list_map("type")),
+    ] = ()
+    attempt: Annotated[Attempt, Field(description="Last attempt that was started; 0 = none.")] = 0
+    plan: Annotated[PlanSummary | None, Field(description="Summary of that attempt's plan.")] = None
+    prediction: Annotated[PredictionSummary | None, Field(description="Predicted step time.")] = None
+    observed: Annotated[Observed | None, Field(description="Observed progress.")] = None
+    checkpoint: Annotated[CheckpointStatus | None, Field(description="Last committed checkpoint.")] = None
+    failures: Annotated[Count, Field(description="Failures that count towards backoffLimit.")] = 0
+    disruptions: Annotated[Count, Field(description="Node losses, evictions and moves; they do not count.")] = 0
+    restarts: Annotated[Count, Field(description="Attempts after the first.")] = 0
+    last_failure: Annotated[LastFailure | None, Field(description="Why the last failed attempt failed.")] = None
+    start_time: Annotated[Time | None, Field(description="When the first attempt was planned.")] = None
+    completion_time: Annotated[Time | None, Field(description="When the job succeeded or failed.")] = None
+    avoided_nodes: Annotated[
+        tuple[AvoidedNode, ...],
+        Field(
+            max_length=MAX_AVOIDED_NODES,
+            description="Nodes that failed a start, until their back-off ends.",
+            json_schema_extra=list_map("name"),
+        ),
+    ] = ()

@@ -1,0 +1,126 @@
+"""The commands of `hulk`, each a few lines: read, make a report, print it. Errors are one sentence and exit code 1."""
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.text import Text
+
+from hulk_operator import names
+from hulk_operator.api.crds import crds as all_crds
+from hulk_operator.api.generate import to_yaml
+from hulk_operator.cli import files, tables
+from hulk_operator.cli.commands import explain_job, follow_logs, job_status, measured_topology, plans_of
+from hulk_operator.cli.output import Output, emit
+from hulk_operator.cluster import ClusterError
+
+T = TypeVar("T")
+app = typer.Typer(
+    help="Plans, shows and explains training jobs across regions. No command changes anything in the cluster.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Job = Annotated[str, typer.Argument(help="Name of the HulkJob.")]
+Namespace = Annotated[str, typer.Option("-n", "--namespace", help="Namespace of the job.")]
+Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG or ~/.kube/config.")]
+Format = Annotated[Output, typer.Option("-o", "--output", help="table for people, json or yaml for programs.")]
+
+
+@app.command()
+def plan(
+    file: Annotated[list[Path], typer.Option("-f", "--filename", help="HulkJobs (and ConfigMaps); - is stdin.")],
+    topology: Annotated[
+        Path | None, typer.Option(help="HulkTopology; with spec.nodes the plan needs no cluster.")
+    ] = None,
+    namespace: Namespace = "default",
+    kubeconfig: Kubeconfig = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Print the plan of jobs and why, creating nothing: from files alone, or for the cluster as it is now."""
+    paths = [*file, *([topology] if topology else [])]
+    stdin = sys.stdin.read() if files.STDIN in paths else ""
+    documents = files.read(paths, stdin, namespace)
+    if not documents.jobs:
+        raise ValueError(f"no HulkJob in {', '.join(map(str, file))}")
+    report = run(plans_of(documents, kubeconfig))
+    emit(report.wire(), tables.plans(report), output)
+    if not all(job.planned for job in report.jobs):
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(
+    job: Annotated[str | None, typer.Argument(help="Name of the HulkJob; absent = all.")] = None,
+    namespace: Namespace = "default",
+    all_namespaces: Annotated[bool, typer.Option("-A", "--all-namespaces", help="Jobs of every namespace.")] = False,
+    kubeconfig: Kubeconfig = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Show where a job is: step, loss, predicted beside observed step time, failures, conditions."""
+    document, people = run(job_status(job, None if all_namespaces else namespace, kubeconfig))
+    emit(document, people, output)
+
+
+@app.command()
+def explain(
+    job: Job, namespace: Namespace = "default", kubeconfig: Kubeconfig = None, output: Format = Output.TABLE
+) -> None:
+    """Show a job's plan worker by worker, the links it uses, and how the prediction holds."""
+    document, people = run(explain_job(job, namespace, kubeconfig))
+    emit(document, people, output)
+
+
+@app.command()
+def logs(
+    job: Job,
+    namespace: Namespace = "default",
+    worker: Annotated[int, typer.Option("-w", "--worker", help="Worker; 0 prints step and loss.")] = 0,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the pod ends.")] = False,
+    tail: Annotated[int | None, typer.Option(help="Only the last lines.")] = None,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Print the log of one worker of the current attempt; of a failed one, what the job kept of it."""
+    run(follow_logs(job, namespace, worker, follow, tail, kubeconfig))
+
+
+@app.command()
+def topology(
+    resource: Annotated[str, typer.Option(help="Resource that counts accelerators.")] = names.DEFAULT_RESOURCE,
+    kubeconfig: Kubeconfig = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Print the links between regions as measured, and the nodes of each region."""
+    report = run(measured_topology(resource, kubeconfig))
+    emit(report.wire(), tables.topology(report), output)
+
+
+@app.command()
+def crds() -> None:
+    """Print the CustomResourceDefinitions, for `kubectl apply --server-side -f -`."""
+    print("---\n".join(to_yaml(crd) for crd in all_crds()), end="")
+
+
+@app.command()
+def version(output: Format = Output.TABLE) -> None:
+    """Print the version of this program and of the API it knows."""
+    found = {"version": installed_version("hulk-operator"), "api": names.API_VERSION}
+    emit(found, Text(f"hulk {found['version']} ({found['api']})"), output)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run one command's I/O."""
+    return asyncio.run(work)
+
+
+def main() -> None:
+    """Entry point of `hulk` and `kubectl-hulk`."""
+    try:
+        app()
+    except (ClusterError, ValueError, OSError) as error:
+        raise SystemExit(f"hulk: {error}") from None

@@ -1,0 +1,113 @@
+"""What each command reads and reports; the text of the command line is in `app`."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+
+from hulk_operator import names
+from hulk_operator.api import HulkJob
+from hulk_operator.cli import live, tables
+from hulk_operator.cli.files import Documents
+from hulk_operator.cli.planning import link_row, plan_from_files, worker_rows
+from hulk_operator.cli.reports import ExplainReport, PlanReport, PlanReports, PredictionRow, TopologyReport
+from hulk_operator.cluster import NotFound
+
+
+async def plans_of(documents: Documents, kubeconfig: Path | None) -> PlanReports:
+    """Plans from files alone where the topology declares nodes, else from the cluster."""
+    if documents.topology is not None and documents.topology.nodes:
+        return PlanReports(jobs=plan_from_files(documents.jobs, documents.topology, documents.texts))
+    async with live.cluster_of(kubeconfig) as cluster:
+        found = await live.plan_from_cluster(cluster, documents.jobs, documents.texts, documents.topology)
+    return PlanReports(jobs=found)
+
+
+async def job_status(
+    name: str | None, namespace: str | None, kubeconfig: Path | None
+) -> tuple[dict[str, Any], RenderableType]:
+    """One job's state, or a line for each of several."""
+    now = datetime.now(UTC)
+    async with live.cluster_of(kubeconfig) as cluster:
+        if name is not None:
+            found = await live.job(cluster, namespace or "default", name)
+            return _state(found), tables.job_state(found, now)
+        several = await live.jobs(cluster, namespace)
+    return {"jobs": [_state(one) for one in several]}, tables.jobs(several, now)
+
+
+async def explain_job(name: str, namespace: str, kubeconfig: Path | None) -> tuple[dict[str, Any], RenderableType]:
+    """A job's running plan with the links as they are known now, and its state."""
+    async with live.cluster_of(kubeconfig) as cluster:
+        job = await live.job(cluster, namespace, name)
+        stored = await live.full_plan(cluster, job)
+        seen = await live.snapshot(cluster)
+    report = None
+    if stored is not None and job.status.plan is not None:
+        plan, why = stored
+        topology = seen.topology(job.spec.workers.resource_name)
+        known = {machine.name for machine in topology.machines}
+        worst = job.status.plan.bottleneck
+        report = PlanReport(
+            job=job.key,
+            planned=True,
+            attempt=plan.attempt,
+            algorithm=plan.algorithm,
+            num_buckets=plan.num_buckets,
+            prediction=_prediction(job),
+            bottleneck=link_row(topology, worst.source, worst.target)
+            if worst and {worst.source, worst.target} <= known
+            else None,
+            optimality_gap=job.status.plan.optimality_gap,
+            workers=worker_rows(plan, topology),
+            why=why,
+        )
+    explained = ExplainReport(job=job.key, steps=job.spec.training.steps, plan=report, status=job.status)
+    return explained.wire(), tables.explained(explained, job, datetime.now(UTC))
+
+
+async def follow_logs(
+    name: str, namespace: str, worker: int, follow: bool, tail: int | None, kubeconfig: Path | None
+) -> None:
+    """Print a worker's log line by line; where its pod is gone, what the status kept of the last failure."""
+    async with live.cluster_of(kubeconfig) as cluster:
+        job = await live.job(cluster, namespace, name)
+        pod = names.pod(name, job.status.attempt, worker)
+        container = job.spec.template.spec.containers[0].name
+        try:
+            async for line in cluster.logs(namespace, pod, container=container, follow=follow, tail_lines=tail):
+                print(line, flush=follow)
+        except NotFound:
+            print(_gone(job, pod))
+
+
+async def measured_topology(resource: str, kubeconfig: Path | None) -> TopologyReport:
+    """The matrix as the cluster's agents measured it."""
+    async with live.cluster_of(kubeconfig) as cluster:
+        return (await live.snapshot(cluster)).matrix(resource)
+
+
+def _state(job: HulkJob) -> dict[str, Any]:
+    return {"job": job.key, "steps": job.spec.training.steps, "status": job.status.wire()}
+
+
+def _prediction(job: HulkJob) -> PredictionRow | None:
+    found = job.status.prediction
+    if found is None:
+        return None
+    return PredictionRow(
+        step_microseconds=found.step_microseconds,
+        compute_microseconds=found.compute_microseconds,
+        communication_microseconds=found.communication_microseconds,
+        memory_bytes=found.memory_bytes or None,
+        calibrated=found.calibrated,
+    )
+
+
+def _gone(job: HulkJob, pod: str) -> str:
+    if job.status.attempt == 0:
+        return f"{job.key} has no pods yet (phase {job.status.phase})"
+    failure = job.status.last_failure
+    kept = f"; the last failure was:\n{failure.message}" if failure else ""
+    return f"pod {pod} is gone (phase {job.status.phase}){kept}"

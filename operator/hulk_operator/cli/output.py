@@ -1,0 +1,40 @@
+"""Prints a report as a table for people, or as JSON or YAML for programs."""
+
+import json
+import sys
+from enum import StrEnum
+from io import StringIO
+from typing import Any
+
+import yaml
+from rich.console import Console, RenderableType
+
+PIPE_WIDTH = 200  # columns where nobody's terminal sets a width
+
+
+class Output(StrEnum):
+    """What `-o` takes."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def emit(document: Any, people: RenderableType, output: Output) -> None:
+    """Print `people`, or the document in the asked form."""
+    if output is Output.JSON:
+        print(json.dumps(document, indent=2))
+    elif output is Output.YAML:
+        print(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), end="")
+    elif sys.stdout.isatty():
+        Console(highlight=False).print(people)
+    else:
+        print(plain(people), end="")
+
+
+def plain(people: RenderableType) -> str:
+    """Text without colours: long lines instead of wrapped ones, no trailing spaces."""
+    console = Console(highlight=False, width=PIPE_WIDTH, color_system=None, file=StringIO())
+    with console.capture() as captured:
+        console.print(people)
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())

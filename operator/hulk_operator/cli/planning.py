@@ -1,0 +1,151 @@
+"""Plans without running anything: jobs and a topology -> `PlanReport`s, by the operator's own planner."""
+
+from collections.abc import Mapping, Sequence
+
+from hulk_placement.plan import Plan
+from hulk_placement.solve import solve
+from hulk_placement.topology import Link, LinkKind, Machine, Topology
+from hulk_placement.workload import Workload
+
+from hulk_operator.api import HulkJob, HulkTopologySpec
+from hulk_operator.cli.reports import LinkRow, PlanReport, PredictionRow, WorkerRow
+from hulk_operator.inputs.workloads import Situation, UnusableJobError, model_reference, to_model, to_workload
+
+Texts = Mapping[tuple[str, str], str]
+"""What ConfigMaps hold, by their name and key."""
+
+
+def declared_topology(spec: HulkTopologySpec) -> Topology:
+    """The topology that a file declares. ValueError where it declares no node."""
+    if not spec.nodes:
+        raise ValueError("the topology declares no nodes: add spec.nodes, or plan from the cluster without --topology")
+    machines = tuple(
+        Machine(
+            name=node.name,
+            region=node.region,
+            zone=node.zone or "",
+            num_accelerators=node.accelerators,
+            product=node.product or "unknown",
+            memory_bytes=node.memory_bytes,
+            flops_per_s=None if node.flops_per_second is None else float(node.flops_per_second),
+        )
+        for node in spec.nodes
+    )
+    known = {machine.name for machine in machines}
+    links = {
+        (link.source, link.target): Link(
+            link.rtt_microseconds / 1e6, float(link.bandwidth_bytes_per_second), kind=LinkKind.DECLARED
+        )
+        for link in spec.links
+    }
+    return Topology(
+        machines,
+        node_links={pair: link for pair, link in links.items() if set(pair) <= known},
+        region_links={pair: link for pair, link in links.items() if not set(pair) <= known},
+        uplinks={uplink.region: float(uplink.bytes_per_second) for uplink in spec.uplinks},
+    )
+
+
+def workload_of(job: HulkJob, situation: Situation, texts: Texts) -> Workload:
+    """The planner's workload of a job; UnusableJobError says why there is none."""
+    reference = model_reference(job.spec)
+    text = None if reference is None else texts.get((reference.config_map, reference.key))
+    if reference is not None and text is None:
+        raise UnusableJobError(
+            "ModelNotFound", f"ConfigMap {reference.config_map} with key {reference.key} was not found."
+        )
+    return to_workload(job, to_model(job.spec, text), situation)
+
+
+def plan_from_files(jobs: Sequence[HulkJob], spec: HulkTopologySpec, texts: Texts) -> tuple[PlanReport, ...]:
+    """Plans of all jobs together, on the nodes and links that the topology declares."""
+    topology = declared_topology(spec)
+    candidates = {machine.name: machine.num_accelerators for machine in topology.machines}
+    rules = {rule.namespace: rule.regions for rule in spec.residency}
+    workloads: list[Workload] = []
+    reports: dict[str, PlanReport] = {}
+    for job in jobs:
+        allowed = rules.get(job.metadata.namespace or "default")
+        try:
+            workloads.append(workload_of(job, Situation(1, candidates, allowed_regions=allowed), texts))
+        except UnusableJobError as error:
+            reports[job.key] = refused(job.key, error.reason, error.message)
+    reports |= plan_together(workloads, topology)
+    return tuple(reports[job.key] for job in jobs)
+
+
+def plan_together(workloads: Sequence[Workload], topology: Topology) -> dict[str, PlanReport]:
+    """One planning pass over all workloads, on what the topology says is free."""
+    solution = solve(workloads, (), topology)
+    reports = {key: plan_report(plan, topology) for key, plan in solution.plans.items()}
+    return reports | {key: refused(key, found.reason, found.message) for key, found in solution.unplaced.items()}
+
+
+def refused(key: str, reason: str, message: str) -> PlanReport:
+    """The report of a job that gets no plan."""
+    return PlanReport(job=key, planned=False, reason=reason, message=message)
+
+
+def plan_report(plan: Plan, topology: Topology) -> PlanReport:
+    """A plan worker by worker, each with the link to the worker that it sends to."""
+    prediction = plan.prediction
+    bottleneck = prediction.bottleneck
+    return PlanReport(
+        job=plan.key,
+        planned=True,
+        attempt=plan.attempt,
+        algorithm=plan.algorithm,
+        num_buckets=plan.num_buckets,
+        prediction=PredictionRow(
+            step_microseconds=round(prediction.step_s * 1e6),
+            compute_microseconds=round(prediction.compute_s * 1e6),
+            communication_microseconds=round(prediction.communication_s * 1e6),
+            memory_bytes=prediction.memory_bytes or None,
+            calibrated=prediction.calibrated,
+        ),
+        bottleneck=link_row(topology, *bottleneck) if bottleneck else None,
+        optimality_gap=f"{max(0.0, plan.optimality_gap):.4f}",
+        workers=worker_rows(plan, topology),
+        why=plan.why,
+    )
+
+
+def worker_rows(plan: Plan, topology: Topology) -> tuple[WorkerRow, ...]:
+    """Workers in rank order. Machines that the topology no longer has get no link."""
+    known = {machine.name for machine in topology.machines}
+    rows = []
+    first = 0  # rank
+    for worker, slot in enumerate(plan.workers):
+        ranks = slice(first, first + slot.num_accelerators)
+        first = ranks.stop
+        compute_s = max(plan.prediction.rank_compute_s[ranks], default=None)
+        target = plan.workers[worker - 1].machine
+        sends = len(plan.workers) > 1
+        rows.append(
+            WorkerRow(
+                worker=worker,
+                node=slot.machine,
+                region=slot.region,
+                accelerators=slot.num_accelerators,
+                sequences=sum(plan.shares[ranks]),
+                compute_microseconds=None if compute_s is None else round(compute_s * 1e6),
+                sends_to=target if sends else None,
+                link=link_row(topology, slot.machine, target) if sends and {slot.machine, target} <= known else None,
+            )
+        )
+    return tuple(rows)
+
+
+def link_row(topology: Topology, source: str, target: str) -> LinkRow:
+    """A link as the planner sees it."""
+    link = topology.link(source, target)
+    unknown = link.kind is LinkKind.UNKNOWN
+    return LinkRow(
+        source=source,
+        target=target,
+        kind=link.kind.value,
+        rtt_microseconds=None if unknown else round(link.rtt_s * 1e6),
+        bandwidth_bytes_per_second=None if unknown else round(link.bandwidth_bytes_per_s),
+        streams=link.num_streams,
+        age_seconds=round(link.age_s),
+    )

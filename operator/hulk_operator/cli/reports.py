@@ -1,0 +1,100 @@
+"""What the commands say, as data: one source for `-o json`, `-o yaml` and the tables. Units are in the names."""
+
+from typing import Literal
+
+from hulk_operator.api import HulkJobStatus, Resource
+
+LinkKnowledge = Literal["measured", "declared", "inferred", "unknown"]
+
+
+class LinkRow(Resource):
+    """One directed link between regions or nodes; a figure that is not known is absent."""
+
+    source: str
+    target: str
+    kind: LinkKnowledge
+    rtt_microseconds: int | None = None
+    bandwidth_bytes_per_second: int | None = None
+    streams: int | None = None
+    age_seconds: int | None = None  # of the older figure
+
+
+class RegionRow(Resource):
+    """One region: its nodes with accelerators."""
+
+    name: str
+    nodes: tuple[str, ...]
+    free_accelerators: int
+
+
+class RefusedLink(Resource):
+    """A reported link that cannot be true."""
+
+    source: str
+    target: str
+    reason: str
+    message: str
+
+
+class TopologyReport(Resource):
+    """The matrix as measured."""
+
+    regions: tuple[RegionRow, ...]
+    region_links: tuple[LinkRow, ...]
+    node_links: tuple[LinkRow, ...]
+    refused: tuple[RefusedLink, ...] = ()
+
+
+class WorkerRow(Resource):
+    """One worker in rank order, and the link over which it sends to its neighbour in the ring."""
+
+    worker: int
+    node: str
+    region: str
+    accelerators: int
+    sequences: int  # per step
+    compute_microseconds: int | None = None
+    sends_to: str | None = None
+    link: LinkRow | None = None
+
+
+class PredictionRow(Resource):
+    """A step as predicted."""
+
+    step_microseconds: int
+    compute_microseconds: int
+    communication_microseconds: int
+    memory_bytes: int | None = None
+    calibrated: bool
+
+
+class PlanReport(Resource):
+    """One job's plan, or why there is none (`reason` and `message`)."""
+
+    job: str
+    planned: bool
+    attempt: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    algorithm: str | None = None
+    num_buckets: int | None = None
+    prediction: PredictionRow | None = None
+    bottleneck: LinkRow | None = None
+    optimality_gap: str | None = None  # proven relative distance to the best; "0" is proven best
+    workers: tuple[WorkerRow, ...] = ()
+    why: tuple[str, ...] = ()
+
+
+class PlanReports(Resource):
+    """What `hulk plan` prints: all jobs of the files, planned together."""
+
+    jobs: tuple[PlanReport, ...]
+
+
+class ExplainReport(Resource):
+    """A job's running plan, worker by worker, and its state."""
+
+    job: str
+    steps: int
+    plan: PlanReport | None = None
+    status: HulkJobStatus

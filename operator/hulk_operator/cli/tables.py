@@ -1,0 +1,207 @@
+"""Reports -> tables for people."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from hulk_operator.api import HulkJob
+from hulk_operator.cli import units
+from hulk_operator.cli.reports import ExplainReport, LinkRow, PlanReport, PlanReports, TopologyReport
+
+MAX_MATRIX_REGIONS = 8
+MAX_WORKER_ROWS = 64
+MAX_REFUSED_ROWS = 10
+
+
+def table(*headings: str, numbers: Iterable[str] = ()) -> Table:
+    """A plain table in kubectl's manner; headings in `numbers` are aligned to the right."""
+    right = frozenset(numbers)
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        made.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    return made
+
+
+def sentence(label: str, text: str) -> Text:
+    """One labelled line."""
+    return Text.assemble((f"{label:<12}", "bold"), text)
+
+
+def plans(report: PlanReports) -> RenderableType:
+    """Every job's plan and why."""
+    parts: list[RenderableType] = []
+    for number, job in enumerate(report.jobs):
+        if number:
+            parts.append("")
+        parts.extend(_plan(job))
+    return Group(*parts)
+
+
+def _plan(plan: PlanReport) -> Iterator[RenderableType]:
+    if not plan.planned:
+        yield Text.assemble((f"{plan.job}: ", "bold"), (f"no plan ({plan.reason}). ", "red"), plan.message or "")
+        return
+    num_accelerators = sum(worker.accelerators for worker in plan.workers)
+    regions = len({worker.region for worker in plan.workers})
+    head = f"{len(plan.workers)} workers, {num_accelerators} accelerators, {regions} regions, {plan.algorithm}"
+    yield Text.assemble((f"{plan.job}: ", "bold"), head)
+    yield from _prediction(plan)
+    yield _workers(plan)
+    for reason in plan.why:
+        yield sentence("why", reason)
+
+
+def _prediction(plan: PlanReport) -> Iterator[RenderableType]:
+    if plan.prediction is not None:
+        found = plan.prediction
+        compute, ring = units.duration(found.compute_microseconds), units.duration(found.communication_microseconds)
+        known = "speeds of these nodes known" if found.calibrated else "speeds assumed until the pods measure them"
+        step = units.duration(found.step_microseconds)
+        yield sentence("step", f"{step} predicted = compute {compute} + communication {ring}; {known}")
+        if found.memory_bytes:
+            yield sentence("memory", f"{units.size(found.memory_bytes)} on the fullest accelerator")
+    if plan.bottleneck is not None:
+        link = plan.bottleneck
+        yield sentence("bottleneck", f"{link.source} -> {link.target}: {link_words(link)}")
+    if plan.optimality_gap is not None:
+        gap = float(plan.optimality_gap)
+        proven = (
+            "proven best by this cost model" if gap == 0 else f"at most {units.percent(gap)} from the best possible"
+        )
+        yield sentence("optimality", proven)
+
+
+def _workers(plan: PlanReport) -> Table:
+    headings = ("WORKER", "NODE", "REGION", "ACCELERATORS", "SEQUENCES", "COMPUTE", "SENDS TO", "OVER")
+    made = table(*headings, numbers=("WORKER", "ACCELERATORS", "SEQUENCES", "COMPUTE"))
+    for row in plan.workers[:MAX_WORKER_ROWS]:
+        made.add_row(
+            str(row.worker),
+            row.node,
+            row.region,
+            str(row.accelerators),
+            str(row.sequences),
+            units.duration(row.compute_microseconds),
+            row.sends_to or units.ABSENT,
+            link_words(row.link) if row.link else units.ABSENT,
+        )
+    if len(plan.workers) > MAX_WORKER_ROWS:
+        made.add_row("...", f"{len(plan.workers) - MAX_WORKER_ROWS} more (-o json has all)")
+    return made
+
+
+def link_words(link: LinkRow) -> str:
+    """A link in one phrase, with how well it is known."""
+    if link.kind == "unknown":
+        return "unknown"
+    figures = f"{units.duration(link.rtt_microseconds)}, {units.rate(link.bandwidth_bytes_per_second)}"
+    return figures if link.kind == "measured" else f"{figures} ({link.kind})"
+
+
+def topology(report: TopologyReport) -> RenderableType:
+    """Regions with their nodes, then the matrix: rows send to columns."""
+    regions = table("REGION", "NODES", "FREE ACCELERATORS", numbers=("FREE ACCELERATORS",))
+    for region in report.regions:
+        shown = ", ".join(region.nodes[:8]) + (f" and {len(region.nodes) - 8} more" if len(region.nodes) > 8 else "")
+        regions.add_row(region.name, shown, str(region.free_accelerators))
+    few = len(report.regions) <= MAX_MATRIX_REGIONS
+    return Group(regions, "", _matrix(report) if few else _link_list(report.region_links), *_matrix_note(report))
+
+
+def _matrix(report: TopologyReport) -> Table:
+    links = {(link.source, link.target): link for link in report.region_links}
+    columns = [region.name for region in report.regions]
+    made = table("FROM \\ TO", *columns)
+    for source in columns:
+        cells = (links.get((source, target)) for target in columns)
+        made.add_row(Text(source, style="bold"), *(link_words(cell) if cell else units.ABSENT for cell in cells))
+    return made
+
+
+def _link_list(links: Iterable[LinkRow]) -> Table:
+    made = table("FROM", "TO", "RTT", "BANDWIDTH", "KNOWN", "AGE", numbers=("RTT", "BANDWIDTH", "AGE"))
+    for link in links:
+        made.add_row(
+            link.source,
+            link.target,
+            units.duration(link.rtt_microseconds),
+            units.rate(link.bandwidth_bytes_per_second),
+            link.kind,
+            units.age(link.age_seconds),
+        )
+    return made
+
+
+def _matrix_note(report: TopologyReport) -> Iterator[Text]:
+    for entry in report.refused[:MAX_REFUSED_ROWS]:
+        yield Text(f"refused {entry.source} -> {entry.target}: {entry.reason}, {entry.message}", style="yellow")
+    measured = [link for link in report.region_links if link.kind == "measured"]
+    ages = [link.age_seconds for link in measured if link.age_seconds is not None]
+    oldest = f"; oldest figure {units.age(max(ages))} old" if ages else ""
+    streams = {link.streams for link in measured if link.bandwidth_bytes_per_second and link.streams}
+    said = f"; TCP payload rate of {', '.join(map(str, sorted(streams)))} streams" if streams else ""
+    yield Text(
+        f"round-trip time, bandwidth; {len(measured)} of {len(report.region_links)} links measured{oldest}{said}",
+        style="dim",
+    )
+
+
+def jobs(found: Iterable[HulkJob], now: datetime) -> RenderableType:
+    """One line per job."""
+    numbers = ("ATTEMPT", "WORKERS", "STEP", "PREDICTED", "OBSERVED", "LOSS", "AGE")
+    made = table("NAMESPACE", "NAME", "PHASE", *numbers, numbers=numbers)
+    for job in found:
+        status, plan, observed = job.status, job.status.plan, job.status.observed
+        created = job.metadata.creation_timestamp
+        made.add_row(
+            job.metadata.namespace,
+            job.metadata.name,
+            status.phase.value,
+            str(status.attempt),
+            str(plan.num_workers) if plan else units.ABSENT,
+            f"{observed.step if observed else 0}/{job.spec.training.steps}",
+            units.duration(status.prediction.step_microseconds if status.prediction else None),
+            units.duration(observed.step_microseconds if observed else None),
+            (observed.loss if observed else None) or units.ABSENT,
+            units.age((now - created).total_seconds() if created else None),
+        )
+    return made
+
+
+def job_state(job: HulkJob, now: datetime) -> RenderableType:
+    """Everything that the status of one job says."""
+    status = job.status
+    parts: list[RenderableType] = [jobs([job], now), ""]
+    if status.prediction and status.observed and status.observed.relative_error:
+        error = units.percent(float(status.observed.relative_error))
+        parts.append(sentence("prediction", f"off by {error} (source {status.prediction.source})"))
+    if status.checkpoint:
+        where = f"step {status.checkpoint.step} at {status.checkpoint.where} ({units.size(status.checkpoint.bytes)})"
+        parts.append(sentence("checkpoint", where))
+    counted = f"{status.failures} of {job.spec.run_policy.backoff_limit} allowed"
+    parts.append(
+        sentence("failures", f"{counted}; {status.disruptions} disruptions and {status.restarts} restarts besides")
+    )
+    if status.last_failure:
+        failure = status.last_failure
+        code = "" if failure.exit_code is None else f", exit code {failure.exit_code}"
+        what = f"attempt {failure.attempt}, {failure.pod or 'no pod'} on {failure.node or 'no node'}{code}"
+        parts.append(sentence("last failure", f"{what}: {failure.reason}"))
+        parts.extend(Text(f"  {line}", style="dim") for line in failure.message.splitlines())
+    for node in status.avoided_nodes:
+        parts.append(sentence("avoids", f"{node.name} for another {units.age((node.until - now).total_seconds())}"))
+    conditions = table("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE")
+    for condition in status.conditions:
+        since = units.age((now - condition.last_transition_time).total_seconds())
+        conditions.add_row(condition.type, condition.status, condition.reason, since, condition.message)
+    return Group(*parts, "", conditions) if status.conditions else Group(*parts)
+
+
+def explained(report: ExplainReport, job: HulkJob, now: datetime) -> RenderableType:
+    """A job's running plan and its state."""
+    nothing = Text(f"{report.job}: no plan yet; the conditions say why", style="yellow")
+    plan: Iterable[RenderableType] = _plan(report.plan) if report.plan else (nothing,)
+    return Group(*plan, "", job_state(job, now))

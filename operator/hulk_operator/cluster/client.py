@@ -1,0 +1,222 @@
+"""`Cluster` over HTTP: kubernetes.aio's ApiClient for connection, TLS and tokens, plain JSON for the bodies.
+
+The client's generated models are left out on purpose: parsing one pod into them costs more than creating it.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio.client import ApiClient
+
+from hulk_operator import names
+from hulk_operator.cluster.errors import ClusterError, Gone, Unavailable, error_of
+from hulk_operator.cluster.protocol import Change, Listing, Object
+from hulk_operator.cluster.resources import PODS, ApiResource
+
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+REQUEST_SECONDS: Final = 60.0
+WATCH_SECONDS: Final = 300
+NUM_THROTTLED_TRIES: Final = 5
+TOO_MANY_REQUESTS: Final = 429
+Query = Mapping[str, str]
+
+
+class ApiCluster:
+    """The API server behind an ApiClient, which it closes (see `Cluster` for the contract).
+
+    `wrote` is told verb and plural of every write that is sent.
+    """
+
+    def __init__(self, client: ApiClient, wrote: Callable[[str, str], None] = lambda verb, plural: None) -> None:
+        self._client = client
+        self._wrote = wrote
+        self._client.user_agent = names.FIELD_MANAGER
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()  # type: ignore[no-untyped-call]
+
+    async def get(self, resource: ApiResource, name: str, namespace: str | None = None) -> Object:
+        return await self._send("GET", resource.path(namespace, name))
+
+    async def list(
+        self, resource: ApiResource, namespace: str | None = None, *, labels: str = "", fields: str = ""
+    ) -> Listing:
+        found = await self._send("GET", resource.path(namespace), _selectors(labels, fields))
+        of_kind = {"apiVersion": resource.api_version, "kind": resource.kind}  # a list's items do not say it
+        items = tuple({**of_kind, **item} for item in found.get("items") or ())
+        return Listing(items, found["metadata"]["resourceVersion"])
+
+    async def watch(
+        self, resource: ApiResource, namespace: str | None = None, *, labels: str = "", resource_version: str = ""
+    ) -> AsyncIterator[Change]:
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(WATCH_SECONDS),
+            "resourceVersion": resource_version,
+        }
+        url = _url(resource.path(namespace), {**query, **_selectors(labels, "")})
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=WATCH_SECONDS + REQUEST_SECONDS)
+        response = await self._open("GET", url, None, JSON, timeout)
+        try:
+            if response.status >= 300:
+                raise error_of(response.status, _status_object(await response.text()))
+            async for line in response.content:
+                yield _change(json.loads(line))
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unavailable(0, "NoConnection", f"watch of {resource.plural}: {error!r}") from error
+        finally:
+            response.close()
+
+    async def create(self, resource: ApiResource, body: Object) -> Object:
+        self._wrote("create", resource.plural)
+        path = resource.path(body["metadata"].get("namespace"))
+        return await self._send("POST", path, {"fieldManager": names.FIELD_MANAGER}, body)
+
+    async def patch(
+        self,
+        resource: ApiResource,
+        name: str,
+        namespace: str | None,
+        change: Mapping[str, Any],
+        *,
+        subresource: str | None = None,
+        resource_version: str | None = None,
+    ) -> Object:
+        self._wrote("patch", resource.plural)
+        body = dict(change)
+        if resource_version is not None:
+            body["metadata"] = {**body.get("metadata", {}), "resourceVersion": resource_version}
+        path = resource.path(namespace, name, subresource)
+        return await self._send("PATCH", path, {"fieldManager": names.FIELD_MANAGER}, body, MERGE_PATCH)
+
+    async def apply(
+        self,
+        resource: ApiResource,
+        name: str,
+        namespace: str | None,
+        body: Mapping[str, Any],
+        *,
+        field_manager: str,
+        subresource: str | None = None,
+    ) -> Object:
+        self._wrote("apply", resource.plural)
+        path = resource.path(namespace, name, subresource)
+        metadata = {**body.get("metadata", {}), "name": name}
+        whole = {"apiVersion": resource.api_version, "kind": resource.kind, **body, "metadata": metadata}
+        return await self._send("PATCH", path, {"fieldManager": field_manager, "force": "true"}, whole, APPLY_PATCH)
+
+    async def delete(
+        self,
+        resource: ApiResource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        grace_seconds: int | None = None,
+    ) -> None:
+        self._wrote("delete", resource.plural)
+        options: dict[str, Any] = {"propagationPolicy": "Background"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        await self._send("DELETE", resource.path(namespace, name), body=options)
+
+    async def delete_all(self, resource: ApiResource, namespace: str, *, labels: str) -> None:
+        self._wrote("delete", resource.plural)
+        options = {"propagationPolicy": "Background"}
+        await self._send("DELETE", resource.path(namespace), _selectors(labels, ""), options)
+
+    async def logs(
+        self, namespace: str, pod: str, *, container: str = "", follow: bool = False, tail_lines: int | None = None
+    ) -> AsyncIterator[str]:
+        """Lines of a container's log as they come; only the CLI reads logs, so it is no verb of `Cluster`."""
+        asked = {"container": container, "follow": "true" if follow else "", "tailLines": str(tail_lines or "")}
+        url = _url(PODS.path(namespace, pod, "log"), {key: value for key, value in asked.items() if value})
+        limit = aiohttp.ClientTimeout(total=None if follow else REQUEST_SECONDS)
+        response = await self._open("GET", url, None, JSON, limit)
+        try:
+            if response.status >= 300:
+                raise error_of(response.status, _status_object(await response.text()))
+            async for line in response.content:
+                yield line.decode("utf-8", errors="replace").rstrip("\n")
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unavailable(0, "NoConnection", f"log of {pod}: {error!r}") from error
+        finally:
+            response.close()
+
+    async def _send(
+        self, method: str, path: str, query: Query | None = None, body: Any = None, content_type: str = JSON
+    ) -> Object:
+        """One request and its JSON answer; waits as told while the server is too busy."""
+        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
+        url = _url(path, query or {})
+        for remaining in reversed(range(NUM_THROTTLED_TRIES)):
+            try:
+                response = await self._open(method, url, body, content_type, timeout)
+                text = await response.text()
+            except (aiohttp.ClientError, OSError) as error:
+                raise Unavailable(0, "NoConnection", f"{method} {path}: {error!r}") from error
+            if response.status == TOO_MANY_REQUESTS and remaining:
+                await asyncio.sleep(_retry_after_s(response.headers.get("Retry-After", "")))
+                continue
+            if response.status >= 300:
+                raise error_of(response.status, _status_object(text))
+            answer: Object = json.loads(text)
+            return answer
+        raise AssertionError("the last try returns or raises")
+
+    async def _open(
+        self, method: str, url: str, body: Any, content_type: str, limit: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": f"{JSON}, */*;q=0.1", "Content-Type": content_type, **self._client.default_headers}
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"], url, method, body)
+        address = self._client.configuration.host + url
+        try:
+            answer = await self._client.rest_client.request(  # type: ignore[no-untyped-call]
+                method, address, headers=headers, body=body, _request_timeout=limit
+            )
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unavailable(0, "NoConnection", f"{method} {url}: {error!r}") from error
+        response: aiohttp.ClientResponse = answer.response
+        return response
+
+
+def _url(path: str, query: Query) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def _selectors(labels: str, fields: str) -> dict[str, str]:
+    asked = {"labelSelector": labels, "fieldSelector": fields}
+    return {key: value for key, value in asked.items() if value}
+
+
+def _retry_after_s(header: str) -> float:
+    return float(header) if header.isdigit() else 1.0
+
+
+def _status_object(text: str) -> Object:
+    """The `Status` in an error's body; proxies and dying servers send other things."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _change(event: Object) -> Change:
+    if event["type"] != "ERROR":
+        return Change(event["type"], event["object"])
+    status = event["object"]
+    error: ClusterError = error_of(int(status.get("code") or 500), status)
+    if error.reason == "Expired":
+        raise Gone(error.status, error.reason, error.message)
+    raise error

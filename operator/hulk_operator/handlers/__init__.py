@@ -1,0 +1,1 @@
+"""The only room that imports Kopf: events in, keys of work out."""

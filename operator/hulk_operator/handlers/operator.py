@@ -1,0 +1,212 @@
+"""The whole operator: one Lease, one store, one queue of passes, one planning pass, the watches, probing, metrics.
+
+Everything runs in one event loop. When any part ends, all end: Kubernetes starts the operator again, and a start loses
+nothing, because everything that matters is in the API server.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import kopf
+
+from hulk_operator import names
+from hulk_operator.api import ConditionType
+from hulk_operator.cluster import HULK_JOBS, NODES, PODS, Cluster, ClusterError, Lease, LeaseLost, NotFound
+from hulk_operator.handlers.pods import PodWatch
+from hulk_operator.handlers.settings import Settings
+from hulk_operator.handlers.watches import Watches
+from hulk_operator.handlers.watches import settings as kopf_settings
+from hulk_operator.metrics import Health
+from hulk_operator.observe import Observation
+from hulk_operator.planning.planner import Planner
+from hulk_operator.probing import Prober
+from hulk_operator.reconcile.executor import Workers
+from hulk_operator.reconcile.queue import WorkQueue
+from hulk_operator.reconcile.reconciler import Reconciler
+from hulk_operator.reconcile.store import Store
+from hulk_operator.reconcile.types import View
+from hulk_operator.status import holds
+
+logger = logging.getLogger(__name__)
+
+NO_CRD_RETRY_S: Final = 1.0
+
+
+def now() -> datetime:
+    """The wall clock."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The running parts of an operator; what metrics read."""
+
+    store: Store
+    queue: WorkQueue
+    planner: Planner
+    prober: Prober
+    reconciler: Reconciler
+    lease: Lease
+    health: Health
+    metrics_port: int
+
+
+def assemble(cluster: Cluster, workers: Workers, settings: Settings, health: Health) -> Parts:
+    """Connect the parts; nothing runs yet."""
+    store = Store()
+    prober = Prober(cluster, lambda: nodes_of_running_jobs(store), failed=lambda: health.failed("probing"))
+
+    async def work(key: str) -> float | None:
+        with health.reconcile():
+            return await reconciler.reconcile(key)
+
+    queue = WorkQueue(work, failed=lambda: health.failed("reconcile"))
+    planner = Planner(
+        cluster,
+        store,
+        queue.add,
+        now,
+        settings.namespace,
+        settings.timing.retry_plan_s,
+        planned=health.planned,
+        failed=lambda: health.failed("planning"),
+    )
+
+    async def observed(view: View, seen: Observation) -> None:
+        try:
+            await prober.record_load(seen.links, {pod.node for pod in view.pods})
+        except (ClusterError, ValueError) as error:  # for later plans, no matter of this job
+            logger.warning("links of %s under load are not recorded: %s", view.job.key, error)
+            health.failed("probing")
+
+    lease = Lease(cluster, settings.lease_namespace, settings.identity, now, settings.lease_s)
+    reconciler = Reconciler(
+        cluster, store, planner, workers, now, settings.timing, observed, lambda: lease.valid, health.failed
+    )
+    return Parts(store, queue, planner, prober, reconciler, lease, health, settings.metrics_port)
+
+
+Serve = Callable[[Parts], Coroutine[Any, Any, None]]
+
+
+async def run(cluster: Cluster, workers: Workers, settings: Settings, health: Health, serve: Serve) -> None:
+    """Be the operator until SIGTERM; raises when it cannot go on (`LeaseLost`, a defect).
+
+    `serve` answers for metrics and health from the start, also while another operator holds the lease. In a container
+    it is process 1, to which a signal without a handler does nothing: so SIGTERM is handled from the start as well.
+    """
+    parts = assemble(cluster, workers, settings, health)
+    serving = asyncio.create_task(serve(parts))
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    try:
+        if not await _unless(stop, parts.lease.acquire()):
+            return
+        await _act(cluster, settings, parts, stop)
+    except* LeaseLost as lost:
+        raise lost.exceptions[0] from None
+    else:
+        await parts.lease.release()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().remove_signal_handler(number)
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do the work unless asked to stop first; whether it was done."""
+    doing, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((doing, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            return False
+        await doing
+        return True
+    finally:
+        for task in (doing, stopping):
+            task.cancel()
+        await asyncio.gather(doing, stopping, return_exceptions=True)
+
+
+async def _act(cluster: Cluster, settings: Settings, parts: Parts, stop: asyncio.Event) -> None:
+    """Do an operator's work while the lease is held."""
+    async with asyncio.TaskGroup() as group:
+        holding = group.create_task(parts.lease.hold())
+        if not await _unless(stop, load(cluster, settings, parts)):
+            holding.cancel()
+            return
+        pods = PodWatch(cluster, parts.store, parts.queue.add, parts.planner.changed, settings.namespace)
+        works = [
+            parts.queue.run(),
+            parts.planner.run(),
+            parts.prober.run(),
+            pods.run(),
+            _resync(cluster, settings, parts),
+        ]
+        tasks = [holding, *(group.create_task(work) for work in works)]
+        try:
+            await _watch(settings, parts, stop)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def _watch(settings: Settings, parts: Parts, stop: asyncio.Event) -> None:
+    """Kopf, until SIGTERM or SIGINT, which it handles itself; `stop` is a signal that came before."""
+    watches = Watches(parts.store, parts.queue.add, parts.planner.changed)
+    await kopf.operator(
+        registry=watches.registry(),
+        settings=kopf_settings(),
+        standalone=True,
+        stop_flag=stop,
+        clusterwide=settings.namespace is None,
+        namespaces=[settings.namespace] if settings.namespace else [],
+    )
+
+
+async def load(cluster: Cluster, settings: Settings, parts: Parts) -> None:
+    """Read everything once, so that no pass takes what is not read yet for missing; waits for the CRDs."""
+    while True:
+        try:
+            nodes = await cluster.list(NODES)
+            pods = await cluster.list(PODS, settings.namespace, labels=names.LABEL_JOB)
+            jobs = await cluster.list(HULK_JOBS, settings.namespace)
+        except NotFound:
+            logger.info("waits for the CRDs of %s", names.GROUP)
+        except ClusterError as error:
+            logger.warning("the cluster is not readable: %s", error.message)
+        else:
+            parts.store.nodes.replace(nodes)
+            parts.store.replace_pods(pods)
+            parts.store.jobs.replace(jobs)
+            for key, _ in parts.store.jobs.items():
+                parts.queue.add(key)
+            return
+        await asyncio.sleep(NO_CRD_RETRY_S)
+
+
+async def _resync(cluster: Cluster, settings: Settings, parts: Parts) -> None:
+    """Look at everything again now and then: what a watch lost while it was disconnected is found here."""
+    while True:
+        await asyncio.sleep(settings.timing.resync_s)
+        known = {key for key, _ in parts.store.jobs.items()}
+        await load(cluster, settings, parts)
+        for key in known:
+            parts.queue.add(key)
+        parts.planner.changed()
+
+
+def nodes_of_running_jobs(store: Store) -> Iterable[Collection[str]]:
+    """The nodes of each job with a plan in force: no bandwidth test beside them."""
+    for key, job in store.jobs.items():
+        if holds(job.status, ConditionType.PLANNED) and not holds(job.status, ConditionType.SUCCEEDED):
+            yield {pod.node for pod in store.pods_of(key) if pod.node}

@@ -1,0 +1,39 @@
+"""The operator's metrics and health over HTTP: snapshots of the running parts for `hulk_operator.metrics`."""
+
+import asyncio
+
+from hulk_operator.api import ConditionType
+from hulk_operator.handlers.operator import Parts
+from hulk_operator.metrics import RingPlace, Snapshot, registry
+from hulk_operator.metrics import serve as serve_metrics
+from hulk_operator.status import finished, holds
+
+
+def snapshot(parts: Parts) -> Snapshot:
+    """The operator's state at this moment."""
+    jobs = tuple(job for _, job in parts.store.jobs.items() if job.spec.ours)
+    running = {job.key for job in jobs if holds(job.status, ConditionType.PLANNED) and not finished(job.status)}
+    return Snapshot(
+        jobs=jobs,
+        rings={
+            key: tuple(RingPlace(slot.machine, slot.region) for slot in full.plan.workers)
+            for key, full in parts.planner.full_plans().items()
+            if key in running
+        },
+        probing=parts.prober.state,
+        queue_depth=parts.queue.depth,
+        lease_held=parts.lease.held,
+    )
+
+
+async def serve(parts: Parts) -> None:
+    """Answer on the metrics port until cancelled.
+
+    Healthy while the loop turns (a part that ends, ends them all), ready while it holds the lease, that is, acts.
+    """
+    found = registry(lambda: snapshot(parts), parts.health)
+    runner = await serve_metrics(found, lambda: True, lambda: parts.lease.held, parts.metrics_port)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()

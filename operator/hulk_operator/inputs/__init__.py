@@ -1,0 +1,1 @@
+"""Turns what the cluster holds (HulkJobs, Nodes, NodeProfiles, HulkTopology) into what the planner takes."""

@@ -1,0 +1,178 @@
+"""Nodes, pods and claims -> what is free (`Room`); room, links and declarations -> the planner's `Topology`.
+
+Everything that holds a node's resources counts: Hulk's pods and foreign ones, terminating ones until they are gone, and
+the workers of committed plans whose pods are not there yet (`Claim`).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
+
+from hulk_operator import names
+from hulk_operator.api import HulkTopologySpec
+from hulk_operator.cluster import Object
+from hulk_operator.inputs.admission import admits
+from hulk_operator.inputs.pod_size import Amounts, requests
+from hulk_operator.inputs.quantity import CPU, amounts
+
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+_UNLIMITED: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one worker that has no pod yet will take of a node."""
+
+    node: str
+    amounts: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Every node, and what is free on it; less than nothing where it is overcommitted."""
+
+    nodes: Mapping[str, Object]
+    free: Mapping[str, Amounts]
+
+
+def room(nodes: Iterable[Object], pods: Iterable[Object], claims: Iterable[Claim] = ()) -> Room:
+    """What allocatable leaves after every pod that is bound and has not ended, and every claim."""
+    by_name = {node["metadata"]["name"]: node for node in nodes}
+    free = {name: amounts((node.get("status") or {}).get("allocatable") or {}) for name, node in by_name.items()}
+    for pod in pods:
+        node = pod["spec"].get("nodeName")
+        if node in free and (pod.get("status") or {}).get("phase") not in _ENDED:
+            _take(free[node], requests(pod["spec"]))
+    for claim in claims:
+        if claim.node in free:
+            _take(free[claim.node], claim.amounts)
+    return Room(by_name, free)
+
+
+def without(left: Room, claims: Iterable[Claim]) -> Room | None:
+    """The room after the claims; None when it does not hold them."""
+    free = {name: dict(values) for name, values in left.free.items()}
+    for claim in claims:
+        if claim.node not in free:
+            return None
+        _take(free[claim.node], claim.amounts)
+        if any(free[claim.node].get(resource, 0) < 0 for resource, value in claim.amounts.items() if value > 0):
+            return None  # a pod that asks for nothing of an overcommitted resource is still admitted
+    return Room(left.nodes, free)
+
+
+def shortage(left: Room, claims: Iterable[Claim]) -> str:
+    """In which resource of which node the claims do not fit, with the numbers; empty where they fit.
+
+    >>> shortage(Room({"a": {}}, {"a": {"cpu": 500}}), [Claim("a", {"cpu": 400})] * 2)
+    'node a has 500 of cpu (thousandths) free, 800 are needed'
+    """
+    needs: dict[str, Amounts] = {}
+    for claim in claims:
+        _take(needs.setdefault(claim.node, {}), {resource: -value for resource, value in claim.amounts.items()})
+    for node, need in sorted(needs.items()):
+        if node not in left.free:
+            return f"node {node} is gone"
+        for resource, value in sorted(need.items()):
+            free = left.free[node].get(resource, 0)
+            if 0 < value > free:
+                unit = " (thousandths)" if resource == CPU else ""
+                return f"node {node} has {free} of {resource}{unit} free, {value} are needed"
+    return ""
+
+
+def candidates(
+    left: Room, spec: Object, resource: str, avoided: Iterable[str] = (), num_accelerators: int = 1
+) -> dict[str, int]:
+    """How many pods of a spec each admitting node holds by everything but the worker's own accelerators.
+
+    Those (`num_accelerators` of `resource`) the planner counts; where other containers hold some as well they are
+    counted here, together. Nodes that never advertise the resource are left out.
+    """
+    whole = worker_amounts(spec, resource, num_accelerators)
+    shared = whole[resource] > num_accelerators
+    need = {key: value for key, value in whole.items() if value > 0 and (key != resource or shared)}
+    shunned = frozenset(avoided)
+    found = {}
+    for name, node in left.nodes.items():
+        offers = (node.get("status") or {}).get("allocatable") or {}
+        if name in shunned or resource not in offers or not admits(node, spec):
+            continue
+        free = left.free[name]
+        found[name] = max(0, min((free.get(key, 0) // value for key, value in need.items()), default=_UNLIMITED))
+    return found
+
+
+def products(left: Room) -> dict[str, str]:
+    """The accelerators' product of every node."""
+    return {name: _labels(node).get(names.NODE_PRODUCT) or names.UNKNOWN_PRODUCT for name, node in left.nodes.items()}
+
+
+def topology(
+    left: Room, resource: str, measured: Mapping[Pair, Link], declared: HulkTopologySpec | None = None
+) -> Topology:
+    """The planner's topology over the nodes that offer `resource`, in the order of their names.
+
+    A declared link counts only where nothing was measured: between two regions, or between two nodes. A name that is
+    both means the region.
+    """
+    machines = tuple(
+        _machine(left, name, resource)
+        for name in sorted(left.nodes)
+        if resource in ((left.nodes[name].get("status") or {}).get("allocatable") or {})
+    )
+    spec = declared or HulkTopologySpec()
+    known = {machine.name for machine in machines}
+    region_of = {machine.name: machine.region for machine in machines}
+    regions = set(region_of.values())
+    node_links = {pair: link for pair, link in measured.items() if pair[0] in known and pair[1] in known}
+    seen_regions = {(region_of[source], region_of[target]) for source, target in node_links}
+    region_links: dict[Pair, Link] = {}
+    for entry in spec.links:
+        pair = (entry.source, entry.target)
+        link = Link(entry.rtt_microseconds / 1e6, float(entry.bandwidth_bytes_per_second), kind=LinkKind.DECLARED)
+        if known.issuperset(pair) and not regions.issuperset(pair):
+            node_links.setdefault(pair, link)
+        elif pair not in seen_regions:
+            region_links[pair] = link
+    uplinks = {uplink.region: float(uplink.bytes_per_second) for uplink in spec.uplinks}
+    return Topology(machines, node_links, region_links, uplinks)
+
+
+def allowed_regions(declared: HulkTopologySpec | None, namespace: str) -> tuple[str, ...] | None:
+    """The regions that residency rules allow the jobs of a namespace; None without a rule."""
+    rules = {rule.namespace: rule.regions for rule in (declared.residency if declared else ())}
+    return rules.get(namespace)
+
+
+def worker_amounts(spec: Object, resource: str, num_accelerators: int) -> Amounts:
+    """What one worker's pod will take, from the user's pod template, whose first container gets the accelerators."""
+    worker, *others = spec["containers"]
+    own = worker.get("resources") or {}
+    given = {"limits": own.get("limits") or {}, "requests": {**(own.get("requests") or {}), resource: num_accelerators}}
+    taken = requests({**spec, "containers": [{**worker, "resources": given}, *others]})
+    return {**taken, resource: max(taken[resource], num_accelerators)}
+
+
+def _machine(left: Room, name: str, resource: str) -> Machine:
+    labels = _labels(left.nodes[name])
+    memory = labels.get(names.NODE_ACCELERATOR_MEMORY, "")
+    return Machine(
+        name=name,
+        region=labels.get(names.NODE_REGION) or names.UNKNOWN_REGION,
+        zone=labels.get(names.NODE_ZONE, ""),
+        num_accelerators=max(0, left.free[name].get(resource, 0)),
+        product=labels.get(names.NODE_PRODUCT) or names.UNKNOWN_PRODUCT,
+        memory_bytes=int(memory) << 20 if memory.isdigit() else 0,
+    )
+
+
+def _labels(node: Object) -> Mapping[str, Any]:
+    return node["metadata"].get("labels") or {}
+
+
+def _take(free: Amounts, taken: Amounts) -> None:
+    for resource, value in taken.items():
+        free[resource] = free.get(resource, 0) - value

@@ -1,0 +1,201 @@
+"""Turns a HulkJob into the planner's `Workload`: the model counted, the spec's words as numbers.
+
+What the first version cannot do (other layouts and collectives) is refused here with a reason, before anything is
+planned. The model's text, where it is in a ConfigMap, is read by the caller.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+from hulk_placement import transformer
+from hulk_placement.workload import Model, Workload
+from pydantic import Field, ValidationError
+
+from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec, NodeProfile, Resource
+from hulk_operator.api import model as api_model
+from hulk_operator.api.base import MAX_COUNT
+
+SUPPORTED_MODES = ("auto", "ring")
+
+
+class UnusableJobError(ValueError):
+    """A job that cannot be planned as it is: a PascalCase reason and a sentence for its condition."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class LayerProfile(Resource):
+    """What one layer of a profiled model costs."""
+
+    parameters: int = Field(ge=0, le=MAX_COUNT)
+    flops_per_sequence: int = Field(ge=0, le=MAX_COUNT)  # forward and backward
+    activation_bytes_per_sequence: int = Field(ge=0, le=MAX_COUNT)
+
+
+class ModelProfile(Resource):
+    """`model.profile`'s text: `{"layers": [{"parameters", "flopsPerSequence", "activationBytesPerSequence"}]}`."""
+
+    layers: tuple[LayerProfile, ...] = Field(min_length=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a workload needs to know beside the job: its attempt, who may run it, how important it is.
+
+    `candidates`: how many of the job's workers each node's cpu, memory and pod slots admit. `allowed_regions`: the
+    regions that residency rules allow the job's namespace, None where there is no rule.
+    """
+
+    attempt: int
+    candidates: Mapping[str, int]
+    priority: int = 0
+    allowed_regions: tuple[str, ...] | None = None
+
+
+def model_reference(spec: HulkJobSpec) -> ConfigMapRef | None:
+    """The ConfigMap key that holds the model, None where the spec itself does."""
+    return spec.model.hugging_face or spec.model.profile
+
+
+def to_model(spec: HulkJobSpec, text: str | None = None) -> Model:
+    """The planner's model; `text` is what `model_reference` points to. UnusableJobError where it is no model."""
+    if spec.model.transformer is not None:
+        shape = spec.model.transformer
+        dimensions = transformer.Transformer(
+            layers=shape.layers,
+            hidden=shape.hidden,
+            heads=shape.heads,
+            sequence_length=shape.sequence_length,
+            vocabulary=shape.vocabulary,
+            feed_forward=shape.feed_forward or 0,
+        )
+        return Model.of(dimensions, spec.training.precision)
+    reference = model_reference(spec)
+    if reference is None or text is None:
+        raise UnusableJobError("InvalidModel", "The model's ConfigMap was not read.")
+    try:
+        return _parse_model(spec, text)
+    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        where = f"ConfigMap {reference.config_map}, key {reference.key}"
+        raise UnusableJobError("InvalidModel", f"{where} holds no usable model: {_words(error)}.") from error
+
+
+def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
+    """The planner's workload. UnusableJobError where this version cannot train it as asked."""
+    spec = job.spec
+    refuse_unsupported(spec)
+    regions = _regions(job, situation.allowed_regions)
+    min_workers, max_workers = _num_workers(spec)
+    created = job.metadata.creation_timestamp
+    return Workload(
+        key=job.key,
+        model=model,
+        global_batch=spec.training.global_batch,
+        candidates=situation.candidates,
+        min_workers=min_workers,
+        max_workers=max_workers,
+        accelerators_per_worker=spec.workers.accelerators_per_worker,
+        attempt=situation.attempt,
+        created_s=created.timestamp() if created else 0.0,
+        priority=situation.priority,
+        micro_batch=spec.training.micro_batch,
+        precision=spec.training.precision,
+        optimizer=spec.training.optimizer,
+        pipeline=spec.parallelism.pipeline or 1,
+        tensor=spec.parallelism.tensor or 1,
+        allow_unknown_links=spec.placement.allow_unknown_links,
+        pins=spec.placement.pins,
+        regions=regions,
+    )
+
+
+def with_measured_speeds(
+    workload: Workload, profiles: Mapping[str, NodeProfile], products: Mapping[str, str]
+) -> Workload:
+    """The workload with the speeds that nodes showed with this very workload, on the product they have now."""
+    speeds = {
+        node: float(entry.flops_per_second)
+        for node, profile in profiles.items()
+        for entry in profile.status.accelerators
+        if entry.workload == workload.digest and entry.product == products.get(node)
+    }
+    return replace(workload, flops_per_s=speeds)
+
+
+def refuse_unsupported(spec: HulkJobSpec) -> None:
+    """UnusableJobError for what the API knows and this version does not do yet."""
+    degrees = {"pipeline": spec.parallelism.pipeline, "tensor": spec.parallelism.tensor}
+    asked = {name: degree for name, degree in degrees.items() if (degree or 1) > 1}
+    if asked:
+        listed = " and ".join(f"{name} {degree}" for name, degree in asked.items())
+        raise UnusableJobError(
+            "UnsupportedLayout", f"The job asks for {listed}; this version runs data parallelism only (1 and 1)."
+        )
+    if spec.sync.mode not in SUPPORTED_MODES or spec.sync.compression != "none":
+        raise UnusableJobError(
+            "UnsupportedSync",
+            f"The job asks for mode {spec.sync.mode} with compression {spec.sync.compression}; "
+            "this version runs mode ring (or auto) with compression none.",
+        )
+    if spec.sync.on_region_loss != "restart" or spec.placement.objective != "time":
+        raise UnusableJobError(
+            "UnsupportedSpec",
+            f"The job asks for onRegionLoss {spec.sync.on_region_loss} and objective {spec.placement.objective}; "
+            "this version knows restart and time.",
+        )
+
+
+def _num_workers(spec: HulkJobSpec) -> tuple[int, int]:
+    """Fewest and most workers; exactly those of `parallelism.data` ranks where it is given."""
+    workers, data = spec.workers, spec.parallelism.data
+    if data is None:
+        return workers.min, workers.max
+    num_workers, rest = divmod(data, workers.accelerators_per_worker)
+    if rest or not workers.min <= num_workers <= workers.max:
+        raise UnusableJobError(
+            "UnsupportedLayout",
+            f"The job asks for data {data}, which is {data} / {workers.accelerators_per_worker} workers: it must be a "
+            f"whole number from workers.min {workers.min} to workers.max {workers.max}.",
+        )
+    return num_workers, num_workers
+
+
+def _regions(job: HulkJob, allowed: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Regions that both the job and the residency rules allow; empty means any."""
+    asked = job.spec.placement.regions
+    if allowed is None or not asked:
+        return asked if allowed is None else allowed
+    both = tuple(region for region in asked if region in allowed)
+    if not both:
+        raise UnusableJobError(
+            "ResidencyForbids",
+            f"The job asks for regions {', '.join(asked)}; jobs of namespace {job.metadata.namespace} may run only in "
+            f"{', '.join(allowed)}.",
+        )
+    return both
+
+
+def _parse_model(spec: HulkJobSpec, text: str) -> Model:
+    if spec.model.hugging_face is not None:
+        config = json.loads(text)
+        if not isinstance(config, dict):
+            raise ValueError(f"expected a JSON object, found a {type(config).__name__}")
+        shape = transformer.from_hugging_face(config)
+        api_model.Transformer.model_validate({**asdict(shape), "feed_forward": shape.feed_forward or None})  # bounds
+        return Model.of(shape, spec.training.precision)
+    layers = ModelProfile.model_validate_json(text, extra="forbid").layers
+    return Model(
+        num_parameters=sum(layer.parameters for layer in layers),
+        flops_per_sequence=float(sum(layer.flops_per_sequence for layer in layers)),
+        activation_bytes_per_sequence=sum(layer.activation_bytes_per_sequence for layer in layers),
+    )
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return "; ".join(f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}" for entry in error.errors()[:3])
+    return str(error.args[0]) if error.args else type(error).__name__

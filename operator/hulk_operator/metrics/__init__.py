@@ -1,0 +1,8 @@
+"""The operator's metrics: a table of definitions, a collector over snapshots of its state, and the port they are on."""
+
+from hulk_operator.metrics.collector import OperatorCollector, registry
+from hulk_operator.metrics.definitions import DEFINITIONS, Definition
+from hulk_operator.metrics.server import serve
+from hulk_operator.metrics.state import Health, RingPlace, Snapshot
+
+__all__ = ["DEFINITIONS", "Definition", "Health", "OperatorCollector", "RingPlace", "Snapshot", "registry", "serve"]

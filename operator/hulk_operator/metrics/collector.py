@@ -1,0 +1,183 @@
+"""A Prometheus collector that turns a snapshot into series at the moment they are asked for; it keeps nothing."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
+from itertools import accumulate
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from hulk_operator.api import HulkJob
+from hulk_operator.metrics import definitions as d
+from hulk_operator.metrics.definitions import Definition, Kind
+from hulk_operator.metrics.state import BUCKETS_S, Health, Snapshot, folded
+from hulk_operator.probing import LinkSample, by_region, current
+
+MAX_DETAIL_NODES: Final = 64  # above it, series per worker and per node pair are left out
+OPERATOR_VERSION: Final = version("hulk-operator")
+Labels = tuple[str, ...]
+Rows = Iterable[tuple[Labels, float | None]]
+
+
+class OperatorCollector(Collector):
+    """All `hulk_*` series. `snapshot` is called once per scrape, from any thread, and must not block."""
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        health: Health,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._snapshot = snapshot
+        self._health = health
+        self._clock = clock
+
+    def describe(self) -> Iterator[Metric]:
+        """The empty families, so that registering asks for no snapshot."""
+        return (_family(definition, ()) for definition in d.DEFINITIONS)
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family in the order of the table, also the empty ones."""
+        snapshot = self._snapshot()
+        rows = {
+            **_job_rows(snapshot),
+            **_link_rows(snapshot, self._clock().timestamp()),
+            **_probing_rows(snapshot),
+            **_operator_rows(snapshot, self._health),
+        }
+        for definition in d.DEFINITIONS:
+            if definition.kind is Kind.HISTOGRAM:
+                yield _reconciles(self._health)
+            else:
+                yield _family(definition, rows[definition])
+
+
+def registry(
+    snapshot: Callable[[], Snapshot],
+    health: Health,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> CollectorRegistry:
+    """A registry with nothing but the operator's own series."""
+    found = CollectorRegistry()
+    found.register(OperatorCollector(snapshot, health, clock))
+    return found
+
+
+def _family(definition: Definition, rows: Rows) -> Metric:
+    kind = CounterMetricFamily if definition.kind is Kind.COUNTER else GaugeMetricFamily
+    family = kind(definition.name, definition.help, labels=definition.labels)
+    for labels, value in rows:
+        if value is not None:
+            family.add_metric(list(labels), value)
+    return family
+
+
+def _job_rows(snapshot: Snapshot) -> dict[Definition, Rows]:
+    jobs = {_names(job): job for job in snapshot.jobs}
+
+    def per_job(value: Callable[[HulkJob], float | None]) -> Rows:
+        return [(labels, value(job)) for labels, job in jobs.items()]
+
+    bottlenecks = {labels: job.status.plan.bottleneck for labels, job in jobs.items() if job.status.plan}
+    return {
+        d.JOB_PHASE: [((*labels, job.status.phase.value), 1.0) for labels, job in jobs.items()],
+        d.JOB_ATTEMPT: per_job(lambda job: job.status.attempt),
+        d.JOB_STEP: per_job(lambda job: job.status.observed.step if job.status.observed else None),
+        d.JOB_LOSS: per_job(_loss),
+        d.JOB_PREDICTED: per_job(
+            lambda job: job.status.prediction.step_microseconds / 1e6 if job.status.prediction else None
+        ),
+        d.JOB_OBSERVED: per_job(_observed_s),
+        d.JOB_ERROR: per_job(lambda job: _number(job.status.observed.relative_error) if job.status.observed else None),
+        d.JOB_CHECKPOINT: per_job(lambda job: job.status.checkpoint.step if job.status.checkpoint else None),
+        d.JOB_FAILURES: per_job(lambda job: job.status.failures),
+        d.JOB_DISRUPTIONS: per_job(lambda job: job.status.disruptions),
+        d.JOB_BOTTLENECK: [
+            ((*labels, link.source, link.target), 1.0) for labels, link in bottlenecks.items() if link is not None
+        ],
+        d.JOB_RING: list(_ring_rows(snapshot)),
+    }
+
+
+def _ring_rows(snapshot: Snapshot) -> Iterator[tuple[Labels, float | None]]:
+    for job in snapshot.jobs:
+        places = folded(snapshot.rings.get(job.key, ()))
+        if len(places) <= MAX_DETAIL_NODES:
+            for place, rank in places.items():
+                yield (*_names(job), place.node, place.region), rank
+
+
+def _link_rows(snapshot: Snapshot, now_s: float) -> dict[Definition, Rows]:
+    region_of = snapshot.probing.region_of
+    links = snapshot.probing.accepted.links
+    scoped = [("region", link) for link in by_region(links, region_of).values()]
+    if len(region_of) <= MAX_DETAIL_NODES:
+        scoped += [("node", link) for link in current(links, region_of)]
+
+    def per_link(value: Callable[[LinkSample], float | None]) -> Rows:
+        return [((link.source, link.target, scope), value(link)) for scope, link in scoped]
+
+    return {
+        d.LINK_RTT: per_link(lambda link: link.rtt_s),
+        d.LINK_BANDWIDTH: per_link(lambda link: link.bandwidth_bytes_per_s),
+        d.LINK_AGE: per_link(lambda link: max(0.0, now_s - link.newest_s)),
+        d.LINK_BANDWIDTH_AGE: per_link(
+            lambda link: max(0.0, now_s - link.bandwidth_time_s) if link.bandwidth_time_s else None
+        ),
+    }
+
+
+def _probing_rows(snapshot: Snapshot) -> dict[Definition, Rows]:
+    probing = snapshot.probing
+    refused = Counter(rejection.reason for rejection in probing.accepted.rejections)
+    return {
+        d.LINKS_REFUSED: [((reason,), float(count)) for reason, count in refused.items()],
+        d.PROBING_TESTS: [((), float(probing.num_tests))],
+        d.PROBING_PENDING: [((), float(probing.decision.num_pending + len(probing.decision.attempts)))],
+        d.PROBING_WAITING: [((reason,), float(count)) for reason, count in probing.decision.waiting.items()],
+    }
+
+
+def _operator_rows(snapshot: Snapshot, health: Health) -> dict[Definition, Rows]:
+    return {
+        d.OPERATOR_INFO: [((OPERATOR_VERSION,), 1.0)],
+        d.OPERATOR_LEASE: [((), float(snapshot.lease_held))],
+        d.OPERATOR_QUEUE: [((), float(snapshot.queue_depth))],
+        d.OPERATOR_PLANNING: [((), health.planning_s)],
+        d.OPERATOR_WRITES: [(labels, float(count)) for labels, count in health.writes.items()],
+        d.OPERATOR_ERRORS: [((where,), float(count)) for where, count in health.errors.items()],
+    }
+
+
+def _reconciles(health: Health) -> Metric:
+    bounds = [*map(str, BUCKETS_S), "+Inf"]
+    counts = accumulate(health.reconciles_by_bucket)
+    family = HistogramMetricFamily(d.OPERATOR_RECONCILE.name, d.OPERATOR_RECONCILE.help, labels=[])
+    family.add_metric([], list(zip(bounds, counts, strict=True)), health.reconcile_sum_s)
+    return family
+
+
+def _names(job: HulkJob) -> tuple[str, str]:
+    return job.metadata.namespace or "default", job.metadata.name
+
+
+def _observed_s(job: HulkJob) -> float | None:
+    seen = job.status.observed
+    return seen.step_microseconds / 1e6 if seen and seen.step_microseconds is not None else None
+
+
+def _loss(job: HulkJob) -> float | None:
+    """Also when it is not finite: a training that diverged is what one looks for."""
+    seen = job.status.observed
+    return float(seen.loss) if seen and seen.loss is not None else None
+
+
+def _number(text: str | None) -> float | None:
+    """A decimal of the status; what is not finite is no sample."""
+    value = float(text) if text is not None else math.nan
+    return value if math.isfinite(value) else None

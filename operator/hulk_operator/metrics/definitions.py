@@ -1,0 +1,128 @@
+"""Every metric of the operator, in one table: the collector, the reference in docs and the tests are made from it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Kind(StrEnum):
+    """Prometheus' types."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One metric. The name is without the suffixes that Prometheus adds (_total, _bucket)."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+
+    @property
+    def series(self) -> str:
+        """The name as it is queried."""
+        return f"{self.name}_total" if self.kind is Kind.COUNTER else self.name
+
+
+_JOB: Final = ("namespace", "job")
+_LINK: Final = ("source", "target", "scope")
+
+JOB_PHASE: Final = Definition("hulk_job_phase", Kind.GAUGE, (*_JOB, "phase"), "1 for the phase that the job is in.")
+JOB_ATTEMPT: Final = Definition("hulk_job_attempt", Kind.GAUGE, _JOB, "Last attempt; 0 before the first.")
+JOB_STEP: Final = Definition("hulk_job_step", Kind.GAUGE, _JOB, "Last completed step, as rank 0 reports it.")
+JOB_LOSS: Final = Definition("hulk_job_loss", Kind.GAUGE, _JOB, "Training loss of that step.")
+JOB_PREDICTED: Final = Definition(
+    "hulk_job_predicted_step_seconds", Kind.GAUGE, _JOB, "Step time predicted before the first step of the attempt."
+)
+JOB_OBSERVED: Final = Definition(
+    "hulk_job_observed_step_seconds", Kind.GAUGE, _JOB, "Median of the last observed step times."
+)
+JOB_ERROR: Final = Definition(
+    "hulk_job_step_relative_error", Kind.GAUGE, _JOB, "(predicted - observed) / observed step time."
+)
+JOB_CHECKPOINT: Final = Definition("hulk_job_checkpoint_step", Kind.GAUGE, _JOB, "Step of the last checkpoint.")
+JOB_FAILURES: Final = Definition("hulk_job_failures", Kind.GAUGE, _JOB, "Failures that count towards backoffLimit.")
+JOB_DISRUPTIONS: Final = Definition(
+    "hulk_job_disruptions", Kind.GAUGE, _JOB, "Node losses, evictions and moves; they do not count as failures."
+)
+JOB_BOTTLENECK: Final = Definition(
+    "hulk_job_bottleneck_link_info", Kind.GAUGE, (*_JOB, "source", "target"), "1 for the slowest link of the ring."
+)
+JOB_RING: Final = Definition(
+    "hulk_job_ring_position",
+    Kind.GAUGE,
+    (*_JOB, "node", "region"),
+    "First rank of the ring on the node. Off above 64 nodes.",
+)
+LINK_RTT: Final = Definition(
+    "hulk_link_rtt_seconds", Kind.GAUGE, _LINK, "Median round-trip time without load. Nodes: off above 64."
+)
+LINK_BANDWIDTH: Final = Definition(
+    "hulk_link_bandwidth_bytes_per_second",
+    Kind.GAUGE,
+    _LINK,
+    "TCP payload rate from source to target without load. Nodes: off above 64.",
+)
+LINK_AGE: Final = Definition(
+    "hulk_link_age_seconds", Kind.GAUGE, _LINK, "Time since the link's newest figure. Nodes: off above 64."
+)
+LINK_BANDWIDTH_AGE: Final = Definition(
+    "hulk_link_bandwidth_age_seconds", Kind.GAUGE, _LINK, "Time since its bandwidth was measured. Nodes: off above 64."
+)
+LINKS_REFUSED: Final = Definition(
+    "hulk_links_refused", Kind.GAUGE, ("reason",), "Links in NodeProfiles that are ignored because they cannot be true."
+)
+PROBING_TESTS: Final = Definition("hulk_probing_tests", Kind.COUNTER, (), "Bandwidth tests ordered.")
+PROBING_PENDING: Final = Definition("hulk_probing_tests_pending", Kind.GAUGE, (), "Bandwidth tests under way.")
+PROBING_WAITING: Final = Definition(
+    "hulk_probing_links_waiting", Kind.GAUGE, ("reason",), "Links that are due for a test and have to wait."
+)
+OPERATOR_INFO: Final = Definition("hulk_operator_info", Kind.GAUGE, ("version",), "1; the operator's version.")
+OPERATOR_LEASE: Final = Definition("hulk_operator_lease_held", Kind.GAUGE, (), "1 while this process holds the Lease.")
+OPERATOR_QUEUE: Final = Definition("hulk_operator_queue_depth", Kind.GAUGE, (), "Jobs waiting for a reconcile.")
+OPERATOR_RECONCILE: Final = Definition(
+    "hulk_operator_reconcile_seconds", Kind.HISTOGRAM, (), "Duration of one reconcile of one job."
+)
+OPERATOR_PLANNING: Final = Definition(
+    "hulk_operator_planning_seconds", Kind.GAUGE, (), "Duration of the newest planning pass."
+)
+OPERATOR_WRITES: Final = Definition(
+    "hulk_operator_api_writes", Kind.COUNTER, ("verb", "resource"), "Writes sent to the API server."
+)
+OPERATOR_ERRORS: Final = Definition(
+    "hulk_operator_errors", Kind.COUNTER, ("where",), "Passes that ended in an error and are repeated."
+)
+
+DEFINITIONS: Final = (
+    JOB_PHASE,
+    JOB_ATTEMPT,
+    JOB_STEP,
+    JOB_LOSS,
+    JOB_PREDICTED,
+    JOB_OBSERVED,
+    JOB_ERROR,
+    JOB_CHECKPOINT,
+    JOB_FAILURES,
+    JOB_DISRUPTIONS,
+    JOB_BOTTLENECK,
+    JOB_RING,
+    LINK_RTT,
+    LINK_BANDWIDTH,
+    LINK_AGE,
+    LINK_BANDWIDTH_AGE,
+    LINKS_REFUSED,
+    PROBING_TESTS,
+    PROBING_PENDING,
+    PROBING_WAITING,
+    OPERATOR_INFO,
+    OPERATOR_LEASE,
+    OPERATOR_QUEUE,
+    OPERATOR_RECONCILE,
+    OPERATOR_PLANNING,
+    OPERATOR_WRITES,
+    OPERATOR_ERRORS,
+)

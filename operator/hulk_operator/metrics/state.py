@@ -1,0 +1,85 @@
+"""What the metrics are made of: an immutable `Snapshot` of the operator's state, and the counters of `Health`.
+
+A job that is deleted is not in the next snapshot, and so its series are gone: there is nothing to clean up.
+"""
+
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from hulk_operator.api import HulkJob
+from hulk_operator.probing import ProbeState
+
+BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RingPlace:
+    """One worker's place in the ring, in rank order."""
+
+    node: str
+    region: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The operator's state at one moment. `rings` holds the ring of each job (`namespace/name`) that has a plan."""
+
+    jobs: tuple[HulkJob, ...] = ()
+    rings: Mapping[str, tuple[RingPlace, ...]] = field(default_factory=dict)
+    probing: ProbeState = field(default_factory=ProbeState)
+    queue_depth: int = 0
+    lease_held: bool = False
+
+
+@dataclass(slots=True)
+class Health:
+    """Counters that only grow while the operator runs; written by its rooms, read by the collector."""
+
+    reconciles_by_bucket: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
+    reconcile_sum_s: float = 0.0
+    planning_s: float = 0.0
+    writes: Counter[tuple[str, str]] = field(default_factory=Counter)  # (verb, plural)
+    errors: Counter[str] = field(default_factory=Counter)  # by room
+
+    def reconciled(self, duration_s: float) -> None:
+        """One reconcile has ended, well or not."""
+        self.reconciles_by_bucket[bisect_left(BUCKETS_S, duration_s)] += 1
+        self.reconcile_sum_s += duration_s
+
+    @contextmanager
+    def reconcile(self) -> Iterator[None]:
+        """Measure the reconcile in the block."""
+        start_s = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.reconciled(time.perf_counter() - start_s)
+
+    def planned(self, duration_s: float) -> None:
+        """A planning pass has ended."""
+        self.planning_s = duration_s
+
+    def failed(self, where: str) -> None:
+        """A pass of the room `where` ended in an error."""
+        self.errors[where] += 1
+
+    def wrote(self, verb: str, plural: str) -> None:
+        """A write was sent to the API server."""
+        self.writes[verb, plural] += 1
+
+
+def folded(ring: Iterable[RingPlace]) -> dict[RingPlace, int]:
+    """The first rank on each node, because several workers may share one.
+
+    >>> folded([RingPlace("a", "eu"), RingPlace("a", "eu"), RingPlace("b", "us")])[RingPlace("b", "us")]
+    2
+    """
+    places: dict[RingPlace, int] = {}
+    for rank, place in enumerate(ring):
+        places.setdefault(place, rank)
+    return places

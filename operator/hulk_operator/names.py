@@ -1,0 +1,182 @@
+"""Every label, annotation, environment variable, port, path and derived name of the operator, in one place.
+
+`hulk_runtime.names` holds the same values for the inside of a pod. A derived name is always a job's name and at most
+two numbers, so one limit on the job's name (`MAX_JOB_NAME_LENGTH`, enforced by CEL) makes all of them fit:
+
+>>> len(pod("j" * MAX_JOB_NAME_LENGTH, MAX_ATTEMPT, MAX_WORKERS - 1))
+63
+>>> pod("demo", 2, 0), service("demo", 2), plan_config_map("demo", 2)
+('demo-2-0', 'demo-2', 'demo-plan-2')
+"""
+
+from typing import Final
+
+GROUP: Final = "hulk.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = "hulk.dev/v1alpha1"
+
+JOB_KIND: Final = "HulkJob"
+JOB_PLURAL: Final = "hulkjobs"
+JOB_SHORT: Final = "hj"
+PROFILE_KIND: Final = "NodeProfile"
+PROFILE_PLURAL: Final = "nodeprofiles"
+PROFILE_SHORT: Final = "np"
+TOPOLOGY_KIND: Final = "HulkTopology"
+TOPOLOGY_PLURAL: Final = "hulktopologies"
+TOPOLOGY_SHORT: Final = "ht"
+TOPOLOGY_NAME: Final = "cluster"  # the one HulkTopology that is read
+
+# Limits. A pod's name is also its host name, so it must be a DNS label.
+DNS_LABEL_LENGTH: Final = 63
+MAX_WORKERS: Final = 4096
+MAX_ATTEMPT: Final = 99_999
+MAX_REGIONS: Final = 64
+MAX_JOB_NAME_LENGTH: Final = DNS_LABEL_LENGTH - len(f"-{MAX_ATTEMPT}-{MAX_WORKERS - 1}")
+JOB_NAME_PATTERN: Final = "^[a-z]([-a-z0-9]*[a-z0-9])?$"  # a Service's name starts with a letter
+
+# Who writes.
+MANAGER: Final = "hulk"  # value of LABEL_MANAGED_BY
+FIELD_MANAGER: Final = "hulk-operator"
+AGENT_FIELD_MANAGER: Final = "hulk-agent"
+CONTROLLER: Final = "hulk.dev/operator"  # the value of spec.managedBy that means "this operator"
+LEASE: Final = "hulk-operator"
+
+# Labels and annotations Hulk writes. A user's template may use no key under RESERVED_PREFIX.
+RESERVED_PREFIX: Final = f"{GROUP}/"
+LABEL_JOB: Final = f"{RESERVED_PREFIX}job"
+LABEL_ATTEMPT: Final = f"{RESERVED_PREFIX}attempt"
+LABEL_WORKER: Final = f"{RESERVED_PREFIX}worker"
+LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+ANNOTATION_PLAN_DIGEST: Final = f"{RESERVED_PREFIX}plan-digest"
+
+# Labels of nodes that Hulk reads.
+NODE_REGION: Final = "topology.kubernetes.io/region"
+NODE_ZONE: Final = "topology.kubernetes.io/zone"
+NODE_PRODUCT: Final = "nvidia.com/gpu.product"
+NODE_ACCELERATOR_MEMORY: Final = "nvidia.com/gpu.memory"  # MiB
+UNKNOWN_REGION: Final = "unknown"  # a node without a region label
+UNKNOWN_PRODUCT: Final = "unknown"
+DEFAULT_RESOURCE: Final = "nvidia.com/gpu"
+
+# Environment of the first container.
+ENV_RANK: Final = "RANK"
+ENV_WORLD_SIZE: Final = "WORLD_SIZE"
+ENV_LOCAL_RANK: Final = "LOCAL_RANK"
+ENV_LOCAL_WORLD_SIZE: Final = "LOCAL_WORLD_SIZE"
+ENV_MASTER_ADDR: Final = "MASTER_ADDR"
+ENV_MASTER_PORT: Final = "MASTER_PORT"
+ENV_PET_NNODES: Final = "PET_NNODES"
+ENV_PET_NPROC_PER_NODE: Final = "PET_NPROC_PER_NODE"
+ENV_PET_NODE_RANK: Final = "PET_NODE_RANK"
+ENV_PET_MASTER_ADDR: Final = "PET_MASTER_ADDR"
+ENV_PET_MASTER_PORT: Final = "PET_MASTER_PORT"
+ENV_GLOO_INTERFACE: Final = "GLOO_SOCKET_IFNAME"  # kept where the user sets it
+ENV_NCCL_INTERFACE: Final = "NCCL_SOCKET_IFNAME"  # kept where the user sets it
+ENV_JOB: Final = "HULK_JOB"
+ENV_JOB_UID: Final = "HULK_JOB_UID"
+ENV_ATTEMPT: Final = "HULK_ATTEMPT"
+ENV_WORKER: Final = "HULK_WORKER"
+ENV_PLAN: Final = "HULK_PLAN"
+ENV_METRICS_PORT: Final = "HULK_METRICS_PORT"
+ENV_CHECKPOINT_URL: Final = "HULK_CHECKPOINT_URL"
+ENV_CHECKPOINT_EVERY_STEPS: Final = "HULK_CHECKPOINT_EVERY_STEPS"
+ENV_CHECKPOINT_KEEP: Final = "HULK_CHECKPOINT_KEEP"
+# Set by Hulk alone: a template that sets one of these in its first container is refused.
+RESERVED_ENV: Final = (
+    ENV_RANK,
+    ENV_WORLD_SIZE,
+    ENV_LOCAL_RANK,
+    ENV_LOCAL_WORLD_SIZE,
+    ENV_MASTER_ADDR,
+    ENV_MASTER_PORT,
+    ENV_PET_NNODES,
+    ENV_PET_NPROC_PER_NODE,
+    ENV_PET_NODE_RANK,
+    ENV_PET_MASTER_ADDR,
+    ENV_PET_MASTER_PORT,
+    ENV_JOB,
+    ENV_JOB_UID,
+    ENV_ATTEMPT,
+    ENV_WORKER,
+    ENV_PLAN,
+    ENV_METRICS_PORT,
+    ENV_CHECKPOINT_URL,
+    ENV_CHECKPOINT_EVERY_STEPS,
+    ENV_CHECKPOINT_KEEP,
+)
+
+# Environment of the operator and the agent.
+ENV_NAMESPACE: Final = "HULK_NAMESPACE"  # set: single-namespace mode
+ENV_LEASE_NAMESPACE: Final = "HULK_LEASE_NAMESPACE"
+ENV_LEASE_SECONDS: Final = "HULK_LEASE_SECONDS"
+ENV_NODE_NAME: Final = "NODE_NAME"
+
+# Ports.
+MASTER_PORT: Final = 29400
+WORKER_METRICS_PORT: Final = 9400
+OPERATOR_METRICS_PORT: Final = 9401
+AGENT_METRICS_PORT: Final = 9402
+AGENT_ECHO_PORT: Final = 9403
+AGENT_BANDWIDTH_PORT: Final = 9404
+
+# Inside a pod.
+NETWORK_INTERFACE: Final = "eth0"
+PLAN_KEY: Final = "plan.json.gz"
+PLAN_WHY_KEY: Final = "why"  # the plan's reasons, one sentence a line
+PLAN_DIRECTORY: Final = "/etc/hulk/plan"
+PLAN_PATH: Final = f"{PLAN_DIRECTORY}/{PLAN_KEY}"
+PLAN_VOLUME: Final = "hulk-plan"
+CHECKPOINT_DIRECTORY: Final = "/var/hulk/checkpoint"
+CHECKPOINT_VOLUME: Final = "hulk-checkpoint"
+
+# Exit codes of the runtime.
+EXIT_WIRE_MISMATCH: Final = 64  # never retried
+EXIT_USER_ERROR: Final = 65
+EXIT_LOST_PEER: Final = 69  # another rank closed its connection: the cause is in that rank's pod
+EXIT_STORE_FAILED: Final = 74  # the checkpoint store
+EXIT_FENCED: Final = 75  # a newer attempt has begun
+EXIT_CHECKPOINTED: Final = 143  # SIGTERM, after a committed checkpoint
+
+
+def pod(job: str, attempt: int, worker: int) -> str:
+    """Name and host name of one worker."""
+    return f"{job}-{attempt}-{worker}"
+
+
+def service(job: str, attempt: int) -> str:
+    """Name of an attempt's headless Service, and the subdomain of its pods."""
+    return f"{job}-{attempt}"
+
+
+def network_policy(job: str, attempt: int) -> str:
+    """Name of an attempt's NetworkPolicy."""
+    return f"{job}-{attempt}"
+
+
+def plan_config_map(job: str, attempt: int) -> str:
+    """Name of the ConfigMap that holds an attempt's full plan."""
+    return f"{job}-plan-{attempt}"
+
+
+def master_address(namespace: str, job: str, attempt: int) -> str:
+    """Stable DNS name of the attempt's rank 0, at most 253 characters for every valid job.
+
+    >>> master_address("research", "demo", 2)
+    'demo-2-0.demo-2.research.svc'
+    """
+    return f"{pod(job, attempt, 0)}.{service(job, attempt)}.{namespace}.svc"
+
+
+def key(namespace: str, job: str) -> str:
+    """A job's key everywhere outside Kubernetes: `namespace/name`."""
+    return f"{namespace}/{job}"
+
+
+def attempt_labels(job: str, attempt: int) -> dict[str, str]:
+    """Labels of everything that belongs to one attempt; also the selector of its Service."""
+    return {LABEL_JOB: job, LABEL_ATTEMPT: str(attempt), LABEL_MANAGED_BY: MANAGER}
+
+
+def worker_labels(job: str, attempt: int, worker: int) -> dict[str, str]:
+    """Labels of one worker's pod."""
+    return {**attempt_labels(job, attempt), LABEL_WORKER: str(worker)}

@@ -1,0 +1,213 @@
+"""Rank 0's HTTP endpoint -> `Observation`, `Preflight`: what an attempt says of itself, bounded in size and time.
+
+The operator believes none of it further than its own status: a worker is the user's code, so an answer that is too
+large, too slow or not what it should be is an `ObserveError` with a sentence, never an exception of a parser.
+"""
+
+import asyncio
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from hulk_operator import names
+
+MAX_BYTES: Final = 1 << 20
+MAX_SECONDS: Final = 2.0
+MAX_LINKS: Final = 4096  # a ring of the largest job
+MAX_WHOLE: Final = 2**53  # counts above it are not exact anywhere
+MAX_DURATION_S: Final = 1e9
+MIN_COMPUTE_S: Final = 1e-9
+_PREFIX: Final = "hulk_worker_"
+_HTTP_OK: Final = 200
+_HTTP_NOT_FOUND: Final = 404
+
+
+class ObserveError(Exception):
+    """A worker did not answer as it should; the message says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedLink:
+    """A job's own view of the link source -> target (node names): its sockets' round-trip time and delivery rate."""
+
+    source: str
+    target: str
+    rtt_s: float | None
+    bandwidth_bytes_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What rank 0 said at one moment. None: it did not say; `step` is the last completed one."""
+
+    attempt: int | None = None
+    step: int | None = None
+    step_s: float | None = None  # median of its last 20 steps
+    step_last_s: float | None = None
+    loss: float | None = None
+    compute_s: dict[int, float] = field(default_factory=dict)  # by rank
+    sent_bytes: int | None = None
+    checkpoint_step: int | None = None
+    checkpoint_bytes: int | None = None
+    links: tuple[ObservedLink, ...] = ()
+
+    @property
+    def max_compute_s(self) -> float | None:
+        """The slowest rank's compute, which is what a synchronous step waits for."""
+        return max(self.compute_s.values(), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """Seconds of local forward and backward per step, by rank, before the first step of an attempt."""
+
+    attempt: int
+    compute_s: tuple[float, ...]
+
+
+async def metrics(session: aiohttp.ClientSession, host: str, port: int = names.WORKER_METRICS_PORT) -> Observation:
+    """Read a worker's /metrics (`host`: its pod's address). `ObserveError` when it gives no readable answer."""
+    status, body = await _read(session, "GET", _url(host, port, "metrics"))
+    if status != _HTTP_OK:
+        raise ObserveError(f"{host}:{port}/metrics answered {status}")
+    return await asyncio.to_thread(parse_metrics, body)  # a large answer takes a while
+
+
+async def preflight(
+    session: aiohttp.ClientSession, host: str, port: int = names.WORKER_METRICS_PORT
+) -> Preflight | None:
+    """Read a worker's /preflight; None before it is ready. `ObserveError` when it gives no readable answer."""
+    status, body = await _read(session, "GET", _url(host, port, "preflight"))
+    if status == _HTTP_NOT_FOUND:
+        return None
+    if status != _HTTP_OK:
+        raise ObserveError(f"{host}:{port}/preflight answered {status}")
+    return parse_preflight(body)
+
+
+async def start(session: aiohttp.ClientSession, host: str, attempt: int, port: int = names.WORKER_METRICS_PORT) -> None:
+    """Tell an attempt to start its first step; safe to repeat. `ObserveError` when it refuses or is not there."""
+    status, _ = await _read(session, "POST", _url(host, port, "start"), {"attempt": attempt})
+    if not _HTTP_OK <= status < 300:
+        raise ObserveError(f"{host}:{port}/start answered {status}")
+
+
+def parse_metrics(text: str) -> Observation:
+    """The observation in a Prometheus exposition. `ObserveError` when it is none; an impossible value is unsaid.
+
+    A loss may be anything: one that is not finite any more is the news.
+
+    >>> parse_metrics("hulk_worker_step 12\\nhulk_worker_step_seconds 0.5\\nhulk_worker_loss NaN\\n").step_s
+    0.5
+    """
+    samples: dict[str, list[tuple[dict[str, str], float]]] = {}
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name.startswith(_PREFIX):
+                    samples.setdefault(sample.name.removeprefix(_PREFIX), []).append((sample.labels, sample.value))
+        return _observation(samples)
+    except (ValueError, KeyError, IndexError) as error:  # what prometheus_client's parser raises on foreign text
+        raise ObserveError(f"not a Prometheus exposition: {error}") from error
+
+
+def parse_preflight(text: str) -> Preflight:
+    """The preflight in a JSON answer. `ObserveError` when a number is missing or not possible."""
+    try:
+        row = json.loads(text)
+        result = Preflight(int(row["attempt"]), tuple(float(value) for value in row["computeSeconds"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise ObserveError(f"not a preflight answer: {error!r}") from error
+    wrong = [value for value in result.compute_s if not MIN_COMPUTE_S <= value <= MAX_DURATION_S]
+    if wrong or not result.compute_s:
+        raise ObserveError(
+            f"preflight compute seconds must be {MIN_COMPUTE_S:g} to {MAX_DURATION_S:g} for every rank, got {wrong[:3]}"
+        )
+    return result
+
+
+Samples = dict[str, list[tuple[dict[str, str], float]]]
+
+
+def _observation(samples: Samples) -> Observation:
+    return Observation(
+        attempt=_attempt(samples),
+        step=_whole(samples, "step"),
+        step_s=_duration(samples, "step_seconds"),
+        step_last_s=_duration(samples, "step_seconds_last"),
+        loss=_first(samples, "loss"),
+        compute_s=dict(_by_rank(samples.get("compute_seconds", []))),
+        sent_bytes=_whole(samples, "sent_bytes_total"),
+        checkpoint_step=_whole(samples, "checkpoint_step") or None,  # 0: none in this attempt, perhaps one before it
+        checkpoint_bytes=_whole(samples, "checkpoint_bytes"),
+        links=_links(samples),
+    )
+
+
+def _first(samples: Samples, name: str) -> float | None:
+    rows = samples.get(name, [])
+    return rows[0][1] if rows else None
+
+
+def _duration(samples: Samples, name: str) -> float | None:
+    value = _first(samples, name)
+    return value if value is not None and _is_duration(value) else None
+
+
+def _is_duration(value_s: float) -> bool:
+    return 0 < value_s <= MAX_DURATION_S  # false for what is no number
+
+
+def _whole(samples: Samples, name: str) -> int | None:
+    value = _first(samples, name)
+    return int(value) if value is not None and 0 <= value <= MAX_WHOLE else None
+
+
+def _attempt(samples: Samples) -> int | None:
+    rows = samples.get("info", [])
+    return int(rows[0][0]["attempt"]) if rows else None
+
+
+def _by_rank(rows: list[tuple[dict[str, str], float]]) -> Iterable[tuple[int, float]]:
+    for labels, value in rows:
+        if _is_duration(value):
+            yield int(labels["rank"]), value
+
+
+def _links(samples: Samples) -> tuple[ObservedLink, ...]:
+    rtt_s = _by_pair(samples.get("link_rtt_seconds", []))
+    rate = _by_pair(samples.get("link_bandwidth_bytes_per_second", []))
+    pairs = sorted(rtt_s.keys() | rate.keys())[:MAX_LINKS]
+    return tuple(
+        ObservedLink(source, target, rtt_s.get((source, target)), rate.get((source, target)))
+        for source, target in pairs
+    )
+
+
+def _by_pair(rows: list[tuple[dict[str, str], float]]) -> dict[tuple[str, str], float]:
+    return {(labels["source"], labels["target"]): value for labels, value in rows if math.isfinite(value) and value > 0}
+
+
+def _url(host: str, port: int, path: str) -> str:
+    return f"http://[{host}]:{port}/{path}" if ":" in host else f"http://{host}:{port}/{path}"
+
+
+async def _read(session: aiohttp.ClientSession, method: str, url: str, body: Any = None) -> tuple[int, str]:
+    timeout = aiohttp.ClientTimeout(total=MAX_SECONDS)
+    try:
+        async with session.request(
+            method, url, json=body, timeout=timeout, allow_redirects=False, headers={"Accept-Encoding": "identity"}
+        ) as response:
+            content = await response.content.read(MAX_BYTES + 1)
+            while len(content) <= MAX_BYTES and (more := await response.content.read(MAX_BYTES + 1 - len(content))):
+                content += more
+            if len(content) > MAX_BYTES:
+                raise ObserveError(f"{url} answered more than {MAX_BYTES} bytes")
+            return response.status, content.decode("utf-8", errors="replace")
+    except (aiohttp.ClientError, OSError) as error:  # asyncio's TimeoutError is an OSError
+        raise ObserveError(f"{url}: {error!r}") from error

@@ -1,0 +1,1 @@
+"""The one serialised planning pass that owns every reservation of accelerators."""

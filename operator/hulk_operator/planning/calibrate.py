@@ -1,0 +1,45 @@
+"""What the ranks of a gang measured before the first step -> each node's speed, and the prediction that follows."""
+
+from collections import defaultdict
+from dataclasses import replace
+from datetime import datetime
+from statistics import median
+
+from hulk_placement.cost.predict import predict
+from hulk_placement.plan import Plan
+
+from hulk_operator.inputs import topology as inputs
+from hulk_operator.observe import Preflight
+from hulk_operator.planning.inventory import Reader
+from hulk_operator.reconcile.summary import prediction_summary
+from hulk_operator.reconcile.types import Calibration, View
+
+
+async def calibrate(reader: Reader, view: View, preflight: Preflight, now: datetime) -> Calibration | None:
+    """The prediction and the speeds; None when what was measured does not fit the plan or the nodes there are."""
+    plan = view.full.plan if view.full else None
+    if plan is None or len(preflight.compute_s) != len(plan.shares):
+        return None
+    inventory = await reader.inventory((), now)
+    topology = inventory.topology(view.job.spec.workers.resource_name)
+    if not set(plan.rank_machines) <= {machine.name for machine in topology.machines}:
+        return None
+    workload = await reader.workload(view.job, inventory, now)
+    speeds = _speeds(plan, preflight, workload.model.flops_per_sequence)
+    prediction = predict(plan, replace(workload, flops_per_s={**workload.flops_per_s, **speeds}), topology)
+    products = inputs.products(inventory.room)
+    return Calibration(
+        attempt=plan.attempt,
+        prediction=prediction_summary(prediction, plan.attempt, "preflight", now),
+        workload=workload.digest,
+        flops_per_s=speeds,
+        products={machine: products[machine] for machine in speeds},
+    )
+
+
+def _speeds(plan: Plan, preflight: Preflight, flops_per_sequence: float) -> dict[str, float]:
+    """FLOP/s of one accelerator of each machine: the median over its ranks."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for machine, share, compute_s in zip(plan.rank_machines, plan.shares, preflight.compute_s, strict=True):
+        found[machine].append(share * flops_per_sequence / compute_s)
+    return {machine: median(values) for machine, values in found.items()}

@@ -1,0 +1,72 @@
+"""A solution -> answers for the reconciles: plans that hold together, refusals with their reason."""
+
+import logging
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from typing import Final
+
+from hulk_placement import wire
+from hulk_placement.plan import Plan
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+
+from hulk_operator import names
+from hulk_operator.api import HulkJob
+from hulk_operator.cluster import Object
+from hulk_operator.inputs import topology as inputs
+from hulk_operator.inputs.topology import Room
+from hulk_operator.planning.reservations import Held, claims
+from hulk_operator.reconcile.summary import plan_summary, prediction_summary
+from hulk_operator.reconcile.types import FullPlan, Planned
+
+logger = logging.getLogger(__name__)
+
+OPERATOR_VERSION: Final = version("hulk-operator")
+
+
+@dataclass(frozen=True, slots=True)
+class Compatible:
+    """Plans that fit together into the room, and what they leave of it."""
+
+    plans: Mapping[str, Plan]
+    room: Room
+
+
+def compatible(jobs: Mapping[str, HulkJob], plans: Iterable[Plan], room: Room) -> Compatible:
+    """Take plans as long as the nodes hold them.
+
+    The planner counts accelerators for all jobs together, but cpu and memory for each alone: a plan that loses to
+    another one of the same pass is made again in the next.
+    """
+    kept: dict[str, Plan] = {}
+    for plan in plans:
+        rest = inputs.without(room, claims(Held(jobs[plan.key], plan)))
+        if rest is not None:
+            kept[plan.key], room = plan, rest
+    return Compatible(kept, room)
+
+
+def planned(job: HulkJob, plan: Plan, workload: Workload, topology: Topology, now: datetime) -> Planned:
+    """The answer for a job that has a plan. A plan that is not calibrated gets its prediction from its preflight."""
+    meta = wire.Meta.of(workload, operator_version=OPERATOR_VERSION, steps=job.spec.training.steps)
+    full = FullPlan(plan, wire.encode(plan, meta), wire.document(plan, meta)["digest"])
+    prediction = None if full.preflight else prediction_summary(plan.prediction, plan.attempt, "profile", now)
+    summary = plan_summary(job.metadata.name, plan, full.digest, topology)
+    return Planned(job.metadata.generation, full, summary, prediction)
+
+
+def read_full_plan(written: Object, digest: str) -> FullPlan | None:
+    """The plan of that digest in a ConfigMap.
+
+    None when it is not there: another version of the operator wrote it in another form, or somebody else something.
+    """
+    try:
+        blob = b64decode((written.get("binaryData") or {}).get(names.PLAN_KEY, ""))
+        plan, _ = wire.decode(blob, digest)
+    except ValueError as error:
+        logger.warning("%s", error)
+        return None
+    return FullPlan(plan, blob, digest)

@@ -1,0 +1,306 @@
+"""The planning pass: one at a time, over all jobs that need a plan, and the only owner of reservations.
+
+A plan holds its resources from the moment it is decided: first as this pass's answer, then as the committed plan of a
+job's status, then as pods. The reconcile commits an answer or lets it go.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from hulk_placement.plan import Plan
+from hulk_placement.solve import Budget, Solution
+from hulk_placement.workload import Workload
+
+from hulk_operator.api import ConditionType, HulkJob, PlanSummary
+from hulk_operator.cluster import CONFIG_MAPS, Cluster, ClusterError, NotFound, Refused
+from hulk_operator.inputs import topology as inputs
+from hulk_operator.inputs.workloads import UnusableJobError
+from hulk_operator.observe import Preflight
+from hulk_operator.planning.calibrate import calibrate
+from hulk_operator.planning.commit import compatible, planned, read_full_plan
+from hulk_operator.planning.inventory import Inventory, Reader
+from hulk_operator.planning.process import Problem, Search
+from hulk_operator.planning.reservations import Held, claims
+from hulk_operator.pods import owner_uid
+from hulk_operator.reconcile.store import Store
+from hulk_operator.reconcile.types import Calibration, FullPlan, Planned, Unplanned, View
+from hulk_operator.status import finished, holds
+
+logger = logging.getLogger(__name__)
+
+GATHER_S: Final = 0.02  # jobs that arrive together are planned together
+RETRY_S: Final = 1.0  # after a pass that could not read the cluster
+MIN_CHANGE_INTERVAL_S: Final = 1.0  # between passes that only repeat earlier refusals
+Answer = Planned | Unplanned
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An answer, and the uid of the job that it was given for: another one may have its name by now."""
+
+    uid: str | None
+    answer: Answer
+
+
+class Planner:
+    """Answers requests for plans.
+
+    `ready` is told the key of every job that has a new answer, `planned` the seconds that each pass took, `failed` is
+    told of every defect: of a pass, of one job in it, of the search. Whatever a job holds, the others are planned.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        ready: Callable[[str], None],
+        clock: Callable[[], datetime],
+        namespace: str | None = None,
+        retry_s: float = 60.0,
+        budget: Budget | None = None,
+        planned: Callable[[float], None] = lambda _: None,
+        failed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._cluster = cluster
+        self._reader = Reader(cluster, namespace)
+        self._store = store
+        self._ready = ready
+        self._clock = clock
+        self._retry_s = retry_s
+        self._budget = budget or Budget()
+        self._wanted: set[str] = set()
+        self._refused: set[str] = set()
+        self._answers: dict[str, Given] = {}
+        self._full: dict[str, FullPlan] = {}
+        self._unreadable: dict[str, str] = {}  # key -> digest of a plan whose ConfigMap holds something else
+        self._wake = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._planned = planned
+        self._failed = failed
+
+    def request(self, key: str) -> None:
+        """Plan a job as soon as possible. One that was refused as it is now waits for a change."""
+        job, answer = self._store.job(key), self.decision(key)
+        if job is None:
+            return
+        if isinstance(answer, Unplanned) and answer.generation == job.metadata.generation:
+            self._refused.add(key)
+            return
+        self._wanted.add(key)
+        self._wake.set()
+
+    def decision(self, key: str) -> Answer | None:
+        """The answer for the job that has this key now."""
+        given, job = self._answers.get(key), self._store.job(key)
+        return given.answer if given and job is not None and job.metadata.uid == given.uid else None
+
+    def full_plans(self) -> Mapping[str, FullPlan]:
+        """The last full plan of every job, as far as it is known here."""
+        return self._full
+
+    def forget(self, key: str) -> None:
+        """The job needs no plan now. A plan that was committed holds its resources by the job's status from here on."""
+        answer = self.decision(key)
+        had_plan = (given := self._answers.pop(key, None)) is not None and isinstance(given.answer, Planned)
+        if self._store.job(key) is None:
+            self._full.pop(key, None)
+            self._unreadable.pop(key, None)
+        elif isinstance(answer, Planned):
+            self._full[key] = answer.full
+        self._wanted.discard(key)
+        self._refused.discard(key)
+        if had_plan:
+            self._changed.set()
+
+    def changed(self) -> None:
+        """Nodes, profiles, jobs or pods changed: refused jobs are tried again.
+
+        Also when there is none now: the pass that is running may refuse one by what it has read before the change.
+        """
+        self._changed.set()
+
+    async def full_plan(self, job: HulkJob) -> FullPlan | None:
+        """The full plan of the attempt in force: as decided, or as written in its ConfigMap."""
+        answer, summary = self.decision(job.key), job.status.plan
+        if summary is None:
+            return None
+        if isinstance(answer, Planned) and answer.summary.digest == summary.digest:
+            self._full[job.key] = answer.full
+        known = self._full.get(job.key)
+        if known is None or known.digest != summary.digest:
+            known = await self._read_plan(job, summary)
+            if known is not None:
+                self._full[job.key] = known
+        return known
+
+    async def calibrate(self, view: View, preflight: Preflight) -> Calibration | None:
+        """What the ranks measured -> each node's speed, and the prediction that follows; None when it does not fit."""
+        return await calibrate(self._reader, view, preflight, self._clock())
+
+    async def run(self) -> None:
+        """Plan until cancelled."""
+        search = Search(self._budget, self._failed)
+        try:
+            while True:
+                await self._wait()
+                try:
+                    await self._pass(search)
+                except ClusterError as error:
+                    logger.warning("planning: %s", error.message)
+                    self._wake.set()
+                    await asyncio.sleep(RETRY_S)
+                except Exception as error:
+                    logger.exception("planning: the pass failed")
+                    self._failed()
+                    self._refuse_all(error)
+        finally:
+            search.close()
+
+    async def _wait(self) -> None:
+        """Until a job needs a plan, or a refused one may have a chance."""
+        if not self._wanted:
+            waits = [asyncio.ensure_future(event.wait()) for event in (self._wake, self._changed)]
+            await asyncio.wait(waits, timeout=self._retry_s, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+        if not self._wanted:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), MIN_CHANGE_INTERVAL_S)
+        await asyncio.sleep(GATHER_S)
+        self._wake.clear()
+        self._changed.clear()
+        self._wanted |= self._refused
+        self._refused.clear()
+
+    def _refuse_all(self, error: Exception) -> None:
+        """A pass that failed for an unknown reason is tried again like a refused job: after a change, or a while."""
+        for key in sorted(self._wanted):
+            if (job := self._store.job(key)) is not None:
+                self._answer(job, _defect(job, error))
+
+    async def _pass(self, search: Search) -> None:
+        """One pass over everything that is wanted; what changes meanwhile is judged by the reconcile."""
+        jobs = {key: job for key in sorted(self._wanted) if (job := self._store.job(key)) is not None}
+        self._wanted &= jobs.keys()
+        if not jobs:
+            return
+        start = asyncio.get_running_loop().time()
+        now = self._clock()
+        inventory = await self._reader.inventory(await self._held(jobs), now)
+        workloads = await self._workloads(jobs, inventory, now)
+        groups: dict[str, list[Workload]] = defaultdict(list)
+        for workload in workloads:
+            groups[jobs[workload.key].spec.workers.resource_name].append(workload)
+        problems = [Problem(tuple(group), inventory.topology(resource)) for resource, group in sorted(groups.items())]
+        solutions = [await search.solve(problem) for problem in problems]
+        self._answer_all(jobs, problems, solutions, inventory)
+        self._planned(asyncio.get_running_loop().time() - start)
+
+    async def _held(self, wanted: Iterable[str]) -> list[Held]:
+        """Plans in force, and plans that were decided but are not committed yet (nor asked for again)."""
+        in_force, decided = [], []  # at one moment: nothing is awaited between, or a commit would be in neither
+        for _, job in self._store.jobs.items():
+            if holds(job.status, ConditionType.PLANNED) and not finished(job.status):
+                in_force.append(job)
+        for key in self._answers.keys() - set(wanted):
+            answer, decided_for = self.decision(key), self._store.job(key)
+            if isinstance(answer, Planned) and decided_for is not None and not _is_committed(decided_for, answer):
+                decided.append(Held(decided_for, answer.full.plan))
+        plans = [(job, await self.full_plan(job)) for job in in_force]
+        # without a plan: nothing was created of it yet, or its pods speak for it
+        return decided + [Held(job, full.plan) for job, full in plans if full is not None]
+
+    async def _workloads(self, jobs: Mapping[str, HulkJob], inventory: Inventory, now: datetime) -> list[Workload]:
+        """The workloads of the jobs that can be planned; the others are answered at once."""
+        found = []
+        for job in jobs.values():
+            generation = job.metadata.generation
+            try:
+                found.append(await self._reader.workload(job, inventory, now))
+            except UnusableJobError as error:
+                self._answer(job, Unplanned(generation, error.reason, error.message))
+            except Refused as error:  # what the job names is not for the operator to read
+                self._answer(job, Unplanned(generation, "NotReadable", f"The job cannot be planned: {error.message}."))
+            except ClusterError:
+                raise
+            except ValueError as error:
+                self._answer(job, Unplanned(generation, "InvalidJob", f"The job cannot be planned: {error}."))
+            except Exception as error:
+                logger.exception("%s: is no workload", job.key)
+                self._failed()
+                self._answer(job, _defect(job, error))
+        return found
+
+    def _answer_all(
+        self,
+        jobs: Mapping[str, HulkJob],
+        problems: list[Problem],
+        solutions: Iterable[Solution],
+        inventory: Inventory,
+    ) -> None:
+        room = inventory.room
+        now = self._clock()
+        for problem, solution in zip(problems, solutions, strict=True):
+            workloads = {workload.key: workload for workload in problem.workloads}
+            fitting = compatible(jobs, solution.plans.values(), room)
+            room = fitting.room
+            for key, plan in fitting.plans.items():
+                try:
+                    answer: Answer = planned(jobs[key], plan, workloads[key], problem.topology, now)
+                except Exception as error:
+                    logger.exception("%s: its plan cannot be used", key)
+                    self._failed()
+                    answer = _defect(jobs[key], error)
+                self._answer(jobs[key], answer)
+            for key in solution.plans.keys() - fitting.plans.keys():
+                self._refuse_misfit(jobs[key], solution.plans[key], inventory)
+            for key, why in solution.unplaced.items():
+                self._answer(jobs[key], Unplanned(jobs[key].metadata.generation, why.reason, why.message))
+        if self._wanted:
+            self._wake.set()  # what did not fit beside the others
+
+    def _refuse_misfit(self, job: HulkJob, plan: Plan, inventory: Inventory) -> None:
+        """A plan that does not fit even alone would be made again for ever: the planner counts otherwise than here."""
+        lack = inputs.shortage(inventory.room, claims(Held(job, plan)))
+        if lack:
+            message = f"The workers of the plan do not fit together: {lack}."
+            self._answer(job, Unplanned(job.metadata.generation, "NotEnoughRoom", message))
+
+    def _answer(self, job: HulkJob, answer: Answer) -> None:
+        """For the job as the pass read it; it may have been forgotten, or made again, meanwhile."""
+        now = self._store.job(job.key)
+        if job.key not in self._wanted or now is None or now.metadata.uid != job.metadata.uid:
+            return
+        self._wanted.discard(job.key)
+        if isinstance(answer, Unplanned):
+            self._refused.add(job.key)
+        self._answers[job.key] = Given(job.metadata.uid, answer)
+        self._ready(job.key)
+
+    async def _read_plan(self, job: HulkJob, summary: PlanSummary) -> FullPlan | None:
+        """The plan in its ConfigMap; None where there is none, or something else than was planned."""
+        if self._unreadable.get(job.key) == summary.digest:
+            return None
+        try:
+            found = await self._cluster.get(CONFIG_MAPS, summary.name, job.metadata.namespace)
+        except NotFound:
+            return None
+        full = read_full_plan(found, summary.digest) if owner_uid(found) == job.metadata.uid else None
+        if full is None:
+            logger.warning("%s: ConfigMap %s does not hold the plan that is in force", job.key, summary.name)
+            self._unreadable[job.key] = summary.digest
+        return full
+
+
+def _defect(job: HulkJob, error: Exception) -> Unplanned:
+    return Unplanned(job.metadata.generation, "PlannerError", f"The job could not be planned: {error!r}.")
+
+
+def _is_committed(job: HulkJob, answer: Planned) -> bool:
+    return job.status.plan is not None and job.status.plan.digest == answer.summary.digest

@@ -1,0 +1,96 @@
+"""The search, in a process of its own: it may take seconds of CPU, and the operator's loop must not wait.
+
+What the child process loads imports nothing of Kubernetes.
+"""
+
+import asyncio
+import ctypes
+import logging
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Final
+
+from hulk_placement.plan import Plan
+from hulk_placement.solve import Budget, Solution, Unplaced, precedence, solve
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+
+logger = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """All workloads that count one kind of accelerator, and what is free for them."""
+
+    workloads: tuple[Workload, ...]
+    topology: Topology
+
+
+class Search:
+    """Solves problems in the process that it owns. `failed` is told of every defect: of the search or of its process.
+
+    A workload on which the search fails, or its process ends, costs no other one its plan.
+    """
+
+    def __init__(self, budget: Budget, failed: Callable[[], None]) -> None:
+        self._budget = budget
+        self._failed = failed
+        self._pool = new_pool()
+
+    def close(self) -> None:
+        """End the process."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def solve(self, problem: Problem) -> Solution:
+        """All workloads together, or, where that fails, one after the other."""
+        try:
+            return await self._run(problem.workloads, (), problem.topology)
+        except Exception:
+            logger.exception("the search over %d jobs failed; it tries them one by one", len(problem.workloads))
+        plans: dict[str, Plan] = {}
+        unplaced: dict[str, Unplaced] = {}
+        for workload in sorted(problem.workloads, key=precedence):
+            try:
+                alone = await self._run((workload,), tuple(plans.values()), problem.topology)
+            except Exception as error:
+                logger.exception("%s: the search failed", workload.key)
+                unplaced[workload.key] = Unplaced("PlannerError", f"The search for a plan failed: {error!r}.")
+            else:
+                plans |= alone.plans
+                unplaced |= alone.unplaced
+        return Solution(plans, unplaced)
+
+    async def _run(self, workloads: Sequence[Workload], running: Sequence[Plan], topology: Topology) -> Solution:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._pool, solve, workloads, running, topology, self._budget)
+        except BrokenProcessPool:
+            self._failed()
+            self._pool.shutdown(wait=False)
+            self._pool = new_pool()
+            raise
+        except Exception:
+            self._failed()
+            raise
+
+
+def new_pool() -> ProcessPoolExecutor:
+    """One fresh process, which does not outlive this one and has loaded everything when the first job comes."""
+    pool = ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn"), initializer=_die_with_parent)
+    pool.submit(solve, (), (), Topology(()))
+    return pool
+
+
+def _die_with_parent() -> None:
+    """Also when the parent is killed: the pool's own pipe does not tell the child.
+
+    Ctrl-C goes to the whole process group; the parent decides when the pool ends.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,21 @@
+"""Pure functions from a plan and a job to Kubernetes objects, and from pods back to facts."""
+
+from hulk_operator.pods.children import network_policy, plan_config_map, service
+from hulk_operator.pods.manifests import owner_reference, pods
+from hulk_operator.pods.worker import Exit, Reason, WorkerPod, is_worker, owner_name, owner_uid, reason_of, worker_pod
+
+__all__ = [
+    "Exit",
+    "Reason",
+    "WorkerPod",
+    "is_worker",
+    "network_policy",
+    "owner_name",
+    "owner_reference",
+    "owner_uid",
+    "plan_config_map",
+    "pods",
+    "reason_of",
+    "service",
+    "worker_pod",
+]

@@ -1,0 +1,66 @@
+"""Plan + HulkJob -> what an attempt needs beside its pods: the full plan, stable names, a fence."""
+
+from base64 import b64encode
+
+from hulk_operator import names
+from hulk_operator.api import HulkJob
+from hulk_operator.cluster import Object
+from hulk_operator.pods.manifests import owner_reference
+
+
+def plan_config_map(job: HulkJob, attempt: int, blob: bytes, digest: str, why: tuple[str, ...] = ()) -> Object:
+    """The full plan, mounted by every pod, and its reasons; immutable, so that it can be read but never drift."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            **_metadata(job, names.plan_config_map(job.metadata.name, attempt), attempt),
+            "annotations": {names.ANNOTATION_PLAN_DIGEST: digest},
+        },
+        "immutable": True,
+        "data": {names.PLAN_WHY_KEY: "\n".join(why)},
+        "binaryData": {names.PLAN_KEY: b64encode(blob).decode()},
+    }
+
+
+def service(job: HulkJob, attempt: int) -> Object:
+    """Headless: gives every pod its DNS name, also before it is ready."""
+    ports = {"rendezvous": names.MASTER_PORT, "hulk-metrics": names.WORKER_METRICS_PORT}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(job, names.service(job.metadata.name, attempt), attempt),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": names.attempt_labels(job.metadata.name, attempt),
+            "ports": [{"name": name, "port": port, "targetPort": port} for name, port in ports.items()],
+        },
+    }
+
+
+def network_policy(job: HulkJob, attempt: int) -> Object:
+    """Workers of one attempt reach each other, everyone may read their metrics, nobody else reaches them."""
+    selector = {"matchLabels": names.attempt_labels(job.metadata.name, attempt)}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _metadata(job, names.network_policy(job.metadata.name, attempt), attempt),
+        "spec": {
+            "podSelector": selector,
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"from": [{"podSelector": selector}]},
+                {"ports": [{"protocol": "TCP", "port": names.WORKER_METRICS_PORT}]},
+            ],
+        },
+    }
+
+
+def _metadata(job: HulkJob, name: str, attempt: int) -> Object:
+    return {
+        "name": name,
+        "namespace": job.metadata.namespace,
+        "labels": names.attempt_labels(job.metadata.name, attempt),
+        "ownerReferences": [owner_reference(job)],
+    }

@@ -1,0 +1,246 @@
+"""The probing loop: reads nodes and profiles, lets `decide` choose, writes the orders. The only I/O of probing.
+
+One pass is: a NodeProfile for every node (owned by the Node, so that Kubernetes deletes it with the node), then the
+orders that changed, then an Event for each link that was refused. A pass that fails is repeated; a crash between two
+writes leaves at most one side of a test ordered, which gives up by itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from hulk_operator import names
+from hulk_operator.api import LinkStatus, NodeProfile
+from hulk_operator.cluster import EVENTS, NODE_PROFILES, NODES, AlreadyExists, Cluster, ClusterError, NotFound, Object
+from hulk_operator.observe import ObservedLink
+from hulk_operator.probing import underload
+from hulk_operator.probing.decide import decide
+from hulk_operator.probing.events import Said, event
+from hulk_operator.probing.links import Accepted, Rejection, accept
+from hulk_operator.probing.mirror import Mirror
+from hulk_operator.probing.types import Budget, Decision, ProbeNode
+
+log = logging.getLogger(__name__)
+
+MIN_INTERVAL_S: Final = 1.0  # between passes
+MAX_INTERVAL_S: Final = 10.0
+NUM_WRITES: Final = 16  # in flight
+LOAD_S: Final = 30.0  # between two writes of the links under load from one node
+HISTORY_S: Final = 24 * 3600.0
+LOAD_MANAGER: Final = f"{names.FIELD_MANAGER}-links"  # apart from the operator's other fields of the status
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeState:
+    """What probing knows after a pass; immutable, read by metrics and planning."""
+
+    accepted: Accepted = field(default_factory=lambda: Accepted(()))
+    region_of: Mapping[str, str] = field(default_factory=dict)
+    decision: Decision = field(default_factory=lambda: Decision({}))
+    num_tests: int = 0  # ordered since the operator started
+    num_errors: int = 0
+
+
+@dataclass(slots=True)
+class Prober:
+    """The loop's state. `jobs` are the nodes of each running job.
+
+    `failed` is told of every pass that failed.
+    `read` returns all Node and all NodeProfile objects; `run` keeps them by watching, a single `tick` lists them.
+    """
+
+    cluster: Cluster
+    jobs: Callable[[], Iterable[Collection[str]]]
+    budget: Budget = field(default_factory=Budget)
+    read: Callable[[], Awaitable[tuple[Sequence[Object], Sequence[Object]]]] | None = None
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    state: ProbeState = field(default_factory=ProbeState)
+    failed: Callable[[], None] = lambda: None
+    _parsed: dict[str, tuple[str, NodeProfile]] = field(default_factory=dict)
+    _said: Said = field(default_factory=Said)
+    _load_written_s: dict[str, float] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Pass after pass until cancelled: soon after a change, and now and then because time goes on."""
+        changed = asyncio.Event()
+        nodes, profiles = Mirror(self.cluster, NODES, changed), Mirror(self.cluster, NODE_PROFILES, changed)
+
+        async def mirrored() -> tuple[Sequence[Object], Sequence[Object]]:
+            await asyncio.gather(nodes.filled.wait(), profiles.filled.wait())
+            return tuple(nodes.objects.values()), tuple(profiles.objects.values())
+
+        self.read = mirrored
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(nodes.run())
+            tasks.create_task(profiles.run())
+            while True:
+                changed.clear()
+                await self._try_tick()
+                await asyncio.sleep(MIN_INTERVAL_S)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), MAX_INTERVAL_S)
+
+    async def _try_tick(self) -> None:
+        try:
+            await self.tick()
+        except ClusterError as error:
+            log.warning("probing: %s", error)
+        except Exception:  # one object that is not as it should be must not end the operator
+            log.exception("probing: the pass failed")
+        else:
+            return
+        self.failed()
+        self.state = replace(self.state, num_errors=self.state.num_errors + 1)
+
+    async def tick(self) -> ProbeState:
+        """One pass. `ClusterError` when the API server does not take part."""
+        now = self.clock()
+        node_objects, profile_objects = await (self.read or self._list)()
+        nodes = [probe_node(node) for node in node_objects]
+        profiles, unreadable = self._parse(profile_objects)
+        await self._create_missing(node_objects, {item["metadata"]["name"] for item in profile_objects})
+        accepted = accept(profiles.values(), {node.name for node in nodes}, now)
+        decision = decide(now, nodes, profiles, self.jobs(), self.budget)
+        await self._order(profiles, decision)
+        self._remember(decision, now)
+        await self._tell([*accepted.rejections, *unreadable], profiles, now)
+        self.state = ProbeState(
+            accepted=Accepted(accepted.links, (*accepted.rejections, *unreadable)),
+            region_of={node.name: node.region for node in nodes},
+            decision=decision,
+            num_tests=self.state.num_tests + len(decision.attempts),
+            num_errors=self.state.num_errors,
+        )
+        return self.state
+
+    async def record_load(self, observed: Iterable[ObservedLink], job_nodes: Collection[str]) -> None:
+        """Write what a job saw of its own links, each source node at most once in `LOAD_S`."""
+        now = self.clock()
+        for source, new in underload.rows(observed, job_nodes, now).items():
+            if now.timestamp() - self._load_written_s.get(source, 0.0) >= LOAD_S:
+                await self._write_load(source, new, now)
+
+    async def _write_load(self, source: str, new: tuple[LinkStatus, ...], now: datetime) -> None:
+        try:
+            profile = NodeProfile.model_validate(await self.cluster.get(NODE_PROFILES, source))
+            entries = [row.wire() for row in underload.merged(profile, new, now)]
+            body = {"metadata": {"name": source}, "status": {"links": entries}}
+            await self.cluster.apply(
+                NODE_PROFILES, source, None, body, field_manager=LOAD_MANAGER, subresource="status"
+            )
+        except NotFound:  # the node went away meanwhile
+            return
+        self._load_written_s[source] = now.timestamp()
+
+    async def _list(self) -> tuple[Sequence[Object], Sequence[Object]]:
+        nodes, profiles = await asyncio.gather(self.cluster.list(NODES), self.cluster.list(NODE_PROFILES))
+        return nodes.items, profiles.items
+
+    def _parse(self, objects: Iterable[Object]) -> tuple[dict[str, NodeProfile], list[Rejection]]:
+        """The profiles by name; one that changed since the last pass is parsed again."""
+        parsed: dict[str, tuple[str, NodeProfile]] = {}
+        unreadable: list[Rejection] = []
+        for item in objects:
+            name, version = item["metadata"]["name"], item["metadata"]["resourceVersion"]
+            known = self._parsed.get(name)
+            try:
+                model = known[1] if known and known[0] == version else NodeProfile.model_validate(item)
+                parsed[name] = (version, model)
+            except ValidationError as error:
+                unreadable.append(Rejection(name, "", "UnreadableProfile", str(error)[:300]))
+        self._parsed = parsed
+        return {name: profile for name, (_, profile) in parsed.items()}, unreadable
+
+    async def _create_missing(self, nodes: Iterable[Object], existing: Collection[str]) -> None:
+        missing = [node for node in nodes if node["metadata"]["name"] not in existing and not _leaving(node)]
+
+        async def create(node: Object) -> None:
+            try:
+                await self.cluster.create(NODE_PROFILES, profile_for(node))
+            except AlreadyExists:  # made since the list
+                return
+
+        await _all(create(node) for node in missing)
+
+    async def _order(self, profiles: Mapping[str, NodeProfile], decision: Decision) -> None:
+        changed = {
+            name: orders for name, orders in decision.measurements.items() if orders != profiles[name].spec.measurements
+        }
+
+        async def write(name: str) -> None:
+            orders = changed[name]
+            highest = max([profiles[name].spec.measurement_id, *(order.id for order in orders)])
+            spec: dict[str, Any] = {"measurementId": highest, "measurements": [order.wire() for order in orders]}
+            try:
+                await self.cluster.patch(NODE_PROFILES, name, None, {"spec": spec})
+            except NotFound:  # the node went away meanwhile
+                return
+
+        await _all(write(name) for name in changed)
+
+    def _remember(self, decision: Decision, now: datetime) -> None:
+        oldest_s = now.timestamp() - HISTORY_S
+        kept = tuple(attempt for attempt in self.budget.history if attempt.time_s > oldest_s)
+        self.budget = replace(self.budget, history=(*kept, *decision.attempts))
+        for attempt in decision.attempts:
+            log.info("bandwidth test %d: %s -> %s", attempt.id, attempt.source, attempt.target)
+
+    async def _tell(self, rejections: Sequence[Rejection], profiles: Mapping[str, NodeProfile], now: datetime) -> None:
+        for rejection in self._said.new(rejections, now):
+            log.warning("%s -> %s: %s: %s", rejection.source, rejection.target, rejection.reason, rejection.message)
+            if rejection.source in profiles:
+                try:
+                    await self.cluster.create(EVENTS, event(rejection, profiles[rejection.source], now))
+                except ClusterError as error:  # an event is a courtesy; the metrics say it too
+                    log.info("no event: %s", error)
+
+
+def probe_node(node: Object) -> ProbeNode:
+    """A Node object as probing sees it."""
+    conditions = (node.get("status") or {}).get("conditions") or []
+    ready = any(row["type"] == "Ready" and row["status"] == "True" for row in conditions)
+    labels = node["metadata"].get("labels") or {}
+    return ProbeNode(
+        name=node["metadata"]["name"],
+        region=labels.get(names.NODE_REGION) or names.UNKNOWN_REGION,
+        ready=ready and not _leaving(node),
+    )
+
+
+def profile_for(node: Object) -> Object:
+    """The empty NodeProfile of a node."""
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.PROFILE_KIND,
+        "metadata": {
+            "name": node["metadata"]["name"],
+            "labels": {names.LABEL_MANAGED_BY: names.MANAGER},
+            "ownerReferences": [owner],
+        },
+        "spec": {},
+    }
+
+
+def _leaving(node: Object) -> bool:
+    return "deletionTimestamp" in node["metadata"]
+
+
+async def _all(writes: Iterable[Awaitable[None]]) -> None:
+    """Carry out writes, at most `NUM_WRITES` at once; the first error after all have ended."""
+    places = asyncio.Semaphore(NUM_WRITES)
+
+    async def one(write: Awaitable[None]) -> None:
+        async with places:
+            await write
+
+    results = await asyncio.gather(*(one(write) for write in writes), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result

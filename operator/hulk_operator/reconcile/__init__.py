@@ -1,0 +1,1 @@
+"""The level-based reconcile of one HulkJob, as a recipe of pure steps."""

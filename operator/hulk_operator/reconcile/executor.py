@@ -1,0 +1,282 @@
+"""Carries out the actions of a pass: the only place where a reconcile writes anything but the status.
+
+Every action can be repeated: what exists already is left, what is gone already is fine.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from hulk_operator import names
+from hulk_operator.api import AcceleratorStatus, HulkJob, NodeProfile
+from hulk_operator.api.base import MAX_COUNT
+from hulk_operator.api.nodeprofile import MAX_LINKS
+from hulk_operator.cluster import (
+    CONFIG_MAPS,
+    HULK_JOBS,
+    NETWORK_POLICIES,
+    NODE_PROFILES,
+    ORIGIN,
+    PODS,
+    SERVICES,
+    AlreadyExists,
+    ApiResource,
+    Cluster,
+    Conflict,
+    LeaseLost,
+    NameTaken,
+    NotFound,
+    Object,
+    Refused,
+)
+from hulk_operator.observe import Observation, ObserveError, Preflight
+from hulk_operator.pods import owner_name, owner_uid
+from hulk_operator.reconcile.types import (
+    Action,
+    Calibrate,
+    Calibration,
+    Create,
+    DeleteJob,
+    Memory,
+    Poll,
+    RecordSpeeds,
+    Remember,
+    RequestPlan,
+    Sighting,
+    Start,
+    Step,
+    Sweep,
+    View,
+)
+from hulk_operator.status import whole_second
+
+logger = logging.getLogger(__name__)
+
+NUM_IN_FLIGHT: Final = 32
+NUM_CONFLICT_TRIES: Final = 5
+SWEPT: Final = (PODS, SERVICES, NETWORK_POLICIES, CONFIG_MAPS)
+
+
+class Workers(Protocol):
+    """What rank 0 of a running attempt can be asked (`ip`: its pod's); `ObserveError` when it does not answer."""
+
+    async def metrics(self, ip: str) -> Observation:
+        """Its progress."""
+        ...
+
+    async def preflight(self, ip: str) -> Preflight | None:
+        """What the ranks measured before the first step; None before that is known."""
+        ...
+
+    async def start(self, ip: str, attempt: int) -> None:
+        """Let the first step begin."""
+        ...
+
+
+class Plans(Protocol):
+    """What the executor asks of the planning pass."""
+
+    def request(self, key: str) -> None:
+        """Plan this job as soon as possible; again when it could not be planned."""
+        ...
+
+    async def calibrate(self, view: View, preflight: Preflight) -> Calibration | None:
+        """The prediction that follows from what the ranks measured; None when they measured something else."""
+        ...
+
+
+class Executor:
+    """Carries out actions.
+
+    `created` is told of every object that was made, `observed` of everything rank 0 said, `remember` replaces a job's
+    memory, `acts` says whether this operator may still delete: one that slept through the end of its lease would delete
+    what its successor made. Creating needs no such question, because names tell the attempts apart.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        workers: Workers,
+        plans: Plans,
+        created: Callable[[ApiResource, Object], None],
+        remember: Callable[[HulkJob, Callable[[Memory], Memory]], None],
+        observed: Callable[[View, Observation], Awaitable[None]],
+        acts: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._cluster = cluster
+        self._workers = workers
+        self._plans = plans
+        self._created = created
+        self._remember = remember
+        self._observed = observed
+        self._acts = acts
+        self._perform: dict[type[Any], Callable[[View, Any], Awaitable[None]]] = {
+            Calibrate: self._calibrate,
+            Create: self._create,
+            DeleteJob: self._delete_job,
+            Poll: self._poll,
+            RecordSpeeds: self._record_speeds,
+            Remember: self._replace_memory,
+            RequestPlan: self._request_plan,
+            Start: self._start,
+            Sweep: self._sweep,
+        }
+
+    async def run(self, view: View, actions: Sequence[tuple[Step, Action]]) -> tuple[Refused, ...]:
+        """Carry out all actions in order; stops at, and answers, an object that the API server refused for good.
+
+        `Refused` of anything but an object of the gang is raised: it says nothing about the gang.
+        """
+        for step, action in actions:
+            token = ORIGIN.set(step.name)
+            try:
+                await self._perform[type(action)](view, action)
+            except Refused as error:
+                if not isinstance(action, Create):
+                    raise
+                return (error,)
+            finally:
+                ORIGIN.reset(token)
+        return ()
+
+    async def _create(self, view: View, action: Create) -> None:
+        """All bodies, NUM_IN_FLIGHT at a time; the first error ends it."""
+        left = iter(action.bodies)
+        uid = view.job.metadata.uid or ""
+
+        async def work() -> None:
+            for body in left:
+                self._created(action.resource, await self._create_one(action.resource, body, uid))
+
+        await _all(work() for _ in range(min(NUM_IN_FLIGHT, len(action.bodies))))
+
+    async def _create_one(self, resource: ApiResource, body: Object, uid: str) -> Object:
+        for remaining in reversed(range(NUM_CONFLICT_TRIES)):
+            try:
+                return await self._cluster.create(resource, body)
+            except AlreadyExists:
+                return await self._existing(resource, body, uid)
+            except Conflict:  # concurrent updates of a ResourceQuota
+                if not remaining:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    async def _existing(self, resource: ApiResource, body: Object, uid: str) -> Object:
+        """The object of that name, which an earlier pass created.
+
+        `Conflict` while it is of a deleted job of the same name, `NameTaken` when it is someone else's.
+        """
+        name = body["metadata"]["name"]
+        found = await self._cluster.get(resource, name, body["metadata"].get("namespace"))
+        if owner_uid(found) == uid:
+            return found
+        message = f"{resource.kind} {name} exists and belongs to another object"
+        if owner_name(found) == owner_name(body):
+            raise Conflict(409, "Conflict", message)
+        raise NameTaken(409, "NameTaken", message)
+
+    def _check_lease(self) -> None:
+        if not self._acts():
+            raise LeaseLost("the lease is over; nothing is deleted any more")
+
+    async def _sweep(self, view: View, action: Sweep) -> None:
+        meta = view.job.metadata
+        labels = f"{names.LABEL_JOB}={meta.name},{names.LABEL_MANAGED_BY}={names.MANAGER}"
+        if action.keep:
+            labels += f",{names.LABEL_ATTEMPT}!={action.keep}"
+        for resource in SWEPT:
+            self._check_lease()
+            await self._cluster.delete_all(resource, meta.namespace or "", labels=labels)
+        self._remember(view.job, lambda memory: replace(memory, swept_to=action.keep))
+
+    async def _delete_job(self, view: View, action: DeleteJob) -> None:
+        meta = view.job.metadata
+        self._check_lease()
+        try:
+            await self._cluster.delete(HULK_JOBS, meta.name, meta.namespace, uid=action.uid)
+        except (NotFound, Conflict):
+            logger.info("%s: is gone already", view.job.key)
+
+    async def _request_plan(self, view: View, _: RequestPlan) -> None:
+        self._plans.request(view.job.key)
+
+    async def _replace_memory(self, view: View, action: Remember) -> None:
+        self._remember(view.job, lambda memory: replace(memory, **action.fields))
+
+    async def _poll(self, view: View, action: Poll) -> None:
+        observation, preflight, error = None, None, ""
+        try:
+            if action.preflight:
+                preflight = await self._workers.preflight(action.ip)
+            observation = await self._workers.metrics(action.ip)  # beside a preflight: it may train already
+        except ObserveError as silent:
+            error = str(silent)
+            logger.debug("%s: %s", view.job.key, error)
+        if preflight is not None and preflight.attempt != action.attempt:
+            preflight = None
+        if observation is not None:
+            await self._observed(view, observation)
+        sighting = Sighting(action.attempt, view.now, observation, preflight, error)
+        self._remember(view.job, lambda memory: replace(memory, sighting=sighting))
+
+    async def _calibrate(self, view: View, action: Calibrate) -> None:
+        try:
+            calibration = await self._plans.calibrate(view, action.preflight)
+        except (NotFound, ValueError) as error:  # such as a model whose ConfigMap was deleted meanwhile
+            logger.warning("%s: no prediction from the preflight: %s", view.job.key, error)
+            calibration = None
+        if calibration is None:
+            logger.warning("%s: the preflight does not fit the plan; it is read again", view.job.key)
+            self._remember(view.job, lambda memory: replace(memory, sighting=None))
+            return
+        self._remember(view.job, lambda memory: replace(memory, calibration=calibration))
+
+    async def _start(self, view: View, action: Start) -> None:
+        try:
+            await self._workers.start(action.ip, action.attempt)
+        except ObserveError as error:
+            logger.info("%s: is not told to start: %s", view.job.key, error)
+            return
+        self._remember(view.job, lambda memory: replace(memory, started=action.attempt))
+
+    async def _record_speeds(self, view: View, action: RecordSpeeds) -> None:
+        left = iter(sorted(action.calibration.flops_per_s))
+
+        async def work() -> None:
+            for node in left:
+                await self._record_speed(view, action.calibration, node)
+
+        await _all(work() for _ in range(NUM_IN_FLIGHT))
+
+    async def _record_speed(self, view: View, calibration: Calibration, node: str) -> None:
+        new = AcceleratorStatus(
+            product=calibration.products[node],
+            workload=calibration.workload,
+            flops_per_second=max(1, round(min(calibration.flops_per_s[node], MAX_COUNT))),
+            time=whole_second(view.now),
+        )
+        try:
+            profile = NodeProfile.model_validate(await self._cluster.get(NODE_PROFILES, node))
+            kept = [
+                one for one in profile.status.accelerators if (one.product, one.workload) != (new.product, new.workload)
+            ]
+            latest = sorted([*kept, new], key=lambda one: one.time)[-MAX_LINKS:]
+            change = {"status": {"accelerators": [one.wire() for one in latest]}}
+            await self._cluster.patch(NODE_PROFILES, node, None, change, subresource="status")
+        except NotFound:
+            logger.info("node %s has no NodeProfile; its speed is not kept", node)
+        except (Refused, ValueError) as error:  # a courtesy to later jobs, no matter of this one
+            logger.warning("the speed of node %s is not kept: %s", node, error)
+
+
+async def _all(works: Iterator[Any]) -> None:
+    """Run coroutines side by side; the first error cancels the others and is raised."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,96 @@
+"""The reconcile of one HulkJob, read from top to bottom: every step, and every API write that each may cause.
+
+    foreign        another controller's job is not touched
+    deleting       owner references clean up
+    sweep          children of attempts that are over are deleted
+    finish         a finished job waits for its ttl
+    suspend/resume pods are released / a new active time begins
+    deadline       active for too long
+    complete       every worker ended well
+    broken         a worker failed or was taken away: count it, release the gang
+    degraded       a node of the gang is not ready, and that is borne
+    stuck          a container cannot start: release the gang
+    start-timeout  the gang is not up in time: release it, avoid the nodes
+    backoff        wait after a bad end
+    drain          wait for pods that still end
+    plan           ask the planning pass; commit its plan
+    deploy         create what the plan needs
+    up             the gang is up
+    preflight      predict from what the pods measured
+    start          let the first step begin
+    observe        write down how it goes
+
+Steps see the status as the steps before them left it; the pass ends in one status write (`STATUS_WRITE`), preceded by
+the events of what changed (`EVENTS_WRITE`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hulk_operator.reconcile.steps import deploy, failures, lifecycle, planning, starting, sweep, training
+from hulk_operator.reconcile.types import Action, Step, View
+
+RECIPE: Final = (
+    Step("foreign", lifecycle.foreign),
+    Step("deleting", lifecycle.deleting),
+    Step(
+        "sweep",
+        sweep.sweep,
+        writes=("delete pods", "delete services", "delete networkpolicies", "delete configmaps"),
+    ),
+    Step("finish", lifecycle.finish, writes=("delete hulkjobs",)),
+    Step("suspend", lifecycle.suspend),
+    Step("resume", lifecycle.resume),
+    Step("deadline", lifecycle.deadline),
+    Step("complete", training.complete),
+    Step("broken", failures.broken),
+    Step("degraded", failures.degraded),
+    Step("stuck", starting.stuck),
+    Step("start-timeout", starting.start_timeout),
+    Step("backoff", planning.backoff),
+    Step("drain", sweep.drain),
+    Step("plan", planning.ensure_plan),
+    Step(
+        "deploy",
+        deploy.deploy,
+        writes=("create configmaps", "create services", "create networkpolicies", "create pods"),
+    ),
+    Step("up", deploy.up),
+    Step("preflight", training.preflight, writes=("patch nodeprofiles/status",)),
+    Step("start", training.start),
+    Step("observe", training.observe),
+)
+EVENTS_WRITE: Final = ("events", "create events")
+STATUS_WRITE: Final = ("status", "patch hulkjobs/status")
+
+
+def writes() -> tuple[tuple[str, str], ...]:
+    """Every (step, API write) of a pass, in order."""
+    of_steps = [(step.name, write) for step in RECIPE for write in step.writes]
+    return (*of_steps, EVENTS_WRITE, STATUS_WRITE)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a whole pass decides: the view as the steps left it, and the actions by the step that asks for them."""
+
+    view: View
+    actions: tuple[tuple[Step, Action], ...]
+    requeue_after_s: float | None
+
+
+def decide(view: View, recipe: Sequence[Step] = RECIPE) -> Decision:
+    """Run the steps in order until one stops the pass."""
+    actions: list[tuple[Step, Action]] = []
+    waits_s: list[float] = []
+    for step in recipe:
+        outcome = step.decide(view)
+        actions.extend((step, action) for action in outcome.actions)
+        if outcome.status is not None:
+            view = replace(view, status=outcome.status)
+        if outcome.requeue_after_s is not None:
+            waits_s.append(outcome.requeue_after_s)
+        if outcome.stop:
+            break
+    return Decision(view, tuple(actions), min(waits_s, default=None))

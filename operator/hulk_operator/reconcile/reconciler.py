@@ -1,0 +1,178 @@
+"""One pass over one HulkJob: gather, decide, carry out, write the status once."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Protocol
+
+from hulk_operator.api import ConditionType, HulkJob, HulkJobStatus
+from hulk_operator.cluster import (
+    EVENTS,
+    HULK_JOBS,
+    ORIGIN,
+    PODS,
+    AlreadyExists,
+    ApiResource,
+    Cluster,
+    ClusterError,
+    Conflict,
+    NotFound,
+    Object,
+)
+from hulk_operator.observe import Observation
+from hulk_operator.reconcile.executor import Executor, Plans, Workers
+from hulk_operator.reconcile.recipe import EVENTS_WRITE, STATUS_WRITE, decide
+from hulk_operator.reconcile.steps.starting import refused
+from hulk_operator.reconcile.store import Store
+from hulk_operator.reconcile.types import NOTHING, FullPlan, Memory, Planned, Step, Timing, Unplanned, View
+from hulk_operator.status import event, finished, holds, merge_patch, phase, transitions
+
+logger = logging.getLogger(__name__)
+
+CONFLICT_RETRY_S = 0.1
+REFUSED = Step("refused", lambda _: NOTHING)  # in whose name a refused gang is released
+
+
+class Decisions(Plans, Protocol):
+    """What a pass asks of the planning pass."""
+
+    def decision(self, key: str) -> Planned | Unplanned | None:
+        """Its answer for a job, None before there is one."""
+        ...
+
+    def forget(self, key: str) -> None:
+        """The job needs no plan now: drop the answer and what it reserves."""
+        ...
+
+    async def full_plan(self, job: HulkJob) -> FullPlan | None:
+        """The full plan of the attempt in force; None when it was never written."""
+        ...
+
+
+class Reconciler:
+    """Runs passes. Its memory of the jobs may be lost at any time.
+
+    `acts` says whether this operator still holds the lease, `failed` is told what kind of side work went wrong.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        plans: Decisions,
+        workers: Workers,
+        clock: Callable[[], datetime],
+        timing: Timing,
+        observed: Callable[[View, Observation], Awaitable[None]],
+        acts: Callable[[], bool] = lambda: True,
+        failed: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._plans = plans
+        self._clock = clock
+        self._timing = timing
+        self.memory: dict[str, Memory] = {}
+        self._failed = failed
+        self._executor = Executor(cluster, workers, plans, self._see_created, self._update_memory, observed, acts)
+
+    async def reconcile(self, key: str) -> float | None:
+        """One pass; answers after how many seconds the next one is due, None: when something happens."""
+        job = self._store.job(key)
+        if job is None:
+            self.memory.pop(key, None)
+            self._plans.forget(key)
+            return None
+        view = await self._gather(job)
+        decision = decide(view)
+        status, requeue_after_s = decision.view.status, decision.requeue_after_s
+        errors = await self._executor.run(view, decision.actions)
+        if errors:
+            outcome = refused(decision.view, errors)
+            await self._executor.run(view, [(REFUSED, action) for action in outcome.actions])
+            status, requeue_after_s = outcome.status or status, outcome.requeue_after_s
+        try:
+            await self._write_status(job, status)
+        except Conflict:
+            return CONFLICT_RETRY_S
+        except NotFound:
+            return None
+        if not _may_need_plan(job, status):
+            self._plans.forget(key)
+        return requeue_after_s
+
+    async def _gather(self, job: HulkJob) -> View:
+        pods = self._store.pods_of(job.key)
+        uid = job.metadata.uid
+        planned = holds(job.status, ConditionType.PLANNED) and not finished(job.status)
+        return View(
+            job=job,
+            status=job.status,
+            now=self._clock(),
+            pods=tuple(pod for pod in pods if pod.job_uid == uid),
+            leftovers=tuple(pod for pod in pods if pod.job_uid != uid),
+            nodes=self._store.node_states(),
+            decision=self._plans.decision(job.key),
+            full=await self._plans.full_plan(job) if planned else None,
+            memory=self._remembered(job),
+            timing=self._timing,
+        )
+
+    async def _write_status(self, job: HulkJob, status: HulkJobStatus) -> None:
+        """Tell what changes, then write it, unless someone changed the job since this pass read it."""
+        if not job.spec.ours or job.metadata.deletion_timestamp is not None:
+            return
+        generation = job.metadata.generation
+        after = status.model_copy(update={"observed_generation": generation, "phase": phase(status)})
+        change = merge_patch(job.status.wire(), after.wire())
+        if not change:
+            return
+        await self._tell(job, after)
+        token = ORIGIN.set(STATUS_WRITE[0])
+        try:
+            written = await self._cluster.patch(
+                HULK_JOBS,
+                job.metadata.name,
+                job.metadata.namespace,
+                {"status": change},
+                subresource="status",
+                resource_version=job.metadata.resource_version,
+            )
+        finally:
+            ORIGIN.reset(token)
+        self._store.jobs.put(written)
+
+    async def _tell(self, job: HulkJob, after: HulkJobStatus) -> None:
+        """Events are for people: one that cannot be written does not hold up the job."""
+        token = ORIGIN.set(EVENTS_WRITE[0])
+        try:
+            for transition in transitions(job.status, after):
+                logger.info("%s: %s: %s", job.key, transition.reason, transition.message)
+                try:
+                    await self._cluster.create(EVENTS, event(job, transition, after.attempt, self._clock()))
+                except AlreadyExists:
+                    continue
+                except ClusterError as error:
+                    self._failed("event")
+                    logger.warning("%s: event %s was not written: %s", job.key, transition.reason, error.message)
+        finally:
+            ORIGIN.reset(token)
+
+    def _see_created(self, resource: ApiResource, created: Object) -> None:
+        if resource is PODS:
+            self._store.put_pod(created)
+
+    def _remembered(self, job: HulkJob) -> Memory:
+        """What is known of this very job, not of one that had its name before."""
+        uid = job.metadata.uid or ""
+        known = self.memory.get(job.key)
+        return known if known is not None and known.uid == uid else Memory(uid)
+
+    def _update_memory(self, job: HulkJob, change: Callable[[Memory], Memory]) -> None:
+        self.memory[job.key] = change(self._remembered(job))
+
+
+def _may_need_plan(job: HulkJob, status: HulkJobStatus) -> bool:
+    """Whether an answer of the planning pass, and what it reserves, is still of use."""
+    over = finished(status) or holds(status, ConditionType.PLANNED)
+    return not over and job.spec.ours and not job.spec.suspend and job.metadata.deletion_timestamp is None

@@ -1,0 +1,59 @@
+"""From a committed plan to a gang that is up: the plan, stable names, the fence, then all missing pods at once."""
+
+from collections import Counter
+
+from hulk_operator import pods as manifests
+from hulk_operator.api import ConditionType
+from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES
+from hulk_operator.reconcile.facts import (
+    PLAN_LOST,
+    count_unstable,
+    deployed,
+    gang,
+    in_force,
+    num_workers,
+    released,
+    remember,
+    set_condition,
+)
+from hulk_operator.reconcile.types import NOTHING, Create, Outcome, View
+
+
+def deploy(view: View) -> Outcome:
+    """Create what is missing of the attempt in force.
+
+    Pods come last, so a missing pod is the sign that anything may be missing. A plan that was committed but never
+    written (the operator died in between) has no pods: it is given up and its attempt number with it.
+    """
+    if not in_force(view) or deployed(view):
+        return NOTHING
+    missing = sorted(set(range(num_workers(view))) - {pod.worker for pod in gang(view)})
+    if not missing:
+        return NOTHING
+    if view.full is None:
+        message = f"the plan of attempt {view.status.attempt} was committed but not written; it is made again"
+        lost = released(view, PLAN_LOST, PLAN_LOST, message)
+        return Outcome((count_unstable(view),), lost, stop=True, requeue_after_s=0)
+    job, full, attempt = view.job, view.full, view.status.attempt
+    return Outcome(
+        (
+            Create(CONFIG_MAPS, (manifests.plan_config_map(job, attempt, full.blob, full.digest, full.plan.why),)),
+            Create(SERVICES, (manifests.service(job, attempt),)),
+            Create(NETWORK_POLICIES, (manifests.network_policy(job, attempt),)),
+            Create(PODS, manifests.pods(job, full.plan, missing)),
+        )
+    )
+
+
+def up(view: View) -> Outcome:
+    """The gang is deployed when every worker runs (or has ended well already)."""
+    pods = gang(view)
+    if not in_force(view) or deployed(view) or len(pods) < num_workers(view):
+        return NOTHING
+    if not all(pod.running or pod.succeeded for pod in pods):
+        return Outcome(stop=True)
+    num_nodes = len(Counter(pod.node for pod in pods))
+    message = f"attempt {view.status.attempt}: all {len(pods)} pods are up, on {num_nodes} nodes"
+    status = set_condition(view, ConditionType.DEPLOYED, True, "Deployed", message)
+    status = set_condition(view, ConditionType.RUNNING, True, "Running", message, status)
+    return Outcome((remember(unstable=0),), status)

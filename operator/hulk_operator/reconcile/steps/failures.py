@@ -1,0 +1,159 @@
+"""An attempt that broke: which pod was the cause, whether it counts, and what is kept of it.
+
+A worker that dies takes its peers with it (they lose their connection within seconds), and a node that dies is noticed
+only after its peers broke. So the cause is looked for when the gang has settled: every running worker ended, or
+`settle_s` passed. A disruption (node loss, eviction, preemption, deletion) explains everything else that broke.
+"""
+
+from dataclasses import replace
+
+from hulk_operator import names
+from hulk_operator.api import ConditionType
+from hulk_operator.pods import Reason, WorkerPod
+from hulk_operator.reconcile.facts import (
+    ATTEMPT_FAILED,
+    DISRUPTED,
+    RECOVERED,
+    count_unstable,
+    deployed,
+    ended_well,
+    failure,
+    gang,
+    in_force,
+    num_workers,
+    released,
+    seconds_left,
+    set_condition,
+    since,
+    update,
+)
+from hulk_operator.reconcile.steps.lifecycle import failed_for_good
+from hulk_operator.reconcile.steps.training import last_seen
+from hulk_operator.reconcile.types import NOTHING, Outcome, View
+from hulk_operator.status import holds
+
+_NUM_NAMED = 3
+_SECONDARY_EXITS = frozenset({names.EXIT_LOST_PEER, names.EXIT_CHECKPOINTED})
+# By exit code: the reason, and how the runtime's own message begins. A plain script may use these codes (EX_USAGE,
+# EX_DATAERR) for something that another attempt cures.
+_NEVER_RETRIED = {
+    names.EXIT_WIRE_MISMATCH: ("WireVersionMismatch", "PlanError: "),
+    names.EXIT_USER_ERROR: ("UserError", "ConfigurationError: "),
+}
+
+
+def broken(view: View) -> Outcome:
+    """Release an attempt that lost a worker; count it as a disruption or as a failure."""
+    if not in_force(view):
+        return NOTHING
+    pods = gang(view)
+    for pod in pods:
+        if _final_reason(pod):
+            return _failed(view, pod)
+    if found := _disruption(view, pods):
+        return _disrupted(view, *found)
+    broke = [pod for pod in pods if pod.failed]
+    if not broke:
+        return NOTHING
+    unknown = since(view, ConditionType.DEPLOYED)  # long enough ago, so that nobody waits for a time nobody tells
+    first = min((pod.exit.time for pod in broke if pod.exit and pod.exit.time), default=unknown)
+    left_s = seconds_left(view, first, view.timing.settle_s)
+    if left_s > 0 and any(pod.running for pod in pods):
+        return Outcome(stop=True, requeue_after_s=left_s)
+    return _failed(view, _cause(broke))
+
+
+def degraded(view: View) -> Outcome:
+    """Say that a node of the gang is not ready, as long as that is borne."""
+    if not in_force(view) or not deployed(view):
+        return NOTHING
+    nodes = sorted({pod.node for pod in gang(view) if not pod.ended and _unready(view, pod)})
+    if nodes:
+        message = f"not ready: {', '.join(nodes[:_NUM_NAMED])} ({len(nodes)} of the job's nodes)"
+        return Outcome(status=set_condition(view, ConditionType.DEGRADED, True, "NodeNotReady", message))
+    if holds(view.status, ConditionType.DEGRADED):
+        message = "every node of the job is ready"
+        return Outcome(status=set_condition(view, ConditionType.DEGRADED, False, RECOVERED, message))
+    return NOTHING
+
+
+def _unready(view: View, pod: WorkerPod) -> bool:
+    node = view.nodes.get(pod.node)
+    return node is not None and node.ready == "False"
+
+
+def _final_reason(pod: WorkerPod) -> str:
+    """Why a worker's end ends the job, when no other attempt can go better; empty otherwise."""
+    if pod.exit is None or pod.exit.code not in _NEVER_RETRIED:
+        return ""
+    reason, beginning = _NEVER_RETRIED[pod.exit.code]
+    return reason if beginning in pod.exit.message else ""
+
+
+def _cause(broke: list[WorkerPod]) -> WorkerPod:
+    """The pod that failed first, not counting those that only lost a peer."""
+    primary = [pod for pod in broke if pod.exit is None or pod.exit.code not in _SECONDARY_EXITS] or broke
+    timed = [pod for pod in primary if pod.exit and pod.exit.time]
+    return min(timed, key=lambda pod: (pod.exit.time if pod.exit else None, pod.worker)) if timed else primary[0]
+
+
+def _failed(view: View, pod: WorkerPod) -> Outcome:
+    view = replace(view, status=last_seen(view))
+    code = pod.exit.code if pod.exit else None
+    reason = (pod.exit.reason if pod.exit else "") or "Error"
+    text = (pod.exit.message if pod.exit else "").strip() or f"the worker ended with exit code {code}"
+    last = failure(view, _final_reason(pod) or reason, text, pod, code)
+    failures = view.status.failures + 1
+    counted = {"failures": failures, "last_failure": last}
+    where = f"worker {pod.worker} on node {pod.node} ended with exit code {code}"
+    if final := _final_reason(pod):
+        return failed_for_good(view, final, f"{where}, which is not retried: {text}", **counted)
+    limit = view.job.spec.run_policy.backoff_limit
+    if failures > limit:
+        message = f"{failures} failures are more than backoffLimit = {limit}; the last: {where}: {text}"
+        return failed_for_good(view, "BackoffLimitExceeded", message, **counted)
+    message = f"attempt {last.attempt}: {where}; failure {failures} of at most {limit}"
+    return Outcome(
+        status=update(released(view, ATTEMPT_FAILED, last.reason, message), **counted), stop=True, requeue_after_s=0
+    )
+
+
+def _disruption(view: View, pods: tuple[WorkerPod, ...]) -> tuple[Reason, WorkerPod | None] | None:
+    """The first worker that was taken away from the job, and how."""
+    done = ended_well(view)
+    for pod in (one for one in pods if one.worker not in done):
+        if pod.disruption is not None:
+            return pod.disruption, pod
+        if not pod.ended and (why := _node_lost(view, pod)):
+            return why, pod
+        if pod.delete_by is not None:
+            return Reason("PodDeleted", f"pod {pod.name} is being deleted by someone else"), pod
+    missing = set(range(num_workers(view))) - {pod.worker for pod in pods} - done
+    if deployed(view) and missing:
+        name = names.pod(view.job.metadata.name, view.status.attempt, min(missing))
+        return Reason("PodDeleted", f"pod {name} is gone ({len(missing)} of {num_workers(view)} are)"), None
+    return None
+
+
+def _node_lost(view: View, pod: WorkerPod) -> Reason | None:
+    if not pod.node:
+        return None
+    node = view.nodes.get(pod.node)
+    if node is None:
+        return Reason("NodeLost", f"node {pod.node} was deleted")
+    if node.ready == "Unknown":
+        return Reason("NodeLost", f"node {pod.node} does not answer")
+    if node.ready == "False" and node.since and seconds_left(view, node.since, view.timing.not_ready_s) <= 0:
+        return Reason("NodeLost", f"node {pod.node} is not ready since {node.since:%H:%M:%S} UTC")
+    return None
+
+
+def _disrupted(view: View, why: Reason, pod: WorkerPod | None) -> Outcome:
+    code = pod.exit.code if pod and pod.exit else None
+    last = failure(view, why.reason, why.message or f"pod ended: {why.reason}", pod, code)
+    message = f"attempt {last.attempt} was interrupted and does not count as a failure: {last.message}"
+    status = update(
+        released(view, DISRUPTED, last.reason, message), disruptions=view.status.disruptions + 1, last_failure=last
+    )
+    actions = () if deployed(view) else (count_unstable(view),)
+    return Outcome(actions, status, stop=True, requeue_after_s=0)

@@ -1,0 +1,97 @@
+"""From no plan to a committed one: back-off, the request to the planning pass, and the commit."""
+
+from typing import Final
+
+from hulk_operator import names
+from hulk_operator.api import ConditionType, HulkJobStatus
+from hulk_operator.reconcile.facts import (
+    ATTEMPT_FAILED,
+    DISRUPTED,
+    PLAN_LOST,
+    START_FAILED,
+    in_force,
+    remember,
+    seconds_left,
+    set_condition,
+    since,
+    update,
+)
+from hulk_operator.reconcile.steps.lifecycle import failed_for_good
+from hulk_operator.reconcile.types import NOTHING, Outcome, Planned, RequestPlan, Unplanned, View
+from hulk_operator.status import condition, whole_second
+
+_MAX_DOUBLINGS: Final = 16
+
+
+def backoff(view: View) -> Outcome:
+    """Wait after an attempt that ended badly: longer after each failure, not at all after a first disruption."""
+    planned = condition(view.status, ConditionType.PLANNED)
+    if in_force(view) or planned is None:
+        return NOTHING
+    counts = {
+        ATTEMPT_FAILED: view.status.failures,
+        START_FAILED: max(1, view.memory.unstable),
+        DISRUPTED: view.memory.unstable,
+        PLAN_LOST: view.memory.unstable - 1,
+    }
+    count = counts.get(planned.reason, 0)
+    if count <= 0:
+        return NOTHING
+    delay_s = min(view.timing.max_backoff_s, view.timing.backoff_s * 2 ** min(count - 1, _MAX_DOUBLINGS))
+    left_s = seconds_left(view, since(view, ConditionType.PLANNED), delay_s)
+    return Outcome(stop=True, requeue_after_s=left_s) if left_s > 0 else NOTHING
+
+
+def ensure_plan(view: View) -> Outcome:
+    """Ask for a plan; say why there is none; commit one, before anything of it is created."""
+    if in_force(view):
+        return NOTHING
+    if view.status.attempt >= names.MAX_ATTEMPT:
+        return failed_for_good(view, "TooManyAttempts", f"attempt {view.status.attempt} was the last one possible")
+    decision = view.decision
+    if isinstance(decision, Unplanned) and decision.generation == view.job.metadata.generation:
+        status = set_condition(view, ConditionType.PLANNED, False, decision.reason, decision.message)
+        return Outcome((RequestPlan(),), status, stop=True)
+    if isinstance(decision, Planned) and _fits(view, decision):
+        keep = remember(swept_to=decision.summary.attempt) if _is_clean(view) else remember()
+        return Outcome((keep,), committed(view, decision), stop=True, requeue_after_s=0)
+    return Outcome((RequestPlan(),), stop=True)
+
+
+def committed(view: View, decision: Planned) -> HulkJobStatus:
+    """The status with a plan in force."""
+    summary = decision.summary
+    last = view.status.last_failure if _failed_start(view) else None
+    again = f" (attempt {last.attempt}: {last.message})" if last else ""
+    regions = ", ".join(f"{share.workers} in {share.name}" for share in summary.regions)
+    message = f"attempt {summary.attempt}: {summary.num_workers} workers, {regions}"
+    status = set_condition(view, ConditionType.PLANNED, True, "Planned", message)
+    status = set_condition(
+        view, ConditionType.DEPLOYED, False, "Deploying", f"attempt {summary.attempt} is being created{again}", status
+    )
+    return update(
+        status,
+        attempt=summary.attempt,
+        plan=summary,
+        prediction=decision.prediction,
+        observed=None,
+        restarts=view.status.restarts + (1 if view.status.attempt else 0),
+        start_time=view.status.start_time or whole_second(view.now),
+        avoided_nodes=tuple(node for node in view.status.avoided_nodes if node.until > view.now),
+    )
+
+
+def _fits(view: View, decision: Planned) -> bool:
+    """Whether a plan was made for the job as it is now."""
+    same_generation = decision.generation == view.job.metadata.generation
+    return same_generation and decision.summary.attempt == view.status.attempt + 1
+
+
+def _is_clean(view: View) -> bool:
+    """Whether nothing of earlier attempts can be left, so that the new attempt needs no sweep."""
+    return view.status.attempt == 0 or view.memory.swept_to == 0
+
+
+def _failed_start(view: View) -> bool:
+    planned = condition(view.status, ConditionType.PLANNED)
+    return planned is not None and planned.reason == START_FAILED

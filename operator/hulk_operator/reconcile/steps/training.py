@@ -1,0 +1,162 @@
+"""While a gang runs: calibrate and predict before the first step, observe, and see that it is done."""
+
+from hulk_operator.api import (
+    CheckpointStatus,
+    ConditionType,
+    HulkJobStatus,
+    Observed,
+    PredictionSummary,
+)
+from hulk_operator.observe import Observation
+from hulk_operator.pods import WorkerPod
+from hulk_operator.reconcile.facts import (
+    deployed,
+    ended_well,
+    gang,
+    in_force,
+    num_workers,
+    remember,
+    seconds_left,
+    set_condition,
+    since,
+    update,
+)
+from hulk_operator.reconcile.summary import assumed_prediction, microseconds
+from hulk_operator.reconcile.types import NOTHING, Calibrate, Outcome, Poll, RecordSpeeds, Sighting, Start, View
+from hulk_operator.status import whole_second
+
+
+def complete(view: View) -> Outcome:
+    """The job has succeeded when every worker ended well; pods that are deleted after that take nothing back."""
+    done = ended_well(view)
+    if not in_force(view) or not done:
+        return NOTHING
+    if len(done) < num_workers(view):
+        ended = frozenset((view.status.attempt, worker) for worker in done)
+        return NOTHING if ended <= view.memory.ended else Outcome((remember(ended=ended),))
+    message = f"all {len(done)} workers of attempt {view.status.attempt} ended well"
+    status = set_condition(view, ConditionType.SUCCEEDED, True, "Succeeded", message, last_seen(view))
+    status = set_condition(view, ConditionType.RUNNING, False, "Succeeded", message, status)
+    return Outcome(status=update(status, completion_time=whole_second(view.now)), stop=True, requeue_after_s=0)
+
+
+def preflight(view: View) -> Outcome:
+    """Predict from what the pods measured, write that down, and only then let the first step begin.
+
+    The ranks wait for a while, not for ever: what rank 0 said some time ago is asked again before it is used.
+    """
+    rank0 = _rank0(view)
+    if rank0 is None or view.full is None or not view.full.preflight or _prediction(view) is not None:
+        return NOTHING
+    attempt, calibration = view.status.attempt, view.memory.calibration
+    sighting = _sighting(view)
+    if _begun(view):
+        return NOTHING  # it trains already; a prediction now would not be one
+    fresh = sighting is not None and seconds_left(view, sighting.time, view.timing.fresh_s) > 0
+    if fresh and calibration is not None and calibration.attempt == attempt:
+        status = update(view.status, prediction=calibration.prediction)
+        return Outcome((RecordSpeeds(calibration),), status, stop=True, requeue_after_s=0)
+    if seconds_left(view, since(view, ConditionType.DEPLOYED), view.timing.preflight_wait_s) <= 0:
+        return Outcome(status=update(view.status, prediction=assumed_prediction(view.full.plan, view.now)))
+    if fresh and sighting and sighting.preflight is not None:
+        return Outcome((Calibrate(sighting.preflight),), stop=True, requeue_after_s=0)
+    poll = Poll(rank0.ip, attempt, preflight=True)
+    return Outcome((poll,), stop=True, requeue_after_s=view.timing.preflight_poll_s)
+
+
+def start(view: View) -> Outcome:
+    """The prediction is written: the waiting ranks may begin."""
+    rank0, prediction = _rank0(view), _prediction(view)
+    if rank0 is None or prediction is None or prediction.source != "preflight":
+        return NOTHING
+    if view.memory.started == view.status.attempt or _begun(view):
+        return NOTHING
+    return Outcome((Start(rank0.ip, view.status.attempt),))
+
+
+def observe(view: View) -> Outcome:
+    """Write down what rank 0 says, and ask again."""
+    rank0 = _rank0(view)
+    if rank0 is None:
+        return NOTHING
+    sighting, timing = _sighting(view), view.timing
+    status = view.status
+    if sighting and sighting.observation and _is_news(view, sighting.observation):
+        status = _observed(view, sighting.observation)
+    left_s = seconds_left(view, sighting.time, timing.poll_s) if sighting else 0.0
+    if left_s > 0:
+        return Outcome(status=status, requeue_after_s=left_s)
+    return Outcome((Poll(rank0.ip, status.attempt, preflight=False),), status, requeue_after_s=timing.poll_s)
+
+
+def last_seen(view: View) -> HulkJobStatus:
+    """The status with the last thing that rank 0 said, at the end of an attempt."""
+    sighting, before = _sighting(view), view.status.observed
+    if sighting is None or sighting.observation is None or not _is_of(view, sighting.observation):
+        return view.status
+    return view.status if before and before.step == sighting.observation.step else _observed(view, sighting.observation)
+
+
+def _sighting(view: View) -> Sighting | None:
+    """What a poll of this attempt brought."""
+    found = view.memory.sighting
+    return found if found and found.attempt == view.status.attempt else None
+
+
+def _begun(view: View) -> bool:
+    """Whether rank 0 is known to have made a step."""
+    sighting = _sighting(view)
+    return sighting is not None and sighting.observation is not None and bool(sighting.observation.step)
+
+
+def _is_of(view: View, seen: Observation) -> bool:
+    return seen.step is not None and seen.attempt in (None, view.status.attempt)
+
+
+def _is_news(view: View, seen: Observation) -> bool:
+    if not _is_of(view, seen):
+        return False
+    before = view.status.observed
+    if before is None:
+        return True
+    new_checkpoint = seen.checkpoint_step is not None and (
+        view.status.checkpoint is None or view.status.checkpoint.step != seen.checkpoint_step
+    )
+    rested = seconds_left(view, before.updated_at, view.timing.observe_write_s) <= 0
+    return new_checkpoint or (rested and before.step != seen.step)
+
+
+def _observed(view: View, seen: Observation) -> HulkJobStatus:
+    prediction = _prediction(view)
+    step_us = microseconds(seen.step_s) if seen.step_s else None
+    error = (prediction.step_microseconds - step_us) / step_us if prediction and step_us else None
+    observed = Observed(
+        step=seen.step or 0,
+        step_microseconds=step_us,
+        compute_microseconds=microseconds(seen.max_compute_s) if seen.max_compute_s else None,
+        loss=None if seen.loss is None else f"{seen.loss:.6g}",
+        relative_error=None if error is None else f"{error:.4f}",
+        updated_at=whole_second(view.now),
+    )
+    return update(view.status, observed=observed, checkpoint=_checkpoint(view, seen))
+
+
+def _checkpoint(view: View, seen: Observation) -> CheckpointStatus | None:
+    asked = view.job.spec.checkpoint
+    if asked is None or seen.checkpoint_step is None:
+        return view.status.checkpoint
+    where = asked.storage.url or f"pvc/{asked.storage.persistent_volume_claim}"
+    return CheckpointStatus(step=seen.checkpoint_step, where=where, bytes=seen.checkpoint_bytes or 0)
+
+
+def _rank0(view: View) -> WorkerPod | None:
+    """Rank 0's pod while the gang trains and it can be asked."""
+    if not in_force(view) or not deployed(view):
+        return None
+    return next((pod for pod in gang(view) if pod.worker == 0 and pod.running and pod.ip), None)
+
+
+def _prediction(view: View) -> PredictionSummary | None:
+    """The prediction of this attempt."""
+    prediction = view.status.prediction
+    return prediction if prediction and prediction.attempt == view.status.attempt else None

@@ -1,0 +1,88 @@
+"""Plan -> what the status says of it: bounded by regions, integers only."""
+
+from datetime import datetime
+from itertools import groupby
+from typing import Literal
+
+from hulk_placement.plan import Plan, Prediction
+from hulk_placement.topology import Topology
+
+from hulk_operator import names
+from hulk_operator.api import Bottleneck, Layout, PlanSummary, PredictionSummary, RegionShare
+from hulk_operator.api.base import MAX_COUNT
+from hulk_operator.status import whole_second
+
+MAX_ORDER = 64
+Source = Literal["preflight", "profile", "assumed"]
+
+
+def microseconds(seconds: float) -> int:
+    """
+    >>> microseconds(0.0123456)
+    12346
+    """
+    return _whole(seconds * 1e6)
+
+
+def _whole(value: float) -> int:
+    """Rounded, and within what a status holds: a model that the schema allows may be absurd.
+
+    >>> _whole(float("inf")), _whole(-1.0), _whole(float("nan"))
+    (9007199254740992, 0, 0)
+    """
+    return round(min(max(0.0, value), MAX_COUNT))
+
+
+def plan_summary(job_name: str, plan: Plan, digest: str, topology: Topology) -> PlanSummary:
+    """The plan by regions, its ring order folded, and its slowest link as it is known now."""
+    regions = sorted({worker.region for worker in plan.workers})
+    return PlanSummary(
+        name=names.plan_config_map(job_name, plan.attempt),
+        digest=digest,
+        attempt=plan.attempt,
+        algorithm=plan.algorithm,
+        num_workers=len(plan.workers),
+        num_accelerators=sum(worker.num_accelerators for worker in plan.workers),
+        layout=Layout(data=plan.layout.data, pipeline=plan.layout.pipeline, tensor=plan.layout.tensor),
+        regions=tuple(_share(plan, region) for region in regions),
+        order=tuple(region for region, _ in groupby(worker.region for worker in plan.workers))[:MAX_ORDER],
+        bottleneck=_bottleneck(plan, topology),
+        optimality_gap=f"{max(0.0, plan.optimality_gap):.4f}",
+    )
+
+
+def prediction_summary(prediction: Prediction, attempt: int, source: Source, now: datetime) -> PredictionSummary:
+    """The prediction as it is written before the first step."""
+    return PredictionSummary(
+        attempt=attempt,
+        step_microseconds=max(1, microseconds(prediction.step_s)),
+        compute_microseconds=microseconds(prediction.compute_s),
+        communication_microseconds=microseconds(prediction.communication_s),
+        memory_bytes=_whole(prediction.memory_bytes),
+        calibrated=prediction.calibrated,
+        source=source,
+        written_at=whole_second(now),
+    )
+
+
+def assumed_prediction(plan: Plan, now: datetime) -> PredictionSummary:
+    """The prediction of a plan whose pods gave no preflight."""
+    return prediction_summary(plan.prediction, plan.attempt, "assumed", now)
+
+
+def _share(plan: Plan, region: str) -> RegionShare:
+    here = [worker for worker in plan.workers if worker.region == region]
+    return RegionShare(name=region, workers=len(here), accelerators=sum(worker.num_accelerators for worker in here))
+
+
+def _bottleneck(plan: Plan, topology: Topology) -> Bottleneck | None:
+    if plan.prediction.bottleneck is None:
+        return None
+    source, target = plan.prediction.bottleneck
+    link = topology.link(source, target)
+    return Bottleneck(
+        source=source,
+        target=target,
+        rtt_microseconds=microseconds(link.rtt_s),
+        bandwidth_bytes_per_second=_whole(link.bandwidth_bytes_per_s),
+    )

@@ -1,0 +1,218 @@
+"""What a reconcile sees (`View`), what it may do (`Action`), and what one step of it decides (`Outcome`).
+
+A pass over one HulkJob is: gather a `View`, run the recipe's pure steps over it, let the executor carry out the
+actions, write the status once. Nothing here does I/O.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from hulk_placement.plan import Plan
+
+from hulk_operator.api import HulkJob, HulkJobStatus, PlanSummary, PredictionSummary
+from hulk_operator.cluster import ApiResource, Object
+from hulk_operator.observe import Observation, Preflight
+from hulk_operator.pods.worker import WorkerPod
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Every duration of the reconcile, in seconds."""
+
+    backoff_s: float = 10.0  # after the first failure; doubles
+    max_backoff_s: float = 360.0
+    settle_s: float = 60.0  # how long the cause of a broken gang may stay hidden (a dead node is noticed late)
+    not_ready_s: float = 30.0  # how long a node may say that it is not ready before it counts as lost
+    leftover_s: float = 30.0  # how long after its grace period a terminating pod is waited for
+    avoid_node_s: float = 300.0
+    poll_s: float = 5.0
+    preflight_poll_s: float = 0.5
+    preflight_wait_s: float = 300.0  # importing torch and finding one another may take minutes on a loaded node
+    fresh_s: float = 5.0  # how old rank 0's word that it made no step may be when a prediction is written
+    observe_write_s: float = 10.0
+    resync_s: float = 300.0
+    retry_plan_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """What the reconcile must know of a node. `ready` is the Ready condition's status, `since` its last transition."""
+
+    ready: str = "True"
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FullPlan:
+    """A plan as it is given to the pods: `blob` is its wire form."""
+
+    plan: Plan
+    blob: bytes
+    digest: str
+
+    @property
+    def preflight(self) -> bool:
+        """Whether the pods measure their compute before the first step."""
+        return not self.plan.prediction.calibrated
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The planning pass's answer: this plan, for this generation of the job."""
+
+    generation: int
+    full: FullPlan
+    summary: PlanSummary
+    prediction: PredictionSummary | None  # None: written after the preflight
+
+
+@dataclass(frozen=True, slots=True)
+class Unplanned:
+    """The planning pass's answer: no plan, because."""
+
+    generation: int
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What a poll of rank 0 brought. `error` says why a part is missing."""
+
+    attempt: int
+    time: datetime
+    observation: Observation | None = None
+    preflight: Preflight | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A preflight turned into a prediction, and into the speed (FLOP/s of one accelerator) of each node."""
+
+    attempt: int
+    prediction: PredictionSummary
+    workload: str  # digest
+    flops_per_s: Mapping[str, float]
+    products: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the operator knows of a job beside the API server; losing it costs time, never correctness."""
+
+    uid: str = ""  # of the job: one that is made again under the same name begins anew
+    swept_to: int | None = None  # children of every attempt but this one were deleted; 0: of every attempt
+    unstable: int = 0  # attempts in a row that never ran
+    started: int = 0  # last attempt that was told to start
+    ended: frozenset[tuple[int, int]] = frozenset()  # (attempt, worker) that ended well; their pods may be gone by now
+    sighting: Sighting | None = None
+    calibration: Calibration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One job and everything about it, at one moment. `status` is what the steps so far made of `job.status`."""
+
+    job: HulkJob
+    status: HulkJobStatus
+    now: datetime
+    pods: tuple[WorkerPod, ...] = ()  # of every attempt of this job
+    leftovers: tuple[WorkerPod, ...] = ()  # of a deleted job of the same name
+    nodes: Mapping[str, NodeState] = field(default_factory=dict)
+    decision: Planned | Unplanned | None = None
+    full: FullPlan | None = None  # of the attempt in force
+    memory: Memory = Memory()
+    timing: Timing = Timing()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPlan:
+    """Ask the planning pass for a plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create objects of one kind, in parallel; those that exist already are left as they are."""
+
+    resource: ApiResource
+    bodies: tuple[Object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Delete the children of every attempt but `keep` (0: of every attempt)."""
+
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Ask rank 0 how it goes; the answer is in the next pass's memory."""
+
+    ip: str
+    attempt: int
+    preflight: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrate:
+    """Turn a preflight into a prediction; the answer is in the next pass's memory."""
+
+    preflight: Preflight
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSpeeds:
+    """Write measured speeds into the NodeProfiles."""
+
+    calibration: Calibration
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Tell rank 0 to begin the first step."""
+
+    ip: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete the HulkJob itself."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Replace fields of the job's memory."""
+
+    fields: Mapping[str, Any]
+
+
+Action = RequestPlan | Create | Sweep | Poll | Calibrate | RecordSpeeds | Start | DeleteJob | Remember
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one step decides. `status` None: unchanged; `stop`: no later step runs in this pass."""
+
+    actions: tuple[Action, ...] = ()
+    status: HulkJobStatus | None = None
+    stop: bool = False
+    requeue_after_s: float | None = None
+
+
+NOTHING = Outcome()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the recipe. `writes` are all API writes ("verb plural") that its actions may cause."""
+
+    name: str
+    decide: Callable[[View], Outcome]
+    writes: tuple[str, ...] = ()

@@ -1,0 +1,104 @@
+"""A `Cluster` in memory, for tests of what the operator asks for; answers are tested on a real API server."""
+
+import copy
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from hulk_operator.cluster import (
+    ORIGIN,
+    AlreadyExists,
+    ApiResource,
+    Change,
+    ClusterError,
+    Conflict,
+    Listing,
+    NotFound,
+    Object,
+)
+
+Key = tuple[str, str | None, str]
+
+
+class FakeCluster:
+    """Objects by plural, namespace and name. `refuse` may name an error for a write; `writes` says what was written."""
+
+    def __init__(self, *objects: tuple[ApiResource, Object]) -> None:
+        self.objects: dict[Key, Object] = {}
+        self.writes: list[tuple[str, str]] = []
+        self.refuse: Callable[[str, Object], ClusterError | None] = lambda write, body: None
+        self._version = 0
+        for resource, body in objects:
+            self._store(resource, body)
+
+    async def get(self, resource: ApiResource, name: str, namespace: str | None = None) -> Object:
+        return copy.deepcopy(self._known(resource, name, namespace))
+
+    async def list(
+        self, resource: ApiResource, namespace: str | None = None, *, labels: str = "", fields: str = ""
+    ) -> Listing:
+        found = [body for (plural, where, _), body in self.objects.items() if plural == resource.plural]
+        return Listing(tuple(copy.deepcopy(found)), str(self._version))
+
+    def watch(self, *_: Any, **__: Any) -> AsyncIterator[Change]:
+        raise NotImplementedError("no test watches a fake")
+
+    async def create(self, resource: ApiResource, body: Object) -> Object:
+        self._write(f"create {resource.plural}", body)
+        if (resource.plural, body["metadata"].get("namespace"), body["metadata"]["name"]) in self.objects:
+            raise AlreadyExists(409, "AlreadyExists", f"{resource.plural} {body['metadata']['name']} exists")
+        return self._store(resource, body)
+
+    async def patch(
+        self,
+        resource: ApiResource,
+        name: str,
+        namespace: str | None,
+        change: Mapping[str, Any],
+        *,
+        subresource: str | None = None,
+        resource_version: str | None = None,
+    ) -> Object:
+        body = copy.deepcopy(self._known(resource, name, namespace))
+        self._write(f"patch {resource.plural}" + (f"/{subresource}" if subresource else ""), body)
+        if resource_version not in (None, body["metadata"]["resourceVersion"]):
+            raise Conflict(409, "Conflict", f"{resource.plural} {name} was changed")
+        _merge(body, change)
+        return self._store(resource, body)
+
+    async def apply(self, resource: ApiResource, name: str, namespace: str | None, body: Any, **_: Any) -> Object:
+        return await self.patch(resource, name, namespace, body)
+
+    async def delete(self, resource: ApiResource, name: str, namespace: str | None = None, **_: Any) -> None:
+        self._write(f"delete {resource.plural}", self._known(resource, name, namespace))
+        del self.objects[resource.plural, namespace, name]
+
+    async def delete_all(self, resource: ApiResource, namespace: str, *, labels: str) -> None:
+        self._write(f"delete {resource.plural}", {"labels": labels})
+
+    def _write(self, name: str, body: Object) -> None:
+        self.writes.append((ORIGIN.get(), name))
+        if error := self.refuse(name, body):
+            raise error
+
+    def _known(self, resource: ApiResource, name: str, namespace: str | None) -> Object:
+        try:
+            return self.objects[resource.plural, namespace, name]
+        except KeyError:
+            raise NotFound(404, "NotFound", f"{resource.plural} {name} not found") from None
+
+    def _store(self, resource: ApiResource, body: Object) -> Object:
+        self._version += 1
+        metadata = {"uid": f"uid-{self._version}", **body["metadata"], "resourceVersion": str(self._version)}
+        stored = {**copy.deepcopy(body), "metadata": metadata}
+        self.objects[resource.plural, metadata.get("namespace"), metadata["name"]] = stored
+        return copy.deepcopy(stored)
+
+
+def _merge(target: Object, change: Mapping[str, Any]) -> None:
+    for key, value in change.items():
+        if value is None:
+            target.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(target.get(key), dict):
+            _merge(target[key], value)
+        else:
+            target[key] = copy.deepcopy(value)

@@ -1,0 +1,162 @@
+"""An operator that kills itself: run as a program by test_kill.py, with the product's own operator in it.
+
+    python -c "import killing; killing.entry()" NAMESPACE PORT STEP WRITE N MOMENT
+    python -c "import killing; killing.entry()" NAMESPACE PORT record FILE
+
+SIGKILL hits the process just before or just after (MOMENT) the N-th WRITE that STEP asks for. With `record` nothing is
+killed, and FILE gets a line "STEP<tab>WRITE" for each write. Without these arguments it is an ordinary operator. Pods
+that kwok simulates have no processes, so rank 0's answers are given here.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hulk_operator import names
+from hulk_operator.cluster import ORIGIN, PODS, ApiResource, Change, Cluster, Listing, Object, connect
+from hulk_operator.handlers.operator import run
+from hulk_operator.handlers.serving import serve
+from hulk_operator.handlers.settings import Settings
+from hulk_operator.metrics import Health
+from hulk_operator.observe import Observation, ObserveError, Preflight
+from hulk_operator.reconcile.types import Timing
+
+NUM_WORKERS = 3
+TIMING = Timing(backoff_s=0.2, settle_s=0.5, poll_s=0.2, preflight_poll_s=0.1, leftover_s=5.0, resync_s=5.0)
+
+
+@dataclass(slots=True)
+class KillPoint:
+    """Where the process dies."""
+
+    step: str
+    write: str
+    number: int
+    moment: str
+    seen: int = 0
+
+    def reached(self, write: str) -> bool:
+        """Whether the write that begins now is the one."""
+        if (ORIGIN.get(), write) != (self.step, self.write):
+            return False
+        self.seen += 1
+        return self.seen == self.number
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Writes down what is written, and never dies."""
+
+    file: Path
+    moment: str = "never"
+
+    def reached(self, write: str) -> bool:
+        """Never."""
+        with self.file.open("a") as lines:
+            lines.write(f"{ORIGIN.get()}\t{write}\n")
+        return False
+
+
+class Killing:
+    """A `Cluster` that dies at a kill point."""
+
+    def __init__(self, inner: Cluster, point: KillPoint | Record) -> None:
+        self._inner = inner
+        self._point = point
+
+    async def get(self, resource: ApiResource, name: str, namespace: str | None = None) -> Object:
+        return await self._inner.get(resource, name, namespace)
+
+    async def list(
+        self, resource: ApiResource, namespace: str | None = None, *, labels: str = "", fields: str = ""
+    ) -> Listing:
+        return await self._inner.list(resource, namespace, labels=labels, fields=fields)
+
+    def watch(
+        self, resource: ApiResource, namespace: str | None = None, *, labels: str = "", resource_version: str = ""
+    ) -> AsyncIterator[Change]:
+        return self._inner.watch(resource, namespace, labels=labels, resource_version=resource_version)
+
+    async def create(self, resource: ApiResource, body: Object) -> Object:
+        return await self._write(f"create {resource.plural}", self._inner.create(resource, body))
+
+    async def patch(
+        self, resource: ApiResource, name: str, namespace: str | None, change: Mapping[str, Any], **options: Any
+    ) -> Object:
+        part = f"/{options['subresource']}" if options.get("subresource") else ""
+        sent = self._inner.patch(resource, name, namespace, change, **options)
+        return await self._write(f"patch {resource.plural}{part}", sent)
+
+    async def apply(
+        self, resource: ApiResource, name: str, namespace: str | None, body: Mapping[str, Any], **options: Any
+    ) -> Object:
+        sent = self._inner.apply(resource, name, namespace, body, **options)
+        return await self._write(f"apply {resource.plural}", sent)
+
+    async def delete(self, resource: ApiResource, name: str, namespace: str | None = None, **options: Any) -> None:
+        await self._write(f"delete {resource.plural}", self._inner.delete(resource, name, namespace, **options))
+
+    async def delete_all(self, resource: ApiResource, namespace: str, *, labels: str) -> None:
+        await self._write(f"delete {resource.plural}", self._inner.delete_all(resource, namespace, labels=labels))
+
+    async def _write(self, name: str, sent: Any) -> Any:
+        now = self._point.reached(name)
+        if now and self._point.moment == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            return await sent
+        finally:
+            if now:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Answers:
+    """Rank 0 of any attempt: a preflight at once, and no step."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+
+    async def preflight(self, ip: str) -> Preflight | None:
+        """Half a second on every rank, of the attempt whose pod has the address."""
+        found = await self._cluster.list(PODS, self._namespace, fields=f"status.podIP={ip}")
+        attempt = found.items[0]["metadata"]["labels"][names.LABEL_ATTEMPT] if found.items else "0"
+        return Preflight(int(attempt), (0.5,) * NUM_WORKERS)
+
+    async def metrics(self, ip: str) -> Observation:
+        """Nothing is served."""
+        raise ObserveError(f"{ip} has made no step")
+
+    async def start(self, ip: str, attempt: int) -> None:
+        """Accepted."""
+
+
+async def main(namespace: str, port: int, point: KillPoint | Record | None) -> None:
+    """Run until killed or stopped."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    real = await connect()
+    # The same identity takes its own lease over at once, as a container that is restarted in its pod does.
+    settings = Settings("killing", namespace, namespace, lease_s=30, metrics_port=port, timing=TIMING)
+    cluster: Cluster = Killing(real, point) if point else real
+    try:
+        await run(cluster, Answers(real, namespace), settings, Health(), serve)
+    finally:
+        await real.close()
+
+
+def entry() -> None:
+    """The program; no main module, because the planner's process would import it once more."""
+    where, at, *what = sys.argv[1:]
+    point: KillPoint | Record | None = None
+    if what[:1] == ["record"]:
+        point = Record(Path(what[1]))
+    elif what:
+        point = KillPoint(what[0], what[1], int(what[2]), what[3])
+    asyncio.run(main(where, int(at), point))

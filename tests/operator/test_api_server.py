@@ -1,0 +1,304 @@
+"""A real API server takes the CRDs, and refuses, defaults and freezes what they say, in sentences."""
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from hulk_operator import names
+from hulk_operator.api.crds import crds
+from hulk_operator.cluster import HULK_JOBS, HULK_TOPOLOGIES, NODE_PROFILES, ApiCluster, ApiResource, Invalid, connect
+
+pytestmark = pytest.mark.controlplane
+
+CRDS = ApiResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
+NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", False)
+NAMESPACE = "api-rules"
+DEADLINE_S = 30
+ENV_A = [{"name": "A", "value": "1"}]
+
+
+def job(changes: Mapping[str, Any] | None = None, name: str = "good") -> dict[str, Any]:
+    """A valid HulkJob with fields replaced by dotted path; None removes one."""
+    body: dict[str, Any] = {
+        "apiVersion": names.API_VERSION,
+        "kind": "HulkJob",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "workers": {"min": 2, "max": 4},
+            "model": {"transformer": {"layers": 2, "hidden": 64, "heads": 4, "sequenceLength": 32, "vocabulary": 256}},
+            "training": {"globalBatch": 8, "steps": 10},
+            "checkpoint": {"storage": {"url": "s3://checkpoints/good"}},
+            "template": {"spec": {"containers": [{"name": "worker", "image": "hulk:0.1.0", "env": ENV_A}]}},
+        },
+    }
+    for path, value in (changes or {}).items():
+        put(body["spec"], path.split("."), value)
+    return body
+
+
+def put(target: Any, path: list[str], value: Any) -> None:
+    """Set the field at a path in nested maps and lists; None removes it."""
+    *parents, last = path
+    for name in parents:
+        target = target[int(name)] if isinstance(target, list) else target.setdefault(name, {})
+    if value is None:
+        del target[last]
+    else:
+        target[last] = value
+
+
+@pytest_asyncio.fixture
+async def cluster(control_plane: Path) -> AsyncIterator[ApiCluster]:
+    """The API server with this checkout's CRDs established and an empty namespace."""
+    connected = await connect(str(control_plane))
+    try:
+        for crd in crds():
+            await connected.apply(CRDS, crd["metadata"]["name"], None, crd, field_manager="test")
+        async with asyncio.timeout(DEADLINE_S):
+            for crd in crds():
+                await established(connected, crd["metadata"]["name"])
+        space = {"metadata": {"name": NAMESPACE}}
+        await connected.apply(NAMESPACES, NAMESPACE, None, space, field_manager="test")
+        await connected.delete_all(HULK_JOBS, NAMESPACE, labels="")
+        yield connected
+        await connected.delete_all(HULK_JOBS, NAMESPACE, labels="")
+    finally:
+        await connected.close()
+
+
+async def established(cluster: ApiCluster, name: str) -> None:
+    while True:
+        status = (await cluster.get(CRDS, name)).get("status", {})
+        if any(c["type"] == "Established" and c["status"] == "True" for c in status.get("conditions", ())):
+            return
+        await asyncio.sleep(0.1)
+
+
+async def refusal(cluster: ApiCluster, resource: ApiResource, body: dict[str, Any]) -> str:
+    with pytest.raises(Invalid) as caught:
+        await cluster.create(resource, body)
+    return caught.value.message
+
+
+CONTAINER = "template.spec.containers.0"
+BAD_SPECS: dict[str, tuple[dict[str, Any], str]] = {
+    "min above max": ({"workers.min": 5}, "spec.workers.min: Invalid value: workers.min must be at most workers.max"),
+    "no workers": ({"workers.min": 0}, "spec.workers.min: Invalid value: 0"),
+    "too many workers": ({"workers.max": 5000}, "should be less than or equal to 4096"),
+    "no max": ({"workers.max": None}, "spec.workers.max: Required value"),
+    "two models": (
+        {"model.profile": {"configMap": "a", "key": "b"}},
+        "model needs exactly one of transformer, huggingFace and profile",
+    ),
+    "no model": ({"model": {}}, "model needs exactly one of transformer, huggingFace and profile"),
+    "heads": ({"model.transformer.heads": 5}, "model.transformer.hidden must be a multiple of heads"),
+    "batch": ({"training.globalBatch": 1}, "training.globalBatch must be at least workers.min"),
+    "micro-batch": ({"training.microBatch": 9}, "training.microBatch must be at most training.globalBatch"),
+    "precision": ({"training.precision": "fp8"}, 'supported values: "fp32", "bf16", "fp16"'),
+    "steps as text": ({"training.steps": "ten"}, "spec.training.steps in body must be of type integer"),
+    "parallelism": ({"parallelism": {"pipeline": 3, "tensor": 2}}, "needs more accelerators than workers.max x"),
+    "local without mode": ({"sync": {"local": {"innerSteps": 5}}}, "sync.local is for sync.mode local"),
+    "pins": ({"placement": {"pins": ["a"]}}, "their number must lie between workers.min and workers.max"),
+    "region twice": ({"placement": {"regions": ["a", "a"]}}, "Duplicate value"),
+    "resource name": ({"workers.resourceName": "cpu"}, "spec.workers.resourceName in body should match"),
+    "two storages": (
+        {"checkpoint.storage.persistentVolumeClaim": "a"},
+        "checkpoint.storage needs exactly one of url and persistentVolumeClaim",
+    ),
+    "no storage": ({"checkpoint.storage": {}}, "checkpoint.storage needs exactly one of url and persistentVolumeClaim"),
+    "secret of a claim": (
+        {"checkpoint.storage": {"persistentVolumeClaim": "a", "secretName": "b"}},
+        "checkpoint.storage.secretName is for url",
+    ),
+    "file URL": ({"checkpoint.storage.url": "file:///tmp/a"}, "must be an object store"),
+    "no scheme": ({"checkpoint.storage.url": "bucket"}, "spec.checkpoint.storage.url in body should match"),
+    "no containers": ({"template.spec.containers": []}, "should have at least 1 items"),
+    "nodeName": ({"template.spec.nodeName": "n"}, "nodes come from the plan; use spec.placement.pins"),
+    "schedulerName": ({"template.spec.schedulerName": "s"}, "pods are bound by kube-scheduler"),
+    "hostname": ({"template.spec.hostname": "h"}, "host names come from the plan"),
+    "subdomain": ({"template.spec.subdomain": "s"}, "the subdomain is the attempt's Service"),
+    "priority in template": (
+        {"template.spec.priorityClassName": "p"},
+        "set spec.priorityClassName of the HulkJob instead",
+    ),
+    "restartPolicy": ({"template.spec.restartPolicy": "Always"}, "restartPolicy must be Never or absent"),
+    "label": ({"template.metadata.labels": {"hulk.dev/job": "x"}}, "labels under hulk.dev/ belong to Hulk"),
+    "annotation": (
+        {"template.metadata.annotations": {"hulk.dev/x": "x"}},
+        "annotations under hulk.dev/ belong to Hulk",
+    ),
+    "environment": (
+        {f"{CONTAINER}.env": [{"name": "RANK", "value": "0"}]},
+        "sets an environment variable that Hulk sets",
+    ),
+    "negative limit": ({"runPolicy": {"backoffLimit": -1}}, "spec.runPolicy.backoffLimit"),
+    "negative ttl": ({"runPolicy": {"ttlSecondsAfterFinished": -1}}, "spec.runPolicy.ttlSecondsAfterFinished"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SPECS)
+async def test_a_bad_spec_is_refused_with_a_sentence(cluster: ApiCluster, name: str) -> None:
+    changes, expected = BAD_SPECS[name]
+    assert expected in await refusal(cluster, HULK_JOBS, job(changes))
+
+
+GOOD_SPECS: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "never restarted": {"template.spec.restartPolicy": "Never"},
+    "own labels": {"template.metadata.labels": {"team": "a", "example.com/hulk.dev": "b"}},
+    "pinned": {"placement": {"pins": ["a", "a", "b"]}},
+    "hugging face": {"model": {"huggingFace": {"configMap": "a", "key": "config.json"}}},
+    "volume claim": {"checkpoint.storage": {"persistentVolumeClaim": "a"}},
+    "no checkpoint": {"checkpoint": None},
+    "sidecar with RANK": {
+        "template.spec.containers": [{"name": "w"}, {"name": "s", "env": [{"name": "RANK", "value": "0"}]}]
+    },
+}
+
+
+@pytest.mark.parametrize("name", GOOD_SPECS)
+async def test_a_good_spec_is_taken(cluster: ApiCluster, name: str) -> None:
+    created = await cluster.create(HULK_JOBS, job(GOOD_SPECS[name]))
+    assert created["metadata"]["generation"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a" * (names.MAX_JOB_NAME_LENGTH + 1), "a HulkJob's name has at most 52 characters"),
+        ("1st", "a HulkJob's name starts with a letter"),
+        ("with.dot", "only lower-case letters, digits and dashes"),
+    ],
+)
+async def test_a_name_whose_derived_names_do_not_fit_is_refused(cluster: ApiCluster, name: str, expected: str) -> None:
+    assert expected in await refusal(cluster, HULK_JOBS, job(name=name))
+
+
+async def test_the_longest_name_is_taken(cluster: ApiCluster) -> None:
+    created = await cluster.create(HULK_JOBS, job(name="a" * names.MAX_JOB_NAME_LENGTH))
+    assert len(created["metadata"]["name"]) == names.MAX_JOB_NAME_LENGTH
+
+
+async def test_what_is_not_said_is_defaulted_and_the_template_is_kept(cluster: ApiCluster) -> None:
+    template = job()["spec"]["template"]
+    template["spec"]["tolerations"] = [{"key": "gpu", "operator": "Exists"}]
+    spec = (await cluster.create(HULK_JOBS, job({"template": template})))["spec"]
+    assert spec["workers"] == {"min": 2, "max": 4, "acceleratorsPerWorker": 1, "resourceName": "nvidia.com/gpu"}
+    assert spec["training"] == {"globalBatch": 8, "steps": 10, "precision": "fp32", "optimizer": "adamw"}
+    assert spec["checkpoint"] == {"storage": {"url": "s3://checkpoints/good"}, "everySteps": 50, "keep": 3}
+    assert spec["runPolicy"] == {"backoffLimit": 3, "startTimeoutSeconds": 300}
+    assert spec["sync"] == {"mode": "auto", "compression": "none", "onRegionLoss": "restart"}
+    assert spec["suspend"] is False
+    assert spec["template"]["spec"] == template["spec"]
+
+
+NEVER = "cannot change; make a new job"
+SUSPENDED = "may change only while spec.suspend is true"
+FROZEN: dict[str, tuple[dict[str, Any], str]] = {
+    "managedBy": ({"managedBy": "other"}, f"spec.managedBy {NEVER}"),
+    "accelerators": ({"workers": {"acceleratorsPerWorker": 2}}, f"spec.workers.acceleratorsPerWorker {NEVER}"),
+    "model": ({"model": {"transformer": {"layers": 3}}}, f"spec.model {NEVER}"),
+    "batch": ({"training": {"globalBatch": 16}}, f"spec.training.globalBatch {NEVER}"),
+    "optimizer": ({"training": {"optimizer": "sgd"}}, f"spec.training.optimizer {NEVER}"),
+    "steps": ({"training": {"steps": 9}}, "spec.training.steps may only grow"),
+    "storage": ({"checkpoint": {"storage": {"url": "s3://b"}}}, f"spec.checkpoint.storage {NEVER}"),
+    "no checkpoint": ({"checkpoint": None}, f"spec.checkpoint.storage {NEVER}"),
+    "priority": ({"priorityClassName": "high"}, f"spec.priorityClassName {SUSPENDED}"),
+    "sync": ({"sync": {"mode": "ring"}}, f"spec.sync {SUSPENDED}"),
+    "placement": ({"placement": {"regions": ["a"]}}, f"spec.placement {SUSPENDED}"),
+    "template, a field no rule knows": (
+        {"template": {"spec": {"containers": [{"name": "worker", "image": "other", "env": ENV_A}]}}},
+        f"spec.template {SUSPENDED}",
+    ),
+    "template, an environment value": (
+        {
+            "template": {
+                "spec": {
+                    "containers": [{"name": "worker", "image": "hulk:0.1.0", "env": [{"name": "A", "value": "2"}]}]
+                }
+            }
+        },
+        f"spec.template {SUSPENDED}",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FROZEN)
+async def test_a_change_that_is_not_allowed_is_refused(cluster: ApiCluster, name: str) -> None:
+    spec, expected = FROZEN[name]
+    await cluster.create(HULK_JOBS, job())
+    with pytest.raises(Invalid, match=expected.split(";")[0]) as caught:
+        await cluster.patch(HULK_JOBS, "good", NAMESPACE, {"spec": copy.deepcopy(spec)})
+    assert expected in caught.value.message
+    if SUSPENDED in expected:
+        await cluster.patch(HULK_JOBS, "good", NAMESPACE, {"spec": {"suspend": True}})
+        await cluster.patch(HULK_JOBS, "good", NAMESPACE, {"spec": copy.deepcopy(spec)})
+
+
+async def test_what_may_change_any_time_changes(cluster: ApiCluster) -> None:
+    await cluster.create(HULK_JOBS, job())
+    spec = {
+        "suspend": True,
+        "workers": {"min": 1, "max": 3},
+        "training": {"steps": 20, "microBatch": 2},
+        "checkpoint": {"everySteps": 5, "keep": 1},
+        "runPolicy": {"backoffLimit": 0},
+    }
+    changed = await cluster.patch(HULK_JOBS, "good", NAMESPACE, {"spec": spec})
+    assert changed["metadata"]["generation"] == 2
+
+
+async def test_a_status_is_written_apart_from_the_spec(cluster: ApiCluster) -> None:
+    await cluster.create(HULK_JOBS, job())
+    written = {"status": {"phase": "Running", "attempt": 1}, "spec": {"suspend": True}}
+    found = await cluster.patch(HULK_JOBS, "good", NAMESPACE, written, subresource="status")
+    assert found["spec"]["suspend"] is False
+    assert found["status"]["phase"] == "Running"
+    assert found["metadata"]["generation"] == 1
+    with pytest.raises(Invalid, match="Unsupported value"):
+        await cluster.patch(HULK_JOBS, "good", NAMESPACE, {"status": {"phase": "Lost"}}, subresource="status")
+
+
+async def test_there_is_one_topology(cluster: ApiCluster) -> None:
+    body = {"apiVersion": names.API_VERSION, "kind": "HulkTopology", "metadata": {"name": "mine"}, "spec": {}}
+    assert "its name is cluster" in await refusal(cluster, HULK_TOPOLOGIES, body)
+
+
+async def test_agent_and_operator_write_their_own_links_of_a_profile(cluster: ApiCluster) -> None:
+    """Idle and under-load entries of one target are told apart, and each writer keeps only its own."""
+    profile = {"apiVersion": names.API_VERSION, "kind": "NodeProfile"}
+    link = {"target": "node-b", "time": "2026-01-02T03:04:05Z", "samples": 1}
+
+    async def write(manager: str, under_load: bool, rtt: int) -> list[dict[str, Any]]:
+        entry = {**link, "underLoad": under_load, "rttP50Microseconds": rtt}
+        body = {**profile, "metadata": {"name": "node-a"}, "status": {"links": [entry]}}
+        found = await cluster.apply(NODE_PROFILES, "node-a", None, body, field_manager=manager, subresource="status")
+        links: list[dict[str, Any]] = found["status"]["links"]
+        return links
+
+    await cluster.apply(NODE_PROFILES, "node-a", None, {"metadata": {"name": "node-a"}}, field_manager="test")
+    try:
+        await write(names.AGENT_FIELD_MANAGER, False, 100)
+        await write(names.FIELD_MANAGER, True, 900)
+        links = await write(names.AGENT_FIELD_MANAGER, False, 110)
+        assert {entry["underLoad"]: entry["rttP50Microseconds"] for entry in links} == {False: 110, True: 900}
+    finally:
+        await cluster.delete(NODE_PROFILES, "node-a")
+
+
+async def test_a_very_large_job_stays_within_the_cost_of_its_rules(cluster: ApiCluster) -> None:
+    """1,000 pins and 16 full containers, 1.2 MB: created, suspended and changed."""
+    env = [{"name": f"V{number:04}".ljust(200, "x"), "value": "y" * 20} for number in range(256)]
+    changes = {
+        "workers": {"min": 1, "max": 1000},
+        "placement": {"pins": [f"n{number:04}".ljust(250, "x") for number in range(1000)]},
+        "template.spec.containers": [{"name": f"c{number}", "image": "x", "env": env} for number in range(16)],
+    }
+    await cluster.create(HULK_JOBS, job(changes))
+    await cluster.patch(HULK_JOBS, "good", NAMESPACE, {"spec": {"suspend": True}})
+    changed = await cluster.patch(HULK_JOBS, "good", NAMESPACE, {"spec": {"training": {"steps": 11}}})
+    assert changed["metadata"]["generation"] == 3

@@ -1,0 +1,239 @@
+"""The command line without a cluster: plans from files, mistakes in files, output for people and for programs."""
+
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hulk_operator.api import DeclaredLink, HulkJob, HulkTopology, LinkStatus, NodeProfile
+from hulk_operator.api.crds import crds
+from hulk_operator.cli import main, tables
+from hulk_operator.cli.output import plain
+from hulk_operator.cli.planning import declared_topology, plan_from_files
+from hulk_operator.cli.topology import topology_report
+from hulk_operator.probing.links import Accepted, accept
+from hulk_placement.topology import Machine
+
+ROOT = Path(__file__).parents[2]
+JOB, TOPOLOGY = ROOT / "examples" / "hulkjob.yaml", ROOT / "examples" / "topology.yaml"
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+Hulk = Any
+
+
+@pytest.fixture
+def hulk(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Hulk:
+    """hulk(arguments...) -> (exit code or message, standard output)."""
+    monkeypatch.setenv("KUBECONFIG", "/does/not/exist")
+
+    def call(*arguments: object) -> tuple[Any, str]:
+        monkeypatch.setattr(sys, "argv", ["hulk", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        return caught.value.code, capsys.readouterr().out
+
+    return call
+
+
+def write(path: Path, *documents: Any) -> Path:
+    path.write_text(yaml.safe_dump_all(documents))
+    return path
+
+
+def example(**changes: Any) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(JOB.read_text())
+    document["spec"] |= changes
+    return document
+
+
+def test_a_plan_from_files_names_every_worker_its_link_and_why(hulk: Hulk) -> None:
+    code, printed = hulk("plan", "-f", JOB, "--topology", TOPOLOGY)
+    assert code == 0
+    assert printed.startswith("default/demo: ")
+    for word in ("predicted = compute", "bottleneck", "SENDS TO", "eu-a", "ap-a", "why"):
+        assert word in printed
+    assert not any(line.endswith(" ") for line in printed.splitlines())
+
+
+def test_json_and_yaml_say_the_same(hulk: Hulk) -> None:
+    arguments = ("plan", "-f", JOB, "--topology", TOPOLOGY, "-n", "research")
+    (_, as_json), (_, as_yaml) = hulk(*arguments, "-o", "json"), hulk(*arguments, "-o", "yaml")
+    (plan,) = json.loads(as_json)["jobs"]
+    assert json.loads(as_json) == yaml.safe_load(as_yaml)
+    assert plan["job"] == "research/demo"
+    assert sum(worker["sequences"] for worker in plan["workers"]) == 12
+    prediction = plan["prediction"]
+    parts = prediction["computeMicroseconds"] + prediction["communicationMicroseconds"]
+    assert abs(prediction["stepMicroseconds"] - parts) <= 1
+
+
+def test_data_goes_from_each_worker_to_the_one_before_it() -> None:
+    found = HulkJob.model_validate(example())
+    spec = HulkTopology.model_validate(yaml.safe_load(TOPOLOGY.read_text())).spec
+    (plan,) = plan_from_files([found], spec, {})
+    nodes = [worker.node for worker in plan.workers]
+    assert [worker.sends_to for worker in plan.workers] == [nodes[-1], *nodes[:-1]]
+    for worker in plan.workers:
+        assert worker.link is not None
+        assert (worker.link.source, worker.link.target) == (worker.node, worker.sends_to)
+
+
+def test_two_jobs_of_one_file_do_not_share_an_accelerator(hulk: Hulk, tmp_path: Path) -> None:
+    first, second = example(workers={"min": 3, "max": 3}), example(workers={"min": 3, "max": 3})
+    second["metadata"] = {"name": "second"}
+    _, printed = hulk("plan", "-f", write(tmp_path / "jobs.yaml", first, second), "--topology", TOPOLOGY, "-o", "json")
+    used = [worker["node"] for plan in json.loads(printed)["jobs"] for worker in plan["workers"]]
+    assert len(used) == len(set(used)) == 6
+
+
+def test_a_job_that_fits_nowhere_says_so_with_numbers_and_fails(hulk: Hulk, tmp_path: Path) -> None:
+    code, printed = hulk(
+        "plan", "-f", write(tmp_path / "j.yaml", example(workers={"min": 7, "max": 8})), "-f", TOPOLOGY
+    )
+    assert code == 1
+    assert "no plan (NotEnoughAccelerators)" in printed
+    assert "7 workers" in printed
+
+
+def test_a_model_is_read_from_the_config_map_beside_the_job(hulk: Hulk) -> None:
+    code, printed = hulk("plan", "-f", ROOT / "examples" / "plain-torch.yaml", "--topology", TOPOLOGY, "-o", "json")
+    assert code == 0
+    assert json.loads(printed)["jobs"][0]["planned"]
+
+
+def test_a_missing_config_map_is_named(hulk: Hulk) -> None:
+    code, printed = hulk("plan", "-f", ROOT / "examples" / "torchrun.yaml", "--topology", TOPOLOGY)
+    assert code == 1
+    assert "ModelNotFound" in printed
+    assert "ConfigMap plain-torch with key profile.json" in printed
+
+
+def test_residency_of_the_topology_holds_for_plans_from_files(hulk: Hulk, tmp_path: Path) -> None:
+    topology = yaml.safe_load(TOPOLOGY.read_text())
+    topology["spec"]["residency"] = [{"namespace": "default", "regions": ["eu-west"]}]
+    path = write(tmp_path / "all.yaml", example(workers={"min": 1, "max": 6}), topology)
+    _, printed = hulk("plan", "-f", path, "-o", "json")
+    assert {worker["region"] for worker in json.loads(printed)["jobs"][0]["workers"]} == {"eu-west"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "kind: HulkJob\napiVersion: hulk.dev/v1alpha1\nmetadata: {name: a}\nspec: {worker: {}}",
+            "did you mean workers?",
+        ),
+        ("a: [", "not YAML"),
+        ("- 1", "expected Kubernetes objects"),
+        ("kind: Pod", "no HulkJob in"),
+    ],
+    ids=["misspelt field", "not YAML", "not an object", "no job"],
+)
+def test_a_mistake_in_a_file_is_one_message_with_the_files_name(
+    hulk: Hulk, tmp_path: Path, text: str, expected: str
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    code, printed = hulk("plan", "-f", path, "--topology", TOPOLOGY)
+    assert expected in code
+    assert str(path) in code
+    assert printed == ""
+
+
+def test_without_a_cluster_and_without_nodes_the_message_says_what_is_missing(hulk: Hulk) -> None:
+    code, _ = hulk("plan", "-f", JOB)
+    assert "kube-config" in code
+
+
+def test_crds_are_printed_as_generated(hulk: Hulk) -> None:
+    code, printed = hulk("crds")
+    assert code == 0
+    assert tuple(yaml.safe_load_all(printed)) == crds()
+
+
+def test_version_names_the_api(hulk: Hulk) -> None:
+    _, printed = hulk("version", "-o", "json")
+    assert json.loads(printed)["api"] == "hulk.dev/v1alpha1"
+
+
+def test_a_topology_without_nodes_cannot_be_planned_on() -> None:
+    with pytest.raises(ValueError, match="declares no nodes"):
+        declared_topology(HulkTopology.model_validate({"metadata": {"name": "cluster"}, "spec": {}}).spec)
+
+
+MACHINES = [Machine("a1", "a"), Machine("a2", "a"), Machine("b1", "b"), Machine("c1", "c")]
+
+
+def profile(node: str, *links: dict[str, Any]) -> NodeProfile:
+    rows = tuple(LinkStatus.model_validate({"time": NOW - timedelta(seconds=60), **link}) for link in links)
+    return NodeProfile.model_validate({"metadata": {"name": node}, "status": {"links": [row.wire() for row in rows]}})
+
+
+def accepted() -> Accepted:
+    profiles = [
+        profile(
+            "a1",
+            {"target": "b1", "rttP50Microseconds": 70_000, "bandwidthBytesPerSecond": 50_000_000, "streams": 4},
+            {"target": "b1", "rttP50Microseconds": 400_000, "underLoad": True},
+            {"target": "c1", "rttP50Microseconds": -5},
+        ),
+        profile("a2", {"target": "b1", "rttP50Microseconds": 72_000}),
+    ]
+    return accept(profiles, {machine.name for machine in MACHINES}, NOW)
+
+
+def test_the_matrix_has_every_directed_pair_and_says_how_each_is_known() -> None:
+    declared = DeclaredLink(source="b", target="a", rtt_microseconds=9, bandwidth_bytes_per_second=7)
+    report = topology_report(MACHINES, accepted(), [declared], NOW)
+    links = {(link.source, link.target): link for link in report.region_links}
+    assert len(links) == 3 * 2 + 1  # and the inside of a, the only region with two nodes
+    there = links["a", "b"]
+    assert (there.kind, there.rtt_microseconds, there.bandwidth_bytes_per_second) == ("measured", 71_000, 50_000_000)
+    assert (there.age_seconds, there.streams) == (60, 4)
+    assert (links["b", "a"].kind, links["b", "a"].rtt_microseconds) == ("declared", 9)
+    assert (links["a", "c"].kind, links["a", "c"].rtt_microseconds) == ("unknown", None)
+
+
+def test_a_lie_is_shown_as_refused_and_load_is_not_shown_as_idle() -> None:
+    report = topology_report(MACHINES, accepted(), [], NOW)
+    (refused,) = report.refused
+    assert (refused.source, refused.target, refused.reason) == ("a1", "c1", "ImpossibleRtt")
+    assert {(link.source, link.target) for link in report.node_links} == {("a1", "b1"), ("a2", "b1")}
+    printed = plain(tables.topology(report))
+    assert "refused a1 -> c1" in printed
+    assert "71.0 ms, 50.0 MB/s" in printed
+    assert "400" not in printed
+
+
+def test_many_regions_are_listed_instead_of_a_matrix() -> None:
+    machines = [Machine(f"n{number}", f"r{number}") for number in range(12)]
+    printed = plain(tables.topology(topology_report(machines, Accepted(()), [], NOW)))
+    assert "FROM \\ TO" not in printed
+    assert printed.count("unknown") == 12 * 11
+
+
+def test_a_failed_job_shows_exit_code_node_and_last_lines() -> None:
+    document = example()
+    document["status"] = {
+        "phase": "Failed",
+        "attempt": 2,
+        "failures": 4,
+        "disruptions": 1,
+        "conditions": [
+            {"type": "Failed", "status": "True", "reason": "BackoffLimit", "message": "4 failures, 3 allowed",
+             "lastTransitionTime": "2026-01-02T03:00:05Z"}
+        ],
+        "lastFailure": {"attempt": 2, "pod": "demo-2-0", "node": "a1", "exitCode": 65, "reason": "UserError",
+                        "message": "line one\nline two", "time": "2026-01-02T03:00:00Z"},
+    }  # fmt: skip
+    printed = plain(tables.job_state(HulkJob.model_validate(document), NOW))
+    for words in (
+        "demo-2-0 on a1, exit code 65: UserError",
+        "line two",
+        "4 failures, 3 allowed",
+        "1 disruptions",
+        "4m",
+    ):
+        assert words in printed

@@ -1,0 +1,152 @@
+"""What API server and kubelet refuse while a gang starts.
+
+Each fault has a corner of the cluster of its own; all of them are under way at once, in one real operator.
+The gang is released as a whole with the server's words, tried again with back-off, and starts when the cause is gone.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from faults import (
+    ACCOUNTS,
+    JOB,
+    LIMITS,
+    NAMESPACES,
+    QUOTAS,
+    Corner,
+    Faults,
+    running,
+    runs_as,
+    until,
+)
+from hulk_operator.cluster import Object
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.asyncio(loop_scope="module")]
+
+FAULTS = Faults()
+
+
+async def refused(corner: Corner, reason: str, words: str, cure: Callable[[], Awaitable[object]]) -> None:
+    """The gang is released as a whole with the server's words, tried again, and starts when the cause is gone."""
+    job = await corner.until(lambda job: job.status.attempt >= 2 and job.status.last_failure is not None)
+    last = job.status.last_failure
+    assert last is not None
+    assert (last.reason, job.status.failures) == (reason, 0)
+    assert words in last.message
+    await corner.until_pods(0, attempt=1)
+    await cure()
+    job = await corner.until(running)
+    assert len(await corner.until_pods(job.status.plan.num_workers if job.status.plan else 0)) >= 2
+    assert job.status.failures == 0
+
+
+@FAULTS.take
+async def a_quota_halfway(corner: Corner) -> None:
+    """A ResourceQuota admits two of four pods."""
+    await corner.open(4)
+    await corner.cluster.create(QUOTAS, named(corner, {"spec": {"hard": {"pods": "2"}}}))
+
+    async def in_force() -> bool:
+        return bool((await corner.cluster.get(QUOTAS, "fault", corner.name)).get("status", {}).get("used"))
+
+    await until(in_force, lambda: "the quota is not counted")
+    await corner.submit(workers=4)
+    raised = {"spec": {"hard": {"pods": "4"}}}
+    await refused(
+        corner,
+        "QuotaExceeded",
+        "exceeded quota: fault, requested: pods=1, used: pods=2, limited: pods=2",
+        lambda: corner.cluster.patch(QUOTAS, "fault", corner.name, raised),
+    )
+
+
+@FAULTS.take
+async def a_privileged_template(corner: Corner) -> None:
+    """In a namespace of restricted PodSecurity, where an ordinary job runs as it is."""
+    await corner.open(4)
+    await enforce(corner, "restricted")
+    await corner.submit("ordinary")
+    await corner.until(running, "ordinary")
+    await corner.submit(container={"securityContext": {"privileged": True}})
+    await refused(
+        corner, "PodSecurity", 'violates PodSecurity "restricted:latest"', lambda: enforce(corner, "privileged")
+    )
+
+
+@FAULTS.take
+async def a_limit_range(corner: Corner) -> None:
+    """A LimitRange admits one cpu, the template asks for two."""
+    await corner.open(2)
+    limit = {"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}}
+    await corner.cluster.create(LIMITS, named(corner, limit))
+    await corner.submit(container={"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}})
+    await refused(
+        corner,
+        "Forbidden",
+        "maximum cpu usage per Container is 1, but limit is 2",
+        lambda: corner.cluster.delete(LIMITS, "fault", corner.name),
+    )
+
+
+@FAULTS.take
+async def a_missing_service_account(corner: Corner) -> None:
+    """The template names a ServiceAccount that comes later."""
+    await corner.open(2)
+    await corner.submit(pod={"serviceAccountName": "fault"})
+    await refused(
+        corner,
+        "Forbidden",
+        'serviceaccount "fault" not found',
+        lambda: corner.cluster.create(ACCOUNTS, named(corner, {})),
+    )
+
+
+async def stuck(corner: Corner, reason: str, message: str) -> None:
+    """The first half of a gang runs, a container of the second cannot start until the cause is gone."""
+    await corner.open(5)
+    await corner.submit(workers=4, gated=True)
+    pods = await corner.until_pods(4)
+    await corner.open_gates(workers=(0, 1))
+
+    async def half() -> bool:
+        return [pod["status"]["phase"] for pod in await corner.pods()].count("Running") == 2
+
+    await until(half, lambda: "the first half does not run")
+    await corner.say(pods[2], {"waiting": {"reason": reason, "message": message}}, "Pending")
+    job = await corner.until(lambda job: job.status.last_failure is not None)
+    last = job.status.last_failure
+    assert last is not None
+    assert (last.attempt, last.pod, last.reason) == (1, f"{JOB}-1-2", reason)
+    assert last.message == message
+    await corner.until_pods(0, attempt=1)
+    job = await corner.until(runs_as(2), meanwhile=corner.open_gates)
+    assert job.status.failures == 0
+    assert not job.status.avoided_nodes  # its pod was on no node yet
+
+
+@FAULTS.take
+async def a_missing_secret(corner: Corner) -> None:
+    """The kubelet cannot make a container's environment."""
+    await stuck(corner, "CreateContainerConfigError", 'secret "fault" not found')
+
+
+@FAULTS.take
+async def an_image_halfway(corner: Corner) -> None:
+    """Some nodes have the image, others cannot pull it."""
+    await stuck(corner, "ImagePullBackOff", 'Back-off pulling image "none"')
+
+
+@pytest.mark.parametrize("name", FAULTS)
+async def test_a_refused_gang_is_released_and_starts_later(outcomes: dict[str, asyncio.Task[None]], name: str) -> None:
+    await outcomes[name]
+
+
+def named(corner: Corner, body: Object) -> Object:
+    return {"metadata": {"name": "fault", "namespace": corner.name}, **body}
+
+
+async def enforce(corner: Corner, level: str) -> None:
+    """The namespace's PodSecurity."""
+    label = {"pod-security.kubernetes.io/enforce": level}
+    await corner.cluster.patch(NAMESPACES, corner.name, None, {"metadata": {"labels": label}})

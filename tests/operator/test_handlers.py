@@ -1,0 +1,228 @@
+"""Events -> store and queue: which event wakes whom, and what the operator's settings are."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+from fake_cluster import FakeCluster
+from hulk_operator import names
+from hulk_operator.cluster import LEASES, Change, ClusterError, Gone, Listing, Object
+from hulk_operator.handlers.operator import Parts, run
+from hulk_operator.handlers.pods import PodWatch
+from hulk_operator.handlers.settings import Settings, from_environment
+from hulk_operator.handlers.watches import Watches, settings
+from hulk_operator.metrics import Health
+from hulk_operator.pods import pods
+from hulk_operator.probing import Prober
+from hulk_operator.reconcile.executor import Workers
+from hulk_operator.reconcile.store import Store
+from views import job, plan
+
+
+class World:
+    """Watches over an empty store, with what they asked for."""
+
+    def __init__(self) -> None:
+        self.added: list[str] = []
+        self.num_changes = 0
+        self.store = Store()
+        self.watches = Watches(self.store, self.added.append, self._changed)
+        self.pods = PodWatch(FakeCluster(), self.store, self.added.append, self._changed)
+
+    def _changed(self) -> None:
+        self.num_changes += 1
+
+    def asked(self) -> tuple[list[str], int]:
+        """What was asked for since the last question."""
+        asked = self.added[:], self.num_changes
+        self.added.clear()
+        self.num_changes = 0
+        return asked
+
+
+def worker(version: int, phase: str = "Pending", node: str = "") -> dict[str, Any]:
+    (pod,) = pods(job(), plan(), [0])
+    metadata = {**pod["metadata"], "uid": "p", "resourceVersion": str(version)}
+    return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": node}, "status": {"phase": phase}}
+
+
+def node(version: int, ready: str = "True", heartbeat: str = "1", **spec: Any) -> dict[str, Any]:
+    condition = {"type": "Ready", "status": ready, "lastHeartbeatTime": heartbeat}
+    status = {"conditions": [condition], "allocatable": {"nvidia.com/gpu": "1"}}
+    return {"metadata": {"name": "n", "resourceVersion": str(version)}, "spec": spec, "status": status}
+
+
+def test_a_job_is_looked_at_whenever_it_changes() -> None:
+    world = World()
+    world.watches.on_job(None, job().wire())
+    assert world.asked() == (["lab/demo"], 0)
+    assert world.store.job("lab/demo") is not None
+    world.watches.on_job("DELETED", job().wire())
+    assert world.asked() == (["lab/demo"], 1)
+    assert world.store.job("lab/demo") is None
+
+
+def test_a_pod_that_ends_or_goes_may_make_room() -> None:
+    world = World()
+    world.pods.take(Change("ADDED", worker(1)))
+    assert world.asked() == (["lab/demo"], 0)
+    world.pods.take(Change("ADDED", worker(1)))  # known from its creation
+    assert world.asked() == ([], 0)
+    world.pods.take(Change("MODIFIED", worker(2, "Succeeded")))
+    assert world.asked() == (["lab/demo"], 1)
+    world.pods.take(Change("DELETED", worker(3)))
+    assert world.asked() == (["lab/demo"], 1)
+    world.pods.take(Change("ADDED", {"metadata": {"name": "x", "labels": {"hulk.dev/job": "demo"}}}))
+    world.pods.take(Change("BOOKMARK", {"metadata": {"resourceVersion": "9"}}))
+    assert world.asked() == ([], 0)
+
+
+class Streams(FakeCluster):
+    """A cluster whose watches say what the test says; an error ends one."""
+
+    def __init__(self, listings: list[Listing], streams: list[list[Change | ClusterError]]) -> None:
+        super().__init__()
+        self.listings, self.streams = listings, streams
+        self.watched_from: list[str] = []
+        self.over = asyncio.Event()
+
+    async def list(self, *_: Any, **__: Any) -> Listing:
+        return self.listings.pop(0)
+
+    async def watch(self, *_: Any, resource_version: str = "", **__: Any) -> AsyncIterator[Change]:
+        self.watched_from.append(resource_version)
+        if not self.streams:
+            self.over.set()
+            await asyncio.Event().wait()
+        for said in self.streams.pop(0):
+            if isinstance(said, ClusterError):
+                raise said
+            yield said
+
+
+async def test_a_watch_goes_on_where_it_ended_and_lists_again_when_it_cannot() -> None:
+    listings = [Listing((worker(1),), "1"), Listing((), "9")]
+    streams: list[list[Change | ClusterError]] = [
+        [Change("MODIFIED", worker(2, "Running"))],  # the server ends it after a while
+        [Gone(410, "Expired", "too old")],
+    ]
+    cluster, world = Streams(listings, streams), World()
+    pods = PodWatch(cluster, world.store, world.added.append, world._changed)
+    task = asyncio.create_task(pods.run())
+    await asyncio.wait_for(cluster.over.wait(), 5)
+    task.cancel()
+    assert cluster.watched_from == ["1", "2", "9"]
+    assert world.store.pods_of("lab/demo") == ()  # its deletion was never told
+    assert world.added == ["lab/demo"] * 3
+
+
+def test_a_nodes_heartbeat_wakes_nobody_but_its_health_does() -> None:
+    world = World()
+    world.pods.take(Change("ADDED", worker(1, "Running", "n")))
+    world.watches.on_node("ADDED", node(1))
+    world.asked()
+    world.watches.on_node("MODIFIED", node(2, heartbeat="2"))
+    assert world.asked() == ([], 0)
+    world.watches.on_node("MODIFIED", node(3, ready="Unknown"))
+    assert world.asked() == (["lab/demo"], 1)
+    world.watches.on_node("MODIFIED", node(4, ready="Unknown", unschedulable=True))
+    assert world.asked() == ([], 1)
+    world.watches.on_node("DELETED", node(5))
+    assert world.asked() == (["lab/demo"], 1)
+
+
+def test_a_link_that_becomes_known_wakes_the_planning_pass() -> None:
+    world = World()
+    profile: dict[str, Any] = {"metadata": {"name": "n"}, "status": {"links": [{"target": "m"}]}}
+    world.watches.on_profile("MODIFIED", profile)
+    world.watches.on_profile("MODIFIED", profile)
+    assert world.asked() == ([], 1)
+
+
+def test_a_link_that_became_another_one_wakes_the_planning_pass() -> None:
+    world = World()
+    for rate, asked in ((1_000_000, 1), (1_010_000, 0), (10_000_000, 1)):
+        links = [{"target": "m", "bandwidthBytesPerSecond": rate}]
+        world.watches.on_profile("MODIFIED", {"metadata": {"name": "n"}, "status": {"links": links}})
+        assert world.asked() == ([], asked)
+    world.watches.on_profile("DELETED", {"metadata": {"name": "n"}, "status": {"links": links}})
+    world.watches.on_profile("ADDED", {"metadata": {"name": "n"}, "status": {"links": links}})
+    assert world.asked() == ([], 1)
+
+
+def test_what_is_declared_wakes_the_planning_pass() -> None:
+    world = World()
+    world.watches.on_topology("MODIFIED", {"metadata": {"name": "cluster"}})
+    assert world.asked() == ([], 1)
+
+
+async def test_sigterm_ends_an_operator_that_waits_for_the_lease() -> None:
+    lease = {"metadata": {"name": names.LEASE, "namespace": "system"}, "spec": {"holderIdentity": "another"}}
+    asked = asyncio.Event()
+
+    class Waiting(FakeCluster):
+        async def get(self, *given: Any, **options: Any) -> Object:
+            asked.set()
+            return await super().get(*given, **options)
+
+    async def serve(_: Parts) -> None:
+        await asyncio.Event().wait()
+
+    class Nobody:
+        """No worker runs."""
+
+    mine = Settings("me", lease_namespace="system", lease_s=3600)
+    cluster = Waiting((LEASES, lease))
+    before = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("not handled"))
+    try:
+        running = asyncio.ensure_future(run(cluster, cast(Workers, Nobody()), mine, Health(), serve))
+        await asyncio.wait_for(asked.wait(), 10)
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.wait_for(running, 10)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert cluster.writes == []  # the lease is another's still
+
+
+async def test_a_probing_pass_that_fails_is_counted_and_ends_nothing() -> None:
+    failures: list[int] = []
+
+    async def read() -> Any:
+        return [{"metadata": {}}], []  # no node has no name
+
+    prober = Prober(FakeCluster(), tuple, read=read, failed=lambda: failures.append(1))
+    await prober._try_tick()
+    assert failures == [1]
+    assert prober.state.num_errors == 1
+
+
+def test_kopf_only_watches() -> None:
+    chosen = settings()
+    assert chosen.peering.standalone
+    assert not chosen.posting.enabled
+    registry = World().watches.registry()
+    assert len(registry._watching.get_all_handlers()) == 4
+    assert registry._spawning.get_all_handlers() == []
+    assert registry._changing.get_all_handlers() == []  # these would write finalizers and annotations
+
+
+def test_settings_come_from_the_environment() -> None:
+    assert from_environment({}, "me") == Settings("me")
+    given = {
+        "HULK_NAMESPACE": "lab",
+        "HULK_LEASE_NAMESPACE": "sys",
+        "HULK_LEASE_SECONDS": "3",
+        "HULK_METRICS_PORT": "1",
+    }
+    found = from_environment(given, "me")
+    assert (found.namespace, found.lease_namespace, found.lease_s, found.metrics_port) == ("lab", "sys", 3, 1)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"HULK_LEASE_SECONDS": "0"}, {"HULK_METRICS_PORT": "99999"}, {"HULK_LEASE_SECONDS": "x"}]
+)
+def test_wrong_settings_are_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"0 s must|99999 must|invalid literal"):
+        from_environment(wrong, "me")

@@ -1,0 +1,303 @@
+"""SIGKILL before and after every API write of the recipe: a job goes its whole way, nothing leaked, lost or doubled.
+
+One job is planned, deployed, calibrated, loses a worker to exit code 1, is started again, succeeds and is deleted by
+its ttl. The kill points are the writes of one such way without a kill: each occurrence of each write is a case before
+it and one after it. A write of the recipe that this way does not make fails the test, and so does a case that is never
+reached.
+"""
+
+import asyncio
+import itertools
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from hulk_operator import names
+from hulk_operator.api import HulkJob
+from hulk_operator.api.crds import crds
+from hulk_operator.cluster import (
+    CONFIG_MAPS,
+    EVENTS,
+    HULK_JOBS,
+    NETWORK_POLICIES,
+    PODS,
+    SERVICES,
+    ApiCluster,
+    ApiResource,
+    Conflict,
+    NotFound,
+    Object,
+    connect,
+)
+from hulk_operator.reconcile.recipe import writes
+from hulk_operator.status import holds
+
+pytestmark = pytest.mark.controlplane
+
+CRDS = ApiResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
+NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", False)
+CHILDREN = (PODS, SERVICES, CONFIG_MAPS, NETWORK_POLICIES)
+NUM_WORKERS = 3
+NUM_AT_ONCE = 4
+CASE_S = 600.0  # a guard, not a measure: a case takes some 5 s on an idle machine
+JOB = "whole-way"
+LEASE_WRITE = ("lease", "patch leases")  # made every few seconds: its first is a kill point
+MOMENTS = ("before", "after")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One kill point."""
+
+    step: str
+    write: str
+    number: int
+    moment: str
+
+    def arguments(self) -> list[str]:
+        """For the program."""
+        return [self.step, self.write, str(self.number), self.moment]
+
+    def __str__(self) -> str:
+        write = self.write.replace(" ", "-").replace("/", "-")
+        return f"{self.step}-{write}-{self.number}-{self.moment}"
+
+
+def cases(recorded: Counter[tuple[str, str]]) -> Iterator[Case]:
+    """Before and after each occurrence of each write that was recorded, and the lease's first."""
+    for step, write in [LEASE_WRITE, *writes()]:
+        for number in range(1, (1 if (step, write) == LEASE_WRITE else recorded[step, write]) + 1):
+            for moment in MOMENTS:
+                yield Case(step, write, number, moment)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen of one job on its way."""
+
+    statuses: list[HulkJob] = field(default_factory=list)
+    num_kills: int = 0
+
+    def note(self, job: HulkJob) -> None:
+        """One more look."""
+        self.statuses.append(job)
+
+
+class Operator:
+    """The operator's process, started again whenever it was killed."""
+
+    def __init__(self, namespace: str, port: int, kubeconfig: Path, arguments: list[str], log: Path) -> None:
+        self._arguments = [namespace, str(port)]
+        self._kill = arguments
+        self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONPATH": str(Path(__file__).parent)}
+        self._log = log
+        self._process: asyncio.subprocess.Process | None = None
+        self.num_kills = 0
+
+    async def keep_running(self) -> None:
+        """Start it when it does not run. Only a SIGKILL is a reason not to."""
+        if self._process is not None and self._process.returncode is None:
+            return
+        if self._process is not None:
+            assert self._process.returncode == -signal.SIGKILL, f"operator ended by itself:\n{self._log.read_text()}"
+            self.num_kills += 1
+            self._kill = []
+        program = ["-c", "import killing; killing.entry()"]
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, *program, *self._arguments, *self._kill, env=self._environment, stdout=log, stderr=log
+            )
+
+    async def stop(self) -> int:
+        """SIGTERM; answers its exit code."""
+        assert self._process is not None
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+        return await self._process.wait()
+
+
+@pytest_asyncio.fixture
+async def cluster(control_plane: Path) -> AsyncIterator[ApiCluster]:
+    """The API server with the CRDs."""
+    connected = await connect(str(control_plane))
+    try:
+        for crd in crds():
+            await connected.apply(CRDS, crd["metadata"]["name"], None, crd, field_manager="test")
+        yield connected
+    finally:
+        await connected.close()
+
+
+@pytest.mark.timeout(1800)  # two operators and a whole job for each of about 50 kill points
+async def test_killed_anywhere_a_job_goes_its_way(
+    cluster: ApiCluster, control_plane: Path, kwok_nodes: Any, tmp_path: Path
+) -> None:
+    kwok_nodes(6, accelerators=64)
+    recorded = await record(cluster, control_plane, tmp_path)
+    places = asyncio.Semaphore(NUM_AT_ONCE)
+    numbers = itertools.count()
+
+    async def one(case: Case) -> str:
+        async with places:
+            number = next(numbers)
+            log, seen = tmp_path / f"{case}.log", Seen()
+            try:
+                async with asyncio.timeout(CASE_S):
+                    await whole_way(cluster, control_plane, case.arguments(), number, seen, log)
+            except (AssertionError, TimeoutError) as error:
+                return (
+                    f"{case}: {error!r}\n{[job.status.wire() for job in seen.statuses[-1:]]}\n{log.read_text()[-3000:]}"
+                )
+            return ""
+
+    failed = [failure for failure in await asyncio.gather(*(one(case) for case in selected(recorded))) if failure]
+    assert not failed, "\n\n".join(failed)
+
+
+async def record(cluster: ApiCluster, kubeconfig: Path, tmp_path: Path) -> Counter[tuple[str, str]]:
+    """How often the way makes each write of the recipe, from one way without a kill; it makes all of them."""
+    written = tmp_path / "written"
+    async with asyncio.timeout(CASE_S):
+        await whole_way(cluster, kubeconfig, ["record", str(written)], 999, Seen(), tmp_path / "record.log", kills=0)
+    found = Counter(tuple(line.split("\t", 1)) for line in written.read_text().splitlines())
+    of_steps: Counter[tuple[str, str]] = Counter(
+        {(step, write): times for (step, write), times in found.items() if step and (step, write) != LEASE_WRITE}
+    )
+    assert of_steps.keys() == set(writes()), "every write of the recipe is on the way, and no other one"
+    return of_steps
+
+
+def selected(recorded: Counter[tuple[str, str]]) -> list[Case]:
+    """All cases, or those whose name contains $KILL_CASES, to look at one of them."""
+    return [case for case in cases(recorded) if os.environ.get("KILL_CASES", "") in str(case)]
+
+
+async def whole_way(
+    cluster: ApiCluster,
+    kubeconfig: Path,
+    arguments: list[str],
+    number: int,
+    seen: Seen,
+    log: Path,
+    kills: int = 1,
+) -> None:
+    """One job from its creation to its deletion, with one kill or none."""
+    namespace = f"kill-{number}"
+    await cluster.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    await cluster.create(HULK_JOBS, manifest(namespace, number))
+    operator = Operator(namespace, 20_000 + number, kubeconfig, arguments, log)
+    try:
+        while True:
+            await operator.keep_running()
+            try:
+                job = HulkJob.model_validate(await cluster.get(HULK_JOBS, JOB, namespace))
+            except NotFound:
+                break
+            seen.note(job)
+            await be_the_world(cluster, job, first_running(seen))
+            await asyncio.sleep(0.1)
+        check_story(seen)
+        while operator.num_kills < kills:  # the last write's kill may come after the job is gone
+            await operator.keep_running()
+            await asyncio.sleep(0.1)
+        await nothing_left(cluster, namespace)
+        await events_said_once(cluster, namespace)
+    finally:
+        code = await operator.stop()
+    assert code in (0, -signal.SIGTERM), f"SIGTERM ended the operator with {code}"
+
+
+def manifest(namespace: str, number: int) -> Object:
+    """The job; a model of its own, so that no other case has calibrated it."""
+    shape = {"layers": 2, "hidden": 64, "heads": 4, "sequenceLength": 32, "vocabulary": 256 + number}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.JOB_KIND,
+        "metadata": {"name": JOB, "namespace": namespace},
+        "spec": {
+            "workers": {"min": NUM_WORKERS, "max": NUM_WORKERS},
+            "model": {"transformer": shape},
+            "training": {"globalBatch": 6, "steps": 10},
+            "placement": {"allowUnknownLinks": True},
+            "runPolicy": {"backoffLimit": 1, "ttlSecondsAfterFinished": 2},
+            "template": {"spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "w", "image": "none"}]}},
+        },
+    }
+
+
+def first_running(seen: Seen) -> int:
+    """The first attempt that was seen to run; 0 before that."""
+    return next((job.status.attempt for job in seen.statuses if _predicted_and_running(job)), 0)
+
+
+def _predicted_and_running(job: HulkJob) -> bool:
+    prediction = job.status.prediction
+    return holds(job.status, "Running") and prediction is not None and prediction.attempt == job.status.attempt
+
+
+async def be_the_world(cluster: ApiCluster, job: HulkJob, first: int) -> None:
+    """A worker of the first attempt that runs crashes; the workers of a later one end well."""
+    if not _predicted_and_running(job):
+        return
+    attempt, namespace = job.status.attempt, job.metadata.namespace
+    workers = [0] if attempt == first else range(NUM_WORKERS)
+    phase, code = ("Failed", 1) if attempt == first else ("Succeeded", 0)
+    for worker in workers:
+        with suppress(NotFound, Conflict):
+            ended = {"exitCode": code, "reason": "Error" if code else "Completed", "message": "Traceback: boom"}
+            container = {"name": "w", "image": "none", "imageID": "", "ready": False, "restartCount": 0}
+            status = {"phase": phase, "containerStatuses": [{**container, "state": {"terminated": ended}}]}
+            name = names.pod(JOB, attempt, worker)
+            pod = await cluster.get(PODS, name, namespace)
+            if pod["status"].get("phase") == "Running":
+                version = pod["metadata"]["resourceVersion"]
+                await cluster.patch(
+                    PODS, name, namespace, {"status": status}, subresource="status", resource_version=version
+                )
+
+
+def check_story(seen: Seen) -> None:
+    """Attempts only grow, the failure is counted once and kept, a prediction is never edited, the end is good."""
+    statuses = [job.status for job in seen.statuses]
+    attempts = [status.attempt for status in statuses]
+    assert attempts == sorted(attempts)
+    last = statuses[-1]
+    assert holds(last, "Succeeded"), f"last seen: {last.wire()}"
+    assert last.failures == 1
+    assert last.disruptions == 0
+    assert last.last_failure is not None
+    assert last.last_failure.exit_code == 1
+    assert last.last_failure.message == "Traceback: boom"
+    assert last.restarts == last.attempt - 1
+    predictions: dict[int, Any] = {}
+    for status in statuses:
+        if status.prediction is not None:
+            known = predictions.setdefault(status.prediction.attempt, status.prediction)
+            assert status.prediction == known, "a prediction was edited"
+
+
+async def nothing_left(cluster: ApiCluster, namespace: str) -> None:
+    """Everything that was made for the job is gone with it."""
+    labels = f"{names.LABEL_MANAGED_BY}={names.MANAGER}"
+    while True:
+        left = [item for kind in CHILDREN for item in (await cluster.list(kind, namespace, labels=labels)).items]
+        if not left:
+            return
+        await asyncio.sleep(0.2)
+
+
+async def events_said_once(cluster: ApiCluster, namespace: str) -> None:
+    """No event says the same twice, and the story is complete."""
+    events = [item for item in (await cluster.list(EVENTS, namespace)).items if item["involvedObject"]["name"] == JOB]
+    said = [(item["reason"], item["message"]) for item in events]
+    assert len(said) == len(set(said)), sorted(said)
+    assert all(item["count"] == 1 for item in events)
+    assert {"Planned", "Deployed", "Running", "Error", "Succeeded"} <= {reason for reason, _ in said}, sorted(said)

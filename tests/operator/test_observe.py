@@ -1,0 +1,193 @@
+"""Reading a worker's endpoints: a real HTTP server that behaves, and ones that do not."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+from hulk_operator import observe
+from hulk_operator.observe import Observation, ObservedLink, ObserveError, Preflight
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+EXPOSITION = """\
+# HELP hulk_worker_step Last completed step.
+# TYPE hulk_worker_step gauge
+hulk_worker_step 12.0
+hulk_worker_step_seconds 0.5
+hulk_worker_step_seconds_last 0.7
+hulk_worker_loss 2.25
+hulk_worker_compute_seconds{rank="0"} 0.1
+hulk_worker_compute_seconds{rank="1"} 0.3
+# TYPE hulk_worker_sent_bytes counter
+hulk_worker_sent_bytes_total 4096.0
+hulk_worker_checkpoint_step 10.0
+hulk_worker_checkpoint_bytes 2048.0
+hulk_worker_link_rtt_seconds{source="a",target="b"} 0.12
+hulk_worker_link_bandwidth_bytes_per_second{source="a",target="b"} 5e6
+hulk_worker_link_rtt_seconds{source="b",target="a"} 0.11
+hulk_worker_info{version="0.1.0",wire_version="1",attempt="3",backend="gloo"} 1.0
+process_cpu_seconds_total 3.0
+"""
+
+
+@asynccontextmanager
+async def worker(method: str, path: str, handler: Handler) -> AsyncIterator[tuple[aiohttp.ClientSession, int]]:
+    app = web.Application()
+    app.router.add_route(method, path, handler)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    assert runner.addresses
+    async with aiohttp.ClientSession() as session:
+        yield session, runner.addresses[0][1]
+    await runner.cleanup()
+
+
+def answer(text: str, status: int = 200) -> Handler:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return web.Response(text=text, status=status)
+
+    return handler
+
+
+async def test_reads_everything_rank_0_says() -> None:
+    async with worker("GET", "/metrics", answer(EXPOSITION)) as (session, port):
+        observation = await observe.metrics(session, "127.0.0.1", port)
+    assert observation == Observation(
+        attempt=3,
+        step=12,
+        step_s=0.5,
+        step_last_s=0.7,
+        loss=2.25,
+        compute_s={0: 0.1, 1: 0.3},
+        sent_bytes=4096,
+        checkpoint_step=10,
+        checkpoint_bytes=2048,
+        links=(ObservedLink("a", "b", 0.12, 5e6), ObservedLink("b", "a", 0.11, None)),
+    )
+    assert observation.max_compute_s == 0.3
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", Observation()),
+        ("hulk_worker_step -1\nhulk_worker_step_seconds +Inf\n", Observation()),
+        ("hulk_worker_step 1e300\nhulk_worker_checkpoint_bytes 1e17\n", Observation()),
+        ('hulk_worker_step_seconds 1e305\nhulk_worker_compute_seconds{rank="0"} 1e305\n', Observation()),
+        ("hulk_worker_step NaN\nhulk_worker_step_seconds NaN\n", Observation()),
+        ('hulk_worker_link_rtt_seconds{source="a",target="b"} -3\n', Observation()),
+        ('other_metric{job="x"} 4\n', Observation()),
+        ("hulk_worker_checkpoint_step 0\nhulk_worker_checkpoint_bytes 0\n", Observation(checkpoint_bytes=0)),
+    ],
+)
+def test_what_is_not_a_usable_number_is_unsaid(text: str, expected: Observation) -> None:
+    assert observe.parse_metrics(text) == expected
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf"])
+def test_a_loss_that_diverged_is_told(text: str) -> None:
+    assert str(observe.parse_metrics(f"hulk_worker_loss {text}\n").loss) == text
+
+
+@pytest.mark.parametrize("seconds", ["1e-300", "1e305", "NaN", "Infinity", "-1", "0"])
+def test_a_preflight_that_cannot_be_is_refused(seconds: str) -> None:
+    with pytest.raises(ObserveError):
+        observe.parse_preflight(f'{{"attempt": 1, "computeSeconds": [0.5, {seconds}]}}')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<html>hello</html>",
+        'hulk_worker_compute_seconds{rank="x"} 1',
+        "hulk_worker_compute_seconds 1",
+        "hulk_worker_step",
+    ],
+)
+def test_what_is_no_exposition_is_refused(text: str) -> None:
+    with pytest.raises(ObserveError, match="not a Prometheus exposition"):
+        observe.parse_metrics(text)
+
+
+async def test_an_answer_without_end_is_cut_off() -> None:
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b"# " + b"x" * 65536 + b"\n")
+
+    async with worker("GET", "/metrics", endless) as (session, port):
+        with pytest.raises(ObserveError, match="more than 1048576 bytes"):
+            await observe.metrics(session, "127.0.0.1", port)
+
+
+async def test_a_silent_worker_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "MAX_SECONDS", 0.2)
+
+    async def silent(_: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    async with worker("GET", "/metrics", silent) as (session, port):
+        with pytest.raises(ObserveError, match="TimeoutError"):
+            await observe.metrics(session, "127.0.0.1", port)
+
+
+@pytest.mark.parametrize("status", [302, 404, 500])
+async def test_metrics_with_another_status_are_refused(status: int) -> None:
+    async with worker("GET", "/metrics", answer(EXPOSITION, status)) as (session, port):
+        with pytest.raises(ObserveError, match=f"answered {status}"):
+            await observe.metrics(session, "127.0.0.1", port)
+
+
+async def test_no_worker_at_all_is_an_observe_error() -> None:
+    async with worker("GET", "/metrics", answer("")) as (session, port):
+        pass
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(ObserveError, match=r"127\.0\.0\.1"):
+            await observe.metrics(session, "127.0.0.1", port)
+
+
+async def test_preflight_is_none_until_it_is_ready() -> None:
+    async with worker("GET", "/preflight", answer("", 404)) as (session, port):
+        assert await observe.preflight(session, "127.0.0.1", port) is None
+    ready = answer('{"attempt": 2, "computeSeconds": [0.5, 0.25]}')
+    async with worker("GET", "/preflight", ready) as (session, port):
+        assert await observe.preflight(session, "127.0.0.1", port) == Preflight(2, (0.5, 0.25))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"attempt": 1}',
+        '{"attempt": 1, "computeSeconds": []}',
+        '{"attempt": 1, "computeSeconds": [0.5, 0]}',
+        '{"attempt": 1, "computeSeconds": [-0.5]}',
+        '{"attempt": 1, "computeSeconds": [1e999]}',
+        '{"attempt": 1, "computeSeconds": ["fast"]}',
+    ],
+)
+def test_a_preflight_with_impossible_numbers_is_refused(text: str) -> None:
+    with pytest.raises(ObserveError, match="preflight"):
+        observe.parse_preflight(text)
+
+
+async def test_start_names_the_attempt_and_says_when_it_is_refused() -> None:
+    bodies = []
+
+    async def take(request: web.Request) -> web.StreamResponse:
+        bodies.append(await request.json())
+        return web.Response(status=204 if bodies[-1]["attempt"] == 4 else 409)
+
+    async with worker("POST", "/start", take) as (session, port):
+        await observe.start(session, "127.0.0.1", 4, port)
+        with pytest.raises(ObserveError, match="answered 409"):
+            await observe.start(session, "127.0.0.1", 3, port)
+    assert bodies == [{"attempt": 4}, {"attempt": 3}]

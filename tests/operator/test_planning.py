@@ -1,0 +1,288 @@
+"""The planning pass over a fake cluster with the real search: no accelerator twice, refusals with reasons, retries."""
+
+import asyncio
+import gzip
+import os
+import signal
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster
+from hulk_operator import names
+from hulk_operator.api import HulkJob
+from hulk_operator.cluster import CONFIG_MAPS, HULK_JOBS, NODES, PODS, ApiResource, Object, Unavailable
+from hulk_operator.observe import Preflight
+from hulk_operator.planning import planner as planning
+from hulk_operator.planning import process
+from hulk_operator.planning.planner import Planner
+from hulk_operator.planning.process import new_pool
+from hulk_operator.pods import plan_config_map, pods
+from hulk_operator.reconcile.steps.planning import committed
+from hulk_operator.reconcile.store import Store
+from hulk_operator.reconcile.types import Planned, Unplanned, View
+from views import NOW
+
+WAIT_S = 60
+
+
+def node(name: str, accelerators: int = 1, cpu: str = "8") -> tuple[ApiResource, Object]:
+    allocatable = {"cpu": cpu, "memory": "16Gi", "pods": "20", "nvidia.com/gpu": str(accelerators)}
+    conditions = [{"type": "Ready", "status": "True"}]
+    labels = {names.NODE_REGION: "eu", names.NODE_PRODUCT: "lab-cpu"}
+    return NODES, {
+        "metadata": {"name": name, "labels": labels, "uid": name},
+        "spec": {},
+        "status": {"allocatable": allocatable, "conditions": conditions},
+    }
+
+
+def job(name: str, num_workers: int = 2, cpu: str = "1", **spec: Any) -> tuple[ApiResource, Object]:
+    worker = {"name": "w", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    return HULK_JOBS, {
+        "apiVersion": names.API_VERSION,
+        "kind": names.JOB_KIND,
+        "metadata": {"name": name, "namespace": "lab", "generation": 1},
+        "spec": {
+            "workers": {"min": num_workers, "max": num_workers},
+            "model": {"transformer": {"layers": 1, "hidden": 8, "heads": 1, "sequenceLength": 4, "vocabulary": 16}},
+            "training": {"globalBatch": 8, "steps": 10},
+            "placement": {"allowUnknownLinks": True},
+            "template": {"spec": {"containers": [worker]}},
+            **spec,
+        },
+        "status": {},
+    }
+
+
+class World:
+    """A planner over a fake cluster."""
+
+    def __init__(self, *objects: tuple[ApiResource, Object]) -> None:
+        self.cluster, self.store = FakeCluster(*objects), Store()
+        for (plural, _, _), body in self.cluster.objects.items():
+            if plural == "hulkjobs":
+                self.store.jobs.put(body)
+        self.answered: asyncio.Queue[str] = asyncio.Queue()
+        self.planner = Planner(self.cluster, self.store, self.answered.put_nowait, lambda: NOW)
+
+    def job(self, name: str) -> HulkJob:
+        found = self.store.job(f"lab/{name}")
+        assert found is not None
+        return found
+
+    def view(self, name: str) -> View:
+        one = self.job(name)
+        return View(job=one, status=one.status, now=NOW)
+
+    def commit(self, name: str) -> Planned:
+        """What the reconcile does with a plan: it is in the status, then the planner lets go of its answer."""
+        answer = self.planner.decision(f"lab/{name}")
+        assert isinstance(answer, Planned)
+        raw = self.cluster.objects["hulkjobs", "lab", name]
+        self.store.jobs.put(
+            self.cluster._store(HULK_JOBS, {**raw, "status": committed(self.view(name), answer).wire()})
+        )
+        self.planner.forget(f"lab/{name}")
+        return answer
+
+    async def answer(self, name: str) -> Planned | Unplanned:
+        """The next answer for a job."""
+        while await asyncio.wait_for(self.answered.get(), WAIT_S) != f"lab/{name}":
+            continue
+        found = self.planner.decision(f"lab/{name}")
+        assert found is not None
+        return found
+
+
+@asynccontextmanager
+async def planning_over(*objects: tuple[ApiResource, Object]) -> AsyncIterator[World]:
+    world = World(*objects)
+    task = asyncio.create_task(world.planner.run())
+    try:
+        yield world
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def machines(answer: Planned | Unplanned) -> list[str]:
+    assert isinstance(answer, Planned), answer
+    return sorted(slot.machine for slot in answer.full.plan.workers)
+
+
+async def test_jobs_that_come_together_never_share_an_accelerator() -> None:
+    async with planning_over(node("a"), node("b"), node("c"), node("d"), job("one"), job("two")) as world:
+        world.planner.request("lab/one")
+        world.planner.request("lab/two")
+        first, second = await world.answer("one"), world.planner.decision("lab/two")
+        assert second is not None
+        assert sorted([*machines(first), *machines(second)]) == ["a", "b", "c", "d"]
+
+
+async def test_a_decided_and_a_committed_plan_hold_what_has_no_pod_yet() -> None:
+    async with planning_over(node("a"), node("b"), job("one"), job("two")) as world:
+        world.planner.request("lab/one")
+        await world.answer("one")
+        world.planner.request("lab/two")
+        refused = await world.answer("two")
+        assert isinstance(refused, Unplanned)
+        assert refused.reason == "NotEnoughAccelerators"
+        world.commit("one")
+        world.planner.changed()
+        assert isinstance(await world.answer("two"), Unplanned)
+
+
+async def test_a_refused_job_is_tried_again_when_another_one_goes() -> None:
+    async with planning_over(node("a"), node("b"), job("one"), job("two")) as world:
+        world.planner.request("lab/one")
+        await world.answer("one")
+        world.planner.request("lab/two")
+        assert isinstance(await world.answer("two"), Unplanned)
+        world.planner.forget("lab/one")
+        assert machines(await world.answer("two")) == ["a", "b"]
+
+
+async def test_a_terminating_pod_holds_its_accelerator_until_it_is_gone() -> None:
+    held = {"requests": {"nvidia.com/gpu": "1"}}
+    ending = {
+        "metadata": {"name": "old", "namespace": "lab", "deletionTimestamp": "2026-05-04T12:00:00Z"},
+        "spec": {"nodeName": "b", "containers": [{"name": "w", "resources": held}]},
+        "status": {"phase": "Running"},
+    }
+    async with planning_over(node("a"), node("b"), job("one"), (PODS, ending)) as world:
+        world.planner.request("lab/one")
+        assert isinstance(await world.answer("one"), Unplanned)
+        del world.cluster.objects["pods", "lab", "old"]
+        world.planner.changed()
+        assert machines(await world.answer("one")) == ["a", "b"]
+
+
+async def test_plans_that_do_not_fit_together_by_cpu_are_made_one_after_the_other() -> None:
+    two_each = (node("a", 2, cpu="2"), node("b", 2, cpu="2"))
+    async with planning_over(*two_each, job("one", 2, cpu="2"), job("two", 2, cpu="2")) as world:
+        world.planner.request("lab/one")
+        world.planner.request("lab/two")
+        answers = [await world.answer("one"), await world.answer("two")]
+        assert [type(answer) for answer in answers] == [Planned, Unplanned]
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"parallelism": {"pipeline": 2}}, "UnsupportedLayout"),
+        ({"sync": {"mode": "local"}}, "UnsupportedSync"),
+        ({"model": {"huggingFace": {"configMap": "gone", "key": "k"}}}, "ModelNotFound"),
+        ({"priorityClassName": "gone"}, "PriorityClassNotFound"),
+        ({"workers": {"min": 9, "max": 9}}, "BatchTooSmall"),
+    ],
+)
+async def test_a_job_that_cannot_be_planned_is_refused_with_a_reason(spec: dict[str, Any], reason: str) -> None:
+    async with planning_over(node("a"), node("b"), job("one", **spec)) as world:
+        world.planner.request("lab/one")
+        answer = await world.answer("one")
+        assert isinstance(answer, Unplanned)
+        assert answer.reason == reason
+        assert answer.message
+
+
+async def test_an_unusable_template_is_refused_and_others_are_planned() -> None:
+    async with planning_over(node("a"), node("b"), job("bad", cpu="much"), job("good")) as world:
+        world.planner.request("lab/bad")
+        world.planner.request("lab/good")
+        assert machines(await world.answer("good")) == ["a", "b"]
+        bad = world.planner.decision("lab/bad")
+        assert isinstance(bad, Unplanned)
+        assert "'much'" in bad.message
+
+
+async def test_the_pass_survives_a_cluster_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "RETRY_S", 0.01)
+    async with planning_over(node("a"), node("b"), job("one")) as world:
+        real, failures = world.cluster.list, iter([Unavailable(503, "", "down")])
+
+        async def flaky(*arguments: Any, **options: Any) -> Any:
+            for failure in failures:
+                raise failure
+            return await real(*arguments, **options)
+
+        world.cluster.list = flaky  # type: ignore[method-assign]
+        world.planner.request("lab/one")
+        assert machines(await world.answer("one")) == ["a", "b"]
+
+
+async def test_a_planner_process_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = []
+
+    def watched() -> Any:
+        pools.append(new_pool())
+        return pools[-1]
+
+    monkeypatch.setattr(process, "new_pool", watched)
+    async with planning_over(node("a"), node("b"), job("one"), job("two")) as world:
+        world.planner.request("lab/one")
+        await world.answer("one")
+        (child,) = pools[0]._processes.values()
+        os.kill(child.pid, signal.SIGKILL)
+        await asyncio.to_thread(child.join)
+        world.planner.forget("lab/one")
+        world.planner.request("lab/two")
+        assert machines(await world.answer("two")) == ["a", "b"]
+        assert len(pools) == 2
+
+
+async def test_the_full_plan_is_read_back_after_a_restart() -> None:
+    async with planning_over(node("a"), node("b"), job("one")) as world:
+        world.planner.request("lab/one")
+        await world.answer("one")
+        known = world.commit("one").full
+    again = World(*[(HULK_JOBS, world.cluster.objects["hulkjobs", "lab", "one"])])
+    assert await again.planner.full_plan(again.job("one")) is None  # it was never written
+    again.cluster._store(CONFIG_MAPS, plan_config_map(again.job("one"), 1, known.blob, known.digest))
+    found = await again.planner.full_plan(again.job("one"))
+    assert found is not None
+    assert (found.blob, found.digest) == (known.blob, known.digest)
+    assert found.plan.workers == known.plan.workers
+
+
+async def test_a_plan_of_another_version_is_no_plan() -> None:
+    async with planning_over(node("a"), node("b"), job("one")) as world:
+        world.planner.request("lab/one")
+        await world.answer("one")
+        known = world.commit("one").full
+    again = World(*[(HULK_JOBS, world.cluster.objects["hulkjobs", "lab", "one"])])
+    written = plan_config_map(again.job("one"), 1, known.blob, known.digest)
+    written["binaryData"]["plan.json.gz"] = b64encode(gzip.compress(b'{"version": 99}')).decode()
+    again.cluster._store(CONFIG_MAPS, written)
+    assert await again.planner.full_plan(again.job("one")) is None
+
+
+async def test_a_preflight_becomes_speeds_and_a_prediction() -> None:
+    async with planning_over(node("a"), node("b"), job("one")) as world:
+        world.planner.request("lab/one")
+        await world.answer("one")
+        full = world.commit("one").full
+        one = world.view("one")
+        view = View(job=one.job, status=one.status, now=NOW, full=full)
+        made = await world.planner.calibrate(view, Preflight(1, (0.5, 0.25)))
+        assert made is not None
+        assert made.prediction.compute_microseconds == 500_000
+        assert (made.prediction.source, made.prediction.calibrated) == ("preflight", True)
+        slow, fast = (full.plan.workers[rank].machine for rank in (0, 1))
+        assert made.flops_per_s[fast] == 2 * made.flops_per_s[slow]
+        assert await world.planner.calibrate(view, Preflight(1, (0.5,))) is None
+
+
+async def test_bound_pods_speak_for_their_claims() -> None:
+    async with planning_over(node("a"), node("b"), node("c"), node("d"), job("one"), job("two")) as world:
+        world.planner.request("lab/one")
+        await world.answer("one")
+        plan = world.commit("one").full.plan
+        for worker, pod in enumerate(pods(world.job("one"), plan, range(2))):
+            bound = {**pod["spec"], "nodeName": plan.workers[worker].machine}
+            world.cluster._store(PODS, {**pod, "spec": bound, "status": {"phase": "Running"}})
+        world.planner.request("lab/two")
+        assert not set(machines(await world.answer("two"))) & {slot.machine for slot in plan.workers}

@@ -1,0 +1,335 @@
+"""What probing orders, judged on simulated agents that carry out the orders they get."""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hulk_operator import names
+from hulk_operator.api import EchoAddress, LinkStatus, Measurement, NodeProfile, NodeProfileSpec, NodeProfileStatus
+from hulk_operator.api.meta import ObjectMeta
+from hulk_operator.probing import Budget, Decision, ProbeNode, decide
+from hulk_operator.probing.decide import STOPPED_AFTER_S
+from hulk_operator.probing.orders import MAX_TARGETS
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+MB = 1_000_000
+
+
+@dataclass
+class Agents:
+    """Nodes whose agents answer every echo at once and finish every bandwidth test before the next pass."""
+
+    nodes: list[ProbeNode]
+    now: datetime = START
+    budget: Budget = field(default_factory=Budget)
+    jobs: list[set[str]] = field(default_factory=list)
+    stopped: set[str] = field(default_factory=set)
+    failing: set[tuple[str, str]] = field(default_factory=set)
+    rate: int = 10 * MB
+    profiles: dict[str, NodeProfile] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for index, node in enumerate(self.nodes):
+            address = EchoAddress(address=f"10.{index // 65536}.{index // 256 % 256}.{index % 256}", port=9403)
+            self.profiles[node.name] = NodeProfile(
+                metadata=ObjectMeta(name=node.name), status=NodeProfileStatus(echo=address)
+            )
+
+    def decide(self) -> Decision:
+        """One pass: the orders are written to the profiles."""
+        decision = decide(self.now, self.nodes, self.profiles, self.jobs, self.budget)
+        self.budget = replace(self.budget, history=(*self.budget.history, *decision.attempts))
+        for name, orders in decision.measurements.items():
+            highest = max((order.id for order in orders), default=0)
+            spec = NodeProfileSpec(
+                measurement_id=max(highest, self.profiles[name].spec.measurement_id), measurements=orders
+            )
+            self.profiles[name] = self.profiles[name].model_copy(update={"spec": spec})
+        return decision
+
+    def work(self, seconds: float = 10.0) -> None:
+        """Time passes and every live agent carries out its orders."""
+        self.now += timedelta(seconds=seconds)
+        for name, profile in self.profiles.items():
+            if name not in self.stopped:
+                self.profiles[name] = profile.model_copy(update={"status": self._measure(name, profile)})
+
+    def _measure(self, name: str, profile: NodeProfile) -> NodeProfileStatus:
+        links = {row.target: row for row in profile.status.links}
+        for order in profile.spec.measurements:
+            old = links.get(order.target, LinkStatus(target=order.target, time=self.now))
+            if order.kind == "rtt" and order.target not in self.stopped:
+                figures: dict[str, object] = {"rtt_p50_microseconds": 50_000, "rtt_p95_microseconds": 60_000}
+                links[order.target] = old.model_copy(update={"time": self.now, **figures})
+            client = order.kind == "bandwidth" and order.role == "client" and order.id > profile.status.last_id
+            if client and (name, order.target) not in self.failing:
+                figures = {"bandwidth_bytes_per_second": self.rate, "bandwidth_time": self.now}
+                links[order.target] = old.model_copy(update=figures)
+        done = [order.id for order in profile.spec.measurements if order.kind == "bandwidth"]
+        last_id = max([profile.status.last_id, *done])
+        return profile.status.model_copy(update={"last_id": last_id, "links": tuple(links.values())})
+
+    def settle(self, passes: int = 40) -> list[Decision]:
+        """Passes until nothing is due."""
+        decisions = []
+        for _ in range(passes):
+            decisions.append(self.decide())
+            if not decisions[-1].attempts and not decisions[-1].num_pending:
+                return decisions
+            self.work()
+        raise AssertionError(f"still due after {passes} passes: {decisions[-1].waiting}")
+
+    def measured_regions(self) -> set[tuple[str, str]]:
+        """Directed region pairs with a bandwidth."""
+        region = {node.name: node.region for node in self.nodes}
+        return {
+            (region[name], region[row.target])
+            for name, profile in self.profiles.items()
+            for row in profile.status.links
+            if row.bandwidth_bytes_per_second
+        }
+
+
+def cluster(num_regions: int, nodes_per_region: int) -> list[ProbeNode]:
+    return [
+        ProbeNode(f"n{region}-{index}", f"r{region}")
+        for region in range(num_regions)
+        for index in range(nodes_per_region)
+    ]
+
+
+def echoes(decision: Decision) -> list[tuple[str, str]]:
+    return [
+        (name, order.target)
+        for name, orders in decision.measurements.items()
+        for order in orders
+        if order.kind == "rtt"
+    ]
+
+
+def bandwidth_orders(decision: Decision) -> list[tuple[str, Measurement]]:
+    return [
+        (name, order) for name, orders in decision.measurements.items() for order in orders if order.kind == "bandwidth"
+    ]
+
+
+def uplinks(nodes: Iterable[ProbeNode], source: str, target: str) -> set[str]:
+    region = {node.name: node.region for node in nodes}
+    return {region[source], region[target]} if region[source] != region[target] else set()
+
+
+def test_every_region_pair_is_measured_in_both_directions_and_a_few_inside() -> None:
+    agents = Agents(cluster(3, 2))
+    agents.settle()
+    assert agents.measured_regions() == {(f"r{a}", f"r{b}") for a in range(3) for b in range(3)}
+
+
+def test_both_sides_get_the_same_id_and_each_others_address() -> None:
+    agents = Agents(cluster(2, 1))
+    decision = agents.decide()
+    assert len(decision.attempts) == 1
+    attempt = decision.attempts[0]
+    (source, client), (target, server) = sorted(bandwidth_orders(decision), key=lambda item: item[1].role)
+    assert (source, target) == (attempt.source, attempt.target)
+    assert (client.role, server.role) == ("client", "server")
+    assert client.id == server.id == attempt.id
+    assert (client.target, server.target) == (target, source)
+    assert client.address == agents.profiles[target].status.echo.address  # type: ignore[union-attr]
+    assert client.port == server.port == names.AGENT_BANDWIDTH_PORT
+    assert client.not_before == server.not_before
+
+
+def test_probing_grows_with_regions_squared_plus_nodes() -> None:
+    num_regions, per_region = 20, 50
+    agents = Agents(cluster(num_regions, per_region))
+    decision = agents.decide()
+    inner = num_regions * 2 * agents.budget.num_inner_links
+    num_nodes = num_regions * per_region
+    found = echoes(decision)
+    assert len(found) == len(set(found))
+    assert num_regions * (num_regions - 1) + num_nodes - num_regions <= len(found)
+    assert len(found) <= num_regions * (num_regions - 1) + num_nodes + inner
+    assert max(Counter(source for source, _ in found).values()) <= 2 * (num_regions - 1) + 2 * 3
+    due = len(decision.attempts) + sum(decision.waiting.values())
+    assert due == num_regions * (num_regions - 1) + inner
+
+
+def test_never_two_tests_on_one_node_or_one_region_uplink() -> None:
+    nodes = cluster(8, 3)
+    agents = Agents(nodes)
+    for decision in agents.settle(200):
+        ends = [end for attempt in decision.attempts for end in (attempt.source, attempt.target)]
+        assert len(ends) == len(set(ends))
+        taken = [region for attempt in decision.attempts for region in uplinks(nodes, attempt.source, attempt.target)]
+        assert len(taken) == len(set(taken))
+        assert len(decision.attempts) <= agents.budget.max_tests
+    assert len(agents.measured_regions()) == 8 * 8
+
+
+def test_tests_under_way_count_and_are_not_ordered_again() -> None:
+    agents = Agents(cluster(2, 1))
+    first = agents.decide()
+    agents.now += timedelta(seconds=5)  # nobody has finished
+    second = agents.decide()
+    assert second.attempts == ()
+    assert second.num_pending == 1
+    assert bandwidth_orders(second) == bandwidth_orders(first)
+    assert second.waiting == {"LinkBusy": 1}
+
+
+def test_a_test_that_nobody_finishes_is_forgotten_and_tried_again_later() -> None:
+    agents = Agents(cluster(2, 1), stopped={"n0-0"})
+    first = agents.decide().attempts[0]
+    agents.now += timedelta(seconds=90)
+    assert agents.decide().attempts[0] != first
+
+
+def test_an_unchanged_cluster_keeps_its_orders() -> None:
+    agents = Agents(cluster(3, 4))
+    settled = agents.settle()[-1]
+    agents.work(60)
+    assert agents.decide().measurements == settled.measurements
+
+
+def test_stale_bandwidths_are_measured_again() -> None:
+    agents = Agents(cluster(2, 1))
+    agents.settle()
+    agents.work(agents.budget.refresh_s - 60)
+    assert not agents.decide().attempts
+    agents.work(120)
+    assert agents.decide().attempts
+
+
+def test_no_bandwidth_test_and_no_echo_beside_a_job() -> None:
+    nodes = cluster(3, 2)
+    agents = Agents(nodes, jobs=[{"n0-0", "n1-0"}])
+    decisions = agents.settle()
+    assert agents.measured_regions() == {("r2", "r2")}  # the only link that the job does not touch
+    assert decisions[-1].waiting == {"JobRunning": 10}
+    disturbed = [
+        pair for pair in echoes(decisions[-1]) if uplinks(nodes, *pair) & {"r0", "r1"} or {"n0-0", "n1-0"} & set(pair)
+    ]
+    assert disturbed == []
+    agents.jobs = []
+    agents.settle()
+    assert len(agents.measured_regions()) == 9
+
+
+def test_a_job_inside_one_region_leaves_the_other_nodes_uplink_alone() -> None:
+    agents = Agents(cluster(2, 4))
+    pairs = {(attempt.source, attempt.target) for decision in agents.settle() for attempt in decision.attempts}
+    between = next(pair for pair in pairs if pair[0][1] == "0" and pair[1][1] == "1")
+    bystander = next(node.name for node in agents.nodes if node.region == "r0" and node.name not in between)
+    again = Agents(cluster(2, 4), jobs=[{bystander}])
+    again.settle()
+    assert ("r0", "r1") in again.measured_regions()
+
+
+def test_a_job_that_starts_ends_the_tests_beside_it() -> None:
+    agents = Agents(cluster(2, 1))
+    assert bandwidth_orders(agents.decide())
+    agents.jobs = [{"n0-0", "n1-0"}]
+    decision = agents.decide()
+    assert bandwidth_orders(decision) == []
+    assert echoes(decision) == []
+
+
+def test_a_dead_representative_is_replaced() -> None:
+    agents = Agents(cluster(2, 3))
+    agents.settle()
+    pair = next(p for p in echoes(agents.decide()) if p[0][1] == "0" and p[1][1] == "1")
+    agents.nodes = [replace(node, ready=node.name != pair[0]) for node in agents.nodes]
+    after = echoes(agents.decide())
+    assert not [p for p in after if p[1] == pair[0]]
+    assert len([p for p in after if p[0][1] == "0" and p[1][1] == "1"]) == 1
+    agents.settle()
+    assert len(agents.measured_regions()) == 4
+
+
+def test_a_representative_whose_agent_stopped_is_replaced_and_may_come_back() -> None:
+    agents = Agents(cluster(2, 3))
+    agents.settle()
+    before = echoes(agents.decide())
+    silent = next(target for _, target in before if target[1] == "0")
+    agents.stopped = {silent}
+    agents.work(STOPPED_AFTER_S / 2)
+    assert echoes(agents.decide()) == before
+    agents.work(STOPPED_AFTER_S)
+    after = echoes(agents.decide())
+    assert not [pair for pair in after if pair[1] == silent]
+    assert [pair for pair in after if pair[0] == silent]  # it is asked on, so that its return is seen
+    agents.stopped = set()
+    agents.work(10)
+    assert sorted(echoes(agents.decide())) == sorted(before)
+
+
+def test_where_no_agent_answers_all_are_asked() -> None:
+    agents = Agents(cluster(2, 1))
+    agents.settle()
+    agents.stopped = {"n0-0", "n1-0"}
+    agents.work(10 * STOPPED_AFTER_S)
+    assert len(echoes(agents.decide())) == 2
+
+
+def test_a_failed_test_waits_longer_every_time() -> None:
+    agents = Agents(cluster(2, 1), failing={("n0-0", "n1-0"), ("n1-0", "n0-0")})
+    tries: list[datetime] = []
+    for _ in range(400):
+        tries += [agents.now for attempt in agents.decide().attempts if attempt.source == "n0-0"]
+        agents.work(10)
+    gaps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(tries)]
+    assert gaps[0] >= agents.budget.retry_s
+    assert all(later >= 1.5 * earlier for earlier, later in itertools.pairwise(gaps))
+    assert len(gaps) >= 4
+
+
+def test_the_byte_budget_holds_for_every_hour() -> None:
+    budget = Budget(bytes_per_hour=100 * MB, max_bytes=50 * MB, refresh_s=600.0)
+    agents = Agents(cluster(4, 1), budget=budget)
+    spent: list[tuple[datetime, int]] = []
+    waited = 0
+    for _ in range(900):
+        decision = agents.decide()
+        spent += [(agents.now, min(5 * agents.rate, 50 * MB)) for _ in decision.attempts]
+        waited += decision.waiting.get("ByteBudget", 0)
+        agents.work(10)
+    for time, _ in spent:
+        assert sum(num for when, num in spent if timedelta(0) <= when - time < timedelta(hours=1)) <= 100 * MB
+    assert waited
+    assert len(spent) >= 4
+
+
+def test_a_lie_counts_as_not_measured() -> None:
+    agents = Agents(cluster(2, 1), rate=2 * 10**15)
+    for _ in range(4):
+        agents.decide()
+        agents.work()
+    agents.now += timedelta(hours=1)
+    assert agents.decide().attempts
+
+
+def test_a_node_without_agent_or_profile_gets_and_gives_no_measurement() -> None:
+    agents = Agents(cluster(2, 2))
+    agents.profiles["n0-0"] = NodeProfile(metadata=ObjectMeta(name="n0-0"))
+    del agents.profiles["n1-0"]
+    pairs = echoes(agents.decide())
+    assert not [pair for pair in pairs if pair[1] in {"n0-0", "n1-0"}]
+    assert "n1-0" not in {pair[0] for pair in pairs}
+
+
+def test_more_targets_than_a_profile_holds_are_counted_as_waiting() -> None:
+    agents = Agents(cluster(MAX_TARGETS + 5, 1), budget=Budget(max_tests=0))
+    decision = agents.decide()
+    assert max(len(orders) for orders in decision.measurements.values()) == MAX_TARGETS
+    assert decision.waiting["TooManyTargets"] == 4 * (MAX_TARGETS + 5)
+
+
+@pytest.mark.parametrize(
+    "change", [{"max_tests": -1}, {"seconds": 0}, {"streams": 65}, {"refresh_s": 0.0}, {"bytes_per_hour": -1}]
+)
+def test_an_impossible_budget_is_refused(change: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="budget"):
+        Budget(**change)  # type: ignore[arg-type]

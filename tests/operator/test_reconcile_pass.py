@@ -1,0 +1,305 @@
+"""Whole passes over a fake cluster: what is written, in which order, in whose name, and what a refusal leaves."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster
+from hulk_operator.api import HulkJob
+from hulk_operator.cluster import (
+    HULK_JOBS,
+    NODE_PROFILES,
+    PODS,
+    AlreadyExists,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    LeaseLost,
+    Listing,
+    NotFound,
+    Object,
+    QuotaExceeded,
+    Unavailable,
+)
+from hulk_operator.observe import Observation, ObserveError, Preflight
+from hulk_operator.reconcile.recipe import RECIPE, writes
+from hulk_operator.reconcile.reconciler import Reconciler
+from hulk_operator.reconcile.store import Store
+from hulk_operator.reconcile.types import Calibration, FullPlan, Memory, Planned, Timing, Unplanned, View
+from hulk_operator.status import holds
+from views import CALIBRATION, NODES, NOW, decision, full, job
+
+KEY = "lab/demo"
+
+
+class Plans:
+    """A planning pass that has one answer."""
+
+    def __init__(self, answer: Planned | Unplanned | None, preflight: FullPlan | None = None) -> None:
+        self.answer, self.full = answer, preflight
+        self.requests: list[str] = []
+        self.failure: Exception | None = None
+
+    def request(self, key: str) -> None:
+        self.requests.append(key)
+
+    def decision(self, key: str) -> Planned | Unplanned | None:
+        return self.answer
+
+    def forget(self, key: str) -> None:
+        if isinstance(self.answer, Planned):
+            self.full = self.answer.full
+        self.answer = None
+
+    async def full_plan(self, one: HulkJob) -> FullPlan | None:
+        return self.full
+
+    async def calibrate(self, view: View, preflight: Preflight) -> Calibration | None:
+        if self.failure is not None:
+            raise self.failure
+        return CALIBRATION
+
+
+class Workers:
+    """Rank 0 that answers a preflight, or nothing."""
+
+    def __init__(self) -> None:
+        self.started: list[int] = []
+
+    async def metrics(self, ip: str) -> Observation:
+        raise ObserveError("silent")
+
+    async def preflight(self, ip: str) -> Preflight | None:
+        return Preflight(1, (0.5, 0.5, 0.5))
+
+    async def start(self, ip: str, attempt: int) -> None:
+        self.started.append(attempt)
+
+
+class World:
+    """An operator over a fake cluster, driven pass by pass."""
+
+    def __init__(self, answer: Planned | Unplanned | None = None, **spec: Any) -> None:
+        profiles = [(NODE_PROFILES, {"metadata": {"name": node}, "spec": {}}) for node in NODES]
+        raw = job(**spec).wire()
+        raw["status"] = {}
+        self.cluster = FakeCluster((HULK_JOBS, raw), *profiles)
+        self.store, self.plans, self.workers = Store(), Plans(answer), Workers()
+        self.acts = True
+        for name in NODES:
+            self.store.nodes.put({"metadata": {"name": name, "resourceVersion": "1"}})
+        self.store.jobs.put(self.cluster.objects["hulkjobs", "lab", "demo"])
+        self.reconciler = Reconciler(
+            self.cluster,
+            self.store,
+            self.plans,
+            self.workers,
+            lambda: NOW,
+            Timing(),
+            self._observed,
+            lambda: self.acts,
+        )
+
+    async def _observed(self, view: View, seen: Observation) -> None:
+        raise AssertionError("rank 0 is silent")
+
+    async def passes(self, number: int = 1) -> float | None:
+        """Some passes; the answer of the last."""
+        due = None
+        for _ in range(number):
+            due = await self.reconciler.reconcile(KEY)
+        return due
+
+    def job(self) -> HulkJob:
+        """The job as the API server has it."""
+        return HulkJob.model_validate(self.cluster.objects["hulkjobs", "lab", "demo"])
+
+    def pods_become(self, status: Callable[[int], Object]) -> None:
+        """Every pod gets a status, bound to its node."""
+        for (plural, _, _), pod in list(self.cluster.objects.items()):
+            if plural == "pods":
+                worker = int(pod["metadata"]["labels"]["hulk.dev/worker"])
+                pod["spec"]["nodeName"] = NODES[worker]
+                pod["status"] = status(worker)
+                self.store.put_pod(self.cluster._store(PODS, pod))
+
+
+def up(worker: int) -> Object:
+    return {
+        "phase": "Running",
+        "podIP": f"10.0.0.{worker + 1}",
+        "containerStatuses": [{"name": "worker", "state": {"running": {}}}],
+    }
+
+
+async def test_the_commit_comes_before_the_first_child_and_every_write_has_its_step() -> None:
+    world = World(decision())
+    await world.passes(2)
+    order = [write for _, write in world.cluster.writes if write != "create events"]
+    assert order[0] == "patch hulkjobs/status"
+    assert order[1:7] == [
+        "create configmaps",
+        "create services",
+        "create networkpolicies",
+        "create pods",
+        "create pods",
+        "create pods",
+    ]
+    assert set(world.cluster.writes) <= set(writes())
+
+
+async def test_a_pass_that_changes_nothing_writes_nothing() -> None:
+    world = World(decision())
+    await world.passes(3)
+    written = len(world.cluster.writes)
+    await world.passes(3)
+    assert len(world.cluster.writes) == written
+
+
+async def test_a_commit_on_an_old_version_creates_nothing() -> None:
+    world = World(decision())
+    await world.cluster.patch(HULK_JOBS, "demo", "lab", {"metadata": {"labels": {"changed": "meanwhile"}}})
+    assert await world.passes() == pytest.approx(0.1)
+    assert world.job().status.attempt == 0
+    assert not [write for _, write in world.cluster.writes if write == "create pods"]
+
+
+async def test_a_preflight_becomes_a_prediction_and_speeds_before_the_start() -> None:
+    world = World(decision())
+    world.plans.answer = Planned(3, full(calibrated=False), decision().summary, None)
+    await world.passes(2)
+    world.pods_become(up)
+    await world.passes(3)
+    assert world.job().status.prediction is not None
+    assert world.workers.started == []
+    speeds = world.cluster.objects["nodeprofiles", None, "node-0"]["status"]["accelerators"]
+    assert [(entry["product"], entry["flopsPerSecond"]) for entry in speeds] == [("lab-cpu", 10**9)]
+    await world.passes(2)
+    assert world.workers.started == [1]
+
+
+async def test_a_quota_halfway_releases_the_gang_and_keeps_the_servers_words() -> None:
+    world = World(decision())
+    words = 'pods "demo-1-2" is forbidden: exceeded quota: team, requested: pods=1, used: pods=2, limited: pods=2'
+
+    def refuse(write: str, body: Object) -> ClusterError | None:
+        last = write == "create pods" and body["metadata"]["name"] == "demo-1-2"
+        return QuotaExceeded(403, "Forbidden", words) if last else None
+
+    world.cluster.refuse = refuse
+    await world.passes(3)
+    found = world.job().status
+    assert not holds(found, "Planned")
+    assert found.last_failure is not None
+    assert (found.last_failure.reason, found.last_failure.message) == ("QuotaExceeded", words)
+    assert (found.failures, found.disruptions) == (0, 0)
+    assert ("sweep", "delete pods") in world.cluster.writes
+
+
+async def test_a_server_that_is_down_is_no_reason_to_give_the_plan_up() -> None:
+    world = World(decision())
+    await world.passes()
+    world.cluster.refuse = lambda write, body: Unavailable(503, "", "down") if write == "create pods" else None
+    with pytest.raises(Unavailable):
+        await world.passes()
+    world.cluster.refuse = lambda write, body: None
+    await world.passes()
+    assert world.job().status.attempt == 1
+    assert len(world.store.pods_of(KEY)) == 3
+
+
+async def test_what_an_earlier_pass_created_is_taken_over_but_nothing_of_another_owner() -> None:
+    world = World(decision())
+    await world.passes(2)
+    world.store.replace_pods(Listing((), "1000"))  # the watch has told nothing yet
+    await world.passes()
+    assert len(world.store.pods_of(KEY)) == 3
+    stranger = World(decision())
+    await stranger.cluster.create(PODS, {"metadata": {"name": "demo-1-1", "namespace": "lab"}})
+    await stranger.passes()
+    await stranger.passes()
+    assert (stranger.job().status.last_failure or pytest.fail("no failure")).reason == "NameTaken"
+    assert not holds(stranger.job().status, "Planned")
+    older = World(decision())
+    owner = {"kind": "HulkJob", "name": "demo", "uid": "before"}
+    await older.cluster.create(PODS, {"metadata": {"name": "demo-1-1", "namespace": "lab", "ownerReferences": [owner]}})
+    await older.passes()
+    with pytest.raises(Conflict):  # a predecessor's child goes by itself
+        await older.passes()
+
+
+@pytest.mark.parametrize("write", ["delete pods", "patch nodeprofiles/status"])
+async def test_a_refusal_that_is_not_about_the_gang_does_not_release_it(write: str) -> None:
+    world = World(decision())
+    world.plans.answer = Planned(3, full(calibrated=False), decision().summary, None)
+    await world.passes(2)
+    world.pods_become(up)
+    await world.passes()
+    world.reconciler.memory.clear()  # sweeps again
+    world.cluster.refuse = lambda sent, _: Forbidden(403, "Forbidden", "no") if sent == write else None
+    for _ in range(4):
+        with suppress(Forbidden):
+            await world.passes()
+    found = world.job().status
+    assert holds(found, "Planned")
+    assert holds(found, "Running")
+    assert (found.prediction is not None) is (write == "patch nodeprofiles/status")
+
+
+async def test_an_operator_whose_lease_is_over_deletes_nothing() -> None:
+    world = World(decision())
+    await world.passes(2)
+    world.acts = False
+    world.reconciler.memory.clear()
+    with pytest.raises(LeaseLost):
+        await world.passes()
+    assert not [write for _, write in world.cluster.writes if write.startswith("delete")]
+
+
+async def test_nothing_is_remembered_of_a_job_that_had_the_same_name() -> None:
+    world = World(decision())
+    world.plans.answer = Planned(3, full(calibrated=False), decision().summary, None)
+    await world.passes(2)
+    world.pods_become(up)
+    await world.passes(4)
+    assert world.workers.started == [1]
+    raw = world.cluster.objects["hulkjobs", "lab", "demo"]
+    raw["metadata"] |= {"uid": "u2", "resourceVersion": "5000"}
+    world.store.jobs.put(raw)
+    again = world.store.job(KEY) or pytest.fail("no job")
+    known = (await world.reconciler._gather(again)).memory
+    assert known == Memory("u2")
+
+
+async def test_a_model_that_is_gone_does_not_stop_the_passes() -> None:
+    world = World(decision())
+    world.plans.answer = Planned(3, full(calibrated=False), decision().summary, None)
+    world.plans.failure = NotFound(404, "NotFound", "no configmap")
+    await world.passes(2)
+    world.pods_become(up)
+    assert await world.passes(6) is not None
+    assert world.job().status.prediction is None
+
+
+async def test_events_are_told_once_and_never_hold_up_a_job() -> None:
+    world = World(Unplanned(3, "NotEnoughAccelerators", "Needs 3, has 2."))
+    await world.passes(3)
+    told = [body for (plural, _, _), body in world.cluster.objects.items() if plural == "events"]
+    assert [(event["type"], event["reason"]) for event in told] == [("Warning", "NotEnoughAccelerators")]
+    silent = World(decision())
+    silent.cluster.refuse = lambda write, _: AlreadyExists(409, "", "") if write == "create events" else None
+    await silent.passes()
+    assert silent.job().status.attempt == 1
+
+
+async def test_a_deleted_job_is_forgotten() -> None:
+    world = World(decision())
+    world.store.jobs.delete({**world.cluster.objects["hulkjobs", "lab", "demo"]})
+    assert await world.passes() is None
+    assert world.cluster.writes == []
+    assert world.plans.answer is None
+
+
+def test_steps_that_write_say_what() -> None:
+    assert {step.name for step in RECIPE if step.writes} == {"sweep", "finish", "deploy", "preflight"}

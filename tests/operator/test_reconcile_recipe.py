@@ -1,0 +1,478 @@
+"""The recipe: what a whole pass decides, for every step, from a view."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hulk_operator.api import ConditionType, HulkJobStatus
+from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Forbidden, QuotaExceeded
+from hulk_operator.observe import Observation, Preflight
+from hulk_operator.pods import Exit, Reason
+from hulk_operator.reconcile.recipe import RECIPE, Decision, decide, writes
+from hulk_operator.reconcile.steps.starting import refused
+from hulk_operator.reconcile.types import (
+    Calibrate,
+    Create,
+    DeleteJob,
+    Memory,
+    NodeState,
+    Poll,
+    RecordSpeeds,
+    Remember,
+    RequestPlan,
+    Sighting,
+    Start,
+    Sweep,
+    Unplanned,
+    View,
+)
+from hulk_operator.status import condition, finished, holds, phase
+from views import (
+    CALIBRATION,
+    NODES,
+    NOW,
+    PREDICTION,
+    ago,
+    decision,
+    deploying,
+    failed,
+    full,
+    gang,
+    job,
+    pod,
+    running,
+    status,
+    view,
+)
+
+SWEPT = Memory(swept_to=1)
+
+
+def actions(made: Decision, kind: type) -> list[object]:
+    return [action for _, action in made.actions if isinstance(action, kind)]
+
+
+def why(found: HulkJobStatus, kind: str) -> tuple[str, str]:
+    known = condition(found, ConditionType(kind))
+    assert known is not None
+    return known.status, known.reason
+
+
+def test_a_foreign_job_is_not_touched() -> None:
+    made = decide(view(job=job(managedBy="kueue.x-k8s.io/multikueue")))
+    assert made.actions == ()
+    assert made.view.status == HulkJobStatus()
+
+
+def test_a_deleted_job_is_left_to_its_owner_references() -> None:
+    one = job()
+    gone = one.model_copy(update={"metadata": one.metadata.model_copy(update={"deletion_timestamp": NOW})})
+    assert decide(view(deploying(), job=gone, pods=gang())).actions == ()
+
+
+def test_a_new_job_asks_for_a_plan_and_writes_nothing_else() -> None:
+    made = decide(view())
+    assert [action for _, action in made.actions] == [RequestPlan()]
+    assert made.view.status == HulkJobStatus()
+
+
+def test_a_refused_job_says_why_and_waits() -> None:
+    made = decide(view(decision=Unplanned(3, "NotEnoughAccelerators", "Needs 3, has 2.")))
+    assert why(made.view.status, "Planned") == ("False", "NotEnoughAccelerators")
+    assert actions(made, RequestPlan)
+    assert made.requeue_after_s is None
+
+
+@pytest.mark.parametrize("answer", [decision(attempt=2), decision(generation=2), Unplanned(2, "NoRoom", "")])
+def test_an_answer_for_another_attempt_or_generation_is_asked_again(answer: object) -> None:
+    made = decide(view(decision=answer))
+    assert [action for _, action in made.actions] == [RequestPlan()]
+    assert made.view.status == HulkJobStatus()
+
+
+def test_a_plan_is_committed_before_anything_is_created() -> None:
+    made = decide(view(decision=decision()))
+    assert not actions(made, Create)
+    assert made.view.status.attempt == 1
+    assert made.view.status.plan == decision().summary
+    assert made.view.status.start_time == NOW
+    assert why(made.view.status, "Planned") == ("True", "Planned")
+    assert made.requeue_after_s == 0
+
+
+def test_a_committed_plan_is_created_pods_last() -> None:
+    made = decide(view(deploying(), full=full(), memory=SWEPT))
+    created = [action for _, action in made.actions if isinstance(action, Create)]
+    assert [action.resource for action in created] == [CONFIG_MAPS, SERVICES, NETWORK_POLICIES, PODS]
+    assert [body["metadata"]["name"] for body in created[-1].bodies] == ["demo-1-0", "demo-1-1", "demo-1-2"]
+
+
+def test_only_missing_pods_are_created() -> None:
+    made = decide(view(deploying(), full=full(), memory=SWEPT, pods=(pod(0), pod(2))))
+    created = [action for _, action in made.actions if isinstance(action, Create)]
+    assert [body["metadata"]["name"] for body in created[-1].bodies] == ["demo-1-1"]
+
+
+def test_a_plan_that_was_never_written_is_made_again_under_the_next_number() -> None:
+    made = decide(view(deploying(), memory=SWEPT))
+    assert why(made.view.status, "Planned") == ("False", "PlanLost")
+    again = decide(view(made.view.status, decision=decision(2), memory=Memory(swept_to=0, unstable=1)))
+    assert again.view.status.attempt == 2
+    assert again.view.status.restarts == 1
+
+
+def test_a_gang_is_up_when_every_worker_runs() -> None:
+    partly = (*gang()[:2], pod(2, phase="Pending"))
+    assert not holds(decide(view(deploying(), full=full(), memory=SWEPT, pods=partly)).view.status, "Deployed")
+    made = decide(view(deploying(), full=full(), memory=SWEPT, pods=gang()))
+    assert holds(made.view.status, "Deployed")
+    assert holds(made.view.status, "Running")
+    assert phase(made.view.status) == "Running"
+
+
+def test_a_job_succeeds_when_every_worker_ended_well() -> None:
+    made = decide(view(running(), memory=SWEPT, pods=gang(phase="Succeeded")))
+    assert holds(made.view.status, "Succeeded")
+    assert not holds(made.view.status, "Running")
+    assert made.view.status.completion_time == NOW
+    kept = decide(view(made.view.status, memory=SWEPT, pods=gang(phase="Succeeded")))
+    assert kept.actions == ()  # the pods stay for their logs
+
+
+@pytest.mark.parametrize(
+    ("name", "pods", "settled", "failures"),
+    [
+        ("everyone ended", (failed(0, 1), failed(1, 69), failed(2, 69)), True, 1),
+        ("peers still run, for now", (failed(0, 1), pod(1), pod(2)), False, 0),
+        ("peers hang", (failed(0, 1, seconds_ago=61), pod(1), pod(2)), True, 1),
+        ("peers never started", (failed(0, 1), pod(1, phase="Pending"), pod(2, phase="Pending")), True, 1),
+    ],
+)
+def test_a_crash_counts_when_the_gang_has_settled(
+    name: str, pods: tuple[object, ...], settled: bool, failures: int
+) -> None:
+    made = decide(view(running(), memory=SWEPT, pods=pods))
+    assert made.view.status.failures == failures, name
+    assert holds(made.view.status, "Planned") is not settled
+
+
+def test_the_cause_is_the_first_that_did_not_only_lose_a_peer() -> None:
+    pods = (failed(0, 69, 5), failed(1, 3, 4, "CUDA error"), failed(2, 1, 2))
+    last = decide(view(running(), memory=SWEPT, pods=pods)).view.status.last_failure
+    assert last is not None
+    assert (last.pod, last.node, last.exit_code, last.message) == ("demo-1-1", "node-1", 3, "CUDA error")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "message"),
+    [
+        (64, "WireVersionMismatch", "PlanError: the plan has wire version 2, this runtime reads 1"),
+        (65, "UserError", "ConfigurationError: globalBatch 3 on 4 ranks"),
+    ],
+)
+def test_some_ends_of_the_runtime_are_never_retried(code: int, reason: str, message: str) -> None:
+    made = decide(view(running(), memory=SWEPT, pods=(failed(0, code, message=message), pod(1), pod(2))))
+    assert why(made.view.status, "Failed") == ("True", reason)
+    assert made.view.status.last_failure is not None
+    assert made.view.status.last_failure.exit_code == code
+
+
+@pytest.mark.parametrize("code", [64, 65])
+def test_a_plain_scripts_exit_codes_are_its_own(code: int) -> None:
+    made = decide(view(running(), memory=SWEPT, pods=tuple(failed(worker, code) for worker in range(3))))
+    assert not finished(made.view.status)
+    assert why(made.view.status, "Planned") == ("False", "AttemptFailed")
+
+
+def test_more_failures_than_the_limit_end_the_job() -> None:
+    before = running().model_copy(update={"failures": 3})
+    made = decide(view(before, memory=SWEPT, pods=(failed(0, 1), failed(1, 69), failed(2, 69))))
+    assert why(made.view.status, "Failed") == ("True", "BackoffLimitExceeded")
+    assert finished(made.view.status)
+    after = decide(view(made.view.status, memory=SWEPT, pods=gang()))
+    assert [action for _, action in after.actions] == [Sweep(0)]
+
+
+LOST = {**{node: NodeState() for node in NODES}, "node-1": NodeState("Unknown", ago(1))}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "reason"),
+    [
+        ("node silent", {"nodes": LOST, "pods": gang()}, "NodeLost"),
+        ("node deleted", {"nodes": {"node-0": NodeState(), "node-2": NodeState()}, "pods": gang()}, "NodeLost"),
+        (
+            "node not ready for long",
+            {"nodes": {**LOST, "node-1": NodeState("False", ago(31))}, "pods": gang()},
+            "NodeLost",
+        ),
+        ("peers broke first", {"nodes": LOST, "pods": (failed(0, 1), pod(1), failed(2, 69))}, "NodeLost"),
+        ("evicted", {"pods": (pod(0), failed(1, 137, disruption=Reason("Evicted", "disk")), pod(2))}, "Evicted"),
+        ("deleted", {"pods": (pod(0), pod(1, delete_by=NOW), pod(2))}, "PodDeleted"),
+        ("vanished", {"pods": (pod(0), pod(2))}, "PodDeleted"),
+    ],
+)
+def test_a_disruption_does_not_count_as_a_failure(name: str, changes: dict[str, object], reason: str) -> None:
+    made = decide(view(running(), memory=SWEPT, **changes))
+    assert (made.view.status.disruptions, made.view.status.failures) == (1, 0), name
+    assert why(made.view.status, "Planned") == ("False", "Disrupted")
+    assert made.view.status.last_failure is not None
+    assert made.view.status.last_failure.reason == reason
+
+
+def test_a_node_that_is_briefly_not_ready_is_borne() -> None:
+    nodes = {**LOST, "node-1": NodeState("False", ago(5))}
+    assert holds(decide(view(running(), nodes=nodes, memory=SWEPT, pods=gang(), full=full())).view.status, "Planned")
+
+
+def test_pods_of_an_attempt_that_is_over_are_swept_and_waited_for() -> None:
+    over = status(1, Planned=(False, "Disrupted"))
+    made = decide(view(over, pods=gang(), memory=SWEPT))
+    assert [action for _, action in made.actions] == [Sweep(0)]
+    assert made.requeue_after_s == 30
+    ending = gang(delete_by=NOW + timedelta(seconds=10))
+    waiting = decide(view(over, pods=ending, memory=Memory(swept_to=0)))
+    assert waiting.actions == ()
+    assert waiting.requeue_after_s == 40
+
+
+def test_a_pod_on_a_dead_node_is_not_waited_for() -> None:
+    over = status(1, Planned=(False, "Disrupted"))
+    ending = (pod(1, delete_by=NOW + timedelta(seconds=10)),)
+    made = decide(view(over, pods=ending, nodes=LOST, memory=Memory(swept_to=0)))
+    assert [action for _, action in made.actions] == [RequestPlan()]
+
+
+def test_a_predecessors_pods_are_waited_for() -> None:
+    made = decide(view(leftovers=(pod(0, job_uid="older", delete_by=NOW),)))
+    assert made.actions == ()
+    assert made.requeue_after_s == 30
+
+
+@pytest.mark.parametrize(
+    ("reason", "failures", "unstable", "waits"),
+    [
+        ("AttemptFailed", 1, 0, True),
+        ("AttemptFailed", 2, 0, True),
+        ("StartFailed", 0, 1, True),
+        ("Disrupted", 0, 0, False),
+        ("Disrupted", 0, 1, True),
+        ("Suspended", 0, 0, False),
+    ],
+)
+def test_back_off(reason: str, failures: int, unstable: int, waits: bool) -> None:
+    over = status(1, since_s=2, Planned=(False, reason)).model_copy(update={"failures": failures})
+    made = decide(view(over, memory=Memory(swept_to=0, unstable=unstable)))
+    if waits:
+        assert made.actions == ()
+        assert made.requeue_after_s == 10 * 2 ** (max(failures, unstable) - 1) - 2
+    else:
+        assert [action for _, action in made.actions] == [RequestPlan()]
+
+
+@pytest.mark.parametrize(("reason", "avoided"), [("ErrImageNeverPull", ["node-1"]), ("CreateContainerConfigError", [])])
+def test_a_gang_with_a_container_that_cannot_start_is_released(reason: str, avoided: list[str]) -> None:
+    words = 'secret "s3" not found'
+    stuck = (pod(0), pod(1, phase="Pending", waiting=Reason(reason, words)), pod(2))
+    made = decide(view(deploying(), full=full(), memory=SWEPT, pods=stuck))
+    assert why(made.view.status, "Deployed") == ("False", reason)
+    assert words in (condition(made.view.status, ConditionType.DEPLOYED) or pytest.fail("no condition")).message
+    assert (made.view.status.failures, made.view.status.disruptions) == (0, 0)
+    assert [node.name for node in made.view.status.avoided_nodes] == avoided  # on the others it runs
+    everywhere = gang(phase="Pending", waiting=Reason(reason, words))
+    assert decide(view(deploying(), full=full(), memory=SWEPT, pods=everywhere)).view.status.avoided_nodes == ()
+
+
+def test_a_gang_that_is_not_up_in_time_is_released_and_its_nodes_avoided() -> None:
+    late = (pod(0), pod(1, phase="Pending", node="", unschedulable="0/3 nodes are available"), pod(2))
+    made = decide(view(deploying(since_s=300), full=full(), memory=SWEPT, pods=late))
+    assert why(made.view.status, "Deployed") == ("False", "StartTimeout")
+    assert [node.name for node in made.view.status.avoided_nodes] == ["node-1"]
+    assert "0/3 nodes are available" in (made.view.status.last_failure or pytest.fail("no failure")).message
+    assert "2 of 3" in made.view.status.last_failure.message
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (QuotaExceeded(403, "Forbidden", "exceeded quota: team"), "QuotaExceeded"),
+        (Forbidden(403, "Forbidden", 'violates PodSecurity "restricted:latest"'), "PodSecurity"),
+        (Forbidden(403, "Forbidden", 'serviceaccount "x" not found'), "Forbidden"),
+    ],
+)
+def test_a_refused_pod_releases_the_gang_with_the_servers_words(error: Forbidden, reason: str) -> None:
+    outcome = refused(view(deploying(), full=full(), memory=SWEPT), [error])
+    assert outcome.status is not None
+    assert why(outcome.status, "Deployed") == ("False", reason)
+    assert why(outcome.status, "Planned") == ("False", "StartFailed")
+    assert error.message in (condition(outcome.status, ConditionType.DEPLOYED) or pytest.fail("none")).message
+
+
+def test_suspend_releases_and_resume_plans_again() -> None:
+    suspended = job(suspend=True)
+    made = decide(view(running(), job=suspended, memory=SWEPT, pods=gang()))
+    assert why(made.view.status, "Planned") == ("False", "Suspended")
+    ending = decide(view(made.view.status, job=suspended, memory=SWEPT, pods=gang()))
+    assert [action for _, action in ending.actions] == [Sweep(0)]
+    assert not holds(ending.view.status, "Suspended")
+    gone = decide(view(made.view.status, job=suspended, memory=Memory(swept_to=0)))
+    assert holds(gone.view.status, "Suspended")
+    resumed = decide(view(gone.view.status, memory=Memory(swept_to=0)))
+    assert why(resumed.view.status, "Suspended") == ("False", "Resumed")
+    assert resumed.view.status.start_time is None
+    assert actions(resumed, RequestPlan)
+
+
+def test_the_deadline_counts_from_the_first_plan() -> None:
+    limited = job(runPolicy={"activeDeadlineSeconds": 60})
+    assert decide(view(running(since_s=50), job=limited, memory=SWEPT, pods=gang())).requeue_after_s is not None
+    made = decide(view(running(since_s=60), job=limited, memory=SWEPT, pods=gang()))
+    assert why(made.view.status, "Failed") == ("True", "DeadlineExceeded")
+
+
+def test_ttl_deletes_the_finished_job() -> None:
+    done = status(1, Planned=(True, "Planned"), Succeeded=(True, "Succeeded")).model_copy(
+        update={"completion_time": ago(30)}
+    )
+    kept = job(runPolicy={"ttlSecondsAfterFinished": 31})
+    assert decide(view(done, job=kept, memory=SWEPT)).requeue_after_s == 1
+    over = job(runPolicy={"ttlSecondsAfterFinished": 30})
+    assert [action for _, action in decide(view(done, job=over, memory=SWEPT)).actions] == [DeleteJob("u1")]
+
+
+def preflight_view(memory: Memory, found: HulkJobStatus | None = None) -> View:
+    return view(
+        found or running(since_s=10), full=full(calibrated=False), memory=replace(memory, swept_to=1), pods=gang()
+    )
+
+
+def test_a_job_ends_with_the_last_thing_that_rank_0_said() -> None:
+    memory = replace(SWEPT, sighting=Sighting(1, ago(1), Observation(attempt=1, step=10, step_s=0.5)))
+    for pods in (gang(phase="Succeeded"), (failed(0, 1), failed(1, 69), failed(2, 69))):
+        seen = decide(view(running(), memory=memory, pods=pods)).view.status.observed
+        assert seen is not None
+        assert seen.step == 10
+
+
+def test_a_worker_that_ended_well_may_be_deleted() -> None:
+    first = decide(view(running(), memory=SWEPT, pods=(*gang()[:2], pod(2, phase="Succeeded")), full=full()))
+    ended = next(action.fields["ended"] for _, action in first.actions if isinstance(action, Remember))
+    assert ended == {(1, 2)}
+    memory = replace(SWEPT, ended=ended)
+    goes_on = decide(view(running(), memory=memory, pods=gang()[:2], full=full()))
+    assert (goes_on.view.status.disruptions, holds(goes_on.view.status, "Planned")) == (0, True)
+    leaving = decide(view(running(), memory=SWEPT, pods=(*gang()[:2], pod(2, phase="Succeeded", delete_by=NOW))))
+    assert leaving.view.status.disruptions == 0
+    over = decide(view(running(), memory=memory, pods=gang(phase="Succeeded")[:2]))
+    assert holds(over.view.status, "Succeeded")
+    other = decide(view(running(), memory=replace(SWEPT, ended=frozenset({(2, 2)})), pods=gang()[:2]))
+    assert other.view.status.disruptions == 1
+
+
+def test_a_node_that_is_not_ready_degrades_the_job_until_it_is() -> None:
+    nodes = {**LOST, "node-1": NodeState("False", ago(5))}
+    made = decide(view(running(), nodes=nodes, memory=SWEPT, pods=gang(), full=full()))
+    assert why(made.view.status, "Degraded") == ("True", "NodeNotReady")
+    again = decide(view(made.view.status, memory=SWEPT, pods=gang(), full=full()))
+    assert why(again.view.status, "Degraded") == ("False", "Recovered")
+    lost = decide(view(made.view.status, nodes=LOST, memory=SWEPT, pods=gang(), full=full()))
+    assert why(lost.view.status, "Degraded") == ("False", "Recovered")
+    assert not holds(decide(view(running(), memory=SWEPT, pods=gang(), full=full())).view.status, "Degraded")
+
+
+def test_a_kubelet_that_is_full_after_all_is_a_disruption() -> None:
+    refused_pod = pod(1, phase="Failed", disruption=Reason("OutOfResource", "OutOfnvidia.com/gpu"))
+    made = decide(view(deploying(), full=full(), memory=SWEPT, pods=(pod(0), refused_pod, pod(2))))
+    assert (made.view.status.last_failure or pytest.fail("none")).reason == "OutOfResource"
+    assert made.view.status.disruptions == 1
+
+
+def test_the_preflight_is_asked_for_turned_into_a_prediction_written_and_then_answered() -> None:
+    asked = decide(preflight_view(Memory()))
+    assert actions(asked, Poll) == [Poll("10.0.0.1", 1, preflight=True)]
+    seen = Preflight(1, (0.5, 0.5, 0.5))
+    turned = decide(preflight_view(Memory(sighting=Sighting(1, NOW, preflight=seen))))
+    assert actions(turned, Calibrate) == [Calibrate(seen)]
+    asked_again = decide(preflight_view(Memory(calibration=CALIBRATION, sighting=Sighting(1, ago(6), preflight=seen))))
+    assert actions(asked_again, Poll)
+    assert asked_again.view.status.prediction is None
+    written = decide(preflight_view(Memory(calibration=CALIBRATION, sighting=Sighting(1, ago(1), preflight=seen))))
+    assert written.view.status.prediction == PREDICTION
+    assert actions(written, RecordSpeeds) == [RecordSpeeds(CALIBRATION)]
+    assert not actions(written, Start)  # the prediction is in the API server first
+    begun = decide(preflight_view(Memory(calibration=CALIBRATION), written.view.status))
+    assert actions(begun, Start) == [Start("10.0.0.1", 1)]
+    told = decide(preflight_view(Memory(calibration=CALIBRATION, started=1), written.view.status))
+    assert not actions(told, Start)
+
+
+def test_no_prediction_is_written_once_the_job_trains() -> None:
+    seen = Sighting(1, NOW, observation=Observation(step=1), preflight=Preflight(1, (0.5, 0.5, 0.5)))
+    for memory in (Memory(sighting=seen), Memory(sighting=seen, calibration=CALIBRATION)):
+        made = decide(preflight_view(memory))
+        assert made.view.status.prediction is None
+        assert not actions(made, Calibrate)
+
+
+def test_an_old_preflight_is_asked_for_again() -> None:
+    made = decide(preflight_view(Memory(sighting=Sighting(1, ago(900), preflight=Preflight(1, (0.5, 0.5, 0.5))))))
+    assert actions(made, Poll) == [Poll("10.0.0.1", 1, preflight=True)]
+    assert not actions(made, Calibrate)
+
+
+def test_a_script_without_preflight_gets_the_assumed_prediction() -> None:
+    made = decide(preflight_view(Memory(sighting=Sighting(1, NOW, error="refused")), running(since_s=300)))
+    assert made.view.status.prediction is not None
+    assert made.view.status.prediction.source == "assumed"
+
+
+def test_progress_is_written_down_with_its_error() -> None:
+    before = running().model_copy(update={"prediction": PREDICTION})
+    seen = Observation(attempt=1, step=4, step_s=0.0004, loss=2.5, compute_s={0: 0.0003, 1: 0.00035}, checkpoint_step=2)
+    checkpointed = job(checkpoint={"storage": {"url": "s3://bucket/x"}})
+    made = decide(
+        view(
+            before,
+            job=checkpointed,
+            full=full(),
+            memory=replace(SWEPT, started=1, sighting=Sighting(1, ago(1), seen)),
+            pods=gang(),
+        )
+    )
+    observed = made.view.status.observed
+    assert observed is not None
+    assert (observed.step, observed.step_microseconds, observed.compute_microseconds) == (4, 400, 350)
+    assert (observed.loss, observed.relative_error) == ("2.5", "0.2500")
+    assert made.view.status.checkpoint is not None
+    assert made.view.status.checkpoint.step == 2
+    assert made.requeue_after_s == 4
+
+
+def test_an_observation_of_another_attempt_is_not_taken_over() -> None:
+    seen = Observation(attempt=2, step=4)
+    made = decide(view(running(), full=full(), memory=replace(SWEPT, sighting=Sighting(1, NOW, seen)), pods=gang()))
+    assert made.view.status.observed is None
+
+
+def test_a_running_job_whose_plan_cannot_be_read_goes_on() -> None:
+    made = decide(view(running(), memory=SWEPT, pods=gang()))
+    assert holds(made.view.status, "Planned")
+    assert actions(made, Poll)
+
+
+def test_a_job_without_attempts_left_fails() -> None:
+    last = status(99_999, Planned=(False, "Disrupted"))
+    made = decide(view(last, memory=Memory(swept_to=0)))
+    assert why(made.view.status, "Failed") == ("True", "TooManyAttempts")
+
+
+def test_every_step_has_its_own_name_and_writes_are_enumerable() -> None:
+    step_names = [step.name for step in RECIPE]
+    assert len(step_names) == len(set(step_names))
+    assert len(writes()) == len(set(writes()))
+    assert all(step.decide.__doc__ for step in RECIPE)
+
+
+def test_an_exit_without_a_time_does_not_wait_for_ever() -> None:
+    untold = pod(0, phase="Failed", exit=Exit(1, "Error", "", None))
+    assert decide(view(running(), memory=SWEPT, pods=(untold, pod(1), pod(2)))).view.status.failures == 1

@@ -1,0 +1,99 @@
+"""The store: an object only ever replaces an older version of itself, and what is deleted stays deleted."""
+
+from typing import Any
+
+import pytest
+from hulk_operator import names
+from hulk_operator.cluster import Listing
+from hulk_operator.pods import pods
+from hulk_operator.reconcile.store import Collection, Store
+from hulk_operator.reconcile.types import NodeState
+from views import job, plan
+
+
+def item(version: int, name: str = "a") -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "lab", "resourceVersion": str(version)}}
+
+
+def versions() -> Collection[str]:
+    return Collection(lambda found: str(found["metadata"]["resourceVersion"]))
+
+
+def test_older_versions_are_left_out() -> None:
+    seen = versions()
+    assert seen.put(item(2))
+    assert not seen.put(item(1))
+    assert not seen.put(item(2))
+    assert seen.get("lab/a") == "2"
+
+
+def test_a_late_listing_does_not_bring_back_what_was_deleted() -> None:
+    seen = versions()
+    seen.put(item(2))
+    assert seen.delete(item(5))
+    assert seen.replace(Listing((item(2),), "3")) == set()
+    assert seen.get("lab/a") is None
+    assert seen.put(item(9))  # a new object of the name
+
+
+def test_a_listing_removes_what_a_watch_missed_but_not_what_is_newer() -> None:
+    seen = versions()
+    seen.put(item(2))
+    seen.put(item(8, "new"))
+    assert seen.replace(Listing((), "5")) == {"lab/a"}
+    assert seen.get("lab/new") == "8"
+
+
+def stored_pod(version: int, **labels: str) -> dict[str, Any]:
+    (pod,) = pods(job(), plan(), [0])
+    meta = {**pod["metadata"], "uid": "p", "resourceVersion": str(version)}
+    return {
+        **pod,
+        "metadata": {**meta, "labels": {**meta["labels"], **labels}},
+        "spec": {**pod["spec"], "nodeName": "n"},
+    }
+
+
+def test_pods_are_found_by_job_and_by_node() -> None:
+    store = Store()
+    assert store.put_pod(stored_pod(1))
+    assert [pod.name for pod in store.pods_of("lab/demo")] == ["demo-1-0"]
+    assert store.jobs_on("n") == {"lab/demo"}
+    assert store.delete_pod(stored_pod(2))
+    assert store.pods_of("lab/demo") == ()
+
+
+@pytest.mark.parametrize("label", [names.LABEL_ATTEMPT, names.LABEL_WORKER])
+def test_a_pod_with_foreign_labels_is_no_worker(label: str) -> None:
+    store = Store()
+    assert not store.put_pod(stored_pod(1, **{label: "many"}))
+    store.replace_pods(Listing((stored_pod(1, **{label: "many"}),), "2"))
+    assert store.pods_of("lab/demo") == ()
+
+
+def test_a_listing_of_pods_removes_the_ghosts() -> None:
+    store = Store()
+    store.put_pod(stored_pod(1))
+    store.replace_pods(Listing((), "2"))
+    assert store.pods_of("lab/demo") == ()
+
+
+@pytest.mark.parametrize(("ready", "expected"), [("Unknown", "Unknown"), ("True", "True")])
+def test_nodes_say_how_they_are(ready: str, expected: str) -> None:
+    store = Store()
+    conditions = [{"type": "Ready", "status": ready, "lastTransitionTime": "2026-05-04T12:00:00Z"}]
+    store.nodes.put({"metadata": {"name": "n", "resourceVersion": "1"}, "status": {"conditions": conditions}})
+    found = store.nodes.get("n")
+    assert found is not None
+    assert found.ready == expected
+    store.nodes.put({"metadata": {"name": "new", "resourceVersion": "2"}})
+    assert store.nodes.get("new") == NodeState()
+
+
+def test_an_unreadable_object_does_not_stop_the_others() -> None:
+    jobs = Store().jobs
+    bad = {"metadata": {"name": "bad", "namespace": "lab", "resourceVersion": "1"}, "spec": {}}
+    good = job().wire()
+    changed = jobs.replace(Listing((bad, good), "9"))
+    assert changed == {"lab/demo"}
+    assert jobs.get("lab/bad") is None

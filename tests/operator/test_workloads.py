@@ -1,0 +1,160 @@
+"""A HulkJob becomes the planner's workload, or a reason and a sentence."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hulk_operator.api import HulkJob, NodeProfile
+from hulk_operator.inputs.workloads import (
+    Situation,
+    UnusableJobError,
+    model_reference,
+    to_model,
+    to_workload,
+    with_measured_speeds,
+)
+from hulk_placement.workload import Workload
+
+ROOT = Path(__file__).parents[2]
+SITUATION = Situation(attempt=3, candidates={"a": 2, "b": 1}, priority=7)
+GPT2_TINY = {"n_layer": 2, "n_embd": 64, "n_head": 4, "n_positions": 32, "vocab_size": 256}
+
+
+def job(**changes: Any) -> HulkJob:
+    document = yaml.safe_load((ROOT / "examples" / "hulkjob.yaml").read_text())
+    document["metadata"] |= {"namespace": "research", "creationTimestamp": "2026-01-02T03:04:05Z"}
+    document["spec"] |= changes
+    return HulkJob.model_validate(document)
+
+
+def workload(found: HulkJob, situation: Situation = SITUATION) -> Workload:
+    return to_workload(found, to_model(found.spec), situation)
+
+
+def test_every_word_of_the_spec_arrives() -> None:
+    placement = {"regions": ["eu"], "pins": ["a"] * 5, "allowUnknownLinks": True}
+    training = {"globalBatch": 24, "microBatch": 2, "precision": "bf16", "optimizer": "sgd", "steps": 5}
+    found = workload(job(placement=placement, training=training))
+    assert (found.key, found.attempt, found.priority) == ("research/demo", 3, 7)
+    assert (found.min_workers, found.max_workers, found.accelerators_per_worker) == (5, 6, 1)
+    assert (found.global_batch, found.micro_batch, found.precision, found.optimizer) == (24, 2, "bf16", "sgd")
+    assert (found.regions, found.pins, found.allow_unknown_links) == (("eu",), ("a",) * 5, True)
+    assert found.candidates == {"a": 2, "b": 1}
+    assert found.created_s == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(("data", "per_worker", "expected"), [(None, 2, (1, 4)), (4, 2, (2, 2)), (3, 1, (3, 3))])
+def test_data_is_the_number_of_ranks(data: int | None, per_worker: int, expected: tuple[int, int]) -> None:
+    workers = {"min": 1, "max": 4, "acceleratorsPerWorker": per_worker}
+    found = workload(job(workers=workers, parallelism={"data": data} if data else {}))
+    assert (found.min_workers, found.max_workers) == expected
+
+
+def test_the_default_jobs_model_has_about_1_3_million_parameters() -> None:
+    model = to_model(job().spec)
+    assert 1_250_000 < model.num_parameters < 1_350_000
+
+
+def test_a_hugging_face_config_and_the_same_dimensions_are_one_model() -> None:
+    transformer = {"layers": 2, "hidden": 64, "heads": 4, "sequenceLength": 32, "vocabulary": 256}
+    spec = job(model={"huggingFace": {"configMap": "m", "key": "config.json"}}).spec
+    reference = model_reference(spec)
+    assert reference is not None
+    assert (reference.config_map, reference.key) == ("m", "config.json")
+    assert to_model(spec, json.dumps(GPT2_TINY)) == to_model(job(model={"transformer": transformer}).spec)
+
+
+def test_a_profile_is_the_sum_of_its_layers() -> None:
+    layer = {"parameters": 10, "flopsPerSequence": 100, "activationBytesPerSequence": 7}
+    model = to_model(
+        job(model={"profile": {"configMap": "m", "key": "p"}}).spec, json.dumps({"layers": [layer, layer]})
+    )
+    assert (model.num_parameters, model.flops_per_sequence, model.activation_bytes_per_sequence) == (20, 200.0, 14)
+    assert model.shape is None
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "expected"),
+    [
+        ("huggingFace", "{", "ConfigMap m, key k holds no usable model"),
+        ("huggingFace", "{}", "config.json has none of n_layer, num_hidden_layers"),
+        ("huggingFace", "[]", "holds no usable model"),
+        ("huggingFace", "[" * 100_000, "holds no usable model"),
+        ("huggingFace", json.dumps(GPT2_TINY | {"n_layer": float("inf")}), "holds no usable model"),
+        ("huggingFace", json.dumps(GPT2_TINY | {"vocab_size": 10**310}), "vocabulary: Input should be less than"),
+        ("huggingFace", json.dumps(GPT2_TINY | {"n_layer": 1025}), "layers: Input should be less than"),
+        ("profile", "[" * 100_000, "holds no usable model"),
+        ("huggingFace", json.dumps(GPT2_TINY | {"n_head": 5}), "hidden 64 is no multiple of 5 heads"),
+        ("profile", '{"layers": []}', "layers"),
+        ("profile", '{"layers": [{"parameters": -1}]}', "layers.0.parameters"),
+    ],
+)
+def test_a_text_that_is_no_model_is_said_with_its_config_map(form: str, text: str, expected: str) -> None:
+    spec = job(model={form: {"configMap": "m", "key": "k"}}).spec
+    with pytest.raises(UnusableJobError) as caught:
+        to_model(spec, text)
+    assert caught.value.reason == "InvalidModel"
+    assert expected in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "words"),
+    [
+        ({"parallelism": {"pipeline": 2}}, "UnsupportedLayout", "pipeline 2"),
+        ({"parallelism": {"pipeline": 2, "tensor": 4}}, "UnsupportedLayout", "pipeline 2 and tensor 4"),
+        (
+            {"parallelism": {"data": 3}, "workers": {"min": 1, "max": 4, "acceleratorsPerWorker": 2}},
+            "UnsupportedLayout",
+            "data 3, which is 3 / 2 workers",
+        ),
+        ({"parallelism": {"data": 4}}, "UnsupportedLayout", "from workers.min 5 to workers.max 6"),
+        ({"sync": {"mode": "hierarchical"}}, "UnsupportedSync", "mode hierarchical"),
+        ({"sync": {"compression": "int8"}}, "UnsupportedSync", "compression int8"),
+        ({"sync": {"onRegionLoss": "continue"}}, "UnsupportedSpec", "onRegionLoss continue"),
+        ({"placement": {"objective": "money"}}, "UnsupportedSpec", "objective money"),
+    ],
+)
+def test_what_this_version_cannot_do_is_refused_by_name(changes: dict[str, Any], reason: str, words: str) -> None:
+    with pytest.raises(UnusableJobError) as caught:
+        workload(job(**changes))
+    assert caught.value.reason == reason
+    assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("asked", "allowed", "expected"),
+    [
+        ([], None, ()),
+        (["eu", "us"], None, ("eu", "us")),
+        ([], ("eu",), ("eu",)),
+        (["eu", "us"], ("us", "ap"), ("us",)),
+    ],
+)
+def test_residency_narrows_the_regions(
+    asked: list[str], allowed: tuple[str, ...] | None, expected: tuple[str, ...]
+) -> None:
+    situation = Situation(1, {}, allowed_regions=allowed)
+    assert workload(job(placement={"regions": asked}), situation).regions == expected
+
+
+def test_residency_that_leaves_no_region_names_both_lists() -> None:
+    with pytest.raises(UnusableJobError, match="asks for regions eu; jobs of namespace research may run only in us"):
+        workload(job(placement={"regions": ["eu"]}), Situation(1, {}, allowed_regions=("us",)))
+
+
+def test_speeds_count_only_for_this_workload_on_this_product() -> None:
+    plain = workload(job())
+    entry = {"product": "cpu", "workload": plain.digest, "flopsPerSecond": 5, "time": "2026-01-02T03:04:05Z"}
+    accelerators = {
+        "a": entry,
+        "b": entry | {"workload": "another"},
+        "c": entry | {"product": "replaced"},
+    }
+    profiles = {
+        name: NodeProfile.model_validate({"metadata": {"name": name}, "status": {"accelerators": [found]}})
+        for name, found in accelerators.items()
+    }
+    assert with_measured_speeds(plain, profiles, dict.fromkeys("abc", "cpu")).flops_per_s == {"a": 5.0}
