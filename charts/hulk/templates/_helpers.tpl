@@ -1,0 +1,63 @@
+{{/* The image of operator and agent. */}}
+{{- define "hulk.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels of every object. Call with (dict "root" $ "component" "operator"). */}}
+{{- define "hulk.labels" -}}
+helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+{{ include "hulk.selector" . }}
+{{- end -}}
+
+{{/* Labels that choose the pods of one component. */}}
+{{- define "hulk.selector" -}}
+app.kubernetes.io/name: hulk
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{/* The pod's half of the restricted Pod Security Standard. */}}
+{{- define "hulk.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{/* The container's half, with a read-only root. */}}
+{{- define "hulk.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{/* Annotations by which Prometheus finds a pod. Call with the port. */}}
+{{- define "hulk.scrape" -}}
+prometheus.io/scrape: "true"
+prometheus.io/port: {{ . | quote }}
+prometheus.io/path: /metrics
+{{- end -}}
+
+{{/* A pod may ask the cluster's DNS. */}}
+{{- define "hulk.egressDns" -}}
+- ports:
+    - {protocol: UDP, port: 53}
+    - {protocol: TCP, port: 53}
+{{- end -}}
+
+{{/* A pod may reach the API server, which no selector can name. */}}
+{{- define "hulk.egressApiServer" -}}
+- ports:
+    {{- range .Values.networkPolicy.apiServerPorts }}
+    - {protocol: TCP, port: {{ . }}}
+    {{- end }}
+{{- end -}}

@@ -1,0 +1,107 @@
+"""The operator at work with the very rights that the chart gives it: nothing it asks for is refused.
+
+It runs as a process of this machine, with a token of its service account; nodes and pods are simulated.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from hulk_lab.processes import wait_until
+from rendering import CHART, INSTALLED_IN, Manifest, Run
+
+pytestmark = pytest.mark.controlplane
+
+RESEARCH = "hulk-chart-research"
+JOB = "rights"
+
+
+@pytest.fixture
+def namespace(installed: Run) -> Iterator[str]:
+    """A user's namespace."""
+    installed("kubectl", "create", "namespace", RESEARCH)
+    yield RESEARCH
+    installed("kubectl", "delete", "namespace", RESEARCH)
+
+
+@pytest.fixture
+def operator(installed: Run, control_plane: Path, tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """operator(namespace or "") runs it with its service account's token; the path of its log."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start(scope: str) -> Path:
+        token = installed("kubectl", "create", "token", "hulk-operator", "-n", INSTALLED_IN).stdout.strip()
+        config = yaml.safe_load(control_plane.read_text())
+        for user in config["users"]:
+            user["user"] = {"token": token}
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(tmp_path / "kubeconfig"),
+            "HULK_LEASE_NAMESPACE": INSTALLED_IN,
+            "HULK_METRICS_PORT": "0",
+            "HULK_NAMESPACE": scope,
+        }
+        log = tmp_path / "log"
+        command = [sys.executable, "-m", "hulk_operator"]
+        running.append(subprocess.Popen(command, env=environment, stdout=log.open("wb"), stderr=subprocess.STDOUT))
+        return log
+
+    yield start
+    for process in running:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def job() -> Manifest:
+    """The example with what simulated nodes have: no measured links, no store for checkpoints."""
+    found: Manifest = yaml.safe_load((CHART.parents[1] / "examples/hulkjob.yaml").read_text())
+    found["metadata"] = {"name": JOB, "namespace": RESEARCH}
+    found["spec"]["workers"] = {"min": 2, "max": 2}
+    found["spec"]["placement"] = {"allowUnknownLinks": True}
+    del found["spec"]["checkpoint"]
+    return found
+
+
+@pytest.mark.parametrize("scope", ["", RESEARCH], ids=["all-namespaces", "one-namespace"])
+def test_nothing_the_operator_asks_for_is_refused(
+    installed: Run,
+    kwok_nodes: Callable[..., list[str]],
+    namespace: str,
+    operator: Callable[[str], Path],
+    scope: str,
+) -> None:
+    def condition(kind: str) -> str:
+        conditions = json.loads(of("hulkjob", JOB)).get("status", {}).get("conditions", [])
+        return next((str(item["status"]) for item in conditions if item["type"] == kind), "Unknown")
+
+    def of(*what: str) -> str:
+        return installed("kubectl", "get", *what, "-n", namespace, "-o", "json").stdout
+
+    def children() -> set[str]:
+        found = json.loads(of("pods,services,configmaps,networkpolicies", f"-lhulk.dev/job={JOB}"))
+        return {item["kind"] for item in found["items"]}
+
+    installed("helm", "upgrade", "hulk", str(CHART), "-n", INSTALLED_IN, "--set", f"scope.namespace={scope}")
+    nodes = kwok_nodes(2)
+    log = operator(scope)
+    installed("kubectl", "create", "-f", "-", stdin=json.dumps(job()))
+    wait_until(lambda: condition("Deployed") == "True", "the gang", timeout_s=60, log=log)
+    assert children() == {"ConfigMap", "NetworkPolicy", "Pod", "Service"}
+    assert json.loads(of("events", f"--field-selector=involvedObject.name={JOB}"))["items"]
+    wait_until(lambda: set(nodes) <= profiles(installed), "NodeProfiles", timeout_s=30, log=log)
+
+    suspend = json.dumps({"spec": {"suspend": True}})
+    installed("kubectl", "patch", "hulkjob", JOB, "-n", namespace, "--type=merge", "-p", suspend)
+    wait_until(lambda: condition("Suspended") == "True" and not children(), "an empty namespace", timeout_s=60, log=log)
+    assert [line for line in log.read_text().splitlines() if "forbidden" in line.lower()] == []
+
+
+def profiles(installed: Run) -> set[str]:
+    found = json.loads(installed("kubectl", "get", "nodeprofiles", "-o", "json").stdout)["items"]
+    return {item["metadata"]["name"] for item in found}

@@ -1,0 +1,106 @@
+"""Who may do what: rights as rendered, counted verb by verb."""
+
+from collections.abc import Iterable
+from itertools import product
+
+import pytest
+from rendering import EVERY_SWITCH, ONE_NAMESPACE, Manifest, Render, Rendered
+
+READ = {"get", "list", "watch"}
+CLUSTER_SCOPED = {
+    "nodes",
+    "priorityclasses",
+    "nodeprofiles",
+    "nodeprofiles/status",
+    "hulktopologies",
+}
+
+
+def rights(role: Manifest) -> dict[str, set[str]]:
+    """Verbs by resource."""
+    found: dict[str, set[str]] = {}
+    for rule in role["rules"]:
+        for resource, verb in product(rule["resources"], rule["verbs"]):
+            found.setdefault(resource, set()).add(verb)
+    return found
+
+
+def roles(rendered: Rendered) -> Iterable[Manifest]:
+    return [*rendered.of("ClusterRole").values(), *rendered.of("Role").values()]
+
+
+@pytest.mark.parametrize("settings", [(), EVERY_SWITCH, (ONE_NAMESPACE,)], ids=["default", "all", "one-namespace"])
+def test_nobody_has_a_wildcard_or_reads_secrets(render: Render, settings: tuple[str, ...]) -> None:
+    for role in roles(render(*settings)):
+        for rule in role["rules"]:
+            assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]], role["metadata"]["name"]
+        assert rights(role).get("secrets", set()) <= {"create"}, role["metadata"]["name"]
+        assert not {"escalate", "bind", "impersonate"} & {verb for rule in role["rules"] for verb in rule["verbs"]}
+
+
+def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) -> None:
+    assert rights(chart.one("ClusterRole", "hulk-operator")) == {
+        "nodes": READ,
+        "priorityclasses": {"get"},
+        "nodeprofiles": READ | {"create", "patch"},
+        "nodeprofiles/status": {"patch"},
+        "hulktopologies": READ,
+        "hulkjobs": READ | {"delete"},
+        "hulkjobs/status": {"patch"},
+        "pods": READ | {"create", "deletecollection"},
+        "configmaps": {"get", "create", "deletecollection"},
+        "services": {"get", "create", "deletecollection"},
+        "networkpolicies": {"get", "create", "deletecollection"},
+        "events": {"create"},
+    }
+
+
+def test_only_its_own_lease_can_be_read_or_changed(chart: Rendered) -> None:
+    role = chart.one("Role", "hulk-operator-lease")
+    named = {verb for rule in role["rules"] if rule.get("resourceNames") == ["hulk-operator"] for verb in rule["verbs"]}
+    unnamed = {verb for rule in role["rules"] if "resourceNames" not in rule for verb in rule["verbs"]}
+    assert (named, unnamed) == ({"get", "patch"}, {"create"})
+    assert role["metadata"]["namespace"] == "hulk-system"
+
+
+def test_an_agent_writes_only_the_status_of_profiles(chart: Rendered) -> None:
+    assert rights(chart.one("ClusterRole", "hulk-agent")) == {
+        "nodeprofiles": {"list", "watch"},
+        "nodeprofiles/status": {"patch"},
+    }
+
+
+def test_each_service_account_is_bound_to_its_own_role(chart: Rendered) -> None:
+    for binding in [*chart.of("ClusterRoleBinding").values(), *chart.of("RoleBinding").values()]:
+        (subject,) = binding["subjects"]
+        assert binding["roleRef"]["name"].startswith(subject["name"])
+        assert subject["name"] in chart.of("ServiceAccount")
+        assert subject["namespace"] == "hulk-system"
+
+
+def test_one_namespace_leaves_no_write_outside_it(render: Render) -> None:
+    rendered = render(ONE_NAMESPACE)
+    everywhere = rights(rendered.one("ClusterRole", "hulk-operator"))
+    there = rendered.one("Role", "hulk-operator")
+    assert set(everywhere) == CLUSTER_SCOPED
+    assert there["metadata"]["namespace"] == "research"
+    assert rendered.one("RoleBinding", "hulk-operator")["metadata"]["namespace"] == "research"
+    assert {**everywhere, **rights(there)} == rights(render().one("ClusterRole", "hulk-operator"))
+
+
+def test_users_roles_join_kubernetes_own(chart: Rendered) -> None:
+    prefix = "rbac.authorization.k8s.io/aggregate-to-"
+    joined = {
+        name: {label.removeprefix(prefix) for label in role["metadata"]["labels"] if label.startswith(prefix)}
+        for name, role in chart.of("ClusterRole").items()
+    }
+    assert joined["hulk-view"] == {"view", "edit", "admin"}
+    assert joined["hulk-edit"] == {"edit", "admin"}
+    assert rights(chart.one("ClusterRole", "hulk-view")) == {"hulkjobs": READ}
+    assert rights(chart.one("ClusterRole", "hulk-edit")) == {
+        "hulkjobs": {"create", "update", "patch", "delete", "deletecollection"}
+    }
+
+
+def test_aggregation_can_be_turned_off(render: Render) -> None:
+    assert not {"hulk-view", "hulk-edit"} & set(render("rbac.aggregate=false").of("ClusterRole"))
