@@ -1,0 +1,1 @@
+"""The geo lab: a real multi-region Kubernetes on one Linux machine."""

@@ -1,0 +1,43 @@
+"""All that a lab needs and that can be made before it exists, in the order in which it is needed."""
+
+from __future__ import annotations
+
+from hulk_lab.builds import golang, images, prune, python, template
+from hulk_lab.builds.oci import Image
+from hulk_lab.builds.prerequisites import check_machine
+from hulk_lab.progress import Progress
+from hulk_lab.wan import relay
+
+_CONTROL_PLANE = ("kubernetes", "kwok", "helm")
+
+
+def build(progress: Progress, *, with_nodes: bool = True) -> tuple[Image, ...]:
+    """Build what is missing, each stage with its seconds; the images that nodes need (none without nodes)."""
+    check_machine()
+    for part in golang.PARTS:
+        if not part.built and (with_nodes or part.name in _CONTROL_PLANE):
+            with progress.stage(f"build {part.name}") as stage:
+                golang.build(part, lambda words, stage=stage: setattr(stage, "note", words))  # type: ignore[misc]
+    if with_nodes:
+        if not relay.binary().exists():
+            with progress.stage("build relay"):
+                relay.build()
+        return _build_images(progress)
+    return ()
+
+
+def _build_images(progress: Progress) -> tuple[Image, ...]:
+    for name, what, folder, build_it in (
+        ("torch", "the base's, hard links into uv's cache", python.torch_folder(), python.build_torch),
+        ("wheels", "dependencies of the image", python.wheels_folder(), python.build_wheels),
+    ):
+        if not folder.is_dir():
+            with progress.stage(f"build {name}", what):
+                build_it()
+    with progress.stage("images", images.HULK_REFERENCE) as stage:
+        built = images.every()
+        stage.note = "unpack"
+        template.build(built)
+        prune.prune(built)
+        stage.note = ", ".join(image.reference for image in built)
+    return built

@@ -1,0 +1,182 @@
+"""The lab's Python: what pods borrow from the machine (interpreter, torch) and what the image brings (wheels).
+
+Borrowed is only what a user's base image would bring: Python itself, and a folder of its own that holds torch and
+torch's requirements at the versions in uv.lock. Never the project's environment, never its sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from hulk_lab.builds.prerequisites import MissingPrerequisiteError
+from hulk_lab.errors import LabError
+from hulk_lab.paths import CACHE, REPOSITORY
+
+_VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
+_SOURCES = ("operator", "placement", "runtime", "pyproject.toml", "README.md")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A read-only bind mount of a folder or file of the machine into pods."""
+
+    source: Path
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """The machine's Python as pods see it: Debian's where Debian has it, any other below /usr/local."""
+
+    prefix: Path
+    mounts: tuple[Mount, ...]
+    site_packages: str
+    """Where that Python looks for what is installed beside it (inside a pod)."""
+    binaries: tuple[Path, ...]
+    """Executables and libraries (on the machine) whose shared libraries the base image must hold."""
+
+    @property
+    def own_libraries(self) -> tuple[Path, ...]:
+        """libpython of an interpreter below /usr/local, if it has one of its own."""
+        return () if self.prefix == Path("/usr") else tuple((self.prefix / "lib").glob("libpython3.*.so.*"))
+
+    @classmethod
+    def current(cls) -> Interpreter:
+        """The Python that runs the lab."""
+        prefix = Path(sys.base_prefix)
+        library = prefix / "lib" / _VERSION
+        binaries = (prefix / "bin" / _VERSION, *sorted((library / "lib-dynload").glob("*.so")))
+        if prefix != Path("/usr"):
+            return cls(prefix, (Mount(prefix, "/usr/local"),), f"/usr/local/lib/{_VERSION}/site-packages", binaries)
+        folders = [library, Path("/usr/bin") / _VERSION, Path("/usr/share/python-wheels")]
+        mounts = tuple(Mount(path, str(path)) for path in folders if path.exists())
+        return cls(prefix, mounts, f"/usr/local/lib/{_VERSION}/dist-packages", binaries)
+
+
+def torch_folder() -> Path:
+    """Where the base's torch is, once built: the name covers Python's version and every pinned requirement."""
+    return CACHE / f"base-{_digest(_VERSION, str(sys.base_prefix), *_torch_requirements())}" / "site-packages"
+
+
+def build_torch() -> Path:
+    """Install torch with its requirements (hard links into uv's cache) unless it is there."""
+    target = torch_folder()
+    if not target.is_dir():
+        with _staged(target.parent) as scratch:
+            requirements = scratch.parent / "requirements.txt"
+            requirements.write_text("\n".join(_torch_requirements()))
+            command = ["pip", "install", "--python", sys.executable, "--no-deps", "--compile-bytecode", "--quiet"]
+            _uv(*command, "--target", str(scratch / "site-packages"), "--requirements", str(requirements))
+            _publish(scratch, target.parent)
+    return target
+
+
+def wheels_folder() -> Path:
+    """Where the image's dependency wheels are, once built, with the requirements.txt that names them."""
+    return CACHE / f"wheels-{_digest(_VERSION, _image_requirements())}"
+
+
+def build_wheels() -> Path:
+    """Download every wheel the image needs, with the checksums of uv.lock, unless they are there."""
+    target = wheels_folder()
+    if not target.is_dir():
+        with _staged(target) as scratch:
+            requirements = scratch / "requirements.txt"
+            requirements.write_text(_image_requirements())
+            options = ["--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:"]
+            command = [*_pip(), "download", *options, "--dest", scratch / "wheels", "--requirement", requirements]
+            _run(command)
+            _publish(scratch, target)
+    return target
+
+
+def project_folder() -> Path:
+    """Where the project's own wheel is, once built; another line of source is another folder."""
+    digest = hashlib.sha256()
+    for source in _SOURCES:
+        root = REPOSITORY / source
+        files = sorted(path for path in root.rglob("*") if path.is_file()) if root.is_dir() else [root]
+        for path in files:
+            if "__pycache__" not in path.parts:
+                digest.update(f"{path.relative_to(REPOSITORY)}\0".encode() + path.read_bytes())
+    return CACHE / f"wheel-{digest.hexdigest()[:16]}"
+
+
+def build_project() -> Path:
+    """Build the project's wheel, as a user would install it, unless it is there; the path of the wheel."""
+    target = project_folder()
+    if not target.is_dir():
+        with _staged(target) as scratch:
+            _uv("build", "--quiet", "--wheel", "--out-dir", str(scratch), str(REPOSITORY))
+            (scratch / ".gitignore").unlink(missing_ok=True)
+            _publish(scratch, target)
+    return next(target.glob("*.whl"))
+
+
+def _torch_requirements() -> list[str]:
+    """torch and what it needs, as uv.lock pins them for this machine."""
+    lines = _export("--extra", "runtime", "--no-hashes", "--no-annotate").splitlines()
+    ours = set(_export("--no-hashes", "--no-annotate").splitlines())
+    return [line for line in lines if line not in ours or line.startswith("typing-extensions==")]
+
+
+def _image_requirements() -> str:
+    return _export("--extra", "s3", "--no-annotate")
+
+
+def _export(*options: str) -> str:
+    return _uv("export", "--frozen", "--no-dev", "--no-emit-workspace", "--no-header", *options)
+
+
+def _uv(*arguments: str) -> str:
+    own = REPOSITORY / ".venv-tools" / "bin"
+    found = os.environ.get("UV") or shutil.which("uv", path=f"{own}:{os.environ['PATH']}")
+    if found is None:
+        raise MissingPrerequisiteError("uv is missing", "make tools")
+    return _run([found, *arguments])
+
+
+def _pip() -> list[str | Path]:
+    """pip of an environment of the lab's own: the project's has none."""
+    tools = CACHE / f"pip-{_digest(_VERSION, sys.base_prefix)}"
+    if not tools.is_dir():
+        with _staged(tools) as scratch:
+            python = Path(sys.base_prefix) / "bin" / _VERSION
+            _run([python, "-m", "venv", scratch])
+            _publish(scratch, tools)
+    return [tools / "bin" / "python", "-m", "pip"]
+
+
+@contextmanager
+def _staged(target: Path) -> Iterator[Path]:
+    """A scratch folder beside the target, removed at the end whatever happened."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
+        scratch = Path(folder) / "out"
+        scratch.mkdir()
+        yield scratch
+
+
+def _publish(scratch: Path, target: Path) -> None:
+    if not target.exists():
+        os.rename(scratch, target)
+
+
+def _run(command: Sequence[str | Path]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
+    if done.returncode:
+        raise LabError(f"{' '.join(map(str, command))} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+    return done.stdout
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -1,0 +1,52 @@
+"""What all tests share: the real control plane with simulated nodes, and the geo lab.
+
+Both are started once per session, on first use, under names of their own, so that neither a running demo nor another
+checkout's tests are touched; both are removed at the end, also after a failure.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hulk_lab import kwok, up
+from hulk_lab.spec import KwokSpec, LabSpec
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+DATA = REPOSITORY.parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The checkout."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def control_plane_lab() -> Iterator[up.Lab]:
+    """A lab of nothing but a control plane and kwok."""
+    spec = LabSpec(name=f"cp-{os.getpid()}", kwok=KwokSpec(nodes=1))
+    try:
+        yield up.up(spec)
+    finally:
+        up.down(spec.name)
+
+
+@pytest.fixture(scope="session")
+def control_plane(control_plane_lab: up.Lab) -> Path:
+    """The administrator's kubeconfig of a real API server, scheduler and controller manager."""
+    return control_plane_lab.control.kubeconfig
+
+
+@pytest.fixture
+def kwok_nodes(control_plane_lab: up.Lab) -> Iterator[Callable[..., list[str]]]:
+    """kwok_nodes(count, regions=3, accelerators=1): that many Ready simulated nodes; removed after the test."""
+
+    def make(count: int, regions: int = 3, accelerators: int = 1) -> list[str]:
+        spec = KwokSpec(nodes=count, regions=regions, accelerators=accelerators)
+        return kwok.add_nodes(control_plane_lab.control, spec)
+
+    yield make
+    kwok.remove_nodes(control_plane_lab.control)

@@ -1,0 +1,38 @@
+"""One lab with Hulk installed for all tests that train: brought up once, reset before each that asks for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hulk_lab import reset, spec, up
+from lab_jobs import SYSTEM_NAMESPACE, Jobs, install
+
+SPEC = Path(__file__).with_name("cluster.yaml")
+REUSED = "HULK_TEST_LAB"  # the name of a lab of SPEC that is up already and stays up: for writing tests
+
+
+@pytest.fixture(scope="session")
+def installed(repository: Path) -> Iterator[up.Lab]:
+    """The lab, Hulk installed as the demo does it, every region pair measured; removed at the end, however that is."""
+    reused = os.environ.get(REUSED)
+    wanted = spec.load(SPEC, reused or f"tests-{os.getpid()}")
+    try:
+        lab = up.up(wanted)
+        install(lab, repository)
+        yield lab
+    finally:
+        if reused is None:
+            up.down(wanted.name)
+
+
+@pytest.fixture(scope="module")
+def jobs(installed: up.Lab, request: pytest.FixtureRequest) -> Jobs:
+    """A namespace for a module's jobs in a lab that is as it was after the installation."""
+    reset.reset(installed, keep={SYSTEM_NAMESPACE})
+    name = request.module.__name__.rpartition(".")[2].replace("_", "-")
+    made = Jobs(installed, name)
+    made.make_namespace()
+    return made

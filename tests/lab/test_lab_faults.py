@@ -1,0 +1,138 @@
+"""What happens to a training job when a worker, a whole node or every attempt breaks, and when it is paused."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+
+import pytest
+from hulk_lab import cgroups, node, up
+from hulk_lab.processes import wait_until
+from lab_jobs import ENDLESS, PATIENCE_S, Jobs, Object, job, nodes, system_pods, uids
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
+
+NUM_WORKERS = 3  # over two nodes at least, and the four accelerators that are left without one node are enough
+EVERY = 10
+RESUMED = re.compile(r"^resumed after step (\d+)$", re.MULTILINE)
+GRACE_S = 30
+
+
+@pytest.fixture
+def training(jobs: Jobs) -> str:
+    """A job that would train for hours."""
+    name = "endless"
+    jobs.submit(job(name, (NUM_WORKERS, NUM_WORKERS), steps=ENDLESS, checkpoint_every=EVERY))
+    return name
+
+
+def kill_worker(lab: up.Lab, pod: Object) -> None:
+    """SIGKILL the processes of a pod's worker from outside, as the kernel does when memory runs out."""
+    group = cgroups.pod_groups(lab.spec.name, pod["spec"]["nodeName"])[pod["metadata"]["uid"]]
+    pids = [int(pid) for file in group.rglob("cgroup.procs") for pid in file.read_text().split()]
+    workers = [pid for pid in pids if b"hulk_runtime" in cmdline(pid)]
+    assert workers, f"no worker among {pids} of pod {pod['metadata']['name']}"
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+
+
+def cmdline(pid: int) -> bytes:
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read()
+
+
+def resumed_at(jobs: Jobs, name: str, attempt: int) -> int:
+    """The step after which an attempt went on, in its own words."""
+    pod = f"{name}-{attempt}-0"
+    wait_until(lambda: RESUMED.search(jobs.log(pod)), f"the resumption of {pod}", timeout_s=PATIENCE_S, interval_s=0.5)
+    found = RESUMED.search(jobs.log(pod))
+    assert found is not None
+    return int(found[1])
+
+
+def test_training_survives_a_crash_a_pause_and_the_loss_of_a_node(installed: up.Lab, jobs: Jobs, training: str) -> None:
+    saved = jobs.wait_checkpoint(training, attempt=1)
+    victim = jobs.pods(training, attempt=1)[0]
+    kill_worker(installed, victim)
+    status = jobs.wait(training, "the crash", lambda now: now["failures"] == 1)
+
+    last = status["lastFailure"]
+    assert (last["exitCode"], last["pod"], last["attempt"]) == (137, victim["metadata"]["name"], 1)
+    assert last["node"] == victim["spec"]["nodeName"]
+    assert re.search(r"^step=\d+ loss=", last["message"], re.MULTILINE)
+
+    since = resumed_at(jobs, training, attempt=2)
+    assert saved <= since
+    assert since % EVERY == 0
+    assert jobs.pods(training, attempt=1) == []
+    status = jobs.wait(training, "a step of attempt 2", lambda now: now.get("observed", {}).get("step", 0) > since)
+    assert status["checkpoint"]["step"] >= saved  # the older attempt's until this one has written its own
+    assert status["lastFailure"] == last
+    assert (status["failures"], status["disruptions"], status["attempt"]) == (1, 0, 2)
+    assert victim["metadata"]["name"] in installed.kube.run("hulk", "explain", training, "-n", jobs.namespace)
+
+    paused_after = pause(installed, jobs, training, after=since)
+    jobs.patch(training, {"suspend": False})
+    assert resumed_at(jobs, training, attempt=3) == paused_after
+    assert jobs.status(training)["failures"] == 1
+
+    saved = jobs.wait_checkpoint(training, attempt=3, after=paused_after)
+    gang = jobs.pods(training, attempt=3)
+    kept = nodes(system_pods(installed, "operator"))  # and the checkpoint store is there
+    lost = next(name for name in nodes(gang) if name not in kept)
+    dead = installed.node(lost)
+    node.kill(dead)
+    status = jobs.wait(training, "the loss of a node", lambda now: now["disruptions"] == 1)
+    assert status["lastFailure"]["reason"] == "NodeLost"
+    assert lost in status["lastFailure"]["message"]
+
+    assert saved <= resumed_at(jobs, training, attempt=4)
+    assert lost not in nodes(jobs.pods(training, attempt=4))
+    old = [pod for pod in jobs.pods(training, attempt=3) if pod["spec"]["nodeName"] == lost]
+    assert old, "a pod of a dead node stays until its kubelet is back or the node is removed"
+    status = jobs.status(training)
+    assert (status["failures"], status["disruptions"]) == (1, 1)
+    again = jobs.wait_checkpoint(training, attempt=4, after=saved)
+    assert again > saved
+
+    node.start(dead)
+    wait_until(
+        lambda: not set(uids(jobs.pods(training))) & set(uids(old)),
+        "the end of the lost node's pod",
+        timeout_s=PATIENCE_S,
+        interval_s=0.5,
+    )
+    assert jobs.status(training)["attempt"] == 4
+    assert {"NodeLost", "Suspended", "Resumed", "Deployed"} <= jobs.events(training)
+
+
+def pause(lab: up.Lab, jobs: Jobs, name: str, after: int) -> int:
+    """Suspend a job once it trains; the step that its last checkpoint holds, written at the SIGTERM."""
+    attempt = jobs.status(name)["attempt"]
+    jobs.wait(name, f"a step of attempt {attempt}", lambda now: now.get("observed", {}).get("step", 0) > after)
+    follower = lab.kube.follow("kubectl", "logs", "-f", f"{name}-{attempt}-0", "-n", jobs.namespace)
+    assert follower.stdout is not None
+    asked_s = time.monotonic()
+    jobs.patch(name, {"suspend": True})
+    lines = follower.stdout.read().splitlines()
+    assert time.monotonic() - asked_s < GRACE_S
+    jobs.wait_phase(name, "Suspended")
+    assert jobs.pods(name) == []
+    steps = [int(found[1]) for line in lines if (found := re.match(r"step=(\d+) ", line))]
+    saved = [int(found[1]) for line in lines if (found := re.match(r"checkpoint step=(\d+) ", line))]
+    assert saved[-1] == steps[-1], "\n".join(lines[-5:])
+    return saved[-1]
+
+
+def test_a_job_that_always_fails_ends_as_failed_with_its_last_words(jobs: Jobs, installed: up.Lab) -> None:
+    script = "echo reading the corpus; echo no such file: corpus.txt >&2; exit 3"
+    jobs.submit(job("hopeless", (1, 1), command=("sh", "-c", script), runPolicy={"backoffLimit": 1}))
+    status = jobs.wait_phase("hopeless", "Failed")
+
+    assert jobs.condition("hopeless", "Failed")["reason"] == "BackoffLimitExceeded"
+    assert (status["failures"], status["attempt"], status["lastFailure"]["exitCode"]) == (2, 2, 3)
+    wait_until(lambda: not jobs.pods("hopeless"), "the end of its pods", timeout_s=PATIENCE_S, interval_s=0.25)
+    assert jobs.status("hopeless")["lastFailure"]["message"].splitlines()[-1] == "no such file: corpus.txt"
+    assert "no such file: corpus.txt" in installed.kube.run("hulk", "logs", "hopeless", "-n", jobs.namespace)
