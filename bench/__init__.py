@@ -1,0 +1,1 @@
+"""Benchmarks: they print ratios measured within one run, and keep simulated and measured figures apart."""

@@ -1,0 +1,53 @@
+"""`python -m bench [QUESTION ...] [--short]`: one table per question.
+
+    ring     what the order of a ring is worth, measured in the geo lab
+    predict  predicted against observed step time, measured in the geo lab
+    deploy   1,000 ranks on simulated nodes beside a bare client and an Indexed Job; memory
+    change   one node replaced, the job shrunk, on simulated nodes
+    solve    how good and how quick planning is; predictions only, nothing measured
+
+Without a question all are answered. --short takes minutes instead of hours and says what it left out. Figures are
+medians; ratios compare runs of one invocation on one machine. Raw rows: build/bench/QUESTION.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from rich.console import Console
+
+from bench import bench_solve, change, deployment, predict, ring_order
+
+QUESTIONS: dict[str, Callable[[bool], None]] = {
+    "ring": lambda short: ring_order.run(("A",) if short else ("A", "B"), short),
+    "predict": predict.run,
+    "deploy": lambda short: deployment.main(3 if short else 20),
+    "change": lambda short: change.main(1 if short else 5),
+    "solve": lambda _: bench_solve.run(),
+}
+
+
+def main() -> int:
+    """Answer the questions in turn; 1 when one could not be answered."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("question", nargs="*", choices=[*QUESTIONS, "all"], default="all")
+    parser.add_argument("--short", action="store_true", help="minutes instead of hours")
+    options = parser.parse_args()
+    asked = [options.question] if isinstance(options.question, str) else options.question
+    console, failed = Console(highlight=False), 0
+    for question in QUESTIONS if "all" in asked else asked:
+        console.rule(f"{question}{' (short)' if options.short else ''}")
+        try:
+            QUESTIONS[question](options.short)
+        except RuntimeError as error:
+            console.print(f"{question}: {error}", markup=False)
+            failed = 1
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""A running job changes, on simulated nodes: one node is replaced, and the job shrinks.
+
+Beside Hulk a bare client makes the least change there is: it deletes one pod and creates it on another node, or deletes
+the pods that are too many. What Hulk does today is not that: see `HOW`. Seconds from the first request to the last pod
+that runs (replaced) or to the last one gone and the others running (shrunk); simulated nodes start nothing, so that
+this is the control plane's part alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.api_server import Bare, connect
+from bench.deployment import PODS, Shape, as_created, job
+from bench.raw import Raw
+from bench.simulated import NAMESPACE, operator, simulated_lab
+
+BEFORE = Shape(50, 50, 20)
+NUM_AFTER = 40
+JOBS = f"/apis/hulk.dev/v1alpha1/namespaces/{NAMESPACE}/hulkjobs"
+SELECTOR = "hulk.dev/job=bench"
+TIMEOUT_S = 180.0
+LOOK_EVERY_S = 0.05
+HOW = (
+    "This version changes a running job by a new attempt: all pods of the old one are released, a new plan is made, "
+    "and the gang starts again from its checkpoint, so that no pod is kept. A new workers.max alone changes nothing "
+    "before the next attempt; here the job is shrunk by suspending it, changing it and resuming it."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Seconds that a change took, and how many pods lived through it."""
+
+    seconds: float
+    num_kept: int
+    num_pods: int
+
+
+async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
+    """Wait for a condition of the server; TimeoutError names it."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not await condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {TIMEOUT_S:g} s for {what}")
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def running(bare: Bare, selector: str) -> dict[str, str]:
+    """Uids by name of the pods that run and are not being deleted."""
+    return {
+        pod["metadata"]["name"]: pod["metadata"]["uid"]
+        for pod in await bare.matching(PODS, selector)
+        if pod.get("status", {}).get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
+    }
+
+
+async def settled(bare: Bare, selector: str, num_pods: int, gone: str = "") -> bool:
+    """Whether exactly so many pods exist, all run, and the one with the uid `gone` is not among them."""
+    pods = await bare.matching(PODS, selector)
+    alive = await running(bare, selector)
+    return len(pods) == len(alive) == num_pods and gone not in alive.values()
+
+
+async def changed(bare: Bare, selector: str, num_after: int, gone: str, act: Callable[[], Awaitable[None]]) -> Change:
+    """Do it, and wait until exactly `num_after` pods run, without the one of uid `gone`."""
+    before = set((await running(bare, selector)).values())
+    start = time.monotonic()
+    await act()
+
+    async def done() -> bool:
+        return await settled(bare, selector, num_after, gone)
+
+    await until(done, f"{num_after} pods of {selector}")
+    seconds = time.monotonic() - start
+    after = await running(bare, selector)
+    return Change(seconds, len(before & set(after.values())), len(after))
+
+
+async def patch(bare: Bare, path: str, body: dict[str, Any]) -> None:
+    """Merge-patch one object."""
+    headers = {"Content-Type": "application/merge-patch+json"}
+    async with bare.session.patch(bare.url + path, json=body, headers=headers) as answer:
+        answer.raise_for_status()
+
+
+async def hulk(bare: Bare) -> tuple[Change, Change, list[dict[str, Any]]]:
+    """Replace and shrink by Hulk; also the pods as they were before."""
+    await bare.create(JOBS, job(BEFORE))
+    await until(lambda: settled(bare, SELECTOR, BEFORE.num_pods), "the job's pods")
+    pods = await bare.matching(PODS, SELECTOR)
+    lost = pods[len(pods) // 2]
+    node = f"/api/v1/nodes/{lost['spec']['nodeName']}"
+
+    async def replace() -> None:
+        await patch(bare, node, {"spec": {"unschedulable": True}})
+        await bare.delete(f"{PODS}/{lost['metadata']['name']}")
+
+    replaced = await changed(bare, SELECTOR, BEFORE.num_pods, lost["metadata"]["uid"], replace)
+
+    async def shrink() -> None:
+        await patch(bare, f"{JOBS}/bench", {"spec": {"suspend": True}})
+        await until(lambda: settled(bare, SELECTOR, 0), "the pods to go")
+        workers = {"min": NUM_AFTER, "max": NUM_AFTER}
+        await patch(bare, f"{JOBS}/bench", {"spec": {"suspend": False, "workers": workers}})
+
+    shrunk = await changed(bare, SELECTOR, NUM_AFTER, "", shrink)
+    await bare.delete(f"{JOBS}/bench")
+    await bare.delete_all(PODS, SELECTOR)
+    await patch(bare, node, {"spec": {"unschedulable": None}})
+    return replaced, shrunk, pods
+
+
+async def least(bare: Bare, pods: Sequence[dict[str, Any]]) -> tuple[Change, Change]:
+    """The same by a client that deletes and creates only what must be."""
+    selector = "bench=bare"
+    bodies = [as_created(pod) for pod in pods]
+    await bare.create_all(PODS, bodies)
+    await until(lambda: settled(bare, selector, len(bodies)), "the bare client's pods")
+    moved = bodies[len(bodies) // 2]
+    names = [body["metadata"]["name"] for body in bodies]
+    uid = (await running(bare, selector))[moved["metadata"]["name"]]
+
+    async def replace() -> None:
+        await bare.delete(f"{PODS}/{moved['metadata']['name']}")
+        again = {**moved, "metadata": {**moved["metadata"], "name": "bare-again"}}
+        again["spec"] = {key: value for key, value in moved["spec"].items() if key not in ("affinity", "hostname")}
+        await bare.create(PODS, again)
+
+    replaced = await changed(bare, selector, len(bodies), uid, replace)
+    surplus = [name for name in names if name != moved["metadata"]["name"]][: len(bodies) - NUM_AFTER]
+
+    async def shrink() -> None:
+        await asyncio.gather(*(bare.delete(f"{PODS}/{name}") for name in surplus))
+
+    shrunk = await changed(bare, selector, NUM_AFTER, "", shrink)
+    await bare.delete_all(PODS, selector)
+    return replaced, shrunk
+
+
+async def measure(kubeconfig: Any, num_runs: int, raw: Raw) -> dict[str, list[Change]]:
+    """`num_runs` rounds of both clients, one after the other in each round."""
+    found: dict[str, list[Change]] = {}
+    async with connect(kubeconfig) as bare:
+        for _ in range(num_runs):
+            replaced, shrunk, pods = await hulk(bare)
+            bare_replaced, bare_shrunk = await least(bare, pods)
+            rows = {
+                "one node replaced, hulk": replaced,
+                "one node replaced, bare": bare_replaced,
+                f"{BEFORE.num_pods} -> {NUM_AFTER} pods, hulk": shrunk,
+                f"{BEFORE.num_pods} -> {NUM_AFTER} pods, bare": bare_shrunk,
+            }
+            for name, change in rows.items():
+                found.setdefault(name, []).append(change)
+                raw.add(change, what=name)
+    return found
+
+
+def table(found: dict[str, list[Change]]) -> Table:
+    """Medians, and the pods that were left alone."""
+    num_runs = max(len(changes) for changes in found.values())
+    view = Table("change, client", "seconds", "x bare", "pods kept", "pods after")
+    view.title = f"{BEFORE}, {num_runs} runs (simulated nodes; seconds, medians)"
+    for name, changes in found.items():
+        floors = found[name.replace("hulk", "bare")]
+        ratios = [change.seconds / floor.seconds for change, floor in zip(changes, floors, strict=True)]
+        view.add_row(
+            name,
+            f"{statistics.median(change.seconds for change in changes):.2f}",
+            f"{statistics.median(ratios):.1f}",
+            str(min(change.num_kept for change in changes)),
+            str(changes[-1].num_pods),
+        )
+    return view
+
+
+def main(num_runs: int = 5) -> None:
+    """Measure both changes on one control plane."""
+    console = Console(highlight=False, width=120)
+    with simulated_lab() as lab, operator(lab):
+        console.print(table(asyncio.run(measure(lab.control.kubeconfig, num_runs, Raw("change")))))
+    console.print(HOW)

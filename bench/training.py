@@ -1,0 +1,145 @@
+"""One real training in the geo lab: the order it ran in, what was predicted before the first step, what it took."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hulk_lab.wan import relay
+
+from bench.geo import NAMESPACE, Geo, container, pod_spec, wait
+
+WARM_UP_STEPS = 3
+"""Left out of every median: connections are made and windows grow in them."""
+STEP = re.compile(r"step=(\d+) loss=(\S+) step_s=(\S+) compute_s=(\S+) communication_s=(\S+) ")
+GO = "start: the prediction is written"
+LATE_GO = "start: no go from the operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A byte-level GPT and its batch."""
+
+    layers: int
+    hidden: int
+    global_batch: int
+    sequence_length: int = 64
+
+    @property
+    def transformer(self) -> dict[str, int]:
+        heads = {"heads": 4, "sequenceLength": self.sequence_length, "vocabulary": 256}
+        return {"layers": self.layers, "hidden": self.hidden, **heads}
+
+    def __str__(self) -> str:
+        return f"{self.layers}x{self.hidden}, batch {self.global_batch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What one job did. Seconds; medians are over all steps but the first WARM_UP_STEPS."""
+
+    order: tuple[str, ...]
+    predicted_s: float
+    predicted_compute_s: float
+    predicted_communication_s: float
+    source: str
+    in_time: bool
+    """Whether the prediction was written before the first step began."""
+    step_s: tuple[float, ...]
+    compute_s: tuple[float, ...]
+    communication_s: tuple[float, ...]
+    losses: tuple[float, ...]
+    late_share: float
+    valid: bool
+    """Whether at most 1 % of the packets were late."""
+
+    @property
+    def observed_s(self) -> float:
+        return statistics.median(self.step_s[WARM_UP_STEPS:])
+
+    @property
+    def observed_compute_s(self) -> float:
+        return statistics.median(self.compute_s[WARM_UP_STEPS:])
+
+    @property
+    def observed_communication_s(self) -> float:
+        return statistics.median(self.communication_s[WARM_UP_STEPS:])
+
+    @property
+    def relative_error(self) -> float:
+        """(predicted - observed) / observed."""
+        return self.predicted_s / self.observed_s - 1
+
+
+def job(name: str, size: Size, steps: int, num_workers: int, pins: Sequence[str] = ()) -> dict[str, Any]:
+    """A HulkJob of exactly so many workers, in the plan's order or the pinned one."""
+    worker = container("/opt/hulk/bin/python", "-m", "hulk_runtime.examples.gpt")
+    return {
+        "apiVersion": "hulk.dev/v1alpha1",
+        "kind": "HulkJob",
+        "metadata": {"name": name},
+        "spec": {
+            "workers": {"min": num_workers, "max": num_workers},
+            "model": {"transformer": size.transformer},
+            "training": {"globalBatch": size.global_batch, "steps": steps},
+            "placement": {"pins": list(pins)},
+            "runPolicy": {"backoffLimit": 0},
+            "template": {"spec": pod_spec(worker)},
+        },
+    }
+
+
+def train(
+    geo: Geo, name: str, size: Size, *, steps: int = 13, num_workers: int = 6, pins: Sequence[str] = ()
+) -> Training:
+    """Run one job to its end and delete it. DemoError when it does not train."""
+    selector = f"hulk.dev/job={name}"
+    geo.apply(job(name, size, steps, num_workers, pins))
+    try:
+        wait(f"the pods of {name}", lambda: len(geo.pods(selector)) == num_workers)
+        order = {
+            pod["metadata"]["labels"]["hulk.dev/worker"]: pod["spec"].get("nodeName") for pod in geo.pods(selector)
+        }
+        steps_seen: list[tuple[float, ...]] = []
+        go, before = True, relay.stats(geo.lab.net)
+        for line in geo.log_lines(rank0(geo, selector)):
+            go = go and not line.startswith(LATE_GO)
+            if found := STEP.match(line):
+                steps_seen.append(tuple(float(word) for word in found.groups()[1:]))
+                if len(steps_seen) == WARM_UP_STEPS:
+                    before = relay.stats(geo.lab.net)
+        late = relay.lateness(before, relay.stats(geo.lab.net))
+        wait(f"{name} to finish", lambda: _phase(geo, name) in ("Succeeded", "Failed"))
+        prediction = geo.find("hulkjob", name)["status"]["prediction"]
+    finally:
+        geo.delete("hulkjob", name, selector)
+    if len(steps_seen) != steps:
+        raise RuntimeError(f"{name} in {NAMESPACE} trained {len(steps_seen)} of {steps} steps")
+    losses, step_s, compute_s, communication_s = zip(*steps_seen, strict=True)
+    return Training(
+        order=tuple(order[str(worker)] for worker in range(num_workers)),
+        predicted_s=prediction["stepMicroseconds"] / 1e6,
+        predicted_compute_s=prediction["computeMicroseconds"] / 1e6,
+        predicted_communication_s=prediction["communicationMicroseconds"] / 1e6,
+        source=prediction["source"],
+        in_time=go and prediction["source"] != "assumed",
+        step_s=step_s,
+        compute_s=compute_s,
+        communication_s=communication_s,
+        losses=losses,
+        late_share=late.late_share,
+        valid=late.is_valid,
+    )
+
+
+def rank0(geo: Geo, selector: str) -> str:
+    """The pod of rank 0."""
+    found = geo.pods(f"{selector},hulk.dev/worker=0")
+    return str(found[0]["metadata"]["name"])
+
+
+def _phase(geo: Geo, name: str) -> str:
+    return str(geo.find("hulkjob", name).get("status", {}).get("phase", "Pending"))

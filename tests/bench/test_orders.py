@@ -1,0 +1,80 @@
+"""The orders that the ring benchmark times, and what it concludes from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bench.orders import cycles, one_of_each_pattern, random_orders, rotated
+from bench.predict import summary, usable
+from bench.ring_order import Ring, Timed, verdict
+from bench.training import Training
+
+NODES = ("o0", "o1", "p0", "p1", "t0", "t1")
+REGION = {node: node[0] for node in NODES}
+TRAINING = Training(
+    order=NODES,
+    predicted_s=1.1,
+    predicted_compute_s=0.1,
+    predicted_communication_s=1.0,
+    source="preflight",
+    in_time=True,
+    step_s=(9.0, 9.0, 9.0, 1.0, 1.0, 1.0),
+    compute_s=(0.2, 0.2, 0.2, 0.2, 0.2, 0.2),
+    communication_s=(8.8, 8.8, 8.8, 0.8, 0.8, 0.8),
+    losses=(5.0, 4.0, 3.0, 3.0, 3.0, 3.0),
+    late_share=0.0,
+    valid=True,
+)
+
+
+def test_every_cycle_once() -> None:
+    found = cycles(NODES)
+    assert len({rotated(order) for order in found}) == len(found) == 120
+
+
+def test_patterns_cover_all_cycles() -> None:
+    kept = one_of_each_pattern(cycles(NODES), REGION)
+    patterns = {rotated([REGION[node] for node in order]) for order in cycles(NODES)}
+    assert len(kept) == len(patterns) == 16
+
+
+def test_random_orders_repeat_by_seed() -> None:
+    assert random_orders(NODES, 3, seed=1) == random_orders(NODES, 3, seed=1)
+    assert random_orders(NODES, 3, seed=1) != random_orders(NODES, 3, seed=2)
+
+
+def test_a_ring_stands_for_its_pattern() -> None:
+    timed = Timed((Ring(("o0", "o1", "p0", "p1", "t0", "t1"), 4, (1.0, 3.0, 2.0)),), 0.0, True)
+    alike = timed.of_pattern(("p1", "p0", "t1", "t0", "o0", "o1"), REGION)
+    assert alike is not None
+    assert alike.median_s == 2.0
+    assert timed.of_pattern(("p0", "o0", "p1", "o1", "t0", "t1"), REGION) is None
+
+
+def test_warm_up_is_no_part_of_the_median() -> None:
+    assert TRAINING.observed_s == 1.0
+    assert TRAINING.relative_error == pytest.approx(0.1)
+
+
+def test_ratios_name_the_fastest() -> None:
+    slow = replace(TRAINING, step_s=(9.0, 9.0, 9.0, 2.0, 2.0, 2.0))
+    labels = ("best timed", "name order", "region order", "kube-scheduler")
+    sentences = verdict({"planned": TRAINING, **dict.fromkeys(labels, slow)})
+    assert sentences[0].startswith("planned / best trained (planned): 1.000")
+    assert "region order / planned: 2.00" in sentences[3]
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "counts"),
+    [
+        ("good", TRAINING, True),
+        ("late packets", replace(TRAINING, valid=False), False),
+        ("predicted too late", replace(TRAINING, in_time=False), False),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_rows_that_count(name: str, row: Training, counts: bool) -> None:
+    assert usable(row) is counts
+    assert summary([row])[0].startswith("1 of 1 rows valid" if counts else "no valid row of 1")
