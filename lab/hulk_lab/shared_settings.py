@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypedDict
 
 RUN_DIR = Path("/run/hulk-lab")
 
@@ -22,10 +23,9 @@ def hold(name: str, user: str, changes: Mapping[Path, Change], run_dir: Path = R
     """Change the settings for `user`; `name` is the record that all its users share."""
     with _locked(name, run_dir) as path:
         now = {setting: setting.read_text().strip() for setting in changes}
-        before = {str(setting): value for setting, value in now.items()}
-        record = json.loads(path.read_text()) if path.exists() else {"before": before, "users": []}
+        record = _read(path) or _Record(before={str(setting): value for setting, value in now.items()}, users=[])
         record["users"] = sorted({*record["users"], user})
-        path.write_text(json.dumps(record))
+        _write(path, record)
         for setting, change in changes.items():
             wanted = change(now[setting])
             if wanted != now[setting]:
@@ -35,16 +35,38 @@ def hold(name: str, user: str, changes: Mapping[Path, Change], run_dir: Path = R
 def release(name: str, user: str, run_dir: Path = RUN_DIR) -> None:
     """Forget a user; with the last one the machine has its own values again."""
     with _locked(name, run_dir) as path:
-        if not path.exists():
+        record = _read(path)
+        if record is None:
             return
-        record = json.loads(path.read_text())
         record["users"] = [other for other in record["users"] if other != user]
         if record["users"]:
-            path.write_text(json.dumps(record))
+            _write(path, record)
             return
         for setting, value in record["before"].items():
             Path(setting).write_text(value)
         path.unlink()
+
+
+class _Record(TypedDict):
+    before: dict[str, str]
+    """Each setting's path and its text before the first user came."""
+    users: list[str]
+
+
+def _read(path: Path) -> _Record | None:
+    """The record, None when there is none or another version of the lab wrote it: then its values are unknown."""
+    try:
+        record = json.loads(path.read_text())
+        return _Record(before=dict(record["before"]), users=list(record["users"]))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write(path: Path, record: _Record) -> None:
+    """In one step: a lab killed while writing leaves the record as it was."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(record))
+    new.replace(path)
 
 
 @contextmanager
