@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hulk_operator.api import DeclaredLink, HulkJob, HulkTopology, LinkStatus, NodeProfile
+from hulk_operator.api import DeclaredLink, HulkJob, HulkTopology, HulkTopologySpec, LinkStatus, NodeProfile
 from hulk_operator.api.crds import crds
 from hulk_operator.cli import main, tables
 from hulk_operator.cli.output import plain
@@ -161,6 +161,13 @@ def test_version_names_the_api(hulk: Hulk) -> None:
 def test_a_topology_without_nodes_cannot_be_planned_on() -> None:
     with pytest.raises(ValueError, match="declares no nodes"):
         declared_topology(HulkTopology.model_validate({"metadata": {"name": "cluster"}, "spec": {}}).spec)
+
+
+def test_a_link_between_names_that_are_region_and_node_joins_regions() -> None:
+    nodes = [{"name": name, "region": name, "accelerators": 1} for name in ("a", "b")]
+    link = {"source": "a", "target": "b", "rttMicroseconds": 9, "bandwidthBytesPerSecond": 7}
+    spec = HulkTopologySpec.model_validate({"nodes": nodes, "links": [link]})
+    assert set(declared_topology(spec).region_links) == {("a", "b")}
 
 
 MACHINES = [Machine("a1", "a"), Machine("a2", "a"), Machine("b1", "b"), Machine("c1", "c")]

@@ -12,6 +12,7 @@ from hulk_operator.cli import live, tables
 from hulk_operator.cli.files import Documents
 from hulk_operator.cli.planning import link_row, plan_from_files, worker_rows
 from hulk_operator.cli.reports import ExplainReport, PlanReport, PlanReports, PredictionRow, TopologyReport
+from hulk_operator.cli.topology import topology_report
 from hulk_operator.cluster import NotFound
 
 
@@ -42,7 +43,7 @@ async def explain_job(name: str, namespace: str, kubeconfig: Path | None) -> tup
     async with live.cluster_of(kubeconfig) as cluster:
         job = await live.job(cluster, namespace, name)
         stored = await live.full_plan(cluster, job)
-        seen = await live.snapshot(cluster)
+        seen = await live.inventory(cluster)
     report = None
     if stored is not None and job.status.plan is not None:
         plan, why = stored
@@ -85,7 +86,8 @@ async def follow_logs(
 async def measured_topology(resource: str, kubeconfig: Path | None) -> TopologyReport:
     """The matrix as the cluster's agents measured it."""
     async with live.cluster_of(kubeconfig) as cluster:
-        return (await live.snapshot(cluster)).matrix(resource)
+        seen = await live.inventory(cluster)
+    return topology_report(seen.topology(resource).machines, seen.accepted, seen.declared.links, seen.now)
 
 
 def _state(job: HulkJob) -> dict[str, Any]:

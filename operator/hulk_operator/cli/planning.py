@@ -1,18 +1,17 @@
 """Plans without running anything: jobs and a topology -> `PlanReport`s, by the operator's own planner."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from hulk_placement.plan import Plan
 from hulk_placement.solve import solve
-from hulk_placement.topology import Link, LinkKind, Machine, Topology
+from hulk_placement.topology import LinkKind, Machine, Topology
 from hulk_placement.workload import Workload
 
 from hulk_operator.api import HulkJob, HulkTopologySpec
 from hulk_operator.cli.reports import LinkRow, PlanReport, PredictionRow, WorkerRow
+from hulk_operator.inputs.topology import allowed_regions, declared_links, declared_uplinks
 from hulk_operator.inputs.workloads import Situation, UnusableJobError, model_reference, to_model, to_workload
-
-Texts = Mapping[tuple[str, str], str]
-"""What ConfigMaps hold, by their name and key."""
+from hulk_operator.planning.inventory import Texts
 
 
 def declared_topology(spec: HulkTopologySpec) -> Topology:
@@ -31,22 +30,11 @@ def declared_topology(spec: HulkTopologySpec) -> Topology:
         )
         for node in spec.nodes
     )
-    known = {machine.name for machine in machines}
-    links = {
-        (link.source, link.target): Link(
-            link.rtt_microseconds / 1e6, float(link.bandwidth_bytes_per_second), kind=LinkKind.DECLARED
-        )
-        for link in spec.links
-    }
-    return Topology(
-        machines,
-        node_links={pair: link for pair, link in links.items() if set(pair) <= known},
-        region_links={pair: link for pair, link in links.items() if not set(pair) <= known},
-        uplinks={uplink.region: float(uplink.bytes_per_second) for uplink in spec.uplinks},
-    )
+    node_links, region_links = declared_links(spec, machines)
+    return Topology(machines, node_links, region_links, declared_uplinks(spec))
 
 
-def workload_of(job: HulkJob, situation: Situation, texts: Texts) -> Workload:
+def _workload(job: HulkJob, situation: Situation, texts: Texts) -> Workload:
     """The planner's workload of a job; UnusableJobError says why there is none."""
     reference = model_reference(job.spec)
     text = None if reference is None else texts.get((reference.config_map, reference.key))
@@ -61,13 +49,12 @@ def plan_from_files(jobs: Sequence[HulkJob], spec: HulkTopologySpec, texts: Text
     """Plans of all jobs together, on the nodes and links that the topology declares."""
     topology = declared_topology(spec)
     candidates = {machine.name: machine.num_accelerators for machine in topology.machines}
-    rules = {rule.namespace: rule.regions for rule in spec.residency}
     workloads: list[Workload] = []
     reports: dict[str, PlanReport] = {}
     for job in jobs:
-        allowed = rules.get(job.metadata.namespace or "default")
+        allowed = allowed_regions(spec, job.metadata.namespace or "")
         try:
-            workloads.append(workload_of(job, Situation(1, candidates, allowed_regions=allowed), texts))
+            workloads.append(_workload(job, Situation(1, candidates, allowed_regions=allowed), texts))
         except UnusableJobError as error:
             reports[job.key] = refused(job.key, error.reason, error.message)
     reports |= plan_together(workloads, topology)

@@ -13,8 +13,8 @@ from typing import Final
 
 from hulk_operator import names
 from hulk_operator.cluster import PODS, Change, Cluster, ClusterError, Gone
-from hulk_operator.pods import is_worker, worker_pod
-from hulk_operator.reconcile.store import Store, job_key_of
+from hulk_operator.pods import is_worker, job_key_of, worker_pod
+from hulk_operator.reconcile.store import Store
 
 logger = logging.getLogger(__name__)
 

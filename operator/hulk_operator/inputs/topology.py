@@ -4,7 +4,7 @@ Everything that holds a node's resources counts: Hulk's pods and foreign ones, t
 the workers of committed plans whose pods are not there yet (`Claim`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -115,8 +115,7 @@ def topology(
 ) -> Topology:
     """The planner's topology over the nodes that offer `resource`, in the order of their names.
 
-    A declared link counts only where nothing was measured: between two regions, or between two nodes. A name that is
-    both means the region.
+    A declared link counts only where nothing was measured: between two regions, or between two nodes.
     """
     machines = tuple(
         _machine(left, name, resource)
@@ -124,21 +123,30 @@ def topology(
         if resource in ((left.nodes[name].get("status") or {}).get("allocatable") or {})
     )
     spec = declared or HulkTopologySpec()
-    known = {machine.name for machine in machines}
+    said_nodes, said_regions = declared_links(spec, machines)
     region_of = {machine.name: machine.region for machine in machines}
-    regions = set(region_of.values())
-    node_links = {pair: link for pair, link in measured.items() if pair[0] in known and pair[1] in known}
-    seen_regions = {(region_of[source], region_of[target]) for source, target in node_links}
+    seen_nodes = {pair: link for pair, link in measured.items() if region_of.keys() >= set(pair)}
+    seen_regions = {(region_of[source], region_of[target]) for source, target in seen_nodes}
+    region_links = {pair: link for pair, link in said_regions.items() if pair not in seen_regions}
+    return Topology(machines, {**said_nodes, **seen_nodes}, region_links, declared_uplinks(spec))
+
+
+def declared_links(spec: HulkTopologySpec, machines: Collection[Machine]) -> tuple[dict[Pair, Link], dict[Pair, Link]]:
+    """Links between nodes, and links between regions. A name that is both means the region."""
+    names_of_nodes, regions = {machine.name for machine in machines}, {machine.region for machine in machines}
+    node_links: dict[Pair, Link] = {}
     region_links: dict[Pair, Link] = {}
     for entry in spec.links:
         pair = (entry.source, entry.target)
+        of_nodes = names_of_nodes.issuperset(pair) and not regions.issuperset(pair)
         link = Link(entry.rtt_microseconds / 1e6, float(entry.bandwidth_bytes_per_second), kind=LinkKind.DECLARED)
-        if known.issuperset(pair) and not regions.issuperset(pair):
-            node_links.setdefault(pair, link)
-        elif pair not in seen_regions:
-            region_links[pair] = link
-    uplinks = {uplink.region: float(uplink.bytes_per_second) for uplink in spec.uplinks}
-    return Topology(machines, node_links, region_links, uplinks)
+        (node_links if of_nodes else region_links)[pair] = link
+    return node_links, region_links
+
+
+def declared_uplinks(spec: HulkTopologySpec) -> dict[str, float]:
+    """Capacity of each region's uplink, bytes/s."""
+    return {uplink.region: float(uplink.bytes_per_second) for uplink in spec.uplinks}
 
 
 def allowed_regions(declared: HulkTopologySpec | None, namespace: str) -> tuple[str, ...] | None:

@@ -24,7 +24,7 @@ async def calibrate(reader: Reader, view: View, preflight: Preflight, now: datet
     topology = inventory.topology(view.job.spec.workers.resource_name)
     if not set(plan.rank_machines) <= {machine.name for machine in topology.machines}:
         return None
-    workload = await reader.workload(view.job, inventory, now)
+    workload = await reader.workload(view.job, inventory)
     speeds = _speeds(plan, preflight, workload.model.flops_per_sequence)
     prediction = predict(plan, replace(workload, flops_per_s={**workload.flops_per_s, **speeds}), topology)
     products = inputs.products(inventory.room)

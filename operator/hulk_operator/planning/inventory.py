@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from hulk_placement.topology import Link, Pair, Topology
+from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 from pydantic import ValidationError
 
@@ -36,36 +36,48 @@ from hulk_operator.inputs.workloads import (
     with_measured_speeds,
 )
 from hulk_operator.planning.reservations import Held, unmet_claims
-from hulk_operator.probing.links import accept, measured
+from hulk_operator.pods import is_worker, job_key_of
+from hulk_operator.probing.links import Accepted, accept, measured
 
 logger = logging.getLogger(__name__)
 
 LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
+Texts = Mapping[tuple[str, str], str]
+"""What ConfigMaps hold, by their name and key."""
+
+
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What is free, what the links are, what is declared, how fast nodes showed to be."""
+    """What is free, which measured links are believed, what is declared, how fast nodes showed to be."""
 
     room: Room
-    links: Mapping[Pair, Link]
-    declared: HulkTopologySpec | None
+    accepted: Accepted
     profiles: Mapping[str, NodeProfile]
+    now: datetime
+    declared: HulkTopologySpec = field(default_factory=HulkTopologySpec)
 
     def topology(self, resource: str) -> Topology:
         """The planner's topology for one kind of accelerator."""
-        return inputs.topology(self.room, resource, self.links, self.declared)
+        regions = {machine: _region(node) for machine, node in self.room.nodes.items()}
+        links = measured(self.accepted.links, regions, self.now)
+        return inputs.topology(self.room, resource, links, self.declared)
 
 
 class Reader:
-    """Reads inventories, and the parts of jobs that are objects of their own. `namespace`: single-namespace mode."""
+    """Reads inventories, and the parts of jobs that are objects of their own.
 
-    def __init__(self, cluster: Cluster, namespace: str | None = None) -> None:
+    `namespace`: single-namespace mode. `texts` stand for the ConfigMaps of their names.
+    """
+
+    def __init__(self, cluster: Cluster, namespace: str | None = None, texts: Texts | None = None) -> None:
         self._cluster = cluster
         self._namespace = namespace
+        self._texts = texts or {}
 
-    async def inventory(self, held: Sequence[Held], now: datetime) -> Inventory:
-        """The cluster with everything in `held` taken.
+    async def inventory(self, held: Sequence[Held], now: datetime, without: Collection[str] = ()) -> Inventory:
+        """The cluster with everything in `held` taken, and with nothing taken by the pods of the jobs in `without`.
 
         `held` was collected before this reads the pods, so that a plan in force counts by itself or by its pods, and
         one that was given up meanwhile at worst twice.
@@ -73,16 +85,15 @@ class Reader:
         nodes, pods, profiles, declared = await asyncio.gather(
             self._cluster.list(NODES), self._pods(), self._profiles(), self._declared()
         )
-        left = inputs.room(nodes.items, pods, unmet_claims(held, pods))
-        believed = accept(profiles.values(), left.nodes.keys(), now).links
-        regions = {machine: _region(node) for machine, node in left.nodes.items()}
-        return Inventory(left, measured(believed, regions, now), declared, profiles)
+        counted = [pod for pod in pods if not is_worker(pod) or job_key_of(pod) not in without]
+        left = inputs.room(nodes.items, counted, unmet_claims(held, counted))
+        return Inventory(left, accept(profiles.values(), left.nodes.keys(), now), profiles, now, declared)
 
-    async def workload(self, job: HulkJob, inventory: Inventory, now: datetime) -> Workload:
+    async def workload(self, job: HulkJob, inventory: Inventory) -> Workload:
         """The planner's workload; UnusableJobError when the job cannot be planned as it is."""
         spec = job.spec
         text = await self._model_text(job)
-        avoided = (node.name for node in job.status.avoided_nodes if node.until > now)
+        avoided = (node.name for node in job.status.avoided_nodes if node.until > inventory.now)
         situation = Situation(
             attempt=job.status.attempt + 1,
             candidates=_candidates(job, inventory.room, avoided),
@@ -106,17 +117,20 @@ class Reader:
         found = (_readable(item) for item in listing.items)
         return {profile.metadata.name: profile for profile in found if profile is not None}
 
-    async def _declared(self) -> HulkTopologySpec | None:
+    async def _declared(self) -> HulkTopologySpec:
         try:
             found = await self._cluster.get(HULK_TOPOLOGIES, names.TOPOLOGY_NAME)
         except NotFound:
-            return None
+            return HulkTopologySpec()
         return HulkTopology.model_validate(found).spec
 
     async def _model_text(self, job: HulkJob) -> str | None:
         reference = model_reference(job.spec)
         if reference is None:
             return None
+        given = self._texts.get((reference.config_map, reference.key))
+        if given is not None:
+            return given
         try:
             found = await self._cluster.get(CONFIG_MAPS, reference.config_map, job.metadata.namespace)
         except NotFound as error:

@@ -193,7 +193,7 @@ class Planner:
         start = asyncio.get_running_loop().time()
         now = self._clock()
         inventory = await self._reader.inventory(await self._held(jobs), now)
-        workloads = await self._workloads(jobs, inventory, now)
+        workloads = await self._workloads(jobs, inventory)
         groups: dict[str, list[Workload]] = defaultdict(list)
         for workload in workloads:
             groups[jobs[workload.key].spec.workers.resource_name].append(workload)
@@ -216,13 +216,13 @@ class Planner:
         # without a plan: nothing was created of it yet, or its pods speak for it
         return decided + [Held(job, full.plan) for job, full in plans if full is not None]
 
-    async def _workloads(self, jobs: Mapping[str, HulkJob], inventory: Inventory, now: datetime) -> list[Workload]:
+    async def _workloads(self, jobs: Mapping[str, HulkJob], inventory: Inventory) -> list[Workload]:
         """The workloads of the jobs that can be planned; the others are answered at once."""
         found = []
         for job in jobs.values():
             generation = job.metadata.generation
             try:
-                found.append(await self._reader.workload(job, inventory, now))
+                found.append(await self._reader.workload(job, inventory))
             except UnusableJobError as error:
                 self._answer(job, Unplanned(generation, error.reason, error.message))
             except Refused as error:  # what the job names is not for the operator to read

@@ -2,13 +2,24 @@
 
 from hulk_operator.pods.children import network_policy, plan_config_map, service
 from hulk_operator.pods.manifests import owner_reference, pods
-from hulk_operator.pods.worker import Exit, Reason, WorkerPod, is_worker, owner_name, owner_uid, reason_of, worker_pod
+from hulk_operator.pods.worker import (
+    Exit,
+    Reason,
+    WorkerPod,
+    is_worker,
+    job_key_of,
+    owner_name,
+    owner_uid,
+    reason_of,
+    worker_pod,
+)
 
 __all__ = [
     "Exit",
     "Reason",
     "WorkerPod",
     "is_worker",
+    "job_key_of",
     "network_policy",
     "owner_name",
     "owner_reference",

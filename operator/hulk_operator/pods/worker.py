@@ -112,6 +112,11 @@ def is_worker(pod: Object) -> bool:
     return names.LABEL_JOB in labels and all(number.isdecimal() for number in numbers) and bool(owner_uid(pod))
 
 
+def job_key_of(pod: Object) -> str:
+    """The job that a worker pod is labelled with."""
+    return names.key(pod["metadata"]["namespace"], pod["metadata"]["labels"][names.LABEL_JOB])
+
+
 def worker_pod(pod: Object) -> WorkerPod:
     """The worker in a pod for which `is_worker` holds."""
     metadata, status = pod["metadata"], pod.get("status") or {}

@@ -8,11 +8,10 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from hulk_operator import names
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Listing, Object
 from hulk_operator.inputs.admission import ready_condition
-from hulk_operator.pods import WorkerPod, is_worker, worker_pod
+from hulk_operator.pods import WorkerPod, is_worker, job_key_of, worker_pod
 from hulk_operator.pods.worker import parse_time
 from hulk_operator.reconcile.types import NodeState
 
@@ -137,11 +136,6 @@ def object_key(item: Object) -> str:
     namespace = item["metadata"].get("namespace")
     name: str = item["metadata"]["name"]
     return f"{namespace}/{name}" if namespace else name
-
-
-def job_key_of(pod: Object) -> str:
-    """The job that a worker pod is labelled with."""
-    return names.key(pod["metadata"]["namespace"], pod["metadata"]["labels"][names.LABEL_JOB])
 
 
 def node_state(node: Object) -> NodeState:
