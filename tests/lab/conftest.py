@@ -6,11 +6,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import lab_traces
 import pytest
-from hulk_lab import reset, spec, up
+from hulk_lab import reset, spec, sysctls, up
 from lab_jobs import SYSTEM_NAMESPACE, Jobs, install
 
 SPEC = Path(__file__).with_name("cluster.yaml")
+LIMITS_RECORD = sysctls.RUN_DIR / "sysctls.json"
 REUSED = "HULK_TEST_LAB"  # the name of a lab of SPEC that is up already and stays up: for writing tests
 
 
@@ -19,13 +21,22 @@ def installed(repository: Path) -> Iterator[up.Lab]:
     """The lab, Hulk installed as the demo does it, every region pair measured; removed at the end, however that is."""
     reused = os.environ.get(REUSED)
     wanted = spec.load(SPEC, reused or f"tests-{os.getpid()}")
+    limits = {limit: limit.read_text() for limit in sysctls.LIMITS}
+    alone = not LIMITS_RECORD.exists()
     try:
         lab = up.up(wanted)
+        slot = lab.net.slot
+        traces = lab_traces.of(wanted.name, slot)
+        assert all(traces[kind] for kind in ("processes", "namespaces", "interfaces", "groups")), traces
         install(lab, repository)
         yield lab
     finally:
         if reused is None:
             up.down(wanted.name)
+    if reused is None:
+        assert not any(lab_traces.of(wanted.name, slot).values())
+        if alone and not LIMITS_RECORD.exists():
+            assert {limit: limit.read_text() for limit in sysctls.LIMITS} == limits
 
 
 @pytest.fixture(scope="module")

@@ -1,52 +1,29 @@
-"""A small real lab: pods on real kubelets, what they see, how fast they may be, and nothing left at the end."""
+"""Real nodes: pods on real kubelets, what they see, how fast they may be, and a node that dies and comes back."""
 
 from __future__ import annotations
 
 import json
-import os
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import lab_traces
 import pytest
-from hulk_lab import cgroups, node, sysctls, up
+from hulk_lab import cgroups, node, reset, up
 from hulk_lab.builds import images
 from hulk_lab.kube import CommandFailedError
 from hulk_lab.processes import wait_until
-from hulk_lab.spec import LabSpec
 from hulk_lab.status import ready
 from hulk_lab.wan.addresses import PORTS
+from lab_jobs import SYSTEM_NAMESPACE
 
 pytestmark = pytest.mark.lab
 
-SPEC = {
-    "name": f"nodes-{os.getpid()}",
-    "regions": [{"name": "eu", "nodes": [{"speed": 0.3}]}, {"name": "us", "nodes": [{"speed": 0.2}]}],
-    "links": [
-        {"source": "eu", "target": "us", "rttMs": 20, "mbitPerS": 50},
-        {"source": "us", "target": "eu", "rttMs": 20, "mbitPerS": 50},
-    ],
-}
-
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[up.Lab]:
-    spec = LabSpec.model_validate(SPEC)
-    limits = {limit: limit.read_text() for limit in sysctls.LIMITS}
-    alone = not (sysctls.RUN_DIR / "sysctls.json").exists()
-    try:
-        running = up.up(spec)
-        slot = running.net.slot
-        traces = lab_traces.of(spec.name, slot)
-        assert all(traces[kind] for kind in ("processes", "namespaces", "interfaces", "groups")), traces
-        yield running
-    finally:
-        up.down(spec.name)
-    assert not any(lab_traces.of(spec.name, slot).values())
-    if alone and not (sysctls.RUN_DIR / "sysctls.json").exists():
-        assert {limit: limit.read_text() for limit in sysctls.LIMITS} == limits
+def lab(installed: up.Lab) -> up.Lab:
+    """The shared lab as it was after the installation."""
+    reset.reset(installed, keep={SYSTEM_NAMESPACE})
+    return installed
 
 
 def manifest(name: str, node_name: str, script: str, accelerators: int = 0) -> dict[str, Any]:
@@ -90,7 +67,7 @@ def test_nodes_have_regions_and_accelerators(lab: up.Lab) -> None:
         item["metadata"]["labels"]["topology.kubernetes.io/region"]: item["status"]["allocatable"]["nvidia.com/gpu"]
         for item in lab.kube.get("nodes")["items"]
     }
-    assert found == {"eu": "1", "us": "1"}
+    assert found == {"eu": "2", "us": "2", "ap": "2"}
 
 
 def test_a_pod_has_the_wheel_torch_and_cluster_dns_but_no_source_tree(lab: up.Lab, repository: Path) -> None:
@@ -122,7 +99,7 @@ def test_a_job_pod_is_held_to_its_nodes_speed_and_others_are_not(lab: up.Lab) ->
             wait_until(lambda name=name: phase(lab, name) == "Running", f"pod {name}", timeout_s=60, interval_s=0.2)
         groups = cgroups.pod_groups(lab.spec.name, "us-0")
         job, system = (groups[lab.kube.get("pod", name)["metadata"]["uid"]] for name in ("job", "system"))
-        assert quota(job) == "2000 10000"
+        assert quota(job) == "4000 10000"  # one of the two accelerators of a node of 0.8 cores
         assert quota(system).startswith(("-1 ", "max "))
     finally:
         lab.kube.kubectl("delete", "pod", "job", "system", "--now")
