@@ -36,7 +36,8 @@ def _processes(lab: str) -> Iterator[str]:
         try:
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
             groups = (folder / "cgroup").read_text()
+            ended = (folder / "stat").read_text().rpartition(")")[2].split()[0] == "Z"  # its parent may not look at once
         except OSError:
             continue
-        if any(f"/hulk-lab/{lab}/" in word for word in words) or f"/hulk-lab/{lab}/" in groups:
+        if not ended and any(f"/hulk-lab/{lab}/" in text for text in (*words, groups)):
             yield f"{folder.name} {' '.join(words)}"

@@ -1,18 +1,14 @@
-"""An operator that kills itself: run as a program by test_kill.py, with the product's own operator in it.
+"""An operator that kills itself: run by test_kill.py in processes of its own, with the product's operator in it.
 
-    python -c "import killing; killing.entry()" NAMESPACE PORT STEP WRITE N MOMENT
-    python -c "import killing; killing.entry()" NAMESPACE PORT record FILE
-
-SIGKILL hits the process just before or just after (MOMENT) the N-th WRITE that STEP asks for. With `record` nothing is
-killed, and FILE gets a line "STEP<tab>WRITE" for each write. Without these arguments it is an ordinary operator. Pods
-that kwok simulates have no processes, so rank 0's answers are given here.
+SIGKILL hits the process just before or just after (`moment`) the `number`-th `write` that `step` asks for; or nothing
+is killed, and a file gets a line "STEP<tab>WRITE" for each write. Pods that kwok simulates have no processes, so rank
+0's answers are given here.
 """
 
 import asyncio
 import logging
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,12 +147,10 @@ async def main(namespace: str, port: int, point: KillPoint | Record | None) -> N
         await real.close()
 
 
-def entry() -> None:
-    """The program; no main module, because the planner's process would import it once more."""
-    where, at, *what = sys.argv[1:]
-    point: KillPoint | Record | None = None
-    if what[:1] == ["record"]:
-        point = Record(Path(what[1]))
-    elif what:
-        point = KillPoint(what[0], what[1], int(what[2]), what[3])
-    asyncio.run(main(where, int(at), point))
+def entry(namespace: str, port: int, kubeconfig: Path, log: Path, point: KillPoint | Record | None) -> None:
+    """The process: its output goes to the end of `log`."""
+    with log.open("ab") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    os.environ["KUBECONFIG"] = str(kubeconfig)
+    asyncio.run(main(namespace, port, point))

@@ -8,16 +8,20 @@ reached.
 
 import asyncio
 import itertools
+import multiprocessing
 import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import killing
 import pytest
 import pytest_asyncio
 from hulk_operator import names
@@ -39,6 +43,7 @@ from hulk_operator.cluster import (
 )
 from hulk_operator.reconcile.recipe import writes
 from hulk_operator.status import holds
+from killing import KillPoint, Record
 
 pytestmark = pytest.mark.controlplane
 
@@ -53,30 +58,18 @@ LEASE_WRITE = ("lease", "patch leases")  # made every few seconds: its first is 
 MOMENTS = ("before", "after")
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One kill point."""
-
-    step: str
-    write: str
-    number: int
-    moment: str
-
-    def arguments(self) -> list[str]:
-        """For the program."""
-        return [self.step, self.write, str(self.number), self.moment]
-
-    def __str__(self) -> str:
-        write = self.write.replace(" ", "-").replace("/", "-")
-        return f"{self.step}-{write}-{self.number}-{self.moment}"
+def name_of(point: KillPoint) -> str:
+    """For people, and $KILL_CASES."""
+    write = point.write.replace(" ", "-").replace("/", "-")
+    return f"{point.step}-{write}-{point.number}-{point.moment}"
 
 
-def cases(recorded: Counter[tuple[str, str]]) -> Iterator[Case]:
+def cases(recorded: Counter[tuple[str, str]]) -> Iterator[KillPoint]:
     """Before and after each occurrence of each write that was recorded, and the lease's first."""
     for step, write in [LEASE_WRITE, *writes()]:
         for number in range(1, (1 if (step, write) == LEASE_WRITE else recorded[step, write]) + 1):
             for moment in MOMENTS:
-                yield Case(step, write, number, moment)
+                yield KillPoint(step, write, number, moment)
 
 
 @dataclass(slots=True)
@@ -91,37 +84,48 @@ class Seen:
         self.statuses.append(job)
 
 
-class Operator:
-    """The operator's process, started again whenever it was killed."""
+@pytest.fixture
+def forks(monkeypatch: pytest.MonkeyPatch) -> ForkServerContext:
+    """Makes processes that have the operator imported already: that takes seconds of CPU, and hundreds are needed.
 
-    def __init__(self, namespace: str, port: int, kubeconfig: Path, arguments: list[str], log: Path) -> None:
-        self._arguments = [namespace, str(port)]
-        self._kill = arguments
-        self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONPATH": str(Path(__file__).parent)}
-        self._log = log
-        self._process: asyncio.subprocess.Process | None = None
+    They, and the planner's processes that they make, would import pytest's main module as well.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["killing"])
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    monkeypatch.delattr(sys.modules["__main__"], "__file__")
+    return context
+
+
+class Operator:
+    """The operator's process, started again whenever it was killed; only the first one has a kill point."""
+
+    def __init__(self, forks: ForkServerContext, arguments: tuple[Any, ...], point: KillPoint | Record | None) -> None:
+        self._forks = forks
+        self._arguments = arguments
+        self._point = point
+        self._process: BaseProcess | None = None
         self.num_kills = 0
 
-    async def keep_running(self) -> None:
+    def keep_running(self) -> None:
         """Start it when it does not run. Only a SIGKILL is a reason not to."""
-        if self._process is not None and self._process.returncode is None:
-            return
         if self._process is not None:
-            assert self._process.returncode == -signal.SIGKILL, f"operator ended by itself:\n{self._log.read_text()}"
+            if self._process.exitcode is None:
+                return
+            assert self._process.exitcode == -signal.SIGKILL, f"operator ended by itself: {self._process.exitcode}"
             self.num_kills += 1
-            self._kill = []
-        program = ["-c", "import killing; killing.entry()"]
-        with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, *program, *self._arguments, *self._kill, env=self._environment, stdout=log, stderr=log
-            )
+            self._point = None
+        self._process = self._forks.Process(target=killing.entry, args=(*self._arguments, self._point))
+        self._process.start()
 
     async def stop(self) -> int:
         """SIGTERM; answers its exit code."""
         assert self._process is not None
-        if self._process.returncode is None:
-            self._process.send_signal(signal.SIGTERM)
-        return await self._process.wait()
+        self._process.terminate()
+        while self._process.exitcode is None:
+            await asyncio.sleep(0.05)
+        return self._process.exitcode
 
 
 @pytest_asyncio.fixture
@@ -138,35 +142,40 @@ async def cluster(control_plane: Path) -> AsyncIterator[ApiCluster]:
 
 @pytest.mark.timeout(1800)  # two operators and a whole job for each of about 50 kill points
 async def test_killed_anywhere_a_job_goes_its_way(
-    cluster: ApiCluster, control_plane: Path, kwok_nodes: Any, tmp_path: Path
+    cluster: ApiCluster, control_plane: Path, kwok_nodes: Any, forks: ForkServerContext, tmp_path: Path
 ) -> None:
     kwok_nodes(6, accelerators=64)
-    recorded = await record(cluster, control_plane, tmp_path)
+
+    def operator(number: int, log: Path, point: KillPoint | Record) -> Operator:
+        return Operator(forks, (namespace_of(number), 20_000 + number, control_plane, log), point)
+
+    recorded = await record(cluster, operator, tmp_path)
     places = asyncio.Semaphore(NUM_AT_ONCE)
     numbers = itertools.count()
 
-    async def one(case: Case) -> str:
+    async def one(point: KillPoint) -> str:
         async with places:
-            number = next(numbers)
-            log, seen = tmp_path / f"{case}.log", Seen()
+            number, name, seen = next(numbers), name_of(point), Seen()
+            log = tmp_path / f"{name}.log"
             try:
                 async with asyncio.timeout(CASE_S):
-                    await whole_way(cluster, control_plane, case.arguments(), number, seen, log)
+                    await whole_way(cluster, operator(number, log, point), number, seen)
             except (AssertionError, TimeoutError) as error:
-                return (
-                    f"{case}: {error!r}\n{[job.status.wire() for job in seen.statuses[-1:]]}\n{log.read_text()[-3000:]}"
-                )
+                last = [job.status.wire() for job in seen.statuses[-1:]]
+                return f"{name}: {error!r}\n{last}\n{log.read_text()[-3000:]}"
             return ""
 
-    failed = [failure for failure in await asyncio.gather(*(one(case) for case in selected(recorded))) if failure]
+    failed = [failure for failure in await asyncio.gather(*(one(point) for point in selected(recorded))) if failure]
     assert not failed, "\n\n".join(failed)
 
 
-async def record(cluster: ApiCluster, kubeconfig: Path, tmp_path: Path) -> Counter[tuple[str, str]]:
+async def record(
+    cluster: ApiCluster, operator: Callable[[int, Path, Record], Operator], tmp_path: Path
+) -> Counter[tuple[str, str]]:
     """How often the way makes each write of the recipe, from one way without a kill; it makes all of them."""
     written = tmp_path / "written"
     async with asyncio.timeout(CASE_S):
-        await whole_way(cluster, kubeconfig, ["record", str(written)], 999, Seen(), tmp_path / "record.log", kills=0)
+        await whole_way(cluster, operator(999, tmp_path / "record.log", Record(written)), 999, Seen(), kills=0)
     found = Counter(tuple(line.split("\t", 1)) for line in written.read_text().splitlines())
     of_steps: Counter[tuple[str, str]] = Counter(
         {(step, write): times for (step, write), times in found.items() if step and (step, write) != LEASE_WRITE}
@@ -175,28 +184,24 @@ async def record(cluster: ApiCluster, kubeconfig: Path, tmp_path: Path) -> Count
     return of_steps
 
 
-def selected(recorded: Counter[tuple[str, str]]) -> list[Case]:
+def selected(recorded: Counter[tuple[str, str]]) -> list[KillPoint]:
     """All cases, or those whose name contains $KILL_CASES, to look at one of them."""
-    return [case for case in cases(recorded) if os.environ.get("KILL_CASES", "") in str(case)]
+    return [point for point in cases(recorded) if os.environ.get("KILL_CASES", "") in name_of(point)]
 
 
-async def whole_way(
-    cluster: ApiCluster,
-    kubeconfig: Path,
-    arguments: list[str],
-    number: int,
-    seen: Seen,
-    log: Path,
-    kills: int = 1,
-) -> None:
+def namespace_of(number: int) -> str:
+    """Of one case."""
+    return f"kill-{number}"
+
+
+async def whole_way(cluster: ApiCluster, operator: Operator, number: int, seen: Seen, kills: int = 1) -> None:
     """One job from its creation to its deletion, with one kill or none."""
-    namespace = f"kill-{number}"
+    namespace = namespace_of(number)
     await cluster.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     await cluster.create(HULK_JOBS, manifest(namespace, number))
-    operator = Operator(namespace, 20_000 + number, kubeconfig, arguments, log)
     try:
         while True:
-            await operator.keep_running()
+            operator.keep_running()
             try:
                 job = HulkJob.model_validate(await cluster.get(HULK_JOBS, JOB, namespace))
             except NotFound:
@@ -206,7 +211,7 @@ async def whole_way(
             await asyncio.sleep(0.1)
         check_story(seen)
         while operator.num_kills < kills:  # the last write's kill may come after the job is gone
-            await operator.keep_running()
+            operator.keep_running()
             await asyncio.sleep(0.1)
         await nothing_left(cluster, namespace)
         await events_said_once(cluster, namespace)
