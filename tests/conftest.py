@@ -6,8 +6,12 @@ checkout's tests are touched; both are removed at the end, also after a failure.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterator
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
@@ -22,6 +26,24 @@ DATA = REPOSITORY.parent / "shared" / "data"
 def repository() -> Path:
     """The checkout."""
     return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[ForkServerContext]:
+    """Makes processes that have torch and the operator imported: either takes seconds of CPU, and hundreds are needed.
+
+    They, and what they start themselves, would import pytest's main module as well.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "killing"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules["__main__"], "__spec__", None)
+        patch.delattr(sys.modules["__main__"], "__file__", raising=False)
+        with pytest.MonkeyPatch.context() as starting:
+            starting.setenv("PYTHONPATH", str(REPOSITORY / "tests" / "operator"))
+            starting.setenv("OMP_NUM_THREADS", "1")  # read when torch is loaded
+            forkserver.ensure_running()
+        yield context
 
 
 @pytest.fixture(scope="session")

@@ -31,13 +31,13 @@ def _is_of(interface: str, slot: int) -> bool:
 
 
 def _processes(lab: str) -> Iterator[str]:
-    """By command line (it names the lab's state folder or the lab) or by control group (pods)."""
+    """By command line (it names the lab's state folder or the lab) or by control group (pods); not what has ended."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
             groups = (folder / "cgroup").read_text()
-            ended = (folder / "stat").read_text().rpartition(")")[2].split()[0] == "Z"  # its parent may not look at once
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             continue
-        if not ended and any(f"/hulk-lab/{lab}/" in text for text in (*words, groups)):
+        if state != "Z" and any(f"/hulk-lab/{lab}/" in text for text in (*words, groups)):
             yield f"{folder.name} {' '.join(words)}"

@@ -8,10 +8,8 @@ reached.
 
 import asyncio
 import itertools
-import multiprocessing
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
@@ -82,20 +80,6 @@ class Seen:
     def note(self, job: HulkJob) -> None:
         """One more look."""
         self.statuses.append(job)
-
-
-@pytest.fixture
-def forks(monkeypatch: pytest.MonkeyPatch) -> ForkServerContext:
-    """Makes processes that have the operator imported already: that takes seconds of CPU, and hundreds are needed.
-
-    They, and the planner's processes that they make, would import pytest's main module as well.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["killing"])
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
-    monkeypatch.delattr(sys.modules["__main__"], "__file__")
-    return context
 
 
 class Operator:

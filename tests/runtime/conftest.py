@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import runpy
 import signal
 import socket
 import subprocess
@@ -11,6 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +67,62 @@ def encode(document: Mapping[str, Any]) -> bytes:
     return gzip.compress(json.dumps(document).encode(), mtime=0)
 
 
+class Forked:
+    """A process that has torch imported and runs what `python ARGUMENTS` would; the part of Popen that is used here."""
+
+    def __init__(self, process: BaseProcess, arguments: tuple[str, ...]) -> None:
+        self._process = process
+        self.args = arguments
+        assert process.pid is not None
+        self.pid = process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+
+def python(arguments: tuple[str, ...], environment: dict[str, str], log: Path) -> None:
+    """In a forked process: `python -u ARGUMENTS > LOG 2>&1`."""
+    with log.open("wb") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    sys.stdout = os.fdopen(1, "w", buffering=1)
+    sys.stderr = os.fdopen(2, "w", buffering=1)
+    os.environ.clear()
+    os.environ.update(environment)
+    match arguments:
+        case "-m", module, *others:
+            sys.argv = [module, *others]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case "-c", program, *others:
+            sys.argv = ["-c", *others]
+            exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
+        case path, *others:
+            sys.argv = [path, *others]
+            sys.path.insert(0, str(Path(path).parent))
+            runpy.run_path(path, run_name="__main__")
+
+
 @dataclass
 class Process:
     """One running process and the file its output goes to."""
 
-    popen: subprocess.Popen[bytes]
+    popen: subprocess.Popen[bytes] | Forked
     log: Path
     environment: dict[str, str]
 
@@ -100,6 +154,7 @@ class Job:
     """Starts the ranks or workers of one attempt; kills what is left at the end."""
 
     folder: Path
+    forks: ForkServerContext
     environment: dict[str, str] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
 
@@ -120,9 +175,7 @@ class Job:
 
     def start(self, *arguments: str, **environment: str) -> Process:
         """One Python process with the job's environment and a metrics port of its own."""
-        log = self.folder / f"process-{len(self.processes)}.log"
-        variables = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "HULK_METRICS_PORT": str(free_port())}
-        variables = {**os.environ, **variables, **self.environment, **environment}
+        log, variables = self._next(environment)
         with log.open("wb") as output:
             popen = subprocess.Popen(
                 [sys.executable, "-u", *arguments], env=variables, stdout=output, stderr=subprocess.STDOUT
@@ -130,12 +183,27 @@ class Job:
         self.processes.append(Process(popen, log, variables))
         return self.processes[-1]
 
+    def fork(self, *arguments: str, **environment: str) -> Process:
+        """As `start`, in a process that needs not import torch any more."""
+        log, variables = self._next(environment)
+        log.touch()
+        process = self.forks.Process(target=python, args=(arguments, variables, log))
+        process.start()
+        self.processes.append(Process(Forked(process, arguments), log, variables))
+        return self.processes[-1]
+
+    def _next(self, environment: Mapping[str, str]) -> tuple[Path, dict[str, str]]:
+        """The next process's log and variables."""
+        variables = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "HULK_METRICS_PORT": str(free_port())}
+        log = self.folder / f"process-{len(self.processes)}.log"
+        return log, {**os.environ, **variables, **self.environment, **environment}
+
     def start_ranks(self, document: Mapping[str, Any], *arguments: str, **environment: str) -> list[Process]:
         """One process per rank, as pods with one accelerator each."""
         self.write_plan(document)
         command = arguments or GPT
         return [
-            self.start(*command, RANK=str(r), HULK_WORKER=str(r), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", **environment)
+            self.fork(*command, RANK=str(r), HULK_WORKER=str(r), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", **environment)
             for r in range(len(document["workers"]))
         ]
 
@@ -154,9 +222,9 @@ class Job:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
+def job(tmp_path: Path, forks: ForkServerContext) -> Iterator[Job]:
     """A job whose processes end with the test."""
-    running = Job(tmp_path)
+    running = Job(tmp_path, forks)
     yield running
     running.close()
 
