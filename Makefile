@@ -21,7 +21,7 @@ test: tools ## Lint, types, import contracts, generated files, every test
 	@$(MAKE) --no-print-directory lint verify
 	@$(BIN)/hulk-lab build
 	$(BIN)/pytest -q --doctest-modules operator placement runtime lab/hulk_lab bench
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: down
 down: tools ## Remove every process, namespace and mount of the lab (ALL=1: of all labs)

@@ -20,6 +20,18 @@ from hulk_lab.spec import KwokSpec, LabSpec
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DATA = REPOSITORY.parent / "shared" / "data"
+LABS = ("lab", "controlplane")  # the markers, as pyproject.toml describes them
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Side by side (`-n 2 --dist loadgroup`), the tests of each lab stay together, and the labs, the longest, begin."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    items.sort(key=lambda item: (*LABS, _group(item)).index(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    return next((name for name in LABS if item.get_closest_marker(name)), item.path.name)
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +49,7 @@ def forks() -> Iterator[ForkServerContext]:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "killing"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules["__main__"], "__spec__", None)
+        patch.setattr(sys.modules["__main__"], "__spec__", None, raising=False)
         patch.delattr(sys.modules["__main__"], "__file__", raising=False)
         with pytest.MonkeyPatch.context() as starting:
             starting.setenv("PYTHONPATH", str(REPOSITORY / "tests" / "operator"))

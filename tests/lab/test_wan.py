@@ -20,6 +20,8 @@ from hulk_lab.spec import KwokSpec, LabSpec, dump
 from hulk_lab.wan import check, network, relay, slots
 from hulk_lab.wan.addresses import LabNetwork, NodeNetwork, netns_path
 
+pytestmark = pytest.mark.lab  # its figures want no other WAN beside it
+
 
 def description(name: str) -> LabSpec:
     """Two regions, three nodes, directions that differ."""

@@ -133,11 +133,11 @@ class Answers:
         """Accepted."""
 
 
-async def main(namespace: str, port: int, point: KillPoint | Record | None) -> None:
+async def main(namespace: str, port: int, kubeconfig: Path, point: KillPoint | Record | None) -> None:
     """Run until killed or stopped."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    real = await connect()
+    real = await connect(str(kubeconfig))
     # The same identity takes its own lease over at once, as a container that is restarted in its pod does.
     settings = Settings("killing", namespace, namespace, lease_s=30, metrics_port=port, timing=TIMING)
     cluster: Cluster = Killing(real, point) if point else real
@@ -152,5 +152,4 @@ def entry(namespace: str, port: int, kubeconfig: Path, log: Path, point: KillPoi
     with log.open("ab") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
-    os.environ["KUBECONFIG"] = str(kubeconfig)
-    asyncio.run(main(namespace, port, point))
+    asyncio.run(main(namespace, port, kubeconfig, point))
