@@ -22,6 +22,7 @@ from hulk_operator.handlers.settings import Settings
 from hulk_operator.metrics import Health
 from hulk_operator.observe import Observation, ObserveError, Preflight
 from hulk_operator.reconcile.types import Timing
+from kubernetes.config import kube_config
 
 NUM_WORKERS = 3
 TIMING = Timing(backoff_s=0.2, settle_s=0.5, poll_s=0.2, preflight_poll_s=0.1, leftover_s=5.0, resync_s=5.0)
@@ -133,11 +134,11 @@ class Answers:
         """Accepted."""
 
 
-async def main(namespace: str, port: int, kubeconfig: Path, point: KillPoint | Record | None) -> None:
+async def main(namespace: str, port: int, point: KillPoint | Record | None) -> None:
     """Run until killed or stopped."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    real = await connect(str(kubeconfig))
+    real = await connect(os.environ["KUBECONFIG"])
     # The same identity takes its own lease over at once, as a container that is restarted in its pod does.
     settings = Settings("killing", namespace, namespace, lease_s=30, metrics_port=port, timing=TIMING)
     cluster: Cluster = Killing(real, point) if point else real
@@ -152,4 +153,6 @@ def entry(namespace: str, port: int, kubeconfig: Path, log: Path, point: KillPoi
     with log.open("ab") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
-    asyncio.run(main(namespace, port, kubeconfig, point))
+    # For Kopf, which logs in by itself: the client library has read the variable when it was imported.
+    os.environ["KUBECONFIG"] = kube_config.KUBE_CONFIG_DEFAULT_LOCATION = str(kubeconfig)
+    asyncio.run(main(namespace, port, point))

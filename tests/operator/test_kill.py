@@ -30,6 +30,7 @@ from hulk_operator.cluster import (
     EVENTS,
     HULK_JOBS,
     NETWORK_POLICIES,
+    NODE_PROFILES,
     PODS,
     SERVICES,
     ApiCluster,
@@ -48,6 +49,7 @@ pytestmark = pytest.mark.controlplane
 CRDS = ApiResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
 NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", False)
 CHILDREN = (PODS, SERVICES, CONFIG_MAPS, NETWORK_POLICIES)
+NUM_NODES = 6
 NUM_WORKERS = 3
 NUM_AT_ONCE = 4
 CASE_S = 600.0  # a guard, not a measure: a case takes some 5 s on an idle machine
@@ -128,7 +130,7 @@ async def cluster(control_plane: Path) -> AsyncIterator[ApiCluster]:
 async def test_killed_anywhere_a_job_goes_its_way(
     cluster: ApiCluster, control_plane: Path, kwok_nodes: Any, forks: ForkServerContext, tmp_path: Path
 ) -> None:
-    kwok_nodes(6, accelerators=64)
+    kwok_nodes(NUM_NODES, accelerators=64)
 
     def operator(number: int, log: Path, point: KillPoint | Record) -> Operator:
         return Operator(forks, (namespace_of(number), 20_000 + number, control_plane, log), point)
@@ -182,8 +184,12 @@ async def whole_way(cluster: ApiCluster, operator: Operator, number: int, seen: 
     """One job from its creation to its deletion, with one kill or none."""
     namespace = namespace_of(number)
     await cluster.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    await cluster.create(HULK_JOBS, manifest(namespace, number))
+    operator.keep_running()
     try:
+        while len((await cluster.list(NODE_PROFILES)).items) < NUM_NODES:  # there a measured speed is written down
+            operator.keep_running()
+            await asyncio.sleep(0.1)
+        await cluster.create(HULK_JOBS, manifest(namespace, number))
         while True:
             operator.keep_running()
             try:
