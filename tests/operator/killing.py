@@ -134,13 +134,13 @@ class Answers:
         """Accepted."""
 
 
-async def main(namespace: str, port: int, point: KillPoint | Record | None) -> None:
+async def main(namespace: str, point: KillPoint | Record | None) -> None:
     """Run until killed or stopped."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kopf").setLevel(logging.WARNING)
     real = await connect(os.environ["KUBECONFIG"])
     # The same identity takes its own lease over at once, as a container that is restarted in its pod does.
-    settings = Settings("killing", namespace, namespace, lease_s=30, metrics_port=port, timing=TIMING)
+    settings = Settings("killing", namespace, namespace, lease_s=30, metrics_port=0, timing=TIMING)
     cluster: Cluster = Killing(real, point) if point else real
     try:
         await run(cluster, Answers(real, namespace), settings, Health(), serve)
@@ -148,11 +148,11 @@ async def main(namespace: str, port: int, point: KillPoint | Record | None) -> N
         await real.close()
 
 
-def entry(namespace: str, port: int, kubeconfig: Path, log: Path, point: KillPoint | Record | None) -> None:
+def entry(namespace: str, kubeconfig: Path, log: Path, point: KillPoint | Record | None) -> None:
     """The process: its output goes to the end of `log`."""
     with log.open("ab") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
     # For Kopf, which logs in by itself: the client library has read the variable when it was imported.
     os.environ["KUBECONFIG"] = kube_config.KUBE_CONFIG_DEFAULT_LOCATION = str(kubeconfig)
-    asyncio.run(main(namespace, port, point))
+    asyncio.run(main(namespace, point))

@@ -133,7 +133,7 @@ async def test_killed_anywhere_a_job_goes_its_way(
     kwok_nodes(NUM_NODES, accelerators=64)
 
     def operator(number: int, log: Path, point: KillPoint | Record) -> Operator:
-        return Operator(forks, (namespace_of(number), 20_000 + number, control_plane, log), point)
+        return Operator(forks, (namespace_of(number), control_plane, log), point)
 
     recorded = await record(cluster, operator, tmp_path)
     places = asyncio.Semaphore(NUM_AT_ONCE)
@@ -189,16 +189,17 @@ async def whole_way(cluster: ApiCluster, operator: Operator, number: int, seen: 
         while len((await cluster.list(NODE_PROFILES)).items) < NUM_NODES:  # there a measured speed is written down
             operator.keep_running()
             await asyncio.sleep(0.1)
-        await cluster.create(HULK_JOBS, manifest(namespace, number))
-        while True:
-            operator.keep_running()
-            try:
-                job = HulkJob.model_validate(await cluster.get(HULK_JOBS, JOB, namespace))
-            except NotFound:
-                break
-            seen.note(job)
-            await be_the_world(cluster, job, first_running(seen))
-            await asyncio.sleep(0.1)
+        created = await cluster.create(HULK_JOBS, manifest(namespace, number))
+        following = asyncio.create_task(follow(cluster, created, seen))
+        try:
+            while not following.done():
+                operator.keep_running()
+                if seen.statuses:
+                    await be_the_world(cluster, seen.statuses[-1], first_running(seen))
+                await asyncio.sleep(0.1)
+            await following
+        finally:
+            following.cancel()
         check_story(seen)
         while operator.num_kills < kills:  # the last write's kill may come after the job is gone
             operator.keep_running()
@@ -208,6 +209,16 @@ async def whole_way(cluster: ApiCluster, operator: Operator, number: int, seen: 
     finally:
         code = await operator.stop()
     assert code in (0, -signal.SIGTERM), f"SIGTERM ended the operator with {code}"
+
+
+async def follow(cluster: ApiCluster, job: Object, seen: Seen) -> None:
+    """Every version of a job until it is deleted."""
+    meta = job["metadata"]
+    async for change in cluster.watch(HULK_JOBS, meta["namespace"], resource_version=meta["resourceVersion"]):
+        if change.type != "BOOKMARK":
+            seen.note(HulkJob.model_validate(change.object))
+        if change.type == "DELETED":
+            return
 
 
 def manifest(namespace: str, number: int) -> Object:
