@@ -22,7 +22,7 @@ from hulk_lab.errors import LabError
 from hulk_lab.paths import CACHE, REPOSITORY
 
 _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
-_SOURCES = ("operator", "placement", "runtime", "pyproject.toml", "README.md")
+_SOURCES = ("operator", "placement", "runtime", "pyproject.toml", "README.md", "LICENSE")
 
 
 @dataclass(frozen=True, slots=True)
