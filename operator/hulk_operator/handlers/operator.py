@@ -60,7 +60,12 @@ class Parts:
 def assemble(cluster: Cluster, workers: Workers, settings: Settings, health: Health) -> Parts:
     """Connect the parts; nothing runs yet."""
     store = Store()
-    prober = Prober(cluster, lambda: nodes_of_running_jobs(store), failed=lambda: health.failed("probing"))
+    prober = Prober(
+        cluster,
+        lambda: nodes_of_running_jobs(store),
+        failed=lambda: health.failed("probing"),
+        namespace=settings.namespace,
+    )
 
     async def work(key: str) -> float | None:
         with health.reconcile():

@@ -21,6 +21,7 @@ from hulk_operator.cluster import EVENTS, NODE_PROFILES, NODES, AlreadyExists, C
 from hulk_operator.observe import ObservedLink
 from hulk_operator.probing import underload
 from hulk_operator.probing.decide import decide
+from hulk_operator.probing.events import NAMESPACE as EVENTS_NAMESPACE
 from hulk_operator.probing.events import Said, event
 from hulk_operator.probing.links import Accepted, Rejection, accept
 from hulk_operator.probing.mirror import Mirror
@@ -51,7 +52,7 @@ class ProbeState:
 class Prober:
     """The loop's state. `jobs` are the nodes of each running job.
 
-    `failed` is told of every pass that failed.
+    `failed` is told of every pass that failed. `namespace`: the only one that may be written to, None for all.
     `read` returns all Node and all NodeProfile objects; `run` keeps them by watching, a single `tick` lists them.
     """
 
@@ -62,6 +63,7 @@ class Prober:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     state: ProbeState = field(default_factory=ProbeState)
     failed: Callable[[], None] = lambda: None
+    namespace: str | None = None
     _parsed: dict[str, tuple[str, NodeProfile]] = field(default_factory=dict)
     _said: Said = field(default_factory=Said)
     _load_written_s: dict[str, float] = field(default_factory=dict)
@@ -194,7 +196,7 @@ class Prober:
     async def _tell(self, rejections: Sequence[Rejection], profiles: Mapping[str, NodeProfile], now: datetime) -> None:
         for rejection in self._said.new(rejections, now):
             log.warning("%s -> %s: %s: %s", rejection.source, rejection.target, rejection.reason, rejection.message)
-            if rejection.source in profiles:
+            if rejection.source in profiles and self.namespace in (None, EVENTS_NAMESPACE):
                 try:
                     await self.cluster.create(EVENTS, event(rejection, profiles[rejection.source], now))
                 except ClusterError as error:  # an event is a courtesy; the metrics say it too
