@@ -10,6 +10,7 @@ from hulk_operator import metrics
 from hulk_operator.api import HulkJob, LinkStatus, NodeProfile
 from hulk_operator.metrics import DEFINITIONS, Health, RingPlace, Snapshot, registry
 from hulk_operator.metrics.reference import page
+from hulk_operator.metrics.state import MAX_SILENCE_S
 from hulk_operator.probing import Decision, ProbeState, accept
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
@@ -206,6 +207,22 @@ def test_a_reconcile_that_fails_is_measured_too() -> None:
     with pytest.raises(RuntimeError), health.reconcile():
         raise RuntimeError
     assert sum(health.reconciles_by_bucket) == 1
+
+
+def test_an_operator_is_unhealthy_when_any_of_its_sources_is_silent_for_long() -> None:
+    now_s = [1000.0]
+    health = Health(clock=lambda: now_s[0])
+    now_s[0] += 2 * MAX_SILENCE_S
+    assert health.hears()  # it waits for the lease and listens to nothing yet
+    health.heard("pods")
+    health.heard("nodes")
+    now_s[0] += MAX_SILENCE_S
+    health.heard("nodes")
+    assert health.hears()
+    now_s[0] += 1
+    assert not health.hears()
+    health.heard("pods")
+    assert health.hears()
 
 
 def test_every_series_is_in_the_reference_and_the_reference_is_fresh(repository: Path) -> None:

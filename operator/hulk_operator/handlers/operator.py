@@ -64,6 +64,7 @@ def assemble(cluster: Cluster, workers: Workers, settings: Settings, health: Hea
         cluster,
         lambda: nodes_of_running_jobs(store),
         failed=lambda: health.failed("probing"),
+        heard=health.heard,
         namespace=settings.namespace,
     )
 
@@ -149,7 +150,14 @@ async def _act(cluster: Cluster, settings: Settings, parts: Parts, stop: asyncio
         if not await _unless(stop, load(cluster, settings, parts)):
             holding.cancel()
             return
-        pods = PodWatch(cluster, parts.store, parts.queue.add, parts.planner.changed, settings.namespace)
+        pods = PodWatch(
+            cluster,
+            parts.store,
+            parts.queue.add,
+            parts.planner.changed,
+            settings.namespace,
+            lambda: parts.health.heard("pods"),
+        )
         works = [
             parts.queue.run(),
             parts.planner.run(),
@@ -190,6 +198,7 @@ async def load(cluster: Cluster, settings: Settings, parts: Parts) -> None:
         except ClusterError as error:
             logger.warning("the cluster is not readable: %s", error.message)
         else:
+            parts.health.heard("everything")
             parts.store.nodes.replace(nodes)
             parts.store.replace_pods(pods)
             parts.store.jobs.replace(jobs)

@@ -5,6 +5,7 @@ Kopf's own watches are for the handlers' room; probing needs no more than the ne
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,11 +18,15 @@ RETRY_S: Final = 2.0
 
 @dataclass(slots=True)
 class Mirror:
-    """All objects of one cluster-scoped kind by name. `changed` is set after every change; readers clear it."""
+    """All objects of one cluster-scoped kind by name. `changed` is set after every change; readers clear it.
+
+    `heard` is called with the kind whenever the API server said something, also that nothing changed.
+    """
 
     cluster: Cluster
     resource: ApiResource
     changed: asyncio.Event
+    heard: Callable[[str], None] = lambda _: None
     objects: dict[str, Object] = field(default_factory=dict)
     filled: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -38,12 +43,14 @@ class Mirror:
 
     async def _list(self) -> str:
         found = await self.cluster.list(self.resource)
+        self.heard(self.resource.plural)
         self.objects = {item["metadata"]["name"]: _lean(item) for item in found.items}
         self.filled.set()
         self.changed.set()
         return found.resource_version
 
     def _take(self, change: Change) -> None:
+        self.heard(self.resource.plural)
         if change.type == "BOOKMARK":
             return
         name = change.object["metadata"]["name"]

@@ -52,7 +52,8 @@ class ProbeState:
 class Prober:
     """The loop's state. `jobs` are the nodes of each running job.
 
-    `failed` is told of every pass that failed. `namespace`: the only one that may be written to, None for all.
+    `failed` is told of every pass that failed, `heard` of every word from a watch (see `Mirror`). `namespace`: the only
+    one that may be written to, None for all.
     `read` returns all Node and all NodeProfile objects; `run` keeps them by watching, a single `tick` lists them.
     """
 
@@ -63,6 +64,7 @@ class Prober:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     state: ProbeState = field(default_factory=ProbeState)
     failed: Callable[[], None] = lambda: None
+    heard: Callable[[str], None] = lambda _: None
     namespace: str | None = None
     _parsed: dict[str, tuple[str, NodeProfile]] = field(default_factory=dict)
     _said: Said = field(default_factory=Said)
@@ -71,7 +73,7 @@ class Prober:
     async def run(self) -> None:
         """Pass after pass until cancelled: soon after a change, and now and then because time goes on."""
         changed = asyncio.Event()
-        nodes, profiles = Mirror(self.cluster, NODES, changed), Mirror(self.cluster, NODE_PROFILES, changed)
+        nodes, profiles = (Mirror(self.cluster, kind, changed, self.heard) for kind in (NODES, NODE_PROFILES))
 
         async def mirrored() -> tuple[Sequence[Object], Sequence[Object]]:
             await asyncio.gather(nodes.filled.wait(), profiles.filled.wait())
