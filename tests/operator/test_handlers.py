@@ -203,7 +203,7 @@ async def test_a_probing_pass_that_fails_is_counted_and_ends_nothing() -> None:
     failures: list[int] = []
 
     async def read() -> Any:
-        return [{"metadata": {}}], []  # no node has no name
+        return [{"metadata": {}}], [], []  # no node has no name
 
     prober = Prober(FakeCluster(), tuple, read=read, failed=lambda: failures.append(1))
     await prober._try_tick()

@@ -66,6 +66,7 @@ def assemble(cluster: Cluster, workers: Workers, settings: Settings, health: Hea
         failed=lambda: health.failed("probing"),
         heard=health.heard,
         namespace=settings.namespace,
+        agents_in=settings.lease_namespace,
     )
 
     async def work(key: str) -> float | None:
