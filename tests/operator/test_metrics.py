@@ -1,6 +1,5 @@
 """The operator's series: made from a snapshot, gone with what they are about, and listed in the reference."""
 
-import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -126,11 +125,12 @@ def test_a_new_job_has_only_what_is_known() -> None:
     assert found == {"hulk_job_phase", "hulk_job_attempt", "hulk_job_failures", "hulk_job_disruptions"}
 
 
-def test_a_loss_that_diverged_is_a_sample() -> None:
-    status = {**RUNNING, "observed": {"step": 7, "loss": "nan", "updatedAt": TIME}}
+@pytest.mark.parametrize("loss", ["nan", "inf", "-inf"])
+def test_a_loss_that_diverged_is_a_sample(loss: str) -> None:
+    status = {**RUNNING, "observed": {"step": 7, "loss": loss, "updatedAt": TIME}}
     found = series(Snapshot(jobs=(job(status=status),)))
     assert ("hulk_job_step", ("research", "demo")) in found
-    assert math.isnan(found["hulk_job_loss", ("research", "demo")])
+    assert str(found["hulk_job_loss", ("research", "demo")]) == loss
 
 
 def test_a_deleted_jobs_series_disappear() -> None:
