@@ -85,6 +85,7 @@ class Reconciler:
         if job is None:
             self.memory.pop(key, None)
             self._plans.forget(key)
+            self._store.forget(key)
             return None
         view = await self._gather(job)
         decision = decide(view)
@@ -121,6 +122,7 @@ class Reconciler:
             full=await self._plans.full_plan(job) if planned else None,
             memory=self._remembered(job),
             timing=self._timing,
+            farewell=self._store.farewell_of(job),
         )
 
     async def _write_status(self, job: HulkJob, status: HulkJobStatus) -> None:
