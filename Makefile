@@ -45,6 +45,7 @@ generate: tools ## Write CRDs, dashboards, reference tables
 	$(BIN)/python -m hulk_operator.api.generate
 	$(BIN)/python -m hulk_operator.dashboards
 	$(BIN)/python -m hulk_operator.metrics
+	$(BIN)/python -m hulk_runtime.reference
 
 .PHONY: verify
 verify: tools ## Fail when a generated file is stale
@@ -52,6 +53,7 @@ verify: tools ## Fail when a generated file is stale
 	$(BIN)/python -m hulk_operator.api.generate --check
 	$(BIN)/python -m hulk_operator.dashboards --check
 	$(BIN)/python -m hulk_operator.metrics --check
+	$(BIN)/python -m hulk_runtime.reference --check
 
 .PHONY: bench
 bench: tools ## Measure ring orders, predictions and deployment; print ratios

@@ -225,7 +225,6 @@ def _credentials(control: ControlPlane) -> dict[str, str]:
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_ENDPOINT_URL": f"http://{STORE}.{STORE_NAMESPACE}.svc.cluster.local:{STORE_PORT}",
         }
-        content["FSSPEC_S3_ENDPOINT_URL"] = content["AWS_ENDPOINT_URL"]
         file.write_text(json.dumps(content))
     stored: dict[str, str] = json.loads(file.read_text())
     return stored

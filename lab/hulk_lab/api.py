@@ -33,6 +33,13 @@ class ApiError(LabError):
         self.status = status
 
 
+class _Connection(http.client.HTTPSConnection):
+    """Closed when nobody holds it any more: with its thread, or with its `Api`."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class Api:
     """The API server that a kubeconfig of the lab names, as that kubeconfig's user."""
 
@@ -116,13 +123,11 @@ class Api:
             connection.close()
             self._local.connection = None
 
-    def _connection(self) -> http.client.HTTPSConnection:
-        connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
+    def _connection(self) -> _Connection:
+        connection: _Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             assert self._address.hostname is not None
-            connection = http.client.HTTPSConnection(
-                self._address.hostname, self._address.port, timeout=30, context=self._tls
-            )
+            connection = _Connection(self._address.hostname, self._address.port, timeout=30, context=self._tls)
             self._local.connection = connection
         return connection
 

@@ -41,6 +41,10 @@ AGENT_FIELD_MANAGER: Final = "hulk-agent"
 CONTROLLER: Final = "hulk.dev/operator"  # the value of spec.managedBy that means "this operator"
 LEASE: Final = "hulk-operator"
 
+# How the chart installs Hulk: the release's usual namespace, and its agents' pods in there.
+DEFAULT_NAMESPACE: Final = "hulk-system"
+AGENT_SELECTOR: Final = "app.kubernetes.io/name=hulk,app.kubernetes.io/component=agent"
+
 # Labels and annotations Hulk writes. A user's template may use no key under RESERVED_PREFIX.
 RESERVED_PREFIX: Final = f"{GROUP}/"
 LABEL_JOB: Final = f"{RESERVED_PREFIX}job"

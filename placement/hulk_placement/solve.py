@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hulk_placement.plan import Plan
@@ -10,6 +11,9 @@ from hulk_placement.search.job import place
 from hulk_placement.search.problem import Budget, Unplaced
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
+
+MIN_SECONDS = 0.01
+"""What a workload gets when the ones before it took all the time: enough for the orders that need no search."""
 
 __all__ = ["Budget", "Solution", "Unplaced", "precedence", "solve"]
 
@@ -23,14 +27,21 @@ class Solution:
 
 
 def solve(
-    workloads: Sequence[Workload], running: Sequence[Plan], topology: Topology, budget: Budget | None = None
+    workloads: Sequence[Workload],
+    running: Sequence[Plan],
+    topology: Topology,
+    budget: Budget | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Solution:
     """Plans for the workloads on what `running` leaves free: first in, first out, higher priority first.
 
     A workload that cannot be placed is passed over with a reason and does not hold back the ones behind it. A machine's
     accelerators are handed out once: `running` plans keep theirs, and each new plan takes its own from the next.
-    Deterministic: the same arguments give the same plans. ValueError when two workloads have one key.
+    Deterministic: the same arguments give the same plans, unless `budget.seconds` ends a search; each workload may take
+    an equal part of what the ones before it left. ValueError when two workloads have one key.
     """
+    allowed = budget or Budget()
+    end_s = clock() + allowed.seconds
     if len({workload.key for workload in workloads}) != len(workloads):
         raise ValueError(f"{len(workloads)} workloads have only {len({w.key for w in workloads})} different keys")
     left = topology
@@ -38,8 +49,9 @@ def solve(
         left = _without(left, held)
     plans: dict[str, Plan] = {}
     unplaced: dict[str, Unplaced] = {}
-    for workload in sorted(workloads, key=precedence):
-        outcome = place(workload, left, budget or Budget())
+    for num_placed, workload in enumerate(sorted(workloads, key=precedence)):
+        seconds = max(MIN_SECONDS, (end_s - clock()) / (len(workloads) - num_placed))
+        outcome = place(workload, left, replace(allowed, seconds=seconds), clock)
         if isinstance(outcome, Unplaced):
             unplaced[workload.key] = outcome
         else:

@@ -1,4 +1,4 @@
-"""Every metric a worker serves, in one place; the values come from `progress`."""
+"""Every metric a worker serves, in one place; `reference` makes docs/metrics-runtime.md of them."""
 
 from collections.abc import Sequence
 from statistics import median

@@ -4,7 +4,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from prometheus_client import CollectorRegistry
 
-from hulk_runtime import state
+from hulk_runtime import errors, state
 from hulk_runtime.checkpoint import Checkpoints, Entry
 from hulk_runtime.data_parallel import StepReport
 from hulk_runtime.environment import Environment
@@ -27,6 +27,7 @@ class Scribe:
         self._pool = ThreadPoolExecutor(1, "hulk-checkpoint")
         self._under_way: Future[Entry] | None = None
         self._saved_step = 0
+        self._last: Entry | None = None
         self._sent_bytes = 0
 
     def introduce(self, stepper: Stepper, backend: str) -> None:
@@ -57,11 +58,13 @@ class Scribe:
             self._begin_saving(step, stepper)
 
     def close(self, step: int, stepper: Stepper) -> None:
-        """Save the last step, unless it is saved, and wait until it is committed. Raises CheckpointError."""
+        """Save the last step, unless it is saved, wait until it is committed, and say so. Raises CheckpointError."""
         if self.checkpoints and step > self._saved_step:
             self._begin_saving(step, stepper)
         self._end_saving(tolerate=False)
         self._pool.shutdown()
+        if self._last:
+            errors.leave(errors.checkpoint_note(self._plan.attempt, self._last.step, self._last.num_bytes))
 
     def _begin_saving(self, step: int, stepper: Stepper) -> None:
         assert self.checkpoints is not None
@@ -86,6 +89,7 @@ class Scribe:
     def _save(self, checkpoints: Checkpoints, step: int, dump: bytes, content: state.Content) -> Entry:
         entry = checkpoints.commit(step, dump, content)
         self._metrics.set_checkpoint(entry.step, entry.num_bytes)
+        self._last = entry
         say(f"checkpoint step={entry.step} bytes={entry.num_bytes} where={checkpoints.where}/{entry.key}")
         return entry
 

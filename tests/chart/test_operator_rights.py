@@ -96,6 +96,13 @@ def test_nothing_the_operator_asks_for_is_refused(
     assert json.loads(of("events", f"--field-selector=involvedObject.name={JOB}"))["items"]
     wait_until(lambda: set(nodes) <= profiles(installed), "NodeProfiles", timeout_s=30, log=log)
 
+    lie = json.dumps({"status": {"links": [{"target": nodes[0], "time": "2026-01-01T00:00:00Z"}]}})
+    installed("kubectl", "patch", "nodeprofile", nodes[0], "--subresource=status", "--type=merge", "-p", lie)
+    wait_until(lambda: "LinkToItself" in log.read_text(), "the refusal of a link", timeout_s=30, log=log)
+    told = ("get", "events", "-n", "default", f"--field-selector=involvedObject.name={nodes[0]},reason=LinkToItself")
+    if not scope:  # events about cluster-scoped objects lie in a namespace that is not that operator's
+        wait_until(lambda: nodes[0] in installed("kubectl", *told).stdout, "the event", timeout_s=30, log=log)
+
     suspend = json.dumps({"spec": {"suspend": True}})
     installed("kubectl", "patch", "hulkjob", JOB, "-n", namespace, "--type=merge", "-p", suspend)
     wait_until(lambda: condition("Suspended") == "True" and not children(), "an empty namespace", timeout_s=60, log=log)

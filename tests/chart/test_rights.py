@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import product
 
 import pytest
+from hulk_operator import names
 from rendering import EVERY_SWITCH, ONE_NAMESPACE, Manifest, Render, Rendered
 
 READ = {"get", "list", "watch"}
@@ -86,6 +87,19 @@ def test_one_namespace_leaves_no_write_outside_it(render: Render) -> None:
     assert there["metadata"]["namespace"] == "research"
     assert rendered.one("RoleBinding", "hulk-operator")["metadata"]["namespace"] == "research"
     assert {**everywhere, **rights(there)} == rights(render().one("ClusterRole", "hulk-operator"))
+
+
+def test_an_operator_for_one_namespace_sees_its_agents_pods_and_no_others_outside_it(render: Render) -> None:
+    rendered = render(ONE_NAMESPACE)
+    role, binding = (rendered.one(kind, "hulk-operator-agents") for kind in ("Role", "RoleBinding"))
+    assert rights(role) == {"pods": {"list", "watch"}}
+    assert {item["metadata"]["namespace"] for item in (role, binding)} == {"hulk-system"}
+    assert "hulk-operator-agents" not in render().of("Role")
+
+
+def test_the_operator_finds_the_agents_pods_by_their_labels(chart: Rendered) -> None:
+    labels = chart.one("DaemonSet", "hulk-agent")["spec"]["template"]["metadata"]["labels"]
+    assert {f"{key}={value}" for key, value in labels.items()} >= set(names.AGENT_SELECTOR.split(","))
 
 
 def test_users_roles_join_kubernetes_own(chart: Rendered) -> None:

@@ -123,6 +123,7 @@ def pause(lab: up.Lab, jobs: Jobs, name: str, after: int) -> int:
     steps = [int(found[1]) for line in lines if (found := re.match(r"step=(\d+) ", line))]
     saved = [int(found[1]) for line in lines if (found := re.match(r"checkpoint step=(\d+) ", line))]
     assert saved[-1] == steps[-1], "\n".join(lines[-5:])
+    jobs.wait(name, "the last checkpoint in its status", lambda now: now["checkpoint"]["step"] == saved[-1])
     return saved[-1]
 
 

@@ -189,6 +189,7 @@ def test_its_state_is_in_the_object_store(record: Record) -> None:
     assert record.status["checkpoint"]["where"] == f"s3://checkpoints/{NAME}"
     assert f"checkpoint step={STEPS} " in record.log
     assert record.status["checkpoint"]["bytes"] > 0
+    assert record.status["checkpoint"]["step"] == STEPS
 
 
 def test_hulk_logs_shows_the_steps_while_they_happen(record: Record) -> None:

@@ -38,8 +38,20 @@ def description(name: str) -> LabSpec:
 
 
 @contextlib.contextmanager
-def running(name: str, state: Path) -> Iterator[LabNetwork]:
-    """A lab's network, up; removed whatever happens."""
+def state_of(name: str) -> Iterator[Path]:
+    """A lab's state folder, where `hulk-lab down` looks if these tests are killed."""
+    folder = paths.state_folder(name)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def running(state: Path) -> Iterator[LabNetwork]:
+    """The network of the lab with this state folder, up; removed whatever happens."""
+    name = state.name
     slot = slots.acquire(name)
     try:
         net = LabNetwork(description(name), slot)
@@ -52,17 +64,14 @@ def running(name: str, state: Path) -> Iterator[LabNetwork]:
 
 @pytest.fixture(scope="module")
 def state() -> Iterator[Path]:
-    """The lab's state folder, where `hulk-lab down` looks if these tests are killed."""
-    folder = paths.state_folder(f"wan-{os.getpid()}")
-    folder.mkdir(parents=True)
-    yield folder
-    shutil.rmtree(folder)
+    with state_of(f"wan-{os.getpid()}") as folder:
+        yield folder
 
 
 @pytest.fixture(scope="module")
 def net(state: Path) -> Iterator[LabNetwork]:
     """One lab for all tests of this file; a test that changes it changes it back."""
-    with running(state.name, state) as net:
+    with running(state) as net:
         yield net
 
 
@@ -269,8 +278,8 @@ def test_another_lab_file_is_refused_while_the_lab_is_up(net: LabNetwork, state:
         network.up(LabNetwork(slower, net.slot), state)
 
 
-def test_two_labs_at_once(net: LabNetwork, tmp_path: Path) -> None:
-    with running(f"second-{os.getpid()}", tmp_path) as second:
+def test_two_labs_at_once(net: LabNetwork) -> None:
+    with state_of(f"second-{os.getpid()}") as state, running(state) as second:
         assert second.slot != net.slot
         relay.cut(second, "us", "eu")
         assert not answers(second.nodes[0], second.nodes[-1].address)
@@ -304,16 +313,17 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_nothing_stays_of_a_lab_whose_builder_was_killed(num_steps: int, tmp_path: Path) -> None:
     file, name = tmp_path / "lab.yaml", f"killed-{os.getpid()}"
     file.write_text(dump(description(name)))
-    slot = slots.acquire(name)
-    try:
-        command = [sys.executable, "-c", BUILD_AND_DIE, str(file), str(slot), str(tmp_path), str(num_steps)]
-        assert subprocess.run(command).returncode == -signal.SIGKILL
-        assert network.num_existing(slot) > 0
-        process = ProcessTable(tmp_path).find(relay.PROCESS_NAME)
-        network.down(slot, tmp_path)
-        assert network.num_existing(slot) == 0
-        assert process is None or not process.alive
-        assert not relay.socket_path(slot).exists()
-    finally:
-        network.down(slot, tmp_path)
-        slots.release(name)
+    with state_of(name) as state:
+        slot = slots.acquire(name)
+        try:
+            command = [sys.executable, "-c", BUILD_AND_DIE, str(file), str(slot), str(state), str(num_steps)]
+            assert subprocess.run(command).returncode == -signal.SIGKILL
+            assert network.num_existing(slot) > 0
+            process = ProcessTable(state).find(relay.PROCESS_NAME)
+            network.down(slot, state)
+            assert network.num_existing(slot) == 0
+            assert process is None or not process.alive
+            assert not relay.socket_path(slot).exists()
+        finally:
+            network.down(slot, state)
+            slots.release(name)

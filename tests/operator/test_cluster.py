@@ -22,6 +22,7 @@ from hulk_operator.cluster import (
     Invalid,
     Lease,
     LeaseLost,
+    NamespaceEnds,
     NotFound,
     Object,
     QuotaExceeded,
@@ -117,6 +118,20 @@ async def test_a_quota_is_told_apart(cluster: ApiCluster, namespace: str) -> Non
             await asyncio.sleep(0.05)
     with pytest.raises(QuotaExceeded, match="exceeded quota: q"):
         await create_many(cluster, namespace)
+
+
+async def test_a_namespace_that_ends_is_told_apart(cluster: ApiCluster) -> None:
+    name = f"cluster-{uuid4().hex[:8]}"
+    await cluster.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    held = config_map(name)
+    held["metadata"]["finalizers"] = ["example.com/held"]
+    await cluster.create(CONFIG_MAPS, held)
+    try:
+        await cluster.delete(NAMESPACES, name)
+        with pytest.raises(NamespaceEnds, match="because it is being terminated"):
+            await cluster.create(CONFIG_MAPS, config_map(name, "late"))
+    finally:
+        await cluster.patch(CONFIG_MAPS, "a", name, {"metadata": {"finalizers": None}})
 
 
 async def test_a_watch_tells_what_follows_a_listing(cluster: ApiCluster, namespace: str) -> None:

@@ -60,7 +60,7 @@ async def test_an_api_server_that_crashes_during_a_deployment(
 
         await until(begun, lambda: "no pods")
         await asyncio.to_thread(control_plane.restart_apiserver, control, kill=True)
-        job = await corner.until(running, wait_s=180)  # watches come back after up to 21 s each
+        job = await corner.until(running, wait_s=180)  # watches come back after up to 10 s each
         assert process.process.returncode is None
         await whole_gang(corner, job.status.attempt, 50)
         assert (job.status.attempt, job.status.failures, job.status.disruptions) == (1, 0, 0)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from fake_cluster import FakeCluster
 from hulk_operator import names
-from hulk_operator.cluster import LEASES, Change, ClusterError, Gone, Listing, Object
+from hulk_operator.cluster import LEASES, NODES, Change, ClusterError, Gone, Listing, Object
 from hulk_operator.handlers.operator import Parts, run
 from hulk_operator.handlers.pods import PodWatch
 from hulk_operator.handlers.settings import Settings, from_environment
@@ -16,6 +16,7 @@ from hulk_operator.handlers.watches import Watches, settings
 from hulk_operator.metrics import Health
 from hulk_operator.pods import pods
 from hulk_operator.probing import Prober
+from hulk_operator.probing.mirror import Mirror
 from hulk_operator.reconcile.executor import Workers
 from hulk_operator.reconcile.store import Store
 from views import job, plan
@@ -109,13 +110,25 @@ async def test_a_watch_goes_on_where_it_ended_and_lists_again_when_it_cannot() -
         [Gone(410, "Expired", "too old")],
     ]
     cluster, world = Streams(listings, streams), World()
-    pods = PodWatch(cluster, world.store, world.added.append, world._changed)
+    heard: list[None] = []
+    pods = PodWatch(cluster, world.store, world.added.append, world._changed, heard=lambda: heard.append(None))
     task = asyncio.create_task(pods.run())
     await asyncio.wait_for(cluster.over.wait(), 5)
     task.cancel()
+    assert len(heard) == 4  # a listing, a change, the end of a quiet watch, a listing; nothing for an error
     assert cluster.watched_from == ["1", "2", "9"]
     assert world.store.pods_of("lab/demo") == ()  # its deletion was never told
     assert world.added == ["lab/demo"] * 3
+
+
+async def test_probings_mirrors_say_that_they_hear() -> None:
+    bookmark = Change("BOOKMARK", {"metadata": {"resourceVersion": "3"}})
+    cluster = Streams([Listing((), "1"), Listing((), "4")], [[bookmark]])
+    heard: list[str] = []
+    task = asyncio.create_task(Mirror(cluster, NODES, asyncio.Event(), heard.append).run())
+    await asyncio.wait_for(cluster.over.wait(), 5)
+    task.cancel()
+    assert heard == ["nodes"] * 3  # a listing, that nothing changed, a listing
 
 
 def test_a_nodes_heartbeat_wakes_nobody_but_its_health_does() -> None:
@@ -190,7 +203,7 @@ async def test_a_probing_pass_that_fails_is_counted_and_ends_nothing() -> None:
     failures: list[int] = []
 
     async def read() -> Any:
-        return [{"metadata": {}}], []  # no node has no name
+        return [{"metadata": {}}], [], []  # no node has no name
 
     prober = Prober(FakeCluster(), tuple, read=read, failed=lambda: failures.append(1))
     await prober._try_tick()

@@ -1,6 +1,5 @@
 """The operator's series: made from a snapshot, gone with what they are about, and listed in the reference."""
 
-import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from hulk_operator import metrics
 from hulk_operator.api import HulkJob, LinkStatus, NodeProfile
 from hulk_operator.metrics import DEFINITIONS, Health, RingPlace, Snapshot, registry
 from hulk_operator.metrics.reference import page
+from hulk_operator.metrics.state import MAX_SILENCE_S
 from hulk_operator.probing import Decision, ProbeState, accept
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
@@ -125,11 +125,12 @@ def test_a_new_job_has_only_what_is_known() -> None:
     assert found == {"hulk_job_phase", "hulk_job_attempt", "hulk_job_failures", "hulk_job_disruptions"}
 
 
-def test_a_loss_that_diverged_is_a_sample() -> None:
-    status = {**RUNNING, "observed": {"step": 7, "loss": "nan", "updatedAt": TIME}}
+@pytest.mark.parametrize("loss", ["nan", "inf", "-inf"])
+def test_a_loss_that_diverged_is_a_sample(loss: str) -> None:
+    status = {**RUNNING, "observed": {"step": 7, "loss": loss, "updatedAt": TIME}}
     found = series(Snapshot(jobs=(job(status=status),)))
     assert ("hulk_job_step", ("research", "demo")) in found
-    assert math.isnan(found["hulk_job_loss", ("research", "demo")])
+    assert str(found["hulk_job_loss", ("research", "demo")]) == loss
 
 
 def test_a_deleted_jobs_series_disappear() -> None:
@@ -206,6 +207,22 @@ def test_a_reconcile_that_fails_is_measured_too() -> None:
     with pytest.raises(RuntimeError), health.reconcile():
         raise RuntimeError
     assert sum(health.reconciles_by_bucket) == 1
+
+
+def test_an_operator_is_unhealthy_when_any_of_its_sources_is_silent_for_long() -> None:
+    now_s = [1000.0]
+    health = Health(clock=lambda: now_s[0])
+    now_s[0] += 2 * MAX_SILENCE_S
+    assert health.hears()  # it waits for the lease and listens to nothing yet
+    health.heard("pods")
+    health.heard("nodes")
+    now_s[0] += MAX_SILENCE_S
+    health.heard("nodes")
+    assert health.hears()
+    now_s[0] += 1
+    assert not health.hears()
+    health.heard("pods")
+    assert health.hears()
 
 
 def test_every_series_is_in_the_reference_and_the_reference_is_fresh(repository: Path) -> None:

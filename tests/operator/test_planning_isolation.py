@@ -10,7 +10,7 @@ from hulk_operator import names
 from hulk_operator.cluster import CONFIG_MAPS, HULK_JOBS, ApiResource, Forbidden, Listing, Object
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.planning import inventory
-from hulk_operator.planning.process import Problem, Search
+from hulk_operator.planning.process import MAX_SEARCH_S, Problem, Search
 from hulk_operator.pods import plan_config_map
 from hulk_operator.reconcile.types import Planned, Unplanned
 from hulk_placement.solve import Budget
@@ -237,3 +237,11 @@ async def test_a_plan_that_does_not_fit_even_alone_is_refused(monkeypatch: pytes
         assert isinstance(refused, Unplanned)
         assert refused.reason == "NotEnoughRoom"
         assert "node a has 2000 of cpu (thousandths) free, 3000 are needed" in refused.message
+
+
+async def test_a_search_may_not_take_for_ever() -> None:
+    search = Search(Budget(iterations=10**9), lambda: None)
+    try:
+        assert search._budget == Budget(iterations=10**9, seconds=MAX_SEARCH_S)
+    finally:
+        search.close()

@@ -11,8 +11,9 @@ from hulk_operator import names
 from hulk_operator.api import EchoAddress, LinkStatus, Measurement, NodeProfile, NodeProfileSpec, NodeProfileStatus
 from hulk_operator.api.meta import ObjectMeta
 from hulk_operator.probing import Budget, Decision, ProbeNode, decide
-from hulk_operator.probing.decide import STOPPED_AFTER_S
+from hulk_operator.probing.decide import STOPPED_AFTER_S, foreign_addresses
 from hulk_operator.probing.orders import MAX_TARGETS
+from hulk_operator.probing.runner import agent_addresses, probe_node
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MB = 1_000_000
@@ -34,6 +35,7 @@ class Agents:
     def __post_init__(self) -> None:
         for index, node in enumerate(self.nodes):
             address = EchoAddress(address=f"10.{index // 65536}.{index // 256 % 256}.{index % 256}", port=9403)
+            self.nodes[index] = replace(node, addresses=frozenset({address.address}))
             self.profiles[node.name] = NodeProfile(
                 metadata=ObjectMeta(name=node.name), status=NodeProfileStatus(echo=address)
             )
@@ -318,6 +320,40 @@ def test_a_node_without_agent_or_profile_gets_and_gives_no_measurement() -> None
     pairs = echoes(agents.decide())
     assert not [pair for pair in pairs if pair[1] in {"n0-0", "n1-0"}]
     assert "n1-0" not in {pair[0] for pair in pairs}
+
+
+def test_an_address_that_kubernetes_does_not_know_for_the_node_is_as_good_as_none() -> None:
+    agents = Agents(cluster(2, 2))
+    liar, victim = agents.profiles["n0-0"], agents.profiles["n0-1"].status.echo
+    agents.profiles["n0-0"] = liar.model_copy(update={"status": NodeProfileStatus(echo=victim)})
+    assert victim is not None
+    (refused,) = foreign_addresses(agents.nodes, agents.profiles)
+    assert (refused.source, refused.reason) == ("n0-0", "ForeignAddress")
+    assert victim.address in refused.message
+    decision = agents.decide()
+    assert not [pair for pair in echoes(decision) if pair[1] == "n0-0"]
+    told = {
+        order.target for orders in decision.measurements.values() for order in orders if order.address == victim.address
+    }
+    assert told == {"n0-1"}
+
+
+def test_an_agent_is_at_its_pods_or_its_nodes_address() -> None:
+    status = {
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "addresses": [
+            {"type": "InternalIP", "address": "192.0.2.1"},
+            {"type": "ExternalIP", "address": "203.0.113.1"},
+            {"type": "Hostname", "address": "n"},
+        ],
+    }
+    pods = [
+        {"spec": {"nodeName": "n"}, "status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}},
+        {"spec": {"nodeName": "other"}, "status": {"podIP": "10.0.0.2"}},
+        {"spec": {}},
+    ]
+    node = probe_node({"metadata": {"name": "n"}, "status": status}, agent_addresses(pods)["n"])
+    assert node.addresses == {"192.0.2.1", "10.0.0.1", "fd00::1"}
 
 
 def test_more_targets_than_a_profile_holds_are_counted_as_waiting() -> None:

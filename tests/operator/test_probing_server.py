@@ -130,6 +130,7 @@ async def test_a_lie_is_ignored_and_told_in_an_event(cluster: ApiCluster, kwok_n
         (liar, other, "ImpossibleRtt"),
         (liar, "nowhere", "UnknownTarget"),
         (other, liar, "ImpossibleBandwidth"),
+        *((name, "", "ForeignAddress") for name in (liar, other)),  # they have no agent's pod
     }
     events = (await cluster.list(EVENTS, "default", fields="involvedObject.kind=NodeProfile")).items
     told = [event for event in events if event["involvedObject"]["name"] in (liar, other)]
@@ -222,6 +223,9 @@ async def test_agents_measure_what_the_operator_orders(
     nodes = kwok_nodes(2, regions=2)
     hosts = dict(zip(nodes, ("127.0.7.1", "127.0.7.2"), strict=True))
     jobs: list[set[str]] = []
+    for node, host in hosts.items():  # the test's agents are no pods
+        places = [{"type": "InternalIP", "address": host}]
+        await cluster.patch(NODES, node, None, {"status": {"addresses": places}}, subresource="status")
     prober = Prober(cluster, lambda: jobs, Budget(seconds=1, max_bytes=20_000_000))
     agents = [await start_agent(node, host, access) for node, host in hosts.items()]
     try:

@@ -17,6 +17,7 @@ from hulk_operator.cluster import (
     Forbidden,
     LeaseLost,
     Listing,
+    NamespaceEnds,
     NotFound,
     Object,
     QuotaExceeded,
@@ -195,6 +196,22 @@ async def test_a_quota_halfway_releases_the_gang_and_keeps_the_servers_words() -
     assert (found.last_failure.reason, found.last_failure.message) == ("QuotaExceeded", words)
     assert (found.failures, found.disruptions) == (0, 0)
     assert ("sweep", "delete pods") in world.cluster.writes
+
+
+async def test_in_a_namespace_that_is_being_deleted_a_job_waits_and_tries_nothing_else() -> None:
+    world = World(decision())
+    await world.passes()
+    words = "pods is forbidden: unable to create new content in namespace lab because it is being terminated"
+    ends = NamespaceEnds(403, "Forbidden", words)
+    world.cluster.refuse = lambda write, _: ends if write.startswith("create") else None
+    for _ in range(3):
+        assert await world.passes() == 30.0
+    found = world.job().status
+    assert (found.attempt, found.last_failure, holds(found, "Planned")) == (1, None, True)
+    assert {(entry.type, entry.reason, entry.message) for entry in found.conditions if entry.status == "False"} == {
+        ("Deployed", "NamespaceTerminating", words)
+    }
+    assert world.cluster.writes.count(("status", "patch hulkjobs/status")) == 2  # the commit, and why it waits
 
 
 async def test_a_server_that_is_down_is_no_reason_to_give_the_plan_up() -> None:

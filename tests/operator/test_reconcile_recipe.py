@@ -4,10 +4,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hulk_operator.api import ConditionType, HulkJobStatus
+from hulk_operator.api import CheckpointStatus, ConditionType, HulkJobStatus
 from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Forbidden, QuotaExceeded
 from hulk_operator.observe import Observation, Preflight
 from hulk_operator.pods import Exit, Reason
+from hulk_operator.reconcile.farewell import Farewell
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide, writes
 from hulk_operator.reconcile.steps.starting import refused
 from hulk_operator.reconcile.types import (
@@ -74,6 +75,31 @@ def test_a_new_job_asks_for_a_plan_and_writes_nothing_else() -> None:
     made = decide(view())
     assert [action for _, action in made.actions] == [RequestPlan()]
     assert made.view.status == HulkJobStatus()
+
+
+def test_the_checkpoint_of_a_suspended_jobs_last_moment_is_written_down() -> None:
+    saving = job(suspend=True, checkpoint={"storage": {"url": "s3://b/x"}, "everySteps": 10})
+    over = status(2, Planned=(False, "Suspended"), Suspended=(True, "Suspended"))
+    before = over.model_copy(update={"checkpoint": CheckpointStatus(step=30, where="s3://b/x", bytes=1)})
+    told = decide(view(before, job=saving, farewell=Farewell(2, 34, 5))).view.status
+    assert told.checkpoint == CheckpointStatus(step=34, where="s3://b/x", bytes=5)
+    assert decide(view(told, job=saving, farewell=Farewell(2, 34, 5))).view.status is told
+    assert decide(view(before, job=saving, farewell=Farewell(1, 20, 5))).view.status is before
+    assert decide(view(before, job=job(suspend=True), farewell=Farewell(2, 34, 5))).view.status is before
+
+
+def test_the_last_poll_does_not_take_back_the_last_checkpoint() -> None:
+    saving = job(checkpoint={"storage": {"url": "s3://b/x"}, "everySteps": 10})
+    polled = Sighting(1, NOW, Observation(attempt=1, step=9, step_s=1.0, checkpoint_step=5, checkpoint_bytes=1))
+    done = tuple(pod(worker, phase="Succeeded") for worker in range(3))
+    found = decide(
+        view(running(), job=saving, pods=done, memory=Memory(swept_to=1, sighting=polled), farewell=Farewell(1, 10, 5))
+    ).view.status
+    assert holds(found, ConditionType.SUCCEEDED)
+    assert found.observed is not None
+    assert found.observed.step == 9
+    assert found.checkpoint is not None
+    assert found.checkpoint.step == 10
 
 
 def test_a_refused_job_says_why_and_waits() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hulk_operator import names
 from hulk_operator.cluster import Listing
 from hulk_operator.pods import pods
+from hulk_operator.reconcile.farewell import Farewell
 from hulk_operator.reconcile.store import Collection, Store
 from hulk_operator.reconcile.types import NodeState
 from views import job, plan
@@ -61,6 +62,26 @@ def test_pods_are_found_by_job_and_by_node() -> None:
     assert store.jobs_on("n") == {"lab/demo"}
     assert store.delete_pod(stored_pod(2))
     assert store.pods_of("lab/demo") == ()
+
+
+@pytest.mark.parametrize("kind", ["MODIFIED", "DELETED", "listed"])
+def test_what_a_pod_said_last_is_kept_when_it_is_gone(kind: str) -> None:
+    store = Store()
+    store.put_pod(stored_pod(1))
+    terminated = {"exitCode": 143, "message": "checkpoint attempt=1 step=40 bytes=1000"}
+    ended = stored_pod(2)
+    ended["status"] = {"containerStatuses": [{"name": "worker", "state": {"terminated": terminated}}]}
+    if kind == "listed":
+        store.replace_pods(Listing((ended,), "2"))
+    else:
+        (store.delete_pod if kind == "DELETED" else store.put_pod)(ended)
+    store.delete_pod(stored_pod(3))
+    assert store.pods_of("lab/demo") == ()
+    assert store.farewell_of(job()) == Farewell(1, 40, 1000)
+    again = job().metadata.model_copy(update={"uid": "another"})
+    assert store.farewell_of(job().model_copy(update={"metadata": again})) is None
+    store.forget("lab/demo")
+    assert store.farewell_of(job()) is None
 
 
 @pytest.mark.parametrize("label", [names.LABEL_ATTEMPT, names.LABEL_WORKER])

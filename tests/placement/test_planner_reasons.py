@@ -86,11 +86,43 @@ def test_a_job_may_allow_unknown_links_and_pays_for_them(topology: Topology) -> 
     assert plan.prediction.communication_s > 10
 
 
+def unknown_speeds(topology: Topology, *but: str) -> Topology:
+    """The topology with the speeds of these machines only."""
+    machines = (m if m.name in but else replace(m, flops_per_s=None) for m in topology.machines)
+    return replace(topology, machines=tuple(machines))
+
+
 def test_unknown_speed_is_assumed_and_said() -> None:
-    unknown = replace(WORLD, machines=tuple(replace(m, flops_per_s=None) for m in WORLD.machines))
+    unknown = unknown_speeds(WORLD)
     plan = solve([workload(unknown)], [], unknown).plans["team/job"]
     assert not plan.prediction.calibrated
-    assert any("assumed" in sentence for sentence in plan.why)
+    assert any("Compute is an assumed figure: no machine's speed" in sentence for sentence in plan.why)
+    assert plan.prediction.compute_s < 1  # assumed for the search as slow as nothing is, for the prediction not
+
+
+def test_no_machine_is_left_out_because_of_a_guess() -> None:
+    job = workload(WORLD, global_batch=6)
+    assert len(solve([job], [], WORLD).plans[job.key].workers) < 6  # so fast that the links are not worth it
+    unknown = unknown_speeds(WORLD)
+    assert len(solve([job], [], unknown).plans[job.key].workers) == 6
+    three = replace(job, global_batch=3)  # the others would have nothing to do
+    assert len(solve([three], [], unknown).plans[job.key].workers) == 3
+
+
+def test_what_lengthens_the_step_at_any_speed_is_left_out_without_a_guess() -> None:
+    links = dict(WORLD.region_links)
+    links |= {pair: Link(1.0, 100.0) for pair in links if "T" in pair and pair != ("T", "T")}
+    job = workload(WORLD, global_batch=6)
+    plan = solve([job], [], unknown_speeds(replace(WORLD, region_links=links))).plans[job.key]
+    assert {slot.region for slot in plan.workers} == {"P", "O"}
+
+
+def test_a_machine_of_unknown_speed_is_as_fast_as_the_others() -> None:
+    job = workload(WORLD)
+    known, partly = (solve([job], [], topology).plans[job.key] for topology in (WORLD, unknown_speeds(WORLD, "P0")))
+    assert partly.workers == known.workers
+    assert partly.prediction == replace(known.prediction, calibrated=False)
+    assert any("partly an assumed figure" in sentence for sentence in partly.why)
 
 
 def test_speed_measured_with_this_workload_stands_first() -> None:
@@ -101,12 +133,18 @@ def test_speed_measured_with_this_workload_stands_first() -> None:
 
 
 def test_unknown_speed_follows_the_product() -> None:
-    machines = (Machine("a", "r", product="x", flops_per_s=4e12), Machine("b", "r", product="x"), Machine("c", "r"))
+    machines = (
+        Machine("a", "r", product="x", flops_per_s=4e12),
+        Machine("b", "r", product="x"),
+        Machine("c", "r", product="y", flops_per_s=1e12),
+        Machine("d", "r", product="z"),
+    )
     topology = Topology(machines, region_links={("r", "r"): Link(0.001, 1e9)})
-    job = workload(topology, min_workers=3, global_batch=3)
+    job = workload(topology, min_workers=4, global_batch=4)
     plan = solve([job], [], topology).plans[job.key]
     by_machine = dict(zip(plan.rank_machines, plan.prediction.rank_compute_s, strict=True))
-    assert by_machine == {"a": 1e10 / 4e12, "b": 1e10 / 4e12, "c": 1e10 / 1e12}
+    median = (4e12 + 1e12) / 2
+    assert by_machine == {"a": 1e10 / 4e12, "b": 1e10 / 4e12, "c": 1e10 / 1e12, "d": 1e10 / median}
 
 
 def a_workload(**changes: object) -> Workload:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -239,17 +240,56 @@ def test_the_largest_micro_batch_that_fits_is_chosen() -> None:
 
 
 def test_a_thousand_machines_within_the_budget() -> None:
-    draw = random.Random(7)
-    regions = [f"r{number}" for number in range(8)]
-    machines = tuple(Machine(f"m{n}", draw.choice(regions), flops_per_s=draw.uniform(1e13, 4e13)) for n in range(1000))
-    links = {(a, b): Link(draw.uniform(0.02, 0.3), draw.uniform(1e6, 1e9)) for a in regions for b in regions}
-    links |= {(a, a): Link(0.0005, 1e9) for a in regions}
-    topology = Topology(machines, region_links=links)
+    topology = many_machines(1000, random.Random(7))
     job = workload(topology, model=Model(10_000_000, 6e10, 10), global_batch=8192, min_workers=400)
     plan = solve([job], [], topology, Budget(iterations=50_000)).plans["team/job"]
     assert len(plan.workers) >= 400
     assert plan.iterations < 52_000
     assert plan.optimality_gap < 0.1
+
+
+def many_machines(num_machines: int, draw: random.Random) -> Topology:
+    """Machines of different speeds in eight regions."""
+    regions = [f"r{number}" for number in range(8)]
+    machines = tuple(
+        Machine(f"m{n}", draw.choice(regions), flops_per_s=draw.uniform(1e13, 4e13)) for n in range(num_machines)
+    )
+    links = {(a, b): Link(draw.uniform(0.02, 0.3), draw.uniform(1e6, 1e9)) for a in regions for b in regions}
+    links |= {(a, a): Link(0.0005, 1e9) for a in regions}
+    return Topology(machines, region_links=links)
+
+
+class Ticks:
+    """A clock that goes on by a second whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        self.now_s += 1.0
+        return self.now_s
+
+
+@pytest.mark.parametrize("seconds", [1, 10, 50, 100])
+def test_a_search_that_takes_too_long_gives_its_best_and_can_be_made_again(seconds: float) -> None:
+    topology = many_machines(20, random.Random(3))
+    job = workload(topology, global_batch=100, min_workers=18)
+    whole = solve([job], [], topology).plans[job.key]
+    plan = solve([job], [], topology, Budget(seconds=seconds), Ticks()).plans[job.key]
+    assert plan.prediction.step_s >= whole.prediction.step_s
+    *why, last = plan.why
+    found = re.fullmatch(r"The search was stopped after .* s, at iteration (\d+): the best found until then\.", last)
+    assert found is not None, last
+    again = solve([job], [], topology, Budget(stop_at=int(found[1]))).plans[job.key]
+    assert again == replace(plan, why=tuple(why))
+
+
+def test_time_is_shared_by_the_jobs_of_a_pass() -> None:
+    topology = many_machines(60, random.Random(3))
+    jobs = [workload(topology, key=f"team/{name}", max_workers=20) for name in "abc"]
+    plans = solve(jobs, [], topology, Budget(seconds=90), Ticks()).plans
+    stopped = [re.search(r"stopped after (\S+) s", plan.why[-1]) for plan in plans.values()]
+    assert all(found and 25 <= float(found[1]) <= 30 for found in stopped)
 
 
 def edges(plan: Plan) -> list[tuple[WorkerSlot, WorkerSlot]]:

@@ -289,28 +289,30 @@ async def test_an_agent_outlives_its_api_server_and_takes_over_its_own_results(a
     assert api.profiles["a"]["status"]["lastId"] == 10
 
 
-async def test_a_withdrawn_order_ends_its_test(api: ApiServer, agents: Agents) -> None:
-    hosts = agents.namespaces.hosts
+async def serve(api: ApiServer, agents: Agents) -> None:
+    """Start b's agent and order it to serve a test for a; returns when its port is open."""
     await agents.start("b")
-    rows = [transfer(10, "a", hosts[0], "server") | {"notBefore": now_text()}]
+    rows = [transfer(10, "a", agents.namespaces.hosts[0], "server") | {"notBefore": now_text()}]
     await api.put("b", {"measurementId": 10, "measurements": rows})
+    await until_port(agents, is_open=True)
+
+
+async def until_port(agents: Agents, is_open: bool) -> None:
+    """Wait until b's bandwidth port is open, or closed."""
     async with asyncio.timeout(20):
-        while not agents.port_is_open("b", 9404):
+        while agents.port_is_open("b", 9404) != is_open:
             await asyncio.sleep(0.02)
-        await api.put("b", {"measurementId": 10, "measurements": []})
-        while agents.port_is_open("b", 9404):
-            await asyncio.sleep(0.02)
+
+
+async def test_a_withdrawn_order_ends_its_test(api: ApiServer, agents: Agents) -> None:
+    await serve(api, agents)
+    await api.put("b", {"measurementId": 10, "measurements": []})
+    await until_port(agents, is_open=False)
     assert api.profiles["b"]["status"].get("lastId", 0) == 0
 
 
 async def test_sigterm_leaves_nothing_even_during_a_test(api: ApiServer, agents: Agents) -> None:
-    hosts = agents.namespaces.hosts
-    await agents.start("b")
-    rows = [transfer(10, "a", hosts[0], "server") | {"notBefore": now_text()}]
-    await api.put("b", {"measurementId": 10, "measurements": rows})
-    async with asyncio.timeout(20):
-        while not agents.port_is_open("b", 9404):
-            await asyncio.sleep(0.02)
+    await serve(api, agents)
     assert await agents.stop("b") == 0
     left = subprocess.run(["ip", "netns", "pids", agents.namespaces.names[1]], check=True, capture_output=True)  # noqa: ASYNC221
     assert left.stdout == b""

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hulk_runtime import errors, wire
+from hulk_runtime import errors, reference, wire
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -37,6 +37,13 @@ def test_a_plain_script_finds_its_region(job, make_plan, monkeypatch):
     found: dict[str, object] = {}
     exec(script, found)
     assert found["region"] == "region-1"
+
+
+def test_the_page_of_metrics_is_fresh_and_says_what_each_is():
+    assert (DOCS / "metrics-runtime.md").read_text() == reference.page()
+    assert all(metric.documentation for metric in (*reference.worker_metrics(), *reference.agent_metrics()))
+    assert "| `hulk_agent_echoes_total` | counter | `result` |" in reference.page()
+    assert "| `hulk_worker_link_rtt_seconds` | gauge | `source`, `target` |" in reference.page()
 
 
 def test_the_wire_document_names_every_key_and_exit_code():

@@ -1,6 +1,8 @@
 """Variables, quotas, URLs and errors at the edge of a pod."""
 
 import pytest
+from hulk_operator.pods import Exit, WorkerPod
+from hulk_operator.reconcile.farewell import Farewell, farewell
 from hulk_runtime import environment, errors, names, processor
 from hulk_runtime.environment import Checkpointing
 from hulk_runtime.errors import ConfigurationError
@@ -80,6 +82,16 @@ def test_an_error_leaves_its_last_words_for_kubernetes(tmp_path, capsys):
     assert len(log.read_bytes()) == errors.TERMINATION_LOG_BYTES
     assert log.read_bytes().endswith(b"the end")
     assert capsys.readouterr().err.startswith("PlanError: x")
+
+
+def test_the_operator_reads_what_a_run_says_of_its_last_checkpoint(tmp_path):
+    log = tmp_path / "termination-log"
+    errors.leave(errors.checkpoint_note(2, 40, 1000), str(log))
+    assert not log.exists()  # outside a pod
+    log.touch()
+    errors.leave(errors.checkpoint_note(2, 40, 1000), str(log))
+    last = Exit(errors.EXIT_STOPPED, "Error", log.read_text(), None)
+    assert farewell(WorkerPod("demo-2-0", "p", "j", attempt=2, worker=0, exit=last)) == Farewell(2, 40, 1000)
 
 
 def test_every_error_has_the_exit_code_the_tree_says():

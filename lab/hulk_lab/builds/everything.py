@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hulk_lab.builds import golang, images, prune, python, template
 from hulk_lab.builds.oci import Image
 from hulk_lab.builds.prerequisites import check_machine
@@ -26,6 +28,13 @@ def build(progress: Progress, *, with_nodes: bool = True) -> tuple[Image, ...]:
     return ()
 
 
+def _needed() -> set[Path]:
+    """What labs that are built from these sources need beside their images."""
+    programs = [part.output for part in golang.PARTS]
+    libraries = [python.torch_folder().parent, python.wheels_folder(), python.pip_folder()]
+    return {*programs, *libraries, relay.binary().parent, images.runtime_spec(), images.base().archive}
+
+
 def _build_images(progress: Progress) -> tuple[Image, ...]:
     for name, what, folder, build_it in (
         ("torch", "the base's, hard links into uv's cache", python.torch_folder(), python.build_torch),
@@ -38,6 +47,6 @@ def _build_images(progress: Progress) -> tuple[Image, ...]:
         built = images.every()
         stage.note = "unpack"
         template.build(built)
-        prune.prune(built)
+        prune.prune(built, _needed())
         stage.note = ", ".join(image.reference for image in built)
     return built

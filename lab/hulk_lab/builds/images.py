@@ -89,6 +89,7 @@ def store() -> Image:
     return image
 
 
+@functools.cache
 def base() -> Image:
     """The base of the lab's images."""
     interpreter = Interpreter.current()

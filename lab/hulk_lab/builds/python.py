@@ -22,7 +22,7 @@ from hulk_lab.errors import LabError
 from hulk_lab.paths import CACHE, REPOSITORY
 
 _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
-_SOURCES = ("operator", "placement", "runtime", "pyproject.toml", "README.md")
+_SOURCES = ("operator", "placement", "runtime", "pyproject.toml", "README.md", "LICENSE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +145,13 @@ def _uv(*arguments: str) -> str:
     return _run([found, *arguments])
 
 
+def pip_folder() -> Path:
+    """Where an environment of the lab's own is, once made, that has pip: the project's has none."""
+    return CACHE / f"pip-{_digest(_VERSION, sys.base_prefix)}"
+
+
 def _pip() -> list[str | Path]:
-    """pip of an environment of the lab's own: the project's has none."""
-    tools = CACHE / f"pip-{_digest(_VERSION, sys.base_prefix)}"
+    tools = pip_folder()
     if not tools.is_dir():
         with _staged(tools) as scratch:
             python = Path(sys.base_prefix) / "bin" / _VERSION

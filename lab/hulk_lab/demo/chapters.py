@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from hulk_lab.demo.story import Story
+from hulk_lab.errors import LabError
 from hulk_lab.kube import Kube
 from hulk_lab.wan import check, relay
 from hulk_lab.wan.addresses import LabNetwork
@@ -28,7 +29,7 @@ FINISHED = ("Succeeded", "Failed")
 STEP_OF_LOADED_RTT = 5
 
 
-class DemoError(RuntimeError):
+class DemoError(LabError):
     """The demo cannot go on; the message says what was waited for and what was seen instead."""
 
 

@@ -51,9 +51,24 @@ class Workers(Resource):
 class Parallelism(Resource):
     """Degrees of parallelism; an absent one is chosen by the plan."""
 
-    data: Annotated[int | None, Field(ge=1, le=65_536, description="Replicas; absent = auto.")] = None
-    pipeline: Annotated[int | None, Field(ge=1, le=1024, description="Stages; absent = auto.")] = None
-    tensor: Annotated[int | None, Field(ge=1, le=64, description="Tensor-parallel ranks; absent = auto.")] = None
+    data: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=65_536,
+            description=(
+                "Replicas; absent = chosen by the plan from workers.min to workers.max. In this version a replica is "
+                "one rank, so data must be acceleratorsPerWorker times a number of workers in that range; the plan "
+                "then has exactly that many workers."
+            ),
+        ),
+    ] = None
+    pipeline: Annotated[
+        int | None, Field(ge=1, le=1024, description="Stages; absent = auto. This version runs 1 only.")
+    ] = None
+    tensor: Annotated[
+        int | None, Field(ge=1, le=64, description="Tensor-parallel ranks; absent = auto. This version runs 1 only.")
+    ] = None
 
 
 class LocalSync(Resource):

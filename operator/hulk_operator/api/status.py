@@ -101,7 +101,11 @@ class PlanSummary(Resource):
 
 
 class PredictionSummary(Resource):
-    """What the operator said a step would take, before the first step; never edited afterwards."""
+    """What the operator said a step would take; never edited afterwards.
+
+    It is written before the first step, unless `source` is `assumed`: a script without Hulk's runtime tells nobody when
+    it begins.
+    """
 
     attempt: Annotated[Attempt, Field(description="Attempt that it belongs to.")]
     step_microseconds: Annotated[Positive, Field(description="One step.")]
@@ -111,7 +115,13 @@ class PredictionSummary(Resource):
     calibrated: Annotated[bool, Field(description="Whether compute was measured on these nodes.")]
     source: Annotated[
         Literal["preflight", "profile", "assumed"],
-        Field(description="Where compute comes from: this job's preflight, node profiles, or an assumption."),
+        Field(
+            description=(
+                "Where compute comes from: this job's preflight, node profiles, or an assumption. preflight and "
+                "profile: written before the first step. assumed: the pods gave no preflight (a script without Hulk's "
+                "runtime), so it is written some minutes after they were up, when steps may have been made already."
+            )
+        ),
     ]
     written_at: Annotated[Time, Field(description="When it was written.")]
 
@@ -165,7 +175,7 @@ class HulkJobStatus(Resource):
     ] = ()
     attempt: Annotated[Attempt, Field(description="Last attempt that was started; 0 = none.")] = 0
     plan: Annotated[PlanSummary | None, Field(description="Summary of that attempt's plan.")] = None
-    prediction: Annotated[PredictionSummary | None, Field(description="Predicted step time.")] = None
+    prediction: Annotated[PredictionSummary | None, Field(description="Predicted time of a step.")] = None
     observed: Annotated[Observed | None, Field(description="Observed progress.")] = None
     checkpoint: Annotated[CheckpointStatus | None, Field(description="Last committed checkpoint.")] = None
     failures: Annotated[Count, Field(description="Failures that count towards backoffLimit.")] = 0

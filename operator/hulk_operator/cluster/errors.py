@@ -7,7 +7,8 @@ ClusterError
  ├─ Gone            410, a watch cannot go on from its resource version; list again
  ├─ Refused         the object as it is will never be accepted by the cluster as it is
  │   ├─ Forbidden       403, RBAC, PodSecurity, a missing ServiceAccount or PriorityClass
- │   │   └─ QuotaExceeded   403, a ResourceQuota is used up
+ │   │   ├─ QuotaExceeded   403, a ResourceQuota is used up
+ │   │   └─ NamespaceEnds   403, the namespace is being deleted
  │   ├─ Invalid         400 or 422, LimitRange or validation
  │   └─ NameTaken       another object of that name is someone else's
  └─ Unavailable     429, 5xx or no connection; the same request may succeed later
@@ -56,6 +57,10 @@ class QuotaExceeded(Forbidden):
     """A ResourceQuota is used up."""
 
 
+class NamespaceEnds(Forbidden):
+    """The namespace is being deleted: nothing is created in it any more, and what is in it goes."""
+
+
 class Invalid(Refused):
     """The object breaks a rule of its schema or of an admission plugin."""
 
@@ -88,6 +93,8 @@ def error_of(status: int, body: Mapping[str, Any]) -> ClusterError:
     'QuotaExceeded'
     >>> type(error_of(503, {})).__name__, str(error_of(503, {}))
     ('Unavailable', 'the API server answered 503')
+    >>> type(error_of(403, {"details": {"causes": [{"reason": "NamespaceTerminating"}]}})).__name__
+    'NamespaceEnds'
     """
     reason = str(body.get("reason") or "")
     message = str(body.get("message") or f"the API server answered {status}")
@@ -96,6 +103,13 @@ def error_of(status: int, body: Mapping[str, Any]) -> ClusterError:
         kind = AlreadyExists
     elif kind is Forbidden and "exceeded quota" in message:
         kind = QuotaExceeded
+    elif kind is Forbidden and _has_cause(body, "NamespaceTerminating"):
+        kind = NamespaceEnds
     elif kind is Invalid and reason == "Expired":
         kind = Gone
     return kind(status, reason, message)
+
+
+def _has_cause(body: Mapping[str, Any], reason: str) -> bool:
+    causes = (body.get("details") or {}).get("causes") or ()
+    return any(cause.get("reason") == reason for cause in causes)

@@ -60,7 +60,14 @@ class Parts:
 def assemble(cluster: Cluster, workers: Workers, settings: Settings, health: Health) -> Parts:
     """Connect the parts; nothing runs yet."""
     store = Store()
-    prober = Prober(cluster, lambda: nodes_of_running_jobs(store), failed=lambda: health.failed("probing"))
+    prober = Prober(
+        cluster,
+        lambda: nodes_of_running_jobs(store),
+        failed=lambda: health.failed("probing"),
+        heard=health.heard,
+        namespace=settings.namespace,
+        agents_in=settings.lease_namespace,
+    )
 
     async def work(key: str) -> float | None:
         with health.reconcile():
@@ -144,7 +151,14 @@ async def _act(cluster: Cluster, settings: Settings, parts: Parts, stop: asyncio
         if not await _unless(stop, load(cluster, settings, parts)):
             holding.cancel()
             return
-        pods = PodWatch(cluster, parts.store, parts.queue.add, parts.planner.changed, settings.namespace)
+        pods = PodWatch(
+            cluster,
+            parts.store,
+            parts.queue.add,
+            parts.planner.changed,
+            settings.namespace,
+            lambda: parts.health.heard("pods"),
+        )
         works = [
             parts.queue.run(),
             parts.planner.run(),
@@ -185,6 +199,7 @@ async def load(cluster: Cluster, settings: Settings, parts: Parts) -> None:
         except ClusterError as error:
             logger.warning("the cluster is not readable: %s", error.message)
         else:
+            parts.health.heard("everything")
             parts.store.nodes.replace(nodes)
             parts.store.replace_pods(pods)
             parts.store.jobs.replace(jobs)

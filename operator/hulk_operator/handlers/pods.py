@@ -23,13 +23,18 @@ RECONNECT_S: Final = 1.0
 
 @dataclass(slots=True)
 class PodWatch:
-    """Takes worker pods over. `add` asks for a pass over a job, `changed` tells the planning pass that more may fit."""
+    """Takes worker pods over.
+
+    `add` asks for a pass over a job, `changed` tells the planning pass that more may fit, `heard` is called whenever
+    the API server said something, also that nothing changed.
+    """
 
     cluster: Cluster
     store: Store
     add: Callable[[str], None]
     changed: Callable[[], None]
     namespace: str | None = None
+    heard: Callable[[], None] = lambda: None
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -41,7 +46,9 @@ class PodWatch:
                     PODS, self.namespace, labels=names.LABEL_JOB, resource_version=version
                 ):
                     version = change.object["metadata"]["resourceVersion"]
+                    self.heard()
                     self.take(change)
+                self.heard()  # the server ended a quiet watch
             except Gone:
                 version = ""
             except ClusterError as error:
@@ -52,6 +59,7 @@ class PodWatch:
     async def list(self) -> str:
         """Compare with everything there is; answers the version to watch from."""
         listing = await self.cluster.list(PODS, self.namespace, labels=names.LABEL_JOB)
+        self.heard()
         for key in self.store.replace_pods(listing):
             self.add(key)
             self.changed()

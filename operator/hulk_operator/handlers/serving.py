@@ -29,10 +29,11 @@ def snapshot(parts: Parts) -> Snapshot:
 async def serve(parts: Parts) -> None:
     """Answer on the metrics port until cancelled.
 
-    Healthy while the loop turns (a part that ends, ends them all), ready while it holds the lease, that is, acts.
+    Healthy while the loop turns (a part that ends, ends them all) and the API server still tells what happens; ready
+    while it holds the lease, that is, acts.
     """
     found = registry(lambda: snapshot(parts), parts.health)
-    runner = await serve_metrics(found, lambda: True, lambda: parts.lease.held, parts.metrics_port)
+    runner = await serve_metrics(found, parts.health.hears, lambda: parts.lease.held, parts.metrics_port)
     try:
         await asyncio.Event().wait()
     finally:

@@ -7,7 +7,6 @@ from typing import Final
 from hulk_operator import names
 from hulk_operator.reconcile.types import Timing
 
-DEFAULT_LEASE_NAMESPACE: Final = "hulk-system"
 DEFAULT_LEASE_S: Final = 15
 
 
@@ -17,7 +16,7 @@ class Settings:
 
     identity: str
     namespace: str | None = None
-    lease_namespace: str = DEFAULT_LEASE_NAMESPACE
+    lease_namespace: str = names.DEFAULT_NAMESPACE
     lease_s: int = DEFAULT_LEASE_S
     metrics_port: int = names.OPERATOR_METRICS_PORT
     timing: Timing = field(default_factory=Timing)
@@ -38,7 +37,7 @@ def from_environment(environ: Mapping[str, str], identity: str) -> Settings:
     return Settings(
         identity=identity,
         namespace=environ.get(names.ENV_NAMESPACE) or None,
-        lease_namespace=environ.get(names.ENV_LEASE_NAMESPACE) or DEFAULT_LEASE_NAMESPACE,
+        lease_namespace=environ.get(names.ENV_LEASE_NAMESPACE) or names.DEFAULT_NAMESPACE,
         lease_s=int(environ.get(names.ENV_LEASE_SECONDS) or DEFAULT_LEASE_S),
         metrics_port=int(environ.get(names.ENV_METRICS_PORT) or names.OPERATOR_METRICS_PORT),
     )

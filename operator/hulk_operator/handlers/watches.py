@@ -1,9 +1,14 @@
 """Kopf's watches -> the store and the work queue. No finalizers, no annotations: only `on.event` handlers.
 
 Kopf lists and watches, and reconnects; what it delivers is taken over as it is. It starts when the CRDs are served.
+
+Two of its habits are changed. By itself it gives a listing up after a minute of errors, and then all watches; here it
+tries for ever. What it still takes for fatal (such as CRDs that are gone) stops its other watches only half: they may
+hang for ten minutes, in which the operator acts on an old picture; here the process is killed after `MAX_END_S`, and
+Kubernetes starts it again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,7 +18,27 @@ from hulk_operator import names
 from hulk_operator.cluster import Object
 from hulk_operator.reconcile.store import Store, object_key
 
+MAX_PAUSE_S: Final = 10.0
+MAX_END_S: Final = 20.0  # from the first watch that failed, or a signal, to the end of the process
 _DELETED: Final = "DELETED"
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """Seconds between the tries of one request: doubled each time up to a bound, without an end.
+
+    >>> from itertools import islice
+    >>> list(islice(Pauses(1.0), 6))
+    [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    """
+
+    first_s: float
+
+    def __iter__(self) -> Iterator[float]:
+        pause_s = self.first_s
+        while True:
+            yield pause_s
+            pause_s = min(MAX_PAUSE_S, 2 * pause_s)
 
 
 @dataclass(slots=True)
@@ -94,12 +119,14 @@ class Watches:
         kopf.on.event(*resource, registry=registry, id=f"hulk-{resource[2]}")(handler)
 
 
-def settings() -> kopf.OperatorSettings:
+def settings(first_pause_s: float = 1.0) -> kopf.OperatorSettings:
     """Kopf as a watcher and nothing else."""
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False
     chosen.peering.standalone = True
     chosen.scanning.disabled = True  # the CRDs are there when it starts, and it lists no namespaces
+    chosen.networking.error_backoffs = Pauses(first_pause_s)
+    chosen.process.ultimate_exiting_timeout = MAX_END_S
     chosen.queueing.idle_timeout = 1.0  # a worker task per object ends soon after its last event
     return chosen
 

@@ -6,7 +6,7 @@ A job that is deleted is not in the next snapshot, and so its series are gone: t
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,6 +14,7 @@ from typing import Final
 from hulk_operator.api import HulkJob
 from hulk_operator.probing import ProbeState
 
+MAX_SILENCE_S: Final = 900.0  # a quiet watch is ended by the server after 300 s, everything is read again every 300 s
 BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -38,13 +39,19 @@ class Snapshot:
 
 @dataclass(slots=True)
 class Health:
-    """Counters that only grow while the operator runs; written by its rooms, read by the collector."""
+    """Counters that only grow while the operator runs, and when it last heard of what it must know of the cluster.
+
+    Written by the operator's rooms, read by the collector and the health check.
+    """
+
+    clock: Callable[[], float] = time.monotonic
 
     reconciles_by_bucket: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
     reconcile_sum_s: float = 0.0
     planning_s: float = 0.0
     writes: Counter[tuple[str, str]] = field(default_factory=Counter)  # (verb, plural)
     errors: Counter[str] = field(default_factory=Counter)  # by room
+    heard_at_s: dict[str, float] = field(default_factory=dict)  # by listing or watch
 
     def reconciled(self, duration_s: float) -> None:
         """One reconcile has ended, well or not."""
@@ -67,6 +74,17 @@ class Health:
     def failed(self, where: str) -> None:
         """A pass of the room `where` ended in an error."""
         self.errors[where] += 1
+
+    def heard(self, of: str) -> None:
+        """The API server has just told the newest state of something, or that nothing changed."""
+        self.heard_at_s[of] = self.clock()
+
+    def hears(self) -> bool:
+        """Whether nothing that was heard of once has been silent for too long: else decisions rest on an old picture.
+
+        Nothing is heard of before the operator holds the lease, and that is well.
+        """
+        return self.clock() - min(self.heard_at_s.values(), default=self.clock()) <= MAX_SILENCE_S
 
     def wrote(self, verb: str, plural: str) -> None:
         """A write was sent to the API server."""

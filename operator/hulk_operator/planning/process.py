@@ -1,6 +1,7 @@
 """The search, in a process of its own: it may take seconds of CPU, and the operator's loop must not wait.
 
-What the child process loads imports nothing of Kubernetes.
+What the child process loads imports nothing of Kubernetes. It may think for `MAX_SEARCH_S`, then the best so far is
+used; a search that does not end by itself ends with its process after `MAX_PROCESS_S`.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from typing import Final
 
@@ -21,6 +22,8 @@ from hulk_placement.workload import Workload
 
 logger = logging.getLogger(__name__)
 
+MAX_SEARCH_S: Final = 30.0
+MAX_PROCESS_S: Final = 120
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -39,7 +42,7 @@ class Search:
     """
 
     def __init__(self, budget: Budget, failed: Callable[[], None]) -> None:
-        self._budget = budget
+        self._budget = replace(budget, seconds=min(budget.seconds, MAX_SEARCH_S))
         self._failed = failed
         self._pool = new_pool()
 
@@ -69,7 +72,7 @@ class Search:
     async def _run(self, workloads: Sequence[Workload], running: Sequence[Plan], topology: Topology) -> Solution:
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._pool, solve, workloads, running, topology, self._budget)
+            return await loop.run_in_executor(self._pool, _solve, workloads, running, topology, self._budget)
         except BrokenProcessPool:
             self._failed()
             self._pool.shutdown(wait=False)
@@ -85,6 +88,15 @@ def new_pool() -> ProcessPoolExecutor:
     pool = ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn"), initializer=_die_with_parent)
     pool.submit(solve, (), (), Topology(()))
     return pool
+
+
+def _solve(workloads: Sequence[Workload], running: Sequence[Plan], topology: Topology, budget: Budget) -> Solution:
+    """`solve` in the child, whose process ends when it takes too long."""
+    signal.alarm(MAX_PROCESS_S)
+    try:
+        return solve(workloads, running, topology, budget)
+    finally:
+        signal.alarm(0)
 
 
 def _die_with_parent() -> None:

@@ -6,6 +6,9 @@
 No bandwidth is tested beside a running job: not on its nodes and, for a job over several regions, not on the uplinks of
 its regions. Echoes of those links are withdrawn as well, because a sample under load must never overwrite an idle one;
 while a job runs, its own transfers tell about them (see `underload`).
+
+Where an agent answers it says itself, and whoever controls it could name anybody: every other agent would send to that
+address. So only an address that Kubernetes knows for its node counts; any other is as good as none.
 """
 
 from collections import Counter
@@ -16,7 +19,7 @@ from typing import Final
 
 from hulk_operator.api import EchoAddress, Measurement, NodeProfile
 from hulk_operator.probing import election, links, orders
-from hulk_operator.probing.links import LinkSample
+from hulk_operator.probing.links import LinkSample, Rejection
 from hulk_operator.probing.types import Attempt, Budget, Decision, Pair, ProbeNode
 
 STOPPED_AFTER_S: Final = 180.0  # an agent whose standing echoes bring nothing for this long is not elected
@@ -65,6 +68,16 @@ def decide(
     return Decision(measurements, attempts, len(kept), {reason: count for reason, count in waiting.items() if count})
 
 
+def foreign_addresses(nodes: Iterable[ProbeNode], profiles: Mapping[str, NodeProfile]) -> tuple[Rejection, ...]:
+    """The agents that say they are where Kubernetes does not know them."""
+    said = [(node, profiles[node.name].status.echo) for node in nodes if node.name in profiles]
+    return tuple(
+        Rejection(node.name, "", "ForeignAddress", f"its agent says it is at {echo.address}")
+        for node, echo in said
+        if echo is not None and echo.address not in node.addresses
+    )
+
+
 def _world(
     now: datetime,
     nodes: Sequence[ProbeNode],
@@ -74,7 +87,12 @@ def _world(
 ) -> _World:
     region_of = {node.name: node.region for node in nodes}
     accepted = links.accept(profiles.values(), region_of.keys(), now)
-    addresses = {name: profile.status.echo for name, profile in profiles.items() if profile.status.echo is not None}
+    foreign = {rejection.source for rejection in foreign_addresses(nodes, profiles)}
+    addresses = {
+        name: profile.status.echo
+        for name, profile in profiles.items()
+        if profile.status.echo is not None and name not in foreign
+    }
     up = [node for node in nodes if node.ready and node.name in addresses]
     lively = {node.name for node in up if not _stopped(profiles[node.name], now.timestamp())}
     regions: dict[str, list[str]] = {}

@@ -1,4 +1,8 @@
-"""Refused links -> Kubernetes Events on the NodeProfile, each at most once an hour."""
+"""Refused links -> Kubernetes Events on the NodeProfile, each at most once an hour.
+
+The API server admits events about cluster-scoped objects in one namespace only. An operator for a single namespace has
+no rights there and writes none; its log and `hulk_links_refused` say the same.
+"""
 
 import hashlib
 from collections.abc import Iterable

@@ -5,6 +5,7 @@ Kopf's own watches are for the handlers' room; probing needs no more than the ne
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,11 +18,18 @@ RETRY_S: Final = 2.0
 
 @dataclass(slots=True)
 class Mirror:
-    """All objects of one cluster-scoped kind by name. `changed` is set after every change; readers clear it."""
+    """All objects of one kind by name, of one namespace where it has any, and with these labels.
+
+    `changed` is set after every change; readers clear it.
+    `heard` is called with the kind whenever the API server said something, also that nothing changed.
+    """
 
     cluster: Cluster
     resource: ApiResource
     changed: asyncio.Event
+    heard: Callable[[str], None] = lambda _: None
+    namespace: str | None = None
+    labels: str = ""
     objects: dict[str, Object] = field(default_factory=dict)
     filled: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -30,20 +38,25 @@ class Mirror:
         while True:
             try:
                 version = await self._list()
-                async for change in self.cluster.watch(self.resource, resource_version=version):
+                async for change in self._watch(version):
                     self._take(change)
             except ClusterError as error:
                 log.info("mirror of %s: %s", self.resource.plural, error)
                 await asyncio.sleep(RETRY_S)
 
+    def _watch(self, version: str) -> AsyncIterator[Change]:
+        return self.cluster.watch(self.resource, self.namespace, labels=self.labels, resource_version=version)
+
     async def _list(self) -> str:
-        found = await self.cluster.list(self.resource)
+        found = await self.cluster.list(self.resource, self.namespace, labels=self.labels)
+        self.heard(self.resource.plural)
         self.objects = {item["metadata"]["name"]: _lean(item) for item in found.items}
         self.filled.set()
         self.changed.set()
         return found.resource_version
 
     def _take(self, change: Change) -> None:
+        self.heard(self.resource.plural)
         if change.type == "BOOKMARK":
             return
         name = change.object["metadata"]["name"]

@@ -17,10 +17,21 @@ from pydantic import ValidationError
 
 from hulk_operator import names
 from hulk_operator.api import LinkStatus, NodeProfile
-from hulk_operator.cluster import EVENTS, NODE_PROFILES, NODES, AlreadyExists, Cluster, ClusterError, NotFound, Object
+from hulk_operator.cluster import (
+    EVENTS,
+    NODE_PROFILES,
+    NODES,
+    PODS,
+    AlreadyExists,
+    Cluster,
+    ClusterError,
+    NotFound,
+    Object,
+)
 from hulk_operator.observe import ObservedLink
 from hulk_operator.probing import underload
-from hulk_operator.probing.decide import decide
+from hulk_operator.probing.decide import decide, foreign_addresses
+from hulk_operator.probing.events import NAMESPACE as EVENTS_NAMESPACE
 from hulk_operator.probing.events import Said, event
 from hulk_operator.probing.links import Accepted, Rejection, accept
 from hulk_operator.probing.mirror import Mirror
@@ -47,21 +58,29 @@ class ProbeState:
     num_errors: int = 0
 
 
+Read = tuple[Sequence[Object], Sequence[Object], Sequence[Object]]
+
+
 @dataclass(slots=True)
 class Prober:
     """The loop's state. `jobs` are the nodes of each running job.
 
-    `failed` is told of every pass that failed.
-    `read` returns all Node and all NodeProfile objects; `run` keeps them by watching, a single `tick` lists them.
+    `failed` is told of every pass that failed, `heard` of every word from a watch (see `Mirror`). `namespace`: the only
+    one that may be written to, None for all.
+    `read` returns all Node, all NodeProfile and the agents' Pod objects, which are in `agents_in`; `run` keeps them by
+    watching, a single `tick` lists them.
     """
 
     cluster: Cluster
     jobs: Callable[[], Iterable[Collection[str]]]
     budget: Budget = field(default_factory=Budget)
-    read: Callable[[], Awaitable[tuple[Sequence[Object], Sequence[Object]]]] | None = None
+    read: Callable[[], Awaitable[Read]] | None = None
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     state: ProbeState = field(default_factory=ProbeState)
     failed: Callable[[], None] = lambda: None
+    heard: Callable[[str], None] = lambda _: None
+    namespace: str | None = None
+    agents_in: str = names.DEFAULT_NAMESPACE
     _parsed: dict[str, tuple[str, NodeProfile]] = field(default_factory=dict)
     _said: Said = field(default_factory=Said)
     _load_written_s: dict[str, float] = field(default_factory=dict)
@@ -69,16 +88,24 @@ class Prober:
     async def run(self) -> None:
         """Pass after pass until cancelled: soon after a change, and now and then because time goes on."""
         changed = asyncio.Event()
-        nodes, profiles = Mirror(self.cluster, NODES, changed), Mirror(self.cluster, NODE_PROFILES, changed)
+        nodes, profiles = (Mirror(self.cluster, kind, changed, self.heard) for kind in (NODES, NODE_PROFILES))
+        agents = Mirror(
+            self.cluster, PODS, changed, lambda _: self.heard("agents"), self.agents_in, names.AGENT_SELECTOR
+        )
+        mirrors = (nodes, profiles, agents)
 
-        async def mirrored() -> tuple[Sequence[Object], Sequence[Object]]:
-            await asyncio.gather(nodes.filled.wait(), profiles.filled.wait())
-            return tuple(nodes.objects.values()), tuple(profiles.objects.values())
+        async def mirrored() -> Read:
+            await asyncio.gather(*(mirror.filled.wait() for mirror in mirrors))
+            return (
+                tuple(nodes.objects.values()),
+                tuple(profiles.objects.values()),
+                tuple(agents.objects.values()),
+            )
 
         self.read = mirrored
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(nodes.run())
-            tasks.create_task(profiles.run())
+            for mirror in mirrors:
+                tasks.create_task(mirror.run())
             while True:
                 changed.clear()
                 await self._try_tick()
@@ -101,8 +128,9 @@ class Prober:
     async def tick(self) -> ProbeState:
         """One pass. `ClusterError` when the API server does not take part."""
         now = self.clock()
-        node_objects, profile_objects = await (self.read or self._list)()
-        nodes = [probe_node(node) for node in node_objects]
+        node_objects, profile_objects, agents = await (self.read or self._list)()
+        addresses = agent_addresses(agents)
+        nodes = [probe_node(node, addresses.get(node["metadata"]["name"], frozenset())) for node in node_objects]
         profiles, unreadable = self._parse(profile_objects)
         await self._create_missing(node_objects, {item["metadata"]["name"] for item in profile_objects})
         accepted = accept(profiles.values(), {node.name for node in nodes}, now)
@@ -111,7 +139,11 @@ class Prober:
         self._remember(decision, now)
         await self._tell([*accepted.rejections, *unreadable], profiles, now)
         self.state = ProbeState(
-            accepted=Accepted(accepted.links, (*accepted.rejections, *unreadable)),
+            accepted=Accepted(
+                accepted.links,
+                # foreign addresses are only counted: an agent that was just replaced has one for a moment
+                (*accepted.rejections, *unreadable, *foreign_addresses(nodes, profiles)),
+            ),
             region_of={node.name: node.region for node in nodes},
             decision=decision,
             num_tests=self.state.num_tests + len(decision.attempts),
@@ -138,9 +170,13 @@ class Prober:
             return
         self._load_written_s[source] = now.timestamp()
 
-    async def _list(self) -> tuple[Sequence[Object], Sequence[Object]]:
-        nodes, profiles = await asyncio.gather(self.cluster.list(NODES), self.cluster.list(NODE_PROFILES))
-        return nodes.items, profiles.items
+    async def _list(self) -> Read:
+        nodes, profiles, agents = await asyncio.gather(
+            self.cluster.list(NODES),
+            self.cluster.list(NODE_PROFILES),
+            self.cluster.list(PODS, self.agents_in, labels=names.AGENT_SELECTOR),
+        )
+        return nodes.items, profiles.items, agents.items
 
     def _parse(self, objects: Iterable[Object]) -> tuple[dict[str, NodeProfile], list[Rejection]]:
         """The profiles by name; one that changed since the last pass is parsed again."""
@@ -194,22 +230,35 @@ class Prober:
     async def _tell(self, rejections: Sequence[Rejection], profiles: Mapping[str, NodeProfile], now: datetime) -> None:
         for rejection in self._said.new(rejections, now):
             log.warning("%s -> %s: %s: %s", rejection.source, rejection.target, rejection.reason, rejection.message)
-            if rejection.source in profiles:
+            if rejection.source in profiles and self.namespace in (None, EVENTS_NAMESPACE):
                 try:
                     await self.cluster.create(EVENTS, event(rejection, profiles[rejection.source], now))
                 except ClusterError as error:  # an event is a courtesy; the metrics say it too
                     log.info("no event: %s", error)
 
 
-def probe_node(node: Object) -> ProbeNode:
-    """A Node object as probing sees it."""
-    conditions = (node.get("status") or {}).get("conditions") or []
+def agent_addresses(pods: Iterable[Object]) -> dict[str, frozenset[str]]:
+    """The addresses of the agents' pods by node."""
+    found: dict[str, frozenset[str]] = {}
+    for pod in pods:
+        node, status = pod["spec"].get("nodeName") or "", pod.get("status") or {}
+        own = {status.get("podIP"), *(row.get("ip") for row in status.get("podIPs") or ())}
+        found[node] = found.get(node, frozenset()) | {address for address in own if address}
+    return found
+
+
+def probe_node(node: Object, agents: frozenset[str] = frozenset()) -> ProbeNode:
+    """A Node object as probing sees it, with the addresses of its agent's pods."""
+    status = node.get("status") or {}
+    conditions = status.get("conditions") or []
+    own = {row["address"] for row in status.get("addresses") or () if row["type"] == "InternalIP"}
     ready = any(row["type"] == "Ready" and row["status"] == "True" for row in conditions)
     labels = node["metadata"].get("labels") or {}
     return ProbeNode(
         name=node["metadata"]["name"],
         region=labels.get(names.NODE_REGION) or names.UNKNOWN_REGION,
         ready=ready and not _leaving(node),
+        addresses=agents | own,
     )
 
 

@@ -10,11 +10,15 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ProbeNode:
-    """A node as probing sees it. `ready`: Kubernetes says that it is up; a cordoned node is still measured."""
+    """A node as probing sees it. `ready`: Kubernetes says that it is up; a cordoned node is still measured.
+
+    `addresses`: where its agent may be, as Kubernetes knows it: the node's own and those of its agent's pod.
+    """
 
     name: str
     region: str
     ready: bool = True
+    addresses: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

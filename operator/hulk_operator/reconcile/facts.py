@@ -7,6 +7,7 @@ from typing import Any
 from hulk_operator.api import ConditionType, HulkJobStatus, LastFailure
 from hulk_operator.api.base import MAX_MESSAGE
 from hulk_operator.pods import WorkerPod, reason_of
+from hulk_operator.reconcile.farewell import Farewell
 from hulk_operator.reconcile.types import Outcome, Remember, View
 from hulk_operator.status import condition, finished, holds, whole_second, with_condition
 
@@ -43,6 +44,11 @@ def ended_well(view: View) -> frozenset[int]:
 def num_workers(view: View) -> int:
     """Workers of the plan in force."""
     return view.status.plan.num_workers if view.status.plan else 0
+
+
+def last_saved(view: View) -> Farewell | None:
+    """The checkpoint that was the last act of the last attempt; None while it runs, or when it told of none."""
+    return view.farewell if view.farewell and view.farewell.attempt == view.status.attempt else None
 
 
 def since(view: View, kind: ConditionType) -> datetime:

@@ -2,6 +2,7 @@
 
     foreign        another controller's job is not touched
     deleting       owner references clean up
+    saved          the last checkpoint of an attempt that has ended
     sweep          children of attempts that are over are deleted
     finish         a finished job waits for its ttl
     suspend/resume pods are released / a new active time begins
@@ -28,12 +29,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hulk_operator.reconcile.steps import deploy, failures, lifecycle, planning, starting, sweep, training
+from hulk_operator.reconcile.steps import deploy, failures, farewell, lifecycle, planning, starting, sweep, training
 from hulk_operator.reconcile.types import Action, Step, View
 
 RECIPE: Final = (
     Step("foreign", lifecycle.foreign),
     Step("deleting", lifecycle.deleting),
+    Step("saved", farewell.saved),
     Step(
         "sweep",
         sweep.sweep,

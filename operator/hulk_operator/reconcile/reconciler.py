@@ -16,11 +16,13 @@ from hulk_operator.cluster import (
     Cluster,
     ClusterError,
     Conflict,
+    NamespaceEnds,
     NotFound,
     Object,
 )
 from hulk_operator.observe import Observation
 from hulk_operator.reconcile.executor import Executor, Plans, Workers
+from hulk_operator.reconcile.facts import set_condition
 from hulk_operator.reconcile.recipe import EVENTS_WRITE, STATUS_WRITE, decide
 from hulk_operator.reconcile.steps.starting import refused
 from hulk_operator.reconcile.store import Store
@@ -30,6 +32,7 @@ from hulk_operator.status import event, finished, holds, merge_patch, phase, tra
 logger = logging.getLogger(__name__)
 
 CONFLICT_RETRY_S = 0.1
+NAMESPACE_ENDS_S = 30.0  # between two looks at a job whose namespace is being deleted
 REFUSED = Step("refused", lambda _: NOTHING)  # in whose name a refused gang is released
 
 
@@ -82,12 +85,15 @@ class Reconciler:
         if job is None:
             self.memory.pop(key, None)
             self._plans.forget(key)
+            self._store.forget(key)
             return None
         view = await self._gather(job)
         decision = decide(view)
         status, requeue_after_s = decision.view.status, decision.requeue_after_s
         errors = await self._executor.run(view, decision.actions)
-        if errors:
+        if errors and isinstance(errors[0], NamespaceEnds):
+            status, requeue_after_s = _waiting(decision.view, errors[0]), NAMESPACE_ENDS_S
+        elif errors:
             outcome = refused(decision.view, errors)
             await self._executor.run(view, [(REFUSED, action) for action in outcome.actions])
             status, requeue_after_s = outcome.status or status, outcome.requeue_after_s
@@ -116,6 +122,7 @@ class Reconciler:
             full=await self._plans.full_plan(job) if planned else None,
             memory=self._remembered(job),
             timing=self._timing,
+            farewell=self._store.farewell_of(job),
         )
 
     async def _write_status(self, job: HulkJob, status: HulkJobStatus) -> None:
@@ -150,7 +157,7 @@ class Reconciler:
                 logger.info("%s: %s: %s", job.key, transition.reason, transition.message)
                 try:
                     await self._cluster.create(EVENTS, event(job, transition, after.attempt, self._clock()))
-                except AlreadyExists:
+                except (AlreadyExists, NamespaceEnds):
                     continue
                 except ClusterError as error:
                     self._failed("event")
@@ -170,6 +177,11 @@ class Reconciler:
 
     def _update_memory(self, job: HulkJob, change: Callable[[Memory], Memory]) -> None:
         self.memory[job.key] = change(self._remembered(job))
+
+
+def _waiting(view: View, error: NamespaceEnds) -> HulkJobStatus:
+    """The job goes with its namespace; another attempt would be refused like this one, so none is made."""
+    return set_condition(view, ConditionType.DEPLOYED, False, "NamespaceTerminating", error.message)
 
 
 def _may_need_plan(job: HulkJob, status: HulkJobStatus) -> bool:

@@ -13,6 +13,7 @@ from hulk_operator.cluster import Listing, Object
 from hulk_operator.inputs.admission import ready_condition
 from hulk_operator.pods import WorkerPod, is_worker, job_key_of, worker_pod
 from hulk_operator.pods.worker import parse_time
+from hulk_operator.reconcile.farewell import Farewell, farewell
 from hulk_operator.reconcile.types import NodeState
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class Store:
         self.nodes: Collection[NodeState] = Collection(node_state)
         self._pods: Collection[WorkerPod] = Collection(worker_pod)
         self._pods_of: dict[str, set[str]] = {}
+        self._farewells: dict[str, dict[str, Farewell]] = {}  # by job and its uid; kept when the pod is gone
 
     def job(self, key: str) -> HulkJob | None:
         """The job of that key."""
@@ -98,6 +100,7 @@ class Store:
         if not is_worker(pod) or not self._pods.put(pod):
             return False
         self._pods_of.setdefault(job_key_of(pod), set()).add(object_key(pod))
+        self._note(job_key_of(pod), self._pods.get(object_key(pod)))
         return True
 
     def delete_pod(self, pod: Object) -> bool:
@@ -105,6 +108,7 @@ class Store:
         if not is_worker(pod) or not self._pods.delete(pod):
             return False
         self._pods_of.get(job_key_of(pod), set()).discard(object_key(pod))
+        self._note(job_key_of(pod), worker_pod(pod))
         return True
 
     def replace_pods(self, listing: Listing) -> set[str]:
@@ -113,10 +117,24 @@ class Store:
         changed = self._pods.replace(Listing(workers, listing.resource_version))
         for pod in workers:
             self._pods_of.setdefault(job_key_of(pod), set()).add(object_key(pod))
+            self._note(job_key_of(pod), self._pods.get(object_key(pod)))
         jobs = {job for job, pods in self._pods_of.items() if pods & changed}
         known = {key for key, _ in self._pods.items()}
         self._pods_of = {job: alive for job, pods in self._pods_of.items() if (alive := pods & known)}
         return jobs
+
+    def farewell_of(self, job: HulkJob) -> Farewell | None:
+        """The last checkpoint that a worker of this very job told of when it ended."""
+        return self._farewells.get(job.key, {}).get(job.metadata.uid or "")
+
+    def forget(self, key: str) -> None:
+        """There is no job of that key."""
+        self._farewells.pop(key, None)
+
+    def _note(self, key: str, pod: WorkerPod | None) -> None:
+        if pod is not None and (said := farewell(pod)):
+            of_job = self._farewells.setdefault(key, {})
+            of_job[pod.job_uid] = max(said, of_job.get(pod.job_uid, said))
 
     def node_states(self) -> Mapping[str, NodeState]:
         """Every node by name."""

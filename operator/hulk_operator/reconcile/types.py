@@ -15,6 +15,7 @@ from hulk_operator.api import HulkJob, HulkJobStatus, PlanSummary, PredictionSum
 from hulk_operator.cluster import ApiResource, Object
 from hulk_operator.observe import Observation, Preflight
 from hulk_operator.pods.worker import WorkerPod
+from hulk_operator.reconcile.farewell import Farewell
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,7 @@ class View:
     full: FullPlan | None = None  # of the attempt in force
     memory: Memory = Memory()
     timing: Timing = Timing()
+    farewell: Farewell | None = None  # what a worker of this job said last
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,19 @@ from hulk_placement.topology import Machine, Topology
 from hulk_placement.workload import Workload
 
 ASSUMED_FLOPS_PER_S = 1e12
-"""The speed of an accelerator of which nothing is known; plans built on it say `calibrated: False`."""
+"""What a prediction takes for the speed of all machines where none is known; such plans say `calibrated: False`."""
+
+SLOWEST_FLOPS_PER_S = 1e8
+"""Slower than any accelerator. A machine that lengthens the step by its links although all compute as slowly as this
+lengthens it at every speed; where no speed is known no other one is left out."""
 
 
 def speeds(workload: Workload, topology: Topology, names: Iterable[str]) -> dict[str, float]:
     """FLOP/s per accelerator of the named machines.
 
     What was measured with this workload, else the machine's own figure, else the median of the machines of its product,
-    else an assumed figure.
+    else that of all machines, else an assumed figure for all of them: a machine is never better or worse for being
+    unknown.
     """
     machines = [topology.machine(name) for name in names]
     known: dict[str, list[float]] = {}
@@ -25,7 +30,14 @@ def speeds(workload: Workload, topology: Topology, names: Iterable[str]) -> dict
         if measured is not None:
             known.setdefault(machine.product, []).append(measured)
     medians = {product: statistics.median(values) for product, values in known.items()}
-    return {m.name: _measured(workload, m) or medians.get(m.product, ASSUMED_FLOPS_PER_S) for m in machines}
+    everything = [value for values in known.values() for value in values]
+    otherwise = statistics.median(everything) if everything else ASSUMED_FLOPS_PER_S
+    return {m.name: _measured(workload, m) or medians.get(m.product, otherwise) for m in machines}
+
+
+def is_any_known(workload: Workload, topology: Topology) -> bool:
+    """Whether the speed of any machine was measured, so that computing can be weighed against communication."""
+    return any(_measured(workload, machine) is not None for machine in topology.machines)
 
 
 def is_calibrated(workload: Workload, topology: Topology, names: Iterable[str]) -> bool:

@@ -101,7 +101,7 @@ class _WalkSearch:
         state = (here, since_new, self.used)
         if len(self.path) >= self.demand.num_workers or state in self.failed:
             return False
-        if self.work.done >= self.give_up_at:
+        if self.work.done >= self.give_up_at or self.work.exhausted:
             self.work.num_given_up += 1
             return False
         if not self.enough_reachable(start, here):

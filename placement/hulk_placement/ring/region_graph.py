@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hulk_placement.cost.gloo import Ring
@@ -52,18 +55,39 @@ class Demand:
 
 @dataclass(slots=True)
 class Work:
-    """Iterations done, how many are allowed, and how often a search gave up before it had tried everything."""
+    """Iterations done, how many are allowed, and how often a search gave up before it had tried everything.
+
+    `end_s` is when it must stop by `clock`. Where that comes first, `stopped_at` keeps the iterations done until then;
+    as `stop_at` they end the same search at the same place on any machine.
+    """
 
     limit: int
     done: int = 0
     num_given_up: int = 0
+    stop_at: int | None = None
+    end_s: float = math.inf
+    clock: Callable[[], float] = time.monotonic
+    stopped_at: int | None = None
 
     @property
     def exhausted(self) -> bool:
         """Whether nothing more may be done."""
-        return self.done >= self.limit
+        if self.stop_at is None and self.clock() >= self.end_s:
+            self.stop_at = self.stopped_at = self.done
+        return self.done >= self.limit or (self.stop_at is not None and self.done >= self.stop_at)
 
     @property
     def incomplete(self) -> bool:
         """Whether something was left untried."""
         return self.exhausted or self.num_given_up > 0
+
+    def part(self, limit: int) -> Work:
+        """Work of its own for a part of the search, which stops when this one must; `add` it afterwards."""
+        stop_at = None if self.stop_at is None else max(0, self.stop_at - self.done)
+        return Work(limit, stop_at=stop_at, end_s=self.end_s, clock=self.clock)
+
+    def add(self, part: Work) -> None:
+        """Count a part's iterations."""
+        if part.stopped_at is not None:
+            self.stop_at = self.stopped_at = self.done + part.stopped_at
+        self.done += part.done

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from hulk_placement.cost import predict
-from hulk_placement.cost.compute import share_out
+from hulk_placement.cost.compute import SLOWEST_FLOPS_PER_S, is_any_known, share_out
 from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
 from hulk_placement.ring.machines import best_order
 from hulk_placement.ring.polish import polish
@@ -38,14 +39,19 @@ class Candidate:
     step_s: float
 
 
-def place(workload: Workload, topology: Topology, budget: Budget) -> Plan | Unplaced:
+def place(
+    workload: Workload, topology: Topology, budget: Budget, clock: Callable[[], float] = time.monotonic
+) -> Plan | Unplaced:
     """The best plan found within the budget, with the proven gap to the best possible; or why there is none."""
-    problem = build(workload, topology)
-    if isinstance(problem, Unplaced):
-        return problem
+    built = build(workload, topology)
+    if isinstance(built, Unplaced):
+        return built
     if workload.pins:
-        return _place_pinned(problem)
-    work = Work(budget.iterations)
+        return _place_pinned(built)
+    problem = (
+        built if is_any_known(workload, topology) else replace(built, speed=(SLOWEST_FLOPS_PER_S,) * len(built.speed))
+    )
+    work = Work(budget.iterations, stop_at=budget.stop_at, end_s=clock() + budget.seconds, clock=clock)
     graphs = region_graphs(problem)
     choice, bound_s = WorkerSearch(problem, graphs.optimistic, work).run()
     choices = [choice]
@@ -56,7 +62,10 @@ def place(workload: Workload, topology: Topology, budget: Budget) -> Plan | Unpl
         return why.not_found(problem, work.done) if work.incomplete else why.no_ring(problem)
     if best.step_s > bound_s:
         best, bound_s = _improve(problem, best, bound_s, budget.seed, work)
-    return _plan(problem, best, bound_s, work.done)
+    plan = _plan(built, best, bound_s, work.done)
+    if work.stopped_at is not None:
+        plan = replace(plan, why=(*plan.why, why.stopped(budget.seconds, work.stopped_at)))
+    return plan
 
 
 def _place_pinned(problem: Problem) -> Plan | Unplaced:
@@ -85,9 +94,9 @@ def _candidate(problem: Problem, order: Order, num_buckets: int) -> Candidate:
 def _improve(problem: Problem, best: Candidate, bound_s: float, seed: int, work: Work) -> tuple[Candidate, float]:
     """The candidate made better over single machines, and the bound it is measured against."""
     if sum(problem.num_slots) <= MAX_EXACT_SLOTS:
-        half = Work((work.limit - work.done) // 2)
+        half = work.part((work.limit - work.done) // 2)
         best = _enumerate(problem, best, half)
-        work.done += half.done
+        work.add(half)
         if not half.exhausted:
             return best, best.step_s
     same_region = [

@@ -7,6 +7,7 @@ no decision depends on a name.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,14 +19,22 @@ from hulk_placement.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much work one plan may cost, in search iterations, so that the same budget gives the same plan anywhere."""
+    """How much work one plan may cost, in search iterations, so that the same budget gives the same plan anywhere.
+
+    `seconds` bounds the time of all plans of a pass together: only where that ends a search does the machine's speed
+    decide, and then the plan says at which iteration; with that as `stop_at` it is made again.
+    """
 
     iterations: int = 100_000
     seed: int = 0
+    seconds: float = math.inf
+    stop_at: int | None = None
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
             raise ValueError(f"budget: {self.iterations} iterations must be >= 1")
+        if not self.seconds > 0:
+            raise ValueError(f"budget: {self.seconds} s must be > 0")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from hulk_placement.cost.compute import is_any_known
 from hulk_placement.plan import Plan
 from hulk_placement.search.baselines import region_order
 from hulk_placement.search.evaluate import evaluate, links_known
@@ -36,6 +37,11 @@ def not_found(problem: Problem, iterations: int) -> Unplaced:
     )
 
 
+def stopped(seconds: float, iterations: int) -> str:
+    """That time ended the search, and the work done until then."""
+    return f"The search was stopped after {seconds:.3g} s, at iteration {iterations}: the best found until then."
+
+
 def sentences(problem: Problem, plan: Plan) -> tuple[str, ...]:
     """What decided the plan, what was left out, and what the plain order would have cost."""
     found = [_workers(problem, plan), _time(plan)]
@@ -43,10 +49,22 @@ def sentences(problem: Problem, plan: Plan) -> tuple[str, ...]:
     found += [f"Not considered: {phrase}." for phrase in problem.left_out]
     found += _against_region_order(problem, plan)
     if not plan.prediction.calibrated:
-        found.append("Compute is an assumed figure: no speed is measured for at least one machine of the plan.")
+        found.append(_assumed(problem))
     if plan.optimality_gap:
         found.append(f"No plan can be more than {plan.optimality_gap:.1%} faster by this evaluator.")
     return tuple(found)
+
+
+def _assumed(problem: Problem) -> str:
+    if is_any_known(problem.workload, problem.topology):
+        return (
+            "Compute is partly an assumed figure: a machine whose speed is not measured is taken to be as fast as the "
+            "median of its product, else of all machines."
+        )
+    return (
+        "Compute is an assumed figure: no machine's speed is measured with this workload. All are taken to be equally "
+        "fast, and a machine is left out only where its links would lengthen the step at any speed."
+    )
 
 
 def _workers(problem: Problem, plan: Plan) -> str:

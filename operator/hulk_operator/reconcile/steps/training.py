@@ -14,6 +14,7 @@ from hulk_operator.reconcile.facts import (
     ended_well,
     gang,
     in_force,
+    last_saved,
     num_workers,
     remember,
     seconds_left,
@@ -143,7 +144,7 @@ def _observed(view: View, seen: Observation) -> HulkJobStatus:
 
 def _checkpoint(view: View, seen: Observation) -> CheckpointStatus | None:
     asked = view.job.spec.checkpoint
-    if asked is None or seen.checkpoint_step is None:
+    if asked is None or seen.checkpoint_step is None or last_saved(view):  # which is newer than any poll
         return view.status.checkpoint
     where = asked.storage.url or f"pvc/{asked.storage.persistent_volume_claim}"
     return CheckpointStatus(step=seen.checkpoint_step, where=where, bytes=seen.checkpoint_bytes or 0)
