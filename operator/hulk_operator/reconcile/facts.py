@@ -16,6 +16,7 @@ ATTEMPT_FAILED = "AttemptFailed"
 DISRUPTED = "Disrupted"
 START_FAILED = "StartFailed"
 PLAN_LOST = "PlanLost"
+RESIZED = "Resized"
 RECOVERED = "Recovered"
 
 
