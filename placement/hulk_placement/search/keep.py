@@ -8,7 +8,6 @@ Of 100 workers on machines that are all alike, one lost, 99 so stay and one is n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 
 from hulk_placement.plan import Plan
@@ -27,7 +26,7 @@ def place_keeping(workload: Workload, topology: Topology, budget: Budget) -> Pla
     if not workload.kept or workload.pins or isinstance(fastest, Unplaced):
         return fastest
     num = len(fastest.workers)
-    slots = _slots(fastest, workload.kept)
+    slots = _slots(fastest, workload)
     staying = place(replace(workload, candidates=slots, min_workers=num, max_workers=num), topology, budget)
     slower = 1.0 if isinstance(staying, Unplaced) else staying.prediction.step_s / fastest.prediction.step_s - 1
     if isinstance(staying, Unplaced) or slower > SLOWER:
@@ -37,9 +36,9 @@ def place_keeping(workload: Workload, topology: Topology, budget: Budget) -> Pla
     return replace(staying, why=(*staying.why, sentence))
 
 
-def _slots(fastest: Plan, kept: Mapping[str, int]) -> dict[str, int]:
-    """Workers by machine: those that wait, and as many of the fastest plan's others as they lack."""
-    slots = Counter(kept)
+def _slots(fastest: Plan, workload: Workload) -> dict[str, int]:
+    """Workers by machine: those that wait where they may, and as many of the fastest plan's others as they lack."""
+    slots = Counter(workload.kept) & Counter(workload.candidates)
     others = Counter(slot.machine for slot in fastest.workers) - slots
     for machine in others.elements():
         if slots.total() >= len(fastest.workers):
