@@ -80,6 +80,9 @@ def test_nothing_the_operator_asks_for_is_refused(
         conditions = json.loads(of("hulkjob", JOB)).get("status", {}).get("conditions", [])
         return next((str(item["status"]) for item in conditions if item["type"] == kind), "Unknown")
 
+    def attempt() -> int:
+        return int(json.loads(of("hulkjob", JOB))["status"]["attempt"])
+
     def of(*what: str) -> str:
         return installed("kubectl", "get", *what, "-n", namespace, "-o", "json").stdout
 
@@ -95,6 +98,10 @@ def test_nothing_the_operator_asks_for_is_refused(
     assert children() == {"ConfigMap", "NetworkPolicy", "Pod", "Service"}
     assert json.loads(of("events", f"--field-selector=involvedObject.name={JOB}"))["items"]
     wait_until(lambda: set(nodes) <= profiles(installed), "NodeProfiles", timeout_s=30, log=log)
+
+    fewer = json.dumps({"spec": {"workers": {"min": 1, "max": 1}}})
+    installed("kubectl", "patch", "hulkjob", JOB, "-n", namespace, "--type=merge", "-p", fewer)
+    wait_until(lambda: attempt() == 2 and condition("Deployed") == "True", "the smaller gang", timeout_s=60, log=log)
 
     suspend = json.dumps({"spec": {"suspend": True}})
     installed("kubectl", "patch", "hulkjob", JOB, "-n", namespace, "--type=merge", "-p", suspend)
