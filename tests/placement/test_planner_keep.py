@@ -62,6 +62,18 @@ def test_a_slow_worker_stays_only_where_it_costs_little(slower: float, stays: bo
     plan = planned(job, topology)
     assert ("slow" in places(plan)) is stays
     assert any("1 of 1 running workers stay" in sentence for sentence in plan.why) is stays
+    assert any("1 of 1 running workers could stay, but" in sentence for sentence in plan.why) is not stays
+
+
+def test_a_speed_that_nobody_measured_moves_no_worker() -> None:
+    """Of b nothing is known but that its product is as fast as c is slow."""
+    machines = [Machine(name, "eu", num_accelerators=num) for name, num in (("a", 0), ("b", 1), ("c", 0))]
+    topology = Topology(tuple(machines), region_links={("eu", "eu"): Link(0.001, 1e8)})
+    known = {"a": 1e12, "c": 1e11}
+    job = workload(topology, kept={"a": 1, "c": 1}, min_workers=2, max_workers=2, flops_per_s=known)
+    assert set(places(planned(job, topology))) == {"a", "c"}
+    measured = workload(topology, kept={"a": 1, "c": 1}, min_workers=2, max_workers=2, flops_per_s=known | {"b": 1e12})
+    assert set(places(planned(measured, topology))) == {"a", "b"}
 
 
 def test_the_number_of_workers_is_the_fastest_plans() -> None:
