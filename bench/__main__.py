@@ -24,7 +24,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "ring": lambda short: ring_order.run(("A",) if short else ("A", "B"), short),
     "predict": predict.run,
     "deploy": lambda short: deployment.main(3 if short else 20),
-    "change": lambda short: change.main(1 if short else 5),
+    "change": lambda short: change.main(1 if short else 20),
     "solve": lambda _: bench_solve.run(),
 }
 

@@ -5,8 +5,8 @@ two numbers, so one limit on the job's name (`MAX_JOB_NAME_LENGTH`, enforced by 
 
 >>> len(pod("j" * MAX_JOB_NAME_LENGTH, MAX_ATTEMPT, MAX_WORKERS - 1))
 63
->>> pod("demo", 2, 0), service("demo", 2), plan_config_map("demo", 2)
-('demo-2-0', 'demo-2', 'demo-plan-2')
+>>> pod("demo", 2, 0), service("demo", 2), plan_config_map("demo", 2), gang_config_map("demo")
+('demo-2-0', 'demo-2', 'demo-plan-2', 'demo-gang')
 """
 
 from typing import Final
@@ -81,7 +81,9 @@ ENV_JOB_UID: Final = "HULK_JOB_UID"
 ENV_ATTEMPT: Final = "HULK_ATTEMPT"
 ENV_WORKER: Final = "HULK_WORKER"
 ENV_PLAN: Final = "HULK_PLAN"
+ENV_GANG: Final = "HULK_GANG"  # only where Hulk's launcher runs
 ENV_METRICS_PORT: Final = "HULK_METRICS_PORT"
+ENV_GRACE_SECONDS: Final = "HULK_GRACE_SECONDS"
 ENV_CHECKPOINT_URL: Final = "HULK_CHECKPOINT_URL"
 ENV_CHECKPOINT_EVERY_STEPS: Final = "HULK_CHECKPOINT_EVERY_STEPS"
 ENV_CHECKPOINT_KEEP: Final = "HULK_CHECKPOINT_KEEP"
@@ -103,6 +105,8 @@ RESERVED_ENV: Final = (
     ENV_ATTEMPT,
     ENV_WORKER,
     ENV_PLAN,
+    ENV_GANG,
+    ENV_GRACE_SECONDS,
     ENV_METRICS_PORT,
     ENV_CHECKPOINT_URL,
     ENV_CHECKPOINT_EVERY_STEPS,
@@ -130,6 +134,11 @@ PLAN_WHY_KEY: Final = "why"  # the plan's reasons, one sentence a line
 PLAN_DIRECTORY: Final = "/etc/hulk/plan"
 PLAN_PATH: Final = f"{PLAN_DIRECTORY}/{PLAN_KEY}"
 PLAN_VOLUME: Final = "hulk-plan"
+LAUNCHER: Final = "hulk-launch"
+# Beside the plan where the launcher runs: what the pod is now. Together they change when it is taken over.
+GANG_ENVIRONMENT_KEY: Final = "environment.json"
+GANG_ATTEMPT_FILE: Final = "attempt"
+GANG_WORKER_FILE: Final = "worker"
 CHECKPOINT_DIRECTORY: Final = "/var/hulk/checkpoint"
 CHECKPOINT_VOLUME: Final = "hulk-checkpoint"
 
@@ -143,12 +152,12 @@ EXIT_CHECKPOINTED: Final = 143  # SIGTERM, after a committed checkpoint
 
 
 def pod(job: str, attempt: int, worker: int) -> str:
-    """Name and host name of one worker."""
+    """Name and host name of a pod that was made for one worker. A pod that stays for a later attempt keeps it."""
     return f"{job}-{attempt}-{worker}"
 
 
 def service(job: str, attempt: int) -> str:
-    """Name of an attempt's headless Service, and the subdomain of its pods."""
+    """Name of an attempt's headless Service."""
     return f"{job}-{attempt}"
 
 
@@ -162,13 +171,18 @@ def plan_config_map(job: str, attempt: int) -> str:
     return f"{job}-plan-{attempt}"
 
 
+def gang_config_map(job: str) -> str:
+    """Name of the ConfigMap that tells pods which stay from one attempt to the next what the present one is."""
+    return f"{job}-gang"
+
+
 def master_address(namespace: str, job: str, attempt: int) -> str:
-    """Stable DNS name of the attempt's rank 0, at most 253 characters for every valid job.
+    """Stable DNS name of the attempt's rank 0, whichever pod that is: its Service's own.
 
     >>> master_address("research", "demo", 2)
-    'demo-2-0.demo-2.research.svc'
+    'demo-2.research.svc'
     """
-    return f"{pod(job, attempt, 0)}.{service(job, attempt)}.{namespace}.svc"
+    return f"{service(job, attempt)}.{namespace}.svc"
 
 
 def key(namespace: str, job: str) -> str:
@@ -177,10 +191,10 @@ def key(namespace: str, job: str) -> str:
 
 
 def attempt_labels(job: str, attempt: int) -> dict[str, str]:
-    """Labels of everything that belongs to one attempt; also the selector of its Service."""
+    """Labels of everything that belongs to one attempt; also the selector of its NetworkPolicy."""
     return {LABEL_JOB: job, LABEL_ATTEMPT: str(attempt), LABEL_MANAGED_BY: MANAGER}
 
 
 def worker_labels(job: str, attempt: int, worker: int) -> dict[str, str]:
-    """Labels of one worker's pod."""
+    """Labels of one worker's pod; which pod is which worker is told by these, never by its name."""
     return {**attempt_labels(job, attempt), LABEL_WORKER: str(worker)}

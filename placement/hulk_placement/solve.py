@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hulk_placement.plan import Plan
-from hulk_placement.search.job import place
+from hulk_placement.search.keep import place_keeping
 from hulk_placement.search.problem import Budget, Unplaced
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -36,9 +37,10 @@ def solve(
     """Plans for the workloads on what `running` leaves free: first in, first out, higher priority first.
 
     A workload that cannot be placed is passed over with a reason and does not hold back the ones behind it. A machine's
-    accelerators are handed out once: `running` plans keep theirs, and each new plan takes its own from the next.
-    Deterministic: the same arguments give the same plans, unless `budget.seconds` ends a search; each workload may take
-    an equal part of what the ones before it left. ValueError when two workloads have one key.
+    accelerators are handed out once: `running` plans keep theirs, and each new plan takes its own from the next. Those
+    of a workload's `kept` workers are for itself alone, whether its plan uses them or not. Deterministic: the same
+    arguments give the same plans, unless `budget.seconds` ends a search; each workload may take an equal part of what
+    the ones before it left. ValueError when two workloads have one key.
     """
     allowed = budget or Budget()
     end_s = clock() + allowed.seconds
@@ -46,17 +48,19 @@ def solve(
         raise ValueError(f"{len(workloads)} workloads have only {len({w.key for w in workloads})} different keys")
     left = topology
     for held in running:
-        left = _without(left, held)
+        left = _less(left, held.accelerators())
     plans: dict[str, Plan] = {}
     unplaced: dict[str, Unplaced] = {}
     for num_placed, workload in enumerate(sorted(workloads, key=precedence)):
         seconds = max(MIN_SECONDS, (end_s - clock()) / (len(workloads) - num_placed))
-        outcome = place(workload, left, replace(allowed, seconds=seconds), clock)
+        kept = {machine: count * workload.accelerators_per_worker for machine, count in workload.kept.items()}
+        given_back = {machine: -count for machine, count in kept.items()}
+        outcome = place_keeping(workload, _less(left, given_back), replace(allowed, seconds=seconds), clock)
         if isinstance(outcome, Unplaced):
             unplaced[workload.key] = outcome
         else:
             plans[workload.key] = outcome
-            left = _without(left, outcome)
+            left = _less(left, Counter(outcome.accelerators()) - Counter(kept))
     return Solution(plans, unplaced)
 
 
@@ -65,13 +69,12 @@ def precedence(workload: Workload) -> tuple[int, float, str]:
     return -workload.priority, workload.created_s, workload.key
 
 
-def _without(topology: Topology, plan: Plan) -> Topology:
-    """The topology with the plan's accelerators taken; machines it no longer has are not missed."""
-    held = plan.accelerators()
+def _less(topology: Topology, taken: Mapping[str, int]) -> Topology:
+    """The topology with so many accelerators of each machine taken; machines it no longer has are not missed."""
     return replace(
         topology,
         machines=tuple(
-            replace(machine, num_accelerators=max(0, machine.num_accelerators - held.get(machine.name, 0)))
+            replace(machine, num_accelerators=max(0, machine.num_accelerators - taken.get(machine.name, 0)))
             for machine in topology.machines
         ),
     )

@@ -68,7 +68,9 @@ class Workload:
     `candidates` maps the name of each such machine to how many of the job's workers its cpu, memory and pod slots
     admit (accelerators are counted by the planner). `flops_per_s` is the speed per accelerator measured with this very
     workload, by machine: it stands before the machine's own. `pins` are machine names in rank order; `regions` empty
-    means any. `micro_batch` None lets the planner choose. Higher `priority` goes first, then the older `created_s`.
+    means any. `kept` says how many workers of an earlier plan wait on each machine: the topology does not count their
+    accelerators as free, but for this workload they are. `micro_batch` None lets the planner choose. Higher `priority`
+    goes first, then the older `created_s`.
     """
 
     key: str
@@ -90,6 +92,7 @@ class Workload:
     pins: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
     flops_per_s: Mapping[str, float] = field(default_factory=dict)
+    kept: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_workers <= self.max_workers:

@@ -9,6 +9,8 @@ from hulk_runtime.errors import ConfigurationError
 DEFAULT_RENDEZVOUS_S = 300.0
 DEFAULT_SILENCE_S = 60.0
 DEFAULT_START_S = 20.0
+DEFAULT_STAY_S = 120.0
+DEFAULT_GRACE_S = 30.0
 DEFAULT_CHECKPOINT_EVERY_STEPS = 50
 DEFAULT_CHECKPOINT_KEEP = 3
 
@@ -77,9 +79,9 @@ def read(environ: Mapping[str, str]) -> Environment:
             metrics_port=integer(environ, names.ENV_METRICS_PORT, names.WORKER_METRICS_PORT),
             plan_path=environ.get(names.ENV_PLAN, names.PLAN_PATH),
             checkpointing=_checkpointing(environ),
-            rendezvous_s=_number(environ, names.ENV_RENDEZVOUS_SECONDS, DEFAULT_RENDEZVOUS_S),
-            silence_s=_number(environ, names.ENV_SILENCE_SECONDS, DEFAULT_SILENCE_S),
-            start_s=_number(environ, names.ENV_START_SECONDS, DEFAULT_START_S),
+            rendezvous_s=number(environ, names.ENV_RENDEZVOUS_SECONDS, DEFAULT_RENDEZVOUS_S),
+            silence_s=number(environ, names.ENV_SILENCE_SECONDS, DEFAULT_SILENCE_S),
+            start_s=number(environ, names.ENV_START_SECONDS, DEFAULT_START_S),
         )
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
@@ -93,7 +95,8 @@ def _checkpointing(environ: Mapping[str, str]) -> Checkpointing | None:
     return Checkpointing(url, every_steps, integer(environ, names.ENV_CHECKPOINT_KEEP, DEFAULT_CHECKPOINT_KEEP))
 
 
-def _number(environ: Mapping[str, str], name: str, default: float) -> float:
+def number(environ: Mapping[str, str], name: str, default: float) -> float:
+    """A number from the environment. Raises ConfigurationError that names the variable."""
     text = environ.get(name, "")
     try:
         return float(text) if text else default

@@ -57,6 +57,12 @@ class FencedError(HulkError):
     exit_code = 75
 
 
+def forget(termination_log: str = names.TERMINATION_LOG) -> None:
+    """Take back what an earlier attempt in the same pod left as its termination message."""
+    if os.path.exists(termination_log):
+        os.truncate(termination_log, 0)
+
+
 def report(error: HulkError, termination_log: str = names.TERMINATION_LOG) -> int:
     """Print one line, leave it for Kubernetes as the termination message, return the exit code."""
     line = f"{type(error).__name__}: {error}"

@@ -7,22 +7,40 @@ per worker, or with torchrun and the PET_ variables, scripts run without this la
 Signals are passed on to the ranks. The first rank that fails ends the others, and its exit code is the launcher's; a
 rank that was stopped (143) is no failure: the others stop by agreement at the same step. The launcher may be a
 container's first process.
+
+In a Hulk pod the launcher outlives an attempt (HULK_GANG): when its ranks lost a peer or were stopped by agreement, and
+nobody told the launcher itself to end, it waits for the next attempt (HULK_STAY_SECONDS) and starts its ranks with that
+one's plan. So a change of the gang costs only the pods that it takes away or adds. Ranks get a copy of the plan they
+were started with: the file it came from may change under them.
 """
 
 import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from hulk_runtime import environment, errors, names, processor, wire
-from hulk_runtime.errors import EXIT_DONE, EXIT_STOPPED, ConfigurationError, HulkError
+from hulk_runtime import environment, errors, gang, names, processor, wire
+from hulk_runtime.errors import (
+    EXIT_DONE,
+    EXIT_STOPPED,
+    ConfigurationError,
+    FencedError,
+    HulkError,
+    PeerLostError,
+)
+from hulk_runtime.gang import Gang
 
 FORWARDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-GRACE_S: Final = 30.0
+GRACE_S: Final = environment.DEFAULT_GRACE_S
+POLL_S: Final = 1.0
 SIGNAL_BASE: Final = 128
+INTERRUPTED: Final = frozenset({PeerLostError.exit_code, FencedError.exit_code, EXIT_STOPPED})
+"""Codes of ranks that can go on in another attempt: the cause of their end is elsewhere."""
 USAGE: Final = "usage: hulk-launch script.py [arguments] | hulk-launch -m module [arguments]"
 
 
@@ -37,11 +55,17 @@ class Slice:
 
 @dataclass(slots=True)
 class Ranks:
-    """The running ranks by process id, and the code to end with."""
+    """The running ranks by process id, and the code to end with.
+
+    `told`: the launcher itself was told to end. `superseded`: the ranks were, because a newer attempt has begun.
+    """
 
     running: set[int]
+    grace_s: float = GRACE_S
     kill_at: float | None = None
     stopped: bool = False
+    told: bool = False
+    superseded: bool = False
     failure: int = EXIT_DONE
 
     @property
@@ -58,8 +82,12 @@ class Ranks:
             self.stopped = True
         elif code != EXIT_DONE and self.failure == EXIT_DONE:
             self.failure = code
-            self.kill_at = now + GRACE_S
-            self.signal(signal.SIGTERM)
+            self.end(now)
+
+    def end(self, now: float) -> None:
+        """Ask the ranks that still run to stop, and have them killed when they do not."""
+        self.kill_at = now + self.grace_s
+        self.signal(signal.SIGTERM)
 
     def signal(self, number: int) -> None:
         """Send a signal to every rank that still runs."""
@@ -80,11 +108,80 @@ def launch(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run the script once per rank of this worker; returns the exit code."""
     if not arguments or arguments[0] in ("-h", "--help"):
         raise ConfigurationError(USAGE)
-    mine = slice_of(environ)
     # Blocked here and taken one by one with sigwait: no handler runs at an awkward moment. Ranks start unblocked.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, *FORWARDED})
-    ranks = Ranks({_start(arguments, {**environ, **variables}) for variables in rank_variables(mine, environ)})
-    return _attend(ranks)
+    if names.ENV_GANG in environ:
+        return _stay(arguments, environ)
+    ranks = _start_all(arguments, environ)
+    _attend(ranks)
+    return ranks.exit_code
+
+
+def _stay(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run the ranks of one attempt after the other; the code of the last one that no other follows."""
+    folder = Path(environ[names.ENV_GANG])
+    stay_s = environment.number(environ, names.ENV_STAY_SECONDS, environment.DEFAULT_STAY_S)
+    attempt, code = 0, EXIT_STOPPED
+    while True:
+        now = _await_gang(folder, attempt, stay_s)
+        if now is None:
+            return code
+        attempt = now.attempt
+        errors.forget()
+        ranks = _run(arguments, environ, now, folder)
+        code = ranks.exit_code
+        if ranks.told or (code not in INTERRUPTED and not ranks.superseded):
+            return code
+        if not ranks.superseded:
+            _say(f"attempt {attempt} ended with {code}; waiting up to {stay_s:g} s for the next one")
+
+
+def _run(arguments: Sequence[str], environ: Mapping[str, str], now: Gang, folder: Path) -> Ranks:
+    """Run one attempt's ranks to their end, which a newer attempt brings about as well."""
+    with _plan_file(now) as path:
+        own = {**environ, **now.environment, names.ENV_PLAN: path, names.ENV_WORKER: str(now.worker)}
+        if names.ENV_PET_NODE_RANK in own:
+            own[names.ENV_PET_NODE_RANK] = str(now.worker)
+        ranks = _start_all(arguments, own)
+        _say(f"attempt {now.attempt}: worker {now.worker}, {len(ranks.running)} ranks")
+        _attend(ranks, lambda: gang.read(folder, now.attempt) is not None)
+    return ranks
+
+
+@contextmanager
+def _plan_file(now: Gang) -> Iterator[str]:
+    """The path, for processes of this user, of a file in memory that holds the plan: a disk may be read-only."""
+    descriptor = os.memfd_create("hulk-plan")
+    try:
+        os.write(descriptor, now.plan)
+        yield f"/proc/{os.getpid()}/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _await_gang(folder: Path, attempt: int, stay_s: float) -> Gang | None:
+    """The next attempt's gang; None when the launcher is told to end, or no attempt follows in time."""
+    deadline = time.monotonic() + stay_s
+    while (found := gang.read(folder, attempt)) is None:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            _say(f"no attempt after {attempt} came within {stay_s:g} s")
+            return None
+        number = _next_signal(min(POLL_S, left_s))
+        if number in (signal.SIGTERM, signal.SIGINT):
+            return None
+    return found
+
+
+def _start_all(arguments: Sequence[str], environ: Mapping[str, str]) -> Ranks:
+    mine = slice_of(environ)
+    grace_s = environment.number(environ, names.ENV_GRACE_SECONDS, GRACE_S)
+    pids = {_start(arguments, {**environ, **variables}) for variables in rank_variables(mine, environ)}
+    return Ranks(pids, grace_s)
+
+
+def _say(text: str) -> None:
+    print(f"hulk-launch: {text}", flush=True)
 
 
 def slice_of(environ: Mapping[str, str]) -> Slice:
@@ -137,26 +234,37 @@ def _start(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     return os.posix_spawn(sys.executable, command, environ, setsigmask=(), setsigdef=(signal.SIGCHLD, *FORWARDED))
 
 
-def _attend(ranks: Ranks) -> int:
-    """Reap ranks and pass signals on until no rank runs."""
+def _attend(ranks: Ranks, superseded: Callable[[], bool] | None = None) -> None:
+    """Reap ranks and pass signals on until no rank runs; look every second whether a newer attempt has begun."""
     while ranks.running:
-        number = _next_signal(ranks.kill_at)
-        if number is None:
+        number = _next_signal(_patience_s(ranks, superseded is not None))
+        now = time.monotonic()
+        if number == signal.SIGCHLD:
+            _reap(ranks)
+        elif number is not None:
+            ranks.told = ranks.told or number in (signal.SIGTERM, signal.SIGINT)
+            ranks.signal(number)
+        elif ranks.kill_at is not None and now >= ranks.kill_at:
             ranks.signal(signal.SIGKILL)
             ranks.kill_at = None
-        elif number == signal.SIGCHLD:
-            _reap(ranks)
-        else:
-            ranks.signal(number)
-    return ranks.exit_code
+        elif superseded is not None and not ranks.told and not ranks.superseded and superseded():
+            _say("a newer attempt has begun: the ranks stop")
+            ranks.superseded = True
+            ranks.end(now)
 
 
-def _next_signal(deadline: float | None) -> int | None:
-    """The next signal; None when `deadline` passes first."""
+def _patience_s(ranks: Ranks, polls: bool) -> float | None:
+    """How long to wait for a signal; None: for ever."""
+    until_kill = [] if ranks.kill_at is None else [max(0.0, ranks.kill_at - time.monotonic())]
+    return min([*until_kill, *([POLL_S] if polls else [])], default=None)
+
+
+def _next_signal(timeout_s: float | None) -> int | None:
+    """The next signal; None when there is none within `timeout_s`."""
     awaited = {signal.SIGCHLD, *FORWARDED}
-    if deadline is None:
+    if timeout_s is None:
         return signal.sigwait(awaited)
-    received = signal.sigtimedwait(awaited, max(0.0, deadline - time.monotonic()))
+    received = signal.sigtimedwait(awaited, timeout_s)
     return received.si_signo if received else None
 
 

@@ -35,6 +35,8 @@ ENV_JOB_UID: Final = "HULK_JOB_UID"
 ENV_ATTEMPT: Final = "HULK_ATTEMPT"
 ENV_WORKER: Final = "HULK_WORKER"
 ENV_PLAN: Final = "HULK_PLAN"
+ENV_GANG: Final = "HULK_GANG"
+ENV_GRACE_SECONDS: Final = "HULK_GRACE_SECONDS"
 ENV_METRICS_PORT: Final = "HULK_METRICS_PORT"
 ENV_CHECKPOINT_URL: Final = "HULK_CHECKPOINT_URL"
 ENV_CHECKPOINT_EVERY_STEPS: Final = "HULK_CHECKPOINT_EVERY_STEPS"
@@ -44,6 +46,7 @@ ENV_CHECKPOINT_KEEP: Final = "HULK_CHECKPOINT_KEEP"
 ENV_RENDEZVOUS_SECONDS: Final = "HULK_RENDEZVOUS_SECONDS"
 ENV_SILENCE_SECONDS: Final = "HULK_SILENCE_SECONDS"
 ENV_START_SECONDS: Final = "HULK_START_SECONDS"
+ENV_STAY_SECONDS: Final = "HULK_STAY_SECONDS"
 
 # The object store's credentials (a Secret in the pod's environment).
 ENV_S3_ENDPOINT: Final = "AWS_ENDPOINT_URL"
@@ -59,5 +62,9 @@ AGENT_ECHO_PORT: Final = 9403
 AGENT_BANDWIDTH_PORT: Final = 9404
 
 # Paths inside a pod.
-PLAN_PATH: Final = "/etc/hulk/plan/plan.json.gz"
+PLAN_KEY: Final = "plan.json.gz"
+PLAN_PATH: Final = f"/etc/hulk/plan/{PLAN_KEY}"
+GANG_ENVIRONMENT_KEY: Final = "environment.json"
+GANG_ATTEMPT_FILE: Final = "attempt"
+GANG_WORKER_FILE: Final = "worker"
 TERMINATION_LOG: Final = "/dev/termination-log"

@@ -80,6 +80,9 @@ def test_nothing_the_operator_asks_for_is_refused(
         conditions = json.loads(of("hulkjob", JOB)).get("status", {}).get("conditions", [])
         return next((str(item["status"]) for item in conditions if item["type"] == kind), "Unknown")
 
+    def attempt() -> int:
+        return int(json.loads(of("hulkjob", JOB))["status"]["attempt"])
+
     def of(*what: str) -> str:
         return installed("kubectl", "get", *what, "-n", namespace, "-o", "json").stdout
 
@@ -102,6 +105,10 @@ def test_nothing_the_operator_asks_for_is_refused(
     told = ("get", "events", "-n", "default", f"--field-selector=involvedObject.name={nodes[0]},reason=LinkToItself")
     if not scope:  # events about cluster-scoped objects lie in a namespace that is not that operator's
         wait_until(lambda: nodes[0] in installed("kubectl", *told).stdout, "the event", timeout_s=30, log=log)
+
+    fewer = json.dumps({"spec": {"workers": {"min": 1, "max": 1}}})
+    installed("kubectl", "patch", "hulkjob", JOB, "-n", namespace, "--type=merge", "-p", fewer)
+    wait_until(lambda: attempt() == 2 and condition("Deployed") == "True", "the smaller gang", timeout_s=60, log=log)
 
     suspend = json.dumps({"spec": {"suspend": True}})
     installed("kubectl", "patch", "hulkjob", JOB, "-n", namespace, "--type=merge", "-p", suspend)

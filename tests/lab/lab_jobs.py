@@ -30,6 +30,7 @@ SYSTEM_NAMESPACE = "hulk-system"
 STORE_NAMESPACE, STORE_SECRET = "hulk-store", "checkpoint-store"
 PYTHON = "/opt/hulk/bin/python"
 TRAIN = (PYTHON, "-m", "hulk_runtime.examples.gpt", "--learning-rate", "0.01")
+LAUNCH = ("/opt/hulk/bin/hulk-launch", *TRAIN[1:])  # its pods outlive an attempt
 SLEEP = ("sh", "-c", "trap exit TERM; sleep 86400 & wait")  # a container's first process ignores SIGTERM otherwise
 ENDLESS = 100_000
 FINISHED = ("Succeeded", "Failed")

@@ -1,4 +1,7 @@
-"""What happens to a training job when a worker, a whole node or every attempt breaks, and when it is paused."""
+"""What happens to a training job when a worker, a whole node or every attempt breaks, when it is paused and resized.
+
+Its pods run Hulk's launcher: those that nothing happens to are the same ones before and after.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import time
 import pytest
 from hulk_lab import cgroups, node, up
 from hulk_lab.processes import wait_until
-from lab_jobs import ENDLESS, PATIENCE_S, Jobs, Object, job, nodes, system_pods, uids
+from lab_jobs import ENDLESS, LAUNCH, PATIENCE_S, Jobs, Object, job, nodes, system_pods, uids
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 
@@ -24,7 +27,7 @@ GRACE_S = 30
 def training(jobs: Jobs) -> str:
     """A job that would train for hours."""
     name = "endless"
-    jobs.submit(job(name, (NUM_WORKERS, NUM_WORKERS), steps=ENDLESS, checkpoint_every=EVERY))
+    jobs.submit(job(name, (NUM_WORKERS, NUM_WORKERS), command=LAUNCH, steps=ENDLESS, checkpoint_every=EVERY))
     return name
 
 
@@ -45,16 +48,31 @@ def cmdline(pid: int) -> bytes:
 
 def resumed_at(jobs: Jobs, name: str, attempt: int) -> int:
     """The step after which an attempt went on, in its own words."""
-    pod = f"{name}-{attempt}-0"
-    wait_until(lambda: RESUMED.search(jobs.log(pod)), f"the resumption of {pod}", timeout_s=PATIENCE_S, interval_s=0.5)
-    found = RESUMED.search(jobs.log(pod))
+
+    def said() -> re.Match[str] | None:
+        log = "".join(jobs.log(pod["metadata"]["name"]) for pod in jobs.pods(name, attempt)[:1])
+        return RESUMED.search(log.partition(f"attempt {attempt}: worker 0")[2])
+
+    wait_until(said, f"the resumption of attempt {attempt}", timeout_s=PATIENCE_S, interval_s=0.5)
+    found = said()
     assert found is not None
     return int(found[1])
 
 
+def untouched(before: list[Object], gone: Object, after: list[Object]) -> None:
+    """Where the new plan has a worker on a node, but for the one pod, it is the same; none was started again."""
+    stay = [pod for pod in before if pod is not gone and pod["spec"]["nodeName"] in nodes(after)]
+    assert stay, (nodes(before), nodes(after))
+    assert {pod["metadata"]["uid"] for pod in stay} < set(uids(after))
+    assert [status["restartCount"] for pod in after for status in pod["status"]["containerStatuses"]] == [0] * len(
+        after
+    )
+
+
 def test_training_survives_a_crash_a_pause_and_the_loss_of_a_node(installed: up.Lab, jobs: Jobs, training: str) -> None:
     saved = jobs.wait_checkpoint(training, attempt=1)
-    victim = jobs.pods(training, attempt=1)[0]
+    gang = jobs.pods(training, attempt=1)
+    victim = gang[0]
     kill_worker(installed, victim)
     status = jobs.wait(training, "the crash", lambda now: now["failures"] == 1)
 
@@ -67,6 +85,7 @@ def test_training_survives_a_crash_a_pause_and_the_loss_of_a_node(installed: up.
     assert saved <= since
     assert since % EVERY == 0
     assert jobs.pods(training, attempt=1) == []
+    untouched(gang, victim, jobs.pods(training, attempt=2))
     status = jobs.wait(training, "a step of attempt 2", lambda now: now.get("observed", {}).get("step", 0) > since)
     assert status["checkpoint"]["step"] >= saved  # the older attempt's until this one has written its own
     assert status["lastFailure"] == last
@@ -90,6 +109,7 @@ def test_training_survives_a_crash_a_pause_and_the_loss_of_a_node(installed: up.
 
     assert saved <= resumed_at(jobs, training, attempt=4)
     assert lost not in nodes(jobs.pods(training, attempt=4))
+    untouched(gang, next(pod for pod in gang if pod["spec"]["nodeName"] == lost), jobs.pods(training, attempt=4))
     old = [pod for pod in jobs.pods(training, attempt=3) if pod["spec"]["nodeName"] == lost]
     assert old, "a pod of a dead node stays until its kubelet is back or the node is removed"
     status = jobs.status(training)
@@ -107,12 +127,20 @@ def test_training_survives_a_crash_a_pause_and_the_loss_of_a_node(installed: up.
     assert jobs.status(training)["attempt"] == 4
     assert {"NodeLost", "Suspended", "Resumed", "Deployed"} <= jobs.events(training)
 
+    gang = jobs.pods(training)
+    jobs.patch(training, {"workers": {"min": NUM_WORKERS - 1, "max": NUM_WORKERS - 1}})
+    assert again <= resumed_at(jobs, training, attempt=5)
+    assert set(uids(jobs.pods(training))) < set(uids(gang))
+    status = jobs.status(training)
+    assert (status["failures"], status["disruptions"], status["plan"]["numWorkers"]) == (1, 1, NUM_WORKERS - 1)
+
 
 def pause(lab: up.Lab, jobs: Jobs, name: str, after: int) -> int:
     """Suspend a job once it trains; the step that its last checkpoint holds, written at the SIGTERM."""
     attempt = jobs.status(name)["attempt"]
     jobs.wait(name, f"a step of attempt {attempt}", lambda now: now.get("observed", {}).get("step", 0) > after)
-    follower = lab.kube.follow("kubectl", "logs", "-f", f"{name}-{attempt}-0", "-n", jobs.namespace)
+    first = jobs.pods(name, attempt)[0]["metadata"]["name"]
+    follower = lab.kube.follow("kubectl", "logs", "-f", first, "-n", jobs.namespace)
     assert follower.stdout is not None
     asked_s = time.monotonic()
     jobs.patch(name, {"suspend": True})

@@ -26,6 +26,7 @@ TIMING = Timing(
     backoff_s=0.5,
     max_backoff_s=2.0,
     settle_s=1.0,
+    alone_s=0.5,
     not_ready_s=1.0,
     leftover_s=5.0,
     poll_s=5.0,

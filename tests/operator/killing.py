@@ -25,7 +25,9 @@ from hulk_operator.reconcile.types import Timing
 from kubernetes.config import kube_config
 
 NUM_WORKERS = 3
-TIMING = Timing(backoff_s=0.2, settle_s=0.5, poll_s=0.2, preflight_poll_s=0.1, leftover_s=5.0, resync_s=5.0)
+TIMING = Timing(
+    backoff_s=0.2, settle_s=0.5, alone_s=0.2, poll_s=0.2, preflight_poll_s=0.1, leftover_s=5.0, resync_s=5.0
+)
 
 
 @dataclass(slots=True)

@@ -1,9 +1,9 @@
 """SIGKILL before and after every API write of the recipe: a job goes its whole way, nothing leaked, lost or doubled.
 
-One job is planned, deployed, calibrated, loses a worker to exit code 1, is started again, succeeds and is deleted by
-its ttl. The kill points are the writes of one such way without a kill: each occurrence of each write is a case before
-it and one after it. A write of the recipe that this way does not make fails the test, and so does a case that is never
-reached.
+One job is planned, deployed, calibrated, loses a worker to exit code 1, is started again in its other pods and a new
+one, succeeds and is deleted by its ttl. The kill points are the writes of one such way without a kill: each occurrence
+of each write is a case before it and one after it. A write of the recipe that this way does not make fails the test,
+and so does a case that is never reached.
 """
 
 import asyncio
@@ -224,6 +224,7 @@ async def follow(cluster: ApiCluster, job: Object, seen: Seen) -> None:
 def manifest(namespace: str, number: int) -> Object:
     """The job; a model of its own, so that no other case has calibrated it."""
     shape = {"layers": 2, "hidden": 64, "heads": 4, "sequenceLength": 32, "vocabulary": 256 + number}
+    worker = {"name": "w", "image": "none", "command": ["hulk-launch"]}
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.JOB_KIND,
@@ -234,7 +235,7 @@ def manifest(namespace: str, number: int) -> Object:
             "training": {"globalBatch": 6, "steps": 10},
             "placement": {"allowUnknownLinks": True},
             "runPolicy": {"backoffLimit": 1, "ttlSecondsAfterFinished": 2},
-            "template": {"spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "w", "image": "none"}]}},
+            "template": {"spec": {"terminationGracePeriodSeconds": 1, "containers": [worker]}},
         },
     }
 
@@ -254,17 +255,16 @@ async def be_the_world(cluster: ApiCluster, job: HulkJob, first: int) -> None:
     if not _predicted_and_running(job):
         return
     attempt, namespace = job.status.attempt, job.metadata.namespace
-    workers = [0] if attempt == first else range(NUM_WORKERS)
+    selector = names.worker_labels(JOB, attempt, 0) if attempt == first else names.attempt_labels(JOB, attempt)
     phase, code = ("Failed", 1) if attempt == first else ("Succeeded", 0)
-    for worker in workers:
+    labels = ",".join(f"{key}={value}" for key, value in selector.items())
+    for pod in (await cluster.list(PODS, namespace, labels=labels)).items:
         with suppress(NotFound, Conflict):
             ended = {"exitCode": code, "reason": "Error" if code else "Completed", "message": "Traceback: boom"}
             container = {"name": "w", "image": "none", "imageID": "", "ready": False, "restartCount": 0}
             status = {"phase": phase, "containerStatuses": [{**container, "state": {"terminated": ended}}]}
-            name = names.pod(JOB, attempt, worker)
-            pod = await cluster.get(PODS, name, namespace)
             if pod["status"].get("phase") == "Running":
-                version = pod["metadata"]["resourceVersion"]
+                name, version = pod["metadata"]["name"], pod["metadata"]["resourceVersion"]
                 await cluster.patch(
                     PODS, name, namespace, {"status": status}, subresource="status", resource_version=version
                 )

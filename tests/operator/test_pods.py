@@ -91,7 +91,7 @@ def test_a_pod_has_its_name_labels_owner_and_policy() -> None:
 def test_one_accelerator_per_worker_gets_ranks() -> None:
     found = env(pods(job(), plan(2), [1])[0])
     assert (found["RANK"], found["WORLD_SIZE"], found["LOCAL_RANK"], found["LOCAL_WORLD_SIZE"]) == ("1", "3", "0", "1")
-    assert found["MASTER_ADDR"] == "demo-2-0.demo-2.lab.svc"
+    assert found["MASTER_ADDR"] == "demo-2.lab.svc"
     assert found["MASTER_PORT"] == "29400"
     assert (found["GLOO_SOCKET_IFNAME"], found["NCCL_SOCKET_IFNAME"]) == ("eth0", "eth0")
     assert (found["HULK_JOB"], found["HULK_JOB_UID"]) == ("lab/demo", "u1")
@@ -159,7 +159,7 @@ def test_the_children_of_an_attempt() -> None:
     assert config_map["data"] == {"why": "because\nso"}
     headless = service(one, 2)
     assert (headless["spec"]["clusterIP"], headless["spec"]["publishNotReadyAddresses"]) == ("None", True)
-    assert headless["spec"]["selector"] == names.attempt_labels("demo", 2)
+    assert headless["spec"]["selector"] == names.worker_labels("demo", 2, 0)
     policy = network_policy(one, 2)
     peers, metrics = policy["spec"]["ingress"]
     assert peers == {"from": [{"podSelector": policy["spec"]["podSelector"]}]}

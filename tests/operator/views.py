@@ -13,6 +13,9 @@ from hulk_operator.status import with_condition
 from hulk_placement.plan import Layout as PlanLayout
 from hulk_placement.plan import Plan, Prediction, WorkerSlot
 
+LAUNCHED = {
+    "template": {"spec": {"containers": [{"name": "w", "image": "i", "command": ["/opt/hulk/bin/hulk-launch"]}]}}
+}
 NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)
 NODES = ("node-0", "node-1", "node-2")
 GENERATION = 3

@@ -182,7 +182,8 @@ class Demo:
         attempt = self.job(name)["status"]["attempt"]
         before = self.rtts("before training") if self.wan else None
         counters = relay.stats(self.wan) if self.wan else None
-        first = self.kube.follow("kubectl", "logs", "-f", "-n", NAMESPACE, f"{name}-{attempt}-0")
+        rank0 = f"hulk.dev/job={name},hulk.dev/attempt={attempt},hulk.dev/worker=0"
+        first = self.kube.follow("kubectl", "logs", "-f", "--tail=-1", "-n", NAMESPACE, "-l", rank0)
         assert first.stdout is not None
         predicted = False
         for line in first.stdout:

@@ -21,10 +21,13 @@ Words are those of the glossary (`docs/glossary.md`).
 _CHANGES = f"""## Which field of a HulkJob may change, and when
 
 The API server itself refuses every other change, with a sentence that names the field. A change of the spec while the
-job runs is taken up by the next attempt, except `suspend` and `runPolicy`, which act at once.
+job runs is taken up by the next attempt, except `suspend` and `runPolicy`, which act at once. So do `workers.min` and
+`workers.max` where they no longer admit the number of workers in force: a new attempt begins, which is neither a
+failure nor a disruption, and keeps what it can of the pods ([how](how-a-plan-is-made.md#when-a-running-job-changes)).
 
 Names: a HulkJob's name has at most {names.MAX_JOB_NAME_LENGTH} characters and starts with a letter, because its pods
-are named `<job>-<attempt>-<worker>` and a pod's name is its host name.
+are named `<job>-<attempt>-<worker>` and a pod's name is its host name. A pod that stays for a later attempt keeps its
+name; its labels say which worker it is.
 
 """
 
@@ -129,6 +132,8 @@ def _pod() -> str:
         f"- environment kept where the template sets it: `{names.ENV_GLOO_INTERFACE}`, `{names.ENV_NCCL_INTERFACE}`\n"
         f"- labels: {labels}; a template's keys under `{names.RESERVED_PREFIX}` are refused\n"
         f"- the full plan at `{names.PLAN_PATH}`; checkpoints of a volume claim at `{names.CHECKPOINT_DIRECTORY}`\n"
+        f"- where the command is `{names.LAUNCHER}`: the plan of the attempt in force, from ConfigMap "
+        f"`{names.gang_config_map('<job>')}`\n"
         f"- names: pod `{names.pod('<job>', 0, 0).replace('-0-0', '-<attempt>-<worker>')}`, "
         "Service and NetworkPolicy `<job>-<attempt>`, plan ConfigMap `<job>-plan-<attempt>`\n"
         f"- node labels read: `{names.NODE_REGION}`, `{names.NODE_ZONE}`, `{names.NODE_PRODUCT}`\n"

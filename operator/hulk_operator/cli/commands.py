@@ -6,7 +6,6 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from hulk_operator import names
 from hulk_operator.api import HulkJob
 from hulk_operator.cli import live, tables
 from hulk_operator.cli.files import Documents
@@ -74,13 +73,13 @@ async def follow_logs(
     """Print a worker's log line by line; where its pod is gone, what the status kept of the last failure."""
     async with live.cluster_of(kubeconfig) as cluster:
         job = await live.job(cluster, namespace, name)
-        pod = names.pod(name, job.status.attempt, worker)
         container = job.spec.template.spec.containers[0].name
         try:
+            pod = await live.pod_name(cluster, job, worker)
             async for line in cluster.logs(namespace, pod, container=container, follow=follow, tail_lines=tail):
                 print(line, flush=follow)
         except NotFound:
-            print(_gone(job, pod))
+            print(_gone(job, worker))
 
 
 async def measured_topology(resource: str, kubeconfig: Path | None) -> TopologyReport:
@@ -107,9 +106,9 @@ def _prediction(job: HulkJob) -> PredictionRow | None:
     )
 
 
-def _gone(job: HulkJob, pod: str) -> str:
+def _gone(job: HulkJob, worker: int) -> str:
     if job.status.attempt == 0:
         return f"{job.key} has no pods yet (phase {job.status.phase})"
     failure = job.status.last_failure
     kept = f"; the last failure was:\n{failure.message}" if failure else ""
-    return f"pod {pod} is gone (phase {job.status.phase}){kept}"
+    return f"the pod of worker {worker} is gone (phase {job.status.phase}){kept}"

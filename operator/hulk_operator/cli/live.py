@@ -16,7 +16,7 @@ from hulk_operator import names
 from hulk_operator.api import ConditionType, HulkJob, HulkTopologySpec
 from hulk_operator.cli.planning import plan_together, refused
 from hulk_operator.cli.reports import PlanReport
-from hulk_operator.cluster import CONFIG_MAPS, HULK_JOBS, ApiCluster, Cluster, NotFound, connect
+from hulk_operator.cluster import CONFIG_MAPS, HULK_JOBS, PODS, ApiCluster, Cluster, NotFound, connect
 from hulk_operator.inputs.workloads import UnusableJobError
 from hulk_operator.planning.inventory import Inventory, Reader, Texts
 from hulk_operator.planning.reservations import Held
@@ -47,6 +47,17 @@ async def jobs(cluster: Cluster, namespace: str | None) -> tuple[HulkJob, ...]:
     """All jobs of a namespace, or of all namespaces."""
     found = await cluster.list(HULK_JOBS, namespace)
     return tuple(HulkJob.model_validate(item) for item in found.items)
+
+
+async def pod_name(cluster: Cluster, found: HulkJob, worker: int) -> str:
+    """The pod of one worker of the job's last attempt; NotFound when there is none."""
+    labels = names.worker_labels(found.metadata.name, found.status.attempt, worker)
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    pods = (await cluster.list(PODS, found.metadata.namespace, labels=selector)).items
+    if not pods:
+        raise NotFound(404, "NotFound", f"{found.key} has no pod of worker {worker}")
+    name: str = pods[0]["metadata"]["name"]
+    return name
 
 
 async def full_plan(cluster: Cluster, found: HulkJob) -> tuple[Plan, tuple[str, ...]] | None:

@@ -51,6 +51,14 @@ def room(nodes: Iterable[Object], pods: Iterable[Object], claims: Iterable[Claim
     return Room(by_name, free)
 
 
+def given_back(left: Room, kept: Mapping[str, int], own: Amounts) -> Room:
+    """The room for one job whose own pods, so many on each node (`kept`), hold `own` each."""
+    free = {name: dict(values) for name, values in left.free.items()}
+    for node, count in kept.items():
+        _take(free[node], {resource: -count * value for resource, value in own.items()})
+    return Room(left.nodes, free)
+
+
 def without(left: Room, claims: Iterable[Claim]) -> Room | None:
     """The room after the claims; None when it does not hold them."""
     free = {name: dict(values) for name, values in left.free.items()}

@@ -6,7 +6,7 @@ planned. The model's text, where it is in a ConfigMap, is read by the caller.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from hulk_placement import transformer
 from hulk_placement.workload import Model, Workload
@@ -47,13 +47,15 @@ class Situation:
     """What a workload needs to know beside the job: its attempt, who may run it, how important it is.
 
     `candidates`: how many of the job's workers each node's cpu, memory and pod slots admit. `allowed_regions`: the
-    regions that residency rules allow the job's namespace, None where there is no rule.
+    regions that residency rules allow the job's namespace, None where there is no rule. `kept`: how many of its pods
+    wait on each node for this plan.
     """
 
     attempt: int
     candidates: Mapping[str, int]
     priority: int = 0
     allowed_regions: tuple[str, ...] | None = None
+    kept: Mapping[str, int] = field(default_factory=dict)
 
 
 def model_reference(spec: HulkJobSpec) -> ConfigMapRef | None:
@@ -110,6 +112,7 @@ def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
         allow_unknown_links=spec.placement.allow_unknown_links,
         pins=spec.placement.pins,
         regions=regions,
+        kept=situation.kept,
     )
 
 

@@ -18,7 +18,7 @@ from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Object
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.topology import Room
-from hulk_operator.planning.reservations import Held, claims
+from hulk_operator.planning.reservations import Held, new_claims
 from hulk_operator.reconcile.summary import plan_summary, prediction_summary
 from hulk_operator.reconcile.types import FullPlan, Planned
 
@@ -35,18 +35,20 @@ class Compatible:
     room: Room
 
 
-def compatible(jobs: Mapping[str, HulkJob], plans: Iterable[Plan], room: Room) -> Compatible:
-    """Take plans as long as the nodes hold them.
+def compatible(
+    jobs: Mapping[str, HulkJob], plans: Iterable[Plan], room: Room, kept: Mapping[str, Mapping[str, int]]
+) -> Compatible:
+    """Take plans as long as the nodes hold them, beside the pods that stay for them (`kept`, by job and node).
 
     The planner counts accelerators for all jobs together, but cpu and memory for each alone: a plan that loses to
     another one of the same pass is made again in the next.
     """
-    kept: dict[str, Plan] = {}
+    fitting: dict[str, Plan] = {}
     for plan in plans:
-        rest = inputs.without(room, claims(Held(jobs[plan.key], plan)))
+        rest = inputs.without(room, new_claims(Held(jobs[plan.key], plan), kept[plan.key]))
         if rest is not None:
-            kept[plan.key], room = plan, rest
-    return Compatible(kept, room)
+            fitting[plan.key], room = plan, rest
+    return Compatible(fitting, room)
 
 
 def planned(job: HulkJob, plan: Plan, workload: Workload, topology: Topology, now: datetime) -> Planned:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -36,8 +37,10 @@ from hulk_operator.inputs.workloads import (
     with_measured_speeds,
 )
 from hulk_operator.planning.reservations import Held, unmet_claims
-from hulk_operator.pods import is_worker, job_key_of
+from hulk_operator.pods import WorkerPod, is_worker, job_key_of, worker_pod
 from hulk_operator.probing.links import Accepted, accept, measured
+from hulk_operator.reconcile.staying import usable, waiting
+from hulk_operator.reconcile.store import node_state
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +60,14 @@ class Inventory:
     profiles: Mapping[str, NodeProfile]
     now: datetime
     declared: HulkTopologySpec = field(default_factory=HulkTopologySpec)
+    workers: tuple[WorkerPod, ...] = ()  # the pods of all jobs that count as taking room
+
+    def kept(self, job: HulkJob) -> Mapping[str, int]:
+        """How many pods of the job wait on each node for its next plan: room that is taken for everyone else."""
+        if not waiting(job, job.status):
+            return {}
+        nodes = {name: node_state(node) for name, node in self.room.nodes.items()}
+        return Counter(pod.node for pod in usable(job, self.workers, nodes, self.now))
 
     def topology(self, resource: str) -> Topology:
         """The planner's topology for one kind of accelerator."""
@@ -86,17 +97,21 @@ class Reader:
             self._cluster.list(NODES), self._pods(), self._profiles(), self._declared()
         )
         counted = [pod for pod in pods if not is_worker(pod) or job_key_of(pod) not in without]
-        left = inputs.room(nodes.items, counted, unmet_claims(held, counted))
-        return Inventory(left, accept(profiles.values(), left.nodes.keys(), now), profiles, now, declared)
+        workers = tuple(worker_pod(pod) for pod in counted if is_worker(pod))
+        states = {node["metadata"]["name"]: node_state(node) for node in nodes.items}
+        left = inputs.room(nodes.items, counted, unmet_claims(held, workers, states, now))
+        return Inventory(left, accept(profiles.values(), left.nodes.keys(), now), profiles, now, declared, workers)
 
     async def workload(self, job: HulkJob, inventory: Inventory) -> Workload:
         """The planner's workload; UnusableJobError when the job cannot be planned as it is."""
         spec = job.spec
         text = await self._model_text(job)
         avoided = (node.name for node in job.status.avoided_nodes if node.until > inventory.now)
+        kept = inventory.kept(job)
         situation = Situation(
             attempt=job.status.attempt + 1,
-            candidates=_candidates(job, inventory.room, avoided),
+            candidates=_candidates(job, inventory.room, avoided, kept),
+            kept=kept,
             priority=await self._priority(spec.priority_class_name),
             allowed_regions=inputs.allowed_regions(inventory.declared, job.metadata.namespace or ""),
         )
@@ -150,11 +165,17 @@ class Reader:
             raise UnusableJobError("PriorityClassNotFound", f"{error.message}.") from error
 
 
-def _candidates(job: HulkJob, room: Room, avoided: Iterable[str]) -> dict[str, int]:
-    """The nodes that take the job's pods. Most of a pod template is unchecked until the API server gets a pod of it."""
+def _candidates(job: HulkJob, room: Room, avoided: Iterable[str], kept: Mapping[str, int]) -> dict[str, int]:
+    """The nodes that take the job's pods, or hold them already: a cordon keeps new pods out, and moves none.
+
+    Most of a pod template is unchecked until the API server gets a pod of it.
+    """
     workers, spec = job.spec.workers, job.spec.template.pod_spec()
+    resource, num_accelerators = workers.resource_name, workers.accelerators_per_worker
     try:
-        return inputs.candidates(room, spec, workers.resource_name, avoided, workers.accelerators_per_worker)
+        own = inputs.worker_amounts(spec, resource, num_accelerators)
+        found = inputs.candidates(inputs.given_back(room, kept, own), spec, resource, avoided, num_accelerators)
+        return found | {node: max(count, found.get(node, 0)) for node, count in kept.items()}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         message = f"The pod template cannot be used: {type(error).__name__}: {error}."
         raise UnusableJobError("InvalidTemplate", message) from error

@@ -26,7 +26,7 @@ from hulk_operator.planning.calibrate import calibrate
 from hulk_operator.planning.commit import compatible, planned, read_full_plan
 from hulk_operator.planning.inventory import Inventory, Reader
 from hulk_operator.planning.process import Problem, Search
-from hulk_operator.planning.reservations import Held, claims
+from hulk_operator.planning.reservations import Held, new_claims
 from hulk_operator.pods import owner_uid
 from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Calibration, FullPlan, Planned, Unplanned, View
@@ -248,7 +248,8 @@ class Planner:
         now = self._clock()
         for problem, solution in zip(problems, solutions, strict=True):
             workloads = {workload.key: workload for workload in problem.workloads}
-            fitting = compatible(jobs, solution.plans.values(), room)
+            kept = {key: workload.kept for key, workload in workloads.items()}
+            fitting = compatible(jobs, solution.plans.values(), room, kept)
             room = fitting.room
             for key, plan in fitting.plans.items():
                 try:
@@ -259,15 +260,15 @@ class Planner:
                     answer = _defect(jobs[key], error)
                 self._answer(jobs[key], answer)
             for key in solution.plans.keys() - fitting.plans.keys():
-                self._refuse_misfit(jobs[key], solution.plans[key], inventory)
+                self._refuse_misfit(jobs[key], solution.plans[key], kept[key], inventory)
             for key, why in solution.unplaced.items():
                 self._answer(jobs[key], Unplanned(jobs[key].metadata.generation, why.reason, why.message))
         if self._wanted:
             self._wake.set()  # what did not fit beside the others
 
-    def _refuse_misfit(self, job: HulkJob, plan: Plan, inventory: Inventory) -> None:
+    def _refuse_misfit(self, job: HulkJob, plan: Plan, kept: Mapping[str, int], inventory: Inventory) -> None:
         """A plan that does not fit even alone would be made again for ever: the planner counts otherwise than here."""
-        lack = inputs.shortage(inventory.room, claims(Held(job, plan)))
+        lack = inputs.shortage(inventory.room, new_claims(Held(job, plan), kept))
         if lack:
             message = f"The workers of the plan do not fit together: {lack}."
             self._answer(job, Unplanned(job.metadata.generation, "NotEnoughRoom", message))

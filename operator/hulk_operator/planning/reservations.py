@@ -1,16 +1,21 @@
-"""Who holds what: plans that are decided or in force, and which of their workers no pod speaks for yet."""
+"""Who holds what: plans that are decided or in force, and which of their workers no pod speaks for yet.
 
-from collections.abc import Iterable
+The pods that stay of an attempt that is over hold their nodes' resources themselves, for every job but their own.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from hulk_placement.plan import Plan
 
-from hulk_operator import names
 from hulk_operator.api import HulkJob
-from hulk_operator.cluster import Object
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.topology import Claim
-from hulk_operator.pods import owner_uid
+from hulk_operator.pods import WorkerPod
+from hulk_operator.reconcile.staying import taken_over, usable
+from hulk_operator.reconcile.types import NodeState
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +34,26 @@ def claims(held: Held) -> tuple[Claim, ...]:
     return tuple(Claim(slot.machine, need) for slot in held.plan.workers)
 
 
-def unmet_claims(held: Iterable[Held], pods: Iterable[Object]) -> tuple[Claim, ...]:
-    """The claims of all workers whose pod is not bound yet: a bound pod holds its node's resources itself."""
-    bound = {
-        (owner_uid(pod), pod["metadata"]["name"])
-        for pod in pods
-        if pod["spec"].get("nodeName") and names.LABEL_JOB in (pod["metadata"].get("labels") or {})
-    }
-    return tuple(claim for one in held for worker, claim in enumerate(claims(one)) if _pod(one, worker) not in bound)
+def new_claims(held: Held, kept: Mapping[str, int]) -> tuple[Claim, ...]:
+    """The claims of the workers that get a new pod: on each machine all but those that stay there (`kept`)."""
+    left = Counter(kept)
+    new = []
+    for claim in claims(held):
+        left[claim.node] -= 1
+        if left[claim.node] < 0:
+            new.append(claim)
+    return tuple(new)
 
 
-def _pod(held: Held, worker: int) -> tuple[str, str]:
-    meta = held.job.metadata
-    return meta.uid or "", names.pod(meta.name, held.plan.attempt, worker)
+def unmet_claims(
+    held: Iterable[Held], pods: Sequence[WorkerPod], nodes: Mapping[str, NodeState], now: datetime
+) -> tuple[Claim, ...]:
+    """The claims of all workers that have no bound pod, and take over none: a bound pod holds its node's resources."""
+    return tuple(claim for one in held for claim in _unmet(one, pods, nodes, now))
+
+
+def _unmet(held: Held, pods: Sequence[WorkerPod], nodes: Mapping[str, NodeState], now: datetime) -> list[Claim]:
+    mine = [pod for pod in pods if pod.job_uid == held.job.metadata.uid and pod.node]
+    met = {pod.worker for pod in mine if pod.attempt == held.plan.attempt}
+    met |= taken_over(held.plan, mine, usable(held.job, mine, nodes, now)).keys()
+    return [claim for worker, claim in enumerate(claims(held)) if worker not in met]

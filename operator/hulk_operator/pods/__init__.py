@@ -1,7 +1,7 @@
 """Pure functions from a plan and a job to Kubernetes objects, and from pods back to facts."""
 
-from hulk_operator.pods.children import network_policy, plan_config_map, service
-from hulk_operator.pods.manifests import owner_reference, pods
+from hulk_operator.pods.children import gang_config_map, network_policy, plan_config_map, service
+from hulk_operator.pods.manifests import owner_reference, pods, stays
 from hulk_operator.pods.worker import (
     Exit,
     Reason,
@@ -18,6 +18,7 @@ __all__ = [
     "Exit",
     "Reason",
     "WorkerPod",
+    "gang_config_map",
     "is_worker",
     "job_key_of",
     "network_policy",
@@ -28,5 +29,6 @@ __all__ = [
     "pods",
     "reason_of",
     "service",
+    "stays",
     "worker_pod",
 ]

@@ -1,11 +1,14 @@
 """Plan + HulkJob -> what an attempt needs beside its pods: the full plan, stable names, a fence."""
 
+import json
 from base64 import b64encode
+
+from hulk_placement.plan import Plan
 
 from hulk_operator import names
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Object
-from hulk_operator.pods.manifests import owner_reference
+from hulk_operator.pods.manifests import attempt_environment, owner_reference
 
 
 def plan_config_map(job: HulkJob, attempt: int, blob: bytes, digest: str, why: tuple[str, ...] = ()) -> Object:
@@ -23,8 +26,22 @@ def plan_config_map(job: HulkJob, attempt: int, blob: bytes, digest: str, why: t
     }
 
 
+def gang_config_map(job: HulkJob, plan: Plan, blob: bytes) -> Object:
+    """What a launcher needs to start the ranks of the attempt in force; the one object that each attempt changes.
+
+    Which worker a pod is, its own labels say.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(job, names.gang_config_map(job.metadata.name), plan.attempt),
+        "data": {names.GANG_ENVIRONMENT_KEY: json.dumps(attempt_environment(job, plan), sort_keys=True)},
+        "binaryData": {names.PLAN_KEY: b64encode(blob).decode()},
+    }
+
+
 def service(job: HulkJob, attempt: int) -> Object:
-    """Headless: gives every pod its DNS name, also before it is ready."""
+    """Headless: its name is rank 0's address, whichever pod that is, and also before it is ready."""
     ports = {"rendezvous": names.MASTER_PORT, "hulk-metrics": names.WORKER_METRICS_PORT}
     return {
         "apiVersion": "v1",
@@ -33,7 +50,7 @@ def service(job: HulkJob, attempt: int) -> Object:
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": names.attempt_labels(job.metadata.name, attempt),
+            "selector": names.worker_labels(job.metadata.name, attempt, 0),
             "ports": [{"name": name, "port": port, "targetPort": port} for name, port in ports.items()],
         },
     }

@@ -15,6 +15,7 @@ from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Object
 
 RESTRICTED_USER: Final = 65532  # the usual "nonroot"
+DEFAULT_GRACE_S: Final = 30  # Kubernetes' own
 _RESTRICTED_POD: Final = {
     "runAsNonRoot": True,
     "runAsUser": RESTRICTED_USER,
@@ -36,6 +37,15 @@ def owner_reference(job: HulkJob) -> Object:
         "controller": True,
         "blockOwnerDeletion": False,
     }
+
+
+def stays(job: HulkJob) -> bool:
+    """Whether the job's pods can stay from one attempt to the next: they run Hulk's launcher, which starts the ranks.
+
+    A program of its own has the rank of one attempt in its environment, and ends with that attempt.
+    """
+    command = (job.spec.template.spec.containers[0].model_extra or {}).get("command") or ()
+    return isinstance(command, list | tuple) and bool(command) and str(command[0]).split("/")[-1] == names.LAUNCHER
 
 
 def pods(job: HulkJob, plan: Plan, workers: Iterable[int]) -> tuple[Object, ...]:
@@ -144,22 +154,42 @@ def _with_checkpoint(container: Object, job: HulkJob) -> tuple[Object, list[Obje
 
 
 def _plan_volume(job: HulkJob, plan: Plan) -> Object:
-    config_map = {"name": names.plan_config_map(job.metadata.name, plan.attempt)}
-    return {"name": names.PLAN_VOLUME, "configMap": config_map}
+    """The attempt's plan; where pods stay, that of the attempt in force, and beside it what the pod is now."""
+    if not stays(job):
+        config_map = {"name": names.plan_config_map(job.metadata.name, plan.attempt)}
+        return {"name": names.PLAN_VOLUME, "configMap": config_map}
+    files = {names.GANG_ATTEMPT_FILE: names.LABEL_ATTEMPT, names.GANG_WORKER_FILE: names.LABEL_WORKER}
+    items = [{"path": path, "fieldRef": {"fieldPath": f"metadata.labels['{label}']"}} for path, label in files.items()]
+    sources = [{"configMap": {"name": names.gang_config_map(job.metadata.name)}}, {"downwardAPI": {"items": items}}]
+    return {"name": names.PLAN_VOLUME, "projected": {"sources": sources}}
 
 
 def _shared_env(job: HulkJob, plan: Plan) -> Env:
     """What every worker is told. Hulk's names come first, so that the user's may refer to them."""
-    name, namespace = job.metadata.name, job.metadata.namespace or ""
-    address = names.master_address(namespace, name, plan.attempt)
+    values = {
+        names.ENV_JOB: names.key(job.metadata.namespace or "", job.metadata.name),
+        names.ENV_JOB_UID: job.metadata.uid or "",
+        names.ENV_PLAN: names.PLAN_PATH,
+        names.ENV_METRICS_PORT: str(names.WORKER_METRICS_PORT),
+        **attempt_environment(job, plan),
+    }
+    if stays(job):
+        grace_s = (job.spec.template.spec.model_extra or {}).get("terminationGracePeriodSeconds", DEFAULT_GRACE_S)
+        values |= {names.ENV_GANG: names.PLAN_DIRECTORY, names.ENV_GRACE_SECONDS: str(grace_s)}
+    given = {entry.name for entry in job.spec.template.spec.containers[0].env}
+    for interface in (names.ENV_GLOO_INTERFACE, names.ENV_NCCL_INTERFACE):
+        if interface not in given:
+            values[interface] = names.NETWORK_INTERFACE
+    return _env(values)
+
+
+def attempt_environment(job: HulkJob, plan: Plan) -> dict[str, str]:
+    """What every worker is told and the next attempt may change."""
+    address = names.master_address(job.metadata.namespace or "", job.metadata.name, plan.attempt)
     values = {
         names.ENV_MASTER_ADDR: address,
         names.ENV_MASTER_PORT: str(names.MASTER_PORT),
-        names.ENV_JOB: names.key(namespace, name),
-        names.ENV_JOB_UID: job.metadata.uid or "",
         names.ENV_ATTEMPT: str(plan.attempt),
-        names.ENV_PLAN: names.PLAN_PATH,
-        names.ENV_METRICS_PORT: str(names.WORKER_METRICS_PORT),
         **_checkpoint_env(job),
     }
     if plan.workers[0].num_accelerators > 1:
@@ -168,11 +198,7 @@ def _shared_env(job: HulkJob, plan: Plan) -> Env:
             names.ENV_PET_MASTER_ADDR: address,
             names.ENV_PET_MASTER_PORT: str(names.MASTER_PORT),
         }
-    given = {entry.name for entry in job.spec.template.spec.containers[0].env}
-    for interface in (names.ENV_GLOO_INTERFACE, names.ENV_NCCL_INTERFACE):
-        if interface not in given:
-            values[interface] = names.NETWORK_INTERFACE
-    return _env(values)
+    return values
 
 
 def _rank_env(plan: Plan, worker: int) -> Env:

@@ -6,6 +6,7 @@ Every action can be repeated: what exists already is left, what is gone already 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -42,6 +43,7 @@ from hulk_operator.reconcile.types import (
     Memory,
     Poll,
     RecordSpeeds,
+    Relabel,
     Remember,
     RequestPlan,
     Sighting,
@@ -49,6 +51,7 @@ from hulk_operator.reconcile.types import (
     Step,
     Sweep,
     View,
+    Write,
 )
 from hulk_operator.status import whole_second
 
@@ -91,8 +94,8 @@ class Executor:
     """Carries out actions.
 
     `created` is told of every object that was made, `observed` of everything rank 0 said, `remember` replaces a job's
-    memory, `acts` says whether this operator may still delete: one that slept through the end of its lease would delete
-    what its successor made. Creating needs no such question, because names tell the attempts apart.
+    memory, `acts` says whether this operator may still delete and change: one that slept through the end of its lease
+    would undo what its successor made. Creating needs no such question, because names tell the attempts apart.
     """
 
     def __init__(
@@ -118,10 +121,12 @@ class Executor:
             DeleteJob: self._delete_job,
             Poll: self._poll,
             RecordSpeeds: self._record_speeds,
+            Relabel: self._relabel,
             Remember: self._replace_memory,
             RequestPlan: self._request_plan,
             Start: self._start,
             Sweep: self._sweep,
+            Write: self._write,
         }
 
     async def run(self, view: View, actions: Sequence[tuple[Step, Action]]) -> tuple[Refused, ...]:
@@ -134,7 +139,7 @@ class Executor:
             try:
                 await self._perform[type(action)](view, action)
             except Refused as error:
-                if not isinstance(action, Create):
+                if not isinstance(action, Create | Write):
                     raise
                 return (error,)
             finally:
@@ -179,7 +184,32 @@ class Executor:
 
     def _check_lease(self) -> None:
         if not self._acts():
-            raise LeaseLost("the lease is over; nothing is deleted any more")
+            raise LeaseLost("the lease is over; nothing is deleted or changed any more")
+
+    async def _write(self, view: View, action: Write) -> None:
+        """One object that is there already gets the new one's labels and content; `_existing` says whose it may be."""
+        body, uid = action.body, view.job.metadata.uid or ""
+        found = await self._create_one(action.resource, body, uid)
+        content = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata")}
+        if all(found.get(key) == value for key, value in content.items()):
+            return
+        self._check_lease()
+        change = {**content, "metadata": {"labels": body["metadata"]["labels"]}}
+        await self._cluster.patch(action.resource, body["metadata"]["name"], view.job.metadata.namespace, change)
+
+    async def _relabel(self, view: View, action: Relabel) -> None:
+        """All pods, NUM_IN_FLIGHT at a time; one that is gone by now is left to the next pass."""
+        left = iter(action.labels.items())
+
+        async def work() -> None:
+            for name, labels in left:
+                self._check_lease()
+                with suppress(NotFound):
+                    change = {"metadata": {"labels": dict(labels)}}
+                    patched = await self._cluster.patch(PODS, name, view.job.metadata.namespace, change)
+                    self._created(PODS, patched)
+
+        await _all(work() for _ in range(min(NUM_IN_FLIGHT, len(action.labels))))
 
     async def _sweep(self, view: View, action: Sweep) -> None:
         meta = view.job.metadata

@@ -17,6 +17,7 @@ ATTEMPT_FAILED = "AttemptFailed"
 DISRUPTED = "Disrupted"
 START_FAILED = "StartFailed"
 PLAN_LOST = "PlanLost"
+RESIZED = "Resized"
 RECOVERED = "Recovered"
 
 

@@ -9,13 +9,14 @@
     deadline       active for too long
     complete       every worker ended well
     broken         a worker failed or was taken away: count it, release the gang
+    resize         spec.workers asks for another number: release the gang
     degraded       a node of the gang is not ready, and that is borne
     stuck          a container cannot start: release the gang
     start-timeout  the gang is not up in time: release it, avoid the nodes
     backoff        wait after a bad end
     drain          wait for pods that still end
     plan           ask the planning pass; commit its plan
-    deploy         create what the plan needs
+    deploy         create what the plan needs; pods that stay become workers of it
     up             the gang is up
     preflight      predict from what the pods measured
     start          let the first step begin
@@ -29,7 +30,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hulk_operator.reconcile.steps import deploy, failures, farewell, lifecycle, planning, starting, sweep, training
+from hulk_operator.reconcile.steps import (
+    deploy,
+    failures,
+    farewell,
+    lifecycle,
+    planning,
+    resize,
+    starting,
+    sweep,
+    training,
+)
 from hulk_operator.reconcile.types import Action, Step, View
 
 RECIPE: Final = (
@@ -47,6 +58,7 @@ RECIPE: Final = (
     Step("deadline", lifecycle.deadline),
     Step("complete", training.complete),
     Step("broken", failures.broken),
+    Step("resize", resize.resize),
     Step("degraded", failures.degraded),
     Step("stuck", starting.stuck),
     Step("start-timeout", starting.start_timeout),
@@ -56,7 +68,14 @@ RECIPE: Final = (
     Step(
         "deploy",
         deploy.deploy,
-        writes=("create configmaps", "create services", "create networkpolicies", "create pods"),
+        writes=(
+            "create configmaps",
+            "create services",
+            "create networkpolicies",
+            "patch configmaps",
+            "patch pods",
+            "create pods",
+        ),
     ),
     Step("up", deploy.up),
     Step("preflight", training.preflight, writes=("patch nodeprofiles/status",)),

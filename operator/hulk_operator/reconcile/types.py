@@ -25,6 +25,7 @@ class Timing:
     backoff_s: float = 10.0  # after the first failure; doubles
     max_backoff_s: float = 360.0
     settle_s: float = 60.0  # how long the cause of a broken gang may stay hidden (a dead node is noticed late)
+    alone_s: float = 5.0  # the same where peers wait for the next attempt, and so do not fail too
     not_ready_s: float = 30.0  # how long a node may say that it is not ready before it counts as lost
     leftover_s: float = 30.0  # how long after its grace period a terminating pod is waited for
     avoid_node_s: float = 300.0
@@ -144,6 +145,21 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
+class Write:
+    """Create one object, or give the one of that name, if it is the job's, the content of this one."""
+
+    resource: ApiResource
+    body: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Relabel:
+    """Give pods, by name, other labels: they become workers of the attempt in force."""
+
+    labels: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class Sweep:
     """Delete the children of every attempt but `keep` (0: of every attempt)."""
 
@@ -195,7 +211,7 @@ class Remember:
     fields: Mapping[str, Any]
 
 
-Action = RequestPlan | Create | Sweep | Poll | Calibrate | RecordSpeeds | Start | DeleteJob | Remember
+Action = RequestPlan | Create | Write | Relabel | Sweep | Poll | Calibrate | RecordSpeeds | Start | DeleteJob | Remember
 
 
 @dataclass(frozen=True, slots=True)

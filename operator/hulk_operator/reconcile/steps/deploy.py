@@ -1,7 +1,11 @@
-"""From a committed plan to a gang that is up: the plan, stable names, the fence, then all missing pods at once."""
+"""From a committed plan to a gang that is up: the plan, stable names, the fence, then all missing pods at once.
+
+A worker's pod is one that stays from an earlier attempt, where there is one on its node, else a new one.
+"""
 
 from collections import Counter
 
+from hulk_operator import names
 from hulk_operator import pods as manifests
 from hulk_operator.api import ConditionType
 from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES
@@ -16,7 +20,8 @@ from hulk_operator.reconcile.facts import (
     remember,
     set_condition,
 )
-from hulk_operator.reconcile.types import NOTHING, Create, Outcome, View
+from hulk_operator.reconcile.staying import to_take_over
+from hulk_operator.reconcile.types import NOTHING, Action, Create, Outcome, Relabel, View, Write
 
 
 def deploy(view: View) -> Outcome:
@@ -35,14 +40,20 @@ def deploy(view: View) -> Outcome:
         lost = released(view, PLAN_LOST, PLAN_LOST, message)
         return Outcome((count_unstable(view),), lost, stop=True, requeue_after_s=0)
     job, full, attempt = view.job, view.full, view.status.attempt
-    return Outcome(
-        (
-            Create(CONFIG_MAPS, (manifests.plan_config_map(job, attempt, full.blob, full.digest, full.plan.why),)),
-            Create(SERVICES, (manifests.service(job, attempt),)),
-            Create(NETWORK_POLICIES, (manifests.network_policy(job, attempt),)),
-            Create(PODS, manifests.pods(job, full.plan, missing)),
-        )
-    )
+    taken = to_take_over(view)
+    actions: list[Action] = [
+        Create(CONFIG_MAPS, (manifests.plan_config_map(job, attempt, full.blob, full.digest, full.plan.why),)),
+        Create(SERVICES, (manifests.service(job, attempt),)),
+        Create(NETWORK_POLICIES, (manifests.network_policy(job, attempt),)),
+    ]
+    if manifests.stays(job):
+        actions.append(Write(CONFIG_MAPS, manifests.gang_config_map(job, full.plan, full.blob)))
+    if taken:
+        labels = {pod.name: names.worker_labels(job.metadata.name, attempt, worker) for worker, pod in taken.items()}
+        actions.append(Relabel(labels))
+    if new := [worker for worker in missing if worker not in taken]:
+        actions.append(Create(PODS, manifests.pods(job, full.plan, new)))
+    return Outcome(tuple(actions))
 
 
 def up(view: View) -> Outcome:
@@ -53,7 +64,9 @@ def up(view: View) -> Outcome:
     if not all(pod.running or pod.succeeded for pod in pods):
         return Outcome(stop=True)
     num_nodes = len(Counter(pod.node for pod in pods))
-    message = f"attempt {view.status.attempt}: all {len(pods)} pods are up, on {num_nodes} nodes"
+    made = [pod for pod in pods if pod.name == names.pod(view.job.metadata.name, pod.attempt, pod.worker)]
+    kept = f", {len(pods) - len(made)} of them stayed" if len(made) < len(pods) else ""
+    message = f"attempt {view.status.attempt}: all {len(pods)} pods are up{kept}, on {num_nodes} nodes"
     status = set_condition(view, ConditionType.DEPLOYED, True, "Deployed", message)
     status = set_condition(view, ConditionType.RUNNING, True, "Running", message, status)
     return Outcome((remember(unstable=0),), status)

@@ -2,14 +2,16 @@
 
 A worker that dies takes its peers with it (they lose their connection within seconds), and a node that dies is noticed
 only after its peers broke. So the cause is looked for when the gang has settled: every running worker ended, or
-`settle_s` passed. A disruption (node loss, eviction, preemption, deletion) explains everything else that broke.
+`settle_s` passed. Workers that Hulk's launcher runs wait for the next attempt instead of failing with a peer: one that
+fails alone is the cause after `alone_s`. A disruption (node loss, eviction, preemption, deletion) explains everything
+else that broke.
 """
 
 from dataclasses import replace
 
 from hulk_operator import names
 from hulk_operator.api import ConditionType
-from hulk_operator.pods import Reason, WorkerPod
+from hulk_operator.pods import Reason, WorkerPod, stays
 from hulk_operator.reconcile.facts import (
     ATTEMPT_FAILED,
     DISRUPTED,
@@ -57,7 +59,8 @@ def broken(view: View) -> Outcome:
         return NOTHING
     unknown = since(view, ConditionType.DEPLOYED)  # long enough ago, so that nobody waits for a time nobody tells
     first = min((pod.exit.time for pod in broke if pod.exit and pod.exit.time), default=unknown)
-    left_s = seconds_left(view, first, view.timing.settle_s)
+    alone = stays(view.job) and len(broke) == 1
+    left_s = seconds_left(view, first, view.timing.alone_s if alone else view.timing.settle_s)
     if left_s > 0 and any(pod.running for pod in pods):
         return Outcome(stop=True, requeue_after_s=left_s)
     return _failed(view, _cause(broke))
@@ -130,8 +133,8 @@ def _disruption(view: View, pods: tuple[WorkerPod, ...]) -> tuple[Reason, Worker
             return Reason("PodDeleted", f"pod {pod.name} is being deleted by someone else"), pod
     missing = set(range(num_workers(view))) - {pod.worker for pod in pods} - done
     if deployed(view) and missing:
-        name = names.pod(view.job.metadata.name, view.status.attempt, min(missing))
-        return Reason("PodDeleted", f"pod {name} is gone ({len(missing)} of {num_workers(view)} are)"), None
+        what = f"the pod of worker {min(missing)} is gone ({len(missing)} of {num_workers(view)} are)"
+        return Reason("PodDeleted", what), None
     return None
 
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from hulk_operator.api import ConditionType
 from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile.facts import in_force
+from hulk_operator.reconcile.staying import staying
 from hulk_operator.reconcile.types import NOTHING, Outcome, Sweep, View
 from hulk_operator.status import holds
 
@@ -18,9 +19,10 @@ def kept_attempt(view: View) -> int:
 def sweep(view: View) -> Outcome:
     """Delete the children of every other attempt.
 
-    The status says first that an attempt is over, then its pods are deleted: a crash in between loses nothing.
+    The status says first that an attempt is over, then its pods are deleted: a crash in between loses nothing. As long
+    as some of them stay for the next attempt nothing is deleted: the labels do not tell yet which.
     """
-    if view.status.attempt == 0:
+    if view.status.attempt == 0 or staying(view):
         return NOTHING
     keep = kept_attempt(view)
     stale = any(pod.attempt != keep and pod.delete_by is None for pod in view.pods)
@@ -33,11 +35,12 @@ def drain(view: View) -> Outcome:
     """Wait for the pods of earlier attempts, while they can still end by themselves.
 
     A pod on a dead node, or one that outlived its grace period, is not waited for; the planning pass does not hand
-    out its accelerators as long as it is there.
+    out its accelerators as long as it is there. While pods stay, only those that are being deleted end.
     """
     if in_force(view):
         return NOTHING
-    left_s = [left for pod in (*view.pods, *view.leftovers) if (left := _seconds_to_wait(view, pod)) > 0]
+    ending = [pod for pod in view.pods if pod.delete_by is not None] if staying(view) else view.pods
+    left_s = [left for pod in (*ending, *view.leftovers) if (left := _seconds_to_wait(view, pod)) > 0]
     return Outcome(stop=True, requeue_after_s=max(left_s)) if left_s else NOTHING
 
 

@@ -1,0 +1,64 @@
+"""A plan for a workload of which workers run already: as few new ones as the step time allows.
+
+The fastest plan says how many workers there are to be. The same number is then looked for among those that wait and,
+for what they lack, the machines of the fastest plan: that plan is taken unless its step is more than `SLOWER` slower.
+A speed that nobody measured moves no worker: where the fastest plan rests on one, only communication is compared. Of
+100 workers on machines that are all alike, one lost, 99 so stay and one is new.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from hulk_placement.plan import Plan, Prediction
+from hulk_placement.search.job import place
+from hulk_placement.search.problem import Budget, Unplaced
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+
+SLOWER = 0.05
+"""What a worker that need not start again is worth, as a share of the step: below this, predictions are no guide."""
+
+
+def place_keeping(
+    workload: Workload, topology: Topology, budget: Budget, clock: Callable[[], float] = time.monotonic
+) -> Plan | Unplaced:
+    """The plan, in a topology that counts the kept workers' accelerators as free."""
+    if not workload.kept or workload.pins:
+        return place(workload, topology, budget, clock)
+    half = replace(budget, seconds=budget.seconds / 2)
+    fastest = place(workload, topology, half, clock)
+    if isinstance(fastest, Unplaced):
+        return fastest
+    num = len(fastest.workers)
+    among = replace(workload, candidates=_slots(fastest, workload), min_workers=num, max_workers=num)
+    staying = place(among, topology, half, clock)
+    if isinstance(staying, Unplaced):
+        return fastest
+    slower = _slower(staying.prediction, fastest.prediction)
+    num_kept = (Counter(slot.machine for slot in staying.workers) & Counter(workload.kept)).total()
+    numbers = f"{num_kept} of {sum(workload.kept.values())} running workers"
+    if slower > SLOWER:
+        return replace(fastest, why=(*fastest.why, f"{numbers} could stay, but the step would be {slower:.1%} slower."))
+    return replace(staying, why=(*staying.why, f"{numbers} stay; the step is {slower:.1%} slower for it."))
+
+
+def _slower(staying: Prediction, fastest: Prediction) -> float:
+    """The time that staying costs, as a share of the fastest plan's step."""
+    if fastest.calibrated:
+        return staying.step_s / fastest.step_s - 1
+    return (staying.communication_s - fastest.communication_s) / fastest.step_s
+
+
+def _slots(fastest: Plan, workload: Workload) -> dict[str, int]:
+    """Workers by machine: those that wait where they may, and as many of the fastest plan's others as they lack."""
+    slots = Counter(workload.kept) & Counter(workload.candidates)
+    others = Counter(slot.machine for slot in fastest.workers) - slots
+    for machine in others.elements():
+        if slots.total() >= len(fastest.workers):
+            break
+        slots[machine] += 1
+    return dict(slots)

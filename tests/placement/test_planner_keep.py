@@ -1,0 +1,108 @@
+"""A plan for a workload of which workers run already: few new ones, and their places for nobody else."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hulk_placement.plan import Plan
+from hulk_placement.search.keep import SLOWER
+from hulk_placement.solve import solve
+from hulk_placement.topology import Link, Machine, Topology
+from hulk_placement.workload import Workload
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import workload
+
+
+def alike(free: dict[str, int], speed: dict[str, float] | None = None) -> Topology:
+    """Machines of one region, so many accelerators free on each; equally fast where `speed` says nothing."""
+    fast = speed or {}
+    machines = tuple(
+        Machine(name, "eu", num_accelerators=num, flops_per_s=fast.get(name, 1e12)) for name, num in free.items()
+    )
+    return Topology(machines, region_links={("eu", "eu"): Link(0.001, 1e8)})
+
+
+def planned(job: Workload, topology: Topology) -> Plan:
+    solution = solve([job], [], topology)
+    assert not solution.unplaced
+    return solution.plans[job.key]
+
+
+def places(plan: Plan) -> Counter[str]:
+    return Counter(slot.machine for slot in plan.workers)
+
+
+@pytest.mark.parametrize(
+    ("name", "free", "kept", "workers", "expected"),
+    [
+        ("one is new", dict.fromkeys("abcdz", 0) | {"z": 1}, {"b": 1, "c": 1, "d": 1}, 4, {"b", "c", "d", "z"}),
+        ("room for all of them elsewhere", dict.fromkeys("abcd", 4), {"b": 1, "d": 1}, 2, {"b", "d"}),
+        ("fewer", dict.fromkeys("abcd", 0), {"b": 1, "c": 1, "d": 1}, 2, None),
+        ("several on one machine", {"a": 1, "b": 0}, {"b": 3}, 4, {"a", "b"}),
+        ("none is new", dict.fromkeys("abc", 1), {"a": 1, "b": 1, "c": 1}, 3, {"a", "b", "c"}),
+    ],
+)
+def test_workers_stay_where_they_are(
+    name: str, free: dict[str, int], kept: dict[str, int], workers: int, expected: set[str] | None
+) -> None:
+    topology = alike(free)
+    job = workload(topology, kept=kept, min_workers=workers, max_workers=workers)
+    found = places(planned(job, topology))
+    assert found.total() == workers
+    assert (found & Counter(kept)).total() == min(workers, sum(kept.values())), name
+    assert expected is None or set(found) == expected, name
+
+
+@pytest.mark.parametrize(("slower", "stays"), [(SLOWER / 2, True), (10.0, False)])
+def test_a_slow_worker_stays_only_where_it_costs_little(slower: float, stays: bool) -> None:
+    topology = alike({"a": 1, "b": 1, "slow": 0}, speed={"slow": 1e12 / (1 + slower)})
+    job = workload(topology, kept={"slow": 1}, min_workers=2, max_workers=2)
+    plan = planned(job, topology)
+    assert ("slow" in places(plan)) is stays
+    assert any("1 of 1 running workers stay" in sentence for sentence in plan.why) is stays
+    assert any("1 of 1 running workers could stay, but" in sentence for sentence in plan.why) is not stays
+
+
+def test_a_speed_that_nobody_measured_moves_no_worker() -> None:
+    """Of b nothing is known but that its product is as fast as c is slow."""
+    machines = [Machine(name, "eu", num_accelerators=num) for name, num in (("a", 0), ("b", 1), ("c", 0))]
+    topology = Topology(tuple(machines), region_links={("eu", "eu"): Link(0.001, 1e8)})
+    known = {"a": 1e12, "c": 1e11}
+    job = workload(topology, kept={"a": 1, "c": 1}, min_workers=2, max_workers=2, flops_per_s=known)
+    assert set(places(planned(job, topology))) == {"a", "c"}
+    measured = workload(topology, kept={"a": 1, "c": 1}, min_workers=2, max_workers=2, flops_per_s=known | {"b": 1e12})
+    assert set(places(planned(measured, topology))) == {"a", "b"}
+
+
+def test_the_number_of_workers_is_the_fastest_plans() -> None:
+    """A free machine that makes the step shorter is used, and nobody moves for it."""
+    topology = alike({"a": 0, "b": 0, "c": 1})
+    job = workload(topology, kept={"a": 1, "b": 1}, max_workers=3, global_batch=600)
+    assert places(planned(job, topology)) == Counter("abc")
+
+
+def test_machines_that_are_not_allowed_any_more_keep_nothing() -> None:
+    topology = alike({"a": 0, "b": 1, "c": 1})
+    job = workload(topology, kept={"a": 1}, candidates={"b": 1, "c": 1}, min_workers=2, max_workers=2)
+    assert set(places(planned(job, topology))) == {"b", "c"}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_no_accelerator_is_two_workers_place(data: st.DataObject) -> None:
+    """Two workloads with workers of their own: on no machine more than is free and what each had there itself."""
+    machines = "abcd"
+    few = st.fixed_dictionaries(dict.fromkeys(machines, st.integers(0, 2)))
+    free, kept = data.draw(few), {key: data.draw(few) for key in ("x/one", "x/two")}
+    topology = alike(free)
+    most = st.integers(1, 5)
+    jobs = []
+    for key in kept:
+        bounds = sorted((data.draw(most), data.draw(most)))
+        jobs.append(workload(topology, key=key, kept=kept[key], min_workers=bounds[0], max_workers=bounds[1]))
+    plans = {key: places(plan) for key, plan in solve(jobs, [], topology).plans.items()}
+    for machine in machines:
+        new = sum(max(0, found[machine] - kept[key][machine]) for key, found in plans.items())
+        assert new <= free[machine], (machine, free, kept, plans)
