@@ -59,7 +59,11 @@ def test_an_altered_plan_is_refused(make_plan, encode_plan):
         wire.decode(encode_plan(document))
 
 
-@pytest.mark.parametrize("blob", [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b"[1]")])
+@pytest.mark.parametrize(
+    "blob",
+    [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b"[1]")],
+    ids=["nothing", "no gzip", "no JSON", "no object"],
+)
 def test_what_is_no_plan_is_refused(blob):
     with pytest.raises(PlanError):
         wire.decode(blob)
