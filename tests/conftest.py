@@ -23,6 +23,7 @@ DATA = REPOSITORY.parent / "shared" / "data"
 LABS = ("lab", "controlplane")  # the markers, as pyproject.toml describes them
 
 
+@pytest.hookimpl(tryfirst=True)  # the groups are read in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Side by side (`-n 2 --dist loadgroup`), the tests of each lab stay together, and the labs, the longest, begin."""
     for item in items:

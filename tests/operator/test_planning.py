@@ -6,7 +6,10 @@ import os
 import signal
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager, suppress
+from multiprocessing import get_context
 from typing import Any
 
 import pytest
@@ -18,7 +21,7 @@ from hulk_operator.observe import Preflight
 from hulk_operator.planning import planner as planning
 from hulk_operator.planning import process
 from hulk_operator.planning.planner import Planner
-from hulk_operator.planning.process import new_pool
+from hulk_operator.planning.process import die_with, new_pool
 from hulk_operator.pods import plan_config_map, pods
 from hulk_operator.reconcile.steps.planning import committed
 from hulk_operator.reconcile.store import Store
@@ -232,6 +235,12 @@ async def test_a_planner_process_that_dies_is_replaced(monkeypatch: pytest.Monke
         world.planner.request("lab/two")
         assert machines(await world.answer("two")) == ["a", "b"]
         assert len(pools) == 2
+
+
+def test_a_planner_process_whose_operator_was_killed_before_it_was_ready_ends() -> None:
+    orphaned = ProcessPoolExecutor(1, get_context("spawn"), initializer=die_with, initargs=(os.getppid(),))
+    with orphaned, pytest.raises(BrokenProcessPool):
+        orphaned.submit(int).result(WAIT_S)
 
 
 async def test_the_full_plan_is_read_back_after_a_restart() -> None:

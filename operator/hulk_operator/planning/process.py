@@ -7,6 +7,7 @@ used; a search that does not end by itself ends with its process after `MAX_PROC
 import asyncio
 import ctypes
 import logging
+import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -85,7 +86,7 @@ class Search:
 
 def new_pool() -> ProcessPoolExecutor:
     """One fresh process, which does not outlive this one and has loaded everything when the first job comes."""
-    pool = ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn"), initializer=_die_with_parent)
+    pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=die_with, initargs=(os.getpid(),))
     pool.submit(solve, (), (), Topology(()))
     return pool
 
@@ -99,10 +100,12 @@ def _solve(workloads: Sequence[Workload], running: Sequence[Plan], topology: Top
         signal.alarm(0)
 
 
-def _die_with_parent() -> None:
-    """Also when the parent is killed: the pool's own pipe does not tell the child.
+def die_with(parent: int) -> None:
+    """In the child: end when the parent does, also when it is killed, for the pool's own pipe does not tell.
 
     Ctrl-C goes to the whole process group; the parent decides when the pool ends.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was killed before
+        os._exit(1)
