@@ -262,10 +262,10 @@ def test_what_a_plan_in_force_holds_is_not_planned_again(hulk: Hulk, kubeconfig:
 def test_a_job_that_runs_is_planned_as_if_it_held_nothing(hulk: Hulk, kubeconfig: Path, tmp_path: Path) -> None:
     within(kubeconfig, started)
     path = tmp_path / "job.yaml"
-    path.write_text(yaml.safe_dump(job("demo", workers={"min": 3, "max": 3, "resourceName": RESOURCE})))
+    path.write_text(yaml.safe_dump(job("demo", workers={"min": 2, "max": 2, "resourceName": RESOURCE})))
     code, printed = hulk("plan", "-f", path, "-o", "json")
     assert code == 0
-    assert {worker["node"] for worker in json.loads(printed)["jobs"][0]["workers"]} == set(REGIONS)
+    assert {worker["region"] for worker in json.loads(printed)["jobs"][0]["workers"]} == {"cli-a", "cli-b"}
 
 
 def test_a_job_that_is_not_there_is_one_sentence(hulk: Hulk) -> None:
