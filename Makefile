@@ -17,11 +17,11 @@ demo: tools ## Bring up the geo lab, install Hulk, train examples/hulkjob.yaml a
 	@$(BIN)/hulk-lab demo --lab $(LAB) $(if $(IMAGE),--image $(IMAGE))
 
 .PHONY: test
-test: tools ## Lint, types, import contracts, generated files, every test
+test: tools ## Lint, types, import contracts, generated files, every test (JOBS=2: two labs side by side)
 	@$(MAKE) --no-print-directory lint verify
 	@$(BIN)/hulk-lab build
 	$(BIN)/pytest -q --doctest-modules operator placement runtime lab/hulk_lab bench
-	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/pytest $(if $(JOBS),-n $(JOBS) --dist loadgroup --no-loadscope-reorder)
 
 .PHONY: down
 down: tools ## Remove every process, namespace and mount of the lab (ALL=1: of all labs)

@@ -143,8 +143,7 @@ def test_the_pods_stand_in_the_planned_ring(record: Record, jobs: Jobs) -> None:
     assert record.status["plan"]["order"] == [region for region, _ in groupby(regions)]
     environments = [{item["name"]: item.get("value") for item in environment(pod)} for pod in record.pods]
     assert [found["RANK"] for found in environments] == [str(rank) for rank in range(NUM_WORKERS)]
-    first = f"{record.pods[0]['metadata']['name']}.{NAME}-1.{jobs.namespace}.svc"
-    assert {found["MASTER_ADDR"] for found in environments} == {first}
+    assert {found["MASTER_ADDR"] for found in environments} == {f"{NAME}-1.{jobs.namespace}.svc"}
 
 
 def environment(pod: Object) -> list[Object]:

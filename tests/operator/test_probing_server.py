@@ -133,7 +133,8 @@ async def test_a_lie_is_ignored_and_told_in_an_event(cluster: ApiCluster, kwok_n
         *((name, "", "ForeignAddress") for name in (liar, other)),  # they have no agent's pod
     }
     events = (await cluster.list(EVENTS, "default", fields="involvedObject.kind=NodeProfile")).items
-    told = [event for event in events if event["involvedObject"]["name"] in (liar, other)]
+    uids = {(await profile(cluster, name)).metadata.uid for name in (liar, other)}  # an older node had the same name
+    told = [event for event in events if event["involvedObject"].get("uid") in uids]
     assert sorted(event["reason"] for event in told) == ["ImpossibleBandwidth", "ImpossibleRtt", "UnknownTarget"]
     assert any("round trip -7 us must be > 0" in event["message"] for event in told)
 

@@ -90,9 +90,9 @@ def test_a_rank_that_ignores_sigterm_is_killed(job, make_plan, write_script):
 
 def test_signals_reach_the_ranks_and_stopping_is_no_failure(job, make_plan, write_script):
     script = write_script(
-        "import signal, sys, time\n"
+        "import os, signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
-        "print('ready')\n"
+        "os.write(1, b'ready\\n')  # whole, beside the other rank's\n"
         "time.sleep(1000)\n"
     )
     job.write_plan(make_plan((2,)))
