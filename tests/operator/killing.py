@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import signal
+import traceback
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,4 +158,11 @@ def entry(namespace: str, kubeconfig: Path, log: Path, point: KillPoint | Record
         os.dup2(output.fileno(), 2)
     # For Kopf, which logs in by itself: the client library has read the variable when it was imported.
     os.environ["KUBECONFIG"] = kube_config.KUBE_CONFIG_DEFAULT_LOCATION = str(kubeconfig)
-    asyncio.run(main(namespace, point))
+    code = 1
+    try:
+        asyncio.run(main(namespace, point))
+        code = 0
+    finally:
+        if code:
+            traceback.print_exc()
+        os._exit(code)  # multiprocessing's way out may wait for the planner's process, which now dies with this one

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
@@ -98,6 +99,7 @@ class Forked:
 
 def python(arguments: tuple[str, ...], environment: dict[str, str], log: Path) -> None:
     """In a forked process: `python -u ARGUMENTS > LOG 2>&1`."""
+    os.setsid()
     with log.open("wb") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
@@ -178,7 +180,11 @@ class Job:
         log, variables = self._next(environment)
         with log.open("wb") as output:
             popen = subprocess.Popen(
-                [sys.executable, "-u", *arguments], env=variables, stdout=output, stderr=subprocess.STDOUT
+                [sys.executable, "-u", *arguments],
+                env=variables,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         self.processes.append(Process(popen, log, variables))
         return self.processes[-1]
@@ -215,10 +221,11 @@ class Job:
         return processes
 
     def close(self) -> None:
+        """Also what a process has started and left behind."""
         for process in self.processes:
-            if process.popen.poll() is None:
-                process.popen.send_signal(signal.SIGKILL)
-                process.popen.wait()
+            with suppress(ProcessLookupError):
+                os.killpg(process.popen.pid, signal.SIGKILL)
+            process.popen.wait()
 
 
 @pytest.fixture
