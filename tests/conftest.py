@@ -19,7 +19,6 @@ from hulk_lab import kwok, up
 from hulk_lab.spec import KwokSpec, LabSpec
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-DATA = REPOSITORY.parent / "shared" / "data"
 LABS = ("lab", "controlplane")  # the markers, as pyproject.toml describes them
 
 
