@@ -11,6 +11,8 @@ import datetime
 import ipaddress
 import json
 import os
+import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _LIFETIME = datetime.timedelta(days=365)
 _CLOCK_SKEW = datetime.timedelta(hours=1)
+_ISSUING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,17 @@ class Authority:
         return self._files("ca")
 
     def issue(self, file: str, user: str, groups: Sequence[str] = (), hosts: Sequence[str] = ()) -> Pair:
-        """A certificate for a client (user, groups), and for a server when hosts (names or addresses) are given."""
+        """A certificate for a client (user, groups), and for a server when hosts (names or addresses) are given.
+
+        Nodes that start side by side share some: the first that asks has it made, the others wait.
+        """
         pair = self._files(file)
-        if pair.certificate.exists():
-            return pair
+        with _ISSUING:
+            if not pair.certificate.exists():
+                self._make(file, user, groups, hosts)
+        return pair
+
+    def _make(self, file: str, user: str, groups: Sequence[str], hosts: Sequence[str]) -> None:
         ca_key = serialization.load_pem_private_key(self.pair.key.read_bytes(), None)
         assert isinstance(ca_key, ec.EllipticCurvePrivateKey)
         ca = x509.load_pem_x509_certificate(self.pair.certificate.read_bytes())
@@ -74,7 +84,6 @@ class Authority:
                 x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False
             )
         self._write(file, builder.sign(ca_key, hashes.SHA256()), key)
-        return pair
 
     def signing_key(self, file: str) -> Pair:
         """A key for service account tokens: `certificate` is the public half."""
@@ -157,8 +166,11 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write_private(path: Path, content: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    """Whole or not at all: others may read or write the same file at this moment. mkstemp's files are private."""
+    number, fresh = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(number, "wb") as file:
         file.write(content)
+    os.replace(fresh, path)
 
 
 def _base64(path: Path) -> str:

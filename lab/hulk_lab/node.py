@@ -175,10 +175,19 @@ def _write_configuration(node: Node) -> None:
     kubelet = nodeconfig.kubelet(
         control.net, place, paths, serving, authority.pair.certificate, cgroup_v2=cgroups.is_v2()
     )
-    paths.containerd_config.write_text(nodeconfig.containerd(paths, images.pause().reference, images.runtime_spec()))
-    (paths.cni / "10-lab.conflist").write_text(json.dumps(nodeconfig.cni(place, control.net.spec.mtu), indent=1))
-    paths.kubelet_config.write_text(json.dumps(kubelet, indent=1))
-    paths.proxy_config.write_text(json.dumps(nodeconfig.kube_proxy(control.net, place, proxy), indent=1))
+    proxied = nodeconfig.kube_proxy(control.net, place, proxy)
+    write_changed(
+        paths.containerd_config, nodeconfig.containerd(paths, images.pause().reference, images.runtime_spec())
+    )
+    write_changed(paths.cni / "10-lab.conflist", json.dumps(nodeconfig.cni(place, control.net.spec.mtu), indent=1))
+    write_changed(paths.kubelet_config, json.dumps(kubelet, indent=1))
+    write_changed(paths.proxy_config, json.dumps(proxied, indent=1))
+
+
+def write_changed(path: Path, text: str) -> None:
+    """Write a file unless it holds this already: kube-proxy ends whenever its own is written."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
 
 
 def _kubelet(node: Node) -> list[str | Path]:

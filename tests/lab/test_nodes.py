@@ -174,6 +174,16 @@ def test_a_pod_reaches_its_own_service_and_prometheus_finds_it_by_annotation(lab
     assert (series["metric"]["namespace"], series["metric"]["pod"]) == ("default", "web")
 
 
+def test_starting_a_node_that_runs_restarts_nothing(lab: up.Lab) -> None:
+    place = lab.node("eu-0")
+    running = {name: place.process(name) for name in ("containerd", "kubelet", "kube-proxy")}
+    written = {path: path.stat().st_mtime_ns for path in (place.paths.kubelet_config, place.paths.proxy_config)}
+    node.start(place)
+    assert None not in running.values()
+    assert {name: place.process(name) for name in running} == running
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+
+
 def test_a_killed_node_is_noticed_and_comes_back(lab: up.Lab) -> None:
     victim = lab.node("us-0")
     node.kill(victim)
