@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from hulk_lab import paths
 from hulk_lab.api import Api, ApiError
+from hulk_lab.paths import write_changed
 
 _LOOK_EVERY_S = 1.0
 _PREFIX = "prometheus.io/"
@@ -41,11 +41,7 @@ def targets(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def write(file: Path, content: list[dict[str, Any]]) -> None:
     """Replace the file if its content differs."""
-    text = json.dumps(content, indent=1)
-    if not file.exists() or file.read_text() != text:
-        fresh = file.with_suffix(".new")
-        fresh.write_text(text)
-        os.replace(fresh, file)
+    write_changed(file, json.dumps(content, indent=1))
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from hulk_lab.builds.oci import Image
 from hulk_lab.control_plane import ControlPlane
 from hulk_lab.errors import LabError
 from hulk_lab.nodeconfig import PRIVATE_FOLDERS, RESOURCE, SOCKET, NodePaths
-from hulk_lab.paths import SYSTEM_PROGRAMS
+from hulk_lab.paths import SYSTEM_PROGRAMS, write_changed
 from hulk_lab.processes import Process, wait_until
 from hulk_lab.wan.addresses import NodeNetwork
 
@@ -180,14 +180,9 @@ def _write_configuration(node: Node) -> None:
         paths.containerd_config, nodeconfig.containerd(paths, images.pause().reference, images.runtime_spec())
     )
     write_changed(paths.cni / "10-lab.conflist", json.dumps(nodeconfig.cni(place, control.net.spec.mtu), indent=1))
+    # kube-proxy ends whenever its own is written.
     write_changed(paths.kubelet_config, json.dumps(kubelet, indent=1))
     write_changed(paths.proxy_config, json.dumps(proxied, indent=1))
-
-
-def write_changed(path: Path, text: str) -> None:
-    """Write a file unless it holds this already: kube-proxy ends whenever its own is written."""
-    if not path.exists() or path.read_text() != text:
-        path.write_text(text)
 
 
 def _kubelet(node: Node) -> list[str | Path]:

@@ -25,3 +25,11 @@ def kubeconfig(lab: str) -> Path:
 def binaries(lab: str) -> Path:
     """Links to every program of the lab: put it on PATH for kubectl and helm."""
     return state_folder(lab) / "bin"
+
+
+def write_changed(file: Path, text: str) -> None:
+    """Replace a file at once, unless it holds this already: who watches it acts on every write."""
+    if not file.exists() or file.read_text() != text:
+        fresh = file.with_suffix(".new")
+        fresh.write_text(text)
+        fresh.replace(file)
