@@ -136,6 +136,12 @@ def test_the_next_plan_takes_over_what_it_can_and_makes_only_what_lacks() -> Non
     assert written.body["metadata"]["name"] == "demo-gang"
 
 
+def test_labels_are_followed_by_a_pass_because_no_event_may_follow_them() -> None:
+    memory = Memory(swept_to=1)
+    assert decide(view(in_force(2, 3), pods=gang(), memory=memory, full=replanned(*NODES))).requeue_after_s == 0
+    assert decide(view(in_force(2, 3), pods=(), memory=memory, full=replanned(*NODES))).requeue_after_s != 0
+
+
 def test_what_the_plan_has_no_worker_for_is_swept_after_that() -> None:
     known = {"memory": Memory(swept_to=1), "full": replanned("node-2", "node-0")}
     shrunk = {"workers": {"min": 2, "max": 2}}

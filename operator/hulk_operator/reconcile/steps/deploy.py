@@ -53,7 +53,8 @@ def deploy(view: View) -> Outcome:
         actions.append(Relabel(labels))
     if new := [worker for worker in missing if worker not in taken]:
         actions.append(Create(PODS, manifests.pods(job, full.plan, new)))
-    return Outcome(tuple(actions))
+    # A pod that runs already may never change again once it has its labels: no event would ask for the next pass.
+    return Outcome(tuple(actions), requeue_after_s=0 if taken else None)
 
 
 def up(view: View) -> Outcome:
