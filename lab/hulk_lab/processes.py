@@ -41,15 +41,18 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs (a zombie does not)."""
+        """Whether any of its threads is left: the first one ends before the last one has closed files and sockets."""
         stat = _read_stat(self.pid)
-        return stat is not None and stat.start_ticks == self.start_ticks and stat.state not in "ZX"
+        if stat is None or stat.start_ticks != self.start_ticks:
+            return False
+        return stat.state not in "ZX" or stat.num_threads > 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Stat:
     pid: int
     state: str
+    num_threads: int
     start_ticks: int
 
 
@@ -162,7 +165,7 @@ def tail(log: Path, num_lines: int = 15) -> str:
 def _parse_stat(text: str) -> _Stat:
     head, _, rest = text.rpartition(")")
     fields = rest.split()
-    return _Stat(int(head.split()[0]), fields[0], int(fields[19]))
+    return _Stat(int(head.split()[0]), fields[0], int(fields[17]), int(fields[19]))
 
 
 def _read_stat(pid: int) -> _Stat | None:

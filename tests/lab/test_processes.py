@@ -36,6 +36,22 @@ def test_a_process_that_ignores_sigterm_is_killed(table: ProcessTable) -> None:
     assert not stubborn.alive
 
 
+def test_a_process_lives_until_its_last_thread_ends(table: ProcessTable) -> None:
+    """A killed API server whose first thread was gone still held its port: the next one could not listen."""
+    program = (
+        "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); "
+        "print('ready', flush=True); ctypes.CDLL(None).pthread_exit(None)"
+    )
+    half = table.start("half", [sys.executable, "-c", program])
+    wait_until(lambda: "ready" in table.log("half").read_text(), "the thread", timeout_s=10)
+    stat = Path(f"/proc/{half.pid}/stat")
+    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", "end of the first thread", timeout_s=10)
+
+    assert half.alive
+    table.kill([half])
+    assert not half.alive
+
+
 def test_a_reused_pid_is_left_alone(table: ProcessTable) -> None:
     with subprocess.Popen(["sleep", "60"]) as stranger:
         try:
