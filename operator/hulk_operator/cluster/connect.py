@@ -3,6 +3,8 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
@@ -33,4 +35,12 @@ async def connect(
             await config.load_kube_config(kubeconfig, client_configuration=configuration)  # type: ignore[no-untyped-call]
     except config.ConfigException as error:
         raise ClusterError(0, "NoKubeconfig", str(error)) from error
+    configuration.proxy = configuration.proxy or _proxy(configuration.host)
+    configuration.client_session_kwargs = {"trust_env": False}  # else ~/.netrc and proxies are read for every request
     return ApiCluster(ApiClient(configuration), wrote)
+
+
+def _proxy(server: str) -> str | None:
+    """The proxy that the environment names for the API server (HTTPS_PROXY, NO_PROXY)."""
+    url = urlsplit(server)
+    return None if proxy_bypass(url.netloc) else getproxies().get(url.scheme)

@@ -31,15 +31,10 @@ def deployed(view: View) -> bool:
     return holds(view.status, ConditionType.DEPLOYED)
 
 
-def gang(view: View) -> tuple[WorkerPod, ...]:
-    """The pods of the attempt in force, by worker."""
-    return tuple(sorted((pod for pod in view.pods if pod.attempt == view.status.attempt), key=lambda pod: pod.worker))
-
-
 def ended_well(view: View) -> frozenset[int]:
     """Workers of the attempt in force that ended well, also those whose pods were deleted since."""
     seen = {worker for attempt, worker in view.memory.ended if attempt == view.status.attempt}
-    return frozenset(seen | {pod.worker for pod in gang(view) if pod.succeeded})
+    return frozenset(seen | {pod.worker for pod in view.gang if pod.succeeded})
 
 
 def num_workers(view: View) -> int:

@@ -7,6 +7,7 @@ actions, write the status once. Nothing here does I/O.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from hulk_placement.plan import Plan
@@ -114,7 +115,7 @@ class Memory:
     calibration: Calibration | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class View:
     """One job and everything about it, at one moment. `status` is what the steps so far made of `job.status`."""
 
@@ -129,6 +130,13 @@ class View:
     memory: Memory = Memory()
     timing: Timing = Timing()
     farewell: Farewell | None = None  # what a worker of this job said last
+
+    @cached_property
+    def gang(self) -> tuple[WorkerPod, ...]:
+        """The pods of the attempt in force, by worker."""
+        return tuple(
+            sorted((pod for pod in self.pods if pod.attempt == self.status.attempt), key=lambda pod: pod.worker)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from hulk_operator.reconcile.facts import (
     PLAN_LOST,
     count_unstable,
     deployed,
-    gang,
     in_force,
     num_workers,
     released,
@@ -32,7 +31,7 @@ def deploy(view: View) -> Outcome:
     """
     if not in_force(view) or deployed(view):
         return NOTHING
-    missing = sorted(set(range(num_workers(view))) - {pod.worker for pod in gang(view)})
+    missing = sorted(set(range(num_workers(view))) - {pod.worker for pod in view.gang})
     if not missing:
         return NOTHING
     if view.full is None:
@@ -59,7 +58,7 @@ def deploy(view: View) -> Outcome:
 
 def up(view: View) -> Outcome:
     """The gang is deployed when every worker runs (or has ended well already)."""
-    pods = gang(view)
+    pods = view.gang
     if not in_force(view) or deployed(view) or len(pods) < num_workers(view):
         return NOTHING
     if not all(pod.running or pod.succeeded for pod in pods):

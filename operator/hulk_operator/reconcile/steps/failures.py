@@ -20,7 +20,6 @@ from hulk_operator.reconcile.facts import (
     deployed,
     ended_well,
     failure,
-    gang,
     in_force,
     num_workers,
     released,
@@ -48,7 +47,7 @@ def broken(view: View) -> Outcome:
     """Release an attempt that lost a worker; count it as a disruption or as a failure."""
     if not in_force(view):
         return NOTHING
-    pods = gang(view)
+    pods = view.gang
     for pod in pods:
         if _final_reason(pod):
             return _failed(view, pod)
@@ -70,7 +69,7 @@ def degraded(view: View) -> Outcome:
     """Say that a node of the gang is not ready, as long as that is borne."""
     if not in_force(view) or not deployed(view):
         return NOTHING
-    nodes = sorted({pod.node for pod in gang(view) if not pod.ended and _unready(view, pod)})
+    nodes = sorted({pod.node for pod in view.gang if not pod.ended and _unready(view, pod)})
     if nodes:
         message = f"not ready: {', '.join(nodes[:_NUM_NAMED])} ({len(nodes)} of the job's nodes)"
         return Outcome(status=set_condition(view, ConditionType.DEGRADED, True, "NodeNotReady", message))

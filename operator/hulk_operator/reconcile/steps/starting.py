@@ -11,7 +11,6 @@ from hulk_operator.pods import WorkerPod, reason_of
 from hulk_operator.reconcile.facts import (
     deployed,
     failure,
-    gang,
     in_force,
     num_workers,
     seconds_left,
@@ -42,7 +41,7 @@ def stuck(view: View) -> Outcome:
     """Release a gang of which a container cannot be started; a node that alone cannot is avoided."""
     if not in_force(view) or deployed(view):
         return NOTHING
-    for pod in gang(view):
+    for pod in view.gang:
         if pod.waiting and pod.waiting.reason in STUCK_REASONS:
             last = failure(view, pod.waiting.reason, pod.waiting.message or pod.waiting.reason, pod)
             return start_failed(view, last, avoided_nodes=_avoided(view, (pod.node,) if _blamed(view, pod) else ()))
@@ -53,7 +52,7 @@ def _blamed(view: View, pod: WorkerPod) -> bool:
     """Whether a container cannot start because of its node: the same ones run elsewhere."""
     if pod.waiting is None or pod.waiting.reason in _NEVER_THE_NODE:
         return False
-    return any(peer.running and peer.node != pod.node for peer in gang(view))
+    return any(peer.running and peer.node != pod.node for peer in view.gang)
 
 
 def start_timeout(view: View) -> Outcome:
@@ -64,9 +63,9 @@ def start_timeout(view: View) -> Outcome:
     left_s = seconds_left(view, since(view, ConditionType.PLANNED), limit_s)
     if left_s > 0:
         return Outcome(requeue_after_s=left_s)
-    late = [pod for pod in gang(view) if not pod.running and not pod.ended]
+    late = [pod for pod in view.gang if not pod.running and not pod.ended]
     named = "; ".join(_why_late(view, pod) for pod in late[:_NUM_NAMED])
-    num_up = sum(pod.running for pod in gang(view))
+    num_up = sum(pod.running for pod in view.gang)
     message = f"{num_up} of {num_workers(view)} pods were up after startTimeoutSeconds = {limit_s} s: {named}"
     last = failure(view, "StartTimeout", message, late[0] if late else None)
     return start_failed(view, last, avoided_nodes=_avoided(view, (_node(view, pod) for pod in late)))

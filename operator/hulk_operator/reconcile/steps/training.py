@@ -12,7 +12,6 @@ from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile.facts import (
     deployed,
     ended_well,
-    gang,
     in_force,
     last_saved,
     num_workers,
@@ -154,7 +153,7 @@ def _rank0(view: View) -> WorkerPod | None:
     """Rank 0's pod while the gang trains and it can be asked."""
     if not in_force(view) or not deployed(view):
         return None
-    return next((pod for pod in gang(view) if pod.worker == 0 and pod.running and pod.ip), None)
+    return next((pod for pod in view.gang if pod.worker == 0 and pod.running and pod.ip), None)
 
 
 def _prediction(view: View) -> PredictionSummary | None:
