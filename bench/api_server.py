@@ -65,26 +65,40 @@ class Bare:
 
     async def matching(self, path: str, selector: str, limit: int = 0) -> list[dict[str, Any]]:
         """The objects that match, at most `limit` of them (0: all)."""
+        return (await self._list(path, selector, limit))["items"]  # type: ignore[no-any-return]
+
+    async def _list(self, path: str, selector: str, limit: int = 0) -> dict[str, Any]:
+        """A listing; tried again while the storage of a new kind is not ready."""
         query = {"labelSelector": selector, "limit": str(limit)}
-        async with self.session.get(self.url + path, params=query) as answer:
-            items: list[dict[str, Any]] = (await answer.json())["items"]
-        return items
+        while True:
+            async with self.session.get(self.url + path, params=query) as answer:
+                if answer.status != TOO_MANY_REQUESTS:
+                    answer.raise_for_status()
+                    listing: dict[str, Any] = await answer.json()
+                    return listing
+            await asyncio.sleep(0.2)
 
     async def watch(self, path: str, selector: str = "", ready: asyncio.Event | None = None) -> AsyncIterator[Any]:
-        """Events of a collection without end, the present objects first (again after the server ended the watch);
-        `ready` is set when it has answered."""
-        query = {"watch": "1", "labelSelector": selector}
+        """Events of a collection without end, the present objects first; `ready` is set when it has answered.
+
+        From the version of a listing on: a watch without one fails when the server's cache is more than 3 s behind. It
+        begins anew when the server ends it.
+        """
         timeout = aiohttp.ClientTimeout(total=None)
         while True:
+            listing = await self._list(path, selector)
+            for item in listing["items"]:
+                yield {"type": "ADDED", "object": item}
+            query = {"watch": "1", "labelSelector": selector, "resourceVersion": listing["metadata"]["resourceVersion"]}
             async with self.session.get(self.url + path, params=query, timeout=timeout, read_bufsize=2**22) as answer:
-                if answer.status == TOO_MANY_REQUESTS:  # the storage of a new kind is not ready yet
-                    await asyncio.sleep(0.2)
-                    continue
                 answer.raise_for_status()
                 if ready is not None:
                     ready.set()
                 async for line in answer.content:
-                    yield json.loads(line)
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        raise RuntimeError(f"watch of {path}: {event['object'].get('message')}")
+                    yield event
 
 
 @asynccontextmanager
