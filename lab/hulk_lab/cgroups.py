@@ -18,6 +18,7 @@ from pathlib import Path
 
 from hulk_lab.errors import LabError
 from hulk_lab.processes import wait_until
+from hulk_lab.spec import checked_name
 
 MOUNT = Path("/sys/fs/cgroup")
 ROOT = "hulk-lab"
@@ -85,7 +86,11 @@ def create_node(lab: str, node: str, mount: Path = MOUNT) -> list[Path]:
 
 
 def destroy(lab: str, node: str = "", mount: Path = MOUNT) -> None:
-    """End every process in the groups of a lab, or of one of its nodes, with SIGKILL, and remove the groups."""
+    """End every process in the groups of a lab, or of one of its nodes, with SIGKILL, and remove the groups.
+
+    ValueError for what is no lab's name: `..` would be every process of the machine.
+    """
+    checked_name("lab", lab)
     for hierarchy in hierarchies(mount):
         group = hierarchy / ROOT / lab / node
         if group.is_dir():

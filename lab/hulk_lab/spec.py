@@ -32,15 +32,21 @@ MIN_MTU, MAX_MTU = 576, 9000
 HEADER_BYTES = 52
 """IPv4 (20) + TCP (20) + timestamps (12): what a full segment carries beside its payload."""
 
-_NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
 
-def _checked_name(kind: str, name: str) -> str:
-    if not _NAME.match(name):
+def is_name(name: str) -> bool:
+    """Whether a lab, region or node may be called so: nothing else becomes a part of a path."""
+    return _NAME.fullmatch(name) is not None
+
+
+def checked_name(kind: str, name: str) -> str:
+    """The name, or ValueError with the rule it breaks."""
+    if not is_name(name):
         raise ValueError(f"{kind} name {name!r} must be 1 to 40 of a-z, 0-9 and -, starting and ending without -")
     return name
 
@@ -65,7 +71,7 @@ class RegionSpec(_Model):
     @field_validator("name")
     @classmethod
     def _name(cls, name: str) -> str:
-        return _checked_name("region", name)
+        return checked_name("region", name)
 
     @model_validator(mode="before")
     @classmethod
@@ -146,7 +152,7 @@ class LabSpec(_Model):
     @field_validator("name")
     @classmethod
     def _name(cls, name: str) -> str:
-        return _checked_name("lab", name)
+        return checked_name("lab", name)
 
     @model_validator(mode="after")
     def _whole(self) -> LabSpec:
@@ -189,7 +195,7 @@ def _check_names(spec: LabSpec) -> None:
         if twice:
             raise ValueError(f"{kind} names must be unique, used more than once: {', '.join(twice)}")
         for name in names:
-            _checked_name(kind, name)
+            checked_name(kind, name)
 
 
 def _check_links(spec: LabSpec) -> None:

@@ -19,6 +19,7 @@ from hulk_lab.processes import ProcessTable, wait_until
 from hulk_lab.spec import KwokSpec, LabSpec, dump
 from hulk_lab.wan import check, network, relay, slots
 from hulk_lab.wan.addresses import LabNetwork, NodeNetwork, netns_path
+from lab_names import lab_name
 
 pytestmark = pytest.mark.lab  # its figures want no other WAN beside it
 
@@ -64,7 +65,7 @@ def running(state: Path) -> Iterator[LabNetwork]:
 
 @pytest.fixture(scope="module")
 def state() -> Iterator[Path]:
-    with state_of(f"wan-{os.getpid()}") as folder:
+    with state_of(lab_name("wan")) as folder:
         yield folder
 
 
@@ -279,7 +280,7 @@ def test_another_lab_file_is_refused_while_the_lab_is_up(net: LabNetwork, state:
 
 
 def test_two_labs_at_once(net: LabNetwork) -> None:
-    with state_of(f"second-{os.getpid()}") as state, running(state) as second:
+    with state_of(lab_name("second")) as state, running(state) as second:
         assert second.slot != net.slot
         relay.cut(second, "us", "eu")
         assert not answers(second.nodes[0], second.nodes[-1].address)
@@ -311,7 +312,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.parametrize("num_steps", [3, 4, 7, 13, 99], ids=lambda n: f"after-{n}-steps")
 def test_nothing_stays_of_a_lab_whose_builder_was_killed(num_steps: int, tmp_path: Path) -> None:
-    file, name = tmp_path / "lab.yaml", f"killed-{os.getpid()}"
+    file, name = tmp_path / "lab.yaml", lab_name("killed")
     file.write_text(dump(description(name)))
     with state_of(name) as state:
         slot = slots.acquire(name)

@@ -18,7 +18,7 @@ from typing import Any
 
 from hulk_lab.builds.prerequisites import check_go
 from hulk_lab.errors import LabError
-from hulk_lab.paths import CACHE
+from hulk_lab.paths import CACHE, RUN_DIR
 from hulk_lab.processes import ProcessTable, wait_until
 from hulk_lab.spec import LabSpec, LinkSpec
 from hulk_lab.wan.addresses import LabNetwork, netns_path
@@ -31,7 +31,6 @@ MAX_LATE_SHARE = 0.01
 """A run with more late packets than this measured the machine's load, not the emulated WAN: it is invalid."""
 
 _SOURCE = Path(__file__).resolve().parents[2] / "relay"
-_RUN_DIR = Path("/run/hulk-lab")
 
 
 class RelayError(LabError):
@@ -136,7 +135,7 @@ def build() -> Path:
 
 
 def socket_path(slot: int) -> Path:
-    return _RUN_DIR / f"relay-{slot}.sock"
+    return RUN_DIR / f"relay-{slot}.sock"
 
 
 def config(net: LabNetwork) -> dict[str, Any]:
@@ -175,7 +174,7 @@ def start(net: LabNetwork, table: ProcessTable) -> None:
     path = table.state / "relay.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(config(net), indent=1))
-    _RUN_DIR.mkdir(parents=True, exist_ok=True)
+    RUN_DIR.mkdir(parents=True, exist_ok=True)
     socket_path(net.slot).unlink(missing_ok=True)
     table.start(PROCESS_NAME, [build(), path])
     wait_until(socket_path(net.slot).exists, "start of the relay", timeout_s=10, log=table.log(PROCESS_NAME))
