@@ -25,9 +25,8 @@ ROOT = "hulk-lab"
 OTHERS = "hulk-lab-others"
 """Where the machine's own processes wait on v2 if they sat in the root that a container sees: see `_step_aside`."""
 PERIOD_US = 10_000
-"""A longer period stalls a throttled process for tens of milliseconds and spoils round trips and step times."""
-MIN_QUOTA_US = 1_000
-"""The kernel's least quota: a share below a tenth of a core gets a longer period."""
+"""A longer period stalls a throttled process for tens of milliseconds and spoils round trips and step times. The
+kernel's least quota is 1 ms: `hulk_lab.spec.MIN_SPEED`."""
 
 _CONTROLLERS = "+cpu +cpuset +memory +pids +io +hugetlb"
 
@@ -44,11 +43,8 @@ class Quota:
         """
         >>> Quota.of(0.16)
         Quota(quota_us=1600, period_us=10000)
-        >>> Quota.of(0.05)
-        Quota(quota_us=1000, period_us=20000)
         """
-        period = max(PERIOD_US, round(MIN_QUOTA_US / cores))
-        return cls(max(MIN_QUOTA_US, round(cores * period)), period)
+        return cls(round(cores * PERIOD_US), PERIOD_US)
 
 
 def is_v2(mount: Path = MOUNT) -> bool:

@@ -6,7 +6,7 @@ sees it: Hulk measures the links it describes.
 A file looks like this (every directed region pair is named once):
 
     regions:
-      - {name: us, nodes: [{speed: 0.2}, {speed: 0.1, accelerators: 2}]}
+      - {name: us, nodes: [{speed: 0.2}, {speed: 0.3, accelerators: 2}]}
       - {name: eu, nodes: 2}
     links:
       - {source: us, target: eu, rttMs: 80, mbitPerS: 40}
@@ -29,6 +29,8 @@ MAX_REGIONS = 15
 MAX_NODES = 64
 MAX_KWOK_NODES = 2000
 MIN_MTU, MAX_MTU = 576, 9000
+MIN_SPEED = 0.1
+"""Of a core, for each accelerator: the kernel's least quota (1 ms) in the longest period that spoils no timing."""
 HEADER_BYTES = 52
 """IPv4 (20) + TCP (20) + timestamps (12): what a full segment carries beside its payload."""
 
@@ -60,6 +62,15 @@ class NodeSpec(_Model):
     """Share of one core that the job pods of this node get together (1.0 = one core)."""
     accelerators: int = Field(default=1, ge=0, le=64)
     """Advertised as nvidia.com/gpu."""
+
+    @model_validator(mode="after")
+    def _quota_exists(self) -> NodeSpec:
+        if round(self.speed, 9) < round(MIN_SPEED * self.accelerators, 9):
+            raise ValueError(
+                f"node {self.name}: speed {self.speed:g} must be at least {MIN_SPEED:g} of a core for each of its "
+                f"{self.accelerators} accelerators: a smaller CPU quota would need a period above 10 ms"
+            )
+        return self
 
 
 class RegionSpec(_Model):
@@ -171,11 +182,12 @@ class LabSpec(_Model):
         return ((i, region, node) for i, (region, node) in enumerate(every))
 
     def link(self, source: str, target: str) -> LinkSpec:
-        """The directed link; KeyError names the pair."""
+        """The directed link; ValueError names the pair and the regions there are."""
         for link in self.links:
             if (link.source, link.target) == (source, target):
                 return link
-        raise KeyError(f"no link {source}->{target}")
+        regions = ", ".join(region.name for region in self.regions)
+        raise ValueError(f"no link {source}->{target}: the regions are {regions}")
 
     def rtt_ms(self, source: str, target: str) -> float:
         """Both one-way delays."""

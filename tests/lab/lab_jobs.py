@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hulk_lab.addons import STORE, STORE_NAMESPACE
 from hulk_lab.builds import images
 from hulk_lab.demo.chapters import Demo, Target
 from hulk_lab.demo.story import Story
@@ -27,7 +28,6 @@ from rich.console import Console
 
 GROUP, VERSION = "hulk.dev", "v1alpha1"
 SYSTEM_NAMESPACE = "hulk-system"
-STORE_NAMESPACE, STORE_SECRET = "hulk-store", "checkpoint-store"
 PYTHON = "/opt/hulk/bin/python"
 TRAIN = (PYTHON, "-m", "hulk_runtime.examples.gpt", "--learning-rate", "0.01")
 LAUNCH = ("/opt/hulk/bin/hulk-launch", *TRAIN[1:])  # its pods outlive an attempt
@@ -52,7 +52,7 @@ def job(
 ) -> Object:
     """A HulkJob of a tiny model; with `checkpoint_every` it keeps its state in the lab's object store."""
     if checkpoint_every is not None:
-        storage = {"url": f"s3://checkpoints/{name}", "secretName": STORE_SECRET}
+        storage = {"url": f"s3://checkpoints/{name}", "secretName": STORE}
         spec["checkpoint"] = {"storage": storage, "everySteps": checkpoint_every}
     container = {
         "name": "worker",
@@ -89,12 +89,12 @@ class Jobs:
         self.lab.kube.apply(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": labels}}
         )
-        data = self.lab.kube.get("secret", STORE_SECRET, "-n", STORE_NAMESPACE)["data"]
+        data = self.lab.kube.get("secret", STORE, "-n", STORE_NAMESPACE)["data"]
         self.lab.kube.apply(
             {
                 "apiVersion": "v1",
                 "kind": "Secret",
-                "metadata": {"name": STORE_SECRET, "namespace": self.namespace},
+                "metadata": {"name": STORE, "namespace": self.namespace},
                 "data": data,
             }
         )

@@ -7,7 +7,6 @@ predicted. It goes only through kubectl, helm and hulk, so that whatever it show
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,31 +14,27 @@ from typing import Any
 
 import yaml
 
+from hulk_lab.addons import STORE, STORE_NAMESPACE
 from hulk_lab.demo.story import Story
 from hulk_lab.errors import LabError
 from hulk_lab.kube import Kube
+from hulk_lab.processes import NotReadyError, wait_until
 from hulk_lab.wan import check, relay
 from hulk_lab.wan.addresses import LabNetwork
 
 SYSTEM_NAMESPACE = "hulk-system"
 NAMESPACE = "hulk-demo"
-STORE_NAMESPACE = "hulk-store"
-STORE_SECRET = "checkpoint-store"
 FINISHED = ("Succeeded", "Failed")
 STEP_OF_LOADED_RTT = 5
 
 
 class DemoError(LabError):
-    """The demo cannot go on; the message says what was waited for and what was seen instead."""
+    """The demo cannot go on; the message says why."""
 
 
-def wait_for(what: str, poll: Callable[[], bool], timeout_s: float, every_s: float = 0.5) -> None:
-    """Poll a condition; DemoError naming it when it does not come true in time."""
-    deadline = time.monotonic() + timeout_s
-    while not poll():
-        if time.monotonic() > deadline:
-            raise DemoError(f"waited {timeout_s:.0f} s for {what}")
-        time.sleep(every_s)
+def wait_for(what: str, condition: Callable[[], bool], timeout_s: float) -> None:
+    """Look twice a second: each look is a command."""
+    wait_until(condition, what, timeout_s=timeout_s, interval_s=0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +115,7 @@ class Demo:
                 self.story.line(f"{done} of {len(pairs)} directed region pairs measured")
             return bool(pairs) and done == len(pairs)
 
-        wait_for("the bandwidth of every region pair", complete, timeout_s=180, every_s=1)
+        wait_for("the bandwidth of every region pair", complete, timeout_s=180)
         self.story.block(self.kube.run("hulk", "topology"))
 
     def submit(self, job: dict[str, Any], name: str) -> None:
@@ -147,11 +142,11 @@ class Demo:
 
     def store_secret(self) -> dict[str, Any]:
         """The lab's checkpoint credentials, for the job's namespace."""
-        secret = self.kube.get("secret", STORE_SECRET, "-n", STORE_NAMESPACE)
+        secret = self.kube.get("secret", STORE, "-n", STORE_NAMESPACE)
         return {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": STORE_SECRET, "namespace": NAMESPACE},
+            "metadata": {"name": STORE, "namespace": NAMESPACE},
             "data": secret["data"],
         }
 
@@ -244,7 +239,7 @@ class Demo:
         """Wait until a condition is True; when it stays False, say why in the operator's own words."""
         try:
             wait_for(f"condition {kind} of {name}", lambda: self.condition(name, kind) == "True", timeout_s)
-        except DemoError as error:
+        except NotReadyError as error:
             told = [
                 f"{item['type']}={item['status']} {item['reason']}: {item['message']}"
                 for item in self.job(name).get("status", {}).get("conditions", [])

@@ -60,9 +60,8 @@ class RelayStats:
 
     links: tuple[LinkStats, ...]
     cpu_s: float
-    num_unroutable: int
     num_lost: int
-    """Packets that neither a full router buffer nor a cut explains: the relay or the kernel had no place for them."""
+    """Packets that neither a full router buffer nor a cut explains: nobody had a place or a way for them."""
 
     @property
     def num_packets(self) -> int:
@@ -233,13 +232,14 @@ def stats(net: LabNetwork) -> RelayStats:
             for link in answer.get("links", ())
         ),
         cpu_s=answer.get("cpuMicroseconds", 0) / 1e6,
-        num_unroutable=answer["unroutable"],
-        num_lost=answer["exhausted"] + answer["refused"] + sum(_kernel_drops(r.netns) for r in net.routers),
+        num_lost=sum(answer[reason] for reason in ("unroutable", "exhausted", "refused"))
+        + sum(_kernel_drops(router.netns) for router in net.routers),
     )
 
 
 def cut(net: LabNetwork, source: str, target: str) -> None:
     """Lose every packet of one direction, those on the way included, until it is healed."""
+    net.spec.link(source, target)  # or ValueError
     _ask(net.slot, op="cut", source=source, target=target)
 
 
