@@ -213,7 +213,17 @@ def uids(pods: Iterable[Object]) -> list[str]:
 
 def query(lab: Lab, expression: str) -> list[Object]:
     """The result of an instant query to the lab's Prometheus."""
-    address = f"http://{lab.net.control_address}:{PORTS['prometheus']}/api/v1/query"
-    with urllib.request.urlopen(f"{address}?{urllib.parse.urlencode({'query': expression})}", timeout=10) as answer:
-        found: list[Object] = json.load(answer)["data"]["result"]
+    found: list[Object] = _prometheus(lab, "query", query=expression)["result"]
+    return found
+
+
+def is_scraped(lab: Lab, metric: str) -> bool:
+    """Whether some target names the metric, be it without any series."""
+    return metric in _prometheus(lab, "metadata", metric=metric)
+
+
+def _prometheus(lab: Lab, path: str, **parameters: str) -> Object:
+    address = f"http://{lab.net.control_address}:{PORTS['prometheus']}/api/v1/{path}"
+    with urllib.request.urlopen(f"{address}?{urllib.parse.urlencode(parameters)}", timeout=10) as answer:
+        found: Object = json.load(answer)["data"]
     return found
