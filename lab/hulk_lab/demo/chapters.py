@@ -18,6 +18,7 @@ from hulk_lab.addons import STORE, STORE_NAMESPACE
 from hulk_lab.demo.story import Story
 from hulk_lab.errors import LabError
 from hulk_lab.kube import Kube
+from hulk_lab.nodeconfig import RESOURCE
 from hulk_lab.processes import NotReadyError, wait_until
 from hulk_lab.wan import check, relay
 from hulk_lab.wan.addresses import LabNetwork
@@ -73,6 +74,8 @@ class Demo:
         """Install, measure, apply, follow; True when the job succeeded."""
         job = yaml.safe_load(job_file.read_text())
         name = job["metadata"]["name"]
+        if self.wan is None:
+            self.own_cluster()
         self.install()
         self.measure()
         self.submit(job, name)
@@ -80,6 +83,16 @@ class Demo:
         self.deployed(name)
         self.train(name)
         return self.result(name)
+
+    def own_cluster(self) -> None:
+        """Say which cluster is about to change, and stop before that where nothing could train."""
+        config = json.loads(self.kube.kubectl("config", "view", "--minify", "-o", "json"))
+        server = config["clusters"][0]["cluster"]["server"]
+        self.story.title(f"On your own cluster: context {config['current-context']}, {server}")
+        self.story.line(f"KUBECONFIG={self.kube.kubeconfig}; without it the demo brings up the lab instead")
+        self.story.line(f"Helm installs Hulk with its CRDs in {SYSTEM_NAMESPACE}; a job trains in {NAMESPACE}")
+        if not self.num_accelerators():
+            raise DemoError(f"no node of this cluster offers {RESOURCE}, so nothing could train: nothing was installed")
 
     def install(self) -> None:
         """Install or upgrade the chart and wait for the operator."""
@@ -138,7 +151,7 @@ class Demo:
     def num_accelerators(self) -> int:
         """All that the nodes advertise; a cluster of the user's own may have fewer than the example asks for."""
         nodes = self.kube.get("nodes")["items"]
-        return sum(int(node["status"]["allocatable"].get("nvidia.com/gpu", 0)) for node in nodes)
+        return sum(int(node["status"]["allocatable"].get(RESOURCE, 0)) for node in nodes)
 
     def store_secret(self) -> dict[str, Any]:
         """The lab's checkpoint credentials, for the job's namespace."""
