@@ -24,11 +24,12 @@ test: tools ## Lint, types, import contracts, generated files, every test (JOBS=
 	$(BIN)/pytest $(if $(JOBS),-n $(JOBS) --dist loadgroup --no-loadscope-reorder)
 
 .PHONY: down
-down: tools ## Remove every process, namespace and mount of the lab (ALL=1: of all labs)
-	@$(BIN)/hulk-lab down $(if $(ALL),--all,--lab $(LAB))
+down: tools ## Remove every process, namespace and mount of the lab (ALL=1: of all labs; PREFIX=: of those named so)
+	@$(BIN)/hulk-lab down $(if $(ALL),--all,$(if $(PREFIX),--prefix $(PREFIX),--lab $(LAB)))
 
 .PHONY: image
 image: .venv/.synced ## Build Hulk's image with docker: BASE=an image with torch, IMAGE=its name
+	@test -n "$(IMAGE)" || { echo "make image: IMAGE= is missing; say what to call it: make image IMAGE=registry.example/hulk:0.1.0" >&2; exit 1; }
 	docker build -f Dockerfile $(if $(BASE),--build-arg BASE=$(BASE)) -t $(IMAGE) "$$($(BIN)/hulk-lab image)"
 
 .PHONY: lint

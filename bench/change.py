@@ -19,9 +19,10 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.api_server import Bare, connect
-from bench.deployment import PODS, Shape, as_created, job, p99, variation
+from bench.deployment import PODS, Shape, as_created, cv_percent, job, p99, variation
 from bench.raw import Raw
 from bench.simulated import NAMESPACE, operator, simulated_lab
+from bench.verdicts import verdict
 
 BEFORE = Shape(50, 50, 20)
 NUM_AFTER = 40
@@ -159,6 +160,26 @@ async def measure(kubeconfig: Any, num_runs: int, raw: Raw) -> dict[str, list[Ch
     return found
 
 
+def to_bare(found: dict[str, list[Change]], name: str) -> list[float]:
+    """Seconds over those of the bare client in the same round."""
+    floors = found[name.replace("hulk", "bare")]
+    return [own.seconds / floor.seconds for own, floor in zip(found[name], floors, strict=True)]
+
+
+def verdicts(found: dict[str, list[Change]]) -> list[str]:
+    """Each change against the aims of a deployment, and no pod touched that the bare client leaves alone."""
+    lines: list[str] = []
+    for name in [name for name in found if name.endswith("hulk")]:
+        ratios, least_kept = to_bare(found, name), max(c.num_kept for c in found[name.replace("hulk", "bare")])
+        lines += [
+            verdict(f"{name} / bare client", statistics.median(ratios), "at most", 1.2),
+            verdict(f"{name}, CV of that ratio, %", cv_percent(ratios), "at most", 4),
+            verdict(f"{name}, p99 in seconds", p99([change.seconds for change in found[name]]), "below", 2),
+            verdict(f"{name}, pods kept", min(change.num_kept for change in found[name]), "at least", least_kept),
+        ]
+    return lines
+
+
 def table(found: dict[str, list[Change]]) -> Table:
     """Medians, p99, the ratio to the bare client of the same round, and the pods that were left alone."""
     num_runs = max(len(changes) for changes in found.values())
@@ -166,8 +187,7 @@ def table(found: dict[str, list[Change]]) -> Table:
     view.title = f"{BEFORE}, {num_runs} runs (simulated nodes; seconds, medians)"
     for name, changes in found.items():
         seconds = [change.seconds for change in changes]
-        floors = [change.seconds for change in found[name.replace("hulk", "bare")]]
-        ratios = [own / floor for own, floor in zip(seconds, floors, strict=True)]
+        ratios = to_bare(found, name)
         view.add_row(
             name,
             f"{statistics.median(seconds):.2f}",
@@ -185,4 +205,6 @@ def main(num_runs: int = 20) -> None:
     """Measure both changes on one control plane."""
     console = Console(highlight=False, width=120)
     with simulated_lab() as lab, operator(lab):
-        console.print(table(asyncio.run(measure(lab.control.kubeconfig, num_runs, Raw("change")))))
+        found = asyncio.run(measure(lab.control.kubeconfig, num_runs, Raw("change")))
+        console.print(table(found))
+        console.print("\n".join(verdicts(found)))

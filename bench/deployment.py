@@ -24,6 +24,7 @@ from rich.table import Table
 from bench.api_server import Bare, Timeline, connect, watched
 from bench.raw import Raw
 from bench.simulated import NAMESPACE, NODE_CPUS, Process, operator, resident_mib, simulated_lab
+from bench.verdicts import verdict
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 TIMEOUT_S = 180.0
@@ -195,16 +196,26 @@ async def measure(kubeconfig: Path, shape: Shape, num_runs: int, process: Proces
     return Measured(runs, busy_mib)
 
 
-def table(shape: Shape, runs: dict[str, list[Phases]]) -> Table:
-    """Medians, p99 and the ratio to the bare client of the same round; only rounds in which no pod was replaced."""
+def valid_rounds(runs: dict[str, list[Phases]]) -> dict[str, list[Phases]]:
+    """The rounds in which nobody's pods were replaced."""
     rounds = zip(*runs.values(), strict=True)
-    valid = [number for number, phases in enumerate(rounds) if not any(one.num_replaced for one in phases)]
+    valid = [phases for phases in rounds if not any(one.num_replaced for one in phases)]
+    return {client: [phases[i] for phases in valid] for i, client in enumerate(runs)}
+
+
+def bound_ratios(runs: dict[str, list[Phases]], client: str, other: str) -> list[float]:
+    """Seconds to the last binding by one client over another's, round by round."""
+    return [own.bound_s / its.bound_s for own, its in zip(runs[client], runs[other], strict=True)]
+
+
+def table(shape: Shape, runs: dict[str, list[Phases]]) -> Table:
+    """Medians, p99 and the ratio to the bare client of the same round; only valid rounds."""
+    num_rounds, runs = len(runs["bare"]), valid_rounds(runs)
     view = Table("client", "split", "created", "bound", "running", "bound p99", "bound CV", "bound / bare", "ratio CV")
-    view.title = f"{shape}, {len(valid)} of {len(runs['bare'])} rounds valid (seconds, medians; simulated nodes)"
-    for name in runs if valid else ():
-        phases = [runs[name][number] for number in valid]
+    view.title = f"{shape}, {len(runs['bare'])} of {num_rounds} rounds valid (seconds, medians; simulated nodes)"
+    for name, phases in runs.items() if runs["bare"] else ():
         bound = [phase.bound_s for phase in phases]
-        ratios = [phase.bound_s / runs["bare"][number].bound_s for phase, number in zip(phases, valid, strict=True)]
+        ratios = bound_ratios(runs, name, "bare")
         view.add_row(
             name,
             f"{statistics.median(p.split_s for p in phases):.2f}" if name == "hulk" else "-",
@@ -219,6 +230,23 @@ def table(shape: Shape, runs: dict[str, list[Phases]]) -> Table:
     return view
 
 
+def verdicts(shape: Shape, runs: dict[str, list[Phases]]) -> list[str]:
+    """Many pods are compared with what any client has to pay; one pod per node has an aim in seconds."""
+    runs = valid_rounds(runs)
+    if not runs["hulk"]:
+        return ["no verdict: every round had pods that were replaced"]
+    to_bare, to_job = (bound_ratios(runs, "hulk", other) for other in ("bare", "indexed job"))
+    if shape.num_pods == shape.num_nodes:
+        slowest_s = p99([phases.bound_s for phases in runs["hulk"]])
+        lines = [verdict("plan to last pod bound, p99 in seconds", slowest_s, "below", 2)]
+    else:
+        lines = [
+            verdict("bound: Hulk / bare client", statistics.median(to_bare), "at most", 1.2),
+            verdict("bound: Hulk / Indexed Job", statistics.median(to_job), "below", 1),
+        ]
+    return [*lines, verdict("CV of the ratio to the bare client, %", cv_percent(to_bare), "at most", 4)]
+
+
 def p99(values: Sequence[float]) -> float:
     """The 99th percentile by nearest rank: the largest of fewer than 100 values.
 
@@ -228,15 +256,19 @@ def p99(values: Sequence[float]) -> float:
     return sorted(values)[math.ceil(0.99 * len(values)) - 1]
 
 
+def cv_percent(values: Sequence[float]) -> float | None:
+    """Coefficient of variation; None of fewer than two values."""
+    return 100 * statistics.stdev(values) / statistics.mean(values) if len(values) > 1 else None
+
+
 def variation(values: Sequence[float]) -> str:
-    """Coefficient of variation in percent.
+    """Coefficient of variation as text.
 
     >>> variation([1.0, 1.0, 1.0])
     '0.0 %'
     """
-    if len(values) < 2:
-        return "-"
-    return f"{100 * statistics.stdev(values) / statistics.mean(values):.1f} %"
+    found = cv_percent(values)
+    return "-" if found is None else f"{found:.1f} %"
 
 
 def main(num_runs: int = 20) -> None:
@@ -248,6 +280,7 @@ def main(num_runs: int = 20) -> None:
         for shape in shapes:
             measured = asyncio.run(measure(lab.control.kubeconfig, shape, num_runs, process, raw))
             console.print(table(shape, measured.runs))
+            console.print("\n".join(verdicts(shape, measured.runs)))
             console.print(f"operator: {measured.busy_mib:.0f} MiB resident with {shape.num_pods} pods")
 
 

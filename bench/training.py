@@ -15,7 +15,6 @@ from bench.geo import NAMESPACE, Geo, container, pod_spec, wait
 WARM_UP_STEPS = 3
 """Left out of every median: connections are made and windows grow in them."""
 STEP = re.compile(r"step=(\d+) loss=(\S+) step_s=(\S+) compute_s=(\S+) communication_s=(\S+) ")
-GO = "start: the prediction is written"
 LATE_GO = "start: no go from the operator"
 
 
@@ -95,7 +94,7 @@ def job(name: str, size: Size, steps: int, num_workers: int, pins: Sequence[str]
 def train(
     geo: Geo, name: str, size: Size, *, steps: int = 13, num_workers: int = 6, pins: Sequence[str] = ()
 ) -> Training:
-    """Run one job to its end and delete it. DemoError when it does not train."""
+    """Run one job to its end and delete it. RuntimeError when it does not train."""
     selector = f"hulk.dev/job={name}"
     geo.apply(job(name, size, steps, num_workers, pins))
     try:

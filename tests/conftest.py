@@ -7,7 +7,6 @@ checkout's tests are touched; both are removed at the end, also after a failure.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import sys
 from collections.abc import Callable, Iterator
 from multiprocessing import forkserver
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 from hulk_lab import kwok, up
 from hulk_lab.spec import KwokSpec, LabSpec
+from lab_names import lab_name
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 LABS = ("lab", "controlplane")  # the markers, as pyproject.toml describes them
@@ -61,7 +61,7 @@ def forks() -> Iterator[ForkServerContext]:
 @pytest.fixture(scope="session")
 def control_plane_lab() -> Iterator[up.Lab]:
     """A lab of nothing but a control plane and kwok."""
-    spec = LabSpec(name=f"cp-{os.getpid()}", kwok=KwokSpec(nodes=1))
+    spec = LabSpec(name=lab_name("cp"), kwok=KwokSpec(nodes=1))
     try:
         yield up.up(spec)
     finally:

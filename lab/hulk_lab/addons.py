@@ -64,7 +64,7 @@ def _start_dns(control: ControlPlane) -> None:
     api.ensure(rbac.bind(name, name, name))
     file = control.state / "Corefile"
     file.write_text(_corefile(control, control.client_kubeconfig(name, file="dns")))
-    _start_missing(control, DNS, [program("coredns"), f"-conf={file}"])
+    control.table.ensure(DNS, [program("coredns"), f"-conf={file}"])
 
 
 def _corefile(control: ControlPlane, kubeconfig: Path) -> str:
@@ -117,11 +117,10 @@ def _start_prometheus(control: ControlPlane) -> None:
     api.ensure(rbac.role(name, rbac.rule("", "pods", "get", "list", "watch")))
     api.ensure(rbac.bind(name, name, name))
     control.client_kubeconfig(name, file="prometheus")
-    _start_missing(control, DISCOVERY, [sys.executable, "-m", "hulk_lab.discovery", control.net.spec.name])
+    control.table.ensure(DISCOVERY, [sys.executable, "-m", "hulk_lab.discovery", control.net.spec.name])
     file = control.state / "prometheus.json"
     file.write_text(json.dumps(_prometheus_config(control.state / "targets.json"), indent=1))
-    _start_missing(
-        control,
+    control.table.ensure(
         PROMETHEUS,
         [
             "prometheus",
@@ -228,12 +227,6 @@ def _credentials(control: ControlPlane) -> dict[str, str]:
         file.write_text(json.dumps(content))
     stored: dict[str, str] = json.loads(file.read_text())
     return stored
-
-
-def _start_missing(control: ControlPlane, name: str, command: list[str | Path]) -> None:
-    running = control.table.find(name)
-    if running is None or not running.alive:
-        control.table.start(name, command)
 
 
 def _answers(url: str) -> bool:

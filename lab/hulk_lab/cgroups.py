@@ -18,15 +18,15 @@ from pathlib import Path
 
 from hulk_lab.errors import LabError
 from hulk_lab.processes import wait_until
+from hulk_lab.spec import checked_name
 
 MOUNT = Path("/sys/fs/cgroup")
 ROOT = "hulk-lab"
 OTHERS = "hulk-lab-others"
 """Where the machine's own processes wait on v2 if they sat in the root that a container sees: see `_step_aside`."""
 PERIOD_US = 10_000
-"""A longer period stalls a throttled process for tens of milliseconds and spoils round trips and step times."""
-MIN_QUOTA_US = 1_000
-"""The kernel's least quota: a share below a tenth of a core gets a longer period."""
+"""A longer period stalls a throttled process for tens of milliseconds and spoils round trips and step times. The
+kernel's least quota is 1 ms: `hulk_lab.spec.MIN_SPEED`."""
 
 _CONTROLLERS = "+cpu +cpuset +memory +pids +io +hugetlb"
 
@@ -43,11 +43,8 @@ class Quota:
         """
         >>> Quota.of(0.16)
         Quota(quota_us=1600, period_us=10000)
-        >>> Quota.of(0.05)
-        Quota(quota_us=1000, period_us=20000)
         """
-        period = max(PERIOD_US, round(MIN_QUOTA_US / cores))
-        return cls(max(MIN_QUOTA_US, round(cores * period)), period)
+        return cls(round(cores * PERIOD_US), PERIOD_US)
 
 
 def is_v2(mount: Path = MOUNT) -> bool:
@@ -85,7 +82,11 @@ def create_node(lab: str, node: str, mount: Path = MOUNT) -> list[Path]:
 
 
 def destroy(lab: str, node: str = "", mount: Path = MOUNT) -> None:
-    """End every process in the groups of a lab, or of one of its nodes, with SIGKILL, and remove the groups."""
+    """End every process in the groups of a lab, or of one of its nodes, with SIGKILL, and remove the groups.
+
+    ValueError for what is no lab's name: `..` would be every process of the machine.
+    """
+    checked_name("lab", lab)
     for hierarchy in hierarchies(mount):
         group = hierarchy / ROOT / lab / node
         if group.is_dir():

@@ -68,10 +68,11 @@ def read(file: Path, lab: str, control_plane_only: bool = False, kwok_nodes: int
 def down(
     lab: LabName = "hulk",
     everything: Annotated[bool, typer.Option("--all", help="Every lab of this machine, whoever started it.")] = False,
+    prefix: Annotated[str, typer.Option(help="Every lab whose name begins so.")] = "",
     keep_logs: Annotated[bool, typer.Option(help="Leave the lab's logs for reading.")] = False,
 ) -> None:
     """Remove every process, mount, group, namespace, interface and file of the lab, also after a SIGKILL of it."""
-    for name in up.recorded() if everything else [lab]:
+    for name in [each for each in up.recorded() if each.startswith(prefix)] if everything or prefix else [lab]:
         up.down(name, progress, keep_logs=keep_logs)
 
 

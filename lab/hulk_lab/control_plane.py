@@ -17,7 +17,7 @@ from hulk_lab import rbac
 from hulk_lab.api import Api
 from hulk_lab.builds.golang import program
 from hulk_lab.certificates import Authority, write_kubeconfig
-from hulk_lab.processes import Process, ProcessTable, wait_until
+from hulk_lab.processes import ProcessTable, wait_until
 from hulk_lab.wan.addresses import PORTS, LabNetwork
 
 PREFIX = "control-"
@@ -70,11 +70,11 @@ def start(net: LabNetwork, state: Path) -> ControlPlane:
     control = ControlPlane(net, state)
     admin = control.authority.issue("admin", "hulk-lab-admin", ["system:masters"])
     write_kubeconfig(control.kubeconfig, control.server, control.authority, admin, net.spec.name)
-    _start_missing(control, "etcd", _etcd(control))
-    _start_missing(control, "apiserver", _apiserver(control))
+    control.table.ensure(f"{PREFIX}etcd", _etcd(control))
+    control.table.ensure(f"{PREFIX}apiserver", _apiserver(control))
     _wait_api(control)  # the others give up when they start before their rights exist
-    _start_missing(control, "controller-manager", _controller_manager(control))
-    _start_missing(control, "scheduler", _scheduler(control))
+    control.table.ensure(f"{PREFIX}controller-manager", _controller_manager(control))
+    control.table.ensure(f"{PREFIX}scheduler", _scheduler(control))
     wait_ready(control)
     control.api().ensure(rbac.bind("hulk-lab:kubelet-api", "kube-apiserver-kubelet-client", "system:kubelet-api-admin"))
     return control
@@ -91,7 +91,7 @@ def restart_apiserver(control: ControlPlane, *, kill: bool = False) -> None:
     running = control.table.find(f"{PREFIX}apiserver")
     if running is not None:
         (control.table.kill if kill else control.table.stop)([running])
-    _start_missing(control, "apiserver", _apiserver(control))
+    control.table.ensure(f"{PREFIX}apiserver", _apiserver(control))
     wait_ready(control)
 
 
@@ -117,13 +117,6 @@ def wait_ready(control: ControlPlane) -> None:
 def _wait_api(control: ControlPlane) -> None:
     log = control.table.log(f"{PREFIX}apiserver")
     wait_until(control.api().ready, "API server ready", timeout_s=90, log=log)
-
-
-def _start_missing(control: ControlPlane, name: str, command: list[str | Path]) -> Process:
-    running = control.table.find(f"{PREFIX}{name}")
-    if running is not None and running.alive:
-        return running
-    return control.table.start(f"{PREFIX}{name}", command)
 
 
 def _etcd(control: ControlPlane) -> list[str | Path]:

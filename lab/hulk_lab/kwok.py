@@ -38,14 +38,11 @@ _RIGHTS = (
 
 def start(control: ControlPlane) -> None:
     """Start kwok unless it runs; it answers for every node that carries its annotation."""
-    running = control.table.find(PROCESS_NAME)
-    if running is not None and running.alive:
-        return
     api = control.api()
     for manifest in _RIGHTS:
         api.ensure(manifest)
     stages = [f"--config={share('kwok') / f'{stage}.yaml'}" for stage in (*_STAGES, *_POD_STAGES)]
-    control.table.start(
+    control.table.ensure(
         PROCESS_NAME,
         [
             program("kwok"),

@@ -134,9 +134,7 @@ def import_image(node: Node, image: Image) -> None:
 
 def start_governor(control: ControlPlane) -> None:
     """Start the process that holds job pods to their node's speed."""
-    running = control.table.find(GOVERNOR)
-    if running is None or not running.alive:
-        control.table.start(GOVERNOR, [sys.executable, "-m", "hulk_lab.governor", control.net.spec.name])
+    control.table.ensure(GOVERNOR, [sys.executable, "-m", "hulk_lab.governor", control.net.spec.name])
 
 
 def _start_containerd(node: Node, lists: Sequence[Path]) -> None:

@@ -5,26 +5,23 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from hulk_lab.spec import checked_name
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "hulk"
 STATES = Path("/var/lib/hulk-lab")
+RUN_DIR = Path("/run/hulk-lab")
+"""What a reboot forgets, as it forgets namespaces and settings: slots, the settings' former values, sockets."""
 SYSTEM_PROGRAMS = "/usr/local/sbin:/usr/sbin:/sbin"
 """For PATH: where Debian has sysctl, iptables and conntrack; a root shell by `su` lacks it."""
 
 
 def state_folder(lab: str) -> Path:
-    """Everything one lab writes: logs, process records, keys, etcd's data, images of its nodes."""
-    return STATES / lab
+    """Everything one lab writes: logs, process records, keys, etcd's data, images of its nodes.
 
-
-def kubeconfig(lab: str) -> Path:
-    """The administrator's kubeconfig of a lab that is up."""
-    return state_folder(lab) / "kubeconfig"
-
-
-def binaries(lab: str) -> Path:
-    """Links to every program of the lab: put it on PATH for kubectl and helm."""
-    return state_folder(lab) / "bin"
+    ValueError for what is no lab's name: `down` removes this folder, and `..` would be all of /var/lib.
+    """
+    return STATES / checked_name("lab", lab)
 
 
 def write_changed(file: Path, text: str) -> None:

@@ -94,6 +94,12 @@ class ProcessTable:
         assert process is not None
         return process
 
+    def ensure(self, name: str, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> None:
+        """Start a command unless the process of that name runs."""
+        running = self.find(name)
+        if running is None or not running.alive:
+            self.start(name, command, env=env)
+
     def find(self, name: str) -> Process | None:
         """The recorded process of that name, alive or not."""
         try:

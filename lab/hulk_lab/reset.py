@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 
-from hulk_lab import node
+from hulk_lab import addons, node
 from hulk_lab.api import Api
 from hulk_lab.processes import wait_until
 from hulk_lab.up import Lab
 from hulk_lab.wan import relay
 
-_KEPT = {"default", "kube-system", "kube-public", "kube-node-lease", "hulk-store"}
+_KEPT = {"default", "kube-system", "kube-public", "kube-node-lease", addons.STORE_NAMESPACE}
 _TIMEOUT_S = 120
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypedDict
 
-RUN_DIR = Path("/run/hulk-lab")
+from hulk_lab.paths import RUN_DIR
 
 Change = Callable[[str], str]
 """A setting as it is -> as it must be; the same text changes nothing."""

@@ -6,7 +6,7 @@ sees it: Hulk measures the links it describes.
 A file looks like this (every directed region pair is named once):
 
     regions:
-      - {name: us, nodes: [{speed: 0.2}, {speed: 0.1, accelerators: 2}]}
+      - {name: us, nodes: [{speed: 0.2}, {speed: 0.3, accelerators: 2}]}
       - {name: eu, nodes: 2}
     links:
       - {source: us, target: eu, rttMs: 80, mbitPerS: 40}
@@ -29,18 +29,26 @@ MAX_REGIONS = 15
 MAX_NODES = 64
 MAX_KWOK_NODES = 2000
 MIN_MTU, MAX_MTU = 576, 9000
+MIN_SPEED = 0.1
+"""Of a core, for each accelerator: the kernel's least quota (1 ms) in the longest period that spoils no timing."""
 HEADER_BYTES = 52
 """IPv4 (20) + TCP (20) + timestamps (12): what a full segment carries beside its payload."""
 
-_NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
 
-def _checked_name(kind: str, name: str) -> str:
-    if not _NAME.match(name):
+def is_name(name: str) -> bool:
+    """Whether a lab, region or node may be called so: nothing else becomes a part of a path."""
+    return _NAME.fullmatch(name) is not None
+
+
+def checked_name(kind: str, name: str) -> str:
+    """The name, or ValueError with the rule it breaks."""
+    if not is_name(name):
         raise ValueError(f"{kind} name {name!r} must be 1 to 40 of a-z, 0-9 and -, starting and ending without -")
     return name
 
@@ -55,6 +63,15 @@ class NodeSpec(_Model):
     accelerators: int = Field(default=1, ge=0, le=64)
     """Advertised as nvidia.com/gpu."""
 
+    @model_validator(mode="after")
+    def _quota_exists(self) -> NodeSpec:
+        if round(self.speed, 9) < round(MIN_SPEED * self.accelerators, 9):
+            raise ValueError(
+                f"node {self.name}: speed {self.speed:g} must be at least {MIN_SPEED:g} of a core for each of its "
+                f"{self.accelerators} accelerators: a smaller CPU quota would need a period above 10 ms"
+            )
+        return self
+
 
 class RegionSpec(_Model):
     """A region: a router namespace and the nodes behind it."""
@@ -65,7 +82,7 @@ class RegionSpec(_Model):
     @field_validator("name")
     @classmethod
     def _name(cls, name: str) -> str:
-        return _checked_name("region", name)
+        return checked_name("region", name)
 
     @model_validator(mode="before")
     @classmethod
@@ -146,7 +163,7 @@ class LabSpec(_Model):
     @field_validator("name")
     @classmethod
     def _name(cls, name: str) -> str:
-        return _checked_name("lab", name)
+        return checked_name("lab", name)
 
     @model_validator(mode="after")
     def _whole(self) -> LabSpec:
@@ -165,11 +182,12 @@ class LabSpec(_Model):
         return ((i, region, node) for i, (region, node) in enumerate(every))
 
     def link(self, source: str, target: str) -> LinkSpec:
-        """The directed link; KeyError names the pair."""
+        """The directed link; ValueError names the pair and the regions there are."""
         for link in self.links:
             if (link.source, link.target) == (source, target):
                 return link
-        raise KeyError(f"no link {source}->{target}")
+        regions = ", ".join(region.name for region in self.regions)
+        raise ValueError(f"no link {source}->{target}: the regions are {regions}")
 
     def rtt_ms(self, source: str, target: str) -> float:
         """Both one-way delays."""
@@ -189,7 +207,7 @@ def _check_names(spec: LabSpec) -> None:
         if twice:
             raise ValueError(f"{kind} names must be unique, used more than once: {', '.join(twice)}")
         for name in names:
-            _checked_name(kind, name)
+            checked_name(kind, name)
 
 
 def _check_links(spec: LabSpec) -> None:

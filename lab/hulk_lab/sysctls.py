@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hulk_lab import shared_settings
-from hulk_lab.shared_settings import RUN_DIR, Change
+from hulk_lab.paths import RUN_DIR
+from hulk_lab.shared_settings import Change
 
 LIMITS = {
     Path("/proc/sys/fs/inotify/max_user_instances"): 8192,

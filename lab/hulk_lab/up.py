@@ -121,7 +121,7 @@ def find(name: str) -> Lab:
 
 def recorded() -> list[str]:
     """Every lab this machine knows of, up or half gone; what only left its logs is not one."""
-    states = paths.STATES.iterdir() if paths.STATES.is_dir() else ()
+    states = [state for state in paths.STATES.iterdir() if spec.is_name(state.name)] if paths.STATES.is_dir() else []
     left = {state.name for state in states if any(path.name != "logs" for path in state.iterdir())}
     return sorted(left | slots.names())
 

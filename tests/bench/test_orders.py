@@ -8,7 +8,7 @@ import pytest
 
 from bench.orders import cycles, one_of_each_pattern, random_orders, rotated
 from bench.predict import summary, usable
-from bench.ring_order import Ring, Timed, verdict
+from bench.ring_order import Ring, Timed, verdicts
 from bench.training import Training
 
 NODES = ("o0", "o1", "p0", "p1", "t0", "t1")
@@ -58,12 +58,42 @@ def test_warm_up_is_no_part_of_the_median() -> None:
     assert TRAINING.relative_error == pytest.approx(0.1)
 
 
+SLOW = replace(TRAINING, step_s=(9.0, 9.0, 9.0, 2.0, 2.0, 2.0))
+LABELS = ("best timed", "name order", "region order", "kube-scheduler", "random 1 (seed 1)")
+TRAININGS = {"planned": TRAINING, **dict.fromkeys(LABELS, SLOW)}
+
+
 def test_ratios_name_the_fastest() -> None:
-    slow = replace(TRAINING, step_s=(9.0, 9.0, 9.0, 2.0, 2.0, 2.0))
-    labels = ("best timed", "name order", "region order", "kube-scheduler")
-    sentences = verdict({"planned": TRAINING, **dict.fromkeys(labels, slow)})
-    assert sentences[0].startswith("planned / best trained (planned): 1.000")
-    assert "region order / planned: 2.00" in sentences[3]
+    assert verdicts(TRAININGS, rings_valid=True) == [
+        "planned / best trained (planned): 1, aim at most 1.05: met",
+        "planned / best timed ring, trained: 0.5, aim at most 1.05: met",
+        "name order / planned: 2, aim at least 1: met",
+        "region order / planned: 2, aim at least 1.4: met",
+        "kube-scheduler / planned: 2",
+        "random 1 (seed 1) / planned: 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("label", "rings_valid", "num_silent"),
+    [
+        pytest.param("planned", True, 6, id="the planned run: nothing can be said"),
+        pytest.param("name order", True, 1, id="another run: nothing can be said of it"),
+        pytest.param("", False, 1, id="the rings: nobody knows which is best"),
+    ],
+)
+def test_an_invalid_run_gives_no_verdict(label: str, rings_valid: bool, num_silent: int) -> None:
+    trainings = {name: replace(run, valid=name != label) for name, run in TRAININGS.items()}
+    *sentences, last = verdicts(trainings, rings_valid)
+    assert sum("no verdict" in sentence for sentence in sentences) == num_silent
+    assert last.endswith(f"INVALID: {label or 'the rings' + chr(39) + ' timing'}")
+
+
+def test_an_invalid_run_that_seems_fastest_leaves_open_whether_the_plan_is() -> None:
+    fast = replace(TRAINING, step_s=(9.0, 9.0, 9.0, 0.5, 0.5, 0.5), valid=False)
+    assert verdicts({**TRAININGS, "name order": fast}, rings_valid=True)[0] == (
+        "planned / best trained (name order): no verdict, aim at most 1.05"
+    )
 
 
 @pytest.mark.parametrize(

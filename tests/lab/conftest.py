@@ -8,11 +8,12 @@ from pathlib import Path
 
 import lab_traces
 import pytest
-from hulk_lab import reset, spec, sysctls, up
+from hulk_lab import paths, reset, spec, sysctls, up
 from lab_jobs import SYSTEM_NAMESPACE, Jobs, install
+from lab_names import lab_name
 
 SPEC = Path(__file__).with_name("cluster.yaml")
-LIMITS_RECORD = sysctls.RUN_DIR / "sysctls.json"
+LIMITS_RECORD = paths.RUN_DIR / "sysctls.json"
 REUSED = "HULK_TEST_LAB"  # the name of a lab of SPEC that is up already and stays up: for writing tests
 
 
@@ -20,7 +21,7 @@ REUSED = "HULK_TEST_LAB"  # the name of a lab of SPEC that is up already and sta
 def installed(repository: Path) -> Iterator[up.Lab]:
     """The lab, Hulk installed as the demo does it, every region pair measured; removed at the end, however that is."""
     reused = os.environ.get(REUSED)
-    wanted = spec.load(SPEC, reused or f"tests-{os.getpid()}")
+    wanted = spec.load(SPEC, reused or lab_name("tests"))
     limits = {limit: limit.read_text() for limit in sysctls.LIMITS}
     alone = not LIMITS_RECORD.exists()
     try:

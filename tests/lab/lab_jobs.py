@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hulk_lab.addons import STORE, STORE_NAMESPACE
 from hulk_lab.builds import images
 from hulk_lab.demo.chapters import Demo, Target
 from hulk_lab.demo.story import Story
@@ -27,7 +28,6 @@ from rich.console import Console
 
 GROUP, VERSION = "hulk.dev", "v1alpha1"
 SYSTEM_NAMESPACE = "hulk-system"
-STORE_NAMESPACE, STORE_SECRET = "hulk-store", "checkpoint-store"
 PYTHON = "/opt/hulk/bin/python"
 TRAIN = (PYTHON, "-m", "hulk_runtime.examples.gpt", "--learning-rate", "0.01")
 LAUNCH = ("/opt/hulk/bin/hulk-launch", *TRAIN[1:])  # its pods outlive an attempt
@@ -52,7 +52,7 @@ def job(
 ) -> Object:
     """A HulkJob of a tiny model; with `checkpoint_every` it keeps its state in the lab's object store."""
     if checkpoint_every is not None:
-        storage = {"url": f"s3://checkpoints/{name}", "secretName": STORE_SECRET}
+        storage = {"url": f"s3://checkpoints/{name}", "secretName": STORE}
         spec["checkpoint"] = {"storage": storage, "everySteps": checkpoint_every}
     container = {
         "name": "worker",
@@ -89,12 +89,12 @@ class Jobs:
         self.lab.kube.apply(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": labels}}
         )
-        data = self.lab.kube.get("secret", STORE_SECRET, "-n", STORE_NAMESPACE)["data"]
+        data = self.lab.kube.get("secret", STORE, "-n", STORE_NAMESPACE)["data"]
         self.lab.kube.apply(
             {
                 "apiVersion": "v1",
                 "kind": "Secret",
-                "metadata": {"name": STORE_SECRET, "namespace": self.namespace},
+                "metadata": {"name": STORE, "namespace": self.namespace},
                 "data": data,
             }
         )
@@ -213,7 +213,17 @@ def uids(pods: Iterable[Object]) -> list[str]:
 
 def query(lab: Lab, expression: str) -> list[Object]:
     """The result of an instant query to the lab's Prometheus."""
-    address = f"http://{lab.net.control_address}:{PORTS['prometheus']}/api/v1/query"
-    with urllib.request.urlopen(f"{address}?{urllib.parse.urlencode({'query': expression})}", timeout=10) as answer:
-        found: list[Object] = json.load(answer)["data"]["result"]
+    found: list[Object] = _prometheus(lab, "query", query=expression)["result"]
+    return found
+
+
+def is_scraped(lab: Lab, metric: str) -> bool:
+    """Whether some target names the metric, be it without any series."""
+    return metric in _prometheus(lab, "metadata", metric=metric)
+
+
+def _prometheus(lab: Lab, path: str, **parameters: str) -> Object:
+    address = f"http://{lab.net.control_address}:{PORTS['prometheus']}/api/v1/{path}"
+    with urllib.request.urlopen(f"{address}?{urllib.parse.urlencode(parameters)}", timeout=10) as answer:
+        found: Object = json.load(answer)["data"]
     return found

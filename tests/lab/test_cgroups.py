@@ -17,7 +17,6 @@ from hulk_lab.cgroups import Quota
         pytest.param(0.16, Quota(1_600, 10_000), id="a share of a core"),
         pytest.param(2.0, Quota(20_000, 10_000), id="two cores"),
         pytest.param(0.1, Quota(1_000, 10_000), id="the least quota"),
-        pytest.param(0.05, Quota(1_000, 20_000), id="below it the period grows"),
     ],
 )
 def test_quota_of_a_number_of_cores(cores: float, expected: Quota) -> None:

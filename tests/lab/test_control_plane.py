@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import ssl
 import subprocess
@@ -20,13 +19,14 @@ from hulk_lab.certificates import write_kubeconfig
 from hulk_lab.processes import ProcessTable, wait_until
 from hulk_lab.spec import KwokSpec, LabSpec
 from hulk_lab.wan import slots
+from lab_names import lab_name
 
 pytestmark = pytest.mark.controlplane
 
 
 @pytest.fixture
 def names() -> Iterator[tuple[str, str]]:
-    both = (f"one-{os.getpid()}", f"two-{os.getpid()}")
+    both = (lab_name("one"), lab_name("two"))
     yield both
     for name in both:
         up.down(name)

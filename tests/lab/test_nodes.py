@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hulk_lab import cgroups, node, reset, up
+from hulk_lab.addons import STORE, STORE_NAMESPACE
 from hulk_lab.builds import images
 from hulk_lab.kube import CommandFailedError
 from hulk_lab.processes import wait_until
@@ -197,7 +198,7 @@ def test_a_killed_node_is_noticed_and_comes_back(lab: up.Lab) -> None:
 
 
 def test_the_checkpoint_store_keeps_what_another_region_wrote(lab: up.Lab) -> None:
-    secret = lab.kube.get("secret", "checkpoint-store", "-n", "hulk-store")
+    secret = lab.kube.get("secret", STORE, "-n", STORE_NAMESPACE)
     lab.kube.apply(
         {
             "apiVersion": "v1",

@@ -91,3 +91,18 @@ def test_a_condition_that_stays_false_is_reported_with_the_log(table: ProcessTab
 
     with pytest.raises(NotReadyError, match=r"(?s)port open: not within 0.1 s.*the reason"):
         wait_until(lambda: False, "port open", timeout_s=0.1, log=log)
+
+
+def test_a_process_that_should_run_is_started_once_and_again_when_it_is_gone(table: ProcessTable) -> None:
+    table.ensure("sleeper", ["sleep", "60"])
+    first = table.find("sleeper")
+    table.ensure("sleeper", ["sleep", "60"])
+    assert table.find("sleeper") == first
+    assert first is not None
+    os.kill(first.pid, signal.SIGKILL)
+    wait_until(lambda: not first.alive, "its end", timeout_s=10)
+    table.ensure("sleeper", ["sleep", "60"])
+    second = table.find("sleeper")
+    assert second is not None
+    assert second.alive
+    table.kill([second])

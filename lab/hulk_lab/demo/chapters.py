@@ -7,7 +7,6 @@ predicted. It goes only through kubectl, helm and hulk, so that whatever it show
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,31 +14,28 @@ from typing import Any
 
 import yaml
 
+from hulk_lab.addons import STORE, STORE_NAMESPACE
 from hulk_lab.demo.story import Story
 from hulk_lab.errors import LabError
 from hulk_lab.kube import Kube
+from hulk_lab.nodeconfig import RESOURCE
+from hulk_lab.processes import NotReadyError, wait_until
 from hulk_lab.wan import check, relay
 from hulk_lab.wan.addresses import LabNetwork
 
 SYSTEM_NAMESPACE = "hulk-system"
 NAMESPACE = "hulk-demo"
-STORE_NAMESPACE = "hulk-store"
-STORE_SECRET = "checkpoint-store"
 FINISHED = ("Succeeded", "Failed")
 STEP_OF_LOADED_RTT = 5
 
 
 class DemoError(LabError):
-    """The demo cannot go on; the message says what was waited for and what was seen instead."""
+    """The demo cannot go on; the message says why."""
 
 
-def wait_for(what: str, poll: Callable[[], bool], timeout_s: float, every_s: float = 0.5) -> None:
-    """Poll a condition; DemoError naming it when it does not come true in time."""
-    deadline = time.monotonic() + timeout_s
-    while not poll():
-        if time.monotonic() > deadline:
-            raise DemoError(f"waited {timeout_s:.0f} s for {what}")
-        time.sleep(every_s)
+def wait_for(what: str, condition: Callable[[], bool], timeout_s: float) -> None:
+    """Look twice a second: each look is a command."""
+    wait_until(condition, what, timeout_s=timeout_s, interval_s=0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +74,8 @@ class Demo:
         """Install, measure, apply, follow; True when the job succeeded."""
         job = yaml.safe_load(job_file.read_text())
         name = job["metadata"]["name"]
+        if self.wan is None:
+            self.own_cluster()
         self.install()
         self.measure()
         self.submit(job, name)
@@ -85,6 +83,16 @@ class Demo:
         self.deployed(name)
         self.train(name)
         return self.result(name)
+
+    def own_cluster(self) -> None:
+        """Say which cluster is about to change, and stop before that where nothing could train."""
+        config = json.loads(self.kube.kubectl("config", "view", "--minify", "-o", "json"))
+        server = config["clusters"][0]["cluster"]["server"]
+        self.story.title(f"On your own cluster: context {config['current-context']}, {server}")
+        self.story.line(f"KUBECONFIG={self.kube.kubeconfig}; without it the demo brings up the lab instead")
+        self.story.line(f"Helm installs Hulk with its CRDs in {SYSTEM_NAMESPACE}; a job trains in {NAMESPACE}")
+        if not self.num_accelerators():
+            raise DemoError(f"no node of this cluster offers {RESOURCE}, so nothing could train: nothing was installed")
 
     def install(self) -> None:
         """Install or upgrade the chart and wait for the operator."""
@@ -120,7 +128,7 @@ class Demo:
                 self.story.line(f"{done} of {len(pairs)} directed region pairs measured")
             return bool(pairs) and done == len(pairs)
 
-        wait_for("the bandwidth of every region pair", complete, timeout_s=180, every_s=1)
+        wait_for("the bandwidth of every region pair", complete, timeout_s=180)
         self.story.block(self.kube.run("hulk", "topology"))
 
     def submit(self, job: dict[str, Any], name: str) -> None:
@@ -143,15 +151,15 @@ class Demo:
     def num_accelerators(self) -> int:
         """All that the nodes advertise; a cluster of the user's own may have fewer than the example asks for."""
         nodes = self.kube.get("nodes")["items"]
-        return sum(int(node["status"]["allocatable"].get("nvidia.com/gpu", 0)) for node in nodes)
+        return sum(int(node["status"]["allocatable"].get(RESOURCE, 0)) for node in nodes)
 
     def store_secret(self) -> dict[str, Any]:
         """The lab's checkpoint credentials, for the job's namespace."""
-        secret = self.kube.get("secret", STORE_SECRET, "-n", STORE_NAMESPACE)
+        secret = self.kube.get("secret", STORE, "-n", STORE_NAMESPACE)
         return {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": STORE_SECRET, "namespace": NAMESPACE},
+            "metadata": {"name": STORE, "namespace": NAMESPACE},
             "data": secret["data"],
         }
 
@@ -244,7 +252,7 @@ class Demo:
         """Wait until a condition is True; when it stays False, say why in the operator's own words."""
         try:
             wait_for(f"condition {kind} of {name}", lambda: self.condition(name, kind) == "True", timeout_s)
-        except DemoError as error:
+        except NotReadyError as error:
             told = [
                 f"{item['type']}={item['status']} {item['reason']}: {item['message']}"
                 for item in self.job(name).get("status", {}).get("conditions", [])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hulk_lab import shared_settings
-from hulk_lab.shared_settings import RUN_DIR
+from hulk_lab.paths import RUN_DIR
 
 ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 _RECORD = "congestion"

@@ -18,7 +18,7 @@ from typing import Any
 
 from hulk_lab.builds.prerequisites import check_go
 from hulk_lab.errors import LabError
-from hulk_lab.paths import CACHE
+from hulk_lab.paths import CACHE, RUN_DIR
 from hulk_lab.processes import ProcessTable, wait_until
 from hulk_lab.spec import LabSpec, LinkSpec
 from hulk_lab.wan.addresses import LabNetwork, netns_path
@@ -31,7 +31,6 @@ MAX_LATE_SHARE = 0.01
 """A run with more late packets than this measured the machine's load, not the emulated WAN: it is invalid."""
 
 _SOURCE = Path(__file__).resolve().parents[2] / "relay"
-_RUN_DIR = Path("/run/hulk-lab")
 
 
 class RelayError(LabError):
@@ -61,9 +60,8 @@ class RelayStats:
 
     links: tuple[LinkStats, ...]
     cpu_s: float
-    num_unroutable: int
     num_lost: int
-    """Packets that neither a full router buffer nor a cut explains: the relay or the kernel had no place for them."""
+    """Packets that neither a full router buffer nor a cut explains: nobody had a place or a way for them."""
 
     @property
     def num_packets(self) -> int:
@@ -136,7 +134,7 @@ def build() -> Path:
 
 
 def socket_path(slot: int) -> Path:
-    return _RUN_DIR / f"relay-{slot}.sock"
+    return RUN_DIR / f"relay-{slot}.sock"
 
 
 def config(net: LabNetwork) -> dict[str, Any]:
@@ -175,7 +173,7 @@ def start(net: LabNetwork, table: ProcessTable) -> None:
     path = table.state / "relay.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(config(net), indent=1))
-    _RUN_DIR.mkdir(parents=True, exist_ok=True)
+    RUN_DIR.mkdir(parents=True, exist_ok=True)
     socket_path(net.slot).unlink(missing_ok=True)
     table.start(PROCESS_NAME, [build(), path])
     wait_until(socket_path(net.slot).exists, "start of the relay", timeout_s=10, log=table.log(PROCESS_NAME))
@@ -234,13 +232,14 @@ def stats(net: LabNetwork) -> RelayStats:
             for link in answer.get("links", ())
         ),
         cpu_s=answer.get("cpuMicroseconds", 0) / 1e6,
-        num_unroutable=answer["unroutable"],
-        num_lost=answer["exhausted"] + answer["refused"] + sum(_kernel_drops(r.netns) for r in net.routers),
+        num_lost=sum(answer[reason] for reason in ("unroutable", "exhausted", "refused"))
+        + sum(_kernel_drops(router.netns) for router in net.routers),
     )
 
 
 def cut(net: LabNetwork, source: str, target: str) -> None:
     """Lose every packet of one direction, those on the way included, until it is healed."""
+    net.spec.link(source, target)  # or ValueError
     _ask(net.slot, op="cut", source=source, target=target)
 
 

@@ -15,9 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from hulk_lab.paths import RUN_DIR
 from hulk_lab.wan.addresses import NUM_SLOTS, slot_network
-
-RUN_DIR = Path("/run/hulk-lab")
 
 
 @contextmanager
