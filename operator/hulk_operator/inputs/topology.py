@@ -6,7 +6,7 @@ the workers of committed plans whose pods are not there yet (`Claim`).
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
 
@@ -14,6 +14,7 @@ from hulk_operator import names
 from hulk_operator.api import HulkTopologySpec
 from hulk_operator.cluster import Object
 from hulk_operator.inputs.admission import admits
+from hulk_operator.inputs.node import labels, region
 from hulk_operator.inputs.pod_size import Amounts, requests
 from hulk_operator.inputs.quantity import CPU, amounts
 
@@ -115,7 +116,7 @@ def candidates(
 
 def products(left: Room) -> dict[str, str]:
     """The accelerators' product of every node."""
-    return {name: _labels(node).get(names.NODE_PRODUCT) or names.UNKNOWN_PRODUCT for name, node in left.nodes.items()}
+    return {name: labels(node).get(names.NODE_PRODUCT) or names.UNKNOWN_PRODUCT for name, node in left.nodes.items()}
 
 
 def topology(
@@ -173,20 +174,17 @@ def worker_amounts(spec: Object, resource: str, num_accelerators: int) -> Amount
 
 
 def _machine(left: Room, name: str, resource: str) -> Machine:
-    labels = _labels(left.nodes[name])
-    memory = labels.get(names.NODE_ACCELERATOR_MEMORY, "")
+    node = left.nodes[name]
+    own = labels(node)
+    memory = own.get(names.NODE_ACCELERATOR_MEMORY, "")
     return Machine(
         name=name,
-        region=labels.get(names.NODE_REGION) or names.UNKNOWN_REGION,
-        zone=labels.get(names.NODE_ZONE, ""),
+        region=region(node),
+        zone=own.get(names.NODE_ZONE, ""),
         num_accelerators=max(0, left.free[name].get(resource, 0)),
-        product=labels.get(names.NODE_PRODUCT) or names.UNKNOWN_PRODUCT,
+        product=own.get(names.NODE_PRODUCT) or names.UNKNOWN_PRODUCT,
         memory_bytes=int(memory) << 20 if memory.isdigit() else 0,
     )
-
-
-def _labels(node: Object) -> Mapping[str, Any]:
-    return node["metadata"].get("labels") or {}
 
 
 def _take(free: Amounts, taken: Amounts) -> None:

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Listing, Object
-from hulk_operator.inputs.admission import ready_condition
+from hulk_operator.inputs.node import ready_condition
 from hulk_operator.pods import WorkerPod, is_worker, job_key_of, worker_pod
 from hulk_operator.pods.worker import parse_time
 from hulk_operator.reconcile.farewell import Farewell, farewell
