@@ -4,7 +4,7 @@ from hulk_operator import names as outside
 from hulk_runtime import errors
 from hulk_runtime import names as inside
 
-# Only pods know these: bounds a user may set, the agent's own, a file of the kubelet, torch's and the store's variables.
+# Only pods know these: bounds a user may set, the agent's own, a file of the kubelet, torch's and the store's own.
 INSIDE_ONLY = {
     "AGENT_ECHO_PORT",
     "AGENT_METRICS_PORT",

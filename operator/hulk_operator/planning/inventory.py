@@ -173,8 +173,8 @@ def _require_offered(resource: str, room: Room) -> None:
         return
     raise UnusableJobError(
         "NoCandidates",
-        f"None of the cluster's {len(room.nodes)} nodes offers {resource} (spec.workers.resourceName). What they offer: "
-        "kubectl get nodes -o custom-columns=NODE:.metadata.name,OFFERS:.status.allocatable",
+        f"None of the cluster's {len(room.nodes)} nodes offers {resource} (spec.workers.resourceName). "
+        "What they offer: kubectl get nodes -o custom-columns=NODE:.metadata.name,OFFERS:.status.allocatable",
     )
 
 

@@ -124,7 +124,7 @@ class Store:
         return jobs
 
     def farewell_of(self, job: HulkJob) -> Farewell | None:
-        """The last checkpoint that a worker of this very job told of when it ended."""
+        """What a worker of this very job said last when it ended."""
         return self._farewells.get(job.key, {}).get(job.metadata.uid or "")
 
     def forget(self, key: str) -> None:
