@@ -124,7 +124,8 @@ def topology(
 ) -> Topology:
     """The planner's topology over the nodes that offer `resource`, in the order of their names.
 
-    A declared link counts only where nothing was measured: between two regions, or between two nodes.
+    A declared link counts only where nothing was measured: between two regions, or between two nodes. What a job saw
+    of its own links is worth least: it counts between regions (or inside one) of which nothing else is known.
     """
     machines = tuple(
         _machine(left, name, resource)
@@ -134,10 +135,13 @@ def topology(
     spec = declared or HulkTopologySpec()
     said_nodes, said_regions = declared_links(spec, machines)
     region_of = {machine.name: machine.region for machine in machines}
-    seen_nodes = {pair: link for pair, link in measured.items() if region_of.keys() >= set(pair)}
-    seen_regions = {(region_of[source], region_of[target]) for source, target in seen_nodes}
+    seen = {pair: link for pair, link in measured.items() if region_of.keys() >= set(pair)}
+    idle = {pair: link for pair, link in seen.items() if link.kind is LinkKind.MEASURED}
+    seen_regions = {(region_of[source], region_of[target]) for source, target in idle}
     region_links = {pair: link for pair, link in said_regions.items() if pair not in seen_regions}
-    return Topology(machines, {**said_nodes, **seen_nodes}, region_links, declared_uplinks(spec))
+    known = seen_regions | region_links.keys()
+    loaded = {pair: link for pair, link in seen.items() if (region_of[pair[0]], region_of[pair[1]]) not in known}
+    return Topology(machines, {**loaded, **said_nodes, **idle}, region_links, declared_uplinks(spec))
 
 
 def declared_links(spec: HulkTopologySpec, machines: Collection[Machine]) -> tuple[dict[Pair, Link], dict[Pair, Link]]:
