@@ -145,8 +145,8 @@ class Storage(Resource):
             max_length=1024,
             pattern=rf"^({'|'.join(STORES)})://[^/\s]+(/\S*)?$",
             description=(
-                "Object store, as fsspec writes it: s3://bucket/path. A file or the memory of one node is refused: "
-                "it is not there for the next attempt."
+                f"Object store, such as s3://bucket/path ({', '.join(STORES)}). A file or the memory of one node is "
+                "refused: it is not there for the next attempt."
             ),
         ),
     ] = None
