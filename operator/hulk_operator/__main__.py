@@ -23,8 +23,12 @@ def main() -> None:
     for chatty in ("kopf", "aiohttp.access"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
-    async def operate() -> None:
+    try:
         settings = from_environment(os.environ, f"{socket.gethostname()}_{os.getpid()}")
+    except ValueError as error:
+        sys.exit(f"hulk-operator: {error}")
+
+    async def operate() -> None:
         health = Health()
         cluster = await connect(wrote=health.wrote)
         async with aiohttp.ClientSession() as session:

@@ -37,7 +37,6 @@ JOB_NAME_PATTERN: Final = "^[a-z]([-a-z0-9]*[a-z0-9])?$"  # a Service's name sta
 # Who writes.
 MANAGER: Final = "hulk"  # value of LABEL_MANAGED_BY
 FIELD_MANAGER: Final = "hulk-operator"
-AGENT_FIELD_MANAGER: Final = "hulk-agent"
 CONTROLLER: Final = "hulk.dev/operator"  # the value of spec.managedBy that means "this operator"
 LEASE: Final = "hulk-operator"
 
@@ -113,18 +112,15 @@ RESERVED_ENV: Final = (
     ENV_CHECKPOINT_KEEP,
 )
 
-# Environment of the operator and the agent.
+# Environment of the operator.
 ENV_NAMESPACE: Final = "HULK_NAMESPACE"  # set: single-namespace mode
 ENV_LEASE_NAMESPACE: Final = "HULK_LEASE_NAMESPACE"
 ENV_LEASE_SECONDS: Final = "HULK_LEASE_SECONDS"
-ENV_NODE_NAME: Final = "NODE_NAME"
 
 # Ports.
 MASTER_PORT: Final = 29400
 WORKER_METRICS_PORT: Final = 9400
 OPERATOR_METRICS_PORT: Final = 9401
-AGENT_METRICS_PORT: Final = 9402
-AGENT_ECHO_PORT: Final = 9403
 AGENT_BANDWIDTH_PORT: Final = 9404
 
 # Inside a pod.
@@ -146,7 +142,6 @@ CHECKPOINT_VOLUME: Final = "hulk-checkpoint"
 EXIT_WIRE_MISMATCH: Final = 64  # never retried
 EXIT_USER_ERROR: Final = 65
 EXIT_LOST_PEER: Final = 69  # another rank closed its connection: the cause is in that rank's pod
-EXIT_STORE_FAILED: Final = 74  # the checkpoint store
 EXIT_FENCED: Final = 75  # a newer attempt has begun
 EXIT_CHECKPOINTED: Final = 143  # SIGTERM, after a committed checkpoint
 

@@ -68,9 +68,7 @@ def phase(status: HulkJobStatus) -> Phase:
     for kind, result in rules:
         if holds(status, kind):
             return result
-    if not holds(status, ConditionType.PLANNED):
-        return Phase.PENDING
-    return Phase.PLANNED if condition(status, ConditionType.DEPLOYED) is None else Phase.DEPLOYING
+    return Phase.DEPLOYING if holds(status, ConditionType.PLANNED) else Phase.PENDING
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ class LinkKind(StrEnum):
     """How a link's figures came to be known."""
 
     MEASURED = "measured"
+    UNDER_LOAD = "under load"
     DECLARED = "declared"
     INFERRED = "inferred"
     UNKNOWN = "unknown"

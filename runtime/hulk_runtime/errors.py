@@ -78,10 +78,12 @@ def leave(line: str, termination_log: str = names.TERMINATION_LOG) -> None:
             log.write(line.encode()[-TERMINATION_LOG_BYTES:])
 
 
-def checkpoint_note(attempt: int, step: int, num_bytes: int) -> str:
-    """The last words of a run that ended in good order: the operator's polls end before its last checkpoint.
+def farewell(attempt: int, step: int, loss: float, checkpoint_bytes: int) -> str:
+    """The last words of a run that ended in good order: the operator's polls end before its last step.
 
-    >>> checkpoint_note(2, 40, 1000)
-    'checkpoint attempt=2 step=40 bytes=1000'
+    A checkpoint, where one was written (its bytes are not 0), holds the same step.
+
+    >>> farewell(2, 40, 2.8791234, 1000)
+    'ended attempt=2 step=40 loss=2.87912 checkpoint_bytes=1000'
     """
-    return f"checkpoint attempt={attempt} step={step} bytes={num_bytes}"
+    return f"ended attempt={attempt} step={step} loss={loss:.6g} checkpoint_bytes={checkpoint_bytes}"

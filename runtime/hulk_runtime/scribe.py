@@ -28,6 +28,7 @@ class Scribe:
         self._under_way: Future[Entry] | None = None
         self._saved_step = 0
         self._last: Entry | None = None
+        self._loss: float | None = None
         self._sent_bytes = 0
 
     def introduce(self, stepper: Stepper, backend: str) -> None:
@@ -49,6 +50,7 @@ class Scribe:
         """One step is done: log it, show it, and save it when its turn has come."""
         bytes_now = stepper.sent_bytes - self._sent_bytes
         self._sent_bytes = stepper.sent_bytes
+        self._loss = report.loss
         self._metrics.set_step(step, timing.step_s, stepper.sent_bytes, report)
         say(
             f"step={step} loss={report.loss:.4f} step_s={timing.step_s:.4f} compute_s={timing.compute_s:.4f} "
@@ -63,8 +65,9 @@ class Scribe:
             self._begin_saving(step, stepper)
         self._end_saving(tolerate=False)
         self._pool.shutdown()
-        if self._last:
-            errors.leave(errors.checkpoint_note(self._plan.attempt, self._last.step, self._last.num_bytes))
+        if self._loss is not None:
+            saved_bytes = self._last.num_bytes if self._last else 0
+            errors.leave(errors.farewell(self._plan.attempt, step, self._loss, saved_bytes))
 
     def _begin_saving(self, step: int, stepper: Stepper) -> None:
         assert self.checkpoints is not None

@@ -99,6 +99,30 @@ def test_a_mistake_in_a_file_is_named_with_its_field(document: Any, expected: st
         parse(document)
 
 
+@pytest.mark.parametrize(
+    ("url", "good"),
+    [
+        ("s3://bucket", True),
+        ("s3://bucket/a/b", True),
+        ("gs://bucket/a", True),
+        ("file:///tmp/a", False),
+        ("local:///tmp/a", False),
+        ("memory://a", False),
+        ("simplecache::file:///tmp/a", False),
+        ("s3://", False),
+        ("s3:///a", False),
+        ("/tmp/a", False),
+    ],
+)
+def test_checkpoints_go_where_every_node_can_read_them(url: str, good: bool) -> None:
+    document = job(checkpoint={"storage": {"url": url}})
+    if good:
+        parse(document)
+    else:
+        with pytest.raises(ValueError, match=r"spec\.checkpoint\.storage\.url: "):
+            parse(document)
+
+
 def test_times_are_utc_and_need_a_zone() -> None:
     observed = Observed(step=3, updated_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), loss="2.5")
     assert observed.wire() == {"step": 3, "loss": "2.5", "updatedAt": "2026-01-02T03:04:05Z"}

@@ -11,6 +11,7 @@ import pytest_asyncio
 from hulk_operator import names
 from hulk_operator.api.crds import crds
 from hulk_operator.cluster import HULK_JOBS, HULK_TOPOLOGIES, NODE_PROFILES, ApiCluster, ApiResource, Invalid, connect
+from hulk_runtime.agent.api import FIELD_MANAGER as AGENT
 
 pytestmark = pytest.mark.controlplane
 
@@ -114,7 +115,7 @@ BAD_SPECS: dict[str, tuple[dict[str, Any], str]] = {
         {"checkpoint.storage": {"persistentVolumeClaim": "a", "secretName": "b"}},
         "checkpoint.storage.secretName is for url",
     ),
-    "file URL": ({"checkpoint.storage.url": "file:///tmp/a"}, "must be an object store"),
+    "file URL": ({"checkpoint.storage.url": "file:///tmp/a"}, "spec.checkpoint.storage.url in body should match"),
     "no scheme": ({"checkpoint.storage.url": "bucket"}, "spec.checkpoint.storage.url in body should match"),
     "no containers": ({"template.spec.containers": []}, "should have at least 1 items"),
     "nodeName": ({"template.spec.nodeName": "n"}, "nodes come from the plan; use spec.placement.pins"),
@@ -282,9 +283,9 @@ async def test_agent_and_operator_write_their_own_links_of_a_profile(cluster: Ap
 
     await cluster.apply(NODE_PROFILES, "node-a", None, {"metadata": {"name": "node-a"}}, field_manager="test")
     try:
-        await write(names.AGENT_FIELD_MANAGER, False, 100)
+        await write(AGENT, False, 100)
         await write(names.FIELD_MANAGER, True, 900)
-        links = await write(names.AGENT_FIELD_MANAGER, False, 110)
+        links = await write(AGENT, False, 110)
         assert {entry["underLoad"]: entry["rttP50Microseconds"] for entry in links} == {False: 110, True: 900}
     finally:
         await cluster.delete(NODE_PROFILES, "node-a")

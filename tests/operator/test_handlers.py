@@ -1,7 +1,10 @@
 """Events -> store and queue: which event wakes whom, and what the operator's settings are."""
 
 import asyncio
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -237,5 +240,13 @@ def test_settings_come_from_the_environment() -> None:
     "wrong", [{"HULK_LEASE_SECONDS": "0"}, {"HULK_METRICS_PORT": "99999"}, {"HULK_LEASE_SECONDS": "x"}]
 )
 def test_wrong_settings_are_refused(wrong: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"0 s must|99999 must|invalid literal"):
+    with pytest.raises(ValueError, match=r"HULK_(LEASE_SECONDS: 0 s|METRICS_PORT: 99999|LEASE_SECONDS: 'x') must"):
         from_environment(wrong, "me")
+
+
+def test_a_wrong_setting_is_told_in_one_line() -> None:
+    environment = {**os.environ, "HULK_LEASE_SECONDS": "abc"}
+    ended = subprocess.run(
+        [sys.executable, "-m", "hulk_operator"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (1, "hulk-operator: HULK_LEASE_SECONDS: 'abc' must be a whole number\n")

@@ -1,5 +1,6 @@
 """What is free on a node, which nodes admit a pod, and what of it the planner sees."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -223,6 +224,17 @@ def test_declared_links_stand_in_where_nothing_was_measured() -> None:
     assert found.uplinks == {"eu": 100.0}
     assert allowed_regions(declared, "lab") == ("eu",)
     assert allowed_regions(declared, "other") is None
+
+
+def test_what_a_job_saw_of_its_links_is_worth_least() -> None:
+    nodes = [node("a"), node("b", labels={REGION: "us"}), node("c", labels={REGION: "ap"}), node("d")]
+    loaded = Link(0.9, 1e3, kind=LinkKind.UNDER_LOAD)
+    measured = {("a", "b"): loaded, ("d", "b"): Link(0.1, 1e6), ("b", "a"): loaded, ("a", "c"): loaded}
+    said = {"source": "us", "target": "eu", "rttMicroseconds": 200_000, "bandwidthBytesPerSecond": 5}
+    found = topology(room(nodes, []), GPU, measured, HulkTopologySpec.model_validate({"links": [said]}))
+    assert (found.link("a", "b").rtt_s, found.link("b", "a").rtt_s) == (0.1, 0.2)
+    assert found.link("a", "c") == replace(loaded, shared=("eu", "ap"))
+    assert found.link("d", "c").kind is LinkKind.INFERRED
 
 
 def test_a_declared_name_that_is_a_region_and_a_node_is_the_region() -> None:

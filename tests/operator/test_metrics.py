@@ -7,13 +7,14 @@ import aiohttp
 import pytest
 from hulk_operator import metrics
 from hulk_operator.api import HulkJob, LinkStatus, NodeProfile
-from hulk_operator.metrics import DEFINITIONS, Health, RingPlace, Snapshot, registry
+from hulk_operator.metrics import DEFINITIONS, Health, RingPlace, Snapshot, registry, ring
 from hulk_operator.metrics.reference import page
 from hulk_operator.metrics.state import MAX_SILENCE_S
 from hulk_operator.probing import Decision, ProbeState, accept
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
+from views import plan
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TIME = "2026-01-01T11:59:00Z"
@@ -97,8 +98,8 @@ def series(snapshot: Snapshot, health: Health | None = None) -> dict[tuple[str, 
 
 
 def test_everything_about_a_running_job() -> None:
-    ring = (RingPlace("a", "eu"), RingPlace("b", "us"), RingPlace("b", "us"))
-    found = series(Snapshot(jobs=(job(status=RUNNING),), rings={"research/demo": ring}))
+    places = (RingPlace("a", "eu"), RingPlace("b", "us"), RingPlace("b", "us"))
+    found = series(Snapshot(jobs=(job(status=RUNNING),), rings={"research/demo": places}))
     key = ("research", "demo")
     assert (
         found.items()
@@ -160,8 +161,8 @@ def test_series_per_node_are_off_above_64_nodes(num_nodes: int, scopes: set[str]
 
 @pytest.mark.parametrize(("num_nodes", "places"), [(64, 64), (65, 0)])
 def test_ring_positions_are_off_above_64_nodes(num_nodes: int, places: int) -> None:
-    ring = tuple(RingPlace(f"n{index}", "r") for index in range(num_nodes))
-    found = series(Snapshot(jobs=(job(),), rings={"research/demo": ring}))
+    everywhere = tuple(RingPlace(f"n{index}", "r") for index in range(num_nodes))
+    found = series(Snapshot(jobs=(job(),), rings={"research/demo": everywhere}))
     assert len([name for name, _ in found if name == "hulk_job_ring_position"]) == places
 
 
@@ -246,3 +247,9 @@ async def test_the_port_serves_the_series_and_the_health() -> None:
     assert statuses == [200, 503, 503, 200]
     names = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
     assert {"hulk_job_phase", "hulk_operator_lease_held", "hulk_operator_reconcile_seconds_bucket"} <= names
+
+
+def test_a_ring_position_is_a_rank_also_with_several_accelerators_per_worker() -> None:
+    found = series(Snapshot(jobs=(job(),), rings={"research/demo": ring(plan(accelerators=8))}))
+    ranks = {labels[2]: value for (name, labels), value in found.items() if name == "hulk_job_ring_position"}
+    assert ranks == {"node-0": 0, "node-1": 8, "node-2": 16}

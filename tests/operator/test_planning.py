@@ -180,6 +180,7 @@ async def test_plans_that_do_not_fit_together_by_cpu_are_made_one_after_the_othe
         ({"sync": {"mode": "local"}}, "UnsupportedSync"),
         ({"model": {"huggingFace": {"configMap": "gone", "key": "k"}}}, "ModelNotFound"),
         ({"priorityClassName": "gone"}, "PriorityClassNotFound"),
+        ({"workers": {"max": 2, "resourceName": "amd.com/gpu"}}, "NoCandidates"),
         ({"workers": {"min": 9, "max": 9}}, "BatchTooSmall"),
     ],
 )
@@ -190,6 +191,7 @@ async def test_a_job_that_cannot_be_planned_is_refused_with_a_reason(spec: dict[
         assert isinstance(answer, Unplanned)
         assert answer.reason == reason
         assert answer.message
+        assert not answer.message.endswith(": .")
 
 
 async def test_an_unusable_template_is_refused_and_others_are_planned() -> None:

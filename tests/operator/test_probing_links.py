@@ -9,6 +9,7 @@ from hulk_operator.observe import ObservedLink
 from hulk_operator.probing import accept, by_region, measured, underload
 from hulk_operator.probing.events import MAX_PER_PASS, REPEAT_S, Said, event
 from hulk_operator.probing.links import SAME_AGE_S, Rejection
+from hulk_placement.topology import LinkKind
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NODES = {"a0": "a", "a1": "a", "b0": "b", "b1": "b"}
@@ -51,6 +52,7 @@ def row(target: str = "b0", age_s: float = 30.0, **changes: Any) -> dict[str, An
         ("a0", {"time": NOW + timedelta(seconds=301)}, "TimeInFuture"),
         ("a0", {"bandwidthTime": NOW + timedelta(days=1)}, "TimeInFuture"),
         ("a0", {"target": "c0"}, "UnknownTarget"),
+        ("a0", {"target": "c0", "time": NOW - timedelta(days=2)}, None),  # a former node
         ("a0", {"target": "a0"}, "LinkToItself"),
         ("z9", {}, "UnknownSource"),
         (
@@ -64,7 +66,8 @@ def test_what_cannot_be_is_refused_with_a_reason(source: str, changes: dict[str,
     found = accept([profile(source, {**GOOD, **changes}, row("a1"))], NODES, NOW)
     refused = [rejection.reason for rejection in found.rejections if rejection.target == changes.get("target", "b0")]
     assert refused == ([reason] if reason else [])
-    assert len(found.links) + len(found.rejections) == 2
+    gone = changes.get("target") == "c0" and reason is None
+    assert len(found.links) + len(found.rejections) == 2 - gone
 
 
 def test_the_planner_gets_links_with_both_figures_and_the_age_of_the_older() -> None:
@@ -78,11 +81,12 @@ def test_the_planner_gets_links_with_both_figures_and_the_age_of_the_older() -> 
     assert (link.rtt_s, link.bandwidth_bytes_per_s, link.num_streams, link.age_s) == (0.05, 1e6, 4, 7200.0)
 
 
-def test_links_under_load_never_reach_the_planner() -> None:
+def test_a_figure_under_load_counts_only_where_there_is_no_idle_one() -> None:
     loaded = row("b0", underLoad=True, rttP50Microseconds=900_000, rttP95Microseconds=900_000)
     accepted = accept([profile("a0", row("b0"), loaded), profile("a1", {**loaded, "target": "b1"})], NODES, NOW)
     assert len(accepted.links) == 3
-    assert {pair: link.rtt_s for pair, link in measured(accepted.links, NODES, NOW).items()} == {("a0", "b0"): 0.05}
+    found = {pair: (link.kind, link.rtt_s) for pair, link in measured(accepted.links, NODES, NOW).items()}
+    assert found == {("a0", "b0"): (LinkKind.MEASURED, 0.05), ("a1", "b1"): (LinkKind.UNDER_LOAD, 0.9)}
     assert by_region(accepted.links, NODES)["a", "b"].rtt_s == 0.05
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hulk_operator.api import CheckpointStatus, ConditionType, HulkJobStatus
+from hulk_operator.api import CheckpointStatus, ConditionType, HulkJobStatus, Observed
 from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Forbidden, QuotaExceeded
 from hulk_operator.observe import Observation, Preflight
 from hulk_operator.pods import Exit, Reason
@@ -81,23 +81,27 @@ def test_the_checkpoint_of_a_suspended_jobs_last_moment_is_written_down() -> Non
     saving = job(suspend=True, checkpoint={"storage": {"url": "s3://b/x"}, "everySteps": 10})
     over = status(2, Planned=(False, "Suspended"), Suspended=(True, "Suspended"))
     before = over.model_copy(update={"checkpoint": CheckpointStatus(step=30, where="s3://b/x", bytes=1)})
-    told = decide(view(before, job=saving, farewell=Farewell(2, 34, 5))).view.status
+    told = decide(view(before, job=saving, farewell=Farewell(2, 34, "1.5", 5))).view.status
     assert told.checkpoint == CheckpointStatus(step=34, where="s3://b/x", bytes=5)
-    assert decide(view(told, job=saving, farewell=Farewell(2, 34, 5))).view.status is told
-    assert decide(view(before, job=saving, farewell=Farewell(1, 20, 5))).view.status is before
-    assert decide(view(before, job=job(suspend=True), farewell=Farewell(2, 34, 5))).view.status is before
+    assert told.observed == Observed(step=34, loss="1.5", updated_at=NOW)
+    assert decide(view(told, job=saving, farewell=Farewell(2, 34, "1.5", 5))).view.status is told
+    assert decide(view(before, job=saving, farewell=Farewell(1, 20, "1.5", 5))).view.status is before
+    unsaved = decide(view(before, job=job(suspend=True), farewell=Farewell(2, 34, "1.5", 0))).view.status
+    assert unsaved.checkpoint == before.checkpoint
 
 
-def test_the_last_poll_does_not_take_back_the_last_checkpoint() -> None:
+def test_the_last_poll_does_not_take_back_the_last_step_and_checkpoint() -> None:
     saving = job(checkpoint={"storage": {"url": "s3://b/x"}, "everySteps": 10})
-    polled = Sighting(1, NOW, Observation(attempt=1, step=9, step_s=1.0, checkpoint_step=5, checkpoint_bytes=1))
+    seen = Observation(attempt=1, step=9, step_s=1.0, loss=3.0, checkpoint_step=5, checkpoint_bytes=1)
+    polled, said = Sighting(1, NOW, seen), Farewell(1, 10, "2.8791", 5)
     done = tuple(pod(worker, phase="Succeeded") for worker in range(3))
     found = decide(
-        view(running(), job=saving, pods=done, memory=Memory(swept_to=1, sighting=polled), farewell=Farewell(1, 10, 5))
+        view(running(), job=saving, pods=done, memory=Memory(swept_to=1, sighting=polled), farewell=said)
     ).view.status
     assert holds(found, ConditionType.SUCCEEDED)
     assert found.observed is not None
-    assert found.observed.step == 9
+    assert (found.observed.step, found.observed.loss) == (10, "2.8791")
+    assert found.observed.step_microseconds == 1_000_000
     assert found.checkpoint is not None
     assert found.checkpoint.step == 10
 
@@ -208,6 +212,33 @@ def test_a_plain_scripts_exit_codes_are_its_own(code: int) -> None:
     made = decide(view(running(), memory=SWEPT, pods=tuple(failed(worker, code) for worker in range(3))))
     assert not finished(made.view.status)
     assert why(made.view.status, "Planned") == ("False", "AttemptFailed")
+
+
+@pytest.mark.parametrize("codes", [(143, 143, 143), (75, 75, 75), (69, 143, 69), (69, 69, 75)])
+def test_workers_that_were_stopped_are_a_disruption(codes: tuple[int, ...]) -> None:
+    pods = tuple(failed(worker, code) for worker, code in enumerate(codes))
+    found = decide(view(running(), memory=SWEPT, pods=pods)).view.status
+    assert (found.failures, found.disruptions) == (0, 1)
+    assert why(found, "Planned") == ("False", "Stopped")
+    assert found.last_failure is not None
+    assert found.last_failure.exit_code in {143, 75}
+
+
+@pytest.mark.parametrize("codes", [(143, 1, 143), (69, 69, 69), (75, 137, 69)])
+def test_workers_that_broke_are_a_failure_whoever_else_was_stopped(codes: tuple[int, ...]) -> None:
+    pods = tuple(failed(worker, code) for worker, code in enumerate(codes))
+    found = decide(view(running(), memory=SWEPT, pods=pods)).view.status
+    assert (found.failures, found.disruptions) == (1, 0)
+
+
+def test_a_gang_that_is_stopped_again_and_again_backs_off_also_under_another_operator() -> None:
+    found, waits_s = running(), []
+    for _ in range(8):
+        stopped = decide(view(found, memory=Memory(swept_to=1), pods=tuple(failed(worker, 143) for worker in range(3))))
+        assert not finished(stopped.view.status)
+        waits_s.append(decide(view(stopped.view.status, memory=Memory(swept_to=0))).requeue_after_s)
+        found = running().model_copy(update={"disruptions": stopped.view.status.disruptions})
+    assert waits_s == [10, 20, 40, 80, 160, 320, 360, 360]
 
 
 def test_more_failures_than_the_limit_end_the_job() -> None:

@@ -70,6 +70,7 @@ LOST = {**HEALTHY, "node-1": NodeState("Unknown", ago(1))}
         ("node lost", running(), {"nodes": LOST, "pods": gang()}, "Disrupted"),
         ("pod deleted", running(), {"pods": (pod(0), pod(2))}, "Disrupted"),
         ("worker failed", running(), {"pods": (pod(0), failed(1, 1, 6), pod(2))}, "AttemptFailed"),
+        ("worker stopped", running(), {"pods": (pod(0), failed(1, 143, 6), pod(2))}, "Stopped"),
         ("shrunk", running(), {"pods": gang(), "spec": {"workers": {"min": 1, "max": 2}}}, "Resized"),
     ],
 )

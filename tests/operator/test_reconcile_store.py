@@ -68,7 +68,7 @@ def test_pods_are_found_by_job_and_by_node() -> None:
 def test_what_a_pod_said_last_is_kept_when_it_is_gone(kind: str) -> None:
     store = Store()
     store.put_pod(stored_pod(1))
-    terminated = {"exitCode": 143, "message": "checkpoint attempt=1 step=40 bytes=1000"}
+    terminated = {"exitCode": 143, "message": "ended attempt=1 step=40 loss=2.5 checkpoint_bytes=1000"}
     ended = stored_pod(2)
     ended["status"] = {"containerStatuses": [{"name": "worker", "state": {"terminated": terminated}}]}
     if kind == "listed":
@@ -77,7 +77,7 @@ def test_what_a_pod_said_last_is_kept_when_it_is_gone(kind: str) -> None:
         (store.delete_pod if kind == "DELETED" else store.put_pod)(ended)
     store.delete_pod(stored_pod(3))
     assert store.pods_of("lab/demo") == ()
-    assert store.farewell_of(job()) == Farewell(1, 40, 1000)
+    assert store.farewell_of(job()) == Farewell(1, 40, "2.5", 1000)
     again = job().metadata.model_copy(update={"uid": "another"})
     assert store.farewell_of(job().model_copy(update={"metadata": again})) is None
     store.forget("lab/demo")

@@ -51,7 +51,6 @@ def test_conditions_keep_one_order() -> None:
     [
         (HulkJobStatus(), Phase.PENDING),
         (status(1, Planned=(False, "NoRoom")), Phase.PENDING),
-        (status(1, Planned=(True, "Planned")), Phase.PLANNED),
         (deploying(), Phase.DEPLOYING),
         (running(), Phase.RUNNING),
         (status(1, Planned=(False, "Suspended"), Suspended=(True, "Suspended")), Phase.SUSPENDED),

@@ -4,7 +4,7 @@ import pytest
 from hulk_runtime.agent import orders, results, settings
 from hulk_runtime.agent.iperf import Transfer
 from hulk_runtime.agent.orders import Address, BandwidthOrder, Orders, RttOrder
-from hulk_runtime.agent.results import MAX_LINKS, RETENTION_S, Measured
+from hulk_runtime.agent.results import MAX_LINKS, Measured
 from hulk_runtime.agent.window import Rtt
 
 RTT_ROW = {"id": 1, "kind": "rtt", "role": "client", "target": "b", "address": "10.0.0.2", "port": 9403}
@@ -61,12 +61,13 @@ def test_a_new_figure_leaves_the_other_alone() -> None:
     assert results.with_transfer(links, "b", Transfer(20, 1), 70.0)["b"].rtt == Rtt(1, 2, 3, 60.0)
 
 
-def test_old_links_are_forgotten_and_the_number_is_bounded() -> None:
+def test_the_oldest_links_make_room_and_no_other_is_forgotten() -> None:
     links = {f"n{index:03}": Measured(Rtt(1, 1, 5, 1000.0 + index)) for index in range(MAX_LINKS + 1)}
-    kept = results.kept(links, 2000.0)
+    kept = results.kept(links)
     assert len(kept) == MAX_LINKS
     assert "n000" not in kept
-    assert results.kept(links, 1000.0 + RETENTION_S + MAX_LINKS).keys() == {f"n{MAX_LINKS:03}"}
+    year_old = {"used by a job": Measured(Rtt(1, 1, 5, 1000.0)), "new": Measured(Rtt(1, 1, 5, 31_536_000.0))}
+    assert results.kept(year_old) == year_old
 
 
 def test_settings_of_a_pod() -> None:

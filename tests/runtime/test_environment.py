@@ -84,14 +84,17 @@ def test_an_error_leaves_its_last_words_for_kubernetes(tmp_path, capsys):
     assert capsys.readouterr().err.startswith("PlanError: x")
 
 
-def test_the_operator_reads_what_a_run_says_of_its_last_checkpoint(tmp_path):
+@pytest.mark.parametrize("loss", [2.87912345, 1e-7, -3e20, 0.0, float("nan"), float("inf")])
+def test_the_operator_reads_what_a_run_says_of_its_last_step(tmp_path, loss):
     log = tmp_path / "termination-log"
-    errors.leave(errors.checkpoint_note(2, 40, 1000), str(log))
+    errors.leave(errors.farewell(2, 40, loss, 1000), str(log))
     assert not log.exists()  # outside a pod
     log.touch()
-    errors.leave(errors.checkpoint_note(2, 40, 1000), str(log))
+    errors.leave(errors.farewell(2, 40, loss, 1000), str(log))
     last = Exit(errors.EXIT_STOPPED, "Error", log.read_text(), None)
-    assert farewell(WorkerPod("demo-2-0", "p", "j", attempt=2, worker=0, exit=last)) == Farewell(2, 40, 1000)
+    assert farewell(WorkerPod("demo-2-0", "p", "j", attempt=2, worker=0, exit=last)) == Farewell(
+        2, 40, f"{loss:.6g}", 1000
+    )
 
 
 def test_every_error_has_the_exit_code_the_tree_says():

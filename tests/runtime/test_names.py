@@ -4,9 +4,12 @@ from hulk_operator import names as outside
 from hulk_runtime import errors
 from hulk_runtime import names as inside
 
-# Only pods know these: bounds a user may set, a file of the kubelet, torch's and the store's own variables.
+# Only pods know these: bounds a user may set, the agent's own, a file of the kubelet, torch's and the store's own.
 INSIDE_ONLY = {
+    "AGENT_ECHO_PORT",
+    "AGENT_METRICS_PORT",
     "ENV_GROUP_RANK",
+    "ENV_NODE_NAME",
     "ENV_OMP_THREADS",
     "ENV_RENDEZVOUS_SECONDS",
     "ENV_SILENCE_SECONDS",
@@ -31,6 +34,5 @@ def test_exit_codes_are_those_the_operator_knows():
     assert errors.PlanError.exit_code == outside.EXIT_WIRE_MISMATCH
     assert errors.ConfigurationError.exit_code == outside.EXIT_USER_ERROR
     assert errors.PeerLostError.exit_code == outside.EXIT_LOST_PEER
-    assert errors.CheckpointError.exit_code == outside.EXIT_STORE_FAILED
     assert errors.FencedError.exit_code == outside.EXIT_FENCED
     assert errors.EXIT_STOPPED == outside.EXIT_CHECKPOINTED

@@ -28,7 +28,6 @@ from hulk_operator.api.model import ConfigMapRef, Model, Training, Transformer
 from hulk_operator.api.nodeprofile import (
     AcceleratorStatus,
     EchoAddress,
-    EchoSpec,
     LinkStatus,
     Measurement,
     NodeProfileSpec,
@@ -64,7 +63,6 @@ __all__ = [
     "DeclaredLink",
     "DeclaredNode",
     "EchoAddress",
-    "EchoSpec",
     "Egress",
     "EnvVar",
     "HulkJob",

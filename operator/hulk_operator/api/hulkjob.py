@@ -118,6 +118,10 @@ class Utility(Resource):
     type: Annotated[Literal["throughput"], Field(description="How worth grows with progress.")] = "throughput"
 
 
+STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oci", "oss", "hdfs", "webhdfs")
+"""fsspec's names of stores that every node reaches. The worker's image must have the package for them."""
+
+
 class Storage(Resource):
     """Where checkpoints are kept: an object store by URL, or a volume claim."""
 
@@ -132,12 +136,6 @@ class Storage(Resource):
                 "checkpoint.storage.secretName is for url; a volume claim needs none",
                 ".secretName",
             ),
-            rule(
-                "!has(self.url) || !self.url.startsWith('file:')",
-                "checkpoint.storage.url must be an object store (such as s3://bucket/path): "
-                "a file of one node is not there for the next attempt",
-                ".url",
-            ),
         )
     )
 
@@ -145,8 +143,11 @@ class Storage(Resource):
         str | None,
         Field(
             max_length=1024,
-            pattern=r"^[a-z][a-z0-9+.-]*:.+$",
-            description="fsspec URL, such as s3://checkpoints/demo.",
+            pattern=rf"^({'|'.join(STORES)})://[^/\s]+(/\S*)?$",
+            description=(
+                f"Object store, such as s3://bucket/path ({', '.join(STORES)}). A file or the memory of one node is "
+                "refused: it is not there for the next attempt."
+            ),
         ),
     ] = None
     secret_name: Annotated[
@@ -155,6 +156,11 @@ class Storage(Resource):
     persistent_volume_claim: Annotated[
         ObjectName | None, Field(description="Claim that every worker's node can mount.")
     ] = None
+
+    @property
+    def where(self) -> str:
+        """The place as the status tells it."""
+        return self.url or f"pvc/{self.persistent_volume_claim}"
 
 
 class Checkpoint(Resource):

@@ -17,12 +17,6 @@ Streams = Annotated[int, Field(ge=1, le=64)]
 Reported = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
 
 
-class EchoSpec(Resource):
-    """Settings of the light echo."""
-
-    echo: Annotated[bool, Field(description="Whether the agent answers echoes.")] = True
-
-
 class Measurement(Resource):
     """One ordered measurement of one link."""
 
@@ -44,7 +38,6 @@ class NodeProfileSpec(Resource):
     """What to measure next."""
 
     measurement_id: Annotated[Count, Field(description="Highest id that was ever ordered.")] = 0
-    role: Annotated[EchoSpec, Field(description="Settings of the echo.")] = EchoSpec()
     measurements: Annotated[
         tuple[Measurement, ...],
         Field(max_length=MAX_LINKS, description="Ordered measurements.", json_schema_extra=list_map("id")),
@@ -110,4 +103,3 @@ class NodeProfileStatus(Resource):
         ),
     ] = ()
     agent_version: Annotated[str | None, Field(max_length=64, description="Version of the agent.")] = None
-    heartbeat_time: Annotated[Time | None, Field(description="When the agent was last alive, once a minute.")] = None

@@ -31,7 +31,6 @@ class Phase(StrEnum):
     """Where a job is, derived from its conditions for `kubectl get`."""
 
     PENDING = "Pending"
-    PLANNED = "Planned"
     DEPLOYING = "Deploying"
     RUNNING = "Running"
     SUSPENDED = "Suspended"
@@ -182,7 +181,9 @@ class HulkJobStatus(Resource):
     disruptions: Annotated[Count, Field(description="Node losses, evictions and moves; they do not count.")] = 0
     restarts: Annotated[Count, Field(description="Attempts after the first.")] = 0
     last_failure: Annotated[LastFailure | None, Field(description="Why the last failed attempt failed.")] = None
-    start_time: Annotated[Time | None, Field(description="When the first attempt was planned.")] = None
+    start_time: Annotated[
+        Time | None, Field(description="When its first plan was made, since the last resume if it was suspended.")
+    ] = None
     completion_time: Annotated[Time | None, Field(description="When the job succeeded or failed.")] = None
     avoided_nodes: Annotated[
         tuple[AvoidedNode, ...],

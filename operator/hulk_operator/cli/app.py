@@ -3,14 +3,13 @@
 import asyncio
 import sys
 from collections.abc import Coroutine
-from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.text import Text
 
-from hulk_operator import names
+from hulk_operator import VERSION, names
 from hulk_operator.api.crds import crds as all_crds
 from hulk_operator.api.generate import to_yaml
 from hulk_operator.cli import files, tables
@@ -109,7 +108,7 @@ def crds() -> None:
 @app.command()
 def version(output: Format = Output.TABLE) -> None:
     """Print the version of this program and of the API it knows."""
-    found = {"version": installed_version("hulk-operator"), "api": names.API_VERSION}
+    found = {"version": VERSION, "api": names.API_VERSION}
     emit(found, Text(f"hulk {found['version']} ({found['api']})"), output)
 
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from hulk_operator.api import HulkJobStatus, Resource
 
-LinkKnowledge = Literal["measured", "declared", "inferred", "unknown"]
+LinkKnowledge = Literal["measured", "under load", "declared", "inferred", "unknown"]
 
 
 class LinkRow(Resource):

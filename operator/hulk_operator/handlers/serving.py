@@ -4,7 +4,7 @@ import asyncio
 
 from hulk_operator.api import ConditionType
 from hulk_operator.handlers.operator import Parts
-from hulk_operator.metrics import RingPlace, Snapshot, registry
+from hulk_operator.metrics import Snapshot, registry, ring
 from hulk_operator.metrics import serve as serve_metrics
 from hulk_operator.status import finished, holds
 
@@ -15,11 +15,7 @@ def snapshot(parts: Parts) -> Snapshot:
     running = {job.key for job in jobs if holds(job.status, ConditionType.PLANNED) and not finished(job.status)}
     return Snapshot(
         jobs=jobs,
-        rings={
-            key: tuple(RingPlace(slot.machine, slot.region) for slot in full.plan.workers)
-            for key, full in parts.planner.full_plans().items()
-            if key in running
-        },
+        rings={key: ring(full.plan) for key, full in parts.planner.full_plans().items() if key in running},
         probing=parts.prober.state,
         queue_depth=parts.queue.depth,
         lease_held=parts.lease.held,

@@ -29,7 +29,7 @@ class Settings:
 
 
 def from_environment(environ: Mapping[str, str], identity: str) -> Settings:
-    """Settings by environment; ValueError for what is no number.
+    """Settings by environment; ValueError that names the variable whose value cannot be.
 
     >>> from_environment({"HULK_NAMESPACE": "research"}, "pod-1").namespace
     'research'
@@ -38,6 +38,14 @@ def from_environment(environ: Mapping[str, str], identity: str) -> Settings:
         identity=identity,
         namespace=environ.get(names.ENV_NAMESPACE) or None,
         lease_namespace=environ.get(names.ENV_LEASE_NAMESPACE) or names.DEFAULT_NAMESPACE,
-        lease_s=int(environ.get(names.ENV_LEASE_SECONDS) or DEFAULT_LEASE_S),
-        metrics_port=int(environ.get(names.ENV_METRICS_PORT) or names.OPERATOR_METRICS_PORT),
+        lease_s=_whole(environ, names.ENV_LEASE_SECONDS, DEFAULT_LEASE_S),
+        metrics_port=_whole(environ, names.ENV_METRICS_PORT, names.OPERATOR_METRICS_PORT),
     )
+
+
+def _whole(environ: Mapping[str, str], name: str, default: int) -> int:
+    text = environ.get(name) or str(default)
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{name}: {text!r} must be a whole number") from None

@@ -1,9 +1,10 @@
 """Whether a node admits a pod apart from its size: cordons, taints, node selector and required node affinity."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from hulk_operator.cluster import Object
+from hulk_operator.inputs.node import is_ready, labels
 
 _KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
 _OPERATORS: Final[Mapping[str, Callable[[str | None, list[str]], bool]]] = {
@@ -30,17 +31,6 @@ def admits(node: Object, spec: Object) -> bool:
     )
 
 
-def is_ready(node: Object) -> bool:
-    """Whether the node's kubelet answers and is ready."""
-    return ready_condition(node).get("status") == "True"
-
-
-def ready_condition(node: Object) -> Mapping[str, Any]:
-    """The Ready condition; empty before the kubelet has reported."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return next((condition for condition in conditions if condition["type"] == "Ready"), {})
-
-
 def tolerated(taints: Iterable[Mapping[str, str]], tolerations: Iterable[Mapping[str, str]]) -> bool:
     """Whether every taint that keeps pods out is tolerated.
 
@@ -62,15 +52,15 @@ def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
 
 
 def _selected(node: Object, spec: Object) -> bool:
-    labels = node["metadata"].get("labels") or {}
-    if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
+    own = labels(node)
+    if any(own.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
         return False
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     if not required:
         return True
     fields = {"metadata.name": node["metadata"]["name"]}
-    return any(_term_matches(term, labels, fields) for term in required.get("nodeSelectorTerms") or ())
+    return any(_term_matches(term, own, fields) for term in required.get("nodeSelectorTerms") or ())
 
 
 def _term_matches(term: Object, labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:

@@ -6,7 +6,7 @@ the workers of committed plans whose pods are not there yet (`Claim`).
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
 
@@ -14,6 +14,7 @@ from hulk_operator import names
 from hulk_operator.api import HulkTopologySpec
 from hulk_operator.cluster import Object
 from hulk_operator.inputs.admission import admits
+from hulk_operator.inputs.node import labels, region
 from hulk_operator.inputs.pod_size import Amounts, requests
 from hulk_operator.inputs.quantity import CPU, amounts
 
@@ -115,7 +116,7 @@ def candidates(
 
 def products(left: Room) -> dict[str, str]:
     """The accelerators' product of every node."""
-    return {name: _labels(node).get(names.NODE_PRODUCT) or names.UNKNOWN_PRODUCT for name, node in left.nodes.items()}
+    return {name: labels(node).get(names.NODE_PRODUCT) or names.UNKNOWN_PRODUCT for name, node in left.nodes.items()}
 
 
 def topology(
@@ -123,7 +124,8 @@ def topology(
 ) -> Topology:
     """The planner's topology over the nodes that offer `resource`, in the order of their names.
 
-    A declared link counts only where nothing was measured: between two regions, or between two nodes.
+    A declared link counts only where nothing was measured: between two regions, or between two nodes. What a job saw
+    of its own links is worth least: it counts between regions (or inside one) of which nothing else is known.
     """
     machines = tuple(
         _machine(left, name, resource)
@@ -133,10 +135,13 @@ def topology(
     spec = declared or HulkTopologySpec()
     said_nodes, said_regions = declared_links(spec, machines)
     region_of = {machine.name: machine.region for machine in machines}
-    seen_nodes = {pair: link for pair, link in measured.items() if region_of.keys() >= set(pair)}
-    seen_regions = {(region_of[source], region_of[target]) for source, target in seen_nodes}
+    seen = {pair: link for pair, link in measured.items() if region_of.keys() >= set(pair)}
+    idle = {pair: link for pair, link in seen.items() if link.kind is LinkKind.MEASURED}
+    seen_regions = {(region_of[source], region_of[target]) for source, target in idle}
     region_links = {pair: link for pair, link in said_regions.items() if pair not in seen_regions}
-    return Topology(machines, {**said_nodes, **seen_nodes}, region_links, declared_uplinks(spec))
+    known = seen_regions | region_links.keys()
+    loaded = {pair: link for pair, link in seen.items() if (region_of[pair[0]], region_of[pair[1]]) not in known}
+    return Topology(machines, {**loaded, **said_nodes, **idle}, region_links, declared_uplinks(spec))
 
 
 def declared_links(spec: HulkTopologySpec, machines: Collection[Machine]) -> tuple[dict[Pair, Link], dict[Pair, Link]]:
@@ -173,20 +178,17 @@ def worker_amounts(spec: Object, resource: str, num_accelerators: int) -> Amount
 
 
 def _machine(left: Room, name: str, resource: str) -> Machine:
-    labels = _labels(left.nodes[name])
-    memory = labels.get(names.NODE_ACCELERATOR_MEMORY, "")
+    node = left.nodes[name]
+    own = labels(node)
+    memory = own.get(names.NODE_ACCELERATOR_MEMORY, "")
     return Machine(
         name=name,
-        region=labels.get(names.NODE_REGION) or names.UNKNOWN_REGION,
-        zone=labels.get(names.NODE_ZONE, ""),
+        region=region(node),
+        zone=own.get(names.NODE_ZONE, ""),
         num_accelerators=max(0, left.free[name].get(resource, 0)),
-        product=labels.get(names.NODE_PRODUCT) or names.UNKNOWN_PRODUCT,
+        product=own.get(names.NODE_PRODUCT) or names.UNKNOWN_PRODUCT,
         memory_bytes=int(memory) << 20 if memory.isdigit() else 0,
     )
-
-
-def _labels(node: Object) -> Mapping[str, Any]:
-    return node["metadata"].get("labels") or {}
 
 
 def _take(free: Amounts, taken: Amounts) -> None:

@@ -3,6 +3,16 @@
 from hulk_operator.metrics.collector import OperatorCollector, registry
 from hulk_operator.metrics.definitions import DEFINITIONS, Definition
 from hulk_operator.metrics.server import serve
-from hulk_operator.metrics.state import Health, RingPlace, Snapshot
+from hulk_operator.metrics.state import Health, RingPlace, Snapshot, ring
 
-__all__ = ["DEFINITIONS", "Definition", "Health", "OperatorCollector", "RingPlace", "Snapshot", "registry", "serve"]
+__all__ = [
+    "DEFINITIONS",
+    "Definition",
+    "Health",
+    "OperatorCollector",
+    "RingPlace",
+    "Snapshot",
+    "registry",
+    "ring",
+    "serve",
+]

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from importlib.metadata import version
 from itertools import accumulate
 from typing import Final
 
@@ -12,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from hulk_operator import VERSION
 from hulk_operator.api import HulkJob
 from hulk_operator.metrics import definitions as d
 from hulk_operator.metrics.definitions import Definition, Kind
@@ -19,7 +19,6 @@ from hulk_operator.metrics.state import BUCKETS_S, Health, Snapshot, folded
 from hulk_operator.probing import LinkSample, by_region, current
 
 MAX_DETAIL_NODES: Final = 64  # above it, series per worker and per node pair are left out
-OPERATOR_VERSION: Final = version("hulk-operator")
 Labels = tuple[str, ...]
 Rows = Iterable[tuple[Labels, float | None]]
 
@@ -145,7 +144,7 @@ def _probing_rows(snapshot: Snapshot) -> dict[Definition, Rows]:
 
 def _operator_rows(snapshot: Snapshot, health: Health) -> dict[Definition, Rows]:
     return {
-        d.OPERATOR_INFO: [((OPERATOR_VERSION,), 1.0)],
+        d.OPERATOR_INFO: [((VERSION,), 1.0)],
         d.OPERATOR_LEASE: [((), float(snapshot.lease_held))],
         d.OPERATOR_QUEUE: [((), float(snapshot.queue_depth))],
         d.OPERATOR_PLANNING: [((), health.planning_s)],

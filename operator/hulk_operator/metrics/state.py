@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from hulk_placement.plan import Plan
+
 from hulk_operator.api import HulkJob
 from hulk_operator.probing import ProbeState
 
@@ -20,7 +22,7 @@ BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.
 
 @dataclass(frozen=True, slots=True)
 class RingPlace:
-    """One worker's place in the ring, in rank order."""
+    """Where one rank of a ring is."""
 
     node: str
     region: str
@@ -28,7 +30,7 @@ class RingPlace:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The operator's state at one moment. `rings` holds the ring of each job (`namespace/name`) that has a plan."""
+    """The operator's state at one moment. `rings`: the ranks of each job (`namespace/name`) that has a plan."""
 
     jobs: tuple[HulkJob, ...] = ()
     rings: Mapping[str, tuple[RingPlace, ...]] = field(default_factory=dict)
@@ -91,8 +93,13 @@ class Health:
         self.writes[verb, plural] += 1
 
 
+def ring(plan: Plan) -> tuple[RingPlace, ...]:
+    """Where every rank of a plan is; a worker has one for each of its accelerators."""
+    return tuple(RingPlace(slot.machine, slot.region) for slot in plan.workers for _ in range(slot.num_accelerators))
+
+
 def folded(ring: Iterable[RingPlace]) -> dict[RingPlace, int]:
-    """The first rank on each node, because several workers may share one.
+    """The first rank on each node, because several may share one.
 
     >>> folded([RingPlace("a", "eu"), RingPlace("a", "eu"), RingPlace("b", "us")])[RingPlace("b", "us")]
     2

@@ -5,15 +5,13 @@ from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import version
-from typing import Final
 
 from hulk_placement import wire
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
-from hulk_operator import names
+from hulk_operator import VERSION, names
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Object
 from hulk_operator.inputs import topology as inputs
@@ -23,8 +21,6 @@ from hulk_operator.reconcile.summary import plan_summary, prediction_summary
 from hulk_operator.reconcile.types import FullPlan, Planned
 
 logger = logging.getLogger(__name__)
-
-OPERATOR_VERSION: Final = version("hulk-operator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +49,7 @@ def compatible(
 
 def planned(job: HulkJob, plan: Plan, workload: Workload, topology: Topology, now: datetime) -> Planned:
     """The answer for a job that has a plan. A plan that is not calibrated gets its prediction from its preflight."""
-    meta = wire.Meta.of(workload, operator_version=OPERATOR_VERSION, steps=job.spec.training.steps)
+    meta = wire.Meta.of(workload, operator_version=VERSION, steps=job.spec.training.steps)
     full = FullPlan(plan, wire.encode(plan, meta), wire.document(plan, meta)["digest"])
     prediction = None if full.preflight else prediction_summary(plan.prediction, plan.attempt, "profile", now)
     summary = plan_summary(job.metadata.name, plan, full.digest, topology)

@@ -27,6 +27,7 @@ from hulk_operator.cluster import (
     Object,
 )
 from hulk_operator.inputs import topology as inputs
+from hulk_operator.inputs.node import region
 from hulk_operator.inputs.topology import Room
 from hulk_operator.inputs.workloads import (
     Situation,
@@ -71,7 +72,7 @@ class Inventory:
 
     def topology(self, resource: str) -> Topology:
         """The planner's topology for one kind of accelerator."""
-        regions = {machine: _region(node) for machine, node in self.room.nodes.items()}
+        regions = {machine: region(node) for machine, node in self.room.nodes.items()}
         links = measured(self.accepted.links, regions, self.now)
         return inputs.topology(self.room, resource, links, self.declared)
 
@@ -106,6 +107,7 @@ class Reader:
         """The planner's workload; UnusableJobError when the job cannot be planned as it is."""
         spec = job.spec
         text = await self._model_text(job)
+        _require_offered(spec.workers.resource_name, inventory.room)
         avoided = (node.name for node in job.status.avoided_nodes if node.until > inventory.now)
         kept = inventory.kept(job)
         situation = Situation(
@@ -165,6 +167,17 @@ class Reader:
             raise UnusableJobError("PriorityClassNotFound", f"{error.message}.") from error
 
 
+def _require_offered(resource: str, room: Room) -> None:
+    """The first hour's mistake: a device plugin is missing, or the resource has another name."""
+    if any(resource in ((node.get("status") or {}).get("allocatable") or {}) for node in room.nodes.values()):
+        return
+    raise UnusableJobError(
+        "NoCandidates",
+        f"None of the cluster's {len(room.nodes)} nodes offers {resource} (spec.workers.resourceName). "
+        "What they offer: kubectl get nodes -o custom-columns=NODE:.metadata.name,OFFERS:.status.allocatable",
+    )
+
+
 def _candidates(job: HulkJob, room: Room, avoided: Iterable[str], kept: Mapping[str, int]) -> dict[str, int]:
     """The nodes that take the job's pods, or hold them already: a cordon keeps new pods out, and moves none.
 
@@ -188,8 +201,3 @@ def _readable(item: Object) -> NodeProfile | None:
     except ValidationError as error:
         logger.warning("NodeProfile %s is not readable: %s", item["metadata"]["name"], error)
         return None
-
-
-def _region(node: Object) -> str:
-    labels = node["metadata"].get("labels") or {}
-    return labels.get(names.NODE_REGION) or names.UNKNOWN_REGION

@@ -2,7 +2,7 @@
 
 Whoever controls a node controls what its agent says. Nothing it says can be proved, but what is impossible is refused
 here, once, so that neither the planner nor the metrics ever see it. A stopped agent's links are kept: they are stale,
-and their age is part of them.
+and their age is part of them. Agents keep what they measured towards nodes that are gone since; that is passed over.
 """
 
 import statistics
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from hulk_placement.topology import Link
+from hulk_placement.topology import Link, LinkKind
 
 from hulk_operator.api import LinkStatus, NodeProfile
 from hulk_operator.probing.types import Pair
@@ -19,6 +19,7 @@ from hulk_operator.probing.types import Pair
 MAX_BANDWIDTH_BYTES_PER_S: Final = 1_250_000_000_000  # 10 Tbit/s
 MAX_RTT_S: Final = 60.0
 MAX_CLOCK_SKEW_S: Final = 300.0
+GONE_S: Final = 86_400.0  # a link to no node that is older than this is a former node's
 SAME_AGE_S: Final = 900.0  # samples of one region pair this close in time are equally good
 
 
@@ -77,6 +78,8 @@ def accept(profiles: Iterable[NodeProfile], nodes: Collection[str], now: datetim
     for profile in profiles:
         source = profile.metadata.name
         for row in profile.status.links:
+            if row.target not in nodes and (now - row.time).total_seconds() > GONE_S:
+                continue
             why = _objection(source, row, nodes, now)
             if why:
                 rejections.append(Rejection(source, row.target, *why))
@@ -105,8 +108,8 @@ def sample(source: str, row: LinkStatus) -> LinkSample:
 def current(links: Iterable[LinkSample], region_of: Mapping[str, str]) -> tuple[LinkSample, ...]:
     """The idle links between known nodes, without bandwidths that a newer one of the same region pair has replaced.
 
-    After a representative was replaced the old pair's figures stay in its profile for a day; they must not be mixed
-    with the new pair's. Inside a region every link stands for itself.
+    After a representative was replaced the old pair's figures stay in its profile; they must not be mixed with the
+    new pair's. Inside a region every link stands for itself.
     """
     idle = [link for link in links if not link.under_load and {link.source, link.target} <= region_of.keys()]
     newest: dict[Pair, float] = {}
@@ -123,15 +126,18 @@ def current(links: Iterable[LinkSample], region_of: Mapping[str, str]) -> tuple[
 
 
 def measured(links: Iterable[LinkSample], region_of: Mapping[str, str], now: datetime) -> dict[Pair, Link]:
-    """The planner's links: those of `current` with both a round-trip time and a bandwidth."""
+    """The planner's links: those of `current`, and for pairs without one what a job saw; both figures must be known."""
+    found = tuple(links)
+    loaded = (link for link in found if link.under_load and {link.source, link.target} <= region_of.keys())
     return {
         link.pair: Link(
             rtt_s=link.rtt_s,
             bandwidth_bytes_per_s=link.bandwidth_bytes_per_s,
             num_streams=link.num_streams,
             age_s=max(0.0, now.timestamp() - min(link.time_s, link.bandwidth_time_s)),
+            kind=LinkKind.UNDER_LOAD if link.under_load else LinkKind.MEASURED,
         )
-        for link in current(links, region_of)
+        for link in (*loaded, *current(found, region_of))
         if link.rtt_s is not None and link.bandwidth_bytes_per_s is not None
     }
 

@@ -28,6 +28,7 @@ from hulk_operator.cluster import (
     NotFound,
     Object,
 )
+from hulk_operator.inputs.node import is_ready, region
 from hulk_operator.observe import ObservedLink
 from hulk_operator.probing import underload
 from hulk_operator.probing.decide import decide, foreign_addresses
@@ -250,14 +251,11 @@ def agent_addresses(pods: Iterable[Object]) -> dict[str, frozenset[str]]:
 def probe_node(node: Object, agents: frozenset[str] = frozenset()) -> ProbeNode:
     """A Node object as probing sees it, with the addresses of its agent's pods."""
     status = node.get("status") or {}
-    conditions = status.get("conditions") or []
     own = {row["address"] for row in status.get("addresses") or () if row["type"] == "InternalIP"}
-    ready = any(row["type"] == "Ready" and row["status"] == "True" for row in conditions)
-    labels = node["metadata"].get("labels") or {}
     return ProbeNode(
         name=node["metadata"]["name"],
-        region=labels.get(names.NODE_REGION) or names.UNKNOWN_REGION,
-        ready=ready and not _leaving(node),
+        region=region(node),
+        ready=is_ready(node) and not _leaving(node),
         addresses=agents | own,
     )
 

@@ -70,8 +70,8 @@ class Budget:
 class Decision:
     """The complete list of measurements of every node that has a profile, and the tests that are new in it.
 
-    `waiting` says how many links are due and why they have to wait: NoAgent, JobRunning, LinkBusy, TestLimit,
-    ByteBudget or TooManyTargets.
+    `waiting` says how many links are due and why they have to wait: JobRunning, LinkBusy, TestLimit, ByteBudget or
+    TooManyTargets.
     """
 
     measurements: Mapping[str, tuple[Measurement, ...]]

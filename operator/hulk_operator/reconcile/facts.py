@@ -15,6 +15,7 @@ MAX_FAILURE_MESSAGE = 2048
 # Why a plan is not in force any more; the reason of Planned=False, which the back-off reads.
 ATTEMPT_FAILED = "AttemptFailed"
 DISRUPTED = "Disrupted"
+STOPPED = "Stopped"
 START_FAILED = "StartFailed"
 PLAN_LOST = "PlanLost"
 RESIZED = "Resized"
@@ -42,8 +43,8 @@ def num_workers(view: View) -> int:
     return view.status.plan.num_workers if view.status.plan else 0
 
 
-def last_saved(view: View) -> Farewell | None:
-    """The checkpoint that was the last act of the last attempt; None while it runs, or when it told of none."""
+def last_said(view: View) -> Farewell | None:
+    """How the last attempt said that it ended; None while it runs, or when it said nothing."""
     return view.farewell if view.farewell and view.farewell.attempt == view.status.attempt else None
 
 

@@ -1,6 +1,6 @@
-"""A worker's termination message -> the checkpoint that was its last act.
+"""Rank 0's termination message -> its last step, its loss and the checkpoint that was its last act.
 
-It is written when the worker has been told to stop, or is done, and its port closes with it: no poll tells of it.
+It is written when the run has been told to stop, or is done, and its port closes with it: no poll tells of it.
 """
 
 import re
@@ -9,25 +9,32 @@ from typing import Final
 
 from hulk_operator.pods import WorkerPod
 
-_NOTE: Final = re.compile(r"checkpoint attempt=(\d{1,9}) step=(\d{1,15}) bytes=(\d{1,15})\Z")
+_NOTE: Final = re.compile(
+    r"ended attempt=(\d{1,9}) step=(\d{1,15}) loss=(-?\d{1,9}(?:\.\d{1,9})?(?:e[-+]\d{1,3})?|nan|-?inf)"
+    r" checkpoint_bytes=(\d{1,15})\Z"
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Farewell:
-    """The last checkpoint of an attempt."""
+    """How an attempt ended that ended in good order. `checkpoint_bytes` of its last step's; 0: none was written."""
 
     attempt: int
     step: int
-    num_bytes: int
+    loss: str
+    checkpoint_bytes: int
 
 
 def farewell(pod: WorkerPod) -> Farewell | None:
-    """What a worker that ended said of its last checkpoint.
+    """What a worker that ended said of its last step.
 
     >>> from hulk_operator.pods import Exit
-    >>> said = Exit(143, "Error", "checkpoint attempt=2 step=40 bytes=1000", None)
+    >>> said = Exit(143, "Error", "ended attempt=2 step=40 loss=2.87912 checkpoint_bytes=1000", None)
     >>> farewell(WorkerPod("demo-2-0", "p", "j", attempt=2, worker=0, exit=said))
-    Farewell(attempt=2, step=40, num_bytes=1000)
+    Farewell(attempt=2, step=40, loss='2.87912', checkpoint_bytes=1000)
     """
     found = _NOTE.match(pod.exit.message.strip()) if pod.exit else None
-    return Farewell(*map(int, found.groups())) if found else None
+    if found is None:
+        return None
+    attempt, step, loss, checkpoint_bytes = found.groups()
+    return Farewell(int(attempt), int(step), loss, int(checkpoint_bytes))

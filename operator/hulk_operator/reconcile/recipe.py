@@ -2,7 +2,7 @@
 
     foreign        another controller's job is not touched
     deleting       owner references clean up
-    saved          the last checkpoint of an attempt that has ended
+    saved          the last step and checkpoint of an attempt that has ended
     sweep          children of attempts that are over are deleted
     finish         a finished job waits for its ttl
     suspend/resume pods are released / a new active time begins

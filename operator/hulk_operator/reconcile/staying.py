@@ -23,13 +23,14 @@ from hulk_operator.reconcile.facts import (
     DISRUPTED,
     PLAN_LOST,
     RESIZED,
+    STOPPED,
     deployed,
     in_force,
 )
 from hulk_operator.reconcile.types import NodeState, View
 from hulk_operator.status import condition
 
-KEEPING: Final = frozenset({ATTEMPT_FAILED, DISRUPTED, PLAN_LOST, RESIZED})
+KEEPING: Final = frozenset({ATTEMPT_FAILED, DISRUPTED, PLAN_LOST, RESIZED, STOPPED})
 """Why an attempt was released whose other pods are as good as before; not so where a gang could not start."""
 
 

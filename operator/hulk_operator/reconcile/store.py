@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Listing, Object
-from hulk_operator.inputs.admission import ready_condition
+from hulk_operator.inputs.node import ready_condition
 from hulk_operator.pods import WorkerPod, is_worker, job_key_of, worker_pod
 from hulk_operator.pods.worker import parse_time
 from hulk_operator.reconcile.farewell import Farewell, farewell
@@ -124,7 +124,7 @@ class Store:
         return jobs
 
     def farewell_of(self, job: HulkJob) -> Farewell | None:
-        """The last checkpoint that a worker of this very job told of when it ended."""
+        """What a worker of this very job said last when it ended."""
         return self._farewells.get(job.key, {}).get(job.metadata.uid or "")
 
     def forget(self, key: str) -> None:

@@ -1,7 +1,8 @@
 """What this node has measured: the newest figures per target <-> the links of NodeProfile.status.
 
-A link is kept for a day after it was last measured, because an old figure is better than none and its age is shown;
-then it is forgotten. The agent owns the idle links only: entries under load belong to the operator.
+A link is kept however old it is: while a job uses it, nobody may measure it, and an old figure, whose age is shown, is
+better than none. What makes room for newer ones are the links measured longest ago, first of all those of nodes that
+are gone. The agent owns the idle links only: entries under load belong to the operator.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,6 @@ from hulk_runtime.agent.orders import Address
 from hulk_runtime.agent.window import Rtt
 
 MAX_LINKS: Final = 200  # of the 256 a profile can hold; the others are for links under load
-RETENTION_S: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,9 @@ def with_transfer(links: Links, target: str, transfer: Transfer, time_s: float) 
     return {**links, target: newer}
 
 
-def kept(links: Links, now_s: float) -> dict[str, Measured]:
-    """The newest `MAX_LINKS` links that are not older than `RETENTION_S`."""
-    newest = sorted(links.items(), key=lambda item: (-item[1].time_s, item[0]))[:MAX_LINKS]
-    return {target: link for target, link in newest if now_s - link.time_s <= RETENTION_S}
+def kept(links: Links) -> dict[str, Measured]:
+    """The newest `MAX_LINKS` links."""
+    return dict(sorted(links.items(), key=lambda item: (-item[1].time_s, item[0]))[:MAX_LINKS])
 
 
 def status(links: Links, last_id: int, echo: Address) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class Agent:
 
     def _note_rtts(self) -> None:
         rtts = self.echo.results()
-        self.links = results.kept(results.with_rtts(self.links, rtts), time.time())
+        self.links = results.kept(results.with_rtts(self.links, rtts))
         for target, rtt in rtts.items():
             known_us = self._published.get(target)
             if known_us is None or abs(rtt.p50_us - known_us) > max(NEWS_US, NEWS_SHARE * known_us):

@@ -4,7 +4,7 @@ A worker that dies takes its peers with it (they lose their connection within se
 only after its peers broke. So the cause is looked for when the gang has settled: every running worker ended, or
 `settle_s` passed. Workers that Hulk's launcher runs wait for the next attempt instead of failing with a peer: one that
 fails alone is the cause after `alone_s`. A disruption (node loss, eviction, preemption, deletion) explains everything
-else that broke.
+else that broke. Where workers were stopped (143, 75) and nothing explains it, that is a disruption as well.
 """
 
 from dataclasses import replace
@@ -16,6 +16,7 @@ from hulk_operator.reconcile.facts import (
     ATTEMPT_FAILED,
     DISRUPTED,
     RECOVERED,
+    STOPPED,
     count_unstable,
     deployed,
     ended_well,
@@ -34,7 +35,8 @@ from hulk_operator.reconcile.types import NOTHING, Outcome, View
 from hulk_operator.status import holds
 
 _NUM_NAMED = 3
-_SECONDARY_EXITS = frozenset({names.EXIT_LOST_PEER, names.EXIT_CHECKPOINTED})
+_STOPPED_EXITS = frozenset({names.EXIT_CHECKPOINTED, names.EXIT_FENCED})  # somebody ended the worker
+_SECONDARY_EXITS = _STOPPED_EXITS | {names.EXIT_LOST_PEER}
 # By exit code: the reason, and how the runtime's own message begins. A plain script may use these codes (EX_USAGE,
 # EX_DATAERR) for something that another attempt cures.
 _NEVER_RETRIED = {
@@ -62,7 +64,12 @@ def broken(view: View) -> Outcome:
     left_s = seconds_left(view, first, view.timing.alone_s if alone else view.timing.settle_s)
     if left_s > 0 and any(pod.running for pod in pods):
         return Outcome(stop=True, requeue_after_s=left_s)
-    return _failed(view, _cause(broke))
+    cause = _cause(broke)
+    if cause.exit and cause.exit.code in _STOPPED_EXITS:
+        return _disrupted(
+            view, Reason(STOPPED, f"worker {cause.worker} was stopped, and nothing else broke"), cause, STOPPED
+        )
+    return _failed(view, cause)
 
 
 def degraded(view: View) -> Outcome:
@@ -93,8 +100,9 @@ def _final_reason(pod: WorkerPod) -> str:
 
 
 def _cause(broke: list[WorkerPod]) -> WorkerPod:
-    """The pod that failed first, not counting those that only lost a peer."""
-    primary = [pod for pod in broke if pod.exit is None or pod.exit.code not in _SECONDARY_EXITS] or broke
+    """The pod that failed first; one that was stopped only where no other did, one that lost a peer as the last."""
+    own = [pod for pod in broke if pod.exit is None or pod.exit.code not in _SECONDARY_EXITS]
+    primary = own or [pod for pod in broke if pod.exit and pod.exit.code in _STOPPED_EXITS] or broke
     timed = [pod for pod in primary if pod.exit and pod.exit.time]
     return min(timed, key=lambda pod: (pod.exit.time if pod.exit else None, pod.worker)) if timed else primary[0]
 
@@ -150,12 +158,12 @@ def _node_lost(view: View, pod: WorkerPod) -> Reason | None:
     return None
 
 
-def _disrupted(view: View, why: Reason, pod: WorkerPod | None) -> Outcome:
+def _disrupted(view: View, why: Reason, pod: WorkerPod | None, released_as: str = DISRUPTED) -> Outcome:
     code = pod.exit.code if pod and pod.exit else None
     last = failure(view, why.reason, why.message or f"pod ended: {why.reason}", pod, code)
     message = f"attempt {last.attempt} was interrupted and does not count as a failure: {last.message}"
     status = update(
-        released(view, DISRUPTED, last.reason, message), disruptions=view.status.disruptions + 1, last_failure=last
+        released(view, released_as, last.reason, message), disruptions=view.status.disruptions + 1, last_failure=last
     )
     actions = () if deployed(view) else (count_unstable(view),)
     return Outcome(actions, status, stop=True, requeue_after_s=0)

@@ -9,6 +9,7 @@ from hulk_operator.reconcile.facts import (
     DISRUPTED,
     PLAN_LOST,
     START_FAILED,
+    STOPPED,
     in_force,
     remember,
     seconds_left,
@@ -24,7 +25,10 @@ _MAX_DOUBLINGS: Final = 16
 
 
 def backoff(view: View) -> Outcome:
-    """Wait after an attempt that ended badly: longer after each failure, not at all after a first disruption."""
+    """Wait after an attempt that ended badly: longer after each failure, not at all after a first disruption.
+
+    Where all that is known is that the workers were stopped, it may happen again at once, so that is waited after too.
+    """
     planned = condition(view.status, ConditionType.PLANNED)
     if in_force(view) or planned is None:
         return NOTHING
@@ -32,6 +36,7 @@ def backoff(view: View) -> Outcome:
         ATTEMPT_FAILED: view.status.failures,
         START_FAILED: max(1, view.memory.unstable),
         DISRUPTED: view.memory.unstable,
+        STOPPED: view.status.disruptions,
         PLAN_LOST: view.memory.unstable - 1,
     }
     count = counts.get(planned.reason, 0)

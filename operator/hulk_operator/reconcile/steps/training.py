@@ -13,7 +13,7 @@ from hulk_operator.reconcile.facts import (
     deployed,
     ended_well,
     in_force,
-    last_saved,
+    last_said,
     num_workers,
     remember,
     seconds_left,
@@ -94,7 +94,8 @@ def last_seen(view: View) -> HulkJobStatus:
     sighting, before = _sighting(view), view.status.observed
     if sighting is None or sighting.observation is None or not _is_of(view, sighting.observation):
         return view.status
-    return view.status if before and before.step == sighting.observation.step else _observed(view, sighting.observation)
+    seen = sighting.observation
+    return view.status if before and before.step >= (seen.step or 0) else _observed(view, seen)
 
 
 def _sighting(view: View) -> Sighting | None:
@@ -143,10 +144,9 @@ def _observed(view: View, seen: Observation) -> HulkJobStatus:
 
 def _checkpoint(view: View, seen: Observation) -> CheckpointStatus | None:
     asked = view.job.spec.checkpoint
-    if asked is None or seen.checkpoint_step is None or last_saved(view):  # which is newer than any poll
+    if asked is None or seen.checkpoint_step is None or last_said(view):  # which is newer than any poll
         return view.status.checkpoint
-    where = asked.storage.url or f"pvc/{asked.storage.persistent_volume_claim}"
-    return CheckpointStatus(step=seen.checkpoint_step, where=where, bytes=seen.checkpoint_bytes or 0)
+    return CheckpointStatus(step=seen.checkpoint_step, where=asked.storage.where, bytes=seen.checkpoint_bytes or 0)
 
 
 def _rank0(view: View) -> WorkerPod | None:

@@ -1,0 +1,28 @@
+"""What Hulk reads of a Node object, apart from its size: labels, region, readiness."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hulk_operator import names
+from hulk_operator.cluster import Object
+
+
+def labels(node: Object) -> Mapping[str, Any]:
+    """The node's labels."""
+    return node["metadata"].get("labels") or {}
+
+
+def region(node: Object) -> str:
+    """The node's region; nodes without the label are in one of their own."""
+    return labels(node).get(names.NODE_REGION) or names.UNKNOWN_REGION
+
+
+def is_ready(node: Object) -> bool:
+    """Whether the node's kubelet answers and is ready."""
+    return ready_condition(node).get("status") == "True"
+
+
+def ready_condition(node: Object) -> Mapping[str, Any]:
+    """The Ready condition; empty before the kubelet has reported."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return next((condition for condition in conditions if condition["type"] == "Ready"), {})

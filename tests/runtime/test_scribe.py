@@ -1,0 +1,26 @@
+"""What rank 0 leaves behind."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hulk_runtime import environment, errors, wire
+from hulk_runtime.data_parallel import RankReport, StepReport
+from hulk_runtime.scribe import Scribe
+from hulk_runtime.sockets import LinkSample
+from hulk_runtime.steps import Timing
+from prometheus_client import CollectorRegistry
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_run_without_checkpoints_ends_with_its_last_step_too(make_plan, encode_plan, tmp_path, monkeypatch, steps):
+    left: list[str] = []
+    monkeypatch.setattr(errors, "leave", left.append)
+    (tmp_path / "plan").write_bytes(encode_plan(make_plan((1,))))
+    scribe = Scribe(environment.read({}), wire.load(tmp_path / "plan"), CollectorRegistry(), "gloo")
+    stepper = cast(Any, SimpleNamespace(sent_bytes=0))
+    for step in range(1, steps + 1):
+        report = StepReport(3.0 - step / 8, False, (RankReport(step, 0.1, LinkSample(0.0, 0.0)),))
+        scribe.completed(step, Timing(0.2, 0.1, 0.1), report, stepper)
+    scribe.close(steps, stepper)
+    assert left == (["ended attempt=1 step=3 loss=2.625 checkpoint_bytes=0"] if steps else [])
