@@ -107,7 +107,7 @@ def test_a_missing_config_map_is_named(hulk: Hulk) -> None:
     code, printed = hulk("plan", "-f", ROOT / "examples" / "torchrun.yaml", "--topology", TOPOLOGY)
     assert code == 1
     assert "ModelNotFound" in printed
-    assert "ConfigMap plain-torch with key profile.json" in printed
+    assert "ConfigMap plain-torch with key profile.json of namespace default" in printed
 
 
 def test_residency_of_the_topology_holds_for_plans_from_files(hulk: Hulk, tmp_path: Path) -> None:
@@ -140,6 +140,53 @@ def test_a_mistake_in_a_file_is_one_message_with_the_files_name(
     assert expected in code
     assert str(path) in code
     assert printed == ""
+
+
+JOB_HEAD = "kind: HulkJob\napiVersion: hulk.dev/v1alpha1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("kind: ConfigMap\ndata: {}", "ConfigMap: metadata must be a map with a name"),
+        ("kind: ConfigMap\nmetadata: null", "ConfigMap: metadata must be a map with a name"),
+        ("kind: ConfigMap\nmetadata: {name: a}\ndata: [b]", "ConfigMap a: data must be a map of texts"),
+        (f"{JOB_HEAD}metadata: demo", "HulkJob: metadata must be a map with a name"),
+        (f"{JOB_HEAD}metadata: {{name: [a]}}", "HulkJob: metadata must be a map with a name"),
+        (f"{JOB_HEAD}metadata: {{name: a}}\nspec: {{2026-01-02: b}}", "not an object of texts"),
+        ("kind: Pod\n---\nkind: ConfigMap", "document 2: ConfigMap: metadata must be a map with a name"),
+        ("kind: [Pod]", "no HulkJob in"),
+        ("\xff", "not UTF-8 text"),
+        ("[" * 2000, "not YAML"),
+    ],
+)
+def test_a_broken_file_is_one_message_and_no_traceback(hulk: Hulk, tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(text.encode("latin-1"))
+    code, _ = hulk("plan", "-f", path)
+    assert expected in code
+    assert str(path) in code
+
+
+def test_a_topology_file_without_a_topology_is_refused_instead_of_asking_the_cluster(hulk: Hulk) -> None:
+    code, _ = hulk("plan", "-f", JOB, "--topology", JOB.with_name("plain-torch.yaml"))
+    assert code == f"hulk: {JOB.with_name('plain-torch.yaml')}: no HulkTopology in it"
+
+
+@pytest.mark.parametrize(("twice", "key"), [(JOB, "HulkJob default/demo"), (TOPOLOGY, "HulkTopology")])
+def test_what_is_there_twice_is_named(hulk: Hulk, twice: Path, key: str) -> None:
+    code, _ = hulk("plan", "-f", JOB, "-f", twice, "--topology", TOPOLOGY)
+    assert f"{key} is there twice; the first one is in {twice}" in code
+
+
+def test_the_config_map_of_another_namespace_is_not_the_jobs(hulk: Hulk, tmp_path: Path) -> None:
+    documents = list(yaml.safe_load_all((ROOT / "examples" / "plain-torch.yaml").read_text()))
+    for document in documents:
+        if document["kind"] == "ConfigMap":
+            document["metadata"]["namespace"] = "other"
+    code, printed = hulk("plan", "-f", write(tmp_path / "j.yaml", *documents), "--topology", TOPOLOGY)
+    assert code == 1
+    assert "of namespace default was not found" in printed
 
 
 def test_without_a_cluster_and_without_nodes_the_message_says_what_is_missing(hulk: Hulk) -> None:

@@ -43,9 +43,7 @@ def plan(
     output: Format = Output.TABLE,
 ) -> None:
     """Print the plan of jobs and why, creating nothing: from files alone, or for the cluster as it is now."""
-    paths = [*file, *([topology] if topology else [])]
-    stdin = sys.stdin.read() if files.STDIN in paths else ""
-    documents = files.read(paths, stdin, namespace)
+    documents = files.read(file, topology, sys.stdin, namespace)
     if not documents.jobs:
         raise ValueError(f"no HulkJob in {', '.join(map(str, file))}")
     report = run(plans_of(documents, kubeconfig))

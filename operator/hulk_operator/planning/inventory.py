@@ -47,8 +47,8 @@ logger = logging.getLogger(__name__)
 LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-Texts = Mapping[tuple[str, str], str]
-"""What ConfigMaps hold, by their name and key."""
+Texts = Mapping[tuple[str, str, str], str]
+"""What ConfigMaps hold, by their namespace, name and key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Reader:
         reference = model_reference(job.spec)
         if reference is None:
             return None
-        given = self._texts.get((reference.config_map, reference.key))
+        given = self._texts.get((job.metadata.namespace or "default", reference.config_map, reference.key))
         if given is not None:
             return given
         try:
