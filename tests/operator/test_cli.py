@@ -12,9 +12,11 @@ from hulk_operator.api import DeclaredLink, HulkJob, HulkTopology, HulkTopologyS
 from hulk_operator.api.crds import crds
 from hulk_operator.cli import main, tables
 from hulk_operator.cli.output import plain
-from hulk_operator.cli.planning import declared_topology, plan_from_files
+from hulk_operator.cli.planning import declared_topology, plan_from_files, plan_report
+from hulk_operator.cli.reports import PlanReports
 from hulk_operator.cli.topology import topology_report
 from hulk_operator.probing.links import Accepted, accept
+from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
 from hulk_placement.topology import Machine
 
 ROOT = Path(__file__).parents[2]
@@ -208,6 +210,50 @@ def test_version_names_the_api(hulk: Hulk) -> None:
 def test_a_topology_without_nodes_cannot_be_planned_on() -> None:
     with pytest.raises(ValueError, match="declares no nodes"):
         declared_topology(HulkTopology.model_validate({"metadata": {"name": "cluster"}, "spec": {}}).spec)
+
+
+MARS = {"source": "mars", "target": "eu-a", "rttMicroseconds": 9, "bandwidthBytesPerSecond": 7}
+
+
+@pytest.mark.parametrize(
+    ("field", "entry", "expected"),
+    [
+        ("links", MARS, "spec.links[9]: neither a node nor a region of spec.nodes: mars"),
+        ("links", MARS | {"source": "us-east"}, "spec.links[9]: us-east -> eu-a joins a node and a region"),
+        ("uplinks", {"region": "mars", "bytesPerSecond": 9}, ".region: mars is no region of spec.nodes"),
+        ("nodes", {"name": "big", "region": "eu-west", "accelerators": 10**9}, "accelerators together, at most"),
+    ],
+    ids=["unknown place", "node and region", "uplink", "too many"],
+)
+def test_what_a_topology_says_of_places_it_does_not_have_is_refused(
+    hulk: Hulk, tmp_path: Path, field: str, entry: dict[str, Any], expected: str
+) -> None:
+    topology = yaml.safe_load(TOPOLOGY.read_text())
+    topology["spec"].setdefault(field, []).append(entry)
+    path = write(tmp_path / "topology.yaml", topology)
+    code, _ = hulk("plan", "-f", JOB, "--topology", path)
+    assert f"{path}: HulkTopology cluster:" in code
+    assert expected in code
+
+
+def test_a_topology_for_a_cluster_may_name_regions_that_have_no_node_yet(hulk: Hulk, tmp_path: Path) -> None:
+    topology = yaml.safe_load(TOPOLOGY.read_text())
+    topology["spec"] = {"links": [MARS]}
+    code, _ = hulk("plan", "-f", JOB, "--topology", write(tmp_path / "topology.yaml", topology))
+    assert "there is no kubeconfig" in code
+
+
+@pytest.mark.parametrize(
+    ("gap", "expected"),
+    [(0.0, "proven best"), (0.00004, "at most 0.1 % from the best"), (0.0123, "at most 1.2 % from the best")],
+)
+def test_only_a_gap_of_nothing_is_proven_best(gap: float, expected: str) -> None:
+    spec = HulkTopology.model_validate(yaml.safe_load(TOPOLOGY.read_text())).spec
+    topology = declared_topology(spec)
+    prediction = Prediction(2.0, 1.5, 0.5, None, (), 0, True)
+    plan = Plan("a/b", 1, (WorkerSlot("eu-a", "eu-west", 1),), (1,), 1, 1, prediction, Layout(1), optimality_gap=gap)
+    report = PlanReports(jobs=(plan_report(plan, topology),))
+    assert expected in plain(tables.plans(report))
 
 
 def test_a_link_between_names_that_are_region_and_node_joins_regions() -> None:

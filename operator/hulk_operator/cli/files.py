@@ -10,6 +10,7 @@ import yaml
 from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkTopology, HulkTopologySpec
 from hulk_operator.api.strict import parse
+from hulk_operator.inputs.topology import undeclared
 from hulk_operator.planning.inventory import Texts
 
 STDIN = Path("-")
@@ -92,4 +93,7 @@ def _parse(where: str, document: dict[str, Any]) -> HulkJob | HulkTopology:
         name = document["metadata"]["name"]
         raise ValueError(f"{where}: {document['kind']} {name}:\n  " + str(error).replace("\n", "\n  ")) from error
     assert isinstance(parsed, HulkJob | HulkTopology), parsed
+    mistakes = undeclared(parsed.spec) if isinstance(parsed, HulkTopology) else []
+    if mistakes:
+        raise ValueError("\n  ".join([f"{where}: HulkTopology {parsed.metadata.name}:", *mistakes]))
     return parsed
