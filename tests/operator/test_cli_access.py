@@ -178,6 +178,6 @@ def test_a_worker_that_the_plan_does_not_have_is_refused(hulk: Hulk, cluster: Re
     }
     cluster.objects["hulkjobs", "research", "demo"] = stored_job(phase="Running", attempt=1, plan=plan)
     code, _, _ = hulk("logs", "demo", "-w", "99")
-    assert code == "hulk: research/demo has 3 workers, the first one is 0: no 99"
+    assert code == "hulk: research/demo has 3 workers, counted from 0: there is no 99"
     code, _, _ = hulk("logs", "demo", "-w", "2")
     assert "the pod of worker 2 is gone (phase Running)" in code

@@ -71,8 +71,8 @@ async def follow_logs(name: str, namespace: str, worker: int, follow: bool, tail
     async with live.cluster_of(target) as cluster:
         job = await live.job(cluster, namespace, name)
         container = job.spec.template.spec.containers[0].name
-        if job.status.plan is not None and worker >= job.status.plan.num_workers:
-            raise ValueError(f"{job.key} has {job.status.plan.num_workers} workers, the first one is 0: no {worker}")
+        if job.status.plan is not None and worker >= (num_workers := job.status.plan.num_workers):
+            raise ValueError(f"{job.key} has {num_workers} workers, counted from 0: there is no {worker}")
         try:
             pod = await live.pod_name(cluster, job, worker)
             async for line in cluster.logs(namespace, pod, container=container, follow=follow, tail_lines=tail):
