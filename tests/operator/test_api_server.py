@@ -2,12 +2,22 @@
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from api_vectors import (
+    BROKEN_NAMES,
+    BROKEN_RULES,
+    BROKEN_SCHEMAS,
+    BROKEN_TOPOLOGIES,
+    ENV_A,
+    GOOD_SPECS,
+    NAMESPACE,
+    job,
+)
 from hulk_operator import names
 from hulk_operator.api.crds import crds
 from hulk_operator.cluster import HULK_JOBS, HULK_TOPOLOGIES, NODE_PROFILES, ApiCluster, ApiResource, Invalid, connect
@@ -17,39 +27,7 @@ pytestmark = pytest.mark.controlplane
 
 CRDS = ApiResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
 NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", False)
-NAMESPACE = "api-rules"
 DEADLINE_S = 30
-ENV_A = [{"name": "A", "value": "1"}]
-
-
-def job(changes: Mapping[str, Any] | None = None, name: str = "good") -> dict[str, Any]:
-    """A valid HulkJob with fields replaced by dotted path; None removes one."""
-    body: dict[str, Any] = {
-        "apiVersion": names.API_VERSION,
-        "kind": "HulkJob",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {
-            "workers": {"min": 2, "max": 4},
-            "model": {"transformer": {"layers": 2, "hidden": 64, "heads": 4, "sequenceLength": 32, "vocabulary": 256}},
-            "training": {"globalBatch": 8, "steps": 10},
-            "checkpoint": {"storage": {"url": "s3://checkpoints/good"}},
-            "template": {"spec": {"containers": [{"name": "worker", "image": "hulk:0.1.0", "env": ENV_A}]}},
-        },
-    }
-    for path, value in (changes or {}).items():
-        put(body["spec"], path.split("."), value)
-    return body
-
-
-def put(target: Any, path: list[str], value: Any) -> None:
-    """Set the field at a path in nested maps and lists; None removes it."""
-    *parents, last = path
-    for name in parents:
-        target = target[int(name)] if isinstance(target, list) else target.setdefault(name, {})
-    if value is None:
-        del target[last]
-    else:
-        target[last] = value
 
 
 @pytest_asyncio.fixture
@@ -85,80 +63,13 @@ async def refusal(cluster: ApiCluster, resource: ApiResource, body: dict[str, An
     return caught.value.message
 
 
-CONTAINER = "template.spec.containers.0"
-BAD_SPECS: dict[str, tuple[dict[str, Any], str]] = {
-    "min above max": ({"workers.min": 5}, "spec.workers.min: Invalid value: workers.min must be at most workers.max"),
-    "no workers": ({"workers.min": 0}, "spec.workers.min: Invalid value: 0"),
-    "too many workers": ({"workers.max": 5000}, "should be less than or equal to 4096"),
-    "no max": ({"workers.max": None}, "spec.workers.max: Required value"),
-    "two models": (
-        {"model.profile": {"configMap": "a", "key": "b"}},
-        "model needs exactly one of transformer, huggingFace and profile",
-    ),
-    "no model": ({"model": {}}, "model needs exactly one of transformer, huggingFace and profile"),
-    "heads": ({"model.transformer.heads": 5}, "model.transformer.hidden must be a multiple of heads"),
-    "batch": ({"training.globalBatch": 1}, "training.globalBatch must be at least workers.min"),
-    "micro-batch": ({"training.microBatch": 9}, "training.microBatch must be at most training.globalBatch"),
-    "precision": ({"training.precision": "fp8"}, 'supported values: "fp32", "bf16", "fp16"'),
-    "steps as text": ({"training.steps": "ten"}, "spec.training.steps in body must be of type integer"),
-    "parallelism": ({"parallelism": {"pipeline": 3, "tensor": 2}}, "needs more accelerators than workers.max x"),
-    "local without mode": ({"sync": {"local": {"innerSteps": 5}}}, "sync.local is for sync.mode local"),
-    "pins": ({"placement": {"pins": ["a"]}}, "their number must lie between workers.min and workers.max"),
-    "region twice": ({"placement": {"regions": ["a", "a"]}}, "Duplicate value"),
-    "resource name": ({"workers.resourceName": "cpu"}, "spec.workers.resourceName in body should match"),
-    "two storages": (
-        {"checkpoint.storage.persistentVolumeClaim": "a"},
-        "checkpoint.storage needs exactly one of url and persistentVolumeClaim",
-    ),
-    "no storage": ({"checkpoint.storage": {}}, "checkpoint.storage needs exactly one of url and persistentVolumeClaim"),
-    "secret of a claim": (
-        {"checkpoint.storage": {"persistentVolumeClaim": "a", "secretName": "b"}},
-        "checkpoint.storage.secretName is for url",
-    ),
-    "file URL": ({"checkpoint.storage.url": "file:///tmp/a"}, "spec.checkpoint.storage.url in body should match"),
-    "no scheme": ({"checkpoint.storage.url": "bucket"}, "spec.checkpoint.storage.url in body should match"),
-    "no containers": ({"template.spec.containers": []}, "should have at least 1 items"),
-    "nodeName": ({"template.spec.nodeName": "n"}, "nodes come from the plan; use spec.placement.pins"),
-    "schedulerName": ({"template.spec.schedulerName": "s"}, "pods are bound by kube-scheduler"),
-    "hostname": ({"template.spec.hostname": "h"}, "host names come from the plan"),
-    "subdomain": ({"template.spec.subdomain": "s"}, "the subdomain is the attempt's Service"),
-    "priority in template": (
-        {"template.spec.priorityClassName": "p"},
-        "set spec.priorityClassName of the HulkJob instead",
-    ),
-    "restartPolicy": ({"template.spec.restartPolicy": "Always"}, "restartPolicy must be Never or absent"),
-    "label": ({"template.metadata.labels": {"hulk.dev/job": "x"}}, "labels under hulk.dev/ belong to Hulk"),
-    "annotation": (
-        {"template.metadata.annotations": {"hulk.dev/x": "x"}},
-        "annotations under hulk.dev/ belong to Hulk",
-    ),
-    "environment": (
-        {f"{CONTAINER}.env": [{"name": "RANK", "value": "0"}]},
-        "sets an environment variable that Hulk sets",
-    ),
-    "negative limit": ({"runPolicy": {"backoffLimit": -1}}, "spec.runPolicy.backoffLimit"),
-    "negative ttl": ({"runPolicy": {"ttlSecondsAfterFinished": -1}}, "spec.runPolicy.ttlSecondsAfterFinished"),
-}
+SAYS = BROKEN_RULES | {name: (changes, words) for name, (changes, words, _) in BROKEN_SCHEMAS.items()}
 
 
-@pytest.mark.parametrize("name", BAD_SPECS)
+@pytest.mark.parametrize("name", SAYS)
 async def test_a_bad_spec_is_refused_with_a_sentence(cluster: ApiCluster, name: str) -> None:
-    changes, expected = BAD_SPECS[name]
+    changes, expected = SAYS[name]
     assert expected in await refusal(cluster, HULK_JOBS, job(changes))
-
-
-GOOD_SPECS: dict[str, dict[str, Any]] = {
-    "as it is": {},
-    "never restarted": {"template.spec.restartPolicy": "Never"},
-    "own labels": {"template.metadata.labels": {"team": "a", "example.com/hulk.dev": "b"}},
-    "pinned": {"placement": {"pins": ["a", "a", "b"]}},
-    "hugging face": {"model": {"huggingFace": {"configMap": "a", "key": "config.json"}}},
-    "volume claim": {"checkpoint.storage": {"persistentVolumeClaim": "a"}},
-    "no checkpoint": {"checkpoint": None},
-    "sidecar with RANK": {
-        "template.spec.containers": [{"name": "w"}, {"name": "s", "env": [{"name": "RANK", "value": "0"}]}]
-    },
-}
 
 
 @pytest.mark.parametrize("name", GOOD_SPECS)
@@ -167,14 +78,7 @@ async def test_a_good_spec_is_taken(cluster: ApiCluster, name: str) -> None:
     assert created["metadata"]["generation"] == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("a" * (names.MAX_JOB_NAME_LENGTH + 1), "a HulkJob's name has at most 52 characters"),
-        ("1st", "a HulkJob's name starts with a letter"),
-        ("with.dot", "only lower-case letters, digits and dashes"),
-    ],
-)
+@pytest.mark.parametrize(("name", "expected"), BROKEN_NAMES)
 async def test_a_name_whose_derived_names_do_not_fit_is_refused(cluster: ApiCluster, name: str, expected: str) -> None:
     assert expected in await refusal(cluster, HULK_JOBS, job(name=name))
 
@@ -264,9 +168,10 @@ async def test_a_status_is_written_apart_from_the_spec(cluster: ApiCluster) -> N
         await cluster.patch(HULK_JOBS, "good", NAMESPACE, {"status": {"phase": "Lost"}}, subresource="status")
 
 
-async def test_there_is_one_topology(cluster: ApiCluster) -> None:
-    body = {"apiVersion": names.API_VERSION, "kind": "HulkTopology", "metadata": {"name": "mine"}, "spec": {}}
-    assert "its name is cluster" in await refusal(cluster, HULK_TOPOLOGIES, body)
+@pytest.mark.parametrize("name", BROKEN_TOPOLOGIES)
+async def test_a_bad_topology_is_refused(cluster: ApiCluster, name: str) -> None:
+    body, expected = BROKEN_TOPOLOGIES[name]
+    assert expected in await refusal(cluster, HULK_TOPOLOGIES, body)
 
 
 async def test_agent_and_operator_write_their_own_links_of_a_profile(cluster: ApiCluster) -> None:

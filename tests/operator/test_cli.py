@@ -12,9 +12,11 @@ from hulk_operator.api import DeclaredLink, HulkJob, HulkTopology, HulkTopologyS
 from hulk_operator.api.crds import crds
 from hulk_operator.cli import main, tables
 from hulk_operator.cli.output import plain
-from hulk_operator.cli.planning import declared_topology, plan_from_files
+from hulk_operator.cli.planning import declared_topology, plan_from_files, plan_report
+from hulk_operator.cli.reports import PlanReports
 from hulk_operator.cli.topology import topology_report
 from hulk_operator.probing.links import Accepted, accept
+from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
 from hulk_placement.topology import Machine
 
 ROOT = Path(__file__).parents[2]
@@ -107,7 +109,7 @@ def test_a_missing_config_map_is_named(hulk: Hulk) -> None:
     code, printed = hulk("plan", "-f", ROOT / "examples" / "torchrun.yaml", "--topology", TOPOLOGY)
     assert code == 1
     assert "ModelNotFound" in printed
-    assert "ConfigMap plain-torch with key profile.json" in printed
+    assert "ConfigMap plain-torch with key profile.json of namespace default" in printed
 
 
 def test_residency_of_the_topology_holds_for_plans_from_files(hulk: Hulk, tmp_path: Path) -> None:
@@ -142,9 +144,56 @@ def test_a_mistake_in_a_file_is_one_message_with_the_files_name(
     assert printed == ""
 
 
+JOB_HEAD = "kind: HulkJob\napiVersion: hulk.dev/v1alpha1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("kind: ConfigMap\ndata: {}", "ConfigMap: metadata must be a map with a name"),
+        ("kind: ConfigMap\nmetadata: null", "ConfigMap: metadata must be a map with a name"),
+        ("kind: ConfigMap\nmetadata: {name: a}\ndata: [b]", "ConfigMap a: data must be a map of texts"),
+        (f"{JOB_HEAD}metadata: demo", "HulkJob: metadata must be a map with a name"),
+        (f"{JOB_HEAD}metadata: {{name: [a]}}", "HulkJob: metadata must be a map with a name"),
+        (f"{JOB_HEAD}metadata: {{name: a}}\nspec: {{2026-01-02: b}}", "not an object of texts"),
+        ("kind: Pod\n---\nkind: ConfigMap", "document 2: ConfigMap: metadata must be a map with a name"),
+        ("kind: [Pod]", "no HulkJob in"),
+        ("\xff", "not UTF-8 text"),
+        ("[" * 2000, "not YAML"),
+    ],
+)
+def test_a_broken_file_is_one_message_and_no_traceback(hulk: Hulk, tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(text.encode("latin-1"))
+    code, _ = hulk("plan", "-f", path)
+    assert expected in code
+    assert str(path) in code
+
+
+def test_a_topology_file_without_a_topology_is_refused_instead_of_asking_the_cluster(hulk: Hulk) -> None:
+    code, _ = hulk("plan", "-f", JOB, "--topology", JOB.with_name("plain-torch.yaml"))
+    assert code == f"hulk: {JOB.with_name('plain-torch.yaml')}: no HulkTopology in it"
+
+
+@pytest.mark.parametrize(("twice", "key"), [(JOB, "HulkJob default/demo"), (TOPOLOGY, "HulkTopology")])
+def test_what_is_there_twice_is_named(hulk: Hulk, twice: Path, key: str) -> None:
+    code, _ = hulk("plan", "-f", JOB, "-f", twice, "--topology", TOPOLOGY)
+    assert f"{key} is there twice; the first one is in {twice}" in code
+
+
+def test_the_config_map_of_another_namespace_is_not_the_jobs(hulk: Hulk, tmp_path: Path) -> None:
+    documents = list(yaml.safe_load_all((ROOT / "examples" / "plain-torch.yaml").read_text()))
+    for document in documents:
+        if document["kind"] == "ConfigMap":
+            document["metadata"]["namespace"] = "other"
+    code, printed = hulk("plan", "-f", write(tmp_path / "j.yaml", *documents), "--topology", TOPOLOGY)
+    assert code == 1
+    assert "of namespace default was not found" in printed
+
+
 def test_without_a_cluster_and_without_nodes_the_message_says_what_is_missing(hulk: Hulk) -> None:
     code, _ = hulk("plan", "-f", JOB)
-    assert "kube-config" in code
+    assert "there is no kubeconfig /does/not/exist" in code
 
 
 def test_crds_are_printed_as_generated(hulk: Hulk) -> None:
@@ -161,6 +210,50 @@ def test_version_names_the_api(hulk: Hulk) -> None:
 def test_a_topology_without_nodes_cannot_be_planned_on() -> None:
     with pytest.raises(ValueError, match="declares no nodes"):
         declared_topology(HulkTopology.model_validate({"metadata": {"name": "cluster"}, "spec": {}}).spec)
+
+
+MARS = {"source": "mars", "target": "eu-a", "rttMicroseconds": 9, "bandwidthBytesPerSecond": 7}
+
+
+@pytest.mark.parametrize(
+    ("field", "entry", "expected"),
+    [
+        ("links", MARS, "spec.links[9]: neither a node nor a region of spec.nodes: mars"),
+        ("links", MARS | {"source": "us-east"}, "spec.links[9]: us-east -> eu-a joins a node and a region"),
+        ("uplinks", {"region": "mars", "bytesPerSecond": 9}, ".region: mars is no region of spec.nodes"),
+        ("nodes", {"name": "big", "region": "eu-west", "accelerators": 10**9}, "accelerators together, at most"),
+    ],
+    ids=["unknown place", "node and region", "uplink", "too many"],
+)
+def test_what_a_topology_says_of_places_it_does_not_have_is_refused(
+    hulk: Hulk, tmp_path: Path, field: str, entry: dict[str, Any], expected: str
+) -> None:
+    topology = yaml.safe_load(TOPOLOGY.read_text())
+    topology["spec"].setdefault(field, []).append(entry)
+    path = write(tmp_path / "topology.yaml", topology)
+    code, _ = hulk("plan", "-f", JOB, "--topology", path)
+    assert f"{path}: HulkTopology cluster:" in code
+    assert expected in code
+
+
+def test_a_topology_for_a_cluster_may_name_regions_that_have_no_node_yet(hulk: Hulk, tmp_path: Path) -> None:
+    topology = yaml.safe_load(TOPOLOGY.read_text())
+    topology["spec"] = {"links": [MARS]}
+    code, _ = hulk("plan", "-f", JOB, "--topology", write(tmp_path / "topology.yaml", topology))
+    assert "there is no kubeconfig" in code
+
+
+@pytest.mark.parametrize(
+    ("gap", "expected"),
+    [(0.0, "proven best"), (0.00004, "at most 0.1 % from the best"), (0.0123, "at most 1.2 % from the best")],
+)
+def test_only_a_gap_of_nothing_is_proven_best(gap: float, expected: str) -> None:
+    spec = HulkTopology.model_validate(yaml.safe_load(TOPOLOGY.read_text())).spec
+    topology = declared_topology(spec)
+    prediction = Prediction(2.0, 1.5, 0.5, None, (), 0, True)
+    plan = Plan("a/b", 1, (WorkerSlot("eu-a", "eu-west", 1),), (1,), 1, 1, prediction, Layout(1), optimality_gap=gap)
+    report = PlanReports(jobs=(plan_report(plan, topology),))
+    assert expected in plain(tables.plans(report))
 
 
 def test_a_link_between_names_that_are_region_and_node_joins_regions() -> None:

@@ -247,8 +247,8 @@ def test_a_job_is_explained_worker_by_worker(hulk: Hulk, kubeconfig: Path) -> No
         assert words in printed
     _, printed = hulk("status", "-n", NAMESPACE, "-o", "json")
     assert json.loads(printed)["jobs"][0]["status"]["observed"]["step"] == 7
-    _, printed = hulk("logs", "demo", "-n", NAMESPACE)
-    assert "the pod of worker 0 is gone (phase Running)" in printed
+    code, _ = hulk("logs", "demo", "-n", NAMESPACE)
+    assert "the pod of worker 0 is gone (phase Running)" in code
 
 
 def test_what_a_plan_in_force_holds_is_not_planned_again(hulk: Hulk, kubeconfig: Path, tmp_path: Path) -> None:

@@ -18,8 +18,13 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{/* Labels that choose the pods of one component. */}}
 {{- define "hulk.selector" -}}
 app.kubernetes.io/name: hulk
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{/* A user's map of texts under Hulk's own, which win where both have a key. Call with (list MAP "OWN: as YAML"). */}}
+{{- define "hulk.under" -}}
+{{- toYaml (merge (fromYaml (index . 1)) (index . 0)) -}}
 {{- end -}}
 
 {{/* The pod's half of the restricted Pod Security Standard. */}}

@@ -57,11 +57,6 @@ def rule(expression: str, message: str, field_path: str = "", reason: str = "Fie
     return {"rule": expression, "message": message, "reason": reason, **path}
 
 
-def rules(*validations: dict[str, str]) -> dict[str, Any]:
-    """The `json_schema_extra` that puts CEL rules on a type or field."""
-    return {"x-kubernetes-validations": list(validations)}
-
-
 def list_map(*keys: str) -> dict[str, Any]:
     """The `json_schema_extra` of a list whose entries are told apart by `keys`."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}

@@ -5,9 +5,9 @@ from typing import Any
 
 from hulk_operator import names
 from hulk_operator.api.kinds import KINDS, Kind
+from hulk_operator.api.rules import VALIDATIONS
 from hulk_operator.api.schema import Schema, change_rules, strip_marks, structural
 
-_VALIDATIONS = "x-kubernetes-validations"
 _TOP_LEVEL = ("spec", "status")
 
 
@@ -71,5 +71,5 @@ def root_schema(kind: Kind) -> Schema:
 
 
 def _with_change_rules(spec: Schema) -> Schema:
-    validations = [*spec.get(_VALIDATIONS, ()), *change_rules(spec)]
-    return {**spec, _VALIDATIONS: validations} if validations else spec
+    validations = [*spec.get(VALIDATIONS, ()), *change_rules(spec)]
+    return {**spec, VALIDATIONS: validations} if validations else spec

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from hulk_operator import names
+from hulk_operator.api import rules
 from hulk_operator.api.base import (
     ANY_TIME,
     LIST_SET,
@@ -19,19 +20,16 @@ from hulk_operator.api.base import (
     Resource,
     ResourceName,
     Seconds,
-    rule,
-    rules,
 )
 from hulk_operator.api.model import Model, Training
+from hulk_operator.api.rules import validated_by
 from hulk_operator.api.template import PodTemplate
 
 
 class Workers(Resource):
     """How many pods the job may have, and what each of them holds."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(rule("self.min <= self.max", "workers.min must be at most workers.max", ".min"))
-    )
+    model_config = ConfigDict(json_schema_extra=validated_by(rules.WORKERS))
 
     min: Annotated[
         int,
@@ -125,19 +123,7 @@ STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oci", "oss", "hdfs",
 class Storage(Resource):
     """Where checkpoints are kept: an object store by URL, or a volume claim."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                "has(self.url) != has(self.persistentVolumeClaim)",
-                "checkpoint.storage needs exactly one of url and persistentVolumeClaim",
-            ),
-            rule(
-                "!has(self.secretName) || has(self.url)",
-                "checkpoint.storage.secretName is for url; a volume claim needs none",
-                ".secretName",
-            ),
-        )
-    )
+    model_config = ConfigDict(json_schema_extra=validated_by(rules.STORAGE))
 
     url: Annotated[
         str | None,
@@ -191,33 +177,7 @@ class RunPolicy(Resource):
 class HulkJobSpec(Resource):
     """What the user wants."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                "self.training.globalBatch >= self.workers.min",
-                "training.globalBatch must be at least workers.min: every worker needs a sequence",
-                ".training.globalBatch",
-            ),
-            rule(
-                "!has(self.placement.pins) || self.placement.pins.size() == 0 || "
-                "(self.placement.pins.size() >= self.workers.min && self.placement.pins.size() <= self.workers.max)",
-                "placement.pins names a node per worker: their number must lie between workers.min and workers.max",
-                ".placement.pins",
-            ),
-            rule(
-                "!has(self.sync.local) || self.sync.mode == 'local'",
-                "sync.local is for sync.mode local",
-                ".sync.local",
-            ),
-            rule(
-                "self.parallelism.?data.orValue(1) * self.parallelism.?pipeline.orValue(1) * "
-                "self.parallelism.?tensor.orValue(1) <= self.workers.max * self.workers.acceleratorsPerWorker",
-                "parallelism data x pipeline x tensor needs more accelerators than "
-                "workers.max x workers.acceleratorsPerWorker",
-                ".parallelism",
-            ),
-        )
-    )
+    model_config = ConfigDict(json_schema_extra=validated_by(rules.JOB_SPEC))
 
     suspend: Annotated[
         bool, Field(description="True: release all pods after a checkpoint.", json_schema_extra=ANY_TIME)

@@ -6,31 +6,20 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from hulk_operator import names
-from hulk_operator.api.base import Resource, rule, rules
+from hulk_operator.api import rules
+from hulk_operator.api.base import Resource
 from hulk_operator.api.hulkjob import HulkJobSpec
 from hulk_operator.api.hulktopology import HulkTopologySpec
 from hulk_operator.api.meta import ObjectMeta
 from hulk_operator.api.nodeprofile import NodeProfileSpec, NodeProfileStatus
+from hulk_operator.api.rules import validated_by
 from hulk_operator.api.status import HulkJobStatus
 
 
 class HulkJob(Resource):
     """Trains one model on accelerators in one or several regions."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                f"self.metadata.name.size() <= {names.MAX_JOB_NAME_LENGTH}",
-                f"a HulkJob's name has at most {names.MAX_JOB_NAME_LENGTH} characters, "
-                "because pods are named <job>-<attempt>-<worker> and that must be a host name",
-            ),
-            rule(
-                f"self.metadata.name.matches('{names.JOB_NAME_PATTERN}')",
-                "a HulkJob's name starts with a letter and has only lower-case letters, digits and dashes, "
-                "because pods and services are named after it",
-            ),
-        )
-    )
+    model_config = ConfigDict(json_schema_extra=validated_by(rules.HULK_JOB))
 
     api_version: Literal["hulk.dev/v1alpha1"] = names.API_VERSION
     kind: Literal["HulkJob"] = names.JOB_KIND
@@ -57,14 +46,7 @@ class NodeProfile(Resource):
 class HulkTopology(Resource):
     """What cannot be measured about the cluster's regions; only the one named `cluster` is read."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                f"self.metadata.name == '{names.TOPOLOGY_NAME}'",
-                f"there is one HulkTopology per cluster and its name is {names.TOPOLOGY_NAME}",
-            )
-        )
-    )
+    model_config = ConfigDict(json_schema_extra=validated_by(rules.HULK_TOPOLOGY))
 
     api_version: Literal["hulk.dev/v1alpha1"] = names.API_VERSION
     kind: Literal["HulkTopology"] = names.TOPOLOGY_KIND

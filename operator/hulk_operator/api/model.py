@@ -4,17 +4,15 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from hulk_operator.api.base import ANY_TIME, GROWS, NEVER, ConfigMapKey, ObjectName, Resource, rule, rules
+from hulk_operator.api import rules
+from hulk_operator.api.base import ANY_TIME, GROWS, NEVER, ConfigMapKey, ObjectName, Resource
+from hulk_operator.api.rules import validated_by
 
 
 class Transformer(Resource):
     """A decoder-only transformer by its dimensions."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule("self.hidden % self.heads == 0", "model.transformer.hidden must be a multiple of heads", ".heads")
-        )
-    )
+    model_config = ConfigDict(json_schema_extra=validated_by(rules.TRANSFORMER))
 
     layers: Annotated[int, Field(ge=1, le=1024, description="Number of blocks.")]
     hidden: Annotated[int, Field(ge=1, le=1_048_576, description="Width of the model.")]
@@ -36,14 +34,7 @@ class ConfigMapRef(Resource):
 class Model(Resource):
     """The model in exactly one of three forms."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                "[has(self.transformer), has(self.huggingFace), has(self.profile)].filter(form, form).size() == 1",
-                "model needs exactly one of transformer, huggingFace and profile",
-            )
-        )
-    )
+    model_config = ConfigDict(json_schema_extra=validated_by(rules.MODEL))
 
     transformer: Annotated[Transformer | None, Field(description="A transformer's dimensions.")] = None
     hugging_face: Annotated[ConfigMapRef | None, Field(description="A Hugging Face config.json in a ConfigMap.")] = None
@@ -56,15 +47,7 @@ class Model(Resource):
 class Training(Resource):
     """How the model is trained."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                "!has(self.microBatch) || self.microBatch <= self.globalBatch",
-                "training.microBatch must be at most training.globalBatch",
-                ".microBatch",
-            )
-        )
-    )
+    model_config = ConfigDict(json_schema_extra=validated_by(rules.TRAINING))
 
     global_batch: Annotated[
         int, Field(ge=1, le=1_048_576, description="Sequences per step, over all workers.", json_schema_extra=NEVER)

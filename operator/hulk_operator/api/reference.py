@@ -7,6 +7,7 @@ from hulk_operator import names
 from hulk_operator.api.base import Change
 from hulk_operator.api.crds import root_schema
 from hulk_operator.api.kinds import KINDS, Kind
+from hulk_operator.api.rules import VALIDATIONS
 from hulk_operator.api.schema import Field, Schema, fields
 
 _INTRODUCTION = f"""# API reference
@@ -107,7 +108,7 @@ def _sentences(node: Any) -> Iterator[str]:
 
 def _validations(node: Any) -> Iterator[dict[str, str]]:
     if isinstance(node, dict):
-        yield from node.get("x-kubernetes-validations", ())
+        yield from node.get(VALIDATIONS, ())
         for value in node.values():
             yield from _validations(value)
 

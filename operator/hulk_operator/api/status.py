@@ -75,6 +75,15 @@ class Bottleneck(Resource):
     bandwidth_bytes_per_second: Annotated[Count, Field(description="TCP payload rate.")]
 
 
+def gap_text(gap: float) -> str:
+    """An optimality gap as text: 0 only for a plan that is proven best, however small the gap.
+
+    >>> gap_text(0.0), gap_text(0.00004), gap_text(0.0123)
+    ('0.0000', '0.0001', '0.0123')
+    """
+    return f"{max(gap, 0.0001) if gap > 0 else 0.0:.4f}"
+
+
 class PlanSummary(Resource):
     """The running attempt's plan; the full one is in the ConfigMap `name`."""
 

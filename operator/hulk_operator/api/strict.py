@@ -1,9 +1,11 @@
-"""Parses objects that people wrote into models, refusing every field that the schema does not know.
+"""Parses objects that people wrote into models, refusing what the API server would refuse.
 
-The models alone ignore unknown fields, because stored objects may be newer than the operator; in a file an unknown
-field is a typing error, which the API server would drop or refuse as well.
+The models alone are lenient, because the API server has checked what is stored, and it may be newer than the operator.
+In a file an unknown field is a typing error, and numbers as text, broken rules and entries that are there twice would
+only come to light when it is applied.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -13,6 +15,7 @@ from pydantic import ValidationError
 
 from hulk_operator import names
 from hulk_operator.api.kinds import KINDS, HulkJob, HulkTopology, NodeProfile
+from hulk_operator.api.rules import PREDICATES, VALIDATIONS
 from hulk_operator.api.schema import Schema, structural
 
 _KINDS = {kind.name: kind for kind in KINDS}
@@ -25,10 +28,16 @@ def parse(document: Any) -> HulkJob | HulkTopology | NodeProfile:
         raise ValueError(f"kind {found!r}: expected one of {', '.join(_KINDS)}")
     if document.get("apiVersion") != names.API_VERSION:
         raise ValueError(f"apiVersion {document.get('apiVersion')!r}: expected {names.API_VERSION}")
-    model = _KINDS[document["kind"]].model
-    mistakes = list(_unknown(_schema(document["kind"]), document, ""))
     try:
-        parsed = model.model_validate(document)
+        text = json.dumps(document, default=str)
+    except TypeError as error:
+        raise ValueError(f"not an object of texts, numbers, lists and maps: {error}") from error
+    schema = _schema(document["kind"])
+    mistakes = list(_unknown(schema, document, ""))
+    try:
+        # From JSON, where strict means what it means to the API server: a list is a list, and "4" is no number.
+        parsed = _KINDS[document["kind"]].model.model_validate_json(text, strict=True)
+        mistakes += _broken(schema, parsed.wire(), "")
     except ValidationError as error:
         mistakes += [f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}" for entry in error.errors()]
     if mistakes:
@@ -58,6 +67,33 @@ def _unknown(schema: Schema, value: Any, path: str) -> Iterator[str]:
             yield from _unknown(known[name], child, here)
         elif not schema.get("x-kubernetes-preserve-unknown-fields"):
             yield f"{here}: unknown field{_suggestion(str(name), list(known))}"
+
+
+def _broken(schema: Schema, value: Any, path: str) -> Iterator[str]:
+    """Rules that do not hold and entries that are there twice, each with its field; `value` fits the schema."""
+    for validation in schema.get(VALIDATIONS, ()):
+        if not PREDICATES[validation["rule"]](value):
+            where = f"{path}{validation.get('fieldPath', '')}".lstrip(".")
+            yield f"{where}: {validation['message']}" if where else validation["message"]
+    if isinstance(value, list):
+        yield from (f"{path}[{number}]: Duplicate value: {entry}" for number, entry in _twice(schema, value))
+        for number, entry in enumerate(value):
+            yield from _broken(schema["items"], entry, f"{path}[{number}]")
+    if isinstance(value, Mapping):
+        for name, child in schema.get("properties", {}).items():
+            if name in value:
+                yield from _broken(child, value[name], f"{path}.{name}".lstrip("."))
+
+
+def _twice(schema: Schema, entries: list[Any]) -> Iterator[tuple[int, str]]:
+    """Entries of a set, or of a map by its keys, that an earlier one equals."""
+    kind, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys", ())
+    seen = set()
+    for number, entry in enumerate(entries if kind in ("set", "map") else ()):
+        said = ", ".join(f"{key} {entry[key]}" for key in keys if key in entry) if keys else str(entry)
+        if said in seen:
+            yield number, said
+        seen.add(said)
 
 
 def _suggestion(name: str, known: list[str]) -> str:

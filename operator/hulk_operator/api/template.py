@@ -9,28 +9,15 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from hulk_operator import names
-from hulk_operator.api.base import Resource, rule, rules
+from hulk_operator.api import rules
+from hulk_operator.api.base import Resource
+from hulk_operator.api.rules import validated_by
 
 PRESERVE: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True}
 # Bounds that CEL's cost estimate needs; far above what pods use.
 MAX_CONTAINERS = 16
 MAX_ENV = 256
 MAX_KEYS = 64
-
-_RESERVED_ENV = ", ".join(f"'{name}'" for name in names.RESERVED_ENV)
-
-
-def _refuse_reserved(field: str) -> dict[str, Any]:
-    return rules(
-        rule(
-            f"self.all(key, !key.startsWith('{names.RESERVED_PREFIX}'))",
-            f"{field} under {names.RESERVED_PREFIX} belong to Hulk; remove them",
-        )
-    )
-
-
-def _refuse_set(field: str, why: str) -> dict[str, str]:
-    return rule(f"!has(self.{field}) || self.{field} == ''", why, f".{field}", "FieldValueForbidden")
 
 
 class EnvVar(Resource):
@@ -57,25 +44,7 @@ class PodTemplateSpecSpec(Resource):
 
     model_config = ConfigDict(
         extra="allow",
-        json_schema_extra=PRESERVE
-        | rules(
-            _refuse_set("nodeName", "nodes come from the plan; use spec.placement.pins"),
-            _refuse_set("schedulerName", "pods are bound by kube-scheduler, as planned; remove schedulerName"),
-            _refuse_set("hostname", "host names come from the plan; remove hostname"),
-            _refuse_set("subdomain", "the subdomain is the attempt's Service; remove subdomain"),
-            _refuse_set("priorityClassName", "set spec.priorityClassName of the HulkJob instead"),
-            rule(
-                "!has(self.restartPolicy) || self.restartPolicy in ['', 'Never']",
-                "restartPolicy must be Never or absent: a gang is started again as a whole",
-                ".restartPolicy",
-            ),
-            rule(
-                f"!has(self.containers[0].env) || self.containers[0].env.all(e, !(e.name in [{_RESERVED_ENV}]))",
-                "the first container sets an environment variable that Hulk sets "
-                "(rank and rendezvous variables, HULK_*); remove it",
-                ".containers",
-            ),
-        ),
+        json_schema_extra=PRESERVE | validated_by(rules.POD_SPEC),
     )
 
     containers: Annotated[
@@ -102,7 +71,7 @@ class TemplateMeta(Resource):
         Field(
             max_length=MAX_KEYS,
             description=f"Labels; keys under {names.RESERVED_PREFIX} are refused.",
-            json_schema_extra=_refuse_reserved("labels"),
+            json_schema_extra=validated_by(rules.LABELS),
         ),
     ] = Field(default_factory=dict)
     annotations: Annotated[
@@ -110,7 +79,7 @@ class TemplateMeta(Resource):
         Field(
             max_length=MAX_KEYS,
             description=f"Annotations; keys under {names.RESERVED_PREFIX} are refused.",
-            json_schema_extra=_refuse_reserved("annotations"),
+            json_schema_extra=validated_by(rules.ANNOTATIONS),
         ),
     ] = Field(default_factory=dict)
 

@@ -1,35 +1,35 @@
 """What each command reads and reports; the text of the command line is in `app`."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
+from hulk_placement.topology import Topology
 from rich.console import RenderableType
 
 from hulk_operator.api import HulkJob
 from hulk_operator.cli import live, tables
 from hulk_operator.cli.files import Documents
+from hulk_operator.cli.live import Target
+from hulk_operator.cli.output import note
 from hulk_operator.cli.planning import link_row, plan_from_files, worker_rows
 from hulk_operator.cli.reports import ExplainReport, PlanReport, PlanReports, PredictionRow, TopologyReport
 from hulk_operator.cli.topology import topology_report
-from hulk_operator.cluster import NotFound
+from hulk_operator.cluster import Cluster, Forbidden, NotFound
 
 
-async def plans_of(documents: Documents, kubeconfig: Path | None) -> PlanReports:
+async def plans_of(documents: Documents, target: Target) -> PlanReports:
     """Plans from files alone where the topology declares nodes, else from the cluster."""
     if documents.topology is not None and documents.topology.nodes:
         return PlanReports(jobs=plan_from_files(documents.jobs, documents.topology, documents.texts))
-    async with live.cluster_of(kubeconfig) as cluster:
+    async with live.cluster_of(target) as cluster:
         found = await live.plan_from_cluster(cluster, documents.jobs, documents.texts, documents.topology)
     return PlanReports(jobs=found)
 
 
-async def job_status(
-    name: str | None, namespace: str | None, kubeconfig: Path | None
-) -> tuple[dict[str, Any], RenderableType]:
+async def job_status(name: str | None, namespace: str | None, target: Target) -> tuple[dict[str, Any], RenderableType]:
     """One job's state, or a line for each of several."""
     now = datetime.now(UTC)
-    async with live.cluster_of(kubeconfig) as cluster:
+    async with live.cluster_of(target) as cluster:
         if name is not None:
             found = await live.job(cluster, namespace or "default", name)
             return _state(found), tables.job_state(found, now)
@@ -37,16 +37,15 @@ async def job_status(
     return {"jobs": [_state(one) for one in several]}, tables.jobs(several, now)
 
 
-async def explain_job(name: str, namespace: str, kubeconfig: Path | None) -> tuple[dict[str, Any], RenderableType]:
+async def explain_job(name: str, namespace: str, target: Target) -> tuple[dict[str, Any], RenderableType]:
     """A job's running plan with the links as they are known now, and its state."""
-    async with live.cluster_of(kubeconfig) as cluster:
+    async with live.cluster_of(target) as cluster:
         job = await live.job(cluster, namespace, name)
         stored = await live.full_plan(cluster, job)
-        seen = await live.inventory(cluster)
+        topology = await _topology(cluster, job.spec.workers.resource_name)
     report = None
     if stored is not None and job.status.plan is not None:
         plan, why = stored
-        topology = seen.topology(job.spec.workers.resource_name)
         known = {machine.name for machine in topology.machines}
         worst = job.status.plan.bottleneck
         report = PlanReport(
@@ -67,26 +66,35 @@ async def explain_job(name: str, namespace: str, kubeconfig: Path | None) -> tup
     return explained.wire(), tables.explained(explained, job, datetime.now(UTC))
 
 
-async def follow_logs(
-    name: str, namespace: str, worker: int, follow: bool, tail: int | None, kubeconfig: Path | None
-) -> None:
-    """Print a worker's log line by line; where its pod is gone, what the status kept of the last failure."""
-    async with live.cluster_of(kubeconfig) as cluster:
+async def follow_logs(name: str, namespace: str, worker: int, follow: bool, tail: int | None, target: Target) -> None:
+    """Print a worker's log line by line; NotFound where its pod is gone, with what the status kept of the failure."""
+    async with live.cluster_of(target) as cluster:
         job = await live.job(cluster, namespace, name)
         container = job.spec.template.spec.containers[0].name
+        if job.status.plan is not None and worker >= (num_workers := job.status.plan.num_workers):
+            raise ValueError(f"{job.key} has {num_workers} workers, counted from 0: there is no {worker}")
         try:
             pod = await live.pod_name(cluster, job, worker)
             async for line in cluster.logs(namespace, pod, container=container, follow=follow, tail_lines=tail):
                 print(line, flush=follow)
-        except NotFound:
-            print(_gone(job, worker))
+        except NotFound as error:
+            raise NotFound(error.status, error.reason, _gone(job, worker)) from error
 
 
-async def measured_topology(resource: str, kubeconfig: Path | None) -> TopologyReport:
+async def measured_topology(resource: str, target: Target) -> TopologyReport:
     """The matrix as the cluster's agents measured it."""
-    async with live.cluster_of(kubeconfig) as cluster:
+    async with live.cluster_of(target) as cluster:
         seen = await live.inventory(cluster)
     return topology_report(seen.topology(resource).machines, seen.accepted, seen.declared.links, seen.now)
+
+
+async def _topology(cluster: Cluster, resource: str) -> Topology:
+    """Nodes and links as they are known; none where the user may see his job only."""
+    try:
+        return (await live.inventory(cluster)).topology(resource)
+    except Forbidden as error:
+        note(f"links are not shown: {error.message}")
+        return Topology(())
 
 
 def _state(job: HulkJob) -> dict[str, Any]:

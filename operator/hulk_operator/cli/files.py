@@ -1,16 +1,21 @@
 """YAML files of users -> jobs, a topology and the ConfigMaps beside them; mistakes are named with file and field."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
 
+from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkTopology, HulkTopologySpec
 from hulk_operator.api.strict import parse
+from hulk_operator.inputs.topology import undeclared
+from hulk_operator.planning.inventory import Texts
 
 STDIN = Path("-")
+_CONFIG_MAP = "ConfigMap"
+_READ = (names.JOB_KIND, names.TOPOLOGY_KIND, _CONFIG_MAP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,52 +24,76 @@ class Documents:
 
     jobs: tuple[HulkJob, ...] = ()
     topology: HulkTopologySpec | None = None
-    texts: dict[tuple[str, str], str] = field(default_factory=dict)
+    texts: Texts = field(default_factory=dict)
 
 
-def read(paths: Iterable[Path], stdin: str, namespace: str | None) -> Documents:
-    """Everything in the files (`-` is `stdin`). A job without a namespace gets `namespace`.
+def read(paths: Sequence[Path], topology: Path | None, stdin: TextIO, namespace: str) -> Documents:
+    """Everything in the files (`-` is `stdin`). What has no namespace gets `namespace`.
 
-    ValueError names the file and every mistake in it; other kinds than HulkJob, HulkTopology and ConfigMap are passed.
+    ValueError names the file and every mistake in it. Other kinds than HulkJob, HulkTopology and ConfigMap are passed.
+    A job or a topology that is there twice is refused, as is a `topology` file that holds none.
     """
-    jobs: list[HulkJob] = []
-    topology: HulkTopologySpec | None = None
-    texts: dict[tuple[str, str], str] = {}
-    for path in paths:
-        for document in _documents(path, stdin):
-            match document.get("kind"):
-                case "HulkJob" | "HulkTopology":
-                    found = _parse(path, document)
-                    if isinstance(found, HulkTopology):
-                        topology = found.spec
-                    elif isinstance(found, HulkJob):
-                        jobs.append(_in_namespace(found, namespace))
-                case "ConfigMap":
-                    name = document["metadata"]["name"]
-                    texts |= {(name, key): text for key, text in (document.get("data") or {}).items()}
-    return Documents(tuple(jobs), topology, texts)
+    found: dict[str, tuple[str, HulkJob | HulkTopology]] = {}  # by kind and name, with where it is
+    texts: dict[tuple[str, str, str], str] = {}
+    for path in (*paths, *([topology] if topology else [])):
+        for where, document in _documents(path, stdin):
+            _in_namespace(document, namespace)
+            if document["kind"] == _CONFIG_MAP:
+                texts |= _texts(where, document)
+                continue
+            parsed = _parse(where, document)
+            key = f"HulkJob {parsed.key}" if isinstance(parsed, HulkJob) else "HulkTopology"
+            if key in found:
+                raise ValueError(f"{where}: {key} is there twice; the first one is in {found[key][0]}")
+            found[key] = where, parsed
+        if path == topology and "HulkTopology" not in found:
+            raise ValueError(f"{path}: no HulkTopology in it")
+    jobs = tuple(entry for _, entry in found.values() if isinstance(entry, HulkJob))
+    declared = [entry.spec for _, entry in found.values() if isinstance(entry, HulkTopology)]
+    return Documents(jobs, declared[0] if declared else None, texts)
 
 
-def _documents(path: Path, stdin: str) -> list[dict[str, Any]]:
-    text = stdin if path == STDIN else path.read_text(encoding="utf-8")
+def _documents(path: Path, stdin: TextIO) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object of a kind that is read, with a name, and where it is: file, and number where there are several."""
     try:
+        text = stdin.read() if path == STDIN else path.read_text(encoding="utf-8")
         found = [document for document in yaml.safe_load_all(text) if document is not None]
-    except yaml.YAMLError as error:
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 text: {error}") from error
+    except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"{path}: not YAML: {error}") from error
-    if not all(isinstance(document, dict) for document in found):
-        raise ValueError(f"{path}: expected Kubernetes objects (maps with kind and metadata)")
-    return found
+    for number, document in enumerate(found, 1):
+        where = f"{path}, document {number}" if len(found) > 1 else str(path)
+        if not isinstance(document, dict):
+            raise ValueError(f"{where}: expected Kubernetes objects (maps with kind and metadata)")
+        kind, metadata = document.get("kind"), document.get("metadata")
+        if kind not in _READ:
+            continue
+        if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+            raise ValueError(f"{where}: {kind}: metadata must be a map with a name")
+        yield where, document
 
 
-def _parse(path: Path, document: dict[str, Any]) -> Any:
+def _in_namespace(document: dict[str, Any], namespace: str) -> None:
+    if document["kind"] != names.TOPOLOGY_KIND and not document["metadata"].get("namespace"):
+        document["metadata"] = {**document["metadata"], "namespace": namespace}
+
+
+def _texts(where: str, document: dict[str, Any]) -> dict[tuple[str, str, str], str]:
+    metadata, data = document["metadata"], document.get("data") or {}
+    if not isinstance(data, Mapping) or not all(isinstance(text, str) for text in data.values()):
+        raise ValueError(f"{where}: ConfigMap {metadata['name']}: data must be a map of texts")
+    return {(str(metadata["namespace"]), metadata["name"], key): text for key, text in data.items()}
+
+
+def _parse(where: str, document: dict[str, Any]) -> HulkJob | HulkTopology:
     try:
-        return parse(document)
+        parsed = parse(document)
     except ValueError as error:
-        name = (document.get("metadata") or {}).get("name", "")
-        raise ValueError(f"{path}: {document['kind']} {name}:\n  " + str(error).replace("\n", "\n  ")) from error
-
-
-def _in_namespace(job: HulkJob, namespace: str | None) -> HulkJob:
-    if job.metadata.namespace or not namespace:
-        return job
-    return job.model_copy(update={"metadata": job.metadata.model_copy(update={"namespace": namespace})})
+        name = document["metadata"]["name"]
+        raise ValueError(f"{where}: {document['kind']} {name}:\n  " + str(error).replace("\n", "\n  ")) from error
+    assert isinstance(parsed, HulkJob | HulkTopology), parsed
+    mistakes = undeclared(parsed.spec) if isinstance(parsed, HulkTopology) else []
+    if mistakes:
+        raise ValueError("\n  ".join([f"{where}: HulkTopology {parsed.metadata.name}:", *mistakes]))
+    return parsed

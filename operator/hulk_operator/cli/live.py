@@ -4,7 +4,7 @@ import base64
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,19 +14,51 @@ from hulk_placement.workload import Workload
 
 from hulk_operator import names
 from hulk_operator.api import ConditionType, HulkJob, HulkTopologySpec
+from hulk_operator.cli.output import note
 from hulk_operator.cli.planning import plan_together, refused
 from hulk_operator.cli.reports import PlanReport
-from hulk_operator.cluster import CONFIG_MAPS, HULK_JOBS, PODS, ApiCluster, Cluster, NotFound, connect
+from hulk_operator.cluster import (
+    CONFIG_MAPS,
+    HULK_JOBS,
+    PODS,
+    ApiCluster,
+    Cluster,
+    Forbidden,
+    NotFound,
+    connect,
+    namespace_of,
+)
 from hulk_operator.inputs.workloads import UnusableJobError
 from hulk_operator.planning.inventory import Inventory, Reader, Texts
 from hulk_operator.planning.reservations import Held
 from hulk_operator.status import finished, holds
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which cluster the user means; absent = as kubectl finds it."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that the user is in."""
+        return namespace_of(self._path, self.context)
+
+    async def connect(self) -> ApiCluster:
+        """Open it."""
+        return await connect(self._path, context=self.context)
+
+    @property
+    def _path(self) -> str | None:
+        return None if self.kubeconfig is None else str(self.kubeconfig)
+
+
 @asynccontextmanager
-async def cluster_of(kubeconfig: Path | None) -> AsyncIterator[ApiCluster]:
+async def cluster_of(target: Target) -> AsyncIterator[ApiCluster]:
     """The cluster that the user means, closed afterwards."""
-    connected = await connect(None if kubeconfig is None else str(kubeconfig))
+    connected = await target.connect()
     try:
         yield connected
     finally:
@@ -35,7 +67,12 @@ async def cluster_of(kubeconfig: Path | None) -> AsyncIterator[ApiCluster]:
 
 async def inventory(cluster: Cluster) -> Inventory:
     """What the cluster's nodes offer and what is known of their links, with what its pods take."""
-    return await Reader(cluster).inventory((), datetime.now(UTC))
+    return await Reader(cluster, unseen=_pods_unseen).inventory((), datetime.now(UTC))
+
+
+def _pods_unseen(error: Forbidden) -> None:
+    """Who may see the topology need not see everyone's pods: what is free is then not known, the links are."""
+    note(f"what pods hold is not known, every accelerator counts as free: {error.message}")
 
 
 async def job(cluster: Cluster, namespace: str, name: str) -> HulkJob:
@@ -80,7 +117,7 @@ async def plan_from_cluster(
     A job that runs already is planned anew, as if it held nothing. `declared` stands for the cluster's own HulkTopology
     where it is given; `texts` before the cluster's ConfigMaps.
     """
-    reader = Reader(cluster, texts=texts)
+    reader = Reader(cluster, texts=texts, unseen=_pods_unseen)
     keys = {one.key for one in wanted}
     seen = await reader.inventory(await _in_force(cluster, keys), datetime.now(UTC), without=keys)
     seen = replace(seen, declared=declared or seen.declared)
@@ -97,11 +134,21 @@ async def plan_from_cluster(
 
 
 async def _in_force(cluster: Cluster, without: Collection[str]) -> list[Held]:
-    """Plans that hold accelerators, also those whose pods are not there yet."""
+    """Plans that hold accelerators, also those whose pods are not there yet; a note says which may not be seen."""
     held = []
-    for one in await jobs(cluster, None):
-        if one.key not in without and holds(one.status, ConditionType.PLANNED) and not finished(one.status):
+    try:
+        found = await jobs(cluster, None)
+    except Forbidden as error:
+        note(f"plans whose pods are not there yet are not known: {error.message}")
+        return []
+    for one in found:
+        if one.key in without or not holds(one.status, ConditionType.PLANNED) or finished(one.status):
+            continue
+        try:
             stored = await full_plan(cluster, one)
-            if stored is not None:
-                held.append(Held(one, stored[0]))
+        except Forbidden as error:
+            note(f"the plan of {one.key} is not known: {error.message}")
+            continue
+        if stored is not None:
+            held.append(Held(one, stored[0]))
     return held

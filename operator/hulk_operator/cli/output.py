@@ -32,6 +32,11 @@ def emit(document: Any, people: RenderableType, output: Output) -> None:
         print(plain(people), end="")
 
 
+def note(text: str) -> None:
+    """Say what the output leaves out, where it does not disturb a program that reads the output."""
+    print(f"hulk: note: {text}", file=sys.stderr)
+
+
 def plain(people: RenderableType) -> str:
     """Text without colours: long lines instead of wrapped ones, no trailing spaces."""
     console = Console(highlight=False, width=PIPE_WIDTH, color_system=None, file=StringIO())

@@ -8,6 +8,7 @@ from hulk_placement.topology import LinkKind, Machine, Topology
 from hulk_placement.workload import Workload
 
 from hulk_operator.api import HulkJob, HulkTopologySpec
+from hulk_operator.api.status import gap_text
 from hulk_operator.cli.reports import LinkRow, PlanReport, PredictionRow, WorkerRow
 from hulk_operator.inputs.topology import allowed_regions, declared_links, declared_uplinks
 from hulk_operator.inputs.workloads import Situation, UnusableJobError, model_reference, to_model, to_workload
@@ -37,10 +38,12 @@ def declared_topology(spec: HulkTopologySpec) -> Topology:
 def _workload(job: HulkJob, situation: Situation, texts: Texts) -> Workload:
     """The planner's workload of a job; UnusableJobError says why there is none."""
     reference = model_reference(job.spec)
-    text = None if reference is None else texts.get((reference.config_map, reference.key))
+    namespace = job.metadata.namespace or "default"
+    text = None if reference is None else texts.get((namespace, reference.config_map, reference.key))
     if reference is not None and text is None:
         raise UnusableJobError(
-            "ModelNotFound", f"ConfigMap {reference.config_map} with key {reference.key} was not found."
+            "ModelNotFound",
+            f"ConfigMap {reference.config_map} with key {reference.key} of namespace {namespace} was not found.",
         )
     return to_workload(job, to_model(job.spec, text), situation)
 
@@ -91,7 +94,7 @@ def plan_report(plan: Plan, topology: Topology) -> PlanReport:
             calibrated=prediction.calibrated,
         ),
         bottleneck=link_row(topology, *bottleneck) if bottleneck else None,
-        optimality_gap=f"{max(0.0, plan.optimality_gap):.4f}",
+        optimality_gap=gap_text(plan.optimality_gap),
         workers=worker_rows(plan, topology),
         why=plan.why,
     )

@@ -68,9 +68,9 @@ def _prediction(plan: PlanReport) -> Iterator[RenderableType]:
         yield sentence("bottleneck", f"{link.source} -> {link.target}: {link_words(link)}")
     if plan.optimality_gap is not None:
         gap = float(plan.optimality_gap)
-        proven = (
-            "proven best by this cost model" if gap == 0 else f"at most {units.percent(gap)} from the best possible"
-        )
+        # "At most" must stay true of a gap that rounds to 0.0 %.
+        near = f"at most {units.percent(max(gap, 0.001))} from the best possible"
+        proven = "proven best by this cost model" if gap == 0 else near
         yield sentence("optimality", proven)
 
 

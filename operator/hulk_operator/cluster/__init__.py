@@ -1,7 +1,7 @@
 """The only room that talks to the API server."""
 
 from hulk_operator.cluster.client import ApiCluster
-from hulk_operator.cluster.connect import connect, in_cluster
+from hulk_operator.cluster.connect import connect, in_cluster, namespace_of
 from hulk_operator.cluster.errors import (
     AlreadyExists,
     ClusterError,
@@ -68,4 +68,5 @@ __all__ = [
     "Unavailable",
     "connect",
     "in_cluster",
+    "namespace_of",
 ]

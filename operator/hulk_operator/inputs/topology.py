@@ -20,6 +20,8 @@ from hulk_operator.inputs.quantity import CPU, amounts
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _UNLIMITED: Final = 1 << 30
+# The planner's work grows with the accelerators that there are; the largest job has a quarter of these.
+MAX_DECLARED_ACCELERATORS: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,31 @@ def declared_links(spec: HulkTopologySpec, machines: Collection[Machine]) -> tup
         link = Link(entry.rtt_microseconds / 1e6, float(entry.bandwidth_bytes_per_second), kind=LinkKind.DECLARED)
         (node_links if of_nodes else region_links)[pair] = link
     return node_links, region_links
+
+
+def undeclared(spec: HulkTopologySpec) -> list[str]:
+    """What a topology that declares its nodes says of places that it does not declare: a mistake a line, by its field.
+
+    Without nodes of its own a topology goes with a cluster, whose nodes come and go: then nothing is a mistake.
+    """
+    if not spec.nodes:
+        return []
+    nodes, regions = {node.name for node in spec.nodes}, {node.region for node in spec.nodes}
+    mistakes = []
+    for number, link in enumerate(spec.links):
+        pair, where = {link.source, link.target}, f"spec.links[{number}]"
+        unknown = sorted(pair - nodes - regions)
+        if unknown:
+            mistakes.append(f"{where}: neither a node nor a region of spec.nodes: {', '.join(unknown)}")
+        elif not pair <= nodes and not pair <= regions:
+            mistakes.append(f"{where}: {link.source} -> {link.target} joins a node and a region; join two of a kind")
+    for number, uplink in enumerate(spec.uplinks):
+        if uplink.region not in regions:
+            mistakes.append(f"spec.uplinks[{number}].region: {uplink.region} is no region of spec.nodes")
+    accelerators = sum(node.accelerators for node in spec.nodes)
+    if accelerators > MAX_DECLARED_ACCELERATORS:
+        mistakes.append(f"spec.nodes: {accelerators} accelerators together, at most {MAX_DECLARED_ACCELERATORS}")
+    return mistakes
 
 
 def declared_uplinks(spec: HulkTopologySpec) -> dict[str, float]:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -48,8 +48,8 @@ logger = logging.getLogger(__name__)
 LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-Texts = Mapping[tuple[str, str], str]
-"""What ConfigMaps hold, by their name and key."""
+Texts = Mapping[tuple[str, str, str], str]
+"""What ConfigMaps hold, by their namespace, name and key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,21 @@ class Inventory:
 class Reader:
     """Reads inventories, and the parts of jobs that are objects of their own.
 
-    `namespace`: single-namespace mode. `texts` stand for the ConfigMaps of their names.
+    `namespace`: single-namespace mode. `texts` stand for the ConfigMaps of their names. `unseen`: told when pods may
+    not be listed, which then count as none; without it that is `Forbidden`, as nothing safe can be planned.
     """
 
-    def __init__(self, cluster: Cluster, namespace: str | None = None, texts: Texts | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str | None = None,
+        texts: Texts | None = None,
+        unseen: Callable[[Forbidden], None] | None = None,
+    ) -> None:
         self._cluster = cluster
         self._namespace = namespace
         self._texts = texts or {}
+        self._unseen = unseen
 
     async def inventory(self, held: Sequence[Held], now: datetime, without: Collection[str] = ()) -> Inventory:
         """The cluster with everything in `held` taken, and with nothing taken by the pods of the jobs in `without`.
@@ -124,10 +132,13 @@ class Reader:
         """Every pod that may hold resources; in single-namespace mode those that may be seen."""
         try:
             return (await self._cluster.list(PODS, fields=LIVE_PODS)).items
-        except Forbidden:
-            if self._namespace is None:
+        except Forbidden as error:
+            if self._namespace is not None:
+                return (await self._cluster.list(PODS, self._namespace, fields=LIVE_PODS)).items
+            if self._unseen is None:
                 raise
-            return (await self._cluster.list(PODS, self._namespace, fields=LIVE_PODS)).items
+            self._unseen(error)
+            return ()
 
     async def _profiles(self) -> dict[str, NodeProfile]:
         listing = await self._cluster.list(NODE_PROFILES)
@@ -145,7 +156,7 @@ class Reader:
         reference = model_reference(job.spec)
         if reference is None:
             return None
-        given = self._texts.get((reference.config_map, reference.key))
+        given = self._texts.get((job.metadata.namespace or "default", reference.config_map, reference.key))
         if given is not None:
             return given
         try:

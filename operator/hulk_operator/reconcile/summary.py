@@ -10,6 +10,7 @@ from hulk_placement.topology import Topology
 from hulk_operator import names
 from hulk_operator.api import Bottleneck, Layout, PlanSummary, PredictionSummary, RegionShare
 from hulk_operator.api.base import MAX_COUNT
+from hulk_operator.api.status import gap_text
 from hulk_operator.status import whole_second
 
 MAX_ORDER = 64
@@ -47,7 +48,7 @@ def plan_summary(job_name: str, plan: Plan, digest: str, topology: Topology) -> 
         regions=tuple(_share(plan, region) for region in regions),
         order=tuple(region for region, _ in groupby(worker.region for worker in plan.workers))[:MAX_ORDER],
         bottleneck=_bottleneck(plan, topology),
-        optimality_gap=f"{max(0.0, plan.optimality_gap):.4f}",
+        optimality_gap=gap_text(plan.optimality_gap),
     )
 
 

@@ -1,0 +1,195 @@
+"""Every rule on one object that its schema alone cannot say, once: CEL for the API server, Python for files.
+
+The two say the same thing side by side. Whoever changes one changes the other; `tests/operator/api_vectors.py` holds
+objects that break each rule, and both sides are tested with them. A predicate gets what CEL calls `self`: the object as
+Kubernetes sees it (`wire()`), defaults filled in, absent fields left out. Rules that compare an object with what it was
+before are made in `schema.change_rules`; a file has no before.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from re import fullmatch
+from typing import Any, Final
+
+from hulk_operator import names
+from hulk_operator.api.base import rule
+
+Predicate = Callable[[Any], bool]
+VALIDATIONS: Final = "x-kubernetes-validations"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What must hold of `self`, in both languages, and the sentence that the user reads where it does not."""
+
+    cel: str
+    holds: Predicate
+    message: str
+    field_path: str = ""
+    reason: str = "FieldValueInvalid"
+
+
+def _refused(field: str, message: str) -> Rule:
+    """A field that Hulk decides."""
+    return Rule(
+        f"!has(self.{field}) || self.{field} == ''",
+        lambda self: not self.get(field),
+        message,
+        f".{field}",
+        "FieldValueForbidden",
+    )
+
+
+def _not_reserved(what: str) -> Rule:
+    """A map of labels or annotations."""
+    return Rule(
+        f"self.all(key, !key.startsWith('{names.RESERVED_PREFIX}'))",
+        lambda self: not any(key.startswith(names.RESERVED_PREFIX) for key in self),
+        f"{what} under {names.RESERVED_PREFIX} belong to Hulk; remove them",
+    )
+
+
+_RESERVED_ENV = ", ".join(f"'{name}'" for name in names.RESERVED_ENV)
+
+HULK_JOB = (
+    Rule(
+        f"self.metadata.name.size() <= {names.MAX_JOB_NAME_LENGTH}",
+        lambda self: len(self["metadata"]["name"]) <= names.MAX_JOB_NAME_LENGTH,
+        f"a HulkJob's name has at most {names.MAX_JOB_NAME_LENGTH} characters, "
+        "because pods are named <job>-<attempt>-<worker> and that must be a host name",
+    ),
+    Rule(
+        f"self.metadata.name.matches('{names.JOB_NAME_PATTERN}')",
+        lambda self: fullmatch(names.JOB_NAME_PATTERN, self["metadata"]["name"]) is not None,
+        "a HulkJob's name starts with a letter and has only lower-case letters, digits and dashes, "
+        "because pods and services are named after it",
+    ),
+)
+HULK_TOPOLOGY = (
+    Rule(
+        f"self.metadata.name == '{names.TOPOLOGY_NAME}'",
+        lambda self: self["metadata"]["name"] == names.TOPOLOGY_NAME,
+        f"there is one HulkTopology per cluster and its name is {names.TOPOLOGY_NAME}",
+    ),
+)
+JOB_SPEC = (
+    Rule(
+        "self.training.globalBatch >= self.workers.min",
+        lambda self: self["training"]["globalBatch"] >= self["workers"]["min"],
+        "training.globalBatch must be at least workers.min: every worker needs a sequence",
+        ".training.globalBatch",
+    ),
+    Rule(
+        "!has(self.placement.pins) || self.placement.pins.size() == 0 || "
+        "(self.placement.pins.size() >= self.workers.min && self.placement.pins.size() <= self.workers.max)",
+        lambda self: (
+            not (pins := self["placement"].get("pins")) or self["workers"]["min"] <= len(pins) <= self["workers"]["max"]
+        ),
+        "placement.pins names a node per worker: their number must lie between workers.min and workers.max",
+        ".placement.pins",
+    ),
+    Rule(
+        "!has(self.sync.local) || self.sync.mode == 'local'",
+        lambda self: "local" not in self["sync"] or self["sync"]["mode"] == "local",
+        "sync.local is for sync.mode local",
+        ".sync.local",
+    ),
+    Rule(
+        "self.parallelism.?data.orValue(1) * self.parallelism.?pipeline.orValue(1) * "
+        "self.parallelism.?tensor.orValue(1) <= self.workers.max * self.workers.acceleratorsPerWorker",
+        lambda self: (
+            self["parallelism"].get("data", 1)
+            * self["parallelism"].get("pipeline", 1)
+            * self["parallelism"].get("tensor", 1)
+            <= self["workers"]["max"] * self["workers"]["acceleratorsPerWorker"]
+        ),
+        "parallelism data x pipeline x tensor needs more accelerators than workers.max x workers.acceleratorsPerWorker",
+        ".parallelism",
+    ),
+)
+WORKERS = (
+    Rule(
+        "self.min <= self.max",
+        lambda self: self["min"] <= self["max"],
+        "workers.min must be at most workers.max",
+        ".min",
+    ),
+)
+STORAGE = (
+    Rule(
+        "has(self.url) != has(self.persistentVolumeClaim)",
+        lambda self: ("url" in self) != ("persistentVolumeClaim" in self),
+        "checkpoint.storage needs exactly one of url and persistentVolumeClaim",
+    ),
+    Rule(
+        "!has(self.secretName) || has(self.url)",
+        lambda self: "secretName" not in self or "url" in self,
+        "checkpoint.storage.secretName is for url; a volume claim needs none",
+        ".secretName",
+    ),
+)
+TRANSFORMER = (
+    Rule(
+        "self.hidden % self.heads == 0",
+        lambda self: self["hidden"] % self["heads"] == 0,
+        "model.transformer.hidden must be a multiple of heads",
+        ".heads",
+    ),
+)
+MODEL = (
+    Rule(
+        "[has(self.transformer), has(self.huggingFace), has(self.profile)].filter(form, form).size() == 1",
+        lambda self: sum(form in self for form in ("transformer", "huggingFace", "profile")) == 1,
+        "model needs exactly one of transformer, huggingFace and profile",
+    ),
+)
+TRAINING = (
+    Rule(
+        "!has(self.microBatch) || self.microBatch <= self.globalBatch",
+        lambda self: self.get("microBatch", 1) <= self["globalBatch"],
+        "training.microBatch must be at most training.globalBatch",
+        ".microBatch",
+    ),
+)
+POD_SPEC = (
+    _refused("nodeName", "nodes come from the plan; use spec.placement.pins"),
+    _refused("schedulerName", "pods are bound by kube-scheduler, as planned; remove schedulerName"),
+    _refused("hostname", "host names come from the plan; remove hostname"),
+    _refused("subdomain", "the subdomain is the attempt's Service; remove subdomain"),
+    _refused("priorityClassName", "set spec.priorityClassName of the HulkJob instead"),
+    Rule(
+        "!has(self.restartPolicy) || self.restartPolicy in ['', 'Never']",
+        lambda self: self.get("restartPolicy", "") in ("", "Never"),
+        "restartPolicy must be Never or absent: a gang is started again as a whole",
+        ".restartPolicy",
+    ),
+    Rule(
+        f"!has(self.containers[0].env) || self.containers[0].env.all(e, !(e.name in [{_RESERVED_ENV}]))",
+        lambda self: not any(entry["name"] in names.RESERVED_ENV for entry in self["containers"][0].get("env", ())),
+        "the first container sets an environment variable that Hulk sets "
+        "(rank and rendezvous variables, HULK_*); remove it",
+        ".containers",
+    ),
+)
+LABELS = (_not_reserved("labels"),)
+ANNOTATIONS = (_not_reserved("annotations"),)
+
+RULES: Final = (
+    *HULK_JOB,
+    *HULK_TOPOLOGY,
+    *JOB_SPEC,
+    *WORKERS,
+    *STORAGE,
+    *TRANSFORMER,
+    *MODEL,
+    *TRAINING,
+    *POD_SPEC,
+    *LABELS,
+    *ANNOTATIONS,
+)
+PREDICATES: Final = {entry.cel: entry.holds for entry in RULES}  # a schema carries only the CEL
+
+
+def validated_by(rules: tuple[Rule, ...]) -> dict[str, Any]:
+    """The `json_schema_extra` that puts rules on a type or field."""
+    return {VALIDATIONS: [rule(entry.cel, entry.message, entry.field_path, entry.reason) for entry in rules]}

@@ -1,0 +1,99 @@
+"""Values that YAML could take for something else, and keys that a user and Hulk both set."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hulk_lab.builds.golang import KUBERNETES_VERSION
+from rendering import CHART, Manifest, Rendered
+
+From = Callable[..., Rendered]
+SWITCHES: dict[str, Any] = {
+    "metrics": {"annotations": True, "podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
+    "grafana": {"dashboard": True},
+    "operator": {"podDisruptionBudget": {"enabled": True}},
+}
+
+
+class OnceLoader(yaml.SafeLoader):
+    """Refuses a key that is there twice, of which YAML readers silently take one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        assert len(keys) == len(set(keys)), f"twice in {node.start_mark}: {keys}"
+        return super().construct_mapping(node, deep)
+
+
+@pytest.fixture
+def rendered(helm: Path, tmp_path: Path) -> From:
+    """rendered(values, release="hulk"): the chart with a file of values, release name and namespace being the same."""
+
+    def render(values: dict[str, Any], release: str = "hulk") -> Rendered:
+        path = tmp_path / "values.yaml"
+        path.write_text(yaml.safe_dump(merged(SWITCHES, values)))
+        command = [helm, "template", release, CHART, "-n", release, "--kube-version", KUBERNETES_VERSION, "-f", path]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return Rendered(item for item in yaml.load_all(done.stdout, OnceLoader) if item)
+
+    return render
+
+
+def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    both = {key: merged(under[key], over[key]) for key in under.keys() & over.keys() if isinstance(over[key], dict)}
+    return {**under, **over, **both}
+
+
+def texts(item: Any, field: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of an object that Kubernetes wants as text, with its field."""
+    for key, value in item.items() if isinstance(item, dict) else ():
+        if key in ("namespace", "priorityClassName", "interval") or field in ("labels", "matchLabels", "annotations"):
+            yield key, value
+        yield from texts(value, key)
+    for entry in item if isinstance(item, list) else ():
+        yield from texts(entry, field)
+
+
+@pytest.mark.parametrize("word", ["2024", "true", "null"])
+def test_a_text_that_looks_like_something_else_stays_a_text(rendered: From, word: str) -> None:
+    component = {"priorityClassName": word}
+    values = {
+        "scope": {"namespace": word},
+        "operator": component,
+        "agent": component,
+        "image": {"pullSecrets": [word]},
+        "grafana": {"namespace": word},
+    }
+    found = rendered(values, release="7")
+    assert {kind["kind"] for kind in found} >= {"PodMonitor", "PrometheusRule", "ConfigMap", "Role"}
+    for item in found:
+        if item["kind"] != "CustomResourceDefinition":
+            assert [entry for entry in texts(item) if not isinstance(entry[1], str)] == []
+    for workload in found.workloads().values():
+        pod = workload["spec"]["template"]["spec"]
+        assert pod["imagePullSecrets"] == [{"name": word}]
+        assert pod["priorityClassName"] == word
+    (container,) = found.one("Deployment", "hulk-operator")["spec"]["template"]["spec"]["containers"]
+    assert {"name": "HULK_NAMESPACE", "value": word} in container["env"]
+
+
+def test_a_key_that_hulk_sets_as_well_is_there_once_and_is_hulks(rendered: From) -> None:
+    label, port = "app.kubernetes.io/name", "prometheus.io/port"
+    given = {"podLabels": {label: "mine", "team": "a"}, "podAnnotations": {port: "1", "note": "b"}}
+    labels = {"labels": {label: "mine", "team": "a"}}
+    values = {
+        "operator": given,
+        "agent": given,
+        "grafana": labels,
+        "metrics": {"podMonitor": labels, "prometheusRule": labels},
+    }
+    found = rendered(values)
+    for name, own in (("hulk-operator", "9401"), ("hulk-agent", "9402")):
+        metadata: Manifest = found.workloads()[name]["spec"]["template"]["metadata"]
+        assert (metadata["labels"][label], metadata["labels"]["team"]) == ("hulk", "a")
+        assert (metadata["annotations"][port], metadata["annotations"]["note"]) == (own, "b")
+    for kind in ("PodMonitor", "PrometheusRule", "ConfigMap"):
+        for item in found.of(kind).values():
+            assert (item["metadata"]["labels"][label], item["metadata"]["labels"]["team"]) == ("hulk", "a")

@@ -1,0 +1,165 @@
+"""Objects that the API refuses, and some that it takes: the API server and `strict.parse` are tested with the same."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hulk_operator import names
+
+NAMESPACE = "api-rules"
+ENV_A = [{"name": "A", "value": "1"}]
+CONTAINER = "template.spec.containers.0"
+
+
+def job(changes: Mapping[str, Any] | None = None, name: str = "good") -> dict[str, Any]:
+    """A valid HulkJob with fields replaced by dotted path; None removes one."""
+    body: dict[str, Any] = {
+        "apiVersion": names.API_VERSION,
+        "kind": "HulkJob",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "workers": {"min": 2, "max": 4},
+            "model": {"transformer": {"layers": 2, "hidden": 64, "heads": 4, "sequenceLength": 32, "vocabulary": 256}},
+            "training": {"globalBatch": 8, "steps": 10},
+            "checkpoint": {"storage": {"url": "s3://checkpoints/good"}},
+            "template": {"spec": {"containers": [{"name": "worker", "image": "hulk:0.1.0", "env": ENV_A}]}},
+        },
+    }
+    for path, value in (changes or {}).items():
+        put(body["spec"], path.split("."), value)
+    return body
+
+
+def put(target: Any, path: list[str], value: Any) -> None:
+    """Set the field at a path in nested maps and lists; None removes it."""
+    *parents, last = path
+    for name in parents:
+        target = target[int(name)] if isinstance(target, list) else target.setdefault(name, {})
+    if value is None:
+        del target[last]
+    else:
+        target[last] = value
+
+
+def topology(spec: Mapping[str, Any] | None = None, name: str = names.TOPOLOGY_NAME) -> dict[str, Any]:
+    """A HulkTopology."""
+    identity = {"apiVersion": names.API_VERSION, "kind": "HulkTopology", "metadata": {"name": name}}
+    return {**identity, "spec": dict(spec or {})}
+
+
+# What `job` changes, and what both sides say.
+BROKEN_RULES: dict[str, tuple[dict[str, Any], str]] = {
+    "min above max": ({"workers.min": 5}, "spec.workers.min: Invalid value: workers.min must be at most workers.max"),
+    "two models": (
+        {"model.profile": {"configMap": "a", "key": "b"}},
+        "model needs exactly one of transformer, huggingFace and profile",
+    ),
+    "no model": ({"model": {}}, "model needs exactly one of transformer, huggingFace and profile"),
+    "heads": ({"model.transformer.heads": 5}, "model.transformer.hidden must be a multiple of heads"),
+    "batch": ({"training.globalBatch": 1}, "training.globalBatch must be at least workers.min"),
+    "micro-batch": ({"training.microBatch": 9}, "training.microBatch must be at most training.globalBatch"),
+    "parallelism": ({"parallelism": {"pipeline": 3, "tensor": 2}}, "needs more accelerators than workers.max x"),
+    "local without mode": ({"sync": {"local": {"innerSteps": 5}}}, "sync.local is for sync.mode local"),
+    "pins": ({"placement": {"pins": ["a"]}}, "their number must lie between workers.min and workers.max"),
+    "region twice": ({"placement": {"regions": ["a", "a"]}}, "Duplicate value"),
+    "two storages": (
+        {"checkpoint.storage.persistentVolumeClaim": "a"},
+        "checkpoint.storage needs exactly one of url and persistentVolumeClaim",
+    ),
+    "no storage": ({"checkpoint.storage": {}}, "checkpoint.storage needs exactly one of url and persistentVolumeClaim"),
+    "secret of a claim": (
+        {"checkpoint.storage": {"persistentVolumeClaim": "a", "secretName": "b"}},
+        "checkpoint.storage.secretName is for url",
+    ),
+    "nodeName": ({"template.spec.nodeName": "n"}, "nodes come from the plan; use spec.placement.pins"),
+    "schedulerName": ({"template.spec.schedulerName": "s"}, "pods are bound by kube-scheduler"),
+    "hostname": ({"template.spec.hostname": "h"}, "host names come from the plan"),
+    "subdomain": ({"template.spec.subdomain": "s"}, "the subdomain is the attempt's Service"),
+    "priority in template": (
+        {"template.spec.priorityClassName": "p"},
+        "set spec.priorityClassName of the HulkJob instead",
+    ),
+    "restartPolicy": ({"template.spec.restartPolicy": "Always"}, "restartPolicy must be Never or absent"),
+    "label": ({"template.metadata.labels": {"hulk.dev/job": "x"}}, "labels under hulk.dev/ belong to Hulk"),
+    "annotation": (
+        {"template.metadata.annotations": {"hulk.dev/x": "x"}},
+        "annotations under hulk.dev/ belong to Hulk",
+    ),
+    "environment": (
+        {f"{CONTAINER}.env": [{"name": "RANK", "value": "0"}]},
+        "sets an environment variable that Hulk sets",
+    ),
+}
+
+BROKEN_NAMES = [
+    ("a" * (names.MAX_JOB_NAME_LENGTH + 1), "a HulkJob's name has at most 52 characters"),
+    ("1st", "a HulkJob's name starts with a letter"),
+    ("with.dot", "only lower-case letters, digits and dashes"),
+]
+
+LINK = {"source": "a", "target": "b", "rttMicroseconds": 9, "bandwidthBytesPerSecond": 7}
+BROKEN_TOPOLOGIES: dict[str, tuple[dict[str, Any], str]] = {
+    "name": (topology(name="mine"), "its name is cluster"),
+    "link twice": (topology({"links": [LINK, LINK | {"rttMicroseconds": 8}]}), "spec.links[1]: Duplicate value"),
+    "node twice": (topology({"nodes": [{"name": "a", "region": "r"}] * 2}), "spec.nodes[1]: Duplicate value"),
+}
+
+# What `job` changes, what the API server says, and the field that `strict.parse` names (in pydantic's words).
+BROKEN_SCHEMAS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "file URL": (
+        {"checkpoint.storage.url": "file:///tmp/a"},
+        "spec.checkpoint.storage.url in body should match",
+        "spec.checkpoint.storage.url",
+    ),
+    "no workers": ({"workers.min": 0}, "spec.workers.min: Invalid value: 0", "spec.workers.min"),
+    "too many workers": ({"workers.max": 5000}, "should be less than or equal to 4096", "spec.workers.max"),
+    "no max": ({"workers.max": None}, "spec.workers.max: Required value", "spec.workers.max"),
+    "precision": ({"training.precision": "fp8"}, 'supported values: "fp32", "bf16", "fp16"', "spec.training.precision"),
+    "steps as text": (
+        {"training.steps": "ten"},
+        "spec.training.steps in body must be of type integer",
+        "spec.training.steps",
+    ),
+    "resource name": (
+        {"workers.resourceName": "cpu"},
+        "spec.workers.resourceName in body should match",
+        "spec.workers.resourceName",
+    ),
+    "no scheme": (
+        {"checkpoint.storage.url": "bucket"},
+        "spec.checkpoint.storage.url in body should match",
+        "spec.checkpoint.storage.url",
+    ),
+    "no containers": (
+        {"template.spec.containers": []},
+        "should have at least 1 items",
+        "spec.template.spec.containers",
+    ),
+    "negative limit": (
+        {"runPolicy": {"backoffLimit": -1}},
+        "spec.runPolicy.backoffLimit",
+        "spec.runPolicy.backoffLimit",
+    ),
+    "negative ttl": (
+        {"runPolicy": {"ttlSecondsAfterFinished": -1}},
+        "spec.runPolicy.ttlSecondsAfterFinished",
+        "spec.runPolicy.ttlSecondsAfterFinished",
+    ),
+    "number as text": (
+        {"training.steps": "10"},
+        "spec.training.steps in body must be of type integer",
+        "spec.training.steps",
+    ),
+}
+
+GOOD_SPECS: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "never restarted": {"template.spec.restartPolicy": "Never"},
+    "own labels": {"template.metadata.labels": {"team": "a", "example.com/hulk.dev": "b"}},
+    "pinned": {"placement": {"pins": ["a", "a", "b"]}},
+    "hugging face": {"model": {"huggingFace": {"configMap": "a", "key": "config.json"}}},
+    "volume claim": {"checkpoint.storage": {"persistentVolumeClaim": "a"}},
+    "no checkpoint": {"checkpoint": None},
+    "sidecar with RANK": {
+        "template.spec.containers": [{"name": "w"}, {"name": "s", "env": [{"name": "RANK", "value": "0"}]}]
+    },
+}

@@ -1,0 +1,47 @@
+"""What the API server refuses is refused in files as well, by the same objects and in the same words."""
+
+import pytest
+from api_vectors import BROKEN_NAMES, BROKEN_RULES, BROKEN_SCHEMAS, BROKEN_TOPOLOGIES, GOOD_SPECS, job, topology
+from hulk_operator.api import HulkJob
+from hulk_operator.api.rules import RULES, Rule
+from hulk_operator.api.strict import parse
+
+BROKEN = {
+    **{name: (job(changes), expected) for name, (changes, expected) in BROKEN_RULES.items()},
+    **{name: (job(name=name), expected) for name, expected in BROKEN_NAMES},
+    **{f"topology: {name}": broken for name, broken in BROKEN_TOPOLOGIES.items()},
+}
+
+
+def refusal(document: object) -> str:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - its text is what is tested
+        parse(document)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_rule_is_told_in_the_api_servers_words(name: str) -> None:
+    document, expected = BROKEN[name]
+    assert expected.replace("Invalid value: ", "") in refusal(document)
+
+
+@pytest.mark.parametrize("name", BROKEN_SCHEMAS)
+def test_a_value_that_the_schema_refuses_is_named(name: str) -> None:
+    changes, _, field = BROKEN_SCHEMAS[name]
+    assert refusal(job(changes)).startswith(f"{field}: ")
+
+
+@pytest.mark.parametrize("name", GOOD_SPECS)
+def test_a_good_spec_is_taken(name: str) -> None:
+    assert isinstance(parse(job(GOOD_SPECS[name])), HulkJob)
+
+
+def test_a_good_topology_is_taken() -> None:
+    there = {"source": "a", "target": "b", "rttMicroseconds": 9, "bandwidthBytesPerSecond": 7}
+    back = there | {"source": "b", "target": "a"}
+    assert parse(topology({"links": [there, back]})) is not None
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.message)
+def test_every_rule_is_broken_by_some_object(rule: Rule) -> None:
+    assert any(rule.message in refusal(document) for document, _ in BROKEN.values())
