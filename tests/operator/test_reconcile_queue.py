@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from hulk_operator.cluster import Unavailable
 from hulk_operator.reconcile.queue import Pace, WorkQueue
 
-PACE = Pace(min_interval_s=0.0, backoff_s=0.01, max_backoff_s=0.02)
+PACE = Pace(rest_s=0.0, backoff_s=0.01, max_backoff_s=0.02)
 
 
 @asynccontextmanager
@@ -76,6 +76,34 @@ async def test_the_earliest_wish_counts() -> None:
         queue.add("a", 30.0)
         await asyncio.wait_for(ran.wait(), 5)
     assert loop.time() - asked < 5
+
+
+async def test_a_key_rests_after_a_pass_by_the_number_of_its_objects() -> None:
+    """Only events wait for that: what a pass itself asks for at once comes at once, and other keys do not wait."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Queue[tuple[str, float]]()
+    answers = {"a": [0.0, None, None], "b": [None]}
+
+    async def work(key: str) -> float | None:
+        ended.put_nowait((key, loop.time()))
+        return answers[key].pop(0)
+
+    pace = Pace(rest_s=0.0, rest_per_object_s=0.01)
+    queue = WorkQueue(work, pace, num_objects={"a": 100, "b": 0}.__getitem__)
+    task = asyncio.create_task(queue.run())
+    queue.add("a")
+    first, second = [await asyncio.wait_for(ended.get(), 5) for _ in range(2)]
+    assert second[1] - first[1] < 1.0
+    for _ in range(10):
+        queue.add("a")
+    queue.add("b")
+    assert (await asyncio.wait_for(ended.get(), 5))[0] == "b"
+    last = await asyncio.wait_for(ended.get(), 5)
+    assert last[1] - second[1] >= 1.0
+    await asyncio.sleep(0)
+    assert queue.depth == 0
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 async def test_a_failed_pass_is_repeated_and_the_answer_asks_for_the_next() -> None:

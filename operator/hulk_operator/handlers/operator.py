@@ -73,7 +73,7 @@ def assemble(cluster: Cluster, workers: Workers, settings: Settings, health: Hea
         with health.reconcile():
             return await reconciler.reconcile(key)
 
-    queue = WorkQueue(work, failed=lambda: health.failed("reconcile"))
+    queue = WorkQueue(work, failed=lambda: health.failed("reconcile"), num_objects=store.num_pods_of)
     planner = Planner(
         cluster,
         store,

@@ -95,6 +95,10 @@ class Store:
         found = (self._pods.get(pod) for pod in self._pods_of.get(key, ()))
         return tuple(pod for pod in found if pod is not None)
 
+    def num_pods_of(self, key: str) -> int:
+        """How many of them there are."""
+        return len(self._pods_of.get(key, ()))
+
     def put_pod(self, pod: Object) -> bool:
         """Take over a worker pod."""
         if not is_worker(pod) or not self._pods.put(pod):
