@@ -19,8 +19,9 @@ UNKNOWN_BANDWIDTH_BYTES_PER_S = 125_000.0
 """What an unknown link costs where a job allows it: worse than any usable WAN link, and finite."""
 
 
-def _positive(value: float) -> bool:
-    return math.isfinite(value) and value > 0
+def is_positive(value: float) -> bool:
+    """Whether a figure is more than 0 and finite."""
+    return 0 < value < math.inf
 
 
 class LinkKind(StrEnum):
@@ -56,7 +57,7 @@ class Machine:
             raise ValueError(
                 f"machine {self.name}: {self.num_accelerators} accelerators of {self.memory_bytes} bytes must be >= 0"
             )
-        if self.flops_per_s is not None and not _positive(self.flops_per_s):
+        if self.flops_per_s is not None and not is_positive(self.flops_per_s):
             raise ValueError(f"machine {self.name}: speed {self.flops_per_s} FLOP/s must be > 0 and finite")
 
 
@@ -78,7 +79,7 @@ class Link:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rtt_s) and self.rtt_s >= 0):
             raise ValueError(f"link: round trip {self.rtt_s} s must be >= 0 and finite")
-        if not _positive(self.bandwidth_bytes_per_s):
+        if not is_positive(self.bandwidth_bytes_per_s):
             raise ValueError(f"link: bandwidth {self.bandwidth_bytes_per_s} B/s must be > 0 and finite")
         if self.num_streams < 1 or self.age_s < 0:
             raise ValueError(f"link: {self.num_streams} streams must be >= 1, age {self.age_s} s must be >= 0")
@@ -109,7 +110,7 @@ class Topology:
         if len(by_name) != len(self.machines):
             raise ValueError(f"{len(self.machines)} machines have only {len(by_name)} different names")
         for region, bytes_per_s in self.uplinks.items():
-            if not _positive(bytes_per_s):
+            if not is_positive(bytes_per_s):
                 raise ValueError(f"region {region}: uplink {bytes_per_s} B/s must be > 0 and finite")
         object.__setattr__(self, "_by_name", by_name)
         object.__setattr__(self, "_by_nodes", self._own_links(by_name))

@@ -90,7 +90,7 @@ def decode(blob: bytes, expected: str | None = None) -> tuple[Plan, Meta]:
     """
     try:
         body = json.loads(_unpacked(blob))
-        if body.get("version") != VERSION:
+        if type(body.get("version")) is not int or body["version"] != VERSION:  # JSON's true would pass for 1
             raise ValueError(f"plan of wire version {body.get('version')}; this is version {VERSION}")
         digest = body.pop("digest")
         if digest != hashlib.sha256(_canonical(body)).hexdigest():
@@ -99,9 +99,20 @@ def decode(blob: bytes, expected: str | None = None) -> tuple[Plan, Meta]:
             )
         if expected not in (None, digest):
             raise ValueError(f"plan {body['job']} attempt {body['attempt']}: digest {digest}, expected {expected}")
+        _require_consistent(body)
         return _plan_from_wire(body), _meta_from_wire(body)
     except (AttributeError, KeyError, RecursionError, TypeError, zlib.error) as error:
         raise ValueError(f"{len(blob)} bytes are no plan: {error!r}") from error
+
+
+def _require_consistent(body: dict[str, Any]) -> None:
+    """What the runtime refuses, nobody else reads either. Unknown keys are left to later versions."""
+    accelerators, layout = [worker["accelerators"] for worker in body["workers"]], body["layout"]
+    degrees = layout["data"] * layout["pipeline"] * layout["tensor"]
+    if min(accelerators, default=0) < 1 or degrees != sum(accelerators):
+        raise ValueError(f"plan {body['job']}: layout of {degrees} ranks for workers of {accelerators} accelerators")
+    if sum(body["shares"]) != body["training"]["globalBatch"]:
+        raise ValueError(f"plan {body['job']}: shares {body['shares']} of batch {body['training']['globalBatch']}")
 
 
 def _unpacked(blob: bytes) -> bytes:
@@ -156,7 +167,7 @@ def _plan_from_wire(body: dict[str, Any]) -> Plan:
             memory_bytes=0,
             calibrated=prediction["calibrated"],
         ),
-        layout=Layout(**body["layout"]),
+        layout=Layout(body["layout"]["data"], body["layout"]["pipeline"], body["layout"]["tensor"]),
         algorithm=body["algorithm"],
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from hulk_placement import transformer
+from hulk_placement.topology import is_positive
 from hulk_placement.transformer import BYTES_PER_FP32, Transformer
 
 OPTIMIZER_BYTES_PER_PARAMETER = {"adamw": 2 * BYTES_PER_FP32, "sgd": 0}
@@ -27,10 +28,11 @@ class Model:
     shape: Transformer | None = None
 
     def __post_init__(self) -> None:
-        if self.num_parameters < 1 or self.flops_per_sequence <= 0 or self.activation_bytes_per_sequence < 0:
+        positive = self.num_parameters >= 1 and is_positive(self.flops_per_sequence)
+        if not positive or self.activation_bytes_per_sequence < 0:
             raise ValueError(
-                f"model: {self.num_parameters} parameters and {self.flops_per_sequence} FLOPs a sequence must be > 0, "
-                f"{self.activation_bytes_per_sequence} bytes of activations >= 0"
+                f"model: {self.num_parameters} parameters and {self.flops_per_sequence} FLOPs a sequence must be > 0 "
+                f"and finite, {self.activation_bytes_per_sequence} bytes of activations >= 0"
             )
 
     @classmethod
@@ -106,6 +108,9 @@ class Workload:
             )
         if self.micro_batch is not None and self.micro_batch < 1:
             raise ValueError(f"{self.key}: micro-batch {self.micro_batch} must be >= 1")
+        for machine, flops_per_s in self.flops_per_s.items():
+            if not is_positive(flops_per_s):
+                raise ValueError(f"{self.key}: speed {flops_per_s} FLOP/s on {machine} must be > 0 and finite")
         if self.precision not in PRECISIONS or self.optimizer not in OPTIMIZER_BYTES_PER_PARAMETER:
             raise ValueError(f"{self.key}: precision {self.precision!r} or optimizer {self.optimizer!r} is not known")
 

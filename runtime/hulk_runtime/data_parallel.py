@@ -24,7 +24,9 @@ from hulk_runtime.groups import lost_peers
 from hulk_runtime.sockets import LinkSample
 
 _SHARED_FIELDS = 2
-_RANK_FIELDS = 4
+_RANK_FIELDS = 5
+_STEP_BASE = 1 << 20
+"""fp32 holds whole numbers only up to 2**24, so a step travels as two digits of this base: exact up to 2**44."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class StepReport:
 class Tail:
     """Packs reports into a vector whose sum over ranks holds them all: each rank fills its own slots only.
 
-    [weighted loss, wishes to stop, then per rank: step, compute_s, rtt_s, bandwidth_bytes_per_s]
+    [weighted loss, wishes to stop, then per rank: two digits of the step, compute_s, rtt_s, bandwidth_bytes_per_s]
     """
 
     rank: int
@@ -66,7 +68,8 @@ class Tail:
         values[:_SHARED_FIELDS] = torch.tensor([weighted_loss, float(stop)])
         start = _SHARED_FIELDS + _RANK_FIELDS * self.rank
         link = mine.link
-        own = [float(mine.step), mine.compute_s, link.rtt_s, link.bandwidth_bytes_per_s]
+        high, low = divmod(mine.step, _STEP_BASE)
+        own = [float(high), float(low), mine.compute_s, link.rtt_s, link.bandwidth_bytes_per_s]
         values[start : start + _RANK_FIELDS] = torch.tensor(own)
         return values
 
@@ -74,7 +77,10 @@ class Tail:
         """The sum over all ranks."""
         loss, stop, *rest = summed.tolist()
         rows = [rest[i : i + _RANK_FIELDS] for i in range(0, len(rest), _RANK_FIELDS)]
-        ranks = tuple(RankReport(round(step), compute, LinkSample(rtt, rate)) for step, compute, rtt, rate in rows)
+        ranks = tuple(
+            RankReport(round(high) * _STEP_BASE + round(low), compute, LinkSample(rtt, rate))
+            for high, low, compute, rtt, rate in rows
+        )
         return StepReport(loss, stop > 0, ranks)
 
 

@@ -1,5 +1,6 @@
 """Turns a pod's environment variables into one frozen value, once, at the edge."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -42,7 +43,6 @@ class Environment:
     rank: int
     world_size: int
     local_rank: int
-    local_world_size: int
     master_address: str
     master_port: int
     metrics_port: int
@@ -73,7 +73,6 @@ def read(environ: Mapping[str, str]) -> Environment:
             rank=integer(environ, names.ENV_RANK, 0),
             world_size=integer(environ, names.ENV_WORLD_SIZE, 1),
             local_rank=integer(environ, names.ENV_LOCAL_RANK, 0),
-            local_world_size=integer(environ, names.ENV_LOCAL_WORLD_SIZE, 1),
             master_address=environ.get(names.ENV_MASTER_ADDR, "127.0.0.1"),
             master_port=integer(environ, names.ENV_MASTER_PORT, names.MASTER_PORT),
             metrics_port=integer(environ, names.ENV_METRICS_PORT, names.WORKER_METRICS_PORT),
@@ -96,12 +95,15 @@ def _checkpointing(environ: Mapping[str, str]) -> Checkpointing | None:
 
 
 def number(environ: Mapping[str, str], name: str, default: float) -> float:
-    """A number from the environment. Raises ConfigurationError that names the variable."""
+    """A number >= 0 from the environment. Raises ConfigurationError that names the variable."""
     text = environ.get(name, "")
     try:
-        return float(text) if text else default
+        value = float(text) if text else default
     except ValueError:
         raise ConfigurationError(f"{name}={text!r} is not a number") from None
+    if not (math.isfinite(value) and value >= 0):
+        raise ConfigurationError(f"{name}={text!r} must be >= 0 and finite")
+    return value
 
 
 def integer(environ: Mapping[str, str], name: str, default: int) -> int:

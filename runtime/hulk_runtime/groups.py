@@ -1,13 +1,12 @@
 """Turns the environment into a connected process group: gloo between CPUs, NCCL between GPUs.
 
-The planned order is the rank order, so the default group's ring is the planned ring. Any further group must be made
-with `ordered_group`: torch's `new_group` sorts its ranks and would lose the order.
+The planned order is the rank order, so the default group's ring is the planned ring.
 """
 
 import contextlib
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import IPv6Address
@@ -21,7 +20,6 @@ from hulk_runtime.errors import HulkError, PeerLostError
 
 RETRY_S = 0.2
 CONNECT_TIMEOUT_S = 5.0
-ADDRESS_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +79,6 @@ def connect(environment: Environment) -> Iterator[Group]:
     yield _introduce(environment, backend, chosen)
     # Only after success: with a peer lost, NCCL would wait here for operations that can never end.
     dist.destroy_process_group()
-
-
-def ordered_group(ranks: Sequence[int]) -> dist.ProcessGroup | None:
-    """A further group whose ring runs through `ranks` as given; all ranks of the world must call it.
-
-    None on ranks that are not members.
-    """
-    group = dist.new_group(list(ranks), sort_ranks=False)
-    return group if isinstance(group, dist.ProcessGroup) else None
 
 
 @contextlib.contextmanager

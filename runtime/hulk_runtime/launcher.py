@@ -97,6 +97,8 @@ class Ranks:
 
 def main() -> None:
     """Console entry point."""
+    if sys.argv[1:2] in (["-h"], ["--help"]):
+        sys.exit(print(USAGE))
     try:
         code = launch(sys.argv[1:], os.environ)
     except HulkError as error:
@@ -106,7 +108,7 @@ def main() -> None:
 
 def launch(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run the script once per rank of this worker; returns the exit code."""
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments:
         raise ConfigurationError(USAGE)
     # Blocked here and taken one by one with sigwait: no handler runs at an awkward moment. Ranks start unblocked.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, *FORWARDED})
@@ -202,9 +204,17 @@ def slice_of(environ: Mapping[str, str]) -> Slice:
         num_local = environment.integer(environ, names.ENV_PET_NPROC_PER_NODE, 1)
         worker = environment.integer(environ, names.ENV_PET_NODE_RANK, 0)
         num_workers = environment.integer(environ, names.ENV_PET_NNODES, 1)
+        if num_local < 1 or not 0 <= worker < num_workers:
+            raise ConfigurationError(
+                f"{names.ENV_PET_NODE_RANK}={worker} of {names.ENV_PET_NNODES}={num_workers} workers with "
+                f"{names.ENV_PET_NPROC_PER_NODE}={num_local} ranks: there is no such worker"
+            )
         return Slice(worker, range(worker * num_local, (worker + 1) * num_local), num_workers * num_local)
     rank = environment.integer(environ, names.ENV_RANK, 0)
-    return Slice(rank, range(rank, rank + 1), environment.integer(environ, names.ENV_WORLD_SIZE, 1))
+    world_size = environment.integer(environ, names.ENV_WORLD_SIZE, 1)
+    if not 0 <= rank < world_size:
+        raise ConfigurationError(f"{names.ENV_RANK}={rank} is not in a world of {names.ENV_WORLD_SIZE}={world_size}")
+    return Slice(rank, range(rank, rank + 1), world_size)
 
 
 def rank_variables(mine: Slice, environ: Mapping[str, str]) -> list[dict[str, str]]:

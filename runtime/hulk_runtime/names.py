@@ -7,10 +7,9 @@ wire version (`hulk_runtime.wire`).
 
 from typing import Final
 
-# Written by the operator on every pod.
-LABEL_JOB: Final = "hulk.dev/job"
-LABEL_ATTEMPT: Final = "hulk.dev/attempt"
-LABEL_WORKER: Final = "hulk.dev/worker"
+# What the agent writes, and as whom.
+API_VERSION: Final = "hulk.dev/v1alpha1"
+AGENT_FIELD_MANAGER: Final = "hulk-agent"
 
 # Rendezvous: torch's own variables.
 ENV_RANK: Final = "RANK"
@@ -25,8 +24,6 @@ ENV_PET_NPROC_PER_NODE: Final = "PET_NPROC_PER_NODE"
 ENV_PET_NODE_RANK: Final = "PET_NODE_RANK"
 ENV_PET_MASTER_ADDR: Final = "PET_MASTER_ADDR"
 ENV_PET_MASTER_PORT: Final = "PET_MASTER_PORT"
-ENV_GLOO_INTERFACE: Final = "GLOO_SOCKET_IFNAME"
-ENV_NCCL_INTERFACE: Final = "NCCL_SOCKET_IFNAME"
 ENV_OMP_THREADS: Final = "OMP_NUM_THREADS"
 
 # The job.

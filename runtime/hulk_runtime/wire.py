@@ -5,7 +5,6 @@ named, because a rank that guesses at a plan trains the wrong thing. Unknown key
 docs/plan-wire.md describes every field.
 """
 
-import gzip
 import hashlib
 import json
 import zlib
@@ -21,6 +20,8 @@ from hulk_runtime.errors import PlanError
 
 VERSION: Final = 1
 READABLE: Final = (1,)
+MAX_BYTES: Final = 16 << 20
+"""Of unpacked JSON, far above any plan: what is read may not be what was written."""
 
 Positive = Annotated[int, Field(gt=0)]
 
@@ -105,7 +106,7 @@ class Plan(_Wire):
             raise ValueError(f"layout {layout.data}x{layout.pipeline}x{layout.tensor} is not {self.num_ranks} ranks")
         if layout.pipeline != 1 or layout.tensor != 1:
             raise ValueError(f"pipeline {layout.pipeline}, tensor {layout.tensor}: this runtime is data parallel only")
-        if len(self.shares) != self.num_ranks or min(self.shares) < 0:
+        if len(self.shares) != self.num_ranks or min(self.shares) < 1:
             smallest = min(self.shares, default=0)
             raise ValueError(f"{len(self.shares)} shares (smallest {smallest}) for {self.num_ranks} ranks")
         if sum(self.shares) != self.training.global_batch:
@@ -147,8 +148,8 @@ def load(path: str | Path) -> Plan:
 def decode(compressed: bytes) -> Plan:
     """Decode and check a plan's bytes. Raises PlanError."""
     try:
-        document = json.loads(gzip.decompress(compressed))
-    except (OSError, EOFError, zlib.error, ValueError) as error:
+        document = json.loads(_unpacked(compressed))
+    except (RecursionError, zlib.error, ValueError) as error:
         raise PlanError(f"plan of {len(compressed)} bytes is not gzip JSON: {error}") from error
     if not isinstance(document, Mapping):
         raise PlanError(f"plan is a JSON {type(document).__name__}, not an object")
@@ -160,9 +161,17 @@ def decode(compressed: bytes) -> Plan:
         raise PlanError(f"plan of operator {document.get('operatorVersion')}: {_first(error)}") from error
 
 
+def _unpacked(compressed: bytes) -> bytes:
+    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # gzip's framing
+    text = stream.decompress(compressed, MAX_BYTES)
+    if not stream.eof:
+        raise ValueError(f"cut off, or more than {MAX_BYTES} bytes unpacked")
+    return text
+
+
 def _require_readable(document: Mapping[str, object]) -> None:
     version = document.get("version")
-    if version in READABLE:
+    if type(version) is int and version in READABLE:  # JSON's true would pass for 1
         return
     raise PlanError(
         f"operator {document.get('operatorVersion', 'unknown')} wrote the plan in wire version {version}, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hulk_placement.plan import Plan
@@ -74,6 +75,24 @@ def test_a_speed_that_nobody_measured_moves_no_worker() -> None:
     assert set(places(planned(job, topology))) == {"a", "c"}
     measured = workload(topology, kept={"a": 1, "c": 1}, min_workers=2, max_workers=2, flops_per_s=known | {"b": 1e12})
     assert set(places(planned(measured, topology))) == {"a", "b"}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_plan_that_keeps_workers_is_not_proven_best_against_fewer_machines(known: bool) -> None:
+    """The gap is to the best plan of all machines, which was refused for those that stay."""
+    free, speed = {"a": 0, "b": 0, "c": 1, "d": 1}, 1e12 if known else None
+    machines = tuple(Machine(name, "eu", num_accelerators=num, flops_per_s=speed) for name, num in free.items())
+    far = {pair: Link(0.0011, 1e8) for pair in (("a", "b"), ("b", "a"))}
+    topology = Topology(machines, far, {("eu", "eu"): Link(0.001, 1e8)})
+    job = workload(topology, kept={"a": 1, "b": 1}, min_workers=2, max_workers=2)
+    plan = planned(job, topology)
+    best = planned(replace(job, kept={}), topology)
+    assert (set(places(plan)), set(places(best))) == ({"a", "b"}, {"c", "d"})
+    assert best.optimality_gap == 0
+    assert plan.optimality_gap > 0
+    if known:
+        assert plan.optimality_gap == pytest.approx(1 - best.prediction.step_s / plan.prediction.step_s)
+    assert any("faster by this evaluator" in sentence for sentence in plan.why)
 
 
 def test_the_number_of_workers_is_the_fastest_plans() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -68,6 +69,20 @@ def refusal(topology: Topology, **changes: object) -> Unplaced:
             {"pins": ("P0",), "min_workers": 2},
             "PinsNotPossible",
             ["1 machines", "2 to 6 workers"],
+        ),
+        (
+            "too many pins for the job, whatever the batch",
+            WORLD,
+            {"pins": ("P0", "P1", "O0", "O1"), "max_workers": 3, "global_batch": 2},
+            "PinsNotPossible",
+            ["4 machines", "1 to 3 workers"],
+        ),
+        (
+            "more pins than sequences",
+            WORLD,
+            {"pins": ("P0", "P1", "O0", "O1"), "max_workers": 6, "global_batch": 3},
+            "PinsNotPossible",
+            ["4 machines", "4 ranks", "3 sequences"],
         ),
         ("pins apart", APART, {"pins": ("P0", "O0")}, "OnlyUnknownLinks", ["pinned order", "P0 to O0"]),
     ],
@@ -174,3 +189,11 @@ def a_workload(**changes: object) -> Workload:
 def test_bad_input_is_refused_with_its_numbers(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("flops", [math.nan, math.inf, 0.0, -1.0])
+def test_figures_that_no_step_can_be_counted_from_are_refused(flops: float) -> None:
+    with pytest.raises(ValueError, match="must be > 0"):
+        Model(1000, flops, 0)
+    with pytest.raises(ValueError, match=r"team/job: speed .* on P0 must be > 0 and finite"):
+        workload(WORLD, flops_per_s={"P0": flops})

@@ -270,7 +270,7 @@ class Ticks:
         return self.now_s
 
 
-@pytest.mark.parametrize("seconds", [1, 10, 50, 100])
+@pytest.mark.parametrize("seconds", [1, *range(2, 40), 50, 100])
 def test_a_search_that_takes_too_long_gives_its_best_and_can_be_made_again(seconds: float) -> None:
     topology = many_machines(20, random.Random(3))
     job = workload(topology, global_batch=100, min_workers=18)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 from dataclasses import replace
 from importlib import resources
@@ -22,6 +23,8 @@ from hypothesis import strategies as st
 
 GOLDEN = Path(__file__).parent / "golden" / "plan-v1.json"
 SCHEMA = json.loads(resources.files("hulk_placement").joinpath("plan-v1.schema.json").read_text())
+BAD_PLANS = json.loads(GOLDEN.with_name("bad-plans.json").read_text())
+"""What stands for what in the golden plan: the runtime's tests read the same."""
 GPT = Transformer(layers=2, hidden=64, heads=4, sequence_length=128, vocabulary=256)
 
 
@@ -68,6 +71,25 @@ def test_golden_file_fits_the_schema() -> None:
 def test_other_bytes_are_refused(blob: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 -- the words of several readers
         wire.decode(blob)
+
+
+def changed(**changes: Any) -> bytes:
+    """The golden plan with other top-level values, its digest right."""
+    body = {**json.loads(GOLDEN.read_text()), **changes}
+    del body["digest"]
+    text = json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
+    return gzip.compress(json.dumps({**body, "digest": hashlib.sha256(text).hexdigest()}).encode())
+
+
+@pytest.mark.parametrize("name", BAD_PLANS)
+def test_a_plan_that_the_runtime_refuses_is_refused_here(name: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 -- the words of several checks
+        wire.decode(changed(**BAD_PLANS[name]))
+
+
+def test_unknown_keys_are_ignored() -> None:
+    layout = {"data": 6, "pipeline": 1, "tensor": 1, "expert": 1}
+    assert wire.decode(changed(layout=layout, later="more"))[0] == wire.decode(changed())[0]
 
 
 def test_another_plan_than_expected_is_refused() -> None:

@@ -79,6 +79,6 @@ def test_settings_of_a_pod() -> None:
     }
     found = settings.from_environment(environment)
     assert (found.node, found.host, found.api_server) == ("node-a", "10.0.0.1", "https://[fd00::1]:443")
-    assert (found.http_port, found.echo_port, found.bandwidth_port) == (9402, 9403, 9404)
+    assert (found.http_port, found.echo_port) == (9402, 9403)
     with pytest.raises(ValueError, match="has no NODE_NAME"):
         settings.from_environment({**environment, "NODE_NAME": ""})

@@ -84,6 +84,27 @@ def test_text_that_is_not_there_is_the_users_error(source):
         text.fetch(source, "north")
 
 
+def test_a_store_that_refuses_is_the_users_error(monkeypatch):
+    """Object stores' exceptions have no common base: botocore's are no OSError."""
+
+    class StoreError(Exception):
+        """What no reader of text knows."""
+
+    def refuse(*_):
+        raise StoreError("Unable to locate credentials")
+
+    monkeypatch.setattr("fsspec.open_files", refuse)
+    with pytest.raises(ConfigurationError, match="data s3://a/b: StoreError: Unable to locate credentials"):
+        text.fetch("s3://a/b", "north")
+
+
+def test_a_learning_rate_of_nothing_is_taken_as_asked(job, make_plan):
+    """The loss then only moves with the batch."""
+    first, _ = job.run_ranks(make_plan((1, 1)), "-m", "hulk_runtime.examples.gpt", "--learning-rate", "0")
+    losses = [float(loss) for loss in first.losses().values()]
+    assert losses[-1] > losses[0] - 0.1
+
+
 def test_ranks_train_on_given_text(job, make_plan, tmp_path):
     """Text of one letter is learnt at once."""
     (tmp_path / "aaa.txt").write_text("a" * 1000)

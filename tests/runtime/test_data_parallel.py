@@ -64,6 +64,14 @@ def test_a_tail_survives_a_sum():
         assert got.link.bandwidth_bytes_per_s == pytest.approx(sent.link.bandwidth_bytes_per_s)
 
 
+@pytest.mark.parametrize("step", [1, 2**24 - 1, 2**24 + 1, 2**24 + 3, 1_000_000_000])
+def test_a_tail_carries_every_step_exactly(step):
+    """fp32 has no 2**24 + 1; a job may ask for a thousand million steps."""
+    report = RankReport(step, 0.1, LinkSample(0.01, 1e8))
+    summed = sum(Tail(rank, 3).pack(0.5, False, report) for rank in range(3))
+    assert [got.step for got in Tail(0, 3).unpack(summed).ranks] == [step] * 3
+
+
 def test_parameters_and_gradients_are_views_in_the_order_backward_finishes_them():
     module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
     before = [parameter.detach().clone() for parameter in module.parameters()]

@@ -33,6 +33,9 @@ def test_a_pods_variables_become_one_value():
     [
         ({"HULK_ATTEMPT": "x"}, "HULK_ATTEMPT='x' is not a whole number"),
         ({"HULK_RENDEZVOUS_SECONDS": "soon"}, "HULK_RENDEZVOUS_SECONDS='soon' is not a number"),
+        ({"HULK_RENDEZVOUS_SECONDS": "nan"}, "HULK_RENDEZVOUS_SECONDS='nan' must be >= 0 and finite"),
+        ({"HULK_START_SECONDS": "inf"}, "HULK_START_SECONDS='inf' must be >= 0 and finite"),
+        ({"HULK_SILENCE_SECONDS": "-5"}, "HULK_SILENCE_SECONDS='-5' must be >= 0 and finite"),
         ({"RANK": "2", "WORLD_SIZE": "2"}, "rank 2 is not in a world of 2"),
         ({"HULK_CHECKPOINT_URL": "file:///c", "HULK_CHECKPOINT_KEEP": "0"}, "keep 0: both must be > 0"),
     ],

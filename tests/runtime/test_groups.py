@@ -1,20 +1,6 @@
-"""Groups keep the planned order, and the kernel tells what the job's own connections are like."""
+"""A rank joins only the group of its plan, and the kernel tells what the job's own connections are like."""
 
 import pytest
-
-ORDERED = """
-import torch, torch.distributed as dist
-from hulk_runtime import groups, sockets
-dist.init_process_group("gloo")
-group = groups.ordered_group([2, 0, 1])
-seen = [torch.zeros(1) for _ in range(3)]
-dist.all_gather(seen, torch.tensor([float(dist.get_rank())]), group=group)
-assert dist.get_process_group_ranks(group) == [2, 0, 1]
-print("order", [int(t) for t in seen], "place", dist.get_rank(group))
-pair = groups.ordered_group([2, 0])
-print("member" if pair is not None else "outside")
-dist.destroy_process_group()
-"""
 
 SAMPLED = """
 import torch, torch.distributed as dist
@@ -29,14 +15,6 @@ assert 0 < link.rtt_s < 0.1 and link.bandwidth_bytes_per_s > 1e6, link
 print("sampled")
 dist.destroy_process_group()
 """
-
-
-def test_an_ordered_group_keeps_its_order(job, make_plan):
-    ranks = job.run_ranks(make_plan((1, 1, 1)), "-c", ORDERED)
-    assert ["order [2, 0, 1] place " + place in rank.output for place, rank in zip("120", ranks, strict=True)] == [
-        True
-    ] * 3
-    assert ["member" in rank.output for rank in ranks] == [True, False, True]
 
 
 def test_links_are_measured_on_the_jobs_own_connections(job, make_plan):

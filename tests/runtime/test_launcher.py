@@ -36,11 +36,23 @@ def test_a_worker_takes_its_slice_of_the_plan(job, make_plan):
     [
         ({"RANK": "one"}, "RANK='one' is not a whole number"),
         ({"PET_NNODES": "2", "PET_NPROC_PER_NODE": "gpu"}, "PET_NPROC_PER_NODE='gpu' is not a whole number"),
+        ({"PET_NNODES": "1", "PET_NPROC_PER_NODE": "0"}, "PET_NPROC_PER_NODE=0 ranks: there is no such worker"),
+        ({"PET_NNODES": "2", "PET_NODE_RANK": "7"}, "PET_NODE_RANK=7 of PET_NNODES=2 workers"),
+        ({"PET_NNODES": "0"}, "PET_NODE_RANK=0 of PET_NNODES=0 workers"),
+        ({"RANK": "5", "WORLD_SIZE": "2"}, "RANK=5 is not in a world of WORLD_SIZE=2"),
+        ({"RANK": "-1"}, "RANK=-1 is not in a world of WORLD_SIZE=1"),
     ],
 )
 def test_a_wrong_variable_is_named(environ, complaint):
     with pytest.raises(ConfigurationError, match=re.escape(complaint)):
         launcher.slice_of(environ)
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(("--help",), 0), (("-h",), 0), ((), 65)])
+def test_help_is_no_error_and_no_script_is_one(job, arguments, code):
+    worker = job.start(*LAUNCH, *arguments)
+    assert worker.wait() == code
+    assert launcher.USAGE in worker.output
 
 
 def test_a_worker_the_plan_does_not_have_is_refused(job, make_plan):

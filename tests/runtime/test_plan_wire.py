@@ -1,6 +1,7 @@
 """The plan as the operator writes it; another version is refused with both sides named."""
 
 import gzip
+import json
 import re
 from pathlib import Path
 
@@ -9,6 +10,23 @@ from hulk_runtime import wire
 from hulk_runtime.errors import PlanError
 
 GOLDEN = Path(__file__).resolve().parents[1] / "placement" / "golden" / "plan-v1.json"
+
+
+BAD_PLANS = json.loads(GOLDEN.with_name("bad-plans.json").read_text())
+
+
+def changed(encode_plan, **changes):
+    """The golden plan with other top-level values, its digest right."""
+    body = {**json.loads(GOLDEN.read_text()), **changes}
+    del body["digest"]
+    return encode_plan({**body, "digest": wire.digest_of(body)})
+
+
+@pytest.mark.parametrize("name", BAD_PLANS)
+def test_what_the_planner_never_writes_is_refused(encode_plan, name):
+    """The planner's tests read the same file."""
+    with pytest.raises(PlanError):
+        wire.decode(changed(encode_plan, **BAD_PLANS[name]))
 
 
 def test_the_planners_golden_plan_is_read():
@@ -31,7 +49,8 @@ def test_a_thousand_workers_are_read(make_plan, encode_plan, make_training):
 
 
 def test_unknown_keys_of_a_known_version_are_ignored(make_plan, encode_plan):
-    assert wire.decode(encode_plan(make_plan(later="more"))).num_ranks == 2
+    layout = {"data": 2, "pipeline": 1, "tensor": 1, "expert": 1}
+    assert wire.decode(encode_plan(make_plan(later="more", layout=layout))).num_ranks == 2
 
 
 @pytest.mark.parametrize(
@@ -61,8 +80,16 @@ def test_an_altered_plan_is_refused(make_plan, encode_plan):
 
 @pytest.mark.parametrize(
     "blob",
-    [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b"[1]")],
-    ids=["nothing", "no gzip", "no JSON", "no object"],
+    [
+        b"",
+        b"no gzip",
+        gzip.compress(b"{}")[:-6],
+        gzip.compress(b"{"),
+        gzip.compress(b"[1]"),
+        gzip.compress(b"[" * 100_000),
+        gzip.compress(b" " * wire.MAX_BYTES + b"{}"),
+    ],
+    ids=["nothing", "no gzip", "cut off", "no JSON", "no object", "nested", "a bomb"],
 )
 def test_what_is_no_plan_is_refused(blob):
     with pytest.raises(PlanError):

@@ -12,6 +12,7 @@ all-reduce takes longer (8 measured cases, 24 % on the mean).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_SEGMENT_BYTES = 1 << 20
@@ -73,3 +74,14 @@ def cut_ring(num_bytes: int, num_ranks: int, num_buckets: int) -> Ring:
     segments = max(math.ceil(bucket_bytes / MAX_SEGMENT_BYTES), 2 * num_ranks)
     per_rank = math.ceil(segments / num_ranks)
     return Ring((num_ranks - 1) * per_rank, bucket_bytes / (per_rank * num_ranks), num_buckets)
+
+
+def quickest(rings: Sequence[Ring]) -> Ring:
+    """A ring that is on no link slower than any of these, all in as many buckets: what a bound for all of them takes.
+
+    `edge_s` rises with K, K m and (floor(K / 2) + b) m: each is at most the least among the rings.
+    """
+    num_hops, buckets = min(ring.num_hops for ring in rings), rings[0].num_buckets
+    full = min(ring.num_hops * ring.segment_bytes for ring in rings) / num_hops
+    waiting = min((ring.num_hops // 2 + buckets) * ring.segment_bytes for ring in rings)
+    return Ring(num_hops, min(full, waiting / (num_hops // 2 + buckets)), buckets)

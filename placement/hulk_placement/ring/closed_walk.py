@@ -7,6 +7,7 @@ the numbers of edges per link, each once: what failed from one region with the s
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping
 
 from hulk_placement.cost.gloo import Ring
@@ -40,12 +41,6 @@ def satisfies(demand: Demand, num_visits: Mapping[int, int], side_by_side: froze
     small = sum(max(0, visits - demand.large[a]) for a, visits in num_visits.items())
     large = sum(min(demand.large[a], room[a]) for a in num_visits)
     return min(large, demand.num_workers - small) >= demand.num_large
-
-
-def may_close(graph: RegionGraph, ring: Ring, demand: Demand, limit_s: float, work: Work) -> bool:
-    """A necessary condition for such a walk: regions that usable links join both ways have room for all workers."""
-    search = _WalkSearch(graph, ring, demand, limit_s, work)
-    return any(search.enough_reachable(region, region) for region in range(len(graph)))
 
 
 class _WalkSearch:
@@ -95,16 +90,16 @@ class _WalkSearch:
         `since_new` is the bit set of regions the path met since it last entered a new one, that one included.
         """
         here = self.path[-1]
-        self.work.done += 1
+        may_go_on = self.work.spend()
         if len(self.path) > 1 and self.left[here][start] and satisfies(self.demand, self.num_visits, self.side_by_side):
             return True
         state = (here, since_new, self.used)
         if len(self.path) >= self.demand.num_workers or state in self.failed:
             return False
-        if self.work.done >= self.give_up_at or self.work.exhausted:
+        if self.work.done >= self.give_up_at or not may_go_on:
             self.work.num_given_up += 1
             return False
-        if not self.enough_reachable(start, here):
+        if not self._enough_reachable(start, here):
             return False
         for there in self._moves(here, since_new):
             self._use(here, there, 1)
@@ -128,7 +123,7 @@ class _WalkSearch:
         latest = {region: position for position, region in enumerate(self.path, start=1)}
         return sorted(possible, key=lambda b: (latest.get(b, 0) > 0, -latest.get(b, 0), -self.demand.slots[b]))
 
-    def enough_reachable(self, start: int, here: int) -> bool:
+    def _enough_reachable(self, start: int, here: int) -> bool:
         """Whether regions on the path, or still between here and the start, have room for all workers."""
         ahead = self._closure(here, forward=True)
         behind = self._closure(start, forward=False)
@@ -171,4 +166,4 @@ def _uplink_visits(bytes_per_s: float, ring: Ring, limit_s: float, at_most: int)
     """How many edges may leave a region within the limit."""
     if not bytes_per_s:
         return at_most
-    return max((d for d in range(1, at_most + 1) if ring.uplink_s(bytes_per_s, d) <= limit_s), default=0)
+    return bisect.bisect_right(range(1, at_most + 1), limit_s, key=lambda edges: ring.uplink_s(bytes_per_s, edges))

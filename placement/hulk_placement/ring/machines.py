@@ -92,8 +92,7 @@ class _OrderSearch:
 
     def _extend(self, ring_s: float) -> None:
         """Lengthen the path, whose worst edge so far takes `ring_s`."""
-        self.work.done += 1
-        if self.work.exhausted:
+        if not self.work.spend():
             return
         if len(self.path) == self.size.num_workers:
             self._close(ring_s)

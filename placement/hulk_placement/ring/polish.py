@@ -23,9 +23,8 @@ def polish(order: Order, evaluate: Evaluate, substitutes: Sequence[Sequence[int]
     draw = random.Random(seed)
     best_s, worst = evaluate(order)
     tries = 0
-    while tries < TRIES_WITHOUT_GAIN and not work.exhausted:
+    while tries < TRIES_WITHOUT_GAIN and work.spend(len(order)):
         tries += 1
-        work.done += len(order)
         rank = draw.choice((worst, worst - 1)) % len(order)
         others = substitutes[order[rank]]
         if not others:

@@ -69,11 +69,19 @@ class Work:
     clock: Callable[[], float] = time.monotonic
     stopped_at: int | None = None
 
+    def spend(self, num: int = 1) -> bool:
+        """Count iterations; False when nothing more may be done.
+
+        Only here is the clock looked at, and never twice at one count: so the count alone says where it ended a search.
+        """
+        self.done += num
+        if self.stop_at is None and self.clock() >= self.end_s:
+            self.stop_at = self.stopped_at = self.done
+        return not self.exhausted
+
     @property
     def exhausted(self) -> bool:
         """Whether nothing more may be done."""
-        if self.stop_at is None and self.clock() >= self.end_s:
-            self.stop_at = self.stopped_at = self.done
         return self.done >= self.limit or (self.stop_at is not None and self.done >= self.stop_at)
 
     @property

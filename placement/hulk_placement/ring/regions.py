@@ -16,11 +16,12 @@ from __future__ import annotations
 import bisect
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hulk_placement.cost.gloo import Ring
-from hulk_placement.ring.closed_walk import closed_walk, may_close, satisfies
+from hulk_placement.ring.closed_walk import closed_walk, satisfies
 from hulk_placement.ring.region_graph import Demand, RegionGraph, Work
 
 
@@ -53,7 +54,7 @@ def best_walk(graph: RegionGraph, ring: Ring, demand: Demand, below_s: float, wo
     best = any_walk(graph, ring, demand, below_s, work)
     if best is None:
         return None
-    values = [value for value in _edge_values(graph, ring, demand) if value < best.communication_s]
+    values = _edge_values(graph, ring, demand, best.communication_s, work)
     low, high = 0, len(values)
     while low < high and not work.exhausted:
         middle = (low + high) // 2
@@ -64,13 +65,6 @@ def best_walk(graph: RegionGraph, ring: Ring, demand: Demand, below_s: float, wo
             best = walk_of(graph, ring, demand, visits)
             high = bisect.bisect_left(values, best.communication_s, 0, middle)
     return best
-
-
-def may_walk(graph: RegionGraph, ring: Ring, demand: Demand, below_s: float, work: Work) -> bool:
-    """False only where no walk has its worst edge below `below_s`: a quick test that enumerates nothing."""
-    if _single_region(graph, ring, demand, below_s) is not None:
-        return True
-    return may_close(graph, ring, demand, math.nextafter(below_s, 0), work)
 
 
 def walk_of(graph: RegionGraph, ring: Ring, demand: Demand, visits: Sequence[int]) -> Walk:
@@ -96,21 +90,33 @@ def _single_region(graph: RegionGraph, ring: Ring, demand: Demand, below_s: floa
     return best if best is not None and best.communication_s < below_s else None
 
 
-def _edge_values(graph: RegionGraph, ring: Ring, demand: Demand) -> list[float]:
-    """Every number of seconds that may decide a walk, sorted.
+def _edge_values(graph: RegionGraph, ring: Ring, demand: Demand, below_s: float, work: Work) -> list[float]:
+    """Every number of seconds below `below_s` that may decide a walk, sorted; fewer when the work runs out.
 
     A walk that wastes no visit uses a link once per region it discovers. Only below the seconds of a region's inside,
     where that region's workers cannot stand side by side, may it pay to use links more often.
     """
-    regions = range(len(graph))
-    slowest_inside = max(graph.inside_s(ring, a) for a in regions)
-    values = {graph.inside_s(ring, a) for a in regions} | {graph.edge_s(ring, a, a, 1) for a in regions}
+    regions, most = range(len(graph)), demand.num_workers
+    inside_s = [graph.inside_s(ring, a) for a in regions]
+    values = {*inside_s, *(graph.edge_s(ring, a, a, 1) for a in regions)}
+    slowest_inside = max(inside_s)
+
+    def rising(seconds: Callable[[int], float], start: int) -> Iterator[float]:
+        for num_sharing in range(start, most + 1):
+            value = seconds(num_sharing)
+            if value >= below_s or (num_sharing > len(graph) and value >= slowest_inside):
+                return
+            yield value
+
     for a in regions:
-        for q in range(1, demand.num_workers + 1):
-            found = [graph.edge_s(ring, a, b, q) for b in regions if b != a]
-            found += [ring.uplink_s(graph.uplink[a], q)] if graph.uplink[a] else []
-            kept = [value for value in found if q <= len(graph) or value < slowest_inside]
-            values.update(kept)
-            if not kept:
-                break
-    return sorted(value for value in values if value != float("inf"))
+        if not work.spend():
+            break
+        for b in regions:
+            alone_s = graph.edge_s(ring, a, b, 1)
+            if a != b and alone_s < below_s:
+                # Until the link is full, sharing it costs nothing: all those numbers of edges have one value.
+                at_one_value = ring.max_sharing(graph.rtt_s[a][b], graph.bandwidth[a][b], alone_s, most)
+                values.update((alone_s, *rising(partial(graph.edge_s, ring, a, b), at_one_value + 1)))
+        if graph.uplink[a]:
+            values.update(rising(partial(ring.uplink_s, graph.uplink[a]), 1))
+    return sorted(value for value in values if value < below_s)

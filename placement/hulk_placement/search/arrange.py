@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from hulk_placement.ring.regions import Walk
+from hulk_placement.search.choice import Choice
 from hulk_placement.search.problem import Problem
 from hulk_placement.search.sizes import Shares
-from hulk_placement.search.workers import Choice
 
 
 def arrange(problem: Problem, choice: Choice) -> tuple[int, ...]:
@@ -37,7 +37,7 @@ def _choose(problem: Problem, choice: Choice, walk: Walk) -> dict[int, list[int]
     shares = Shares(problem, choice.num_workers)
     enough = shares.slowest(choice.compute_s, large=False)
     fast = sorted(range(len(problem.names)), key=lambda m: (-problem.speed[m], m))
-    slots = [m for m in fast if problem.speed[m] >= enough for _ in range(problem.num_slots[m])]
+    slots = [m for m in fast if problem.speed[m] >= enough for _ in range(problem.useful_slots[m])]
     needed = Counter(walk.visits)
     chosen: dict[int, list[int]] = {region: [] for region in needed}
     rest: list[int] = []

@@ -31,14 +31,14 @@ class Graphs:
 def region_graphs(problem: Problem) -> Graphs:
     """Both graphs of the problem's regions. A link that may not be used has bandwidth 0."""
     typical, optimistic = {}, {}
-    own = _own_links(problem)
+    own, size = _own_links(problem), Counter(problem.region_of)
     for a, source in enumerate(problem.regions):
         for b, target in enumerate(problem.regions):
             inherited = _inside(problem, a) if a == b else problem.topology.region_link(source, target)
             figures = _figures(inherited, problem.workload.allow_unknown_links)
             typical[a, b] = figures
             found = [_figures(link, usable=True) for link in own.get((a, b), ())]
-            if len(found) < _num_pairs(problem, a, b) and figures[1]:
+            if len(found) < size[a] * (size[b] - (a == b)) and figures[1]:
                 found.append(figures)
             best = (min(rtt for rtt, _ in found), max(width for _, width in found)) if found else figures
             optimistic[a, b] = best
@@ -69,11 +69,6 @@ def _own_links(problem: Problem) -> dict[tuple[int, int], list[Link]]:
         if source in region and target in region and source != target:
             own.setdefault((region[source], region[target]), []).append(link)
     return own
-
-
-def _num_pairs(problem: Problem, a: int, b: int) -> int:
-    size = Counter(problem.region_of)
-    return size[a] * (size[b] - (a == b))
 
 
 def _has_room_for_two(problem: Problem, region: int) -> bool:

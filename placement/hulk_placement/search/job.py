@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from hulk_placement.cost import predict
-from hulk_placement.cost.compute import SLOWEST_FLOPS_PER_S, is_any_known, share_out
+from hulk_placement.cost.compute import ASSUMED_FLOPS_PER_S, SLOWEST_FLOPS_PER_S, is_any_known, share_out
 from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
 from hulk_placement.ring.machines import best_order
 from hulk_placement.ring.polish import polish
@@ -15,17 +15,21 @@ from hulk_placement.ring.region_graph import Work
 from hulk_placement.search import why
 from hulk_placement.search.arrange import arrange
 from hulk_placement.search.baselines import BASELINES
+from hulk_placement.search.choice import Choice, one_machine
 from hulk_placement.search.evaluate import Order, evaluate, links_known
 from hulk_placement.search.graph import machine_graph, region_graphs
 from hulk_placement.search.pins import pinned_order
 from hulk_placement.search.problem import Budget, Problem, Unplaced, build
 from hulk_placement.search.sizes import NUM_BUCKETS, Shares, size_of
-from hulk_placement.search.workers import Choice, WorkerSearch, one_machine
+from hulk_placement.search.workers import WorkerSearch
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
 MAX_EXACT_SLOTS = 24
 """Up to this many worker slots enumerating the rings over machines is tried, on half of the work that is left."""
+
+SEARCH_SHARE = 0.9
+"""Of the seconds; the others are for making the plan of what was found."""
 
 NOT_PREDICTED = Prediction(0.0, 0.0, 0.0, None, (), 0, calibrated=False)
 
@@ -51,21 +55,26 @@ def place(
     problem = (
         built if is_any_known(workload, topology) else replace(built, speed=(SLOWEST_FLOPS_PER_S,) * len(built.speed))
     )
-    work = Work(budget.iterations, stop_at=budget.stop_at, end_s=clock() + budget.seconds, clock=clock)
-    graphs = region_graphs(problem)
-    choice, bound_s = WorkerSearch(problem, graphs.optimistic, work).run()
-    choices = [choice]
-    if not graphs.alike:
-        choices.append(WorkerSearch(problem, graphs.typical, work).run()[0])
-    best = min(_candidates(problem, choices), key=lambda found: found.step_s, default=None)
+    search_s = SEARCH_SHARE * budget.seconds
+    work = Work(budget.iterations, stop_at=budget.stop_at, end_s=clock() + search_s, clock=clock)
+    plain = list(_baselines(problem))
+    choices, bound_s = _search(problem, work)
+    best = min([*_arranged(problem, choices), *plain], key=lambda found: found.step_s, default=None)
     if best is None:
         return why.not_found(problem, work.done) if work.incomplete else why.no_ring(problem)
     if best.step_s > bound_s:
         best, bound_s = _improve(problem, best, bound_s, budget.seed, work)
     plan = _plan(built, best, bound_s, work.done)
     if work.stopped_at is not None:
-        plan = replace(plan, why=(*plan.why, why.stopped(budget.seconds, work.stopped_at)))
+        plan = replace(plan, why=(*plan.why, why.stopped(search_s, work.stopped_at)))
     return plan
+
+
+def counted_step_s(prediction: Prediction, workload: Workload, topology: Topology) -> float:
+    """Seconds of a step as the search counts them: where no speed is known, every machine is as slow as can be."""
+    if is_any_known(workload, topology):
+        return prediction.step_s
+    return prediction.compute_s * ASSUMED_FLOPS_PER_S / SLOWEST_FLOPS_PER_S + prediction.communication_s
 
 
 def _place_pinned(problem: Problem) -> Plan | Unplaced:
@@ -76,11 +85,28 @@ def _place_pinned(problem: Problem) -> Plan | Unplaced:
     return _plan(problem, best, best.step_s, iterations=len(NUM_BUCKETS))
 
 
-def _candidates(problem: Problem, choices: list[Choice | None]) -> Iterator[Candidate]:
-    """What the searches chose, what needs no link, and the baselines, which no plan may be worse than."""
-    for choice in (*choices, *one_machine(problem)):
-        if choice is not None:
-            yield _candidate(problem, arrange(problem, choice), choice.num_buckets)
+def _search(problem: Problem, work: Work) -> tuple[list[Choice], float]:
+    """What searches over regions chose, and the seconds below which no step can be."""
+    graphs = region_graphs(problem)
+    optimistic = WorkerSearch(problem, graphs.optimistic, work)
+    if graphs.alike:
+        choice, bound_s = optimistic.run()
+        return [choice] if choice else [], bound_s
+    typical = WorkerSearch(problem, graphs.typical, work)
+    started = typical.start()  # the other search may take all the time, and count on links that few machines have
+    choice, bound_s = optimistic.run()
+    return [found for found in (choice, started, typical.run()[0]) if found], bound_s
+
+
+def _arranged(problem: Problem, choices: list[Choice]) -> Iterator[Candidate]:
+    """The choices, and the best that needs no link, with machines in them."""
+    alone = min(one_machine(problem), key=lambda choice: choice.step_s, default=None)
+    for choice in [*choices, alone] if alone else choices:
+        yield _candidate(problem, arrange(problem, choice), choice.num_buckets)
+
+
+def _baselines(problem: Problem) -> Iterator[Candidate]:
+    """The orders that no plan may be worse than."""
     for baseline in BASELINES.values():
         order = baseline(problem)
         if links_known(problem, order):
@@ -93,6 +119,8 @@ def _candidate(problem: Problem, order: Order, num_buckets: int) -> Candidate:
 
 def _improve(problem: Problem, best: Candidate, bound_s: float, seed: int, work: Work) -> tuple[Candidate, float]:
     """The candidate made better over single machines, and the bound it is measured against."""
+    if work.exhausted:
+        return best, bound_s
     if sum(problem.num_slots) <= MAX_EXACT_SLOTS:
         half = work.part((work.limit - work.done) // 2)
         best = _enumerate(problem, best, half)

@@ -12,11 +12,18 @@ from hulk_placement.topology import LinkKind
 def pinned_order(problem: Problem) -> Order | Unplaced:
     """The workload's pins as machine numbers in rank order; each pin is one worker, there are no others."""
     workload = problem.workload
-    if not workload.min_workers <= len(workload.pins) <= problem.max_workers:
+    if not workload.min_workers <= len(workload.pins) <= workload.max_workers:
         return Unplaced(
             "PinsNotPossible",
-            f"{len(workload.pins)} machines are pinned; the job takes {workload.min_workers} to {problem.max_workers} "
-            "workers.",
+            f"{len(workload.pins)} machines are pinned; the job takes {workload.min_workers} to "
+            f"{workload.max_workers} workers.",
+        )
+    num_ranks = len(workload.pins) * workload.accelerators_per_worker
+    if num_ranks > workload.global_batch:
+        return Unplaced(
+            "PinsNotPossible",
+            f"{len(workload.pins)} machines are pinned for {num_ranks} ranks, but the global batch has only "
+            f"{workload.global_batch} sequences: each rank needs at least one.",
         )
     number = {name: machine for machine, name in enumerate(problem.names)}
     for name, count in Counter(workload.pins).items():

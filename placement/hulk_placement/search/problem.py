@@ -67,6 +67,11 @@ class Problem:
         by_batch = self.workload.global_batch // self.workload.accelerators_per_worker
         return min(self.workload.max_workers, sum(self.num_slots), by_batch)
 
+    @cached_property
+    def useful_slots(self) -> tuple[int, ...]:
+        """`num_slots`, none above the most workers: one machine may offer a million."""
+        return tuple(min(slots, self.max_workers) for slots in self.num_slots)
+
 
 def build(workload: Workload, topology: Topology) -> Problem | Unplaced:
     """The workload's problem, or why it has none."""

@@ -51,8 +51,13 @@ def sentences(problem: Problem, plan: Plan) -> tuple[str, ...]:
     if not plan.prediction.calibrated:
         found.append(_assumed(problem))
     if plan.optimality_gap:
-        found.append(f"No plan can be more than {plan.optimality_gap:.1%} faster by this evaluator.")
+        found.append(at_most_faster(plan.optimality_gap))
     return tuple(found)
+
+
+def at_most_faster(gap: float) -> str:
+    """What is proven of a plan that may not be the best."""
+    return f"No plan can be more than {gap:.1%} faster by this evaluator."
 
 
 def _assumed(problem: Problem) -> str:

@@ -1,36 +1,31 @@
 """How many workers, and how slow the slowest may be: exact over regions.
 
-A step is the slowest rank's computation plus the ring. For each number of workers and buckets the computation may take
-only as many values as there are different speeds; a larger one admits more machines and so never slows the ring. The
-search walks up those values, and looks for a ring only where one below the best step so far exists: what it never looks
-at cannot be better.
+A step is the slowest rank's computation plus the ring. The search goes by sizes (numbers of workers), in ranges: always
+the range whose floor (`Floors`) is lowest is halved, until it is one size and its rings are searched; a range whose
+floor is no better than the best step is left. So the most promising sizes come first, and what is still open when the
+work ends says how far from the best possible the plan can be.
+
+For one size and number of buckets the computation may take only as many values as there are different speeds; a larger
+one admits more machines and so never slows the ring. The search walks up those values, and looks for a ring only where
+one below the best step so far exists: what it never looks at cannot be better.
 """
 
 from __future__ import annotations
 
 import bisect
+import heapq
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
 from hulk_placement.ring.machines import Size
-from hulk_placement.ring.region_graph import Demand, RegionGraph, Work
-from hulk_placement.ring.regions import Walk, any_walk, best_walk, may_walk
+from hulk_placement.ring.region_graph import RegionGraph, Work
+from hulk_placement.ring.regions import any_walk, best_walk
+from hulk_placement.search.choice import Choice, one_machine
+from hulk_placement.search.floors import Floors
 from hulk_placement.search.problem import Problem
-from hulk_placement.search.sizes import NUM_BUCKETS, Shares, inside_machine_s, size_of
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Workers that take at most `compute_s` a step, in a ring over the regions of `walk`, or all on `machine`."""
-
-    num_workers: int
-    num_buckets: int
-    compute_s: float
-    walk: Walk | None
-    machine: int | None
-    step_s: float
+from hulk_placement.search.room import Room
+from hulk_placement.search.seeds import seeds
+from hulk_placement.search.sizes import NUM_BUCKETS, Shares, size_of
 
 
 class WorkerSearch:
@@ -38,95 +33,70 @@ class WorkerSearch:
 
     def __init__(self, problem: Problem, graph: RegionGraph, work: Work) -> None:
         self.problem, self.graph, self.work = problem, graph, work
+        self.room = Room(problem)
         self.best: Choice | None = None
-        self.speeds = sorted(
-            (speed for speed, slots in zip(problem.speed, problem.num_slots, strict=True) for _ in range(slots)),
-            reverse=True,
-        )
-        self.different_speeds = sorted(set(self.speeds))
-        self.by_region: list[list[float]] = [[] for _ in problem.regions]
-        for speed, slots, region in zip(problem.speed, problem.num_slots, problem.region_of, strict=True):
-            self.by_region[region] += [-speed] * slots
-        for ascending in self.by_region:
-            ascending.sort()
+
+    def start(self) -> Choice | None:
+        """The best of the choices that need no search."""
+        for choice in one_machine(self.problem):
+            self._take(choice)
+        for choice in seeds(self.problem, self.graph, self.room, self.work):
+            self._take(choice)
+        return self.best
 
     def run(self) -> tuple[Choice | None, float]:
         """The best choice, and the seconds below which no step can be: its own where that is proven."""
-        sizes = range(self.problem.workload.min_workers, self.problem.max_workers + 1)
-        ordered = sorted(sizes, key=lambda n: (self._least_compute_s(n), n))
-        for choice in one_machine(self.problem):
-            self._take(choice)
-        self._try_all(_sample(ordered))
-        self._try_all(ordered)
-        if not self.work.incomplete:
-            return self.best, self._best_s()
-        if self.best is None:
-            return None, self._least_compute_s(ordered[0])
-        return self.best, self._relaxed_s(ordered)
+        self.start()  # before the floors, which take their time with many regions
+        self.floors = Floors(self.problem, self.graph, self.room)
+        low, high = self.floors.first, self.problem.max_workers
+        ranges = [(self._floor_s(low, high), low, high)] if low <= high else []
+        unproven_s = math.inf
+        while ranges and ranges[0][0] < self._best_s() and self.work.spend():
+            floor_s, low, high = heapq.heappop(ranges)
+            if low < high:
+                self._halve(ranges, floor_s, low, high)
+            elif not self._try(low):
+                unproven_s = min(unproven_s, floor_s)
+        open_s = ranges[0][0] if ranges else math.inf
+        return self.best, min(self._best_s(), unproven_s, open_s)
 
-    def _relaxed_s(self, ordered: list[int]) -> float:
-        """Seconds below which no step can be, proven without finding walks."""
-        bound_s = self._best_s()
-        for num_workers in ordered:
-            least = self._least_compute_s(num_workers)
-            if num_workers == 1 or least >= bound_s:
-                continue
-            shares = Shares(self.problem, num_workers)
-            for num_buckets in NUM_BUCKETS:
-                size = size_of(self.problem, shares, num_buckets)
-                bound_s = min(bound_s, least + self._least_ring_s(shares, size, bound_s - least))
-        return bound_s
+    def _halve(self, ranges: list[tuple[float, int, int]], floor_s: float, low: int, high: int) -> None:
+        """Put both halves of a range of sizes (halves of its logarithm, as times go with that) in its place."""
+        middle = math.isqrt(low * high)
+        for part in ((low, middle), (middle + 1, high)):
+            heapq.heappush(ranges, (max(floor_s, self._floor_s(*part)), *part))
 
-    def _least_ring_s(self, shares: Shares, size: Size, below_s: float) -> float:
-        """The least seconds at which links could join enough machines, at most `below_s`."""
-        everything = self._demand(shares, math.inf)
-        low, high = 0.0, below_s
-        if not may_walk(self.graph, size.ring, everything, high, self.work):
-            return below_s
-        while high - low > 0.001 * high:
-            middle = (low + high) / 2
-            if may_walk(self.graph, size.ring, everything, middle, self.work):
-                high = middle
-            else:
-                low = middle
-        return low
-
-    def _try_all(self, sizes: list[int]) -> None:
-        for num_workers in sizes:
-            if not self.work.exhausted and self._least_compute_s(num_workers) < self._best_s():
-                self._try(num_workers)
+    def _floor_s(self, low: int, high: int) -> float:
+        """The seconds below which no step of these sizes is; of computation alone when the work has run out."""
+        if not self.work.spend():
+            return self.floors.least_compute_s(low, high)
+        return self.floors.least_step_s(low, high, self._best_s())
 
     def _best_s(self) -> float:
         return self.best.step_s if self.best else math.inf
 
-    def _least_compute_s(self, num_workers: int) -> float:
+    def _try(self, num_workers: int) -> bool:
+        """Search the rings of one size; False when not all were tried."""
+        num_given_up = self.work.num_given_up
         shares = Shares(self.problem, num_workers)
-        least = shares.seconds(self.speeds[num_workers - 1], large=False)
-        if shares.num_large:
-            least = max(least, shares.seconds(self.speeds[shares.num_large - 1], large=True))
-        return least
-
-    def _try(self, num_workers: int) -> None:
-        shares = Shares(self.problem, num_workers)
-        least = self._least_compute_s(num_workers)
-        if num_workers == 1:  # a choice of `one_machine`
-            return
+        least = self.floors.least_compute_s(num_workers, num_workers)
         for num_buckets in NUM_BUCKETS:
             size = size_of(self.problem, shares, num_buckets)
             if self._reaches(shares, size, self._best_s(), self._best_s() - least):
                 self._climb(shares, size, self._levels(shares, least))
+        return not self.work.exhausted and self.work.num_given_up == num_given_up
 
     def _levels(self, shares: Shares, least: float) -> list[float]:
         """Every number of seconds, from `least` to below the best step, that the slowest rank may compute."""
         kinds = (False, True) if shares.num_large else (False,)
-        seconds = {shares.seconds(speed, large) for speed in self.different_speeds for large in kinds}
+        seconds = {shares.seconds(speed, large) for speed in self.room.different_speeds for large in kinds}
         return sorted(value for value in seconds if least <= value < self._best_s())
 
     def _reaches(self, shares: Shares, size: Size, compute_s: float, below_s: float) -> bool:
         """Whether machines that compute for at most `compute_s` have a ring faster than `below_s`."""
-        if below_s <= size.inside_s:
+        if below_s <= size.inside_s or self.work.exhausted:
             return False
-        return any_walk(self.graph, size.ring, self._demand(shares, compute_s), below_s, self.work) is not None
+        return any_walk(self.graph, size.ring, self.room.demand(shares, compute_s), below_s, self.work) is not None
 
     def _climb(self, shares: Shares, size: Size, levels: list[float]) -> None:
         """Try the seconds of computation upwards, skipping those at which no ring is fast enough to win."""
@@ -144,41 +114,12 @@ class WorkerSearch:
             position += 1
 
     def _take_best(self, shares: Shares, size: Size, compute_s: float) -> None:
-        demand = self._demand(shares, compute_s)
+        demand = self.room.demand(shares, compute_s)
         walk = best_walk(self.graph, size.ring, demand, self._best_s() - compute_s, self.work)
         if walk is not None:
             step_s = compute_s + max(walk.communication_s, size.inside_s)
             self._take(Choice(shares.num_workers, size.ring.num_buckets, compute_s, walk, None, step_s))
 
-    def _demand(self, shares: Shares, compute_s: float) -> Demand:
-        def count(large: bool) -> tuple[int, ...]:
-            slowest = shares.slowest(compute_s, large)
-            return tuple(bisect.bisect_right(ascending, -slowest) for ascending in self.by_region)
-
-        return Demand(shares.num_workers, shares.num_large, slots=count(large=False), large=count(large=True))
-
     def _take(self, choice: Choice) -> None:
         if choice.step_s < self._best_s():
             self.best = choice
-
-
-def one_machine(problem: Problem) -> Iterator[Choice]:
-    """For each number of workers that some machine holds alone: all of them on the fastest such, needing no link."""
-    for num_workers in range(problem.workload.min_workers, min(problem.max_workers, max(problem.num_slots)) + 1):
-        shares = Shares(problem, num_workers)
-        roomy = [m for m, num_slots in enumerate(problem.num_slots) if num_slots >= num_workers]
-        machine = max(roomy, key=lambda m: (problem.speed[m], -m))
-        compute_s = shares.seconds(problem.speed[machine], large=shares.num_large > 0)
-        for num_buckets in NUM_BUCKETS if shares.num_ranks > 1 else (1,):
-            step_s = compute_s + inside_machine_s(problem, shares, num_buckets)
-            yield Choice(num_workers, num_buckets, compute_s, None, machine, step_s)
-
-
-def _sample(ordered: list[int]) -> list[int]:
-    """A few sizes across the range, small ones (quickly tried) first: a good step soon known spares most of the rest.
-
-    >>> _sample([10, 9, 8, 7, 6, 5])
-    [5, 6, 8]
-    """
-    ascending = sorted(ordered)
-    return [ascending[(1 << power) - 1] for power in range(len(ordered).bit_length())]

@@ -5,15 +5,13 @@ import logging
 import shutil
 import signal
 import sys
-from typing import Final
 
 from hulk_runtime.agent import iperf
 from hulk_runtime.agent.service import opened
 from hulk_runtime.agent.settings import Settings, from_environment
+from hulk_runtime.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
-
-EXIT_USAGE: Final = 65
 
 
 async def serve(settings: Settings) -> None:
@@ -38,7 +36,7 @@ def main() -> None:
             raise ValueError(f"the program {iperf.PROGRAM} is not in PATH")
     except ValueError as error:
         sys.stderr.write(f"hulk-agent: {error}\n")
-        sys.exit(EXIT_USAGE)
+        sys.exit(ConfigurationError.exit_code)
     asyncio.run(serve(settings))
 
 

@@ -14,15 +14,14 @@ from typing import Any, Final
 
 import aiohttp
 
+from hulk_runtime import names
 from hulk_runtime.agent.settings import Settings
 
 log = logging.getLogger(__name__)
 
-API_VERSION: Final = "hulk.dev/v1alpha1"
 KIND: Final = "NodeProfile"
-FIELD_MANAGER: Final = "hulk-agent"
 APPLY: Final = "application/apply-patch+yaml"
-COLLECTION: Final = f"/apis/{API_VERSION}/nodeprofiles"
+COLLECTION: Final = f"/apis/{names.API_VERSION}/nodeprofiles"
 WATCH_S: Final = 300
 REQUEST_S: Final = 20.0
 MAX_LINE_BYTES: Final = 4 << 20  # one watch event; an object is at most 1.5 MiB
@@ -60,12 +59,12 @@ class Api:
     async def apply_status(self, status: Mapping[str, Any]) -> None:
         """Own exactly these fields of the profile's status. `ApiError` when the server does not take them."""
         body = {
-            "apiVersion": API_VERSION,
+            "apiVersion": names.API_VERSION,
             "kind": KIND,
             "metadata": {"name": self.settings.node},
             "status": status,
         }
-        path = f"{COLLECTION}/{self.settings.node}/status?fieldManager={FIELD_MANAGER}&force=true"
+        path = f"{COLLECTION}/{self.settings.node}/status?fieldManager={names.AGENT_FIELD_MANAGER}&force=true"
         headers = {**self._headers(), "Content-Type": APPLY}
         timeout = aiohttp.ClientTimeout(total=REQUEST_S)
         url = self.settings.api_server + path

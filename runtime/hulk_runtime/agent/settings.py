@@ -20,7 +20,6 @@ class Settings:
     token_file: Path
     authority_file: Path | None  # None: the system's own authorities
     echo_port: int = names.AGENT_ECHO_PORT
-    bandwidth_port: int = names.AGENT_BANDWIDTH_PORT
     http_port: int = names.AGENT_METRICS_PORT
 
 

@@ -33,7 +33,8 @@ def main() -> None:
 
         region = plan.workers[environment.read(os.environ).worker].region
         read = text.fetch(options.data, region) if options.data else text.standard_library_source()
-        rate = options.learning_rate or LEARNING_RATES[plan.training.optimizer]
+        asked = options.learning_rate
+        rate = LEARNING_RATES[plan.training.optimizer] if asked is None else asked
         return ByteTask(plan, device, rate, read)
 
     entry.leave(entry.run(make_task))

@@ -30,8 +30,9 @@ def fetch(source: str, region: str) -> Text:
         for file in sorted(files, key=lambda file: str(file.path)):
             with file as opened:
                 contents.append(opened.read())
-    except (OSError, ValueError, ImportError) as error:
-        raise ConfigurationError(f"data {url}: {error}") from error
+    except Exception as error:
+        # Every store has its own exceptions and no common base; all of them mean that the job cannot have its data.
+        raise ConfigurationError(f"data {url}: {type(error).__name__}: {error}") from error
     if not contents:
         raise ConfigurationError(f"data {url}: no such file")
     return _joined(contents)
