@@ -21,7 +21,7 @@ from api_vectors import (
 from hulk_operator import names
 from hulk_operator.api.crds import crds
 from hulk_operator.cluster import HULK_JOBS, HULK_TOPOLOGIES, NODE_PROFILES, ApiCluster, ApiResource, Invalid, connect
-from hulk_runtime.agent.api import FIELD_MANAGER as AGENT
+from hulk_runtime.names import AGENT_FIELD_MANAGER as AGENT
 
 pytestmark = pytest.mark.controlplane
 
