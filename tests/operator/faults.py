@@ -214,6 +214,21 @@ class Corner:
         ended = {"exitCode": code, "reason": "Error" if code else "Completed", "message": message, "finishedAt": now()}
         await self.say(pod, {"terminated": ended}, "Failed" if code else "Succeeded")
 
+    async def node_says(self, node: str, ready: str, reason: str) -> None:
+        """A node's Ready condition, which kwok lets go of first."""
+        await self.cluster.patch(NODES, node, None, {"metadata": {"annotations": {kwok.ANNOTATION: None}}})
+
+        async def said() -> bool:
+            status = (await self.cluster.get(NODES, node))["status"]
+            others = [entry for entry in status["conditions"] if entry["type"] != "Ready"]
+            before = next(entry for entry in status["conditions"] if entry["type"] == "Ready")
+            now_so = {**before, "status": ready, "reason": reason, "message": reason}
+            change = {"status": {"conditions": [*others, now_so]}}
+            await self.cluster.patch(NODES, node, None, change, subresource="status")
+            return bool(before["status"] == ready)
+
+        await until(said, lambda: f"{node} does not say that Ready is {ready}")
+
     async def measure(self, source: str, target: str, rtt_us: int, rate: int, age_s: float = 0.0) -> None:
         """Write a link as the agent of `source` would."""
         time = (datetime.now(UTC) - timedelta(seconds=age_s)).strftime("%Y-%m-%dT%H:%M:%SZ")

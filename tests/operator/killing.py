@@ -1,8 +1,8 @@
 """An operator that kills itself: run by test_kill.py in processes of its own, with the product's operator in it.
 
 SIGKILL hits the process just before or just after (`moment`) the `number`-th `write` that `step` asks for; or nothing
-is killed, and a file gets a line "STEP<tab>WRITE" for each write. Pods that kwok simulates have no processes, so rank
-0's answers are given here.
+is killed, and a file gets a line "STEP<tab>WRITE" for each write. A status write can be told by the step that changed
+the status (`because`). Pods that kwok simulates have no processes, so rank 0's answers are given here.
 """
 
 import asyncio
@@ -11,7 +11,8 @@ import os
 import signal
 import traceback
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,25 @@ from hulk_operator.handlers.serving import serve
 from hulk_operator.handlers.settings import Settings
 from hulk_operator.metrics import Health
 from hulk_operator.observe import Observation, ObserveError, Preflight
-from hulk_operator.reconcile.types import Timing
+from hulk_operator.reconcile import reconciler
+from hulk_operator.reconcile.recipe import RECIPE, Decision, decide
+from hulk_operator.reconcile.types import Outcome, Step, Timing, View
 from kubernetes.config import kube_config
 
-NUM_WORKERS = 3
 TIMING = Timing(
-    backoff_s=0.2, settle_s=0.5, alone_s=0.2, poll_s=0.2, preflight_poll_s=0.1, leftover_s=5.0, resync_s=5.0
+    backoff_s=0.2,
+    settle_s=0.5,
+    alone_s=0.2,
+    poll_s=0.2,
+    preflight_poll_s=0.1,
+    leftover_s=5.0,
+    avoid_node_s=1.0,
+    resync_s=5.0,
 )
+SILENT = frozenset({"foreign", "deleting", "backoff", "drain", "start"})
+"""Steps that neither write anything nor change the status: they end or delay a pass, or talk to rank 0."""
+CHANGED: ContextVar[tuple[str, ...]] = ContextVar("CHANGED", default=())
+"""The steps that changed the status in this pass."""
 
 
 @dataclass(slots=True)
@@ -39,11 +52,12 @@ class KillPoint:
     write: str
     number: int
     moment: str
+    because: str = ""
     seen: int = 0
 
     def reached(self, write: str) -> bool:
         """Whether the write that begins now is the one."""
-        if (ORIGIN.get(), write) != (self.step, self.write):
+        if (ORIGIN.get(), write) != (self.step, self.write) or (self.because and self.because not in CHANGED.get()):
             return False
         self.seen += 1
         return self.seen == self.number
@@ -117,27 +131,54 @@ class Killing:
 
 
 class Answers:
-    """Rank 0 of any attempt: a preflight at once, and no step."""
+    """Rank 0 of any attempt: a preflight at once; a first step when it was told to start, if it `trains` at all."""
 
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, trains: bool) -> None:
         self._cluster = cluster
         self._namespace = namespace
+        self._trains = trains
+        self._started: int | None = None
 
     async def preflight(self, ip: str) -> Preflight | None:
         """Half a second on every rank, of the attempt whose pod has the address."""
         found = await self._cluster.list(PODS, self._namespace, fields=f"status.podIP={ip}")
-        attempt = found.items[0]["metadata"]["labels"][names.LABEL_ATTEMPT] if found.items else "0"
-        return Preflight(int(attempt), (0.5,) * NUM_WORKERS)
+        attempts = [pod["metadata"]["labels"][names.LABEL_ATTEMPT] for pod in found.items]
+        if not attempts:
+            return None
+        gang = await self._cluster.list(PODS, self._namespace, labels=f"{names.LABEL_ATTEMPT}={attempts[0]}")
+        return Preflight(int(attempts[0]), (0.5,) * len(gang.items))
 
     async def metrics(self, ip: str) -> Observation:
-        """Nothing is served."""
-        raise ObserveError(f"{ip} has made no step")
+        """The first step."""
+        if self._started is None:
+            raise ObserveError(f"{ip} has made no step")
+        return Observation(self._started, step=1, step_s=1.0, loss=2.5)
 
     async def start(self, ip: str, attempt: int) -> None:
         """Accepted."""
+        self._started = attempt if self._trains else None
 
 
-async def main(namespace: str, point: KillPoint | Record | None) -> None:
+def noting(view: View) -> Decision:
+    """The whole recipe, noting which steps change the status."""
+    changed: list[str] = []
+
+    def noted(step: Step) -> Step:
+        def decided(seen: View) -> Outcome:
+            outcome = step.decide(seen)
+            if outcome.status is not None and outcome.status != seen.status:
+                assert step.name not in SILENT, f"step {step.name} changes the status: it needs kill cases"
+                changed.append(step.name)
+            return outcome
+
+        return replace(step, decide=decided)
+
+    decision = decide(view, [noted(step) for step in RECIPE])
+    CHANGED.set(tuple(changed))
+    return decision
+
+
+async def main(namespace: str, trains: bool, point: KillPoint | Record | None) -> None:
     """Run until killed or stopped."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kopf").setLevel(logging.WARNING)
@@ -145,13 +186,14 @@ async def main(namespace: str, point: KillPoint | Record | None) -> None:
     # The same identity takes its own lease over at once, as a container that is restarted in its pod does.
     settings = Settings("killing", namespace, namespace, lease_s=30, metrics_port=0, timing=TIMING)
     cluster: Cluster = Killing(real, point) if point else real
+    reconciler.decide = noting
     try:
-        await run(cluster, Answers(real, namespace), settings, Health(), serve)
+        await run(cluster, Answers(real, namespace, trains), settings, Health(), serve)
     finally:
         await real.close()
 
 
-def entry(namespace: str, kubeconfig: Path, log: Path, point: KillPoint | Record | None) -> None:
+def entry(namespace: str, kubeconfig: Path, log: Path, trains: bool, point: KillPoint | Record | None) -> None:
     """The process: its output goes to the end of `log`."""
     with log.open("ab") as output:
         os.dup2(output.fileno(), 1)
@@ -160,7 +202,7 @@ def entry(namespace: str, kubeconfig: Path, log: Path, point: KillPoint | Record
     os.environ["KUBECONFIG"] = kube_config.KUBE_CONFIG_DEFAULT_LOCATION = str(kubeconfig)
     code = 1
     try:
-        asyncio.run(main(namespace, point))
+        asyncio.run(main(namespace, trains, point))
         code = 0
     finally:
         if code:

@@ -181,3 +181,19 @@ def test_a_worker_that_the_plan_does_not_have_is_refused(hulk: Hulk, cluster: Re
     assert code == "hulk: research/demo has 3 workers, counted from 0: there is no 99"
     code, _, _ = hulk("logs", "demo", "-w", "2")
     assert "the pod of worker 2 is gone (phase Running)" in code
+
+
+def test_the_last_words_of_a_failure_are_its_log_when_the_pod_is_gone(hulk: Hulk, cluster: Restricted) -> None:
+    last = {
+        "attempt": 2,
+        "pod": "demo-2-1",
+        "node": "n",
+        "exitCode": 3,
+        "reason": "Error",
+        "message": "no such file",
+        "time": "2026-01-01T00:00:00Z",
+    }
+    cluster.objects["hulkjobs", "research", "demo"] = stored_job(phase="Failed", attempt=2, lastFailure=last)
+    code, printed, said = hulk("logs", "demo")
+    assert (code, printed) == (0, "no such file\n")
+    assert "the pod of worker 0 is gone (phase Failed); the last words of pod demo-2-1 in attempt 2" in said

@@ -18,10 +18,9 @@ from faults import (
     until,
     why_not_planned,
 )
-from hulk_lab import kwok
 from hulk_operator import names
 from hulk_operator.api import ConditionType
-from hulk_operator.cluster import NODES, PODS, ApiResource, NotFound, Object
+from hulk_operator.cluster import PODS, ApiResource, NotFound, Object
 from hulk_operator.status import holds
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.asyncio(loop_scope="module")]
@@ -197,17 +196,5 @@ async def end_all(corner: Corner, job: str) -> None:
 
 
 async def die(corner: Corner, node: str) -> None:
-    """The node controller's word for a node whose kubelet is silent; kwok lets go of it before."""
-    await corner.cluster.patch(NODES, node, None, {"metadata": {"annotations": {kwok.ANNOTATION: None}}})
-
-    async def unknown() -> bool:
-        status = (await corner.cluster.get(NODES, node))["status"]
-        others = [entry for entry in status["conditions"] if entry["type"] != "Ready"]
-        ready = next(entry for entry in status["conditions"] if entry["type"] == "Ready")
-        silent = {**ready, "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting"}
-        await corner.cluster.patch(
-            NODES, node, None, {"status": {"conditions": [*others, silent]}}, subresource="status"
-        )
-        return bool(ready["status"] == "Unknown")
-
-    await until(unknown, lambda: f"{node} lives")
+    """The node controller's word for a node whose kubelet is silent."""
+    await corner.node_says(node, "Unknown", "NodeStatusUnknown")

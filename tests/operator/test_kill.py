@@ -7,56 +7,31 @@ and so does a case that is never reached.
 """
 
 import asyncio
-import itertools
-import os
-import signal
-import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-import killing
 import pytest
 import pytest_asyncio
+from faults import CRDS, NAMESPACES
 from hulk_operator import names
 from hulk_operator.api import HulkJob
 from hulk_operator.api.crds import crds
-from hulk_operator.cluster import (
-    CONFIG_MAPS,
-    EVENTS,
-    HULK_JOBS,
-    NETWORK_POLICIES,
-    NODE_PROFILES,
-    PODS,
-    SERVICES,
-    ApiCluster,
-    ApiResource,
-    Conflict,
-    NotFound,
-    Object,
-    connect,
-)
+from hulk_operator.cluster import HULK_JOBS, NODE_PROFILES, PODS, ApiCluster, Conflict, NotFound, Object, connect
 from hulk_operator.reconcile.recipe import writes
 from hulk_operator.status import holds
+from kill_cases import CASE_S, LOOK_S, MOMENTS, Operator, Seen, events_said_once, failures, nothing_left, selected
 from killing import KillPoint, Record
 
 pytestmark = pytest.mark.controlplane
 
-CRDS = ApiResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
-NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", False)
-CHILDREN = (PODS, SERVICES, CONFIG_MAPS, NETWORK_POLICIES)
 NUM_NODES = 6
 NUM_WORKERS = 3
-NUM_AT_ONCE = 4
-CASE_S = 300.0  # a guard, not a measure: a case takes some 5 s on an idle machine
 JOB = "whole-way"
 LEASE_WRITE = ("lease", "patch leases")  # made every few seconds: its first is a kill point
-MOMENTS = ("before", "after")
 
 
 def name_of(point: KillPoint) -> str:
@@ -65,54 +40,13 @@ def name_of(point: KillPoint) -> str:
     return f"{point.step}-{write}-{point.number}-{point.moment}"
 
 
-def cases(recorded: Counter[tuple[str, str]]) -> Iterator[KillPoint]:
+def cases(recorded: Counter[tuple[str, str]]) -> Iterator[tuple[str, KillPoint]]:
     """Before and after each occurrence of each write that was recorded, and the lease's first."""
     for step, write in [LEASE_WRITE, *writes()]:
         for number in range(1, (1 if (step, write) == LEASE_WRITE else recorded[step, write]) + 1):
             for moment in MOMENTS:
-                yield KillPoint(step, write, number, moment)
-
-
-@dataclass(slots=True)
-class Seen:
-    """What was seen of one job on its way."""
-
-    statuses: list[HulkJob] = field(default_factory=list)
-    num_kills: int = 0
-
-    def note(self, job: HulkJob) -> None:
-        """One more look."""
-        self.statuses.append(job)
-
-
-class Operator:
-    """The operator's process, started again whenever it was killed; only the first one has a kill point."""
-
-    def __init__(self, forks: ForkServerContext, arguments: tuple[Any, ...], point: KillPoint | Record | None) -> None:
-        self._forks = forks
-        self._arguments = arguments
-        self._point = point
-        self._process: BaseProcess | None = None
-        self.num_kills = 0
-
-    def keep_running(self) -> None:
-        """Start it when it does not run. Only a SIGKILL is a reason not to."""
-        if self._process is not None:
-            if self._process.exitcode is None:
-                return
-            assert self._process.exitcode == -signal.SIGKILL, f"operator ended by itself: {self._process.exitcode}"
-            self.num_kills += 1
-            self._point = None
-        self._process = self._forks.Process(target=killing.entry, args=(*self._arguments, self._point))
-        self._process.start()
-
-    async def stop(self) -> int:
-        """SIGTERM; answers its exit code."""
-        assert self._process is not None
-        self._process.terminate()
-        while self._process.exitcode is None:
-            await asyncio.sleep(0.05)
-        return self._process.exitcode
+                point = KillPoint(step, write, number, moment)
+                yield name_of(point), point
 
 
 @pytest_asyncio.fixture
@@ -134,25 +68,13 @@ async def test_killed_anywhere_a_job_goes_its_way(
     kwok_nodes(NUM_NODES, accelerators=64)
 
     def operator(number: int, log: Path, point: KillPoint | Record) -> Operator:
-        return Operator(forks, (namespace_of(number), control_plane, log), point)
+        return Operator(forks, namespace_of(number), control_plane, log, point)
+
+    async def case(number: int, point: KillPoint, log: Path, seen: Seen) -> None:
+        await whole_way(cluster, operator(number, log, point), number, seen)
 
     recorded = await record(cluster, operator, tmp_path)
-    places = asyncio.Semaphore(NUM_AT_ONCE)
-    numbers = itertools.count()
-
-    async def one(point: KillPoint) -> str:
-        async with places:
-            number, name, seen = next(numbers), name_of(point), Seen()
-            log = tmp_path / f"{name}.log"
-            try:
-                async with asyncio.timeout(CASE_S):
-                    await whole_way(cluster, operator(number, log, point), number, seen)
-            except (AssertionError, TimeoutError):
-                last = [job.status.wire() for job in seen.statuses[-1:]]
-                return f"{name}: {traceback.format_exc()}\n{last}\n{log.read_text()[-3000:]}"
-            return ""
-
-    failed = [failure for failure in await asyncio.gather(*(one(point) for point in selected(recorded))) if failure]
+    failed = await failures(selected(cases(recorded)), tmp_path, case)
     assert not failed, "\n\n".join(failed)
 
 
@@ -163,17 +85,12 @@ async def record(
     written = tmp_path / "written"
     async with asyncio.timeout(CASE_S):
         await whole_way(cluster, operator(999, tmp_path / "record.log", Record(written)), 999, Seen(), kills=0)
-    found = Counter(tuple(line.split("\t", 1)) for line in written.read_text().splitlines())
+    found = Counter(tuple(line.split("\t")) for line in written.read_text().splitlines())
     of_steps: Counter[tuple[str, str]] = Counter(
         {(step, write): times for (step, write), times in found.items() if step and (step, write) != LEASE_WRITE}
     )
     assert of_steps.keys() == set(writes()), "every write of the recipe is on the way, and no other one"
     return of_steps
-
-
-def selected(recorded: Counter[tuple[str, str]]) -> list[KillPoint]:
-    """All cases, or those whose name contains $KILL_CASES, to look at one of them."""
-    return [point for point in cases(recorded) if os.environ.get("KILL_CASES", "") in name_of(point)]
 
 
 def namespace_of(number: int) -> str:
@@ -189,37 +106,24 @@ async def whole_way(cluster: ApiCluster, operator: Operator, number: int, seen: 
     try:
         while len((await cluster.list(NODE_PROFILES)).items) < NUM_NODES:  # there a measured speed is written down
             operator.keep_running()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(LOOK_S)
         created = await cluster.create(HULK_JOBS, manifest(namespace, number))
-        following = asyncio.create_task(follow(cluster, created, seen))
+        following = asyncio.create_task(seen.follow(cluster, created))
         try:
             while not following.done():
                 operator.keep_running()
                 if seen.statuses:
                     await be_the_world(cluster, seen.statuses[-1], first_running(seen))
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(LOOK_S)
             await following
         finally:
             following.cancel()
         check_story(seen)
-        while operator.num_kills < kills:  # the last write's kill may come after the job is gone
-            operator.keep_running()
-            await asyncio.sleep(0.1)
+        await operator.until_killed(kills)
         await nothing_left(cluster, namespace)
-        await events_said_once(cluster, namespace)
+        await events_said_once(cluster, namespace, {"Planned", "Deployed", "Running", "Error", "Succeeded"})
     finally:
-        code = await operator.stop()
-    assert code in (0, -signal.SIGTERM), f"SIGTERM ended the operator with {code}"
-
-
-async def follow(cluster: ApiCluster, job: Object, seen: Seen) -> None:
-    """Every version of a job until it is deleted."""
-    meta = job["metadata"]
-    async for change in cluster.watch(HULK_JOBS, meta["namespace"], resource_version=meta["resourceVersion"]):
-        if change.type != "BOOKMARK":
-            seen.note(HulkJob.model_validate(change.object))
-        if change.type == "DELETED":
-            return
+        await operator.stop()
 
 
 def manifest(namespace: str, number: int) -> Object:
@@ -272,39 +176,12 @@ async def be_the_world(cluster: ApiCluster, job: HulkJob, first: int) -> None:
 
 
 def check_story(seen: Seen) -> None:
-    """Attempts only grow, the failure is counted once and kept, a prediction is never edited, the end is good."""
-    statuses = [job.status for job in seen.statuses]
-    attempts = [status.attempt for status in statuses]
-    assert attempts == sorted(attempts)
-    last = statuses[-1]
+    """The failure is counted once and kept, and the end is good."""
+    seen.check()
+    last = seen.statuses[-1].status
     assert holds(last, "Succeeded"), f"last seen: {last.wire()}"
     assert last.failures == 1
     assert last.disruptions == 0
     assert last.last_failure is not None
     assert last.last_failure.exit_code == 1
     assert last.last_failure.message == "Traceback: boom"
-    assert last.restarts == last.attempt - 1
-    predictions: dict[int, Any] = {}
-    for status in statuses:
-        if status.prediction is not None:
-            known = predictions.setdefault(status.prediction.attempt, status.prediction)
-            assert status.prediction == known, "a prediction was edited"
-
-
-async def nothing_left(cluster: ApiCluster, namespace: str) -> None:
-    """Everything that was made for the job is gone with it."""
-    labels = f"{names.LABEL_MANAGED_BY}={names.MANAGER}"
-    while True:
-        left = [item for kind in CHILDREN for item in (await cluster.list(kind, namespace, labels=labels)).items]
-        if not left:
-            return
-        await asyncio.sleep(0.2)
-
-
-async def events_said_once(cluster: ApiCluster, namespace: str) -> None:
-    """No event says the same twice, and the story is complete."""
-    events = [item for item in (await cluster.list(EVENTS, namespace)).items if item["involvedObject"]["name"] == JOB]
-    said = [(item["reason"], item["message"]) for item in events]
-    assert len(said) == len(set(said)), sorted(said)
-    assert all(item["count"] == 1 for item in events)
-    assert {"Planned", "Deployed", "Running", "Error", "Succeeded"} <= {reason for reason, _ in said}, sorted(said)

@@ -67,7 +67,7 @@ async def explain_job(name: str, namespace: str, target: Target) -> tuple[dict[s
 
 
 async def follow_logs(name: str, namespace: str, worker: int, follow: bool, tail: int | None, target: Target) -> None:
-    """Print a worker's log line by line; NotFound where its pod is gone, with what the status kept of the failure."""
+    """Print a worker's log line by line; where its pod is gone what the status kept of a failure, else NotFound."""
     async with live.cluster_of(target) as cluster:
         job = await live.job(cluster, namespace, name)
         container = job.spec.template.spec.containers[0].name
@@ -78,7 +78,11 @@ async def follow_logs(name: str, namespace: str, worker: int, follow: bool, tail
             async for line in cluster.logs(namespace, pod, container=container, follow=follow, tail_lines=tail):
                 print(line, flush=follow)
         except NotFound as error:
-            raise NotFound(error.status, error.reason, _gone(job, worker)) from error
+            kept = job.status.last_failure
+            if kept is None:
+                raise NotFound(error.status, error.reason, _gone(job, worker)) from error
+            note(f"{_gone(job, worker)}; the last words of pod {kept.pod} in attempt {kept.attempt}:")
+            print(kept.message)
 
 
 async def measured_topology(resource: str, target: Target) -> TopologyReport:
@@ -117,6 +121,4 @@ def _prediction(job: HulkJob) -> PredictionRow | None:
 def _gone(job: HulkJob, worker: int) -> str:
     if job.status.attempt == 0:
         return f"{job.key} has no pods yet (phase {job.status.phase})"
-    failure = job.status.last_failure
-    kept = f"; the last failure was:\n{failure.message}" if failure else ""
-    return f"the pod of worker {worker} is gone (phase {job.status.phase}){kept}"
+    return f"the pod of worker {worker} is gone (phase {job.status.phase})"

@@ -1,0 +1,208 @@
+"""SIGKILL before and after the status write of every step of the recipe that writes nothing else.
+
+`STORIES` says by step how a job gets there. A step without API writes that no story names fails the first test, and so
+does a case that is never reached.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+import pytest
+from faults import JOB, Corner, prepare, running, runs_as, worker
+from hulk_lab import kwok, up
+from hulk_operator.api import HulkJob
+from hulk_operator.cluster import HULK_JOBS, NotFound, connect
+from hulk_operator.reconcile.recipe import RECIPE, STATUS_WRITE
+from hulk_operator.status import holds
+from kill_cases import LOOK_S, MOMENTS, Operator, Seen, events_said_once, failures, nothing_left, selected
+from killing import SILENT, KillPoint
+
+pytestmark = pytest.mark.controlplane
+
+NUM_NODES = 4
+FAREWELL = "ended attempt={} step=10 loss=2.5 checkpoint_bytes=0"
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """How a job comes to the steps that change its status, and what it has counted at its end."""
+
+    steps: tuple[str, ...]
+    tell: Callable[[Corner], Awaitable[None]]
+    says: str
+    failures: int = 0
+
+
+async def trains(corner: Corner) -> None:
+    """Predicted, observed, a worker crashes, the next attempt ends well."""
+    await corner.submit(**model(corner), runPolicy={"backoffLimit": 1})
+    job = await corner.until(lambda job: running(job) and job.status.observed is not None)
+    crashed = (await corner.pods(attempt=job.status.attempt))[1]
+    await corner.end(crashed, 1, "Traceback: boom")
+    await end_well(corner, await corner.until(runs_as(job.status.attempt + 1)))
+
+
+async def is_suspended(corner: Corner) -> None:
+    """Suspended while it runs, and resumed."""
+    await corner.submit(**model(corner))
+    first = (await corner.until(running)).status.attempt
+    await corner.change({"suspend": True})
+    await corner.until(lambda job: holds(job.status, "Suspended"))
+    await corner.change({"suspend": False})
+    await end_well(corner, await corner.until(runs_as(first + 1)))
+
+
+async def is_resized(corner: Corner) -> None:
+    """Three workers, then two."""
+    await corner.submit(workers=3, **model(corner))
+    first = (await corner.until(running)).status.attempt
+    await corner.change({"workers": {"min": 2, "max": 2}})
+    await end_well(corner, await corner.until(runs_as(first + 1)))
+
+
+async def is_degraded(corner: Corner) -> None:
+    """A node of its is not ready for a moment."""
+    await corner.submit(**model(corner))
+    job = await corner.until(running)
+    node = (await corner.pods(attempt=job.status.attempt))[0]["spec"]["nodeName"]
+    await corner.node_says(node, "False", "KubeletNotReady")
+    await corner.until(lambda job: holds(job.status, "Degraded"))
+    await corner.node_says(node, "True", "KubeletReady")
+    await corner.until(lambda job: not holds(job.status, "Degraded"))
+    await end_well(corner, job)
+
+
+async def is_stuck(corner: Corner) -> None:
+    """A container of its first attempt cannot start."""
+    await corner.submit(gated=True, **model(corner))
+    pods = await corner.until_pods(2)
+    await corner.say(pods[1], {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}, "Pending")
+    await corner.until(lambda job: job.status.last_failure is not None)
+    await end_well(corner, await corner.until(runs_as(2), meanwhile=corner.open_gates))
+
+
+async def is_late(corner: Corner) -> None:
+    """Nobody lets its first attempt start."""
+    await corner.submit(gated=True, **model(corner), runPolicy={"startTimeoutSeconds": 1})
+    await corner.until(lambda job: job.status.last_failure is not None)
+    await corner.change({"runPolicy": {"startTimeoutSeconds": 600}})
+    await end_well(corner, await corner.until(runs_as(2), meanwhile=corner.open_gates))
+
+
+async def is_out_of_time(corner: Corner) -> None:
+    """It runs for longer than it may."""
+    await corner.submit(**model(corner), runPolicy={"activeDeadlineSeconds": 2})
+    await corner.until(lambda job: holds(job.status, "Failed"))
+
+
+STORIES = {
+    "trains": Story(
+        ("plan", "up", "preflight", "observe", "broken", "complete", "saved"), trains, "Succeeded", failures=1
+    ),
+    "is suspended": Story(("suspend", "resume"), is_suspended, "Suspended"),
+    "is resized": Story(("resize",), is_resized, "Resized"),
+    "is degraded": Story(("degraded",), is_degraded, "NodeNotReady"),
+    "is stuck": Story(("stuck",), is_stuck, "ImagePullBackOff"),
+    "is late": Story(("start-timeout",), is_late, "StartTimeout"),
+    "is out of time": Story(("deadline",), is_out_of_time, "DeadlineExceeded"),
+}
+
+
+def test_every_step_without_writes_of_its_own_has_a_story() -> None:
+    told = {step for story in STORIES.values() for step in story.steps}
+    assert {step.name for step in RECIPE if not step.writes} - told == SILENT
+
+
+@pytest.mark.timeout(1200)
+async def test_killed_while_a_step_changes_the_status(
+    control_plane_lab: up.Lab, forks: ForkServerContext, tmp_path: Path
+) -> None:
+    kwok.start(control_plane_lab.control)
+    kubeconfig = control_plane_lab.control.kubeconfig
+    cluster = await connect(str(kubeconfig))
+    await prepare(cluster)
+
+    async def case(number: int, point: KillPoint, log: Path, seen: Seen) -> None:
+        corner = Corner(cluster, f"kill-step-{number}")
+        operator = Operator(forks, corner.name, kubeconfig, log, point, trains=True)
+        story = next(story for story in STORIES.values() if point.because in story.steps)
+        try:
+            await corner.open(NUM_NODES)
+            await go_through(corner, operator, story, seen)
+        finally:
+            await corner.close()
+
+    try:
+        failed = await failures(selected(cases()), tmp_path, case)
+    finally:
+        await cluster.close()
+    assert not failed, "\n\n".join(failed)
+
+
+def cases() -> Iterator[tuple[str, KillPoint]]:
+    """Before and after the first status write in which each step has a part."""
+    for story in STORIES.values():
+        for step in story.steps:
+            for moment in MOMENTS:
+                yield f"{step}-changes-the-status-{moment}", KillPoint(*STATUS_WRITE, 1, moment, because=step)
+
+
+async def go_through(corner: Corner, operator: Operator, story: Story, seen: Seen) -> None:
+    """A story with one kill in it: the job ends as it would have, and nothing is left when it is deleted."""
+    operator.keep_running()
+    try:
+        following = asyncio.create_task(follow(corner, seen))
+        telling = asyncio.create_task(story.tell(corner))
+        try:
+            while not telling.done():
+                operator.keep_running()
+                await asyncio.sleep(LOOK_S)
+            await telling
+            await operator.until_killed(1)
+            await corner.cluster.delete(HULK_JOBS, JOB, corner.name)
+            await following
+        finally:
+            telling.cancel()
+            following.cancel()
+        seen.check()
+        last = seen.statuses[-1].status
+        assert holds(last, "Succeeded") or story.tell is is_out_of_time, f"last seen: {last.wire()}"
+        assert (last.failures, last.disruptions) == (story.failures, 0)
+        if story.tell is not is_out_of_time:
+            assert last.observed is not None
+            assert last.observed.step == 10  # rank 0's last word
+        await nothing_left(corner.cluster, corner.name)
+        await events_said_once(corner.cluster, corner.name, {"Planned", story.says})
+    finally:
+        await operator.stop()
+
+
+async def follow(corner: Corner, seen: Seen) -> None:
+    """From the job's creation on."""
+    while True:
+        with suppress(NotFound):
+            created = await corner.cluster.get(HULK_JOBS, JOB, corner.name)
+            return await seen.follow(corner.cluster, created)
+        await asyncio.sleep(LOOK_S)
+
+
+async def end_well(corner: Corner, job: HulkJob) -> None:
+    """Every worker of the attempt that runs ends with 0; rank 0 tells of its last step."""
+    attempt = job.status.attempt
+    for pod in await corner.pods(attempt=attempt):
+        await corner.end(pod, 0, FAREWELL.format(attempt) if worker(pod) == 0 else "")
+    await corner.until(lambda job: holds(job.status, "Succeeded"))
+
+
+def model(corner: Corner) -> dict[str, object]:
+    """A model of its own, so that no other case has calibrated it."""
+    vocabulary = 1000 + int(corner.name.rpartition("-")[2])
+    return {
+        "model": {
+            "transformer": {"layers": 2, "hidden": 64, "heads": 4, "sequenceLength": 32, "vocabulary": vocabulary}
+        }
+    }
