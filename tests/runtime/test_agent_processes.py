@@ -93,6 +93,7 @@ class ApiServer:
     requests: list[tuple[str, str]] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     version: int = 1
+    times_made: int = 1
     runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -124,7 +125,7 @@ class ApiServer:
 
     async def _store(self, name: str, spec: dict[str, Any], status: dict[str, Any]) -> None:
         self.version += 1
-        metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": str(self.version)}
+        metadata = {"name": name, "uid": f"uid-{name}-{self.times_made}", "resourceVersion": str(self.version)}
         self.profiles[name] = {"metadata": metadata, "spec": spec, "status": status}
         async with self.changed:
             self.changed.notify_all()
@@ -287,6 +288,19 @@ async def test_an_agent_outlives_its_api_server_and_takes_over_its_own_results(a
     )
     assert api.link("a", "b")["bandwidthBytesPerSecond"] == measured
     assert api.profiles["a"]["status"]["lastId"] == 10
+
+
+async def test_what_was_measured_goes_with_its_profile(api: ApiServer, agents: Agents) -> None:
+    """Who deletes a profile wants its links measured anew."""
+    await agents.start("a", "b")
+    await order(api, agents.namespaces.hosts, 10)
+    await api.wait(lambda: "bandwidthBytesPerSecond" in api.link("a", "b"))
+    del api.profiles["a"]
+    api.times_made = 2
+    await api.put("a", {"measurementId": 0, "measurements": []})
+    await api.wait(lambda: "echo" in api.profiles["a"]["status"])
+    assert api.profiles["a"]["status"]["links"] == []
+    assert api.profiles["a"]["status"]["lastId"] == 0
 
 
 async def serve(api: ApiServer, agents: Agents) -> None:

@@ -83,10 +83,14 @@ class Agent:
         self._changed.set()
 
     def _seed(self, uid: str, status: Profile) -> None:
-        """Take over what an earlier process measured. In a new profile the ids start again."""
+        """Take over what an earlier process measured.
+
+        A deleted profile takes its figures with it, so that who deletes it has everything measured anew; in a new one
+        the ids start again.
+        """
         self._seeded = uid
         self.last_id = status.get("lastId", 0)
-        self.links = {**results.read(status.get("links", [])), **self.links}
+        self.links = results.read(status.get("links", []))
         self._published = {}
 
     async def _probe(self) -> None:
