@@ -72,7 +72,8 @@ def down(
     keep_logs: Annotated[bool, typer.Option(help="Leave the lab's logs for reading.")] = False,
 ) -> None:
     """Remove every process, mount, group, namespace, interface and file of the lab, also after a SIGKILL of it."""
-    for name in [each for each in up.recorded() if each.startswith(prefix)] if everything or prefix else [lab]:
+    several = [name for name in up.recorded() if name.startswith(prefix)]
+    for name in several if everything or prefix else [lab]:
         up.down(name, progress, keep_logs=keep_logs)
 
 

@@ -98,7 +98,8 @@ class Ranks:
 def main() -> None:
     """Console entry point."""
     if sys.argv[1:2] in (["-h"], ["--help"]):
-        sys.exit(print(USAGE))
+        print(USAGE)
+        return
     try:
         code = launch(sys.argv[1:], os.environ)
     except HulkError as error:

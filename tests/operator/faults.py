@@ -113,14 +113,16 @@ class Corner:
         with suppress(NotFound):
             await self.cluster.delete(NAMESPACES, self.name)
 
-    async def submit(self, job: str = JOB, workers: int = 2, *, gated: bool = False, **spec: Any) -> None:
+    async def submit(
+        self, job: str = JOB, workers: int = 2, *, gated: bool = False, vocabulary: int = 256, **spec: Any
+    ) -> None:
         """Create a job; `pod` in `spec` adds to its template's spec, `container` to the worker container."""
         container = {"name": "w", "image": "none", **spec.pop("container", {})}
         pod = {"terminationGracePeriodSeconds": 1, "containers": [container], **spec.pop("pod", {})}
         counts = {"min": workers, "max": workers, **spec.pop("counts", {})}
         if gated:
             pod["schedulingGates"] = [GATE]
-        shape = {"layers": 2, "hidden": 64, "heads": 4, "sequenceLength": 32, "vocabulary": 256}
+        shape = {"layers": 2, "hidden": 64, "heads": 4, "sequenceLength": 32, "vocabulary": vocabulary}
         body = {
             "apiVersion": names.API_VERSION,
             "kind": names.JOB_KIND,

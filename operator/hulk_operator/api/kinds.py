@@ -28,9 +28,14 @@ class HulkJob(Resource):
     status: Annotated[HulkJobStatus, Field(description="What Hulk sees and did.")] = HulkJobStatus()
 
     @property
+    def namespace(self) -> str:
+        """A file without one means `default`."""
+        return self.metadata.namespace or "default"
+
+    @property
     def key(self) -> str:
-        """`namespace/name`; a file without a namespace means `default`."""
-        return names.key(self.metadata.namespace or "default", self.metadata.name)
+        """`namespace/name`."""
+        return names.key(self.namespace, self.metadata.name)
 
 
 class NodeProfile(Resource):

@@ -27,11 +27,11 @@ async def plans_of(documents: Documents, target: Target) -> PlanReports:
 
 
 async def job_status(name: str | None, namespace: str | None, target: Target) -> tuple[dict[str, Any], RenderableType]:
-    """One job's state, or a line for each of several."""
+    """One job's state, or a line for each of a namespace or, without one, of all."""
     now = datetime.now(UTC)
     async with live.cluster_of(target) as cluster:
-        if name is not None:
-            found = await live.job(cluster, namespace or "default", name)
+        if name is not None and namespace is not None:
+            found = await live.job(cluster, namespace, name)
             return _state(found), tables.job_state(found, now)
         several = await live.jobs(cluster, namespace)
     return {"jobs": [_state(one) for one in several]}, tables.jobs(several, now)

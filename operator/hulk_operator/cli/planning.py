@@ -38,12 +38,11 @@ def declared_topology(spec: HulkTopologySpec) -> Topology:
 def _workload(job: HulkJob, situation: Situation, texts: Texts) -> Workload:
     """The planner's workload of a job; UnusableJobError says why there is none."""
     reference = model_reference(job.spec)
-    namespace = job.metadata.namespace or "default"
-    text = None if reference is None else texts.get((namespace, reference.config_map, reference.key))
+    text = None if reference is None else texts.get((job.namespace, reference.config_map, reference.key))
     if reference is not None and text is None:
         raise UnusableJobError(
             "ModelNotFound",
-            f"ConfigMap {reference.config_map} with key {reference.key} of namespace {namespace} was not found.",
+            f"ConfigMap {reference.config_map} with key {reference.key} of namespace {job.namespace} was not found.",
         )
     return to_workload(job, to_model(job.spec, text), situation)
 

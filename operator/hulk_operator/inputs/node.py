@@ -17,6 +17,11 @@ def region(node: Object) -> str:
     return labels(node).get(names.NODE_REGION) or names.UNKNOWN_REGION
 
 
+def product(node: Object) -> str:
+    """The product of its accelerators."""
+    return labels(node).get(names.NODE_PRODUCT) or names.UNKNOWN_PRODUCT
+
+
 def is_ready(node: Object) -> bool:
     """Whether the node's kubelet answers and is ready."""
     return ready_condition(node).get("status") == "True"

@@ -14,7 +14,7 @@ from hulk_operator import names
 from hulk_operator.api import HulkTopologySpec
 from hulk_operator.cluster import Object
 from hulk_operator.inputs.admission import admits
-from hulk_operator.inputs.node import labels, region
+from hulk_operator.inputs.node import labels, product, region
 from hulk_operator.inputs.pod_size import Amounts, requests
 from hulk_operator.inputs.quantity import CPU, amounts
 
@@ -118,7 +118,7 @@ def candidates(
 
 def products(left: Room) -> dict[str, str]:
     """The accelerators' product of every node."""
-    return {name: labels(node).get(names.NODE_PRODUCT) or names.UNKNOWN_PRODUCT for name, node in left.nodes.items()}
+    return {name: product(node) for name, node in left.nodes.items()}
 
 
 def topology(
@@ -213,7 +213,7 @@ def _machine(left: Room, name: str, resource: str) -> Machine:
         region=region(node),
         zone=own.get(names.NODE_ZONE, ""),
         num_accelerators=max(0, left.free[name].get(resource, 0)),
-        product=own.get(names.NODE_PRODUCT) or names.UNKNOWN_PRODUCT,
+        product=product(node),
         memory_bytes=int(memory) << 20 if memory.isdigit() else 0,
     )
 

@@ -162,7 +162,7 @@ def _reconciles(health: Health) -> Metric:
 
 
 def _names(job: HulkJob) -> tuple[str, str]:
-    return job.metadata.namespace or "default", job.metadata.name
+    return job.namespace, job.metadata.name
 
 
 def _observed_s(job: HulkJob) -> float | None:

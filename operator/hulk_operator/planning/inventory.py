@@ -156,7 +156,7 @@ class Reader:
         reference = model_reference(job.spec)
         if reference is None:
             return None
-        given = self._texts.get((job.metadata.namespace or "default", reference.config_map, reference.key))
+        given = self._texts.get((job.namespace, reference.config_map, reference.key))
         if given is not None:
             return given
         try:

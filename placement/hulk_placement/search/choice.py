@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hulk_placement.ring.machines import Size
 from hulk_placement.ring.regions import Walk
 from hulk_placement.search.problem import Problem
 from hulk_placement.search.sizes import NUM_BUCKETS, Shares, inside_machine_s
@@ -20,6 +21,12 @@ class Choice:
     walk: Walk | None
     machine: int | None
     step_s: float
+
+
+def in_ring(shares: Shares, size: Size, compute_s: float, walk: Walk) -> Choice:
+    """Workers that compute for at most `compute_s`, in a ring whose slowest edge, in or between regions, adds to it."""
+    step_s = compute_s + max(walk.communication_s, size.inside_s)
+    return Choice(shares.num_workers, size.ring.num_buckets, compute_s, walk, None, step_s)
 
 
 def one_machine(problem: Problem) -> Iterator[Choice]:

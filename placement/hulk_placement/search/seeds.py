@@ -13,7 +13,7 @@ from hulk_placement.ring.closed_walk import satisfies
 from hulk_placement.ring.joining import Matrix, edge_seconds
 from hulk_placement.ring.region_graph import Demand, RegionGraph, Work
 from hulk_placement.ring.regions import Walk, walk_of
-from hulk_placement.search.choice import Choice
+from hulk_placement.search.choice import Choice, in_ring
 from hulk_placement.search.problem import Problem
 from hulk_placement.search.room import Room, least_compute_s
 from hulk_placement.search.sizes import NUM_BUCKETS, Shares, size_of
@@ -63,10 +63,9 @@ def _choices(
         return
     for num_buckets in NUM_BUCKETS:
         size = size_of(problem, shares, num_buckets)
-        walk = _walk(graph, size.ring, demand, cycle)
-        step_s = compute_s + max(walk.communication_s, size.inside_s)
-        if step_s < float("inf"):
-            yield Choice(num_workers, num_buckets, compute_s, walk, None, step_s)
+        choice = in_ring(shares, size, compute_s, _walk(graph, size.ring, demand, cycle))
+        if choice.step_s < float("inf"):
+            yield choice
 
 
 def _walk(graph: RegionGraph, ring: Ring, demand: Demand, cycle: tuple[int, ...]) -> Walk:

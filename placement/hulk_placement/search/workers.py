@@ -20,7 +20,7 @@ from functools import partial
 from hulk_placement.ring.machines import Size
 from hulk_placement.ring.region_graph import RegionGraph, Work
 from hulk_placement.ring.regions import any_walk, best_walk
-from hulk_placement.search.choice import Choice, one_machine
+from hulk_placement.search.choice import Choice, in_ring, one_machine
 from hulk_placement.search.floors import Floors
 from hulk_placement.search.problem import Problem
 from hulk_placement.search.room import Room
@@ -46,7 +46,8 @@ class WorkerSearch:
 
     def run(self) -> tuple[Choice | None, float]:
         """The best choice, and the seconds below which no step can be: its own where that is proven."""
-        self.start()  # before the floors, which take their time with many regions
+        if self.best is None:
+            self.start()  # before the floors, which take their time with many regions
         self.floors = Floors(self.problem, self.graph, self.room)
         low, high = self.floors.first, self.problem.max_workers
         ranges = [(self._floor_s(low, high), low, high)] if low <= high else []
@@ -117,8 +118,7 @@ class WorkerSearch:
         demand = self.room.demand(shares, compute_s)
         walk = best_walk(self.graph, size.ring, demand, self._best_s() - compute_s, self.work)
         if walk is not None:
-            step_s = compute_s + max(walk.communication_s, size.inside_s)
-            self._take(Choice(shares.num_workers, size.ring.num_buckets, compute_s, walk, None, step_s))
+            self._take(in_ring(shares, size, compute_s, walk))
 
     def _take(self, choice: Choice) -> None:
         if choice.step_s < self._best_s():
