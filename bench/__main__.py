@@ -4,6 +4,7 @@
     predict  predicted against observed step time, measured in the geo lab
     deploy   1,000 ranks on simulated nodes beside a bare client and an Indexed Job; memory
     change   one node replaced, the job shrunk, on simulated nodes
+    start    real pods: from a job to connected ranks; one worker that starts many ranks
     solve    how good and how quick planning is; predictions only, nothing measured
 
 Without a question all are answered. --short takes minutes instead of hours and says what it left out. Figures are
@@ -20,13 +21,14 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from bench import bench_solve, change, deployment, predict, ring_order
+from bench import bench_solve, change, deployment, predict, ring_order, starting
 
 QUESTIONS: dict[str, Callable[[bool], None]] = {
     "ring": lambda short: ring_order.run(("A",) if short else ("A", "B"), short),
     "predict": predict.run,
     "deploy": lambda short: deployment.main(3 if short else 20),
     "change": lambda short: change.main(1 if short else 20),
+    "start": lambda short: starting.run(1 if short else 5),
     "solve": lambda _: bench_solve.run(),
 }
 

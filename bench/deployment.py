@@ -3,7 +3,7 @@
 All three in turn on one control plane, the same pods. Phases, in seconds from the moment each is told to start (for
 Hulk: the commit of its plan): created (last pod seen), bound (last pod has a node), running (last pod runs). "split" is
 what Hulk needs before that, from the job's creation to the plan's commit. Simulated pods start nothing and connect to
-nothing: those phases are measured in the geo lab.
+nothing: those phases are another question's (bench/starting.py).
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ async def hulk_run(bare: Bare, shape: Shape) -> tuple[Phases, list[dict[str, Any
     """Deploy by HulkJob; the phases count from the status write that commits the plan. Also the pods it made."""
     selector = "hulk.dev/job=bench"
     async with watched(bare, NAMESPACE, selector, shape.num_pods) as (timeline, everything_runs):
-        committed = asyncio.create_task(_plan_committed(bare))
+        committed = asyncio.create_task(plan_committed(bare, NAMESPACE))
         asked = time.monotonic()
         await bare.create(f"/apis/hulk.dev/v1alpha1/namespaces/{NAMESPACE}/hulkjobs", job(shape))
         start = await asyncio.wait_for(committed, TIMEOUT_S)
@@ -141,9 +141,9 @@ async def hulk_run(bare: Bare, shape: Shape) -> tuple[Phases, list[dict[str, Any
     return Phases.of(timeline, start, shape.num_pods, start - asked), pods
 
 
-async def _plan_committed(bare: Bare) -> float:
-    """The time at which a watch shows that the plan is committed."""
-    async for event in bare.watch(f"/apis/hulk.dev/v1alpha1/namespaces/{NAMESPACE}/hulkjobs"):
+async def plan_committed(bare: Bare, namespace: str) -> float:
+    """The time at which a watch shows that the plan of the namespace's one job is committed."""
+    async for event in bare.watch(f"/apis/hulk.dev/v1alpha1/namespaces/{namespace}/hulkjobs"):
         if event["object"].get("status", {}).get("plan"):
             return time.monotonic()
     raise RuntimeError("the watch of HulkJobs ended before a plan was committed")

@@ -14,7 +14,7 @@ from bench.geo import NAMESPACE, Geo, container, pod_spec, wait
 
 WARM_UP_STEPS = 3
 """Left out of every median: connections are made and windows grow in them."""
-STEP = re.compile(r"step=(\d+) loss=(\S+) step_s=(\S+) compute_s=(\S+) communication_s=(\S+) ")
+STEP = re.compile(r"step=\d+ loss=(\S+) step_s=(\S+) .*slowest_s=(\S+) ")
 LATE_GO = "start: no go from the operator"
 
 
@@ -49,7 +49,7 @@ class Training:
     """Whether the prediction was written before the first step began."""
     step_s: tuple[float, ...]
     compute_s: tuple[float, ...]
-    communication_s: tuple[float, ...]
+    """Of the slowest rank of each step, which is what the step waits for."""
     losses: tuple[float, ...]
     late_share: float
     valid: bool
@@ -65,7 +65,9 @@ class Training:
 
     @property
     def observed_communication_s(self) -> float:
-        return statistics.median(self.communication_s[WARM_UP_STEPS:])
+        """What the steps took beyond the computation of their slowest ranks."""
+        pairs = zip(self.step_s, self.compute_s, strict=True)
+        return statistics.median([step_s - compute_s for step_s, compute_s in pairs][WARM_UP_STEPS:])
 
     @property
     def relative_error(self) -> float:
@@ -107,7 +109,7 @@ def train(
         for line in geo.log_lines(rank0(geo, selector)):
             go = go and not line.startswith(LATE_GO)
             if found := STEP.match(line):
-                steps_seen.append(tuple(float(word) for word in found.groups()[1:]))
+                steps_seen.append(tuple(float(word) for word in found.groups()))
                 if len(steps_seen) == WARM_UP_STEPS:
                     before = relay.stats(geo.lab.net)
         late = relay.lateness(before, relay.stats(geo.lab.net))
@@ -117,7 +119,7 @@ def train(
         geo.delete("hulkjob", name, selector)
     if len(steps_seen) != steps:
         raise RuntimeError(f"{name} in {NAMESPACE} trained {len(steps_seen)} of {steps} steps")
-    losses, step_s, compute_s, communication_s = zip(*steps_seen, strict=True)
+    losses, step_s, compute_s = zip(*steps_seen, strict=True)
     return Training(
         order=tuple(order[str(worker)] for worker in range(num_workers)),
         predicted_s=prediction["stepMicroseconds"] / 1e6,
@@ -127,7 +129,6 @@ def train(
         in_time=go and prediction["source"] != "assumed",
         step_s=step_s,
         compute_s=compute_s,
-        communication_s=communication_s,
         losses=losses,
         late_share=late.late_share,
         valid=late.is_valid,

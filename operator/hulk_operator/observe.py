@@ -64,10 +64,14 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """Seconds of local forward and backward per step, by rank, before the first step of an attempt."""
+    """Seconds of local forward and backward per step before the first step of an attempt: each rank's median.
+
+    `slowest_s`: what the slowest rank of a step takes, at the median; 0 when that was not said.
+    """
 
     attempt: int
     compute_s: tuple[float, ...]
+    slowest_s: float = 0.0
 
 
 async def metrics(session: aiohttp.ClientSession, host: str, port: int = names.WORKER_METRICS_PORT) -> Observation:
@@ -120,7 +124,8 @@ def parse_preflight(text: str) -> Preflight:
     """The preflight in a JSON answer. `ObserveError` when a number is missing or not possible."""
     try:
         row = json.loads(text)
-        result = Preflight(int(row["attempt"]), tuple(float(value) for value in row["computeSeconds"]))
+        compute_s = tuple(float(value) for value in row["computeSeconds"])
+        result = Preflight(int(row["attempt"]), compute_s, float(row.get("slowestSeconds", 0.0)))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ObserveError(f"not a preflight answer: {error!r}") from error
     wrong = [value for value in result.compute_s if not MIN_COMPUTE_S <= value <= MAX_DURATION_S]
@@ -128,6 +133,8 @@ def parse_preflight(text: str) -> Preflight:
         raise ObserveError(
             f"preflight compute seconds must be {MIN_COMPUTE_S:g} to {MAX_DURATION_S:g} for every rank, got {wrong[:3]}"
         )
+    if not 0 <= result.slowest_s <= MAX_DURATION_S:
+        raise ObserveError(f"preflight slowest seconds must be 0 to {MAX_DURATION_S:g}, got {result.slowest_s}")
     return result
 
 

@@ -1,7 +1,7 @@
 """The worker's window to the operator: one small HTTP server per pod.
 
     GET  /metrics    every worker: its process; rank 0 also the job's progress
-    GET  /preflight  rank 0: {"attempt", "computeSeconds": [per rank]}, 404 before it is known
+    GET  /preflight  rank 0: {"attempt", "computeSeconds": [per rank], "slowestSeconds"}, 404 before it is known
     POST /start      rank 0: {"attempt"}: the operator has written its prediction, step 1 may begin
 
 The server runs in a thread and only reads values, so a slow reader never delays a step.
@@ -9,7 +9,6 @@ The server runs in a thread and only reads values, so a slow reader never delays
 
 import json
 import threading
-from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -19,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from hulk_runtime.errors import ConfigurationError
+from hulk_runtime.preflight import Preflight
 
 MAX_BODY_BYTES: Final = 4096
 IDLE_CLIENT_S: Final = 10.0
@@ -30,7 +30,7 @@ class Progress:
     def __init__(self, registry: CollectorRegistry, attempt: int, port: int) -> None:
         self.registry = registry
         self._attempt = attempt
-        self._compute_s: tuple[float, ...] | None = None
+        self._preflight: Preflight | None = None
         self._go = threading.Event()
         try:
             self._server = _Server(("", port), self)
@@ -42,9 +42,9 @@ class Progress:
         """The port that is served."""
         return int(self._server.server_address[1])
 
-    def publish_preflight(self, compute_s: Sequence[float]) -> None:
-        """Offer each rank's measured compute seconds per step to the operator."""
-        self._compute_s = tuple(compute_s)
+    def publish_preflight(self, found: Preflight) -> None:
+        """Offer what the ranks measured to the operator."""
+        self._preflight = found
 
     def wait_for_start(self, timeout_s: float) -> bool:
         """Wait for the operator's go; False when it did not come in time."""
@@ -52,9 +52,11 @@ class Progress:
 
     def preflight(self) -> bytes | None:
         """Body of GET /preflight."""
-        if self._compute_s is None:
+        found = self._preflight
+        if found is None:
             return None
-        return json.dumps({"attempt": self._attempt, "computeSeconds": list(self._compute_s)}).encode()
+        seconds = {"computeSeconds": found.compute_s, "slowestSeconds": found.slowest_s}
+        return json.dumps({"attempt": self._attempt, **seconds}).encode()
 
     def start(self, body: bytes) -> HTTPStatus:
         """Take POST /start. A go for another attempt, or before preflight is known, is a conflict."""
@@ -64,7 +66,7 @@ class Progress:
             return HTTPStatus.BAD_REQUEST
         if not isinstance(asked, dict) or "attempt" not in asked:
             return HTTPStatus.BAD_REQUEST
-        if asked["attempt"] != self._attempt or self._compute_s is None:
+        if asked["attempt"] != self._attempt or self._preflight is None:
             return HTTPStatus.CONFLICT
         self._go.set()
         return HTTPStatus.NO_CONTENT

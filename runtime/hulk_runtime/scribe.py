@@ -52,9 +52,10 @@ class Scribe:
         self._sent_bytes = stepper.sent_bytes
         self._loss = report.loss
         self._metrics.set_step(step, timing.step_s, stepper.sent_bytes, report)
+        slowest_s = max(own.compute_s for own in report.ranks)
         say(
             f"step={step} loss={report.loss:.4f} step_s={timing.step_s:.4f} compute_s={timing.compute_s:.4f} "
-            f"communication_s={timing.communication_s:.4f} bytes={bytes_now}"
+            f"communication_s={timing.communication_s:.4f} slowest_s={slowest_s:.4f} bytes={bytes_now}"
         )
         if self.checkpoints and step % self._every_steps == 0:
             self._begin_saving(step, stepper)

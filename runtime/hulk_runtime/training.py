@@ -78,12 +78,13 @@ def _train(plan: Plan, stepper: Stepper, scribe: Scribe | None, stop: Stop, resu
 
 
 def _preflight(group: Group, stepper: Stepper, progress: Progress | None) -> float:
-    """Measure and publish; the seconds of the slowest rank."""
-    compute_s = preflight.gather(group, preflight.measure(stepper))
+    """Measure and publish; what the slowest rank of a step takes, in seconds."""
+    found = preflight.gather(group, preflight.measure(stepper))
     if group.is_first and progress:
-        progress.publish_preflight(compute_s)
-        say("preflight compute_s=" + ",".join(f"{seconds:.4f}" for seconds in compute_s))
-    return max(compute_s)
+        progress.publish_preflight(found)
+        each = ",".join(f"{seconds:.4f}" for seconds in found.compute_s)
+        say(f"preflight compute_s={each} slowest_s={found.slowest_s:.4f}")
+    return found.slowest_s
 
 
 def _wait_for_start(progress: Progress, timeout_s: float) -> None:

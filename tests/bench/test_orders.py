@@ -22,7 +22,6 @@ TRAINING = Training(
     in_time=True,
     step_s=(9.0, 9.0, 9.0, 1.0, 1.0, 1.0),
     compute_s=(0.2, 0.2, 0.2, 0.2, 0.2, 0.2),
-    communication_s=(8.8, 8.8, 8.8, 0.8, 0.8, 0.8),
     losses=(5.0, 4.0, 3.0, 3.0, 3.0, 3.0),
     late_share=0.0,
     valid=True,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable
@@ -35,6 +36,8 @@ SLEEP = ("sh", "-c", "trap exit TERM; sleep 86400 & wait")  # a container's firs
 ENDLESS = 100_000
 FINISHED = ("Succeeded", "Failed")
 PATIENCE_S = 300
+GRACE_S = 30  # Kubernetes' own, which the jobs here do not change
+RESUMED = re.compile(r"^resumed after step (\d+)$", re.MULTILINE)
 Object = dict[str, Any]
 
 RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
@@ -156,6 +159,25 @@ class Jobs:
         except CommandFailedError:
             return ""
 
+    def follow(self, pod: str) -> Callable[[], list[str]]:
+        """Read a pod's log from now on, also beyond its deletion; to be called for its lines once the pod has ended."""
+        follower = self.lab.kube.follow("kubectl", "logs", "-f", pod, "-n", self.namespace)
+        output = follower.stdout
+        assert output is not None
+        return lambda: output.read().splitlines()
+
+    def resumed_at(self, name: str, attempt: int) -> int:
+        """The step after which an attempt of hulk-launch went on, in its own words."""
+
+        def said() -> re.Match[str] | None:
+            log = "".join(self.log(pod["metadata"]["name"]) for pod in self.pods(name, attempt)[:1])
+            return RESUMED.search(log.partition(f"attempt {attempt}: worker 0")[2])
+
+        wait_until(said, f"the resumption of attempt {attempt}", timeout_s=PATIENCE_S, interval_s=0.5)
+        found = said()
+        assert found is not None
+        return int(found[1])
+
     def wait(self, name: str, what: str, is_so: Callable[[Object], object], timeout_s: float = PATIENCE_S) -> Object:
         """The status once a condition on it is true; the error says what the operator said last."""
         try:
@@ -199,6 +221,14 @@ def system_pods(lab: Lab, component: str) -> list[Object]:
     selector = f"app.kubernetes.io/component={component}"
     found = lab.kube.get("pods", "-n", SYSTEM_NAMESPACE, "-l", selector)["items"]
     return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+
+def saved_at_its_end(lines: list[str]) -> int:
+    """The step of the last checkpoint in a log, which must be the last step that was made."""
+    steps = [int(found[1]) for line in lines if (found := re.match(r"step=(\d+) ", line))]
+    saved = [int(found[1]) for line in lines if (found := re.match(r"checkpoint step=(\d+) ", line))]
+    assert saved[-1:] == steps[-1:] != [], "\n".join(lines[-5:])
+    return saved[-1]
 
 
 def nodes(pods: Iterable[Object]) -> list[str]:

@@ -14,14 +14,12 @@ from collections import Counter
 import pytest
 from hulk_lab import cgroups, node, up
 from hulk_lab.processes import wait_until
-from lab_jobs import ENDLESS, LAUNCH, PATIENCE_S, Jobs, Object, job, nodes, system_pods, uids
+from lab_jobs import ENDLESS, GRACE_S, LAUNCH, PATIENCE_S, Jobs, Object, job, nodes, saved_at_its_end, system_pods, uids
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 
 NUM_WORKERS = 3  # over two nodes at least, and the four accelerators that are left without one node are enough
 EVERY = 10
-RESUMED = re.compile(r"^resumed after step (\d+)$", re.MULTILINE)
-GRACE_S = 30
 
 
 @pytest.fixture
@@ -47,19 +45,6 @@ def cmdline(pid: int) -> bytes:
         return file.read()
 
 
-def resumed_at(jobs: Jobs, name: str, attempt: int) -> int:
-    """The step after which an attempt went on, in its own words."""
-
-    def said() -> re.Match[str] | None:
-        log = "".join(jobs.log(pod["metadata"]["name"]) for pod in jobs.pods(name, attempt)[:1])
-        return RESUMED.search(log.partition(f"attempt {attempt}: worker 0")[2])
-
-    wait_until(said, f"the resumption of attempt {attempt}", timeout_s=PATIENCE_S, interval_s=0.5)
-    found = said()
-    assert found is not None
-    return int(found[1])
-
-
 def untouched(before: list[Object], gone: Object | None, after: list[Object]) -> None:
     """On every node as many pods stay as both plans have workers there, but for one that is gone; none began anew."""
     there = [pod for pod in before if pod is not gone]
@@ -81,7 +66,7 @@ def test_training_survives_a_crash_a_pause_and_the_loss_of_a_node(installed: up.
     assert last["node"] == victim["spec"]["nodeName"]
     assert re.search(r"^step=\d+ loss=", last["message"], re.MULTILINE)
 
-    since = resumed_at(jobs, training, attempt=2)
+    since = jobs.resumed_at(training, attempt=2)
     assert saved <= since
     assert since % EVERY == 0
     assert jobs.pods(training, attempt=1) == []
@@ -94,7 +79,7 @@ def test_training_survives_a_crash_a_pause_and_the_loss_of_a_node(installed: up.
 
     paused_after = pause(installed, jobs, training, after=since)
     jobs.patch(training, {"suspend": False})
-    assert resumed_at(jobs, training, attempt=3) == paused_after
+    assert jobs.resumed_at(training, attempt=3) == paused_after
     assert jobs.status(training)["failures"] == 1
 
     saved = jobs.wait_checkpoint(training, attempt=3, after=paused_after)
@@ -107,7 +92,7 @@ def test_training_survives_a_crash_a_pause_and_the_loss_of_a_node(installed: up.
     assert status["lastFailure"]["reason"] == "NodeLost"
     assert lost in status["lastFailure"]["message"]
 
-    assert saved <= resumed_at(jobs, training, attempt=4)
+    assert saved <= jobs.resumed_at(training, attempt=4)
     assert lost not in nodes(jobs.pods(training, attempt=4))
     untouched(gang, next(pod for pod in gang if pod["spec"]["nodeName"] == lost), jobs.pods(training, attempt=4))
     old = [pod for pod in jobs.pods(training, attempt=3) if pod["spec"]["nodeName"] == lost]
@@ -129,7 +114,7 @@ def test_training_survives_a_crash_a_pause_and_the_loss_of_a_node(installed: up.
 
     gang = jobs.pods(training)
     jobs.patch(training, {"workers": {"min": NUM_WORKERS - 1, "max": NUM_WORKERS - 1}})
-    assert again <= resumed_at(jobs, training, attempt=5)
+    assert again <= jobs.resumed_at(training, attempt=5)
     untouched(gang, None, jobs.pods(training))
     status = jobs.status(training)
     assert (status["failures"], status["disruptions"], status["plan"]["numWorkers"]) == (1, 1, NUM_WORKERS - 1)
@@ -140,19 +125,15 @@ def pause(lab: up.Lab, jobs: Jobs, name: str, after: int) -> int:
     attempt = jobs.status(name)["attempt"]
     jobs.wait(name, f"a step of attempt {attempt}", lambda now: now.get("observed", {}).get("step", 0) > after)
     first = jobs.pods(name, attempt)[0]["metadata"]["name"]
-    follower = lab.kube.follow("kubectl", "logs", "-f", first, "-n", jobs.namespace)
-    assert follower.stdout is not None
+    last_words = jobs.follow(first)
     asked_s = time.monotonic()
     jobs.patch(name, {"suspend": True})
-    lines = follower.stdout.read().splitlines()
+    saved = saved_at_its_end(last_words())
     assert time.monotonic() - asked_s < GRACE_S
     jobs.wait_phase(name, "Suspended")
     assert jobs.pods(name) == []
-    steps = [int(found[1]) for line in lines if (found := re.match(r"step=(\d+) ", line))]
-    saved = [int(found[1]) for line in lines if (found := re.match(r"checkpoint step=(\d+) ", line))]
-    assert saved[-1] == steps[-1], "\n".join(lines[-5:])
-    jobs.wait(name, "the last checkpoint in its status", lambda now: now["checkpoint"]["step"] == saved[-1])
-    return saved[-1]
+    jobs.wait(name, "the last checkpoint in its status", lambda now: now["checkpoint"]["step"] == saved)
+    return saved
 
 
 def test_a_job_that_always_fails_ends_as_failed_with_its_last_words(jobs: Jobs, installed: up.Lab) -> None:

@@ -156,9 +156,9 @@ async def test_no_worker_at_all_is_an_observe_error() -> None:
 async def test_preflight_is_none_until_it_is_ready() -> None:
     async with worker("GET", "/preflight", answer("", 404)) as (session, port):
         assert await observe.preflight(session, "127.0.0.1", port) is None
-    ready = answer('{"attempt": 2, "computeSeconds": [0.5, 0.25]}')
+    ready = answer('{"attempt": 2, "computeSeconds": [0.5, 0.25], "slowestSeconds": 0.625}')
     async with worker("GET", "/preflight", ready) as (session, port):
-        assert await observe.preflight(session, "127.0.0.1", port) == Preflight(2, (0.5, 0.25))
+        assert await observe.preflight(session, "127.0.0.1", port) == Preflight(2, (0.5, 0.25), 0.625)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +172,9 @@ async def test_preflight_is_none_until_it_is_ready() -> None:
         '{"attempt": 1, "computeSeconds": [-0.5]}',
         '{"attempt": 1, "computeSeconds": [1e999]}',
         '{"attempt": 1, "computeSeconds": ["fast"]}',
+        '{"attempt": 1, "computeSeconds": [0.5], "slowestSeconds": -1}',
+        '{"attempt": 1, "computeSeconds": [0.5], "slowestSeconds": NaN}',
+        '{"attempt": 1, "computeSeconds": [0.5], "slowestSeconds": "slow"}',
     ],
 )
 def test_a_preflight_with_impossible_numbers_is_refused(text: str) -> None:

@@ -123,6 +123,7 @@ def test_preflight_is_offered_and_training_waits_for_go(job, make_plan, make_tra
     assert offered["attempt"] == 1
     assert len(offered["computeSeconds"]) == 2
     assert min(offered["computeSeconds"]) > 0
+    assert max(offered["computeSeconds"]) <= offered["slowestSeconds"]
     assert not ranks[0].losses(), "nothing is trained before the prediction is written"
     assert get(port, "/start", b'{"attempt": 7}')[0] == 409
     assert get(port, "/start", b"go")[0] == 400

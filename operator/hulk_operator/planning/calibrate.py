@@ -38,8 +38,13 @@ async def calibrate(reader: Reader, view: View, preflight: Preflight, now: datet
 
 
 def _speeds(plan: Plan, preflight: Preflight, flops_per_sequence: float) -> dict[str, float]:
-    """FLOP/s of one accelerator of each machine: the median over its ranks."""
+    """FLOP/s of one accelerator of each machine in this gang: the median over its ranks.
+
+    A step waits for whoever is slowest in it. Where that takes longer than the slowest median, because times vary, all
+    speeds are less by that much: so the slowest machine's share takes what the slowest rank of a step really takes.
+    """
+    waiting = max(1.0, preflight.slowest_s / max(preflight.compute_s))
     found: dict[str, list[float]] = defaultdict(list)
     for machine, share, compute_s in zip(plan.rank_machines, plan.shares, preflight.compute_s, strict=True):
-        found[machine].append(share * flops_per_sequence / compute_s)
+        found[machine].append(share * flops_per_sequence / (compute_s * waiting))
     return {machine: median(values) for machine, values in found.items()}
