@@ -141,10 +141,10 @@ async def hulk_run(bare: Bare, shape: Shape) -> tuple[Phases, list[dict[str, Any
     return Phases.of(timeline, start, shape.num_pods, start - asked), pods
 
 
-async def plan_committed(bare: Bare, namespace: str) -> float:
-    """The time at which a watch shows that the plan of the namespace's one job is committed."""
+async def plan_committed(bare: Bare, namespace: str, after: int = 0) -> float:
+    """The time at which a watch shows that the namespace's one job has a plan of an attempt later than `after`."""
     async for event in bare.watch(f"/apis/hulk.dev/v1alpha1/namespaces/{namespace}/hulkjobs"):
-        if event["object"].get("status", {}).get("plan"):
+        if event["object"].get("status", {}).get("plan", {}).get("attempt", 0) > after:
             return time.monotonic()
     raise RuntimeError("the watch of HulkJobs ended before a plan was committed")
 

@@ -53,11 +53,11 @@ def test_rounds_with_replaced_pods_count_for_nothing() -> None:
 
 def test_a_change_keeps_the_pods_that_the_bare_client_keeps() -> None:
     found = {
-        "one node replaced, hulk": [Change(1.2, 48, 50), Change(1.2, 49, 50)],
-        "one node replaced, bare": [Change(1.0, 49, 50), Change(1.0, 49, 50)],
+        "one node replaced, hulk": [Change(0.1, 1.2, 48, 50), Change(0.1, 1.2, 49, 50)],
+        "one node replaced, bare": [Change(0.0, 1.0, 49, 50), Change(0.0, 1.0, 49, 50)],
     }
     assert change.verdicts(found) == [
-        "one node replaced, hulk / bare client: 1.2, aim at most 1.2: met",
+        "one node replaced, hulk, carried out / bare client: 1.2, aim at most 1.2: met",
         "one node replaced, hulk, CV of that ratio, %: 0, aim at most 4: met",
         "one node replaced, hulk, p99 in seconds: 1.2, aim below 2: met",
         "one node replaced, hulk, pods kept: 48, aim at least 49: missed",
