@@ -7,6 +7,7 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
 BIN := .venv/bin
 LAB ?= hulk
+JOBS ?= 2
 
 .PHONY: help
 help: ## List the targets
@@ -17,11 +18,11 @@ demo: tools ## Bring up the geo lab, install Hulk, train examples/hulkjob.yaml a
 	@$(BIN)/hulk-lab demo --lab $(LAB) $(if $(IMAGE),--image $(IMAGE))
 
 .PHONY: test
-test: tools ## Lint, types, import contracts, generated files, every test (JOBS=2: two labs side by side)
+test: tools ## Lint, types, import contracts, generated files, every test, two labs side by side (JOBS=1: one after the other)
 	@$(MAKE) --no-print-directory lint verify
 	@$(BIN)/hulk-lab build
 	$(BIN)/pytest -q --doctest-modules operator placement runtime lab/hulk_lab bench
-	$(BIN)/pytest $(if $(JOBS),-n $(JOBS) --dist loadgroup --no-loadscope-reorder)
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: down
 down: tools ## Remove every process, namespace and mount of the lab (ALL=1: of all labs; PREFIX=: of those named so)

@@ -7,6 +7,7 @@ checkout's tests are touched; both are removed at the end, also after a failure.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
 from collections.abc import Callable, Iterator
 from multiprocessing import forkserver
@@ -19,6 +20,7 @@ from hulk_lab.spec import KwokSpec, LabSpec
 from lab_names import lab_name
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+NICENESS = 10
 LABS = ("lab", "controlplane")  # the markers, as pyproject.toml describes them
 
 
@@ -60,7 +62,9 @@ def forks() -> Iterator[ForkServerContext]:
 
 @pytest.fixture(scope="session")
 def control_plane_lab() -> Iterator[up.Lab]:
-    """A lab of nothing but a control plane and kwok."""
+    """A lab of nothing but a control plane and kwok; beside the geo lab it takes what that leaves of the processors."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        os.nice(NICENESS)
     spec = LabSpec(name=lab_name("cp"), kwok=KwokSpec(nodes=1))
     try:
         yield up.up(spec)

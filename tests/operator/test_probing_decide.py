@@ -43,7 +43,7 @@ class Agents:
     def decide(self) -> Decision:
         """One pass: the orders are written to the profiles."""
         decision = decide(self.now, self.nodes, self.profiles, self.jobs, self.budget)
-        self.budget = replace(self.budget, history=(*self.budget.history, *decision.attempts))
+        self.budget = replace(self.budget, history=decision.history)
         for name, orders in decision.measurements.items():
             highest = max((order.id for order in orders), default=0)
             spec = NodeProfileSpec(
@@ -286,6 +286,18 @@ def test_a_failed_test_waits_longer_every_time() -> None:
     assert gaps[0] >= agents.budget.retry_s
     assert all(later >= 1.5 * earlier for earlier, later in itertools.pairwise(gaps))
     assert len(gaps) >= 4
+
+
+def test_a_deleted_profile_is_measured_again_at_once_however_often() -> None:
+    """Its tests had results: they are no failures, and their bytes stay counted."""
+    agents = Agents(cluster(2, 1))
+    for _ in range(6):
+        agents.settle(passes=5)
+        for name, profile in agents.profiles.items():
+            echo = profile.status.echo
+            agents.profiles[name] = NodeProfile(metadata=profile.metadata, status=NodeProfileStatus(echo=echo))
+    results = [attempt.used_bytes for attempt in agents.budget.history]
+    assert results == [pytest.approx(5 * agents.rate)] * 12  # 4 s that count and one that does not
 
 
 def test_the_byte_budget_holds_for_every_hour() -> None:

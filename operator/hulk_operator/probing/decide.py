@@ -13,7 +13,7 @@ address. So only an address that Kubernetes knows for its node counts; any other
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -24,6 +24,7 @@ from hulk_operator.probing.types import Attempt, Budget, Decision, Pair, ProbeNo
 
 STOPPED_AFTER_S: Final = 180.0  # an agent whose standing echoes bring nothing for this long is not elected
 HOUR_S: Final = 3600.0
+DAY_S: Final = 24 * HOUR_S
 Resource = tuple[str, str]  # ("node" or "uplink", name): what two tests may not share
 
 
@@ -65,7 +66,9 @@ def decide(
         )
         for name, profile in profiles.items()
     }
-    return Decision(measurements, attempts, len(kept), {reason: count for reason, count in waiting.items() if count})
+    history = (*world.budget.history, *attempts)
+    waits = {reason: count for reason, count in waiting.items() if count}
+    return Decision(measurements, attempts, history, len(kept), waits)
 
 
 def foreign_addresses(nodes: Iterable[ProbeNode], profiles: Mapping[str, NodeProfile]) -> tuple[Rejection, ...]:
@@ -101,7 +104,9 @@ def _world(
     for region, members in regions.items():  # where no agent seems to live, all of them are asked
         regions[region] = sorted(lively.intersection(members) or members)
     occupied = _occupied(jobs_running, region_of)
-    return _World(now.timestamp(), region_of, regions, profiles, addresses, accepted.idle(), occupied, budget)
+    idle = accepted.idle()
+    budget = replace(budget, history=_with_results(budget, idle, now.timestamp()))
+    return _World(now.timestamp(), region_of, regions, profiles, addresses, idle, occupied, budget)
 
 
 def _stopped(profile: NodeProfile, now_s: float) -> bool:
@@ -193,7 +198,7 @@ def _due(world: _World, measured_pairs: Iterable[Pair]) -> list[Pair]:
     due = [
         pair
         for pair, time_s in ages.items()
-        if world.now_s - time_s > world.budget.refresh_s and world.now_s >= _retry_at_s(world, pair, time_s)
+        if world.now_s - time_s > world.budget.refresh_s and world.now_s >= _retry_at_s(world, pair)
     ]
     return sorted(due, key=lambda pair: ages[pair])
 
@@ -202,12 +207,12 @@ def _measured_at_s(world: _World, pair: Pair) -> float:
     return world.idle[pair].bandwidth_time_s if pair in world.idle else 0.0
 
 
-def _retry_at_s(world: _World, pair: Pair, measured_s: float) -> float:
+def _retry_at_s(world: _World, pair: Pair) -> float:
     """After n failures in a row: n-times doubled retry time after the last."""
     tries = [
         attempt.time_s
         for attempt in world.budget.history
-        if (attempt.source, attempt.target) == pair and attempt.time_s > measured_s
+        if (attempt.source, attempt.target) == pair and attempt.used_bytes is None
     ]
     if not tries:
         return 0.0
@@ -217,14 +222,20 @@ def _retry_at_s(world: _World, pair: Pair, measured_s: float) -> float:
 def _spent_bytes(world: _World) -> float:
     """What the tests of the last hour took: as measured where a result is there, else all they could."""
     lately = [attempt for attempt in world.budget.history if world.now_s - attempt.time_s < HOUR_S]
-    return sum(_used_bytes(world, (attempt.source, attempt.target), attempt) for attempt in lately)
+    return sum(attempt.num_bytes if attempt.used_bytes is None else attempt.used_bytes for attempt in lately)
 
 
-def _used_bytes(world: _World, pair: Pair, attempt: Attempt) -> float:
-    link = world.idle.get(pair)
-    if link is None or link.bandwidth_bytes_per_s is None or link.bandwidth_time_s < attempt.time_s:
-        return float(attempt.num_bytes)
-    return _transferred(link.bandwidth_bytes_per_s, world.budget, attempt.num_bytes)
+def _with_results(budget: Budget, idle: Mapping[Pair, LinkSample], now_s: float) -> tuple[Attempt, ...]:
+    """The last day's tests; one with a result has it for ever, also when the profile that held it is deleted."""
+
+    def with_result(attempt: Attempt) -> Attempt:
+        link = idle.get((attempt.source, attempt.target))
+        if link is None or link.bandwidth_bytes_per_s is None or link.bandwidth_time_s < attempt.time_s:
+            return attempt
+        return replace(attempt, used_bytes=_transferred(link.bandwidth_bytes_per_s, budget, attempt.num_bytes))
+
+    lately = (attempt for attempt in budget.history if now_s - attempt.time_s < DAY_S)
+    return tuple(attempt if attempt.used_bytes is not None else with_result(attempt) for attempt in lately)
 
 
 def _cost_bytes(world: _World, pair: Pair) -> float:

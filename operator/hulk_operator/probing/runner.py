@@ -44,7 +44,6 @@ MIN_INTERVAL_S: Final = 1.0  # between passes
 MAX_INTERVAL_S: Final = 10.0
 NUM_WRITES: Final = 16  # in flight
 LOAD_S: Final = 30.0  # between two writes of the links under load from one node
-HISTORY_S: Final = 24 * 3600.0
 LOAD_MANAGER: Final = f"{names.FIELD_MANAGER}-links"  # apart from the operator's other fields of the status
 
 
@@ -137,7 +136,7 @@ class Prober:
         accepted = accept(profiles.values(), {node.name for node in nodes}, now)
         decision = decide(now, nodes, profiles, self.jobs(), self.budget)
         await self._order(profiles, decision)
-        self._remember(decision, now)
+        self._remember(decision)
         await self._tell([*accepted.rejections, *unreadable], profiles, now)
         self.state = ProbeState(
             accepted=Accepted(
@@ -221,10 +220,8 @@ class Prober:
 
         await _all(write(name) for name in changed)
 
-    def _remember(self, decision: Decision, now: datetime) -> None:
-        oldest_s = now.timestamp() - HISTORY_S
-        kept = tuple(attempt for attempt in self.budget.history if attempt.time_s > oldest_s)
-        self.budget = replace(self.budget, history=(*kept, *decision.attempts))
+    def _remember(self, decision: Decision) -> None:
+        self.budget = replace(self.budget, history=decision.history)
         for attempt in decision.attempts:
             log.info("bandwidth test %d: %s -> %s", attempt.id, attempt.source, attempt.target)
 

@@ -23,12 +23,16 @@ class ProbeNode:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One bandwidth test that was ordered; its id is the Unix time in milliseconds when that happened."""
+    """One bandwidth test that was ordered; its id is the Unix time in milliseconds when that happened.
+
+    `used_bytes`: what it took as its result says; None before there is one, which is for ever where it failed.
+    """
 
     id: int
     source: str
     target: str
     num_bytes: int  # at most
+    used_bytes: float | None = None
 
     @property
     def time_s(self) -> float:
@@ -70,11 +74,13 @@ class Budget:
 class Decision:
     """The complete list of measurements of every node that has a profile, and the tests that are new in it.
 
+    `history`: the tests of the last day, the new ones as well, with what is known of their results.
     `waiting` says how many links are due and why they have to wait: JobRunning, LinkBusy, TestLimit, ByteBudget or
     TooManyTargets.
     """
 
     measurements: Mapping[str, tuple[Measurement, ...]]
     attempts: tuple[Attempt, ...] = ()
+    history: tuple[Attempt, ...] = ()
     num_pending: int = 0
     waiting: Mapping[str, int] = field(default_factory=dict)
