@@ -1,5 +1,6 @@
-"""lab/go/PART (go.mod, go.sum, maybe main.go) -> the part's programs in ~/.cache/hulk/bin/PART-HASH.
+"""lab/go (go.mod, go.sum, the main.go of some programs) -> a part's programs in ~/.cache/hulk/bin/PART-HASH.
 
+All parts but runc, which is linked against C, are of one module: a library that several of them use is compiled once.
 The hash covers everything that decides the result, so a folder that exists is never built again. Nothing is downloaded
 but Go modules at the versions and checksums that go.sum pins.
 """
@@ -17,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from hulk_lab.builds.prerequisites import MissingPrerequisiteError, check_go
@@ -28,15 +30,15 @@ GO_FOLDER = REPOSITORY / "lab" / "go"
 
 @dataclass(frozen=True)
 class Part:
-    """One Go module of the lab.
+    """Programs of the lab that are built together.
 
-    packages: what to build, each with the name its program gets; copied_module: a module whose `copied_folder` is kept
-    beside the programs (kwok's stage files).
+    packages: what to build, each with the name its program gets; folder: where their go.mod is; copied_module: a module
+    whose `copied_folder` is kept beside the programs (kwok's stage files).
     """
 
     name: str
     packages: tuple[tuple[str, str], ...]
-    folder: Path
+    folder: Path = GO_FOLDER
     tags: str = ""
     cgo: bool = False
     ldflags: str = "-s -w"
@@ -46,7 +48,8 @@ class Part:
     @functools.cached_property
     def output(self) -> Path:
         """Where its programs are once built; another source, flag or Go version is another folder."""
-        sources = sorted([*self.folder.glob("go.*"), *self.folder.glob("**/*.go")])
+        own = (self.folder / package for package, _ in self.packages if package.startswith("./"))
+        sources = sorted([*self.folder.glob("go.*"), *chain.from_iterable(package.glob("*.go") for package in own)])
         digest = hashlib.sha256()
         digest.update(
             json.dumps([go_version(), self.packages, self.tags, self.cgo, self.ldflags, self.copied_folder]).encode()
@@ -84,21 +87,19 @@ PARTS = (
     Part(
         "kubernetes",
         (("go.etcd.io/etcd/server/v3", "etcd"), *_named(_KUBERNETES)),
-        GO_FOLDER / "kubernetes",
         ldflags=f"-s -w -X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION}",
     ),
     Part(
         "kwok",
         _named(["sigs.k8s.io/kwok/cmd/kwok"]),
-        GO_FOLDER / "kwok",
         copied_module="sigs.k8s.io/kwok",
         copied_folder="kustomize/stage",
     ),
-    Part("containerd", _named(_CONTAINERD), GO_FOLDER / "containerd", tags="no_btrfs no_zfs no_aufs no_devmapper"),
+    Part("containerd", _named(_CONTAINERD), tags="no_btrfs no_zfs no_aufs no_devmapper"),
     Part("runc", _named(["github.com/opencontainers/runc"]), GO_FOLDER / "runc", tags="seccomp", cgo=True),
-    Part("helm", _named(["helm.sh/helm/v3/cmd/helm"]), GO_FOLDER / "helm"),
-    Part("coredns", ((".", "coredns"),), GO_FOLDER / "coredns"),
-    Part("store", ((".", "store"),), GO_FOLDER / "store"),
+    Part("helm", _named(["helm.sh/helm/v3/cmd/helm"])),
+    Part("coredns", (("./coredns", "coredns"),)),
+    Part("store", (("./store", "store"),)),
 )
 
 
