@@ -131,6 +131,18 @@ def test_restricted_security_is_the_default_and_the_users_own_is_kept() -> None:
     assert "securityContext" in own["spec"]["initContainers"][0]
 
 
+@pytest.mark.parametrize(("own", "group"), [({"runAsUser": 7}, 65532), ({"runAsUser": 7, "fsGroup": 8}, 8)])
+def test_whoever_writes_to_a_claim_is_in_the_group_that_owns_it(own: dict[str, int], group: int) -> None:
+    one = job(template={"spec": {**TEMPLATE["spec"], "securityContext": own}}, checkpoint=claim())
+    (pod,) = pods(one, plan(), [0])
+    policy = {"fsGroupChangePolicy": "OnRootMismatch"}
+    assert pod["spec"]["securityContext"] == {**own, **policy, "fsGroup": group}
+
+
+def claim() -> dict[str, Any]:
+    return {"storage": {"persistentVolumeClaim": "claim"}}
+
+
 @pytest.mark.parametrize(
     ("storage", "url"),
     [
@@ -148,6 +160,7 @@ def test_checkpoint_storage_reaches_the_worker(storage: dict[str, str], url: str
     else:
         assert {"name": names.CHECKPOINT_VOLUME, "mountPath": "/var/hulk/checkpoint"} in first["volumeMounts"]
         assert pod["spec"]["volumes"][-1]["persistentVolumeClaim"] == {"claimName": "claim"}
+        assert pod["spec"]["securityContext"]["fsGroup"] == 65532
 
 
 def test_the_children_of_an_attempt() -> None:

@@ -82,7 +82,7 @@ def _shared_spec(job: HulkJob, plan: Plan) -> Object:
     volumes = [*(spec.get("volumes") or ()), _plan_volume(job, plan)]
     first, checkpoint_volumes = _with_checkpoint(_worker_container(containers[0], job), job)
     priority = {"priorityClassName": job.spec.priority_class_name} if job.spec.priority_class_name else {}
-    defaults = {"enableServiceLinks": False, "securityContext": _RESTRICTED_POD}
+    defaults: Object = {"enableServiceLinks": False}
     if "serviceAccountName" not in spec:
         defaults["automountServiceAccountToken"] = False
     inits = {"initContainers": [_secured(init) for init in spec["initContainers"]]} if "initContainers" in spec else {}
@@ -91,6 +91,7 @@ def _shared_spec(job: HulkJob, plan: Plan) -> Object:
         **spec,
         **priority,
         **inits,
+        "securityContext": {**_volume_group(job), **spec.get("securityContext", _RESTRICTED_POD)},
         "restartPolicy": "Never",
         "subdomain": names.service(job.metadata.name, plan.attempt),
         "containers": [first, *containers[1:]],
@@ -118,6 +119,14 @@ def _pinned(affinity: Object, node: str) -> Object:
     terms = [{**term, "matchFields": [*(term.get("matchFields") or ()), field]} for term in alternatives]
     narrowed = {**required, "nodeSelectorTerms": terms}
     return {**affinity, "nodeAffinity": {**node_affinity, "requiredDuringSchedulingIgnoredDuringExecution": narrowed}}
+
+
+def _volume_group(job: HulkJob) -> Object:
+    """A new volume belongs to root: whoever is to write checkpoints to a claim must be in the group that owns it."""
+    storage = job.spec.checkpoint.storage if job.spec.checkpoint else None
+    if not storage or not storage.persistent_volume_claim:
+        return {}
+    return {"fsGroup": RESTRICTED_USER, "fsGroupChangePolicy": "OnRootMismatch"}
 
 
 def _secured(container: Object) -> Object:
