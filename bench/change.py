@@ -20,14 +20,14 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.api_server import Bare, connect
-from bench.deployment import PODS, Shape, as_created, cv_percent, job, p99, plan_committed, variation
+from bench.deployment import PODS, Shape, as_created, cv_percent, hulk_jobs, job, p99, plan_committed, variation
 from bench.raw import Raw
 from bench.simulated import NAMESPACE, operator, simulated_lab
 from bench.verdicts import verdict
 
 BEFORE = Shape(50, 50, 20)
 NUM_AFTER = 40
-JOBS = f"/apis/hulk.dev/v1alpha1/namespaces/{NAMESPACE}/hulkjobs"
+JOBS = hulk_jobs(NAMESPACE)
 SELECTOR = "hulk.dev/job=bench"
 TIMEOUT_S = 180.0
 LOOK_EVERY_S = 0.02

@@ -129,21 +129,35 @@ def as_created(pod: dict[str, Any]) -> dict[str, Any]:
 async def hulk_run(bare: Bare, shape: Shape) -> tuple[Phases, list[dict[str, Any]]]:
     """Deploy by HulkJob; the phases count from the status write that commits the plan. Also the pods it made."""
     selector = "hulk.dev/job=bench"
-    async with watched(bare, NAMESPACE, selector, shape.num_pods) as (timeline, everything_runs):
-        committed = asyncio.create_task(plan_committed(bare, NAMESPACE))
-        asked = time.monotonic()
-        await bare.create(f"/apis/hulk.dev/v1alpha1/namespaces/{NAMESPACE}/hulkjobs", job(shape))
-        start = await asyncio.wait_for(committed, TIMEOUT_S)
-        await asyncio.wait_for(everything_runs, TIMEOUT_S)
+    timeline, asked, start = await deployed(bare, NAMESPACE, job(shape), TIMEOUT_S)
     pods = await bare.matching(PODS, selector)
-    await bare.delete(f"/apis/hulk.dev/v1alpha1/namespaces/{NAMESPACE}/hulkjobs/bench")
+    await bare.delete(f"{hulk_jobs(NAMESPACE)}/bench")
     await bare.delete_all(PODS, selector)
     return Phases.of(timeline, start, shape.num_pods, start - asked), pods
 
 
+async def deployed(
+    bare: Bare, namespace: str, manifest: dict[str, Any], timeout_s: float
+) -> tuple[Timeline, float, float]:
+    """Create a HulkJob and wait until its pods run: their timeline, when it was asked for, when its plan was there."""
+    selector, num_pods = f"hulk.dev/job={manifest['metadata']['name']}", manifest["spec"]["workers"]["max"]
+    async with watched(bare, namespace, selector, num_pods) as (timeline, everything_runs):
+        committed = asyncio.create_task(plan_committed(bare, namespace))
+        asked = time.monotonic()
+        await bare.create(hulk_jobs(namespace), manifest)
+        planned = await asyncio.wait_for(committed, timeout_s)
+        await asyncio.wait_for(everything_runs, timeout_s)
+    return timeline, asked, planned
+
+
+def hulk_jobs(namespace: str) -> str:
+    """The path of a namespace's HulkJobs."""
+    return f"/apis/hulk.dev/v1alpha1/namespaces/{namespace}/hulkjobs"
+
+
 async def plan_committed(bare: Bare, namespace: str, after: int = 0) -> float:
     """The time at which a watch shows that the namespace's one job has a plan of an attempt later than `after`."""
-    async for event in bare.watch(f"/apis/hulk.dev/v1alpha1/namespaces/{namespace}/hulkjobs"):
+    async for event in bare.watch(hulk_jobs(namespace)):
         if event["object"].get("status", {}).get("plan", {}).get("attempt", 0) > after:
             return time.monotonic()
     raise RuntimeError("the watch of HulkJobs ended before a plan was committed")

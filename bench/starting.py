@@ -21,14 +21,13 @@ from dataclasses import asdict, dataclass
 from rich.console import Console
 from rich.table import Table
 
-from bench.api_server import Bare, connect, watched
-from bench.deployment import plan_committed
+from bench.api_server import connect
+from bench.deployment import deployed
 from bench.geo import NAMESPACE, TIMEOUT_S, Geo, geo_lab
 from bench.raw import Raw
 from bench.training import Size, job, rank0
 
 SIZE = Size(layers=2, hidden=64, global_batch=6)
-JOBS = f"/apis/hulk.dev/v1alpha1/namespaces/{NAMESPACE}/hulkjobs"
 SLICES = (1, 10, 20, 64)
 """Ranks of one worker: 1,000 ranks as one pod per node on 100, 50 and 10 nodes are slices of 10, 20 and 100."""
 RANK = "import os, time; os.write(1, f'{time.monotonic()}\\n'.encode())"
@@ -70,24 +69,14 @@ def run(num_runs: int) -> None:
 
 async def measure(geo: Geo, name: str) -> Phases:
     """Run one job of one step, and look at it from outside."""
-    selector, num_workers = f"hulk.dev/job={name}", len(geo.node_names)
-    manifest = job(name, SIZE, 1, num_workers)
-    manifest["metadata"]["namespace"] = NAMESPACE
+    selector = f"hulk.dev/job={name}"
     try:
         async with connect(geo.lab.control.kubeconfig) as bare:
-            return await _follow(geo, bare, selector, manifest, num_workers)
+            manifest = job(name, SIZE, 1, len(geo.node_names))
+            timeline, asked, planned = await deployed(bare, NAMESPACE, manifest, TIMEOUT_S)
+        connected = await asyncio.to_thread(_connected, geo, selector)
     finally:
         geo.delete("hulkjob", name, selector)
-
-
-async def _follow(geo: Geo, bare: Bare, selector: str, manifest: dict[str, object], num_workers: int) -> Phases:
-    async with watched(bare, NAMESPACE, selector, num_workers) as (timeline, everything_runs):
-        committed = asyncio.create_task(plan_committed(bare, NAMESPACE))
-        asked = time.monotonic()
-        await bare.create(JOBS, manifest)
-        planned = await asyncio.wait_for(committed, TIMEOUT_S)
-        await asyncio.wait_for(everything_runs, TIMEOUT_S)
-    connected = await asyncio.to_thread(_connected, geo, selector)
     created, bound, running = (max(at.values()) for at in (timeline.seen, timeline.bound, timeline.running))
     return Phases(planned - asked, created - planned, bound - created, running - bound, connected - running)
 

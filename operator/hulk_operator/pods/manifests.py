@@ -11,7 +11,7 @@ from typing import Any, Final
 from hulk_placement.plan import Plan
 
 from hulk_operator import names
-from hulk_operator.api import HulkJob
+from hulk_operator.api import HulkJob, Storage
 from hulk_operator.cluster import Object
 
 RESTRICTED_USER: Final = 65532  # the usual "nonroot"
@@ -123,10 +123,14 @@ def _pinned(affinity: Object, node: str) -> Object:
 
 def _volume_group(job: HulkJob) -> Object:
     """A new volume belongs to root: whoever is to write checkpoints to a claim must be in the group that owns it."""
-    storage = job.spec.checkpoint.storage if job.spec.checkpoint else None
+    storage = _storage(job)
     if not storage or not storage.persistent_volume_claim:
         return {}
     return {"fsGroup": RESTRICTED_USER, "fsGroupChangePolicy": "OnRootMismatch"}
+
+
+def _storage(job: HulkJob) -> Storage | None:
+    return job.spec.checkpoint.storage if job.spec.checkpoint else None
 
 
 def _secured(container: Object) -> Object:
@@ -150,7 +154,7 @@ def _worker_container(container: Object, job: HulkJob) -> Object:
 
 def _with_checkpoint(container: Object, job: HulkJob) -> tuple[Object, list[Object]]:
     """The worker container and the volumes that the job's checkpoint storage needs."""
-    storage = job.spec.checkpoint.storage if job.spec.checkpoint else None
+    storage = _storage(job)
     if storage and storage.persistent_volume_claim:
         mount = {"name": names.CHECKPOINT_VOLUME, "mountPath": names.CHECKPOINT_DIRECTORY}
         claim = {"claimName": storage.persistent_volume_claim}

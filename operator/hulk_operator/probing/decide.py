@@ -230,12 +230,13 @@ def _with_results(budget: Budget, idle: Mapping[Pair, LinkSample], now_s: float)
 
     def with_result(attempt: Attempt) -> Attempt:
         link = idle.get((attempt.source, attempt.target))
-        if link is None or link.bandwidth_bytes_per_s is None or link.bandwidth_time_s < attempt.time_s:
+        if attempt.used_bytes is not None or link is None or link.bandwidth_bytes_per_s is None:
+            return attempt
+        if link.bandwidth_time_s < attempt.time_s:
             return attempt
         return replace(attempt, used_bytes=_transferred(link.bandwidth_bytes_per_s, budget, attempt.num_bytes))
 
-    lately = (attempt for attempt in budget.history if now_s - attempt.time_s < DAY_S)
-    return tuple(attempt if attempt.used_bytes is not None else with_result(attempt) for attempt in lately)
+    return tuple(with_result(attempt) for attempt in budget.history if now_s - attempt.time_s < DAY_S)
 
 
 def _cost_bytes(world: _World, pair: Pair) -> float:
