@@ -130,10 +130,13 @@ def _severity(found: Condition) -> Severity:
 
 
 def event(job: HulkJob, transition: Transition, attempt: int, now: datetime) -> Object:
-    """The Event of a transition. Its name is a digest of what it says, so that saying it again changes nothing."""
-    said = "\0".join(
-        (job.metadata.uid or "", str(job.metadata.generation), str(attempt), transition.reason, transition.message)
-    )
+    """The Event of a transition. Its name is a digest of what it says, so that saying it again changes nothing.
+
+    The generation is the one that the status knew before: a pass that is repeated because the spec has changed
+    meanwhile says the same, and what happens again after a change, as a second suspension, is said again.
+    """
+    seen = str(job.status.observed_generation)
+    said = "\0".join((job.metadata.uid or "", seen, str(attempt), transition.reason, transition.message))
     time = format_time(whole_second(now))
     return {
         "apiVersion": "v1",

@@ -12,7 +12,8 @@ import json
 import re
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -210,10 +211,19 @@ def install(lab: Lab, repository: Path) -> None:
     demo = Demo(Target(lab.kube, images.HULK_REFERENCE, wan=lab.net), repository, Story(Console(quiet=True)))
     [store] = lab.kube.get("pods", "-n", STORE_NAMESPACE)["items"]
     others = [node.name for node in lab.nodes if node.name != store["spec"]["nodeName"]]
-    lab.kube.kubectl("cordon", *others)
-    demo.install()
-    lab.kube.kubectl("uncordon", *others)
+    with cordoned(lab, *others):
+        demo.install()
     demo.measure()
+
+
+@contextmanager
+def cordoned(lab: Lab, *nodes: str) -> Iterator[None]:
+    """Nodes that take no new pods meanwhile."""
+    lab.kube.kubectl("cordon", *nodes)
+    try:
+        yield
+    finally:
+        lab.kube.kubectl("uncordon", *nodes)
 
 
 def system_pods(lab: Lab, component: str) -> list[Object]:

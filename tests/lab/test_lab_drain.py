@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hulk_lab import up
-from lab_jobs import ENDLESS, GRACE_S, LAUNCH, Jobs, job, nodes, saved_at_its_end, system_pods
+from lab_jobs import ENDLESS, GRACE_S, LAUNCH, Jobs, cordoned, job, nodes, saved_at_its_end, system_pods
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 
@@ -55,17 +55,17 @@ def test_a_drained_job_saves_its_state_waits_and_goes_on(installed: up.Lab, jobs
     jobs.wait(NAME, "its first steps", lambda now: now.get("observed", {}).get("step"))
     last_words = jobs.follow(f"{NAME}-1-0")
 
-    begun_s = time.monotonic()
-    installed.kube.kubectl("drain", there, "--ignore-daemonsets", f"--pod-selector=hulk.dev/job={NAME}")
-    saved = saved_at_its_end(last_words())
-    assert time.monotonic() - begun_s < GRACE_S
-    jobs.wait(NAME, "a reason to wait", lambda _: there in jobs.condition(NAME, "Planned").get("message", ""))
-    assert jobs.condition(NAME, "Planned")["status"] == "False"
-    status = jobs.wait(NAME, "its checkpoint", lambda now: now.get("checkpoint", {}).get("step") == saved)
-    assert (status["failures"], status["disruptions"]) == (0, 1)
-    assert status["checkpoint"]["where"] == f"pvc/{claim}"
+    with cordoned(installed, there):  # as drain does; whatever happens, the next tests have the node again
+        begun_s = time.monotonic()
+        installed.kube.kubectl("drain", there, "--ignore-daemonsets", f"--pod-selector=hulk.dev/job={NAME}")
+        saved = saved_at_its_end(last_words())
+        assert time.monotonic() - begun_s < GRACE_S
+        jobs.wait(NAME, "a reason to wait", lambda _: there in jobs.condition(NAME, "Planned").get("message", ""))
+        assert jobs.condition(NAME, "Planned")["status"] == "False"
+        status = jobs.wait(NAME, "its checkpoint", lambda now: now.get("checkpoint", {}).get("step") == saved)
+        assert (status["failures"], status["disruptions"]) == (0, 1)
+        assert status["checkpoint"]["where"] == f"pvc/{claim}"
 
-    installed.kube.kubectl("uncordon", there)
     assert jobs.resumed_at(NAME, attempt=2) == saved
     status = jobs.wait(NAME, "a step more", lambda now: now.get("observed", {}).get("step", 0) > saved)
     assert (status["attempt"], status["failures"], status["disruptions"]) == (2, 0, 1)

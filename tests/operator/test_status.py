@@ -89,6 +89,20 @@ def test_saying_the_same_again_is_the_same_event() -> None:
     assert (made["involvedObject"]["uid"], made["count"]) == ("u1", 1)
 
 
+def test_a_pass_that_a_change_of_the_spec_made_vain_says_nothing_twice() -> None:
+    (first, _) = transitions(deploying(), running())
+
+    def name(generation: int, seen: int) -> str:
+        """Of the event about a job whose status knows an older generation."""
+        before = job().status.model_copy(update={"observed_generation": seen})
+        meta = job().metadata.model_copy(update={"generation": generation})
+        told = event(job().model_copy(update={"metadata": meta, "status": before}), first, 1, NOW)
+        return str(told["metadata"]["name"])
+
+    assert name(generation=2, seen=1) == name(generation=1, seen=1)  # the pass is repeated
+    assert name(generation=3, seen=2) != name(generation=1, seen=1)  # it has become true again
+
+
 def test_the_largest_status_is_small() -> None:
     whole = running().model_copy(update={"last_failure": None, "observed_generation": GENERATION})
     assert len(json.dumps(whole.wire())) < 4096

@@ -36,6 +36,7 @@ from hulk_operator.status import holds
 logger = logging.getLogger(__name__)
 
 NO_CRD_RETRY_S: Final = 1.0
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def now() -> datetime:
@@ -111,8 +112,7 @@ async def run(cluster: Cluster, workers: Workers, settings: Settings, health: He
     parts = assemble(cluster, workers, settings, health)
     serving = asyncio.create_task(serve(parts))
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    _take_signals(stop)
     try:
         if not await _unless(stop, parts.lease.acquire()):
             return
@@ -122,11 +122,16 @@ async def run(cluster: Cluster, workers: Workers, settings: Settings, health: He
     else:
         await parts.lease.release()
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(number)
         serving.cancel()
         with suppress(asyncio.CancelledError):
             await serving
+
+
+def _take_signals(stop: asyncio.Event) -> None:
+    for number in SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
@@ -175,16 +180,18 @@ async def _act(cluster: Cluster, settings: Settings, parts: Parts, stop: asyncio
 
 
 async def _watch(settings: Settings, parts: Parts, stop: asyncio.Event) -> None:
-    """Kopf, until SIGTERM or SIGINT, which it handles itself; `stop` is a signal that came before."""
+    """Kopf, until it is to stop. Left to itself at a signal, it waits 5 s for every task that it did not begin."""
     watches = Watches(parts.store, parts.queue.add, parts.planner.changed)
-    await kopf.operator(
+    ours = asyncio.all_tasks()
+    tasks = await kopf.spawn_tasks(
         registry=watches.registry(),
         settings=kopf_settings(),
         standalone=True,
-        stop_flag=stop,
         clusterwide=settings.namespace is None,
         namespaces=[settings.namespace] if settings.namespace else [],
     )
+    _take_signals(stop)  # Kopf has just taken them for itself
+    await _unless(stop, kopf.run_tasks(tasks, ignored=ours))
 
 
 async def load(cluster: Cluster, settings: Settings, parts: Parts) -> None:

@@ -166,12 +166,15 @@ class Planner:
         """Until a job needs a plan, or a refused one may have a chance."""
         if not self._wanted:
             waits = [asyncio.ensure_future(event.wait()) for event in (self._wake, self._changed)]
-            await asyncio.wait(waits, timeout=self._retry_s, return_when=asyncio.FIRST_COMPLETED)
-            for wait in waits:
-                wait.cancel()
+            try:
+                await asyncio.wait(waits, timeout=self._retry_s, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
         if not self._wanted:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), MIN_CHANGE_INTERVAL_S)
+                async with asyncio.timeout(MIN_CHANGE_INTERVAL_S):  # wait_for may lose a cancellation
+                    await self._wake.wait()
         await asyncio.sleep(GATHER_S)
         self._wake.clear()
         self._changed.clear()

@@ -111,7 +111,8 @@ class Prober:
                 await self._try_tick()
                 await asyncio.sleep(MIN_INTERVAL_S)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), MAX_INTERVAL_S)
+                    async with asyncio.timeout(MAX_INTERVAL_S):  # wait_for may lose a cancellation
+                        await changed.wait()
 
     async def _try_tick(self) -> None:
         try:
