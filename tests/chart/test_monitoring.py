@@ -1,0 +1,58 @@
+"""What the chart gives to the Prometheus operator, judged by that operator's own definitions on a real API server."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rendering import CHART, EVERY_SWITCH, Run
+
+pytestmark = pytest.mark.controlplane
+
+MODULE, VERSION = "github.com/prometheus-operator/prometheus-operator", "v0.85.0"
+SUM = "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s="
+GROUP = "monitoring.coreos.com"
+KINDS = ("podmonitors", "prometheusrules")
+
+
+@pytest.fixture(scope="module")
+def definitions(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The files of the definitions, from the pinned release."""
+    command = ["go", "mod", "download", "-json", f"{MODULE}@{VERSION}"]
+    nowhere = tmp_path_factory.mktemp("no-module")
+    done = subprocess.run(command, cwd=nowhere, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    module = json.loads(done.stdout)
+    assert module["Sum"] == SUM
+    folder = Path(module["Dir"]) / "example" / "prometheus-operator-crd"
+    return [folder / f"{GROUP}_{kind}.yaml" for kind in KINDS]
+
+
+@pytest.fixture(scope="module")
+def monitored(admin_of: Run, definitions: list[Path]) -> Iterator[Run]:
+    """The administrator of a cluster that knows the Prometheus operator's kinds."""
+    files = [flag for file in definitions for flag in ("-f", str(file))]
+    try:
+        admin_of("kubectl", "create", *files)
+        names = [f"crd/{kind}.{GROUP}" for kind in KINDS]
+        admin_of("kubectl", "wait", "--for=condition=Established", *names, "--timeout=30s")
+        yield admin_of
+    finally:
+        admin_of("kubectl", "delete", *files, "--ignore-not-found")
+
+
+def test_monitors_and_rules_are_taken_without_an_unknown_field(monitored: Run) -> None:
+    wanted = [flag for setting in EVERY_SWITCH for flag in ("--set", setting)]
+    shown = [flag for name in ("podmonitor", "prometheusrule") for flag in ("-s", f"templates/monitoring/{name}.yaml")]
+    rendered = monitored("helm", "template", "hulk", str(CHART), "-n", "default", *wanted, *shown).stdout
+    create = ("kubectl", "create", "--validate=strict", "--dry-run=server", "-o", "name", "-f", "-")
+    taken = monitored(*create, stdin=rendered).stdout.split()
+    assert sorted(taken) == [
+        f"podmonitor.{GROUP}/hulk-agent",
+        f"podmonitor.{GROUP}/hulk-operator",
+        f"prometheusrule.{GROUP}/hulk",
+    ]
+    wrong = monitored(*create, stdin=rendered.replace("honorLabels", "honourLabels"), check=False)
+    assert wrong.returncode != 0
+    assert 'unknown field "spec.podMetricsEndpoints[0].honourLabels"' in wrong.stderr
