@@ -128,8 +128,13 @@ def _occupied(jobs_running: Iterable[Collection[str]], region_of: Mapping[str, s
 def _needs(world: _World, source: str, target: str) -> frozenset[Resource]:
     """What a transfer between two nodes takes for itself."""
     ends: set[Resource] = {("node", source), ("node", target)}
-    regions = {world.region_of.get(source, ""), world.region_of.get(target, "")}
-    return frozenset(ends | ({("uplink", region) for region in regions} if len(regions) > 1 else set()))
+    if _crosses(world, source, target):
+        ends |= {("uplink", world.region_of.get(name, "")) for name in (source, target)}
+    return frozenset(ends)
+
+
+def _crosses(world: _World, source: str, target: str) -> bool:
+    return world.region_of.get(source, "") != world.region_of.get(target, "")
 
 
 def _echoes(
@@ -165,11 +170,15 @@ def _standing(world: _World, source: str, target: str, ids: orders.Ids) -> Measu
 def _new_tests(
     world: _World, measured_pairs: Iterable[Pair], under_way: Iterable[orders.UnderWay], ids: orders.Ids
 ) -> tuple[tuple[Attempt, ...], dict[str, list[Measurement]], Counter[str]]:
-    """The due tests that fit beside jobs, each other and the budget, the longest unmeasured first."""
+    """The due tests that fit beside jobs, each other and the budget, the longest unmeasured first.
+
+    A test inside a region leaves the nodes alone that a pair of regions waits for: plans need the regions first.
+    """
     budget = world.budget
     tests = list(under_way)
     taken = frozenset().union(*(_needs(world, test.source, test.target) for test in tests))
     left_bytes = budget.bytes_per_hour - _spent_bytes(world)
+    awaited: frozenset[Resource] = frozenset()
     attempts: list[Attempt] = []
     new: dict[str, list[Measurement]] = {}
     waiting: Counter[str] = Counter()
@@ -177,13 +186,15 @@ def _new_tests(
         needs, cost = _needs(world, *pair), _cost_bytes(world, pair)
         obstacles = (
             ("JobRunning", bool(needs & world.occupied)),
-            ("LinkBusy", bool(needs & taken)),
+            ("LinkBusy", bool(needs & (taken if _crosses(world, *pair) else taken | awaited))),
             ("TestLimit", len(tests) + len(attempts) >= budget.max_tests),
             ("ByteBudget", cost > left_bytes),
         )
         obstacle = next((reason for reason, holds in obstacles if holds), None)
         if obstacle:
             waiting[obstacle] += 1
+            if obstacle == "LinkBusy" and _crosses(world, *pair):
+                awaited |= needs
             continue
         taken, left_bytes = taken | needs, left_bytes - cost
         attempts.append(Attempt(ids.take(), *pair, budget.max_bytes))
