@@ -11,14 +11,24 @@ from typing import Any, cast
 import pytest
 from fake_cluster import FakeCluster
 from hulk_operator import names
-from hulk_operator.cluster import LEASES, NODES, Change, ClusterError, Gone, Listing, Object
+from hulk_operator.cluster import (
+    LEASES,
+    NODE_PROFILES,
+    NODES,
+    ApiResource,
+    Change,
+    ClusterError,
+    Gone,
+    Listing,
+    Object,
+)
 from hulk_operator.handlers.operator import Parts, run
 from hulk_operator.handlers.pods import PodWatch
 from hulk_operator.handlers.settings import Settings, from_environment
 from hulk_operator.handlers.watches import Watches, settings
 from hulk_operator.metrics import Health
 from hulk_operator.pods import pods
-from hulk_operator.probing import Prober
+from hulk_operator.probing import Prober, runner
 from hulk_operator.probing.mirror import Mirror
 from hulk_operator.reconcile.executor import Workers
 from hulk_operator.reconcile.store import Store
@@ -212,6 +222,47 @@ async def test_a_probing_pass_that_fails_is_counted_and_ends_nothing() -> None:
     await prober._try_tick()
     assert failures == [1]
     assert prober.state.num_errors == 1
+
+
+class LateWatch(FakeCluster):
+    """Lists what there is; of what happens later its watches tell nothing."""
+
+    async def watch(self, *_: Any, **__: Any) -> AsyncIterator[Change]:
+        await asyncio.Event().wait()
+        raise AssertionError
+        yield
+
+
+def agent_on(index: int) -> tuple[tuple[ApiResource, Object], tuple[ApiResource, Object]]:
+    """A node in a region of its own, and the profile of its agent."""
+    address, name = f"10.0.0.{index}", f"n{index}"
+    labels = {"topology.kubernetes.io/region": f"r{index}"}
+    status = {
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "addresses": [{"type": "InternalIP", "address": address}],
+    }
+    profile = {"apiVersion": names.API_VERSION, "kind": names.PROFILE_KIND, "metadata": {"name": name}, "spec": {}}
+    echo = {"address": address, "port": 9403}
+    return (NODES, {"metadata": {"name": name, "labels": labels}, "status": status}), (
+        NODE_PROFILES,
+        {**profile, "status": {"echo": echo}},
+    )
+
+
+async def test_a_pass_knows_what_was_ordered_before_a_watch_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would take its orders back, as it did in the first seconds of a CRD, and try again a minute later."""
+    monkeypatch.setattr(runner, "MIN_INTERVAL_S", 0.0)
+    monkeypatch.setattr(runner, "MAX_INTERVAL_S", 0.01)
+    passes: list[int] = []
+    prober = Prober(LateWatch(*agent_on(1), *agent_on(2)), lambda: passes.append(1) or ())
+    running = asyncio.create_task(prober.run())
+    while len(passes) < 3:
+        assert not running.done()
+        assert prober.state.num_errors == 0
+        await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.wait([running])
+    assert (prober.state.num_tests, prober.state.decision.num_pending) == (1, 1)
 
 
 def test_kopf_only_watches() -> None:

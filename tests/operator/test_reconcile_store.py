@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 from hulk_operator import names
-from hulk_operator.cluster import Listing
+from hulk_operator.cluster import Listing, Newest
 from hulk_operator.pods import pods
 from hulk_operator.reconcile.farewell import Farewell
-from hulk_operator.reconcile.store import Collection, Store
+from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import NodeState
 from views import job, plan
 
@@ -16,8 +16,8 @@ def item(version: int, name: str = "a") -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "lab", "resourceVersion": str(version)}}
 
 
-def versions() -> Collection[str]:
-    return Collection(lambda found: str(found["metadata"]["resourceVersion"]))
+def versions() -> Newest[str]:
+    return Newest(lambda found: str(found["metadata"]["resourceVersion"]))
 
 
 def test_older_versions_are_left_out() -> None:

@@ -17,6 +17,7 @@ from hulk_operator.cluster.errors import (
     Unavailable,
 )
 from hulk_operator.cluster.lease import Lease, LeaseLost
+from hulk_operator.cluster.newest import Newest, object_key
 from hulk_operator.cluster.protocol import ORIGIN, Change, Cluster, Listing, Object
 from hulk_operator.cluster.resources import (
     CONFIG_MAPS,
@@ -61,6 +62,7 @@ __all__ = [
     "Listing",
     "NameTaken",
     "NamespaceEnds",
+    "Newest",
     "NotFound",
     "Object",
     "QuotaExceeded",
@@ -69,4 +71,5 @@ __all__ = [
     "connect",
     "in_cluster",
     "namespace_of",
+    "object_key",
 ]

@@ -15,8 +15,8 @@ from typing import Any, Final
 import kopf
 
 from hulk_operator import names
-from hulk_operator.cluster import Object
-from hulk_operator.reconcile.store import Store, object_key
+from hulk_operator.cluster import Object, object_key
+from hulk_operator.reconcile.store import Store
 
 MAX_PAUSE_S: Final = 10.0
 MAX_END_S: Final = 20.0  # from the first watch that failed, or a signal, to the end of the process

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from hulk_operator.cluster import ApiResource, Change, Cluster, ClusterError, Object
+from hulk_operator.cluster import ApiResource, Change, Cluster, ClusterError, Newest, Object
 
 log = logging.getLogger(__name__)
 
@@ -18,8 +18,9 @@ RETRY_S: Final = 2.0
 
 @dataclass(slots=True)
 class Mirror:
-    """All objects of one kind by name, of one namespace where it has any, and with these labels.
+    """All objects of one kind, of one namespace where it has any, and with these labels.
 
+    Who writes one puts the answer into `objects`: the watch may be late, and the next pass must know what it ordered.
     `changed` is set after every change; readers clear it.
     `heard` is called with the kind whenever the API server said something, also that nothing changed.
     """
@@ -30,7 +31,7 @@ class Mirror:
     heard: Callable[[str], None] = lambda _: None
     namespace: str | None = None
     labels: str = ""
-    objects: dict[str, Object] = field(default_factory=dict)
+    objects: Newest[Object] = field(default_factory=lambda: Newest(_lean))
     filled: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -44,13 +45,17 @@ class Mirror:
                 log.info("mirror of %s: %s", self.resource.plural, error)
                 await asyncio.sleep(RETRY_S)
 
+    def all(self) -> tuple[Object, ...]:
+        """The objects as they are now."""
+        return tuple(item for _, item in self.objects.items())
+
     def _watch(self, version: str) -> AsyncIterator[Change]:
         return self.cluster.watch(self.resource, self.namespace, labels=self.labels, resource_version=version)
 
     async def _list(self) -> str:
         found = await self.cluster.list(self.resource, self.namespace, labels=self.labels)
         self.heard(self.resource.plural)
-        self.objects = {item["metadata"]["name"]: _lean(item) for item in found.items}
+        self.objects.replace(found)
         self.filled.set()
         self.changed.set()
         return found.resource_version
@@ -59,11 +64,10 @@ class Mirror:
         self.heard(self.resource.plural)
         if change.type == "BOOKMARK":
             return
-        name = change.object["metadata"]["name"]
         if change.type == "DELETED":
-            self.objects.pop(name, None)
+            self.objects.delete(change.object)
         else:
-            self.objects[name] = _lean(change.object)
+            self.objects.put(change.object)
         self.changed.set()
 
 

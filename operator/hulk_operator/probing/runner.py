@@ -68,13 +68,14 @@ class Prober:
     `failed` is told of every pass that failed, `heard` of every word from a watch (see `Mirror`). `namespace`: the only
     one that may be written to, None for all.
     `read` returns all Node, all NodeProfile and the agents' Pod objects, which are in `agents_in`; `run` keeps them by
-    watching, a single `tick` lists them.
+    watching, a single `tick` lists them. `wrote` is told of every profile as it was written.
     """
 
     cluster: Cluster
     jobs: Callable[[], Iterable[Collection[str]]]
     budget: Budget = field(default_factory=Budget)
     read: Callable[[], Awaitable[Read]] | None = None
+    wrote: Callable[[Object], object] = lambda _: None
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     state: ProbeState = field(default_factory=ProbeState)
     failed: Callable[[], None] = lambda: None
@@ -96,13 +97,9 @@ class Prober:
 
         async def mirrored() -> Read:
             await asyncio.gather(*(mirror.filled.wait() for mirror in mirrors))
-            return (
-                tuple(nodes.objects.values()),
-                tuple(profiles.objects.values()),
-                tuple(agents.objects.values()),
-            )
+            return nodes.all(), profiles.all(), agents.all()
 
-        self.read = mirrored
+        self.read, self.wrote = mirrored, profiles.objects.put
         async with asyncio.TaskGroup() as tasks:
             for mirror in mirrors:
                 tasks.create_task(mirror.run())
@@ -199,7 +196,7 @@ class Prober:
 
         async def create(node: Object) -> None:
             try:
-                await self.cluster.create(NODE_PROFILES, profile_for(node))
+                self.wrote(await self.cluster.create(NODE_PROFILES, profile_for(node)))
             except AlreadyExists:  # made since the list
                 return
 
@@ -215,7 +212,7 @@ class Prober:
             highest = max([profiles[name].spec.measurement_id, *(order.id for order in orders)])
             spec: dict[str, Any] = {"measurementId": highest, "measurements": [order.wire() for order in orders]}
             try:
-                await self.cluster.patch(NODE_PROFILES, name, None, {"spec": spec})
+                self.wrote(await self.cluster.patch(NODE_PROFILES, name, None, {"spec": spec}))
             except NotFound:  # the node went away meanwhile
                 return
 

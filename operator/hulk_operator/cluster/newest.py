@@ -1,0 +1,82 @@
+"""The newest known version of every object of one kind.
+
+Events, listings and the answers to writes arrive through different connections, in any order: an object only ever
+replaces an older version of itself, and a deleted one does not come back from a listing that was made before its
+deletion.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from hulk_operator.cluster.protocol import Listing, Object
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Newest(Generic[T]):
+    """The objects by key (`namespace/name` or `name`), each parsed once."""
+
+    def __init__(self, parse: Callable[[Object], T]) -> None:
+        self._parse = parse
+        self._items: dict[str, tuple[int, T]] = {}
+        self._deleted: dict[str, int] = {}
+
+    def get(self, key: str) -> T | None:
+        """The object, None when it is not known (any more)."""
+        found = self._items.get(key)
+        return found[1] if found else None
+
+    def items(self) -> Iterator[tuple[str, T]]:
+        """All objects by key."""
+        return ((key, item) for key, (_, item) in self._items.items())
+
+    def put(self, item: Object) -> bool:
+        """Take over an object; False when the same or a newer version is known, a later deletion, or it is unreadable.
+
+        One object that another version of the schema let through must not stop the operator for all others.
+        """
+        key, version = object_key(item), _version(item)
+        known = self._items.get(key)
+        if (known and known[0] >= version) or self._deleted.get(key, -1) >= version:
+            return False
+        try:
+            self._items[key] = (version, self._parse(item))
+        except ValueError as error:
+            logger.warning("%s cannot be read and is left as it is: %s", key, error)
+            return False
+        return True
+
+    def delete(self, item: Object) -> bool:
+        """Forget an object that was deleted; False when a newer one of its name is known."""
+        key, version = object_key(item), _version(item)
+        self._deleted[key] = max(version, self._deleted.get(key, -1))
+        known = self._items.get(key)
+        if known is None or known[0] > version:
+            return False
+        del self._items[key]
+        return True
+
+    def replace(self, listing: Listing) -> set[str]:
+        """Take over a listing; answers the keys of what changed, deletions included."""
+        at = int(listing.resource_version)
+        changed = {object_key(item) for item in listing.items if self.put(item)}
+        listed = {object_key(item) for item in listing.items}
+        gone = {key for key, (version, _) in self._items.items() if key not in listed and version <= at}
+        for key in gone:
+            del self._items[key]
+        self._deleted = {key: version for key, version in self._deleted.items() if version > at}
+        return changed | gone
+
+
+def object_key(item: Object) -> str:
+    """`namespace/name`, or the name of a cluster-scoped object."""
+    namespace = item["metadata"].get("namespace")
+    name: str = item["metadata"]["name"]
+    return f"{namespace}/{name}" if namespace else name
+
+
+def _version(item: Object) -> int:
+    return int(item["metadata"]["resourceVersion"])
