@@ -53,12 +53,13 @@ def is_v2(mount: Path = MOUNT) -> bool:
 
 
 def hierarchies(mount: Path = MOUNT) -> list[Path]:
-    """The mounted hierarchies that hold the lab's groups: one on v2, one per controller on v1."""
+    """The mounted hierarchies that hold the lab's groups: one on v2, one per controller on v1.
+
+    Also the `unified` one that many v1 machines have beside them: containerd and the kubelet make groups there too.
+    """
     if is_v2(mount):
         return [mount]
-    return sorted(
-        path for path in mount.iterdir() if path.is_dir() and not path.is_symlink() and path.name != "unified"
-    )
+    return sorted(path for path in mount.iterdir() if path.is_dir() and not path.is_symlink())
 
 
 def node_group(lab: str, node: str) -> str:

@@ -17,10 +17,7 @@ def of(lab: str, slot: int) -> dict[str, set[str]]:
         "interfaces": {path.name for path in Path("/sys/class/net").glob(f"hl{slot}*") if _is_of(path.name, slot)},
         "mounts": {line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"/{lab}/" in line},
         "groups": {
-            str(group)
-            for hierarchy in cgroups.hierarchies()
-            for group in [hierarchy / cgroups.ROOT / lab]
-            if group.exists()
+            str(group) for folder in (".", "*") for group in cgroups.MOUNT.glob(f"{folder}/{cgroups.ROOT}/{lab}")
         },
     }
 
