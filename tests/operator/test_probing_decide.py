@@ -171,20 +171,6 @@ def test_never_two_tests_on_one_node_or_one_region_uplink() -> None:
     assert len(agents.measured_regions()) == 8 * 8
 
 
-def test_inner_tests_leave_nodes_alone_that_a_region_pair_waits_for() -> None:
-    agents = Agents(cluster(3, 4))
-    first = agents.decide()
-    region = {node.name: node.region for node in agents.nodes}
-    between = [pair for pair in echoes(first) if region[pair[0]] != region[pair[1]]]
-    chosen = [(attempt.source, attempt.target) for attempt in first.attempts]
-    inner = [pair for pair in chosen if region[pair[0]] == region[pair[1]]]
-    awaited = {name for pair in between if pair not in chosen for name in pair}
-    assert len(chosen) - len(inner) == 1  # every two of three region pairs share an uplink
-    assert inner
-    assert not awaited & {name for pair in inner for name in pair}
-    agents.settle()
-
-
 def test_tests_under_way_count_and_are_not_ordered_again() -> None:
     agents = Agents(cluster(2, 1))
     first = agents.decide()

@@ -170,15 +170,11 @@ def _standing(world: _World, source: str, target: str, ids: orders.Ids) -> Measu
 def _new_tests(
     world: _World, measured_pairs: Iterable[Pair], under_way: Iterable[orders.UnderWay], ids: orders.Ids
 ) -> tuple[tuple[Attempt, ...], dict[str, list[Measurement]], Counter[str]]:
-    """The due tests that fit beside jobs, each other and the budget, the longest unmeasured first.
-
-    A test inside a region leaves the nodes alone that a pair of regions waits for: plans need the regions first.
-    """
+    """The due tests that fit beside jobs, each other and the budget, the longest unmeasured first."""
     budget = world.budget
     tests = list(under_way)
     taken = frozenset().union(*(_needs(world, test.source, test.target) for test in tests))
     left_bytes = budget.bytes_per_hour - _spent_bytes(world)
-    awaited: frozenset[Resource] = frozenset()
     attempts: list[Attempt] = []
     new: dict[str, list[Measurement]] = {}
     waiting: Counter[str] = Counter()
@@ -186,15 +182,13 @@ def _new_tests(
         needs, cost = _needs(world, *pair), _cost_bytes(world, pair)
         obstacles = (
             ("JobRunning", bool(needs & world.occupied)),
-            ("LinkBusy", bool(needs & (taken if _crosses(world, *pair) else taken | awaited))),
+            ("LinkBusy", bool(needs & taken)),
             ("TestLimit", len(tests) + len(attempts) >= budget.max_tests),
             ("ByteBudget", cost > left_bytes),
         )
         obstacle = next((reason for reason, holds in obstacles if holds), None)
         if obstacle:
             waiting[obstacle] += 1
-            if obstacle == "LinkBusy" and _crosses(world, *pair):
-                awaited |= needs
             continue
         taken, left_bytes = taken | needs, left_bytes - cost
         attempts.append(Attempt(ids.take(), *pair, budget.max_bytes))
