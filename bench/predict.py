@@ -59,13 +59,13 @@ def run(short: bool = False) -> None:
     with geo_lab(chosen[0].links) as geo:
         links = ""
         planned: tuple[str, ...] = ()
-        for number, configuration in enumerate(chosen):
+        for number, configuration in enumerate(chosen, start=1):
             if configuration.links != links:
                 links = configuration.links
                 geo.use_links(links)
             training = train(
                 geo,
-                f"row-{number + 1}",
+                f"row-{number}",
                 configuration.size,
                 num_workers=configuration.num_workers,
                 pins=_pins(geo, configuration, planned),
@@ -75,7 +75,7 @@ def run(short: bool = False) -> None:
             rows.append((configuration, training))
             raw.add(training, links=links, size=str(configuration.size), asked=configuration.order)
             geo.story.line(
-                f"row {number + 1}: predicted {training.predicted_s:.3f} s, observed {training.observed_s:.3f} s"
+                f"row {number}: predicted {training.predicted_s:.3f} s, observed {training.observed_s:.3f} s"
             )
     console.print(table(rows))
     for sentence in summary([training for _, training in rows]):
@@ -97,7 +97,7 @@ def table(rows: Sequence[tuple[Configuration, Training]]) -> Table:
     """One row per configuration; predicted and measured in columns of their own."""
     view = Table(
         "links", "model", "order", "ranks", "from", "predicted s", "observed s", "error",
-        "compute pred. s", "obs. s", "comm. pred. s", "obs. s", "late",
+        "compute pred. s", "obs. s", "comm. pred. s", "obs. s", "conditions",
         title="predicted before the first step against observed",
     )  # fmt: skip
     for configuration, training in rows:
@@ -114,7 +114,7 @@ def table(rows: Sequence[tuple[Configuration, Training]]) -> Table:
             f"{training.observed_compute_s:.3f}",
             f"{training.predicted_communication_s:.3f}",
             f"{training.observed_communication_s:.3f}",
-            f"{training.late_share:.2%}" if usable(training) else f"{training.late_share:.2%} INVALID",
+            f"{training.conditions}{'' if training.in_time else ', predicted too late: INVALID'}",
         )
     return view
 

@@ -14,10 +14,10 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hulk_lab.wan import relay
 from rich.console import Console
 from rich.table import Table
 
+from bench.conditions import Conditions, Watch
 from bench.geo import NAMESPACE, Geo, container, geo_lab, pod_spec, script, wait
 from bench.orders import cycles, one_of_each_pattern, random_orders, rotated
 from bench.raw import Raw
@@ -49,8 +49,7 @@ class Timed:
     """All rings of one process set."""
 
     rings: tuple[Ring, ...]
-    late_share: float
-    valid: bool
+    conditions: Conditions
 
     def best(self) -> Ring:
         return min(self.rings, key=lambda ring: ring.median_s)
@@ -95,21 +94,21 @@ def time_rings(geo: Geo, orders: Sequence[tuple[str, ...]], num_bytes: int, num_
     rings: list[Ring] = []
     try:
         wait("the rings' pods", lambda: len(geo.pods(selector)) == len(nodes))
-        before = None
+        watch = None
         for line in geo.log_lines(rank0(geo, selector)):
             if not line.startswith("{"):
                 geo.story.line(line)
                 continue
-            before = before or relay.stats(geo.lab.net)
+            watch = watch or Watch(geo.lab.net)
             row = json.loads(line)
             rings.append(Ring(tuple(nodes[i] for i in row["order"]), row["num_bytes"], tuple(row["seconds"])))
             geo.story.line(f"{len(rings)} of {len(orders)}: {' '.join(rings[-1].order)}  {rings[-1].median_s:.3f} s")
-        if before is None or len(rings) != len(orders):
+        if watch is None or len(rings) != len(orders):
             raise RuntimeError(f"{len(rings)} of {len(orders)} orders were timed")
-        late = relay.lateness(before, relay.stats(geo.lab.net))
+        conditions = watch.conditions()
     finally:
         geo.delete("hulkjob", name, selector)
-    return Timed(tuple(rings), late.late_share, late.is_valid)
+    return Timed(tuple(rings), conditions)
 
 
 def scheduler_order(geo: Geo) -> tuple[str, ...]:
@@ -145,13 +144,13 @@ def run(links: Iterable[str] = ("A", "B"), short: bool = False) -> None:
                 orders = one_of_each_pattern(orders, region)
             timed = time_rings(geo, orders, RING_BYTES)
             for ring in timed.rings:
-                raw.add(ring, kind="ring", links=name, valid=timed.valid)
+                raw.add(ring, kind="ring", links=name, valid=timed.conditions.valid)
             console.print(rings_table(name, timed, region, all_orders=not short))
             trainings = train_orders(geo, timed, short)
             for label, training in trainings.items():
                 raw.add(training, kind="training", links=name, label=label)
             console.print(training_table(name, trainings, timed, region))
-            for sentence in verdicts(trainings, timed.valid):
+            for sentence in verdicts(trainings, timed.conditions.valid):
                 console.print(sentence)
 
 
@@ -179,13 +178,12 @@ def rings_table(links: str, timed: Timed, region: Mapping[str, str], all_orders:
     what = (
         f"all {len(timed.rings)} directed orders" if all_orders else f"one order of each of {len(timed.rings)} patterns"
     )
-    late = f"{timed.late_share:.2%} late: {'valid' if timed.valid else 'INVALID'}"
     table = Table(
         "order (regions)",
         "order",
         "measured s",
         "x best",
-        title=f"links {links}: {what}, {RING_BYTES / 1e6:g} MB; {late}",
+        title=f"links {links}: {what}, {RING_BYTES / 1e6:g} MB; {timed.conditions}",
     )
     ranked = sorted(timed.rings, key=lambda ring: ring.median_s)
     for ring in dict.fromkeys([*ranked[:5], *ranked[-3:]]):
@@ -204,7 +202,7 @@ def training_table(links: str, trainings: Mapping[str, Training], timed: Timed, 
         "communication s",
         "x planned",
         "ring alone s",
-        "late",
+        "conditions",
         title=f"links {links}: full training, {SIZE}, measured",
     )
     planned_s = trainings["planned"].observed_s
@@ -217,13 +215,13 @@ def training_table(links: str, trainings: Mapping[str, Training], timed: Timed, 
             f"{training.observed_communication_s:.3f}",
             f"{training.observed_s / planned_s:.2f}",
             f"{alone.median_s:.3f}" if alone else "-",
-            f"{training.late_share:.2%}{'' if training.valid else ' INVALID'}",
+            str(training.conditions),
         )
     return table
 
 
 def verdicts(trainings: Mapping[str, Training], rings_valid: bool) -> list[str]:
-    """The ratios that were asked for; none of a run in which the emulated WAN was not what its file says."""
+    """The ratios that were asked for; none of a run whose conditions do not count."""
 
     def ratio(over: str, under: str) -> float | None:
         used = (trainings[over], trainings[under])
@@ -243,5 +241,5 @@ def verdicts(trainings: Mapping[str, Training], rings_valid: bool) -> list[str]:
     invalid = [label for label, training in trainings.items() if not training.valid]
     if invalid or not rings_valid:
         rings = [] if rings_valid else ["the rings' timing"]
-        lines.append(f"no verdict where the emulated WAN was INVALID: {', '.join(rings + invalid)}")
+        lines.append(f"no verdict where packets were late or processors stolen, INVALID: {', '.join(rings + invalid)}")
     return lines

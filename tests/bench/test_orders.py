@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from bench.conditions import Conditions
 from bench.orders import cycles, one_of_each_pattern, random_orders, rotated
 from bench.predict import summary, usable
 from bench.ring_order import Ring, Timed, verdicts
@@ -13,6 +14,8 @@ from bench.training import Training
 
 NODES = ("o0", "o1", "p0", "p1", "t0", "t1")
 REGION = {node: node[0] for node in NODES}
+GOOD = Conditions(late_share=0.01, stolen_share=0.05)
+LATE = Conditions(late_share=0.011, stolen_share=0.0)
 TRAINING = Training(
     order=NODES,
     predicted_s=1.1,
@@ -23,8 +26,7 @@ TRAINING = Training(
     step_s=(9.0, 9.0, 9.0, 1.0, 1.0, 1.0),
     compute_s=(0.2, 0.2, 0.2, 0.2, 0.2, 0.2),
     losses=(5.0, 4.0, 3.0, 3.0, 3.0, 3.0),
-    late_share=0.0,
-    valid=True,
+    conditions=GOOD,
 )
 
 
@@ -45,7 +47,7 @@ def test_random_orders_repeat_by_seed() -> None:
 
 
 def test_a_ring_stands_for_its_pattern() -> None:
-    timed = Timed((Ring(("o0", "o1", "p0", "p1", "t0", "t1"), 4, (1.0, 3.0, 2.0)),), 0.0, True)
+    timed = Timed((Ring(("o0", "o1", "p0", "p1", "t0", "t1"), 4, (1.0, 3.0, 2.0)),), GOOD)
     alike = timed.of_pattern(("p1", "p0", "t1", "t0", "o0", "o1"), REGION)
     assert alike is not None
     assert alike.median_s == 2.0
@@ -82,14 +84,14 @@ def test_ratios_name_the_fastest() -> None:
     ],
 )
 def test_an_invalid_run_gives_no_verdict(label: str, rings_valid: bool, num_silent: int) -> None:
-    trainings = {name: replace(run, valid=name != label) for name, run in TRAININGS.items()}
+    trainings = {name: replace(run, conditions=LATE if name == label else GOOD) for name, run in TRAININGS.items()}
     *sentences, last = verdicts(trainings, rings_valid)
     assert sum("no verdict" in sentence for sentence in sentences) == num_silent
     assert last.endswith(f"INVALID: {label or 'the rings' + chr(39) + ' timing'}")
 
 
 def test_an_invalid_run_that_seems_fastest_leaves_open_whether_the_plan_is() -> None:
-    fast = replace(TRAINING, step_s=(9.0, 9.0, 9.0, 0.5, 0.5, 0.5), valid=False)
+    fast = replace(TRAINING, step_s=(9.0, 9.0, 9.0, 0.5, 0.5, 0.5), conditions=LATE)
     assert verdicts({**TRAININGS, "name order": fast}, rings_valid=True)[0] == (
         "planned / best trained (name order): no verdict, aim at most 1.05"
     )
@@ -99,7 +101,8 @@ def test_an_invalid_run_that_seems_fastest_leaves_open_whether_the_plan_is() -> 
     ("name", "row", "counts"),
     [
         ("good", TRAINING, True),
-        ("late packets", replace(TRAINING, valid=False), False),
+        ("late packets", replace(TRAINING, conditions=LATE), False),
+        ("others took the processors", replace(TRAINING, conditions=Conditions(0.0, 0.06)), False),
         ("predicted too late", replace(TRAINING, in_time=False), False),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -1,0 +1,61 @@
+"""Whether a timing counts: the emulated WAN was what its file says, and the processors were the lab's own.
+
+A machine in a cloud shares its processors; what its hypervisor gives to others is `steal` in /proc/stat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hulk_lab.wan import relay
+from hulk_lab.wan.addresses import LabNetwork
+
+MAX_STOLEN_SHARE = 0.05
+TRIES = 3
+"""What does not count, for a reason that has nothing to do with its figures, is done again."""
+STAT = Path("/proc/stat")
+STEAL = 7  # user nice system idle iowait irq softirq steal, in ticks; what follows is part of the first two
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Shares of the packets that came late, and of the processors' time that went to others."""
+
+    late_share: float
+    stolen_share: float
+
+    @property
+    def valid(self) -> bool:
+        """Judged before anybody looks at the figure that was timed."""
+        return self.late_share <= relay.MAX_LATE_SHARE and self.stolen_share <= MAX_STOLEN_SHARE
+
+    def __str__(self) -> str:
+        """
+        >>> str(Conditions(0.004, 0.2))
+        '0.40% late, 20.0% stolen INVALID'
+        """
+        return f"{self.late_share:.2%} late, {self.stolen_share:.1%} stolen{'' if self.valid else ' INVALID'}"
+
+
+class Watch:
+    """Counts from its making on."""
+
+    def __init__(self, net: LabNetwork) -> None:
+        self._net = net
+        self._ticks = _ticks()
+        self.begin_wan()
+
+    def begin_wan(self) -> None:
+        """Count packets from now on only: what a job does before its steps is not timed."""
+        self._wan = relay.stats(self._net)
+
+    def conditions(self) -> Conditions:
+        """Of the time until now."""
+        late = relay.lateness(self._wan, relay.stats(self._net))
+        ticks = [after - before for before, after in zip(self._ticks, _ticks(), strict=True)]
+        return Conditions(late.late_share, ticks[STEAL] / max(1, sum(ticks)))
+
+
+def _ticks() -> list[int]:
+    return [int(word) for word in STAT.read_text().splitlines()[0].split()[1 : STEAL + 2]]
