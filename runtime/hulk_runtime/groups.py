@@ -57,6 +57,11 @@ class Group:
             dist.broadcast(carrier, src=0)
         values.copy_(carrier)
 
+    def part(self) -> None:
+        """Wait for all ranks, so that none loses its connections while it still looks at them; not for lost ones."""
+        with contextlib.suppress(PeerLostError):
+            self.gather(torch.zeros(1))
+
     def bound_silence(self, seconds: float) -> None:
         """From now on a collective in which a peer sends nothing for that long ends with PeerLostError."""
         bound = timedelta(seconds=seconds)

@@ -63,7 +63,7 @@ class JobMetrics:
         self._seconds.set(median(self._recent))
         self._seconds_last.set(step_s)
         self._loss.set(report.loss)
-        self._sent.inc(max(0, sent_bytes - self._sent_bytes))
+        self._sent.inc(sent_bytes - self._sent_bytes)
         self._sent_bytes = sent_bytes
         for rank, own in enumerate(report.ranks):
             self._compute.labels(str(rank)).set(own.compute_s)

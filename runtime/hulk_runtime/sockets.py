@@ -26,6 +26,7 @@ class Connection:
     """One connection to a peer. `min_rtt_s` is 0 before the first sample."""
 
     peer: IPv6Address
+    peer_port: int
     local_port: int
     min_rtt_s: float
     delivery_rate_bytes_per_s: int
@@ -60,16 +61,28 @@ def connections() -> list[Connection]:
     return found
 
 
-def sample(peers: Mapping[int, IPv6Address], to_rank: int, exclude_port: int) -> tuple[LinkSample, int]:
-    """The link to one rank, and the bytes sent to all `peers` since their connections opened.
+class Traffic:
+    """What this process sends to its peers; bytes of a connection that has ended stay counted.
 
-    Of several connections to the rank's host the busiest stands for the link. `exclude_port` is the local port of the
-    metrics server, whose readers may share an address with a peer.
+    `exclude_port` is the local port of the metrics server, whose readers may share an address with a peer.
     """
-    addresses = set(peers.values())
-    ours = [c for c in connections() if c.peer in addresses and c.local_port != exclude_port]
-    towards = [c for c in ours if c.peer == peers[to_rank]]
-    return _link(towards), sum(c.sent_bytes for c in ours)
+
+    def __init__(self, peers: Mapping[int, IPv6Address], exclude_port: int) -> None:
+        self._peers = peers
+        self._exclude_port = exclude_port
+        self._sent_bytes: dict[tuple[IPv6Address, int, int], int] = {}
+
+    def look(self, to_rank: int) -> LinkSample:
+        """Count what was sent until now; the link to one rank, by the busiest of the connections to its host."""
+        addresses = set(self._peers.values())
+        ours = [c for c in connections() if c.peer in addresses and c.local_port != self._exclude_port]
+        self._sent_bytes |= {(c.peer, c.peer_port, c.local_port): c.sent_bytes for c in ours}
+        return _link(c for c in ours if c.peer == self._peers[to_rank])
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes sent to all peers from the start to the last look."""
+        return sum(self._sent_bytes.values())
 
 
 def _link(towards: Iterable[Connection]) -> LinkSample:
@@ -93,14 +106,15 @@ def _inspect(descriptor: int) -> Iterator[Connection]:
         info = view.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
         if info[0] not in (ESTABLISHED, CLOSE_WAIT):
             return
-        yield _parse(info, view.getpeername()[0], view.getsockname()[1])
+        peer, peer_port = view.getpeername()[:2]
+        yield _parse(info, peer, peer_port, view.getsockname()[1])
 
 
-def _parse(info: bytes, peer: str, local_port: int) -> Connection:
+def _parse(info: bytes, peer: str, peer_port: int, local_port: int) -> Connection:
     """Older kernels return a shorter structure: what is missing reads as zero."""
     padded = info.ljust(_INFO_BYTES, b"\0")
     (min_rtt_us,) = struct.unpack_from("=I", padded, _MIN_RTT_OFFSET)
     (delivery_rate,) = struct.unpack_from("=Q", padded, _DELIVERY_RATE_OFFSET)
     (sent,) = struct.unpack_from("=Q", padded, _BYTES_SENT_OFFSET)
     rtt_s = 0.0 if min_rtt_us == 0xFFFFFFFF else min_rtt_us / 1e6
-    return Connection(canonical(peer), local_port, rtt_s, delivery_rate, sent)
+    return Connection(canonical(peer), peer_port, local_port, rtt_s, delivery_rate, sent)

@@ -7,12 +7,11 @@ from typing import Final, Protocol
 
 import torch
 
-from hulk_runtime import sockets
 from hulk_runtime.data_parallel import FlatModel, RankReport, StepReport, Tail
 from hulk_runtime.errors import HulkError
 from hulk_runtime.groups import Group
 from hulk_runtime.optimizers import OPTIMIZERS
-from hulk_runtime.sockets import LinkSample
+from hulk_runtime.sockets import LinkSample, Traffic
 from hulk_runtime.wire import Plan
 
 AUTOCAST: Final = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -78,7 +77,7 @@ class Stepper:
         self._task = task
         self._global_batch = training.global_batch
         self._autocast = AUTOCAST[training.precision]
-        self._metrics_port = metrics_port
+        self._traffic = Traffic(group.peers, metrics_port)
         self._tail = Tail(group.rank, group.world_size)
         first = sum(plan.shares[: group.rank])
         self._sequences = range(first, first + plan.shares[group.rank])
@@ -88,7 +87,11 @@ class Stepper:
         self.optimizer = OPTIMIZERS[training.optimizer](self.flat.parameters_N)
         self.scale = LossScale(training.precision)
         self._link = LinkSample(0.0, 0.0)
-        self.sent_bytes = 0
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes this rank has sent to the others, up to its last completed step."""
+        return self._traffic.sent_bytes
 
     def alone(self) -> float:
         """Seconds this machine needs for its share of a step, without communication; changes no parameter."""
@@ -140,7 +143,7 @@ class Stepper:
         """Between two all-reduces, so that bytes are those of whole steps; told to the others with the next step."""
         group = self._group
         if group.world_size > 1:
-            self._link, self.sent_bytes = sockets.sample(group.peers, group.next_rank, self._metrics_port)
+            self._link = self._traffic.look(group.next_rank)
 
     def _now(self) -> float:
         if self._group.device.type == "cuda":

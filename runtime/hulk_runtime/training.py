@@ -43,6 +43,8 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
         group.bound_silence(silence_s(environment, plan, slowest_s))
         stop.training_begins()
         last = _train(plan, stepper, scribe, stop, resumed)
+        if last >= plan.training.steps:
+            group.part()
         if scribe:
             scribe.close(last, stepper)
         return EXIT_DONE if last >= plan.training.steps else EXIT_STOPPED

@@ -10,7 +10,7 @@ import pytest
 from hulk_operator import names
 from hulk_operator.api import EchoAddress, LinkStatus, Measurement, NodeProfile, NodeProfileSpec, NodeProfileStatus
 from hulk_operator.api.meta import ObjectMeta
-from hulk_operator.probing import Budget, Decision, ProbeNode, decide
+from hulk_operator.probing import Budget, Decision, ProbeNode, decide, election
 from hulk_operator.probing.decide import STOPPED_AFTER_S, foreign_addresses
 from hulk_operator.probing.orders import MAX_TARGETS
 from hulk_operator.probing.runner import agent_addresses, probe_node
@@ -118,9 +118,9 @@ def bandwidth_orders(decision: Decision) -> list[tuple[str, Measurement]]:
     ]
 
 
-def uplinks(nodes: Iterable[ProbeNode], source: str, target: str) -> set[str]:
+def ways(nodes: Iterable[ProbeNode], source: str, target: str) -> set[tuple[str, str]]:
     region = {node.name: node.region for node in nodes}
-    return {region[source], region[target]} if region[source] != region[target] else set()
+    return {("out of", region[source]), ("into", region[target])} if region[source] != region[target] else set()
 
 
 def test_every_region_pair_is_measured_in_both_directions_and_a_few_inside() -> None:
@@ -159,13 +159,33 @@ def test_probing_grows_with_regions_squared_plus_nodes() -> None:
     assert due == num_regions * (num_regions - 1) + inner
 
 
-def test_never_two_tests_on_one_node_or_one_region_uplink() -> None:
+def test_three_regions_are_measured_in_two_rounds() -> None:
+    """Each region sends to one and receives from another at the same time, on different nodes."""
+    nodes = cluster(3, 2)
+    region = {node.name: node.region for node in nodes}
+    agents = Agents(nodes)
+    rounds = [[(region[a.source], region[a.target]) for a in decision.attempts] for decision in agents.settle()]
+    between = [[(source, target) for source, target in pairs if source != target] for pairs in rounds]
+    assert [len(pairs) for pairs in between[:2]] == [3, 3]
+    assert len({pair for pairs in between[:2] for pair in pairs}) == 6
+
+
+def test_every_node_stands_for_its_share_of_the_other_regions() -> None:
+    per_region = {f"r{region}": [f"n{region}-{index}" for index in range(4)] for region in range(10)}
+    delegates = Counter(source for source, _ in election.between(per_region))
+    assert max(delegates.values()) == 3  # nine others over four nodes
+    gone = {**per_region, "r0": [name for name in per_region["r0"] if name != "n0-0"]}
+    moved = set(election.between(gone)) - set(election.between(per_region))
+    assert 2 * delegates["n0-0"] <= len(moved) <= 4 * delegates["n0-0"]
+
+
+def test_never_two_tests_on_one_node_or_one_way_out_of_or_into_a_region() -> None:
     nodes = cluster(8, 3)
     agents = Agents(nodes)
     for decision in agents.settle(200):
         ends = [end for attempt in decision.attempts for end in (attempt.source, attempt.target)]
         assert len(ends) == len(set(ends))
-        taken = [region for attempt in decision.attempts for region in uplinks(nodes, attempt.source, attempt.target)]
+        taken = [way for attempt in decision.attempts for way in ways(nodes, attempt.source, attempt.target)]
         assert len(taken) == len(set(taken))
         assert len(decision.attempts) <= agents.budget.max_tests
     assert len(agents.measured_regions()) == 8 * 8
@@ -211,16 +231,14 @@ def test_no_bandwidth_test_and_no_echo_beside_a_job() -> None:
     decisions = agents.settle()
     assert agents.measured_regions() == {("r2", "r2")}  # the only link that the job does not touch
     assert decisions[-1].waiting == {"JobRunning": 10}
-    disturbed = [
-        pair for pair in echoes(decisions[-1]) if uplinks(nodes, *pair) & {"r0", "r1"} or {"n0-0", "n1-0"} & set(pair)
-    ]
-    assert disturbed == []
+    region = {node.name: node.region for node in nodes}
+    assert {region[name] for pair in echoes(decisions[-1]) for name in pair} == {"r2"}
     agents.jobs = []
     agents.settle()
     assert len(agents.measured_regions()) == 9
 
 
-def test_a_job_inside_one_region_leaves_the_other_nodes_uplink_alone() -> None:
+def test_a_job_inside_one_region_leaves_the_other_nodes_way_out_alone() -> None:
     agents = Agents(cluster(2, 4))
     pairs = {(attempt.source, attempt.target) for decision in agents.settle() for attempt in decision.attempts}
     between = next(pair for pair in pairs if pair[0][1] == "0" and pair[1][1] == "1")

@@ -1,6 +1,7 @@
 """Ranks as real processes: the loss falls, parameters stay equal, resume and stop lose nothing."""
 
 import json
+import re
 import signal
 import socket
 import time
@@ -46,6 +47,9 @@ def test_three_ranks_train_and_the_loss_falls(job, make_plan, make_training):
     assert list(losses) == list(range(1, 25))
     assert losses[24] < losses[1] - 0.8
     assert all(not other.losses() for other in others), "only rank 0 speaks for the job"
+    _, *sent = (int(count) for count in re.findall(r"^step=.* bytes=(-?\d+)$", first.output, re.MULTILINE))
+    assert len(sent) == 23
+    assert min(sent) > 0.9 * max(sent), "also in the last step, after which the others leave"
 
 
 def test_the_loss_does_not_depend_on_how_the_batch_is_shared(job, make_plan, make_training):

@@ -1,9 +1,10 @@
 """What to measure next: nodes, what they have measured and what jobs run -> every node's complete list of orders.
 
     eligible nodes --election--> pairs --+--> standing echoes      (all pairs that no job disturbs)
-                                         +--> due bandwidth tests  (stale pairs, one per link, node and region uplink)
+                                         +--> due bandwidth tests  (stale pairs; one per node, one out of and one into
+                                                                    a region: the two directions do not disturb)
 
-No bandwidth is tested beside a running job: not on its nodes and, for a job over several regions, not on the uplinks of
+No bandwidth is tested beside a running job: not on its nodes and, for a job over several regions, not out of or into
 its regions. Echoes of those links are withdrawn as well, because a sample under load must never overwrite an idle one;
 while a job runs, its own transfers tell about them (see `underload`).
 
@@ -25,7 +26,7 @@ from hulk_operator.probing.types import Attempt, Budget, Decision, Pair, ProbeNo
 STOPPED_AFTER_S: Final = 180.0  # an agent whose standing echoes bring nothing for this long is not elected
 HOUR_S: Final = 3600.0
 DAY_S: Final = 24 * HOUR_S
-Resource = tuple[str, str]  # ("node" or "uplink", name): what two tests may not share
+Resource = tuple[str, str]  # ("node", name), ("out of", region) or ("into", region): what two tests may not share
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def _occupied(jobs_running: Iterable[Collection[str]], region_of: Mapping[str, s
         found |= {("node", name) for name in job}
         regions = {region_of[name] for name in job if name in region_of}
         if len(regions) > 1:
-            found |= {("uplink", region) for region in regions}
+            found |= {(way, region) for region in regions for way in ("out of", "into")}
     return frozenset(found)
 
 
@@ -129,7 +130,7 @@ def _needs(world: _World, source: str, target: str) -> frozenset[Resource]:
     """What a transfer between two nodes takes for itself."""
     ends: set[Resource] = {("node", source), ("node", target)}
     if _crosses(world, source, target):
-        ends |= {("uplink", world.region_of.get(name, "")) for name in (source, target)}
+        ends |= {("out of", world.region_of.get(source, "")), ("into", world.region_of.get(target, ""))}
     return frozenset(ends)
 
 
