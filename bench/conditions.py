@@ -5,6 +5,7 @@ A machine in a cloud shares its processors; what its hypervisor gives to others 
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +15,15 @@ from hulk_lab.wan.addresses import LabNetwork
 MAX_STOLEN_SHARE = 0.05
 TRIES = 3
 """What does not count, for a reason that has nothing to do with its figures, is done again."""
+LOOK_S = 5.0
+PATIENCE_S = 300.0
 STAT = Path("/proc/stat")
-STEAL = 7  # user nice system idle iowait irq softirq steal, in ticks; what follows is part of the first two
+IDLE, IOWAIT, STEAL = 3, 4, 7  # of user nice system idle iowait irq softirq steal, in ticks
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Shares of the packets that came late, and of the processors' time that went to others."""
+    """Shares of the packets that came late, and of the processor time asked for that others got."""
 
     late_share: float
     stolen_share: float
@@ -38,6 +41,16 @@ class Conditions:
         return f"{self.late_share:.2%} late, {self.stolen_share:.1%} stolen{'' if self.valid else ' INVALID'}"
 
 
+def wait_for_quiet() -> None:
+    """Until the processors are the lab's own for some seconds, or PATIENCE_S are over: others take them in bursts."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        before = _ticks()
+        time.sleep(LOOK_S)
+        if _stolen_share(before) <= MAX_STOLEN_SHARE:
+            return
+
+
 class Watch:
     """Counts from its making on."""
 
@@ -53,8 +66,12 @@ class Watch:
     def conditions(self) -> Conditions:
         """Of the time until now."""
         late = relay.lateness(self._wan, relay.stats(self._net))
-        ticks = [after - before for before, after in zip(self._ticks, _ticks(), strict=True)]
-        return Conditions(late.late_share, ticks[STEAL] / max(1, sum(ticks)))
+        return Conditions(late.late_share, _stolen_share(self._ticks))
+
+
+def _stolen_share(since: list[int]) -> float:
+    ticks = [after - before for before, after in zip(since, _ticks(), strict=True)]
+    return ticks[STEAL] / max(1, sum(ticks) - ticks[IDLE] - ticks[IOWAIT])
 
 
 def _ticks() -> list[int]:

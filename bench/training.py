@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.conditions import TRIES, Conditions, Watch
+from bench.conditions import TRIES, Conditions, Watch, wait_for_quiet
 from bench.geo import NAMESPACE, Geo, container, pod_spec, wait
 
 WARM_UP_STEPS = 3
@@ -100,6 +100,7 @@ def train(
 ) -> Training:
     """Run a job to its end, again while its conditions do not count. RuntimeError when it does not train."""
     for _ in range(TRIES):
+        wait_for_quiet()
         training = _train_once(geo, name, size, steps, num_workers, pins)
         if training.valid:
             break

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,13 @@ from hulk_runtime.agent.iperf import IperfError, Transfer
 from hulk_runtime.agent.orders import Address, BandwidthOrder
 
 NEAR, FAR, STRANGER = "127.0.1.1", "127.0.1.2", "127.0.1.3"
+
+
+@pytest.fixture(autouse=True)
+def every_process_is_waited_for(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """asyncio warns when it cannot learn how one of its processes ended."""
+    yield
+    assert "Unknown child process" not in caplog.text
 
 
 @pytest.fixture

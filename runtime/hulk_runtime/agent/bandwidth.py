@@ -7,6 +7,7 @@ else has reached is ended and opened again. Nothing outlives the order: cancelli
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import os
@@ -105,7 +106,7 @@ async def _output(command: tuple[str, ...], limit_s: float, guard: BandwidthOrde
     finally:
         for task in tasks:
             task.cancel()
-        await _end(process)
+        await _end(process, has_finished=tasks[0].done())
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -128,15 +129,24 @@ async def _read(process: Process) -> bytes:
     return bytes(output)
 
 
-async def _end(process: Process) -> None:
+async def _end(process: Process, *, has_finished: bool) -> None:
+    """What has said all it had to say ends by itself: told to, it might end in between, and asyncio would lose it."""
+    if has_finished and await _ends(process):
+        return
     for stop in (process.terminate, process.kill):
-        if process.returncode is None:
-            try:
-                stop()
-                async with asyncio.timeout(END_S):
-                    await process.wait()
-            except (TimeoutError, ProcessLookupError):
-                continue
+        with contextlib.suppress(ProcessLookupError):
+            stop()
+        if await _ends(process):
+            return
+
+
+async def _ends(process: Process) -> bool:
+    try:
+        async with asyncio.timeout(END_S):
+            await process.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 def _env() -> dict[str, str]:
