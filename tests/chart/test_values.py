@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 from hulk_lab.builds.golang import KUBERNETES_VERSION
+from hulk_operator.handlers.settings import from_environment
+from hulk_operator.probing import Budget
 from rendering import CHART, Manifest, Rendered
 
 From = Callable[..., Rendered]
@@ -54,6 +56,21 @@ def texts(item: Any, field: str = "") -> Iterator[tuple[str, Any]]:
         yield from texts(value, key)
     for entry in item if isinstance(item, list) else ():
         yield from texts(entry, field)
+
+
+def test_measuring_costs_what_the_values_say(rendered: From) -> None:
+    """Helm reads numbers as floating point, and would write a large one as 2e+10."""
+    assert probing(rendered({})) == Budget()
+    values = {"maxTests": 0, "bytesPerTest": 1_000_000, "bytesPerHour": 123_456_789_012, "refreshSeconds": 60}
+    assert probing(rendered({"probing": values})) == Budget(
+        max_tests=0, max_bytes=1_000_000, bytes_per_hour=123_456_789_012, refresh_s=60
+    )
+
+
+def probing(found: Rendered) -> Budget:
+    (container,) = found.one("Deployment", "hulk-operator")["spec"]["template"]["spec"]["containers"]
+    environment = {entry["name"]: entry.get("value", "") for entry in container["env"]}
+    return from_environment(environment, "operator").probing
 
 
 @pytest.mark.parametrize("word", ["2024", "true", "null"])

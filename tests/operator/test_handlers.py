@@ -28,7 +28,7 @@ from hulk_operator.handlers.settings import Settings, from_environment
 from hulk_operator.handlers.watches import Watches, settings
 from hulk_operator.metrics import Health
 from hulk_operator.pods import pods
-from hulk_operator.probing import Prober, runner
+from hulk_operator.probing import Budget, Prober, runner
 from hulk_operator.probing.mirror import Mirror
 from hulk_operator.reconcile.executor import Workers
 from hulk_operator.reconcile.store import Store
@@ -282,17 +282,30 @@ def test_settings_come_from_the_environment() -> None:
         "HULK_LEASE_NAMESPACE": "sys",
         "HULK_LEASE_SECONDS": "3",
         "HULK_METRICS_PORT": "1",
+        "HULK_PROBING_MAX_TESTS": "0",
+        "HULK_PROBING_BYTES_PER_TEST": "2",
+        "HULK_PROBING_BYTES_PER_HOUR": "3",
+        "HULK_PROBING_REFRESH_SECONDS": "4",
     }
     found = from_environment(given, "me")
     assert (found.namespace, found.lease_namespace, found.lease_s, found.metrics_port) == ("lab", "sys", 3, 1)
+    assert found.probing == Budget(max_tests=0, max_bytes=2, bytes_per_hour=3, refresh_s=4)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"HULK_LEASE_SECONDS": "0"}, {"HULK_METRICS_PORT": "99999"}, {"HULK_LEASE_SECONDS": "x"}]
+    ("name", "value", "message"),
+    [
+        ("LEASE_SECONDS", "0", "0 must be at least 1"),
+        ("LEASE_SECONDS", "x", "'x' must be a whole number"),
+        ("METRICS_PORT", "99999", "99999 must be at most 65535"),
+        ("METRICS_PORT", "-1", "-1 must be at least 0"),
+        ("PROBING_BYTES_PER_HOUR", "-1", "-1 must be at least 0"),
+        ("PROBING_REFRESH_SECONDS", "0", "0 must be at least 1"),
+    ],
 )
-def test_wrong_settings_are_refused(wrong: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"HULK_(LEASE_SECONDS: 0 s|METRICS_PORT: 99999|LEASE_SECONDS: 'x') must"):
-        from_environment(wrong, "me")
+def test_wrong_settings_are_refused(name: str, value: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"HULK_{name}: {message}"):
+        from_environment({f"HULK_{name}": value}, "me")
 
 
 def test_a_wrong_setting_is_told_in_one_line() -> None:

@@ -64,6 +64,7 @@ def assemble(cluster: Cluster, workers: Workers, settings: Settings, health: Hea
     prober = Prober(
         cluster,
         lambda: nodes_of_running_jobs(store),
+        settings.probing,
         failed=lambda: health.failed("probing"),
         heard=health.heard,
         namespace=settings.namespace,

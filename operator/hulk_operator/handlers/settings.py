@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hulk_operator import names
+from hulk_operator.probing import Budget
 from hulk_operator.reconcile.types import Timing
 
 DEFAULT_LEASE_S: Final = 15
+MAX_PORT: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +22,11 @@ class Settings:
     lease_s: int = DEFAULT_LEASE_S
     metrics_port: int = names.OPERATOR_METRICS_PORT
     timing: Timing = field(default_factory=Timing)
+    probing: Budget = field(default_factory=Budget)
 
     def __post_init__(self) -> None:
-        if self.lease_s < 1:
-            raise ValueError(f"{names.ENV_LEASE_SECONDS}: {self.lease_s} s must be >= 1")
-        if not 0 <= self.metrics_port <= 65_535:
-            raise ValueError(f"{names.ENV_METRICS_PORT}: {self.metrics_port} must be 0 to 65535")
+        if self.metrics_port > MAX_PORT:
+            raise ValueError(f"{names.ENV_METRICS_PORT}: {self.metrics_port} must be at most {MAX_PORT}")
 
 
 def from_environment(environ: Mapping[str, str], identity: str) -> Settings:
@@ -38,14 +39,27 @@ def from_environment(environ: Mapping[str, str], identity: str) -> Settings:
         identity=identity,
         namespace=environ.get(names.ENV_NAMESPACE) or None,
         lease_namespace=environ.get(names.ENV_LEASE_NAMESPACE) or names.DEFAULT_NAMESPACE,
-        lease_s=_whole(environ, names.ENV_LEASE_SECONDS, DEFAULT_LEASE_S),
+        lease_s=_whole(environ, names.ENV_LEASE_SECONDS, DEFAULT_LEASE_S, at_least=1),
         metrics_port=_whole(environ, names.ENV_METRICS_PORT, names.OPERATOR_METRICS_PORT),
+        probing=_probing(environ, Budget()),
     )
 
 
-def _whole(environ: Mapping[str, str], name: str, default: int) -> int:
+def _probing(environ: Mapping[str, str], default: Budget) -> Budget:
+    return Budget(
+        max_tests=_whole(environ, names.ENV_PROBING_MAX_TESTS, default.max_tests),
+        max_bytes=_whole(environ, names.ENV_PROBING_BYTES_PER_TEST, default.max_bytes, at_least=1),
+        bytes_per_hour=_whole(environ, names.ENV_PROBING_BYTES_PER_HOUR, default.bytes_per_hour),
+        refresh_s=_whole(environ, names.ENV_PROBING_REFRESH_SECONDS, int(default.refresh_s), at_least=1),
+    )
+
+
+def _whole(environ: Mapping[str, str], name: str, default: int, *, at_least: int = 0) -> int:
     text = environ.get(name) or str(default)
     try:
-        return int(text)
+        value = int(text)
     except ValueError:
         raise ValueError(f"{name}: {text!r} must be a whole number") from None
+    if value < at_least:
+        raise ValueError(f"{name}: {value} must be at least {at_least}")
+    return value
