@@ -43,8 +43,11 @@ class Geo:
         self._demo = Demo(Target(lab.kube, HULK_REFERENCE, wan=lab.net), paths.REPOSITORY, story)
 
     def install(self) -> None:
-        """Helm, and a namespace for the jobs that admits only restricted pods."""
-        self._demo.install()
+        """Helm, and a namespace for the jobs that admits only restricted pods.
+
+        One bandwidth test at a time: the emulated links share the machine's processors, and the fastest need them all.
+        """
+        self._demo.install("probing.maxTests=1")
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         self.kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
 

@@ -94,10 +94,19 @@ class Demo:
         if not self.num_accelerators():
             raise DemoError(f"no node of this cluster offers {RESOURCE}, so nothing could train: nothing was installed")
 
-    def install(self) -> None:
-        """Install or upgrade the chart and wait for the operator."""
+    def install(self, *values: str) -> None:
+        """Install or upgrade the chart, with more values as `--set` takes them, and wait for the operator."""
         self.story.title("Installing Hulk with Helm")
-        command = ["helm", "upgrade", "--install", "hulk", str(self.repository / "charts/hulk"), *self.settings()]
+        more = [flag for value in values for flag in ("--set", value)]
+        command = [
+            "helm",
+            "upgrade",
+            "--install",
+            "hulk",
+            str(self.repository / "charts/hulk"),
+            *self.settings(),
+            *more,
+        ]
         self.story.line(" ".join(command).replace(f"{self.repository}/", ""))
         self.kube.run(*command)
         self.marks_s["operator installed"] = self.story.elapsed_s
