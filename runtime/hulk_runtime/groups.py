@@ -58,9 +58,13 @@ class Group:
         values.copy_(carrier)
 
     def part(self) -> None:
-        """Wait for all ranks, so that none loses its connections while it still looks at them; not for lost ones."""
-        with contextlib.suppress(PeerLostError):
-            self.gather(torch.zeros(1))
+        """Wait for all ranks but lost ones: gloo closes a rank's connections as soon as their other ends leave.
+
+        NCCL does not, and would wait for lost ones.
+        """
+        if self.backend == "gloo":
+            with contextlib.suppress(PeerLostError):
+                self.gather(torch.zeros(1))
 
     def bound_silence(self, seconds: float) -> None:
         """From now on a collective in which a peer sends nothing for that long ends with PeerLostError."""

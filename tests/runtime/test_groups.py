@@ -7,14 +7,26 @@ import torch, torch.distributed as dist
 from hulk_runtime import sockets
 dist.init_process_group("gloo")
 peers = {1 - dist.get_rank(): sockets.canonical("127.0.0.1")}
-before = sockets.sample(peers, 1 - dist.get_rank(), exclude_port=0)[1]
+traffic = sockets.Traffic(peers, exclude_port=0)
+traffic.look(1 - dist.get_rank())
+before = traffic.sent_bytes
 dist.all_reduce(torch.ones(1 << 20))
-link, after = sockets.sample(peers, 1 - dist.get_rank(), exclude_port=0)
-assert 4 << 20 <= after - before < 6 << 20, after - before
+link = traffic.look(1 - dist.get_rank())
+assert 4 << 20 <= traffic.sent_bytes - before < 6 << 20, traffic.sent_bytes - before
 assert 0 < link.rtt_s < 0.1 and link.bandwidth_bytes_per_s > 1e6, link
 print("sampled")
 dist.barrier()  # gloo closes its connection as soon as the peer has
 dist.destroy_process_group()
+"""
+
+PARTING = """
+import os, sys
+from hulk_runtime import environment, groups
+with groups.connect(environment.read(os.environ)) as group:
+    if sys.argv[1] == "lost" and not group.is_first:
+        os._exit(0)
+    group.part()
+    print("parted")
 """
 
 
@@ -22,6 +34,12 @@ def test_links_are_measured_on_the_jobs_own_connections(job, make_plan):
     """A ring all-reduce of 4 MiB between 2 ranks sends 4 MiB per rank."""
     for rank in job.run_ranks(make_plan((1, 1)), "-c", SAMPLED):
         assert "sampled" in rank.output
+
+
+@pytest.mark.parametrize(("peer", "num_parted"), [("there", 2), ("lost", 1)])
+def test_ranks_part_also_from_a_peer_that_is_lost(job, make_plan, peer, num_parted):
+    ranks = job.run_ranks(make_plan((1, 1)), "-c", PARTING, peer)
+    assert sum("parted" in rank.output for rank in ranks) == num_parted
 
 
 @pytest.mark.parametrize(
