@@ -117,10 +117,17 @@ def test_never_worse_than_what_one_would_do_without_a_planner(data: st.DataObjec
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_the_stated_gap_is_true(data: st.DataObject) -> None:
+    """Also where no speed is known: then among plans of as many workers."""
     topology = data.draw(worlds(max_machines=5, own_links=True))
+    known = data.draw(st.booleans())
+    if not known:
+        machines = tuple(replace(machine, flops_per_s=None) for machine in topology.machines)
+        topology = replace(topology, machines=machines)
     job = data.draw(jobs(topology))
-    best = best_by_trying_all(job, topology)
     for plan in solve([job], [], topology, Budget(iterations=data.draw(st.integers(1, 40)))).plans.values():
+        assert plan.prediction.calibrated is known
+        num = len(plan.workers)
+        best = best_by_trying_all(job if known else replace(job, min_workers=num, max_workers=num), topology)
         assert best is not None
         gap = 1 - best.prediction.step_s / plan.prediction.step_s
         assert gap <= plan.optimality_gap + 1e-9

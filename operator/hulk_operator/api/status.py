@@ -104,7 +104,11 @@ class PlanSummary(Resource):
     ] = ()
     bottleneck: Annotated[Bottleneck | None, Field(description="Slowest link of the ring; absent = no link.")] = None
     optimality_gap: Annotated[
-        Decimal | None, Field(description="Proven relative distance to the best plan; 0 = proven best.")
+        Decimal | None,
+        Field(
+            description="Proven relative distance to the best plan (of as many workers where speeds are assumed); 0 = "
+            "proven best."
+        ),
     ] = None
 
 

@@ -80,7 +80,8 @@ class PlanReport(Resource):
     num_buckets: int | None = None
     prediction: PredictionRow | None = None
     bottleneck: LinkRow | None = None
-    optimality_gap: str | None = None  # proven relative distance to the best; "0" is proven best
+    optimality_gap: str | None = None  # proven relative distance to the best, as in status.plan; "0" is proven best
+    optimality_num_workers: int | None = None  # of plans of so many workers; absent: of all plans
     workers: tuple[WorkerRow, ...] = ()
     why: tuple[str, ...] = ()
 

@@ -67,11 +67,15 @@ def _prediction(plan: PlanReport) -> Iterator[RenderableType]:
         link = plan.bottleneck
         yield sentence("bottleneck", f"{link.source} -> {link.target}: {link_words(link)}")
     if plan.optimality_gap is not None:
-        gap = float(plan.optimality_gap)
-        # "At most" must stay true of a gap that rounds to 0.0 %.
-        near = f"at most {units.percent(max(gap, 0.001))} from the best possible"
-        proven = "proven best by this cost model" if gap == 0 else near
-        yield sentence("optimality", proven)
+        yield sentence("optimality", _proven(float(plan.optimality_gap), plan.optimality_num_workers))
+
+
+def _proven(gap: float, num_workers: int | None) -> str:
+    among = f" of {num_workers} workers" if num_workers else ""
+    if gap == 0:
+        return f"proven best{among} by this cost model"
+    # "At most" must stay true of a gap that rounds to 0.0 %.
+    return f"at most {units.percent(max(gap, 0.001))} from the best possible{among}"
 
 
 def _workers(plan: PlanReport) -> Table:

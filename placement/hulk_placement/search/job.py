@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from hulk_placement.cost import predict
-from hulk_placement.cost.compute import ASSUMED_FLOPS_PER_S, SLOWEST_FLOPS_PER_S, is_any_known, share_out
+from hulk_placement.cost.compute import SLOWEST_FLOPS_PER_S, is_any_known, share_out
 from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
 from hulk_placement.ring.machines import best_order
 from hulk_placement.ring.polish import polish
@@ -68,13 +68,6 @@ def place(
     if work.stopped_at is not None:
         plan = replace(plan, why=(*plan.why, why.stopped(search_s, work.stopped_at)))
     return plan
-
-
-def counted_step_s(prediction: Prediction, workload: Workload, topology: Topology) -> float:
-    """Seconds of a step as the search counts them: where no speed is known, every machine is as slow as can be."""
-    if is_any_known(workload, topology):
-        return prediction.step_s
-    return prediction.compute_s * ASSUMED_FLOPS_PER_S / SLOWEST_FLOPS_PER_S + prediction.communication_s
 
 
 def _place_pinned(problem: Problem) -> Plan | Unplaced:
@@ -160,11 +153,22 @@ def _plan(problem: Problem, best: Candidate, bound_s: float, iterations: int) ->
         num_buckets=best.num_buckets if len(shares) > 1 else 1,
         prediction=NOT_PREDICTED,
         layout=Layout(data=len(shares)),
-        optimality_gap=max(0.0, 1 - bound_s / best.step_s),
         iterations=iterations,
     )
     plan = replace(plan, prediction=predict(plan, workload, problem.topology))
+    plan = replace(plan, optimality_gap=_gap(problem, plan.prediction, best.step_s - bound_s))
     return replace(plan, why=why.sentences(problem, plan))
+
+
+def _gap(problem: Problem, prediction: Prediction, saved_s: float) -> float:
+    """The share of the predicted step that a better plan could save.
+
+    Where no speed is known the search counts every machine as slow as can be, and the prediction as an assumed figure:
+    then plans of as many workers differ in nothing but communication, and only of those something is proven.
+    """
+    if not is_any_known(problem.workload, problem.topology):
+        saved_s = min(saved_s, prediction.communication_s)
+    return max(0.0, saved_s / prediction.step_s)
 
 
 def _micro_batch(problem: Problem, order: Order, largest_share: int) -> int:

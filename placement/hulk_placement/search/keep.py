@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hulk_placement.plan import Plan, Prediction
-from hulk_placement.search.job import counted_step_s, place
+from hulk_placement.search.job import place
 from hulk_placement.search.problem import Budget, Unplaced
 from hulk_placement.search.why import at_most_faster
 from hulk_placement.topology import Topology
@@ -39,7 +39,7 @@ def place_keeping(
     staying = place(among, topology, half, clock)
     if isinstance(staying, Unplaced):
         return fastest
-    staying = _proven(staying, fastest, workload, topology)
+    staying = _proven(staying, fastest)
     slower = _slower(staying.prediction, fastest.prediction)
     num_kept = (Counter(slot.machine for slot in staying.workers) & Counter(workload.kept)).total()
     numbers = f"{num_kept} of {sum(workload.kept.values())} running workers"
@@ -48,12 +48,12 @@ def place_keeping(
     return replace(staying, why=(*staying.why, f"{numbers} stay; the step is {slower:.1%} slower for it."))
 
 
-def _proven(staying: Plan, fastest: Plan, workload: Workload, topology: Topology) -> Plan:
+def _proven(staying: Plan, fastest: Plan) -> Plan:
     """The plan with its gap to the best of all machines: its own search knew only those it may stay on."""
-    bound_s = (1 - fastest.optimality_gap) * counted_step_s(fastest.prediction, workload, topology)
-    gap = max(0.0, 1 - bound_s / counted_step_s(staying.prediction, workload, topology))
-    why = [sentence for sentence in staying.why if sentence != at_most_faster(staying.optimality_gap)]
-    return replace(staying, optimality_gap=gap, why=(*why, *([at_most_faster(gap)] if gap else [])))
+    bound_s = (1 - fastest.optimality_gap) * fastest.prediction.step_s
+    proven = replace(staying, optimality_gap=max(0.0, 1 - bound_s / staying.prediction.step_s))
+    why = [sentence for sentence in staying.why if sentence not in at_most_faster(staying)]
+    return replace(proven, why=(*why, *at_most_faster(proven)))
 
 
 def _slower(staying: Prediction, fastest: Prediction) -> float:

@@ -50,14 +50,15 @@ def sentences(problem: Problem, plan: Plan) -> tuple[str, ...]:
     found += _against_region_order(problem, plan)
     if not plan.prediction.calibrated:
         found.append(_assumed(problem))
-    if plan.optimality_gap:
-        found.append(at_most_faster(plan.optimality_gap))
-    return tuple(found)
+    return (*found, *at_most_faster(plan))
 
 
-def at_most_faster(gap: float) -> str:
+def at_most_faster(plan: Plan) -> tuple[str, ...]:
     """What is proven of a plan that may not be the best."""
-    return f"No plan can be more than {gap:.1%} faster by this evaluator."
+    if not plan.optimality_gap:
+        return ()
+    others = "No plan" if plan.prediction.calibrated else "No plan of as many workers"
+    return (f"{others} can be more than {max(plan.optimality_gap, 0.001):.1%} faster by this evaluator.",)
 
 
 def _assumed(problem: Problem) -> str:
@@ -68,7 +69,8 @@ def _assumed(problem: Problem) -> str:
         )
     return (
         "Compute is an assumed figure: no machine's speed is measured with this workload. All are taken to be equally "
-        "fast, and a machine is left out only where its links would lengthen the step at any speed."
+        "fast, and a machine is left out only where its links would lengthen the step at any speed: whether fewer "
+        "workers would be faster is not known before speeds are measured."
     )
 
 
