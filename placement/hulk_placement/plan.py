@@ -48,8 +48,8 @@ class Plan:
 
     A worker's accelerators are consecutive ranks. `shares` are sequences per rank and sum to the global batch.
     `num_buckets` gradient buckets are reduced at the same time. `optimality_gap` bounds (step - best possible) / step
-    by the same evaluator; 0 means proven optimal. Where the prediction is not calibrated, it is that to the best plan of
-    as many workers. `iterations` is the work done, `why` the reasons in sentences.
+    by the same evaluator; 0 means proven optimal. Where the prediction is not calibrated, that to the best plan of as
+    many workers. `iterations` is the work done, `why` the reasons in sentences.
     """
 
     key: str

@@ -213,6 +213,13 @@ def test_a_report_without_a_result_is_refused(output: bytes, message: str) -> No
         iperf.parse(output)
 
 
+@pytest.mark.parametrize(("start", "believed"), [('{"connecting_to": {}}', 1_000_000), ("{}", 125_000_000)])
+def test_a_sender_believes_no_more_than_it_has_sent(start: str, believed: int) -> None:
+    sums = '"sum_received": {"bits_per_second": 1e9}, "sum_sent": {"bits_per_second": 8e6}'
+    report = f'{{"start": {start}, "end": {{{sums}, "streams": [{{}}]}}}}'
+    assert iperf.parse(report.encode()) == Transfer(believed, 1)
+
+
 @pytest.mark.parametrize(
     ("num_bytes", "rate", "expected"),
     [(0, 10**12, False), (60_000_000, 10_000_000, False), (60_000_000, 12_000_000, True)],

@@ -54,17 +54,33 @@ async def test_the_peers_hold_time_is_not_network_time(near: Echo) -> None:
     peer = stranger()
     near.aim({"slow": Address("127.0.0.3", peer.getsockname()[1])})
     loop = asyncio.get_running_loop()
-    for _ in range(MIN_SAMPLES):
+    while near.counters.answered < MIN_SAMPLES:  # on a busy machine some are held for longer than is believed
+        taken = near.counters.answered + near.counters.lost
         near.ask("slow")
         data, sender = await loop.sock_recvfrom(peer, 64)
         arrived = loop.time()
-        await until(lambda arrived=arrived: loop.time() - arrived >= 0.2)  # type: ignore[misc]
+        await until(lambda arrived=arrived: loop.time() - arrived >= 0.015)  # type: ignore[misc]
         request = wire.decode(data)
         assert request is not None
         hold_ns = int((loop.time() - arrived) * 1e9)
         peer.sendto(wire.encode(wire.Datagram(wire.REPLY, request.nonce, hold_ns)), sender)
-    await until(lambda: near.counters.answered == MIN_SAMPLES)
-    assert near.results()["slow"].p50_us < 100_000
+        await until(lambda taken=taken: near.counters.answered + near.counters.lost > taken)  # type: ignore[misc]
+    assert near.results()["slow"].p50_us < 10_000
+    peer.close()
+
+
+async def test_a_peer_cannot_claim_that_the_network_was_fast(near: Echo) -> None:
+    """It answers after 100 ms, and says that it held the request for 99 of them."""
+    peer = stranger()
+    near.aim({"liar": Address("127.0.0.3", peer.getsockname()[1])})
+    near.ask("liar")
+    data, sender = await asyncio.get_running_loop().sock_recvfrom(peer, 64)
+    await asyncio.sleep(0.1)
+    request = wire.decode(data)
+    assert request is not None
+    peer.sendto(wire.encode(wire.Datagram(wire.REPLY, request.nonce, hold_ns=99_000_000)), sender)
+    await until(lambda: near.counters.lost == 1)
+    assert near.num_samples("liar") == 0
     peer.close()
 
 

@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 SO_TIMESTAMPNS: Final = 35  # Linux; the socket module has no name for it
 MAX_RTT_NS: Final = 5_000_000_000  # an answer later than this counts as lost
+MAX_HOLD_NS: Final = 20_000_000  # of a peer that is busy for longer nothing is believed: it could say anything
 MAX_REPLIES_PER_S: Final = 2_000  # answers to strangers cost at most this much of a CPU
 MAX_DATAGRAMS_PER_WAKE: Final = 64
 _TIMESPEC: Final = struct.Struct("@qq")
@@ -186,10 +187,10 @@ class Echo:
             return
         rtt_ns = arrival_ns - pending.sent_ns - datagram.hold_ns
         window = self._windows[pending.target][1]
-        if 0 < rtt_ns <= MAX_RTT_NS:
+        if 0 < rtt_ns <= MAX_RTT_NS and datagram.hold_ns <= MAX_HOLD_NS:
             self.counters.answered += 1
             window.add(arrival_ns / 1e9, max(1, round(rtt_ns / 1000)))
-        else:  # a clock was set meanwhile, or the peer's hold time is a lie
+        else:  # a clock was set meanwhile, or the peer's hold time is a lie or long
             self.counters.lost += 1
             window.lose()
 

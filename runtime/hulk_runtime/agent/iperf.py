@@ -76,13 +76,18 @@ def _client(order: BandwidthOrder, own_host: str) -> tuple[str, ...]:
 
 
 def parse(output: bytes) -> Transfer:
-    """What the receiver counted, from either side's JSON. `IperfError` with iperf3's own message when there is none."""
+    """What arrived, from either side's JSON. `IperfError` with iperf3's own message when there is none.
+
+    It is the receiver that counts; a sender believes no more than what it has sent.
+    """
     report = _report(output)
     if "error" in report:
         connected = report.get("start", {}).get("connected")
         raise (IperfError if connected else NotConnectedError)(str(report["error"]))
     try:
         rate = report["end"]["sum_received"]["bits_per_second"] / 8
+        if "connecting_to" in report.get("start", {}):
+            rate = min(rate, report["end"]["sum_sent"]["bits_per_second"] / 8)
         num_streams = len(report["end"]["streams"])
     except (KeyError, TypeError) as error:
         raise IperfError(f"iperf3's report has no {error}") from error
