@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hulk_lab.processes import NotReadyError
 from rich.console import Console
 from rich.table import Table
 
@@ -63,13 +64,12 @@ def run(short: bool = False) -> None:
             if configuration.links != links:
                 links = configuration.links
                 geo.use_links(links)
-            training = train(
-                geo,
-                f"row-{number}",
-                configuration.size,
-                num_workers=configuration.num_workers,
-                pins=_pins(geo, configuration, planned),
-            )
+            workers, pins = configuration.num_workers, _pins(geo, configuration, planned)
+            try:
+                training = train(geo, f"row-{number}", configuration.size, num_workers=workers, pins=pins)
+            except (RuntimeError, NotReadyError) as error:  # the other rows are worth as much without it
+                geo.story.line(f"row {number}: {error}")
+                continue
             if configuration.order == "planned":
                 planned = training.order
             rows.append((configuration, training))
@@ -78,7 +78,7 @@ def run(short: bool = False) -> None:
                 f"row {number}: predicted {training.predicted_s:.3f} s, observed {training.observed_s:.3f} s"
             )
     console.print(table(rows))
-    for sentence in summary([training for _, training in rows]):
+    for sentence in summary([training for _, training in rows], len(chosen)):
         console.print(sentence)
 
 
@@ -119,16 +119,16 @@ def table(rows: Sequence[tuple[Configuration, Training]]) -> Table:
     return view
 
 
-def summary(trainings: Sequence[Training]) -> list[str]:
+def summary(trainings: Sequence[Training], num_rows: int) -> list[str]:
     """Mean and largest error, over the valid rows; and where it comes from."""
     valid = [training for training in trainings if usable(training)]
     if not valid:
-        return [f"no valid row of {len(trainings)}"]
+        return [f"no valid row of {num_rows}"]
     errors = [abs(training.relative_error) for training in valid]
     compute = [abs(t.predicted_compute_s - t.observed_compute_s) / t.observed_s for t in valid]
     communication = [abs(t.predicted_communication_s - t.observed_communication_s) / t.observed_s for t in valid]
     return [
-        f"{len(valid)} of {len(trainings)} rows valid; relative error of the step: mean {statistics.mean(errors):.1%}, "
+        f"{len(valid)} of {num_rows} rows valid; relative error of the step: mean {statistics.mean(errors):.1%}, "
         f"largest {max(errors):.1%} (aim below 10 %)",
         f"of the step, mean: compute mispredicted by {statistics.mean(compute):.1%}, "
         f"communication by {statistics.mean(communication):.1%}",

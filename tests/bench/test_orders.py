@@ -109,4 +109,4 @@ def test_an_invalid_run_that_seems_fastest_leaves_open_whether_the_plan_is() -> 
 )
 def test_rows_that_count(name: str, row: Training, counts: bool) -> None:
     assert usable(row) is counts
-    assert summary([row])[0].startswith("1 of 1 rows valid" if counts else "no valid row of 1")
+    assert summary([row], 2)[0].startswith("1 of 2 rows valid" if counts else "no valid row of 2")
