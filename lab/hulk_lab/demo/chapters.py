@@ -236,6 +236,9 @@ class Demo:
         for label, key in (("step", "stepMicroseconds"), ("compute", "computeMicroseconds")):
             if key in predicted and key in observed:
                 self.story.line(f"{label:<8} predicted {seconds(predicted[key])}   observed {seconds(observed[key])}")
+        if "computeMicroseconds" in observed:
+            share = 1 - observed["computeMicroseconds"] / observed["stepMicroseconds"]
+            self.story.line(f"communication is {share:.0%} of an observed step")
         error, loss = observed.get("relativeError", "not observed"), observed.get("loss", "not observed")
         self.story.line(f"relative error of the step: {error}; loss {loss}")
         self.story.title("Where to look next")
