@@ -8,7 +8,8 @@ Everything is a whole object in one folder; attempt numbers only grow:
     state-A-S    the state after step S, written by A, unreferenced until `latest-A` names it
 
 An attempt writes only its own objects, so it cannot overwrite another's. A reader looks at the highest attempt that has
-a manifest or, failing that, a seal: whatever an older attempt writes after a newer one has sealed is never read again.
+a manifest or, failing that, a seal: whatever an older attempt writes after a newer one has sealed is never read again,
+unless all that the newer ones wrote is damaged.
 A commit writes state, then manifest, then looks for a higher `begun`; only when there is none does it delete states
 that the manifest no longer names. So a state named in a newer attempt's seal is never deleted: the newer attempt wrote
 `begun` before it read the manifest.
@@ -34,6 +35,7 @@ from hulk_runtime.store import Store
 FORMAT: Final = 1
 _ATTEMPT_KEY: Final = re.compile(r"(begun|resume|latest)-(\d{8})")
 _STATE_KEY: Final = re.compile(r"state-(\d{8})-\d{10}")
+_WRITTEN_BY: Final = re.compile(r"(?:begun|resume|latest|state)-(\d{8})")
 
 
 class Entry(BaseModel):
@@ -72,10 +74,11 @@ class Checkpoints:
     def begin(self) -> tuple[Entry, bytes] | None:
         """Fence off older attempts and read the newest complete checkpoint; None when there is none.
 
-        A damaged checkpoint is passed over for the next older one. Raises CheckpointError when all are damaged: to
-        start from nothing in silence would lose the run. Raises FencedError when a newer attempt has begun.
+        A damaged manifest or state is passed over for the next older one. Raises CheckpointError when all are damaged:
+        to start from nothing in silence would lose the run. Raises FencedError when a newer attempt has begun.
         """
         self._require_newest()
+        self._sweep_unfinished()  # before the first write: they may have filled the volume
         self._store.write(_key("begun", self._attempt), b"{}")
         inherited = self._inherited()
         self._write_manifest("resume", inherited)
@@ -92,6 +95,7 @@ class Checkpoints:
     def commit(self, step: int, state: bytes, content: dict[str, str | int | float]) -> Entry:
         """Write the state after `step` and make it the one to resume from. Raises FencedError."""
         self._require_newest()
+        self._sweep_unfinished()
         key = f"state-{self._attempt:08d}-{step:010d}"
         digest = hashlib.sha256(state).hexdigest()
         entry = Entry(attempt=self._attempt, step=step, key=key, num_bytes=len(state), sha256=digest, content=content)
@@ -109,12 +113,17 @@ class Checkpoints:
             raise FencedError(f"attempt {newest} has begun in {self.where}; attempt {self._attempt} may not commit")
 
     def _inherited(self) -> tuple[Entry, ...]:
-        keys = set(self._store.list_keys())
-        for attempt in sorted(_attempts(keys), reverse=True):
-            for kind in ("latest", "resume"):
-                key = _key(kind, attempt)
-                if key in keys:
-                    return self._read_manifest(key).entries
+        """What the newest intact manifest names; after a damaged one, an empty seal does not prove a new run."""
+        damaged = []
+        for key in _manifests(self._store.list_keys()):
+            manifest = self._read_manifest(key)
+            if manifest is None:
+                damaged.append(key)
+            elif manifest.entries or not damaged:
+                return manifest.entries
+        if damaged:
+            found = ", ".join(damaged)
+            raise CheckpointError(f"no intact manifest in {self.where} names a checkpoint; damaged: {found}")
         return ()
 
     def _intact(self, entry: Entry) -> bytes | None:
@@ -125,11 +134,13 @@ class Checkpoints:
         print(f"checkpoint {self.where}/{entry.key} {found}", flush=True)
         return None
 
-    def _read_manifest(self, key: str) -> Manifest:
+    def _read_manifest(self, key: str) -> Manifest | None:
+        """None when it is damaged. Raises CheckpointError when it is of another format."""
         try:
             manifest = Manifest.model_validate_json(self._store.read(key) or b"")
         except ValidationError as error:
-            raise CheckpointError(f"{self.where}/{key} is damaged: {error.errors()[0]['msg']}") from error
+            print(f"checkpoint manifest {self.where}/{key} is damaged: {error.errors()[0]['msg']}", flush=True)
+            return None
         if manifest.format != FORMAT:
             raise CheckpointError(f"{self.where}/{key} has format {manifest.format}, this runtime reads {FORMAT}")
         return manifest
@@ -146,9 +157,23 @@ class Checkpoints:
             if match and key not in kept and int(match[1]) <= self._attempt:
                 self._store.delete(key)
 
+    def _sweep_unfinished(self) -> None:
+        """Delete what writes that failed or were killed have left: a state's leftover is as large as the state."""
+        for name in self._store.list_unfinished():
+            match = _WRITTEN_BY.match(name)
+            if match and int(match[1]) <= self._attempt:
+                self._store.delete(name)
+
 
 def _key(kind: str, attempt: int) -> str:
     return f"{kind}-{attempt:08d}"
+
+
+def _manifests(keys: Iterable[str]) -> list[str]:
+    """Manifests and seals, newest first: each attempt's manifest before its seal."""
+    found = set(keys)
+    attempts = sorted(_attempts(found), reverse=True)
+    return [key for attempt in attempts for kind in ("latest", "resume") if (key := _key(kind, attempt)) in found]
 
 
 def _attempts(keys: Iterable[str]) -> set[int]:

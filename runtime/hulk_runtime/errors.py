@@ -3,7 +3,9 @@
     HulkError
     ├── PlanError           64  the plan cannot be read by this runtime; never retried
     ├── ConfigurationError  65  the user's job asks for something that cannot be
+    ├── DataError           66  the training data cannot be read just now
     ├── PeerLostError       69  another rank went away; look at the other pods for the cause
+    ├── PortError           71  the metrics port is taken
     ├── CheckpointError     74  the checkpoint store failed, or what it holds is damaged
     └── FencedError         75  a newer attempt of the job has begun
 
@@ -39,10 +41,22 @@ class ConfigurationError(HulkError):
     exit_code = 65
 
 
+class DataError(HulkError):
+    """The training data cannot be read; another attempt may read them."""
+
+    exit_code = 66
+
+
 class PeerLostError(HulkError):
     """Communication with another rank broke or timed out."""
 
     exit_code = 69
+
+
+class PortError(HulkError):
+    """A port of this pod is taken, for example by what a killed rank left behind for some seconds."""
+
+    exit_code = 71
 
 
 class CheckpointError(HulkError):

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
-from hulk_runtime.errors import ConfigurationError
+from hulk_runtime.errors import PortError
 from hulk_runtime.preflight import Preflight
 
 MAX_BODY_BYTES: Final = 4096
@@ -35,7 +35,7 @@ class Progress:
         try:
             self._server = _Server(("", port), self)
         except OSError as error:
-            raise ConfigurationError(f"metrics port {port} cannot be opened: {error.strerror}") from error
+            raise PortError(f"metrics port {port} cannot be opened: {error.strerror}") from error
 
     @property
     def port(self) -> int:

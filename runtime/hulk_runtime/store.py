@@ -1,7 +1,8 @@
 """A folder of small keys behind a URL (`s3://bucket/path`, `file:///path`): read, list, delete, whole-object writes.
 
-A write is seen whole or not at all: object stores promise it, on a file system it is a rename. Credentials and the
-endpoint of an object store come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL.
+A write is seen whole or not at all: object stores promise it, on a file system it is a rename of what has reached the
+disk. A writer that is killed before leaves an unfinished write, which is no key. Credentials and the endpoint of an
+object store come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL.
 """
 
 import contextlib
@@ -37,7 +38,10 @@ class Store:
         with self._failures("write", key):
             if self._renames:
                 temporary = self._path(key + _TEMPORARY)
-                self._files.pipe_file(temporary, content)
+                with self._files.open(temporary, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())  # or a loss of power may leave the new name on an empty file
                 os.replace(temporary, self._path(key))
             else:
                 self._files.pipe_file(self._path(key), content)
@@ -53,19 +57,25 @@ class Store:
 
     def list_keys(self) -> list[str]:
         """Every object's key, sorted."""
+        return [name for name in self._names() if not name.endswith(_TEMPORARY)]
+
+    def list_unfinished(self) -> list[str]:
+        """What unfinished writes have left, sorted: the key and more; `delete` takes it. Only file systems have any."""
+        return [name for name in self._names() if name.endswith(_TEMPORARY)] if self._renames else []
+
+    def delete(self, key: str) -> None:
+        """Remove one object; it may be gone already."""
+        with self._failures("delete", key), contextlib.suppress(FileNotFoundError):
+            self._files.rm_file(self._path(key))
+
+    def _names(self) -> list[str]:
         with self._failures("list", ""):
             self._files.invalidate_cache()
             try:
                 paths = self._files.ls(self._root, detail=False)
             except FileNotFoundError:
                 return []
-        found = (path.rstrip("/").rpartition("/")[2] for path in paths)
-        return sorted(key for key in found if not key.endswith(_TEMPORARY))
-
-    def delete(self, key: str) -> None:
-        """Remove one object; it may be gone already."""
-        with self._failures("delete", key), contextlib.suppress(FileNotFoundError):
-            self._files.rm_file(self._path(key))
+        return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}"

@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import re
-import runpy
 import signal
 import socket
 import subprocess
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import python
 from hulk_runtime import wire
 
 GPT = ("-m", "hulk_runtime.examples.gpt")
@@ -95,29 +95,6 @@ class Forked:
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
-
-
-def python(arguments: tuple[str, ...], environment: dict[str, str], log: Path) -> None:
-    """In a forked process: `python -u ARGUMENTS > LOG 2>&1`."""
-    os.setsid()
-    with log.open("wb") as output:
-        os.dup2(output.fileno(), 1)
-        os.dup2(output.fileno(), 2)
-    sys.stdout = os.fdopen(1, "w", buffering=1)
-    sys.stderr = os.fdopen(2, "w", buffering=1)
-    os.environ.clear()
-    os.environ.update(environment)
-    match arguments:
-        case "-m", module, *others:
-            sys.argv = [module, *others]
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
-        case "-c", program, *others:
-            sys.argv = ["-c", *others]
-            exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
-        case path, *others:
-            sys.argv = [path, *others]
-            sys.path.insert(0, str(Path(path).parent))
-            runpy.run_path(path, run_name="__main__")
 
 
 @dataclass

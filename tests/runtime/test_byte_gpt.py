@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 from hulk_runtime import wire
-from hulk_runtime.errors import ConfigurationError
+from hulk_runtime.errors import ConfigurationError, DataError
 from hulk_runtime.examples import text
 from hulk_runtime.examples.byte_gpt import ByteTask, initialized
 from hulk_runtime.wire import Model
@@ -78,24 +78,32 @@ def test_text_comes_from_the_regions_own_copy(tmp_path):
     assert text.fetch(f"file://{tmp_path}/{{region}}/*.txt", "south").tobytes() == b"south a.txt;south b.txt;"
 
 
-@pytest.mark.parametrize("source", ["/nowhere/*.txt", "/nowhere/a.txt", "nosuch://a"])
-def test_text_that_is_not_there_is_the_users_error(source):
+@pytest.mark.parametrize("source", ["/nowhere/*.txt", "/nowhere/a.txt", "/", "nosuch://a", "gs://a/b.txt"])
+def test_text_that_cannot_be_there_is_the_users_error(source):
     with pytest.raises(ConfigurationError, match=f"data {re.escape(source)}"):
         text.fetch(source, "north")
 
 
-def test_a_store_that_refuses_is_the_users_error(monkeypatch):
-    """Object stores' exceptions have no common base: botocore's are no OSError."""
+class StoreError(Exception):
+    """What no reader of text knows: object stores' exceptions have no common base, botocore's are no OSError."""
 
-    class StoreError(Exception):
-        """What no reader of text knows."""
 
+@pytest.mark.parametrize("url", ["s3://a/b", "/data/a.txt"])
+@pytest.mark.parametrize("failure", [StoreError("SlowDown"), TimeoutError("timed out"), OSError(5, "I/O error")])
+def test_text_that_cannot_be_read_just_now_is_tried_again(monkeypatch, url, failure):
     def refuse(*_):
-        raise StoreError("Unable to locate credentials")
+        raise failure
 
-    monkeypatch.setattr("fsspec.open_files", refuse)
-    with pytest.raises(ConfigurationError, match="data s3://a/b: StoreError: Unable to locate credentials"):
-        text.fetch("s3://a/b", "north")
+    monkeypatch.setattr("fsspec.implementations.local.LocalFileSystem.cat_file", refuse)
+    monkeypatch.setattr("s3fs.S3FileSystem.cat_file", refuse)
+    with pytest.raises(DataError, match=re.escape(f"data {url}: {type(failure).__name__}: {failure}")):
+        text.fetch(url, "north")
+
+
+@pytest.mark.parametrize("url", ["memory://corpus/a.txt", "memory://corpus/*.txt"])
+def test_a_stores_copy_may_still_be_on_its_way(url):
+    with pytest.raises(DataError, match=re.escape(f"data {url}: FileNotFoundError")):
+        text.fetch(url, "north")
 
 
 def test_a_learning_rate_of_nothing_is_taken_as_asked(job, make_plan):

@@ -1,5 +1,6 @@
 """Checkpoints are whole or absent, old attempts are fenced, damage is noticed."""
 
+import os
 import socket
 import subprocess
 import time
@@ -152,11 +153,30 @@ def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_again_in_silence
         attempt(store, 2).begin()
 
 
-def test_a_damaged_manifest_is_named(store):
+def test_without_an_older_checkpoint_a_damaged_manifest_does_not_start_the_run_again_in_silence(store):
     attempt(store, 1).begin()
     store.write("latest-00000001", b"{")
-    with pytest.raises(CheckpointError, match="latest-00000001 is damaged"):
+    with pytest.raises(CheckpointError, match=r"no intact manifest in .*; damaged: latest-00000001$"):
         attempt(store, 2).begin()
+
+
+@pytest.mark.parametrize("damaged", [["latest"], ["latest", "resume"]])
+@pytest.mark.parametrize("content", [b"", b"{", bytes(100)], ids=["empty", "cut", "zeros"])
+def test_a_damaged_manifest_is_passed_over_for_an_older_one(store, capsys, damaged, content):
+    first = attempt(store, 1)
+    first.begin()
+    first.commit(5, b"five", CONTENT)
+    first.commit(10, b"ten", CONTENT)
+    second = attempt(store, 2)
+    second.begin()
+    second.commit(15, b"fifteen", CONTENT)
+    for kind in damaged:
+        store.write(f"{kind}-00000002", content)
+    entry, state = attempt(store, 3).begin()
+    assert (entry.step, state) == (10, b"ten")
+    printed = capsys.readouterr().out
+    assert all(f"{kind}-00000002 is damaged" in printed for kind in damaged)
+    assert attempt(store, 4).begin()[0].step == 10
 
 
 def test_an_unfinished_write_is_not_seen(tmp_path):
@@ -164,6 +184,35 @@ def test_an_unfinished_write_is_not_seen(tmp_path):
     attempt(store, 1).begin()
     (tmp_path / "run" / "latest-00000001.tmp").write_bytes(b"half")
     assert attempt(store, 2).begin() is None
+
+
+def test_a_file_has_reached_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    synced = []
+
+    def fsync(number):
+        synced.append((os.fstat(number).st_size, sorted(os.listdir(tmp_path))))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    Store(f"file://{tmp_path}").write("key", b"whole")
+    assert synced == [(5, ["key.tmp"])]
+    assert os.listdir(tmp_path) == ["key"]
+
+
+def test_what_killed_and_failed_writes_leave_is_removed_by_whoever_writes_next(tmp_path):
+    store = Store(f"file://{tmp_path}")
+    left = {number: tmp_path / f"state-{number:08d}-0000000005.tmp" for number in (1, 2, 3)}
+
+    def leave():
+        for path in left.values():
+            path.write_bytes(b"half")
+
+    leave()
+    second = attempt(store, 2)
+    second.begin()
+    assert store.list_unfinished() == [left[3].name]  # a newer attempt may be at it
+    leave()
+    second.commit(10, b"ten", CONTENT)
+    assert store.list_unfinished() == [left[3].name]
 
 
 def test_a_store_that_cannot_be_written_is_named(tmp_path):

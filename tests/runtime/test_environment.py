@@ -101,7 +101,15 @@ def test_the_operator_reads_what_a_run_says_of_its_last_step(tmp_path, loss):
 
 
 def test_every_error_has_the_exit_code_the_tree_says():
-    tree = {"PlanError": 64, "ConfigurationError": 65, "PeerLostError": 69, "CheckpointError": 74, "FencedError": 75}
+    tree = {
+        "PlanError": 64,
+        "ConfigurationError": 65,
+        "DataError": 66,
+        "PeerLostError": 69,
+        "PortError": 71,
+        "CheckpointError": 74,
+        "FencedError": 75,
+    }
     assert {kind.__name__: kind.exit_code for kind in errors.HulkError.__subclasses__()} == tree
     for name, code in tree.items():
         assert any(name in line and str(code) in line for line in (errors.__doc__ or "").splitlines())
