@@ -27,7 +27,7 @@ from hulk_operator.reconcile.types import (
     Unplanned,
     View,
 )
-from hulk_operator.status import condition, finished, holds, phase
+from hulk_operator.status import condition, finished, holds, phase, transitions
 from views import (
     CALIBRATION,
     NODES,
@@ -167,6 +167,35 @@ def test_a_job_succeeds_when_every_worker_ended_well() -> None:
     assert made.view.status.completion_time == NOW
     kept = decide(view(made.view.status, memory=SWEPT, pods=gang(phase="Succeeded")))
     assert kept.actions == ()  # the pods stay for their logs
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "words"),
+    [
+        ({"storage": {"url": "s3://b/x"}, "everySteps": 10}, "the next one resumes from the checkpoint"),
+        (None, "the next one begins at step 1, without spec.checkpoint"),
+    ],
+)
+def test_an_attempt_that_made_fewer_steps_than_are_asked_for_is_followed_by_another(
+    checkpoint: dict[str, object] | None, words: str
+) -> None:
+    raised = job(training={"globalBatch": 6, "steps": 60}, checkpoint=checkpoint)
+    done = gang(phase="Succeeded")
+    goes_on = decide(view(running(), job=raised, full=full(num_steps=30), memory=SWEPT, pods=gang()))
+    assert holds(goes_on.view.status, "Planned")  # until its own last step
+    found = decide(view(running(), job=raised, full=full(num_steps=30), memory=SWEPT, pods=done)).view.status
+    assert not finished(found)
+    assert why(found, "Planned") == ("False", "Extended")
+    assert (found.failures, found.disruptions, found.last_failure) == (0, 0, None)
+    (told,) = transitions(running(), found)
+    assert (told.type, told.reason) == ("Normal", "Extended")
+    assert told.message == f"attempt 1 ended with step 30, spec.training.steps asks for 60: {words}"
+    again = decide(view(found, job=raised, memory=Memory(swept_to=0), decision=decision(2))).view.status
+    assert (again.attempt, again.restarts) == (2, 1)
+    enough = decide(
+        view(running(2), job=raised, full=full(2, num_steps=60), memory=SWEPT, pods=gang(2, phase="Succeeded"))
+    )
+    assert holds(enough.view.status, "Succeeded")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ STOPPED = "Stopped"
 START_FAILED = "StartFailed"
 PLAN_LOST = "PlanLost"
 RESIZED = "Resized"
+EXTENDED = "Extended"
 RECOVERED = "Recovered"
 
 

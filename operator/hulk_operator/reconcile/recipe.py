@@ -7,7 +7,7 @@
     finish         a finished job waits for its ttl
     suspend/resume pods are released / a new active time begins
     deadline       active for too long
-    complete       every worker ended well
+    complete       every worker ended well; where more steps are asked for by now, another attempt follows
     broken         a worker failed or was taken away: count it, release the gang
     resize         spec.workers asks for another number: release the gang
     degraded       a node of the gang is not ready, and that is borne
