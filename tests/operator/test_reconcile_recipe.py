@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hulk_operator.api import CheckpointStatus, ConditionType, HulkJobStatus, Observed
@@ -304,6 +305,53 @@ def test_a_disruption_does_not_count_as_a_failure(name: str, changes: dict[str, 
     assert why(made.view.status, "Planned") == ("False", "Disrupted")
     assert made.view.status.last_failure is not None
     assert made.view.status.last_failure.reason == reason
+
+
+UNBOUND = {"phase": "Pending", "node": "", "unschedulable": "0/3 nodes are available"}
+TAINT = {"key": "mine", "value": "yes", "effect": "NoSchedule"}
+TOLERATING = {"tolerations": [{"key": "mine", "operator": "Exists"}], "containers": [{"name": "w", "image": "i"}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "reason", "words"),
+    [
+        ("deleted", None, "NodeLost", "node node-1 was deleted"),
+        ("silent", NodeState("Unknown", ago(1)), "NodeLost", "node node-1 does not answer"),
+        ("cordoned", NodeState(cordoned=True), "NodeUnschedulable", "does not admit worker 1: it is cordoned"),
+        ("tainted", NodeState(taints=(TAINT,)), "NodeUnschedulable", "it has the taint mine=yes:NoSchedule"),
+    ],
+)
+def test_a_pod_whose_planned_node_no_longer_takes_it_is_a_disruption(
+    name: str, state: NodeState | None, reason: str, words: str
+) -> None:
+    nodes = {node: known for node in NODES if (known := state if node == "node-1" else NodeState())}
+    found = decide(
+        view(deploying(), nodes=nodes, full=full(), memory=SWEPT, pods=(pod(0), pod(1, **UNBOUND), pod(2)))
+    ).view.status
+    assert why(found, "Planned") == ("False", "Disrupted"), name
+    assert (found.disruptions, found.failures, found.avoided_nodes) == (1, 0, ())
+    last = found.last_failure or pytest.fail("no failure")
+    assert last.reason == reason
+    assert words in last.message
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "fields", "template"),
+    [
+        ("it is only full", NodeState(), UNBOUND, {}),
+        ("tolerated", NodeState(taints=(TAINT,)), UNBOUND, {"template": {"spec": TOLERATING}}),
+        ("a soft taint", NodeState(taints=({**TAINT, "effect": "PreferNoSchedule"},)), UNBOUND, {}),
+        ("kube-scheduler has yet to try", NodeState(cordoned=True), {**UNBOUND, "unschedulable": ""}, {}),
+        ("bound already", NodeState(cordoned=True, taints=(TAINT,)), {}, {}),
+    ],
+)
+def test_a_pod_that_its_node_may_still_take_is_waited_for(
+    name: str, state: NodeState, fields: dict[str, Any], template: dict[str, Any]
+) -> None:
+    nodes = {**{node: NodeState() for node in NODES}, "node-1": state}
+    starting = (pod(0, phase="Pending"), pod(1, **fields), pod(2))
+    made = decide(view(deploying(), job=job(**template), nodes=nodes, full=full(), memory=SWEPT, pods=starting))
+    assert holds(made.view.status, "Planned"), name
 
 
 def test_a_node_that_is_briefly_not_ready_is_borne() -> None:

@@ -44,6 +44,11 @@ def num_workers(view: View) -> int:
     return view.status.plan.num_workers if view.status.plan else 0
 
 
+def node_of(view: View, pod: WorkerPod) -> str:
+    """Where a pod runs, or is planned to; empty when the plan cannot be read."""
+    return pod.node or (view.full.plan.workers[pod.worker].machine if view.full else "")
+
+
 def last_said(view: View) -> Farewell | None:
     """How the last attempt said that it ended; None while it runs, or when it said nothing."""
     return view.farewell if view.farewell and view.farewell.attempt == view.status.attempt else None

@@ -45,6 +45,8 @@ class NodeState:
 
     ready: str = "True"
     since: datetime | None = None
+    cordoned: bool = False
+    taints: tuple[Mapping[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
