@@ -17,7 +17,9 @@ from hulk_operator.cluster import Object
 
 Severity = Literal["Normal", "Warning"]
 BAD_WHEN_TRUE: Final = frozenset({ConditionType.FAILED, ConditionType.DEGRADED})
-EXPECTED_REASONS: Final = frozenset({"Deploying", "Suspended", "Resumed", "Resized", "Succeeded", "Recovered"})
+EXPECTED_REASONS: Final = frozenset(
+    {"Deploying", "Suspended", "Resumed", "Resized", "Extended", "Succeeded", "Recovered"}
+)
 """Reasons of a condition that is False in the ordinary course of a job."""
 
 

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from hulk_operator.handlers.operator import run
 from hulk_operator.handlers.serving import serve
 from hulk_operator.handlers.settings import Settings
 from hulk_operator.metrics import Health
-from hulk_operator.observe import Observation, ObserveError, Preflight
+from hulk_operator.observe import Observation, ObservedLink, Preflight
+from hulk_operator.pods import WorkerPod, worker_pod
 from hulk_operator.reconcile import reconciler
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide
 from hulk_operator.reconcile.types import Outcome, Step, Timing, View
@@ -103,15 +105,14 @@ class Killing:
     async def patch(
         self, resource: ApiResource, name: str, namespace: str | None, change: Mapping[str, Any], **options: Any
     ) -> Object:
-        part = f"/{options['subresource']}" if options.get("subresource") else ""
         sent = self._inner.patch(resource, name, namespace, change, **options)
-        return await self._write(f"patch {resource.plural}{part}", sent)
+        return await self._write(f"patch {resource.plural}{_part(options)}", sent)
 
     async def apply(
         self, resource: ApiResource, name: str, namespace: str | None, body: Mapping[str, Any], **options: Any
     ) -> Object:
         sent = self._inner.apply(resource, name, namespace, body, **options)
-        return await self._write(f"apply {resource.plural}", sent)
+        return await self._write(f"apply {resource.plural}{_part(options)}", sent)
 
     async def delete(self, resource: ApiResource, name: str, namespace: str | None = None, **options: Any) -> None:
         await self._write(f"delete {resource.plural}", self._inner.delete(resource, name, namespace, **options))
@@ -130,8 +131,16 @@ class Killing:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _part(options: Mapping[str, Any]) -> str:
+    return f"/{options['subresource']}" if options.get("subresource") else ""
+
+
 class Answers:
-    """Rank 0 of any attempt: a preflight at once; a first step when it was told to start, if it `trains` at all."""
+    """Rank 0 of any attempt: a preflight at once; a first step when it was told to start, if it `trains` at all.
+
+    It tells of the link between two nodes of the gang: of one direction before the start, of the other one after it,
+    so that the first poll of either kind has something to write down.
+    """
 
     def __init__(self, cluster: Cluster, namespace: str, trains: bool) -> None:
         self._cluster = cluster
@@ -141,22 +150,29 @@ class Answers:
 
     async def preflight(self, ip: str) -> Preflight | None:
         """Half a second on every rank, of the attempt whose pod has the address."""
-        found = await self._cluster.list(PODS, self._namespace, fields=f"status.podIP={ip}")
-        attempts = [pod["metadata"]["labels"][names.LABEL_ATTEMPT] for pod in found.items]
-        if not attempts:
-            return None
-        gang = await self._cluster.list(PODS, self._namespace, labels=f"{names.LABEL_ATTEMPT}={attempts[0]}")
-        return Preflight(int(attempts[0]), (0.5,) * len(gang.items))
+        gang = await self._gang(ip)
+        return Preflight(gang[0].attempt, (0.5,) * len(gang)) if gang else None
 
     async def metrics(self, ip: str) -> Observation:
-        """The first step."""
-        if self._started is None:
-            raise ObserveError(f"{ip} has made no step")
-        return Observation(self._started, step=1, step_s=1.0, loss=2.5)
+        """A link, and the first step."""
+        ends = sorted({pod.node for pod in await self._gang(ip)}, reverse=self._started is not None)
+        links = tuple(ObservedLink(source, target, 0.08, 1e6) for source, target in pairwise(ends))[:1]
+        if self._started is None or not self._trains:
+            return Observation(links=links)
+        return Observation(self._started, step=1, step_s=1.0, loss=2.5, links=links)
 
     async def start(self, ip: str, attempt: int) -> None:
         """Accepted."""
-        self._started = attempt if self._trains else None
+        self._started = attempt
+
+    async def _gang(self, ip: str) -> list[WorkerPod]:
+        """By worker, the pods of the attempt whose pod has the address."""
+        found = await self._cluster.list(PODS, self._namespace, fields=f"status.podIP={ip}")
+        attempts = [pod["metadata"]["labels"][names.LABEL_ATTEMPT] for pod in found.items]
+        if not attempts:
+            return []
+        pods = await self._cluster.list(PODS, self._namespace, labels=f"{names.LABEL_ATTEMPT}={attempts[0]}")
+        return sorted(map(worker_pod, pods.items), key=lambda pod: pod.worker)
 
 
 def noting(view: View) -> Decision:

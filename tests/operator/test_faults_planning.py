@@ -23,6 +23,7 @@ from faults import (
     why_not_planned,
 )
 from hulk_operator import names
+from hulk_operator.api import HulkJob
 from hulk_operator.cluster import EVENTS, HULK_JOBS, NODES, PODS, Conflict, NotFound
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.asyncio(loop_scope="module")]
@@ -120,12 +121,63 @@ async def a_foreign_manager(corner: Corner) -> None:
 # What changes between plan and start
 
 
-async def spoil(corner: Corner, change: Callable[[str], Awaitable[object]], words: str) -> None:
-    """A node of the plan becomes unusable before its pod is bound: released, planned again elsewhere, reason shown."""
+async def close_node(corner: Corner, change: Callable[[str], Awaitable[object]], reason: str, words: str) -> None:
+    """A node of the plan takes no pods any more before its own is bound: released long before the start timeout."""
     await corner.open(6)
     await corner.submit(gated=True)
     bad = planned_node((await corner.until_pods(2))[1])
+    await corner.open_gates(workers=[0])
     await change(bad)
+    job = await corner.until(lambda job: job.status.last_failure is not None)
+    last = job.status.last_failure
+    assert last is not None
+    assert (last.attempt, last.reason) == (1, reason)
+    assert words in last.message
+    assert job.status.avoided_nodes == ()
+    job = await goes_elsewhere(corner, bad)
+    assert job.status.disruptions == 1
+
+
+async def goes_elsewhere(corner: Corner, bad: str) -> HulkJob:
+    """The job runs as another attempt, without a node, and nothing is left of the first one."""
+    job = await corner.until(runs_as(2), meanwhile=corner.open_gates)
+    assert bad not in {pod["spec"]["nodeName"] for pod in await corner.pods(attempt=job.status.attempt)}
+    assert not await corner.pods(attempt=1)
+    assert job.status.failures == 0
+    return job
+
+
+@FAULTS.take
+async def a_node_is_cordoned(corner: Corner) -> None:
+    """By an administrator, before its pod is bound."""
+    cordon = {"spec": {"unschedulable": True}}
+    await close_node(
+        corner, lambda node: corner.cluster.patch(NODES, node, None, cordon), "NodeUnschedulable", "cordoned"
+    )
+
+
+@FAULTS.take
+async def a_node_is_tainted(corner: Corner) -> None:
+    """By someone who wants it for himself."""
+    taint = {"spec": {"taints": [{"key": "mine", "value": "yes", "effect": "NoSchedule"}]}}
+    words = "the taint mine=yes:NoSchedule"
+    await close_node(corner, lambda node: corner.cluster.patch(NODES, node, None, taint), "NodeUnschedulable", words)
+
+
+@FAULTS.take
+async def a_node_is_deleted(corner: Corner) -> None:
+    """Before its pod is bound."""
+    await close_node(corner, lambda node: corner.cluster.delete(NODES, node), "NodeLost", "was deleted")
+
+
+@FAULTS.take
+async def a_node_is_filled(corner: Corner) -> None:
+    """Someone else's pod takes the accelerator that was planned: its end may be near, so the start timeout decides."""
+    words = f"Insufficient {corner.accelerator}"
+    await corner.open(6)
+    await corner.submit(gated=True)
+    bad = planned_node((await corner.until_pods(2))[1])
+    await occupy(corner, bad)
     await corner.open_gates()
 
     async def held_back() -> bool:
@@ -143,36 +195,7 @@ async def spoil(corner: Corner, change: Callable[[str], Awaitable[object]], word
     assert words in last.message
     assert "1 of 2 pods were up after startTimeoutSeconds = 3 s" in last.message
     assert [node.name for node in job.status.avoided_nodes] == [bad]
-    job = await corner.until(runs_as(2), meanwhile=corner.open_gates)
-    assert bad not in {pod["spec"]["nodeName"] for pod in await corner.pods(attempt=job.status.attempt)}
-    assert not await corner.pods(attempt=1)
-    assert job.status.failures == 0
-
-
-@FAULTS.take
-async def a_node_is_cordoned(corner: Corner) -> None:
-    """By an administrator, before its pod is bound."""
-    cordon = {"spec": {"unschedulable": True}}
-    await spoil(corner, lambda node: corner.cluster.patch(NODES, node, None, cordon), "unschedulable")
-
-
-@FAULTS.take
-async def a_node_is_tainted(corner: Corner) -> None:
-    """By someone who wants it for himself."""
-    taint = {"spec": {"taints": [{"key": "mine", "value": "yes", "effect": "NoSchedule"}]}}
-    await spoil(corner, lambda node: corner.cluster.patch(NODES, node, None, taint), "untolerated taint")
-
-
-@FAULTS.take
-async def a_node_is_deleted(corner: Corner) -> None:
-    """Before its pod is bound."""
-    await spoil(corner, lambda node: corner.cluster.delete(NODES, node), "nodes are available")
-
-
-@FAULTS.take
-async def a_node_is_filled(corner: Corner) -> None:
-    """Someone else's pod takes the accelerator that was planned."""
-    await spoil(corner, lambda node: occupy(corner, node), f"Insufficient {corner.accelerator}")
+    await goes_elsewhere(corner, bad)
 
 
 @FAULTS.take

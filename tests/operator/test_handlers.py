@@ -144,7 +144,7 @@ async def test_probings_mirrors_say_that_they_hear() -> None:
     assert heard == ["nodes"] * 3  # a listing, that nothing changed, a listing
 
 
-def test_a_nodes_heartbeat_wakes_nobody_but_its_health_does() -> None:
+def test_a_nodes_heartbeat_wakes_nobody_but_its_health_and_a_cordon_do() -> None:
     world = World()
     world.pods.take(Change("ADDED", worker(1, "Running", "n")))
     world.watches.on_node("ADDED", node(1))
@@ -154,7 +154,7 @@ def test_a_nodes_heartbeat_wakes_nobody_but_its_health_does() -> None:
     world.watches.on_node("MODIFIED", node(3, ready="Unknown"))
     assert world.asked() == (["lab/demo"], 1)
     world.watches.on_node("MODIFIED", node(4, ready="Unknown", unschedulable=True))
-    assert world.asked() == ([], 1)
+    assert world.asked() == (["lab/demo"], 1)
     world.watches.on_node("DELETED", node(5))
     assert world.asked() == (["lab/demo"], 1)
 

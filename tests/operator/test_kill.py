@@ -3,24 +3,25 @@
 One job is planned, deployed, calibrated, loses a worker to exit code 1, is started again in its other pods and a new
 one, succeeds and is deleted by its ttl. The kill points are the writes of one such way without a kill: each occurrence
 of each write is a case before it and one after it. A write of the recipe that this way does not make fails the test,
-and so does a case that is never reached.
+and so does a case that is never reached. Each case has as many nodes of its own as workers, with one accelerator each:
+so there are links between them, and every way has the same number of writes.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
-from faults import CRDS, NAMESPACES
+from faults import CRDS, JOB, Corner
+from hulk_lab import kwok, up
 from hulk_operator import names
 from hulk_operator.api import HulkJob
 from hulk_operator.api.crds import crds
-from hulk_operator.cluster import HULK_JOBS, NODE_PROFILES, PODS, ApiCluster, Conflict, NotFound, Object, connect
+from hulk_operator.cluster import HULK_JOBS, NODE_PROFILES, PODS, ApiCluster, Conflict, NotFound, connect
 from hulk_operator.reconcile.recipe import writes
 from hulk_operator.status import holds
 from kill_cases import CASE_S, LOOK_S, MOMENTS, Operator, Seen, events_said_once, failures, nothing_left, selected
@@ -28,9 +29,7 @@ from killing import KillPoint, Record
 
 pytestmark = pytest.mark.controlplane
 
-NUM_NODES = 6
 NUM_WORKERS = 3
-JOB = "whole-way"
 LEASE_WRITE = ("lease", "patch leases")  # made every few seconds: its first is a kill point
 
 
@@ -63,28 +62,33 @@ async def cluster(control_plane: Path) -> AsyncIterator[ApiCluster]:
 
 @pytest.mark.timeout(1800)  # two operators and a whole job for each of about 50 kill points
 async def test_killed_anywhere_a_job_goes_its_way(
-    cluster: ApiCluster, control_plane: Path, kwok_nodes: Any, forks: ForkServerContext, tmp_path: Path
+    cluster: ApiCluster, control_plane_lab: up.Lab, control_plane: Path, forks: ForkServerContext, tmp_path: Path
 ) -> None:
-    kwok_nodes(NUM_NODES, accelerators=64)
+    kwok.start(control_plane_lab.control)
 
-    def operator(number: int, log: Path, point: KillPoint | Record) -> Operator:
-        return Operator(forks, namespace_of(number), control_plane, log, point)
+    async def way(number: int, point: KillPoint | Record, log: Path, seen: Seen, kills: int = 1) -> None:
+        corner = Corner(cluster, f"kill-{number}")
+        try:
+            await corner.open(NUM_WORKERS)
+            await whole_way(corner, Operator(forks, corner.name, control_plane, log, point), number, seen, kills)
+        finally:
+            await corner.close()
 
     async def case(number: int, point: KillPoint, log: Path, seen: Seen) -> None:
-        await whole_way(cluster, operator(number, log, point), number, seen)
+        await way(number, point, log, seen)
 
-    recorded = await record(cluster, operator, tmp_path)
+    async def record(written: Path) -> None:
+        async with asyncio.timeout(CASE_S):
+            await way(999, Record(written), tmp_path / "record.log", Seen(), kills=0)
+
+    await record(tmp_path / "written")
+    recorded = counted(tmp_path / "written")
     failed = await failures(selected(cases(recorded)), tmp_path, case)
     assert not failed, "\n\n".join(failed)
 
 
-async def record(
-    cluster: ApiCluster, operator: Callable[[int, Path, Record], Operator], tmp_path: Path
-) -> Counter[tuple[str, str]]:
+def counted(written: Path) -> Counter[tuple[str, str]]:
     """How often the way makes each write of the recipe, from one way without a kill; it makes all of them."""
-    written = tmp_path / "written"
-    async with asyncio.timeout(CASE_S):
-        await whole_way(cluster, operator(999, tmp_path / "record.log", Record(written)), 999, Seen(), kills=0)
     found = Counter(tuple(line.split("\t")) for line in written.read_text().splitlines())
     of_steps: Counter[tuple[str, str]] = Counter(
         {(step, write): times for (step, write), times in found.items() if step and (step, write) != LEASE_WRITE}
@@ -93,21 +97,16 @@ async def record(
     return of_steps
 
 
-def namespace_of(number: int) -> str:
-    """Of one case."""
-    return f"kill-{number}"
-
-
-async def whole_way(cluster: ApiCluster, operator: Operator, number: int, seen: Seen, kills: int = 1) -> None:
+async def whole_way(corner: Corner, operator: Operator, number: int, seen: Seen, kills: int) -> None:
     """One job from its creation to its deletion, with one kill or none."""
-    namespace = namespace_of(number)
-    await cluster.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    cluster = corner.cluster
     operator.keep_running()
     try:
-        while len((await cluster.list(NODE_PROFILES)).items) < NUM_NODES:  # there a measured speed is written down
+        while await num_profiles(corner) < NUM_WORKERS:  # there speeds and links are written down
             operator.keep_running()
             await asyncio.sleep(LOOK_S)
-        created = await cluster.create(HULK_JOBS, manifest(namespace, number))
+        await submit(corner, number)
+        created = await cluster.get(HULK_JOBS, JOB, corner.name)
         following = asyncio.create_task(seen.follow(cluster, created))
         try:
             while not following.done():
@@ -120,29 +119,26 @@ async def whole_way(cluster: ApiCluster, operator: Operator, number: int, seen: 
             following.cancel()
         check_story(seen)
         await operator.until_killed(kills)
-        await nothing_left(cluster, namespace)
-        await events_said_once(cluster, namespace, {"Planned", "Deployed", "Running", "Error", "Succeeded"})
+        await nothing_left(cluster, corner.name)
+        await events_said_once(cluster, corner.name, {"Planned", "Deployed", "Running", "Error", "Succeeded"})
     finally:
         await operator.stop()
 
 
-def manifest(namespace: str, number: int) -> Object:
+async def num_profiles(corner: Corner) -> int:
+    """How many of the corner's nodes have a NodeProfile."""
+    profiles = (await corner.cluster.list(NODE_PROFILES)).items
+    return sum(profile["metadata"]["name"].startswith(f"{corner.name}-") for profile in profiles)
+
+
+async def submit(corner: Corner, number: int) -> None:
     """The job; a model of its own, so that no other case has calibrated it."""
-    shape = {"layers": 2, "hidden": 64, "heads": 4, "sequenceLength": 32, "vocabulary": 256 + number}
-    worker = {"name": "w", "image": "none", "command": ["hulk-launch"]}
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": names.JOB_KIND,
-        "metadata": {"name": JOB, "namespace": namespace},
-        "spec": {
-            "workers": {"min": NUM_WORKERS, "max": NUM_WORKERS},
-            "model": {"transformer": shape},
-            "training": {"globalBatch": 6, "steps": 10},
-            "placement": {"allowUnknownLinks": True},
-            "runPolicy": {"backoffLimit": 1, "ttlSecondsAfterFinished": 2},
-            "template": {"spec": {"terminationGracePeriodSeconds": 1, "containers": [worker]}},
-        },
-    }
+    await corner.submit(
+        workers=NUM_WORKERS,
+        vocabulary=256 + number,
+        container={"command": ["hulk-launch"]},
+        runPolicy={"backoffLimit": 1, "ttlSecondsAfterFinished": 2},
+    )
 
 
 def first_running(seen: Seen) -> int:

@@ -255,7 +255,7 @@ async def test_the_full_plan_is_read_back_after_a_restart() -> None:
     again.cluster._store(CONFIG_MAPS, plan_config_map(again.job("one"), 1, known.blob, known.digest))
     found = await again.planner.full_plan(again.job("one"))
     assert found is not None
-    assert (found.blob, found.digest) == (known.blob, known.digest)
+    assert (found.blob, found.digest, found.num_steps) == (known.blob, known.digest, 10)
     assert found.plan.workers == known.plan.workers
 
 

@@ -319,4 +319,4 @@ async def test_a_deleted_job_is_forgotten() -> None:
 
 
 def test_steps_that_write_say_what() -> None:
-    assert {step.name for step in RECIPE if step.writes} == {"sweep", "finish", "deploy", "preflight"}
+    assert {step.name for step in RECIPE if step.writes} == {"sweep", "finish", "deploy", "preflight", "observe"}

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hulk_operator.api import CheckpointStatus, ConditionType, HulkJobStatus, Observed
@@ -27,7 +28,7 @@ from hulk_operator.reconcile.types import (
     Unplanned,
     View,
 )
-from hulk_operator.status import condition, finished, holds, phase
+from hulk_operator.status import condition, finished, holds, phase, transitions
 from views import (
     CALIBRATION,
     NODES,
@@ -170,6 +171,35 @@ def test_a_job_succeeds_when_every_worker_ended_well() -> None:
 
 
 @pytest.mark.parametrize(
+    ("checkpoint", "words"),
+    [
+        ({"storage": {"url": "s3://b/x"}, "everySteps": 10}, "the next one resumes from the checkpoint"),
+        (None, "the next one begins at step 1, without spec.checkpoint"),
+    ],
+)
+def test_an_attempt_that_made_fewer_steps_than_are_asked_for_is_followed_by_another(
+    checkpoint: dict[str, object] | None, words: str
+) -> None:
+    raised = job(training={"globalBatch": 6, "steps": 60}, checkpoint=checkpoint)
+    done = gang(phase="Succeeded")
+    goes_on = decide(view(running(), job=raised, full=full(num_steps=30), memory=SWEPT, pods=gang()))
+    assert holds(goes_on.view.status, "Planned")  # until its own last step
+    found = decide(view(running(), job=raised, full=full(num_steps=30), memory=SWEPT, pods=done)).view.status
+    assert not finished(found)
+    assert why(found, "Planned") == ("False", "Extended")
+    assert (found.failures, found.disruptions, found.last_failure) == (0, 0, None)
+    (told,) = transitions(running(), found)
+    assert (told.type, told.reason) == ("Normal", "Extended")
+    assert told.message == f"attempt 1 ended with step 30, spec.training.steps asks for 60: {words}"
+    again = decide(view(found, job=raised, memory=Memory(swept_to=0), decision=decision(2))).view.status
+    assert (again.attempt, again.restarts) == (2, 1)
+    enough = decide(
+        view(running(2), job=raised, full=full(2, num_steps=60), memory=SWEPT, pods=gang(2, phase="Succeeded"))
+    )
+    assert holds(enough.view.status, "Succeeded")
+
+
+@pytest.mark.parametrize(
     ("name", "pods", "settled", "failures"),
     [
         ("everyone ended", (failed(0, 1), failed(1, 69), failed(2, 69)), True, 1),
@@ -275,6 +305,53 @@ def test_a_disruption_does_not_count_as_a_failure(name: str, changes: dict[str, 
     assert why(made.view.status, "Planned") == ("False", "Disrupted")
     assert made.view.status.last_failure is not None
     assert made.view.status.last_failure.reason == reason
+
+
+UNBOUND = {"phase": "Pending", "node": "", "unschedulable": "0/3 nodes are available"}
+TAINT = {"key": "mine", "value": "yes", "effect": "NoSchedule"}
+TOLERATING = {"tolerations": [{"key": "mine", "operator": "Exists"}], "containers": [{"name": "w", "image": "i"}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "reason", "words"),
+    [
+        ("deleted", None, "NodeLost", "node node-1 was deleted"),
+        ("silent", NodeState("Unknown", ago(1)), "NodeLost", "node node-1 does not answer"),
+        ("cordoned", NodeState(cordoned=True), "NodeUnschedulable", "does not admit worker 1: it is cordoned"),
+        ("tainted", NodeState(taints=(TAINT,)), "NodeUnschedulable", "it has the taint mine=yes:NoSchedule"),
+    ],
+)
+def test_a_pod_whose_planned_node_no_longer_takes_it_is_a_disruption(
+    name: str, state: NodeState | None, reason: str, words: str
+) -> None:
+    nodes = {node: known for node in NODES if (known := state if node == "node-1" else NodeState())}
+    found = decide(
+        view(deploying(), nodes=nodes, full=full(), memory=SWEPT, pods=(pod(0), pod(1, **UNBOUND), pod(2)))
+    ).view.status
+    assert why(found, "Planned") == ("False", "Disrupted"), name
+    assert (found.disruptions, found.failures, found.avoided_nodes) == (1, 0, ())
+    last = found.last_failure or pytest.fail("no failure")
+    assert last.reason == reason
+    assert words in last.message
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "fields", "template"),
+    [
+        ("it is only full", NodeState(), UNBOUND, {}),
+        ("tolerated", NodeState(taints=(TAINT,)), UNBOUND, {"template": {"spec": TOLERATING}}),
+        ("a soft taint", NodeState(taints=({**TAINT, "effect": "PreferNoSchedule"},)), UNBOUND, {}),
+        ("kube-scheduler has yet to try", NodeState(cordoned=True), {**UNBOUND, "unschedulable": ""}, {}),
+        ("bound already", NodeState(cordoned=True, taints=(TAINT,)), {}, {}),
+    ],
+)
+def test_a_pod_that_its_node_may_still_take_is_waited_for(
+    name: str, state: NodeState, fields: dict[str, Any], template: dict[str, Any]
+) -> None:
+    nodes = {**{node: NodeState() for node in NODES}, "node-1": state}
+    starting = (pod(0, phase="Pending"), pod(1, **fields), pod(2))
+    made = decide(view(deploying(), job=job(**template), nodes=nodes, full=full(), memory=SWEPT, pods=starting))
+    assert holds(made.view.status, "Planned"), name
 
 
 def test_a_node_that_is_briefly_not_ready_is_borne() -> None:

@@ -35,7 +35,7 @@ def replanned(*machines: str, attempt: int = 2) -> FullPlan:
     known = plan(attempt)
     slots = tuple(WorkerSlot(machine, "eu", 1) for machine in machines)
     changed = replace(known, workers=slots, shares=(2,) * len(slots), layout=Layout(len(slots)))
-    return FullPlan(changed, b"blob", f"digest-{attempt}")
+    return FullPlan(changed, b"blob", f"digest-{attempt}", 10)
 
 
 def in_force(attempt: int, num_workers: int) -> HulkJobStatus:

@@ -60,6 +60,7 @@ def test_pods_are_found_by_job_and_by_node() -> None:
     assert store.put_pod(stored_pod(1))
     assert [pod.name for pod in store.pods_of("lab/demo")] == ["demo-1-0"]
     assert store.jobs_on("n") == {"lab/demo"}
+    assert store.jobs_on("other") == set()
     assert store.delete_pod(stored_pod(2))
     assert store.pods_of("lab/demo") == ()
 
@@ -109,6 +110,22 @@ def test_nodes_say_how_they_are(ready: str, expected: str) -> None:
     assert found.ready == expected
     store.nodes.put({"metadata": {"name": "new", "resourceVersion": "2"}})
     assert store.nodes.get("new") == NodeState()
+
+
+def test_nodes_say_what_they_keep_out() -> None:
+    store = Store()
+    taint = {"key": "mine", "effect": "NoSchedule"}
+    spec = {"unschedulable": True, "taints": [taint]}
+    store.nodes.put({"metadata": {"name": "n", "resourceVersion": "1"}, "spec": spec})
+    assert store.nodes.get("n") == NodeState(cordoned=True, taints=(taint,))
+
+
+def test_a_pod_that_is_not_bound_yet_may_be_for_any_node() -> None:
+    store = Store()
+    unbound = stored_pod(1)
+    del unbound["spec"]["nodeName"]
+    store.put_pod(unbound)
+    assert store.jobs_on("any") == {"lab/demo"}
 
 
 def test_an_unreadable_object_does_not_stop_the_others() -> None:

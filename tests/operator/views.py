@@ -76,9 +76,9 @@ def plan(attempt: int = 1, *, calibrated: bool = True, accelerators: int = 1) ->
     )
 
 
-def full(attempt: int = 1, *, calibrated: bool = True) -> FullPlan:
+def full(attempt: int = 1, *, calibrated: bool = True, num_steps: int = 10) -> FullPlan:
     """The full plan of an attempt."""
-    return FullPlan(plan(attempt, calibrated=calibrated), b"blob", f"digest-{attempt}")
+    return FullPlan(plan(attempt, calibrated=calibrated), b"blob", f"digest-{attempt}", num_steps)
 
 
 def summary(attempt: int = 1) -> PlanSummary:

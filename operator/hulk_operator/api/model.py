@@ -69,5 +69,15 @@ class Training(Resource):
         Field(description="Optimizer; decides the memory per parameter.", json_schema_extra=NEVER),
     ] = "adamw"
     steps: Annotated[
-        int, Field(ge=1, le=1_000_000_000, description="Steps until the job is done.", json_schema_extra=GROWS)
+        int,
+        Field(
+            ge=1,
+            le=1_000_000_000,
+            description=(
+                "Steps until the job is done. Raised while an attempt runs: it ends with the steps of its plan, and "
+                "another attempt resumes from its checkpoint; without `checkpoint` that one begins at step 1. A job "
+                "that has succeeded makes no more."
+            ),
+            json_schema_extra=GROWS,
+        ),
     ]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from hulk_operator.cluster import Object
-from hulk_operator.inputs.node import is_ready, labels
+from hulk_operator.inputs.node import is_cordoned, is_ready, labels, taints
 
 _KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
 _OPERATORS: Final[Mapping[str, Callable[[str | None, list[str]], bool]]] = {
@@ -23,22 +23,26 @@ def admits(node: Object, spec: Object) -> bool:
     Pod (anti-)affinity, topology spread, host ports and volumes are left to kube-scheduler: a gang that they hold back
     runs into its start timeout and avoids the node.
     """
-    return (
-        is_ready(node)
-        and not (node.get("spec") or {}).get("unschedulable")
-        and tolerated((node.get("spec") or {}).get("taints") or (), spec.get("tolerations") or ())
-        and _selected(node, spec)
-    )
+    return is_ready(node) and not kept_out_by(is_cordoned(node), taints(node), spec) and _selected(node, spec)
 
 
-def tolerated(taints: Iterable[Mapping[str, str]], tolerations: Iterable[Mapping[str, str]]) -> bool:
-    """Whether every taint that keeps pods out is tolerated.
+def kept_out_by(cordoned: bool, taints: Iterable[Mapping[str, str]], spec: Object) -> str:
+    """What keeps new pods of this spec off a node: its cordon, or a taint that they do not tolerate; else empty.
 
-    >>> tolerated([{"key": "gpu", "value": "yes", "effect": "NoSchedule"}], [{"key": "gpu", "operator": "Exists"}])
-    True
+    >>> gpu = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+    >>> kept_out_by(False, [gpu], {"tolerations": [{"key": "gpu", "operator": "Exists"}]})
+    ''
+    >>> kept_out_by(False, [gpu], {})
+    'it has the taint gpu=yes:NoSchedule'
     """
-    known = list(tolerations)
-    return all(taint["effect"] not in _KEEPS_OUT or any(_tolerates(one, taint) for one in known) for taint in taints)
+    if cordoned:
+        return "it is cordoned"
+    tolerations = spec.get("tolerations") or ()
+    for taint in taints:
+        if taint["effect"] in _KEEPS_OUT and not any(_tolerates(one, taint) for one in tolerations):
+            value = f"={taint['value']}" if taint.get("value") else ""
+            return f"it has the taint {taint['key']}{value}:{taint['effect']}"
+    return ""
 
 
 def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""What Hulk reads of a Node object, apart from its size: labels, region, readiness."""
+"""What Hulk reads of a Node object, apart from its size: labels, region, readiness, cordon, taints."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +20,16 @@ def region(node: Object) -> str:
 def product(node: Object) -> str:
     """The product of its accelerators."""
     return labels(node).get(names.NODE_PRODUCT) or names.UNKNOWN_PRODUCT
+
+
+def is_cordoned(node: Object) -> bool:
+    """Whether an administrator keeps new pods off the node."""
+    return bool((node.get("spec") or {}).get("unschedulable"))
+
+
+def taints(node: Object) -> tuple[Mapping[str, str], ...]:
+    """The node's taints."""
+    return tuple((node.get("spec") or {}).get("taints") or ())
 
 
 def is_ready(node: Object) -> bool:

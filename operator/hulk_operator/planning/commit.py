@@ -50,7 +50,7 @@ def compatible(
 def planned(job: HulkJob, plan: Plan, workload: Workload, topology: Topology, now: datetime) -> Planned:
     """The answer for a job that has a plan. A plan that is not calibrated gets its prediction from its preflight."""
     meta = wire.Meta.of(workload, operator_version=VERSION, steps=job.spec.training.steps)
-    full = FullPlan(plan, wire.encode(plan, meta), wire.document(plan, meta)["digest"])
+    full = FullPlan(plan, wire.encode(plan, meta), wire.document(plan, meta)["digest"], meta.steps)
     prediction = None if full.preflight else prediction_summary(plan.prediction, plan.attempt, "profile", now)
     summary = plan_summary(job.metadata.name, plan, full.digest, topology)
     return Planned(job.metadata.generation, full, summary, prediction)
@@ -63,8 +63,8 @@ def read_full_plan(written: Object, digest: str) -> FullPlan | None:
     """
     try:
         blob = b64decode((written.get("binaryData") or {}).get(names.PLAN_KEY, ""))
-        plan, _ = wire.decode(blob, digest)
+        plan, meta = wire.decode(blob, digest)
     except ValueError as error:
         logger.warning("%s", error)
         return None
-    return FullPlan(plan, blob, digest)
+    return FullPlan(plan, blob, digest, meta.steps)

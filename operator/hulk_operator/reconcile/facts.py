@@ -19,6 +19,7 @@ STOPPED = "Stopped"
 START_FAILED = "StartFailed"
 PLAN_LOST = "PlanLost"
 RESIZED = "Resized"
+EXTENDED = "Extended"
 RECOVERED = "Recovered"
 
 
@@ -41,6 +42,11 @@ def ended_well(view: View) -> frozenset[int]:
 def num_workers(view: View) -> int:
     """Workers of the plan in force."""
     return view.status.plan.num_workers if view.status.plan else 0
+
+
+def node_of(view: View, pod: WorkerPod) -> str:
+    """Where a pod runs, or is planned to; empty when the plan cannot be read."""
+    return pod.node or (view.full.plan.workers[pod.worker].machine if view.full else "")
 
 
 def last_said(view: View) -> Farewell | None:

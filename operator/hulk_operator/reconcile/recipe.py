@@ -7,7 +7,7 @@
     finish         a finished job waits for its ttl
     suspend/resume pods are released / a new active time begins
     deadline       active for too long
-    complete       every worker ended well
+    complete       every worker ended well; where more steps are asked for by now, another attempt follows
     broken         a worker failed or was taken away: count it, release the gang
     resize         spec.workers asks for another number: release the gang
     degraded       a node of the gang is not ready, and that is borne
@@ -18,9 +18,9 @@
     plan           ask the planning pass; commit its plan
     deploy         create what the plan needs; pods that stay become workers of it
     up             the gang is up
-    preflight      predict from what the pods measured
+    preflight      predict from what the pods measured; keep that, and what a poll says of links
     start          let the first step begin
-    observe        write down how it goes
+    observe        write down how it goes, and what it says of links
 
 Steps see the status as the steps before them left it; the pass ends in one status write (`STATUS_WRITE`), preceded by
 the events of what changed (`EVENTS_WRITE`).
@@ -78,9 +78,9 @@ RECIPE: Final = (
         ),
     ),
     Step("up", deploy.up),
-    Step("preflight", training.preflight, writes=("patch nodeprofiles/status",)),
+    Step("preflight", training.preflight, writes=("apply nodeprofiles/status", "patch nodeprofiles/status")),
     Step("start", training.start),
-    Step("observe", training.observe),
+    Step("observe", training.observe, writes=("apply nodeprofiles/status",)),
 )
 EVENTS_WRITE: Final = ("events", "create events")
 STATUS_WRITE: Final = ("status", "patch hulkjobs/status")

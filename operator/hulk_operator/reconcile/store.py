@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Listing, Newest, Object, object_key
-from hulk_operator.inputs.node import ready_condition
+from hulk_operator.inputs.node import is_cordoned, ready_condition, taints
 from hulk_operator.pods import WorkerPod, is_worker, job_key_of, worker_pod
 from hulk_operator.pods.worker import parse_time
 from hulk_operator.reconcile.farewell import Farewell, farewell
@@ -80,15 +80,16 @@ class Store:
         return dict(self.nodes.items())
 
     def jobs_on(self, node: str) -> set[str]:
-        """Keys of the jobs that have a pod bound to a node."""
+        """Keys of the jobs that have a pod bound to a node, or one that is not bound yet: it may be planned for it."""
         return {
             job
             for job, pods in self._pods_of.items()
-            if any((found := self._pods.get(pod)) is not None and found.node == node for pod in pods)
+            if any((found := self._pods.get(pod)) is not None and found.node in (node, "") for pod in pods)
         }
 
 
 def node_state(node: Object) -> NodeState:
     """What the reconcile must know of a node; one that never reported counts as ready (it is just new)."""
     ready = ready_condition(node)
-    return NodeState(ready.get("status", "True"), parse_time(ready.get("lastTransitionTime")))
+    since = parse_time(ready.get("lastTransitionTime"))
+    return NodeState(ready.get("status", "True"), since, is_cordoned(node), taints(node))

@@ -45,15 +45,18 @@ class NodeState:
 
     ready: str = "True"
     since: datetime | None = None
+    cordoned: bool = False
+    taints: tuple[Mapping[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FullPlan:
-    """A plan as it is given to the pods: `blob` is its wire form."""
+    """A plan as it is given to the pods: `blob` is its wire form, `num_steps` the step that it ends with."""
 
     plan: Plan
     blob: bytes
     digest: str
+    num_steps: int
 
     @property
     def preflight(self) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from hulk_operator import names
 from hulk_operator.api import ConditionType
+from hulk_operator.inputs.admission import kept_out_by
 from hulk_operator.pods import Reason, WorkerPod, stays
 from hulk_operator.reconcile.facts import (
     ATTEMPT_FAILED,
@@ -22,6 +23,7 @@ from hulk_operator.reconcile.facts import (
     ended_well,
     failure,
     in_force,
+    node_of,
     num_workers,
     released,
     seconds_left,
@@ -146,16 +148,23 @@ def _disruption(view: View, pods: tuple[WorkerPod, ...]) -> tuple[Reason, Worker
 
 
 def _node_lost(view: View, pod: WorkerPod) -> Reason | None:
-    if not pod.node:
+    """Why a pod's node cannot run it any more: the one that it is bound to, or that the plan wants it on.
+
+    Before it is bound, only where kube-scheduler could not place it either: the plan may be made of newer news of the
+    node than the watch has brought.
+    """
+    name = node_of(view, pod)
+    if not name or not (pod.node or pod.unschedulable):
         return None
-    node = view.nodes.get(pod.node)
+    node = view.nodes.get(name)
     if node is None:
-        return Reason("NodeLost", f"node {pod.node} was deleted")
+        return Reason("NodeLost", f"node {name} was deleted")
     if node.ready == "Unknown":
-        return Reason("NodeLost", f"node {pod.node} does not answer")
+        return Reason("NodeLost", f"node {name} does not answer")
     if node.ready == "False" and node.since and seconds_left(view, node.since, view.timing.not_ready_s) <= 0:
-        return Reason("NodeLost", f"node {pod.node} is not ready since {node.since:%H:%M:%S} UTC")
-    return None
+        return Reason("NodeLost", f"node {name} is not ready since {node.since:%H:%M:%S} UTC")
+    why = "" if pod.node else kept_out_by(node.cordoned, node.taints, view.job.spec.template.pod_spec())
+    return Reason("NodeUnschedulable", f"node {name} does not admit worker {pod.worker}: {why}") if why else None
 
 
 def _disrupted(view: View, why: Reason, pod: WorkerPod | None, released_as: str = DISRUPTED) -> Outcome:

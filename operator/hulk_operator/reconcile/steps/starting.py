@@ -12,6 +12,7 @@ from hulk_operator.reconcile.facts import (
     deployed,
     failure,
     in_force,
+    node_of,
     num_workers,
     seconds_left,
     since,
@@ -68,7 +69,7 @@ def start_timeout(view: View) -> Outcome:
     num_up = sum(pod.running for pod in view.gang)
     message = f"{num_up} of {num_workers(view)} pods were up after startTimeoutSeconds = {limit_s} s: {named}"
     last = failure(view, "StartTimeout", message, late[0] if late else None)
-    return start_failed(view, last, avoided_nodes=_avoided(view, (_node(view, pod) for pod in late)))
+    return start_failed(view, last, avoided_nodes=_avoided(view, (node_of(view, pod) for pod in late)))
 
 
 def refused(view: View, errors: Sequence[Refused]) -> Outcome:
@@ -87,12 +88,7 @@ def _refusal(error: Refused) -> str:
 
 def _why_late(view: View, pod: WorkerPod) -> str:
     waits = f"{pod.waiting.reason} {pod.waiting.message}".strip() if pod.waiting else pod.phase
-    return f"{pod.name} for node {_node(view, pod)}: {pod.unschedulable or waits}"
-
-
-def _node(view: View, pod: WorkerPod) -> str:
-    """Where a pod runs, or is planned to."""
-    return pod.node or (view.full.plan.workers[pod.worker].machine if view.full else "")
+    return f"{pod.name} for node {node_of(view, pod)}: {pod.unschedulable or waits}"
 
 
 def _avoided(view: View, nodes: Iterable[str]) -> tuple[AvoidedNode, ...]:

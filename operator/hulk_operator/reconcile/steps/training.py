@@ -1,5 +1,7 @@
 """While a gang runs: calibrate and predict before the first step, observe, and see that it is done."""
 
+from dataclasses import replace
+
 from hulk_operator.api import (
     CheckpointStatus,
     ConditionType,
@@ -10,11 +12,13 @@ from hulk_operator.api import (
 from hulk_operator.observe import Observation
 from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile.facts import (
+    EXTENDED,
     deployed,
     ended_well,
     in_force,
     last_said,
     num_workers,
+    released,
     remember,
     seconds_left,
     set_condition,
@@ -27,17 +31,31 @@ from hulk_operator.status import whole_second
 
 
 def complete(view: View) -> Outcome:
-    """The job has succeeded when every worker ended well; pods that are deleted after that take nothing back."""
+    """The job has succeeded when every worker ended well; pods that are deleted after that take nothing back.
+
+    Not so where spec.training.steps was raised since the plan was made: another attempt goes on.
+    """
     done = ended_well(view)
     if not in_force(view) or not done:
         return NOTHING
     if len(done) < num_workers(view):
         ended = frozenset((view.status.attempt, worker) for worker in done)
         return NOTHING if ended <= view.memory.ended else Outcome((remember(ended=ended),))
+    if view.full and view.full.num_steps < view.job.spec.training.steps:
+        return _extended(view, view.full.num_steps)
     message = f"all {len(done)} workers of attempt {view.status.attempt} ended well"
     status = set_condition(view, ConditionType.SUCCEEDED, True, "Succeeded", message, last_seen(view))
     status = set_condition(view, ConditionType.RUNNING, False, "Succeeded", message, status)
     return Outcome(status=update(status, completion_time=whole_second(view.now)), stop=True, requeue_after_s=0)
+
+
+def _extended(view: View, num_steps: int) -> Outcome:
+    """Release an attempt that ended well but has made fewer steps than are asked for: no failure, no disruption."""
+    begin = "resumes from the checkpoint" if view.job.spec.checkpoint else "begins at step 1, without spec.checkpoint"
+    asked = f"spec.training.steps asks for {view.job.spec.training.steps}"
+    message = f"attempt {view.status.attempt} ended with step {num_steps}, {asked}: the next one {begin}"
+    status = released(replace(view, status=last_seen(view)), EXTENDED, EXTENDED, message)
+    return Outcome(status=status, stop=True, requeue_after_s=0)
 
 
 def preflight(view: View) -> Outcome:
