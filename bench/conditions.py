@@ -23,22 +23,22 @@ IDLE, IOWAIT, STEAL = 3, 4, 7  # of user nice system idle iowait irq softirq ste
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Shares of the packets that came late, and of the processor time asked for that others got."""
+    """What the WAN's counters say, and the share of the processor time asked for that others got."""
 
-    late_share: float
+    wan: relay.Lateness
     stolen_share: float
 
     @property
     def valid(self) -> bool:
         """Judged before anybody looks at the figure that was timed."""
-        return self.late_share <= relay.MAX_LATE_SHARE and self.stolen_share <= MAX_STOLEN_SHARE
+        return self.wan.is_valid and self.stolen_share <= MAX_STOLEN_SHARE
 
     def __str__(self) -> str:
         """
-        >>> str(Conditions(0.004, 0.2))
+        >>> str(Conditions(relay.Lateness(num_packets=1000, num_late=3, num_lost=1), 0.2))
         '0.40% late, 20.0% stolen INVALID'
         """
-        return f"{self.late_share:.2%} late, {self.stolen_share:.1%} stolen{'' if self.valid else ' INVALID'}"
+        return f"{self.wan.late_share:.2%} late, {self.stolen_share:.1%} stolen{'' if self.valid else ' INVALID'}"
 
 
 def wait_for_quiet() -> None:
@@ -65,8 +65,7 @@ class Watch:
 
     def conditions(self) -> Conditions:
         """Of the time until now."""
-        late = relay.lateness(self._wan, relay.stats(self._net))
-        return Conditions(late.late_share, _stolen_share(self._ticks))
+        return Conditions(relay.lateness(self._wan, relay.stats(self._net)), _stolen_share(self._ticks))
 
 
 def _stolen_share(since: list[int]) -> float:

@@ -48,8 +48,8 @@ class Plan:
 
     A worker's accelerators are consecutive ranks. `shares` are sequences per rank and sum to the global batch.
     `num_buckets` gradient buckets are reduced at the same time. `optimality_gap` bounds (step - best possible) / step
-    by the same evaluator; 0 means proven optimal. Where the prediction is not calibrated, that to the best plan of as
-    many workers. `iterations` is the work done, `why` the reasons in sentences.
+    by the same evaluator; 0 means proven optimal; see `gap_num_workers`. `iterations` is the work done, `why` the
+    reasons in sentences.
     """
 
     key: str
@@ -74,6 +74,14 @@ class Plan:
                 f"{self.key}: smallest share {min(self.shares)}, micro-batch {self.micro_batch} and "
                 f"{self.num_buckets} buckets must be >= 1"
             )
+
+    @property
+    def gap_num_workers(self) -> int | None:
+        """How many workers the plans have that the gap speaks of; None: any number.
+
+        Without measured speeds only plans of as many workers can be compared: they differ in communication alone.
+        """
+        return None if self.prediction.calibrated else len(self.workers)
 
     @property
     def rank_machines(self) -> tuple[str, ...]:

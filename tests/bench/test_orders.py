@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hulk_lab.wan.relay import Lateness
 
 from bench.conditions import Conditions
 from bench.orders import cycles, one_of_each_pattern, random_orders, rotated
@@ -14,8 +15,8 @@ from bench.training import Training
 
 NODES = ("o0", "o1", "p0", "p1", "t0", "t1")
 REGION = {node: node[0] for node in NODES}
-GOOD = Conditions(late_share=0.01, stolen_share=0.05)
-LATE = Conditions(late_share=0.011, stolen_share=0.0)
+GOOD = Conditions(Lateness(num_packets=1000, num_late=9, num_lost=1), stolen_share=0.05)
+LATE = Conditions(Lateness(num_packets=1000, num_late=9, num_lost=2), stolen_share=0.0)
 TRAINING = Training(
     order=NODES,
     predicted_s=1.1,
@@ -102,7 +103,7 @@ def test_an_invalid_run_that_seems_fastest_leaves_open_whether_the_plan_is() -> 
     [
         ("good", TRAINING, True),
         ("late packets", replace(TRAINING, conditions=LATE), False),
-        ("others took the processors", replace(TRAINING, conditions=Conditions(0.0, 0.06)), False),
+        ("others took the processors", replace(TRAINING, conditions=replace(GOOD, stolen_share=0.06)), False),
         ("predicted too late", replace(TRAINING, in_time=False), False),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

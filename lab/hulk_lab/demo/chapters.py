@@ -97,16 +97,8 @@ class Demo:
     def install(self, *values: str) -> None:
         """Install or upgrade the chart, with more values as `--set` takes them, and wait for the operator."""
         self.story.title("Installing Hulk with Helm")
-        more = [flag for value in values for flag in ("--set", value)]
-        command = [
-            "helm",
-            "upgrade",
-            "--install",
-            "hulk",
-            str(self.repository / "charts/hulk"),
-            *self.settings(),
-            *more,
-        ]
+        chart, more = str(self.repository / "charts/hulk"), [flag for value in values for flag in ("--set", value)]
+        command = ["helm", "upgrade", "--install", "hulk", chart, *self.settings(), *more]
         self.story.line(" ".join(command).replace(f"{self.repository}/", ""))
         self.kube.run(*command)
         self.marks_s["operator installed"] = self.story.elapsed_s

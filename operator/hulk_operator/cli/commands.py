@@ -59,7 +59,7 @@ async def explain_job(name: str, namespace: str, target: Target) -> tuple[dict[s
             if worst and {worst.source, worst.target} <= known
             else None,
             optimality_gap=job.status.plan.optimality_gap,
-            optimality_num_workers=None if plan.prediction.calibrated else len(plan.workers),
+            optimality_num_workers=plan.gap_num_workers,
             workers=worker_rows(plan, topology),
             why=why,
         )

@@ -94,7 +94,7 @@ def plan_report(plan: Plan, topology: Topology) -> PlanReport:
         ),
         bottleneck=link_row(topology, *bottleneck) if bottleneck else None,
         optimality_gap=gap_text(plan.optimality_gap),
-        optimality_num_workers=None if plan.prediction.calibrated else len(plan.workers),
+        optimality_num_workers=plan.gap_num_workers,
         workers=worker_rows(plan, topology),
         why=plan.why,
     )

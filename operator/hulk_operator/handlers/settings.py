@@ -1,5 +1,6 @@
 """The operator's settings, from its environment."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -24,10 +25,6 @@ class Settings:
     timing: Timing = field(default_factory=Timing)
     probing: Budget = field(default_factory=Budget)
 
-    def __post_init__(self) -> None:
-        if self.metrics_port > MAX_PORT:
-            raise ValueError(f"{names.ENV_METRICS_PORT}: {self.metrics_port} must be at most {MAX_PORT}")
-
 
 def from_environment(environ: Mapping[str, str], identity: str) -> Settings:
     """Settings by environment; ValueError that names the variable whose value cannot be.
@@ -40,7 +37,7 @@ def from_environment(environ: Mapping[str, str], identity: str) -> Settings:
         namespace=environ.get(names.ENV_NAMESPACE) or None,
         lease_namespace=environ.get(names.ENV_LEASE_NAMESPACE) or names.DEFAULT_NAMESPACE,
         lease_s=_whole(environ, names.ENV_LEASE_SECONDS, DEFAULT_LEASE_S, at_least=1),
-        metrics_port=_whole(environ, names.ENV_METRICS_PORT, names.OPERATOR_METRICS_PORT),
+        metrics_port=_whole(environ, names.ENV_METRICS_PORT, names.OPERATOR_METRICS_PORT, at_most=MAX_PORT),
         probing=_probing(environ, Budget()),
     )
 
@@ -54,7 +51,7 @@ def _probing(environ: Mapping[str, str], default: Budget) -> Budget:
     )
 
 
-def _whole(environ: Mapping[str, str], name: str, default: int, *, at_least: int = 0) -> int:
+def _whole(environ: Mapping[str, str], name: str, default: int, *, at_least: int = 0, at_most: float = math.inf) -> int:
     text = environ.get(name) or str(default)
     try:
         value = int(text)
@@ -62,4 +59,6 @@ def _whole(environ: Mapping[str, str], name: str, default: int, *, at_least: int
         raise ValueError(f"{name}: {text!r} must be a whole number") from None
     if value < at_least:
         raise ValueError(f"{name}: {value} must be at least {at_least}")
+    if value > at_most:
+        raise ValueError(f"{name}: {value} must be at most {at_most}")
     return value

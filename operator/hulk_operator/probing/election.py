@@ -56,10 +56,11 @@ def inside(regions: Mapping[str, Sequence[str]], num_links: int) -> list[Pair]:
 def _delegates(region: str, others: Sequence[str], nodes: Sequence[str]) -> dict[str, str]:
     """Other region -> the node that is measured towards it."""
     share = ceil(len(others) / len(nodes))
+    load: Counter[str] = Counter()
     chosen: dict[str, str] = {}
     for other in others:
-        load = Counter(chosen.values())
         chosen[other] = elect(f"{region}|{other}", (node for node in nodes if load[node] < share))
+        load[chosen[other]] += 1
     return chosen
 
 

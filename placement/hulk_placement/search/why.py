@@ -57,7 +57,7 @@ def at_most_faster(plan: Plan) -> tuple[str, ...]:
     """What is proven of a plan that may not be the best."""
     if not plan.optimality_gap:
         return ()
-    others = "No plan" if plan.prediction.calibrated else "No plan of as many workers"
+    others = "No plan of as many workers" if plan.gap_num_workers else "No plan"
     return (f"{others} can be more than {max(plan.optimality_gap, 0.001):.1%} faster by this evaluator.",)
 
 
