@@ -5,6 +5,7 @@
     ├── ConfigurationError  65  the user's job asks for something that cannot be
     ├── DataError           66  the training data cannot be read just now
     ├── PeerLostError       69  another rank went away; look at the other pods for the cause
+    │   └── RankLostError   69  the same, and all ranks agree which one it was
     ├── PortError           71  the metrics port is taken
     ├── CheckpointError     74  the checkpoint store failed, or what it holds is damaged
     └── FencedError         75  a newer attempt of the job has begun
@@ -51,6 +52,14 @@ class PeerLostError(HulkError):
     """Communication with another rank broke or timed out."""
 
     exit_code = 69
+
+
+class RankLostError(PeerLostError):
+    """One rank went away, and every rank of the group says so in the same words."""
+
+    def __init__(self, rank: int, reason: str) -> None:
+        super().__init__(f"rank {rank} was lost: {reason}")
+        self.rank, self.reason = rank, reason
 
 
 class PortError(HulkError):
