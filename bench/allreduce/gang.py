@@ -5,7 +5,7 @@ No Kubernetes: namespaces and the relay are enough to time a collective. A proce
     RANK, WORLD_SIZE        nodes in the lab's order, region after region
     ADDRESSES, REGIONS      of all ranks, separated by commas
     LINKS                   JSON rows [source, target, bytes/s of TCP payload, one-way seconds] as the lab's file says
-    MASTER_ADDR, MASTER_PORT, GLOO_SOCKET_IFNAME, OMP_NUM_THREADS   as torch.distributed wants them
+    MASTER_ADDR, MASTER_PORT, GLOO_SOCKET_IFNAME   as torch.distributed wants them
     LAB_NAME                for a script that wants to change links while it runs: `lab_network(name)`
 """
 
@@ -17,10 +17,10 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import Self
 
 from hulk_lab import paths
 from hulk_lab.spec import LabSpec
@@ -31,8 +31,10 @@ from bench.allreduce.profiles import lab_spec
 
 INTERFACE = "eth0"
 MASTER_PORT = 29500
-GRACE_S = 5.0
+GRACE_S = 10.0
 """After rank 0 ended the others have so long to end as well."""
+SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""Told before numpy and torch are imported: a machine has fewer cores than a lab has nodes."""
 
 
 class RankError(RuntimeError):
@@ -84,7 +86,6 @@ def environment(net: LabNetwork, rank: int) -> dict[str, str]:
         "MASTER_ADDR": net.nodes[0].address,
         "MASTER_PORT": str(MASTER_PORT),
         "GLOO_SOCKET_IFNAME": INTERFACE,
-        "OMP_NUM_THREADS": "1",
         "LAB_NAME": net.spec.name,
     }
 
@@ -92,19 +93,20 @@ def environment(net: LabNetwork, rank: int) -> dict[str, str]:
 class Gang:
     """One process per node, killed with this one; rank 0's lines are read, what other ranks print goes to stderr."""
 
-    def __init__(self, net: LabNetwork, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
-        self._processes: list[subprocess.Popen[str]] = []
-        inside = ("setpriv", "--pdeathsig", "KILL", "nsenter")
-        for rank, node in enumerate(net.nodes):
-            self._processes.append(
-                subprocess.Popen(
-                    [*inside, f"--net={node.netns_path}", *command],
-                    stdin=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
-                    stdout=subprocess.PIPE if rank == 0 else sys.stderr,
-                    text=True,
-                    env={**os.environ, **environment(net, rank), **(env or {})},
-                )
-            )
+    def __init__(
+        self, net: LabNetwork, script: str | Path, *arguments: str, env: Mapping[str, str] | None = None
+    ) -> None:
+        ranks = [
+            (str(node.netns_path), {**environment(net, rank), **(env or {})}) for rank, node in enumerate(net.nodes)
+        ]
+        nursery = [sys.executable, "-u", "-m", "bench.allreduce.nursery", str(script), *arguments]
+        self._process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *nursery],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **SINGLE_THREADED, "RANKS": json.dumps(ranks)},
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -112,41 +114,26 @@ class Gang:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.kill()
-
-    @property
-    def pids(self) -> list[int]:
-        """Of the ranks, in order."""
-        return [process.pid for process in self._processes]
+        self._process.kill()
+        self._process.wait()
 
     def lines(self) -> Iterator[str]:
         """Rank 0's lines until it ends."""
-        stream = self._processes[0].stdout
-        assert stream is not None
-        for line in stream:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
             yield line.rstrip("\n")
 
-    @property
-    def orders(self) -> IO[str]:
-        """Rank 0's standard input."""
-        stream = self._processes[0].stdin
-        assert stream is not None
-        return stream
+    def say(self, line: str) -> None:
+        """A line for rank 0's standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
 
     def wait(self) -> None:
-        """Until all have ended; RankError names those that failed or did not end soon after rank 0."""
-        self._processes[0].wait()
-        deadline = time.monotonic() + GRACE_S
-        while any(process.poll() is None for process in self._processes) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        codes = [process.poll() for process in self._processes]
-        if any(codes):
-            raise RankError("exit codes by rank: " + " ".join("runs on" if c is None else str(c) for c in codes))
-
-    def kill(self) -> None:
-        """End all at once."""
-        for process in self._processes:
-            if process.poll() is None:
-                process.kill()
-        for process in self._processes:
-            process.wait()
+        """Until all have ended; RankError if one failed, or went on after rank 0 had ended."""
+        try:
+            code = self._process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            raise RankError(f"ranks still run {GRACE_S:g} s after rank 0 ended") from None
+        if code:
+            raise RankError("a rank failed, see above")

@@ -34,7 +34,7 @@ def main() -> int:
     spec = lab_spec(options.profile, node_counts(options.profile, options.nodes), options.name)
     with wan(spec) as net:
         watch = None
-        with Gang(net, [sys.executable, "-u", options.script, *options.arguments]) as gang:
+        with Gang(net, options.script, *options.arguments) as gang:
             for line in gang.lines():
                 watch = watch or Watch(net)
                 print(line, flush=True)
