@@ -14,13 +14,12 @@ Numbers that the ranks must exchange each step (loss, wish to stop, timings) rid
 because a collective of their own would cost as many round trips as the gradients.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 
-from hulk_runtime.groups import lost_peers
+from hulk_runtime.groups import Work
 from hulk_runtime.sockets import LinkSample
 
 _SHARED_FIELDS = 2
@@ -87,21 +86,25 @@ class Tail:
 class FlatModel:
     """A module whose parameters and gradients are views of `parameters_N` and `gradients_N` (N parameters, fp32).
 
-    `tail_length` more values follow the gradients in the buffer that is reduced.
+    `tail_length` more values follow the gradients in the buffer that is reduced. `all_reduce` (see `Group.all_reduce`)
+    begins to sum a part of it over all ranks.
     """
 
-    def __init__(self, module: torch.nn.Module, num_buckets: int, tail_length: int) -> None:
+    def __init__(
+        self, module: torch.nn.Module, all_reduce: Callable[[torch.Tensor], Work], num_buckets: int, tail_length: int
+    ) -> None:
         ordered = list(module.parameters())[::-1]
         lengths = [parameter.numel() for parameter in ordered]
         num_parameters = sum(lengths)
         device = ordered[0].device
         self.module = module
+        self._all_reduce = all_reduce
         self.parameters_N = torch.empty(num_parameters, device=device)
         self._buffer = torch.zeros(num_parameters + tail_length, device=device)
         self.gradients_N = self._buffer[:num_parameters]
         self.tail = self._buffer[num_parameters:]
         self._edges = bucket_edges(num_parameters, min(num_buckets, num_parameters))
-        self._work: list[dist.Work | None] = []
+        self._work: list[Work] = []
         self._live = False
         self._buckets_of: list[range] = []
         self._adopt(ordered, lengths)
@@ -130,10 +133,8 @@ class FlatModel:
         self.tail.copy_(tail)
         while len(self._work) < self.num_buckets:
             self._launch()
-        with lost_peers():
-            for work in self._work:
-                if work is not None:
-                    work.wait()
+        for work in self._work:
+            work.wait()
         self._work = []
 
     def _adopt(self, ordered: Sequence[torch.nn.Parameter], lengths: Sequence[int]) -> None:
@@ -166,8 +167,7 @@ class FlatModel:
         bucket = len(self._work)
         last = bucket == self.num_buckets - 1
         end = len(self._buffer) if last else self._edges[bucket + 1]
-        with lost_peers():
-            self._work.append(dist.all_reduce(self._buffer[self._edges[bucket] : end], async_op=True))
+        self._work.append(self._all_reduce(self._buffer[self._edges[bucket] : end]))
 
 
 def bucket_edges(num_values: int, num_buckets: int) -> list[int]:

@@ -83,7 +83,7 @@ class Stepper:
         self._sequences = range(first, first + plan.shares[group.rank])
         self._micro_batch = training.micro_batch or max(1, len(self._sequences))
         self._update_s = 0.0
-        self.flat = FlatModel(task.module, plan.num_buckets, self._tail.length)
+        self.flat = FlatModel(task.module, group.all_reduce, plan.num_buckets, self._tail.length)
         self.optimizer = OPTIMIZERS[training.optimizer](self.flat.parameters_N)
         self.scale = LossScale(training.precision)
         self._link = LinkSample(0.0, 0.0)
