@@ -1,5 +1,6 @@
 """Whole passes over a fake cluster: what is written, in which order, in whose name, and what a refusal leaves."""
 
+from base64 import b64decode
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -11,6 +12,7 @@ from hulk_operator.cluster import (
     HULK_JOBS,
     NODE_PROFILES,
     PODS,
+    SECRETS,
     AlreadyExists,
     ClusterError,
     Conflict,
@@ -139,10 +141,11 @@ async def test_the_commit_comes_before_the_first_child_and_every_write_has_its_s
     await world.passes(2)
     order = [write for _, write in world.cluster.writes if write != "create events"]
     assert order[0] == "patch hulkjobs/status"
-    assert order[1:7] == [
+    assert order[1:8] == [
         "create configmaps",
         "create services",
         "create networkpolicies",
+        "create secrets",
         "create pods",
         "create pods",
         "create pods",
@@ -196,6 +199,59 @@ async def test_a_quota_halfway_releases_the_gang_and_keeps_the_servers_words() -
     assert (found.last_failure.reason, found.last_failure.message) == ("QuotaExceeded", words)
     assert (found.failures, found.disruptions) == (0, 0)
     assert ("sweep", "delete pods") in world.cluster.writes
+
+
+def secrets_of(world: World) -> list[bytes]:
+    """The values of all Secrets."""
+    found = [body for (plural, _, _), body in world.cluster.objects.items() if plural == "secrets"]
+    return [b64decode(secret["data"]["secret"]) for secret in found]
+
+
+async def test_a_job_gets_one_secret_of_32_random_bytes_and_keeps_it_over_its_attempts() -> None:
+    world, other = World(decision()), World(decision())
+    await world.passes(2)
+    await other.passes(2)
+    (value,), (another,) = secrets_of(world), secrets_of(other)
+    assert len(value) == 32
+    assert value != another
+    world.pods_become(up)
+    await world.passes()
+    world.pods_become(lambda worker: {"phase": "Failed", "reason": "Evicted"})
+    await world.passes()
+    world.plans.answer = decision(2)
+    world.store.replace_pods(Listing((), "1000"))
+    await world.passes(4)
+    assert world.job().status.attempt == 2
+    assert world.cluster.writes.count(("deploy", "create secrets")) == 2  # the second is told that it is there
+    assert secrets_of(world) == [value]
+
+
+async def test_the_stock_ring_needs_no_secret() -> None:
+    world = World(decision(), sync={"mode": "ring"})
+    await world.passes(3)
+    assert secrets_of(world) == []
+    assert len(world.store.pods_of(KEY)) == 3
+
+
+async def test_the_secret_of_a_deleted_job_of_the_same_name_is_not_taken_for_its_own() -> None:
+    world = World(decision())
+    await world.cluster.create(
+        SECRETS, {"metadata": {"name": "demo-peers-u0", "namespace": "lab"}, "data": {"secret": ""}}
+    )
+    await world.passes(3)
+    assert ("secrets", "lab", "demo-peers-u1") in world.cluster.objects
+
+
+async def test_an_operator_that_may_not_make_a_secret_releases_the_gang_with_the_servers_words() -> None:
+    world = World(decision())
+    words = 'secrets is forbidden: User "hulk-operator" cannot create resource "secrets" in API group ""'
+    refusal = Forbidden(403, "Forbidden", words)
+    world.cluster.refuse = lambda write, _: refusal if write == "create secrets" else None
+    await world.passes(3)
+    found = world.job().status
+    assert not holds(found, "Planned")
+    assert (found.last_failure or pytest.fail("no failure")).message == words
+    assert not [write for _, write in world.cluster.writes if write == "create pods"]
 
 
 async def test_in_a_namespace_that_is_being_deleted_a_job_waits_and_tries_nothing_else() -> None:

@@ -72,6 +72,7 @@ RECIPE: Final = (
             "create configmaps",
             "create services",
             "create networkpolicies",
+            "create secrets",
             "patch configmaps",
             "patch pods",
             "create pods",

@@ -164,6 +164,11 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class MakeSecret:
+    """Create the Secret that the job's workers know each other by; one that is there already is left, and not read."""
+
+
+@dataclass(frozen=True, slots=True)
 class Relabel:
     """Give pods, by name, other labels: they become workers of the attempt in force."""
 
@@ -222,7 +227,20 @@ class Remember:
     fields: Mapping[str, Any]
 
 
-Action = RequestPlan | Create | Write | Relabel | Sweep | Poll | Calibrate | RecordSpeeds | Start | DeleteJob | Remember
+Action = (
+    RequestPlan
+    | Create
+    | Write
+    | MakeSecret
+    | Relabel
+    | Sweep
+    | Poll
+    | Calibrate
+    | RecordSpeeds
+    | Start
+    | DeleteJob
+    | Remember
+)
 
 
 @dataclass(frozen=True, slots=True)
