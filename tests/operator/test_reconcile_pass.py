@@ -29,7 +29,7 @@ from hulk_operator.observe import Observation, ObserveError, Preflight
 from hulk_operator.reconcile.recipe import RECIPE, writes
 from hulk_operator.reconcile.reconciler import Reconciler
 from hulk_operator.reconcile.store import Store
-from hulk_operator.reconcile.types import Calibration, FullPlan, Memory, Planned, Timing, Unplanned, View
+from hulk_operator.reconcile.types import Calibration, FullPlan, Memory, Planned, Poll, Timing, Unplanned, View
 from hulk_operator.status import holds
 from views import CALIBRATION, NODES, NOW, decision, full, job
 
@@ -65,13 +65,16 @@ class Plans:
 
 
 class Workers:
-    """Rank 0 that answers a preflight, or nothing."""
+    """Rank 0 that answers a preflight, and what it says by address, or nothing."""
 
     def __init__(self) -> None:
         self.started: list[int] = []
+        self.says: dict[str, Observation] = {}
 
     async def metrics(self, ip: str) -> Observation:
-        raise ObserveError("silent")
+        if ip not in self.says:
+            raise ObserveError("silent")
+        return self.says[ip]
 
     async def preflight(self, ip: str) -> Preflight | None:
         return Preflight(1, (0.5, 0.5, 0.5))
@@ -105,7 +108,7 @@ class World:
         )
 
     async def _observed(self, view: View, seen: Observation) -> None:
-        raise AssertionError("rank 0 is silent")
+        assert seen in self.workers.says.values(), "nobody said so"
 
     async def passes(self, number: int = 1) -> float | None:
         """Some passes; the answer of the last."""
@@ -181,6 +184,32 @@ async def test_a_preflight_becomes_a_prediction_and_speeds_before_the_start() ->
     assert [(entry["product"], entry["flopsPerSecond"]) for entry in speeds] == [("lab-cpu", 10**9)]
     await world.passes(2)
     assert world.workers.started == [1]
+
+
+@pytest.mark.parametrize(
+    ("name", "says", "believed"),
+    [
+        ("nobody answers", {}, None),
+        ("rank 0 alone", {0: Observation(1, step=3, epoch=0)}, 0),
+        ("others have nothing to tell", {0: Observation(1, step=3, epoch=0), 1: Observation(), 2: Observation()}, 0),
+        ("rank 0 is silent", {1: Observation(1, step=4, epoch=1), 2: Observation()}, 1),
+        ("rank 0 was cut off, and does not know", {0: Observation(1, step=3), 2: Observation(1, step=4, epoch=1)}, 2),
+        ("the latest epoch", {1: Observation(1, step=4, epoch=1), 2: Observation(1, step=5, epoch=2)}, 2),
+        ("another attempt's", {0: Observation(1, step=3), 2: Observation(9, step=4, epoch=1)}, 0),
+    ],
+)
+async def test_the_rank_of_the_latest_membership_is_believed(
+    name: str, says: dict[int, Observation], believed: int | None
+) -> None:
+    world = World(decision())
+    world.workers.says = {f"10.0.0.{worker + 1}": seen for worker, seen in says.items()}
+    poll = Poll("10.0.0.1", 1, preflight=False, others=("10.0.0.2", "10.0.0.3"))
+    observe = next(step for step in RECIPE if step.name == "observe")
+    await world.reconciler._executor.run(await world.reconciler._gather(world.job()), [(observe, poll)])
+    sighting = world.reconciler.memory[KEY].sighting
+    assert sighting is not None
+    assert sighting.observation == (None if believed is None else says[believed]), name
+    assert bool(sighting.error) is (believed is None)
 
 
 async def test_a_quota_halfway_releases_the_gang_and_keeps_the_servers_words() -> None:

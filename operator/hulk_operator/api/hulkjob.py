@@ -80,8 +80,6 @@ class LocalSync(Resource):
 class Sync(Resource):
     """How replicas agree on gradients."""
 
-    model_config = ConfigDict(json_schema_extra=validated_by(rules.SYNC))
-
     mode: Annotated[
         Literal["auto", "ring", "wan", "local"],
         Field(

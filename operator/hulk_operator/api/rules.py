@@ -89,6 +89,24 @@ JOB_SPEC = (
         ".placement.pins",
     ),
     Rule(
+        "!has(self.sync.local) || self.sync.mode == 'local'",
+        lambda self: "local" not in self["sync"] or self["sync"]["mode"] == "local",
+        "sync.local is for sync.mode local",
+        ".sync.local",
+    ),
+    Rule(
+        "self.sync.compression == 'none' || self.sync.mode != 'ring'",
+        lambda self: self["sync"]["compression"] == "none" or self["sync"]["mode"] != "ring",
+        "sync.compression is of Hulk's own all-reduce; mode ring sends values as they are",
+        ".sync.compression",
+    ),
+    Rule(
+        "self.sync.onRegionLoss == 'restart' || self.sync.mode != 'ring'",
+        lambda self: self["sync"]["onRegionLoss"] == "restart" or self["sync"]["mode"] != "ring",
+        "sync.onRegionLoss continue needs Hulk's own all-reduce; mode ring cannot go on without a region",
+        ".sync.onRegionLoss",
+    ),
+    Rule(
         "self.parallelism.?data.orValue(1) * self.parallelism.?pipeline.orValue(1) * "
         "self.parallelism.?tensor.orValue(1) <= self.workers.max * self.workers.acceleratorsPerWorker",
         lambda self: (
@@ -99,26 +117,6 @@ JOB_SPEC = (
         ),
         "parallelism data x pipeline x tensor needs more accelerators than workers.max x workers.acceleratorsPerWorker",
         ".parallelism",
-    ),
-)
-SYNC = (
-    Rule(
-        "!has(self.local) || self.mode == 'local'",
-        lambda self: "local" not in self or self["mode"] == "local",
-        "sync.local is for sync.mode local",
-        ".local",
-    ),
-    Rule(
-        "self.compression == 'none' || self.mode != 'ring'",
-        lambda self: self["compression"] == "none" or self["mode"] != "ring",
-        "sync.compression is of Hulk's own all-reduce; mode ring sends values as they are",
-        ".compression",
-    ),
-    Rule(
-        "self.onRegionLoss == 'restart' || self.mode != 'ring'",
-        lambda self: self["onRegionLoss"] == "restart" or self["mode"] != "ring",
-        "sync.onRegionLoss continue needs Hulk's own all-reduce; mode ring cannot go on without a region",
-        ".onRegionLoss",
     ),
 )
 WORKERS = (
@@ -192,7 +190,6 @@ RULES: Final = (
     *HULK_JOB,
     *HULK_TOPOLOGY,
     *JOB_SPEC,
-    *SYNC,
     *WORKERS,
     *STORAGE,
     *TRANSFORMER,

@@ -66,7 +66,7 @@ SWEPT: Final = (PODS, SERVICES, NETWORK_POLICIES, CONFIG_MAPS)
 
 
 class Workers(Protocol):
-    """What rank 0 of a running attempt can be asked (`ip`: its pod's); `ObserveError` when it does not answer."""
+    """What a worker of a running attempt can be asked (`ip`: its pod's); `ObserveError` when it does not answer."""
 
     async def metrics(self, ip: str) -> Observation:
         """Its progress."""
@@ -257,7 +257,7 @@ class Executor:
         try:
             if action.preflight:
                 preflight = await self._workers.preflight(action.ip)
-            observation = await self._workers.metrics(action.ip)  # beside a preflight: it may train already
+            observation = await self._word(action)  # beside a preflight: it may train already
         except ObserveError as silent:
             error = str(silent)
             logger.debug("%s: %s", view.job.key, error)
@@ -267,6 +267,21 @@ class Executor:
             await self._observed(view, observation)
         sighting = Sighting(action.attempt, view.now, observation, preflight, error)
         self._remember(view.job, lambda memory: replace(memory, sighting=sighting))
+
+    async def _word(self, action: Poll) -> Observation:
+        """What the rank of the latest membership epoch says; `ObserveError` of the first one when nobody answers."""
+
+        async def ask(ip: str) -> Observation | ObserveError:
+            try:
+                return await self._workers.metrics(ip)
+            except ObserveError as error:
+                return error
+
+        found = await asyncio.gather(*map(ask, (action.ip, *action.others)))
+        answers = [seen for seen in found if isinstance(seen, Observation)]
+        if not answers:
+            raise next(error for error in found if isinstance(error, ObserveError))
+        return max(answers, key=lambda seen: (seen.attempt == action.attempt, seen.epoch or 0))
 
     async def _calibrate(self, view: View, action: Calibrate) -> None:
         try:
