@@ -10,6 +10,7 @@ import pytest
 from hulk_operator.api import ConditionType, HulkJobStatus, Membership
 from hulk_operator.observe import Observation
 from hulk_operator.pods import Exit, WorkerPod
+from hulk_operator.reconcile.farewell import Farewell
 from hulk_operator.reconcile.membership import could_go_on, members
 from hulk_operator.reconcile.recipe import Decision, decide
 from hulk_operator.reconcile.types import FullPlan, Memory, NodeState, Poll, Remember, Sighting, View
@@ -299,11 +300,24 @@ def test_a_job_succeeds_when_those_who_take_part_ended_well(
         assert said.message == "all 4 workers left of attempt 1 ended well"
 
 
-def test_survivors_that_end_before_a_poll_are_heard_still_count_as_broken() -> None:
-    """Nobody said that the region was left out: the next attempt finds the last checkpoint and ends at once."""
+@pytest.mark.parametrize(
+    ("name", "said", "succeeds"),
+    [
+        ("without the region", Farewell(1, 10, "2.5", 0, 1, ("ap",)), True),
+        ("whole", Farewell(1, 10, "2.5", 0), False),
+        ("of another attempt", Farewell(9, 10, "2.5", 0, 1, ("ap",)), False),
+        ("without everybody", Farewell(1, 10, "2.5", 0, 1, ("ap", "us", "eu")), False),
+        ("without a region that it does not have", Farewell(1, 10, "2.5", 0, 1, ("sa",)), False),
+    ],
+)
+def test_survivors_that_end_before_they_are_asked_again_say_so_with_their_last_words(
+    name: str, said: Farewell, succeeds: bool
+) -> None:
     ended = (pod(worker, phase="Succeeded") for worker in range(4))
-    found = decide(six(whole(), pods=gang(*ended, lost(4, 1, 99), lost(5, 69, 99)), memory=Memory(loss=(1, ago(99)))))
-    assert found.view.status.failures == 1
+    pods = gang(*ended, lost(4, 1, 99), lost(5, 69, 99))
+    found = decide(six(whole(), pods=pods, memory=Memory(loss=(1, ago(99))), farewell=said)).view.status
+    assert holds(found, ConditionType.SUCCEEDED) is succeeds, name
+    assert found.failures == (0 if succeeds else 1)
 
 
 def test_where_the_launcher_runs_a_single_crash_is_waited_with_only_while_somebody_trains() -> None:

@@ -19,6 +19,7 @@ from hulk_operator.api import Membership
 from hulk_operator.observe import Observation
 from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile.facts import deployed, in_force, num_workers, seconds_left
+from hulk_operator.reconcile.farewell import Farewell
 from hulk_operator.reconcile.types import View
 from hulk_operator.status import whole_second
 
@@ -48,22 +49,31 @@ def pods_of_members(view: View) -> tuple[WorkerPod, ...]:
     return tuple(pod for pod in view.gang if pod.worker not in out)
 
 
-def said(view: View, seen: Observation) -> Membership | None:
+def seen_in(view: View, seen: Observation) -> Membership | None:
     """What the status is to say of what a rank said; None where that is nothing new, or no plan provides for it.
 
     Regions with 1, 2 and 1 workers, of 1, 2 and 2 accelerators: ranks 0, 1-4 and 5-6. Without ranks 5 and 6 the third
     is out; without rank 5 alone, none is.
     """
-    known = view.status.membership
-    if not may_lose_a_region(view) or (seen.epoch or 0) <= (known.epoch if known else 0):
+    if not may_lose_a_region(view) or not seen.epoch:
         return None
     regions = _regions(view)
     taking_part = {region for worker, region in enumerate(regions) if not _ranks(view, worker) <= seen.absent}
-    without = tuple(sorted(set(regions) - taking_part))
-    if not without or not taking_part:
+    return _next(view, seen.epoch, set(regions) - taking_part)
+
+
+def told_by(view: View, last: Farewell) -> Membership | None:
+    """The same of the last words of a run: it may have ended before it was asked again."""
+    return _next(view, last.epoch, set(last.without)) if may_lose_a_region(view) else None
+
+
+def _next(view: View, epoch: int, without: Collection[str]) -> Membership | None:
+    known, regions = view.status.membership, _regions(view)
+    left = sum(region not in without for region in regions)
+    if epoch <= (known.epoch if known else 0) or not 0 < left < len(regions):
         return None
-    left = sum(region in taking_part for region in regions)
-    return Membership(epoch=seen.epoch or 0, workers=left, without=without, since=whole_second(view.now))
+    gone = tuple(sorted(set(without) & set(regions)))
+    return Membership(epoch=epoch, workers=left, without=gone, since=whole_second(view.now))
 
 
 def speakers(view: View) -> tuple[WorkerPod, ...]:

@@ -31,11 +31,11 @@ from hulk_operator.status import whole_second
 
 
 def regions(view: View) -> Outcome:
-    """Write down that the gang goes on without a region, as the rank that speaks for it says."""
-    sighting = _sighting(view)
-    if sighting is None or sighting.observation is None or sighting.observation.attempt != view.status.attempt:
-        return NOTHING
-    found = membership.said(view, sighting.observation)
+    """Write down that the gang goes on without a region, as the rank that speaks for it says, or said when it ended."""
+    said, sighting = last_said(view), _sighting(view)
+    found = membership.told_by(view, said) if said else None
+    if found is None and sighting and sighting.observation and sighting.observation.attempt == view.status.attempt:
+        found = membership.seen_in(view, sighting.observation)
     if found is None:
         return NOTHING
     return Outcome((remember(loss=None),), update(view.status, membership=found))
