@@ -22,7 +22,7 @@ import torch
 from hulk_runtime.groups import Work
 from hulk_runtime.sockets import LinkSample
 
-_SHARED_FIELDS = 2
+_SHARED_FIELDS = 3
 _RANK_FIELDS = 5
 _STEP_BASE = 1 << 20
 """fp32 holds whole numbers only up to 2**24, so a step travels as two digits of this base: exact up to 2**44."""
@@ -39,18 +39,25 @@ class RankReport:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What all ranks know after a step: mean loss of the global batch, whether any rank must stop, each rank's own."""
+    """What all ranks know after a step: mean loss of the global batch, whether any rank must stop, each rank's own.
+
+    `save`: rank 0 wants the state after this step in a checkpoint. Where `of_all` is False the ranks have not spoken
+    to each other in this step: the report is one rank's own, with the loss of its share of the batch.
+    """
 
     loss: float
     stop: bool
     ranks: tuple[RankReport, ...]
+    save: bool = False
+    of_all: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
     """Packs reports into a vector whose sum over ranks holds them all: each rank fills its own slots only.
 
-    [weighted loss, wishes to stop, then per rank: two digits of the step, compute_s, rtt_s, bandwidth_bytes_per_s]
+    [weighted loss, wishes to stop, wishes to save, then per rank: two digits of the step, compute_s, rtt_s,
+    bandwidth_bytes_per_s]
     """
 
     rank: int
@@ -61,10 +68,10 @@ class Tail:
         """Number of values."""
         return _SHARED_FIELDS + _RANK_FIELDS * self.world_size
 
-    def pack(self, weighted_loss: float, stop: bool, mine: RankReport) -> torch.Tensor:
+    def pack(self, weighted_loss: float, stop: bool, mine: RankReport, save: bool = False) -> torch.Tensor:
         """One rank's contribution."""
         values = torch.zeros(self.length)
-        values[:_SHARED_FIELDS] = torch.tensor([weighted_loss, float(stop)])
+        values[:_SHARED_FIELDS] = torch.tensor([weighted_loss, float(stop), float(save)])
         start = _SHARED_FIELDS + _RANK_FIELDS * self.rank
         link = mine.link
         high, low = divmod(mine.step, _STEP_BASE)
@@ -74,13 +81,13 @@ class Tail:
 
     def unpack(self, summed: torch.Tensor) -> StepReport:
         """The sum over all ranks."""
-        loss, stop, *rest = summed.tolist()
+        loss, stop, save, *rest = summed.tolist()
         rows = [rest[i : i + _RANK_FIELDS] for i in range(0, len(rest), _RANK_FIELDS)]
         ranks = tuple(
             RankReport(round(high) * _STEP_BASE + round(low), compute, LinkSample(rtt, rate))
             for high, low, compute, rtt, rate in rows
         )
-        return StepReport(loss, stop > 0, ranks)
+        return StepReport(loss, stop > 0, ranks, save > 0)
 
 
 class FlatModel:
