@@ -93,12 +93,8 @@ def environment(net: LabNetwork, rank: int) -> dict[str, str]:
 class Gang:
     """One process per node, killed with this one; rank 0's lines are read, what other ranks print goes to stderr."""
 
-    def __init__(
-        self, net: LabNetwork, script: str | Path, *arguments: str, env: Mapping[str, str] | None = None
-    ) -> None:
-        ranks = [
-            (str(node.netns_path), {**environment(net, rank), **(env or {})}) for rank, node in enumerate(net.nodes)
-        ]
+    def __init__(self, net: LabNetwork, script: str | Path, *arguments: str) -> None:
+        ranks = [(str(node.netns_path), environment(net, rank)) for rank, node in enumerate(net.nodes)]
         nursery = [sys.executable, "-u", "-m", "bench.allreduce.nursery", str(script), *arguments]
         self._process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *nursery],
