@@ -17,6 +17,7 @@ from bench.raw import Raw
 from bench.verdicts import verdict
 
 LARGE_BYTES = 16 * MIB
+MOST_LARGE_RUNS = 3
 MAX_BOUND_RATIO = 1.25
 MAX_PREDICTION_ERROR = 0.05
 
@@ -73,9 +74,8 @@ def run(chosen: Iterable[Case], sizes: Sequence[int], num_runs: int) -> list[Row
         with cases.band(case) as band:
             found = []
             for num_bytes in sizes:
-                found.append(
-                    time_size(case, band, num_bytes, num_runs if num_bytes < LARGE_BYTES else min(num_runs, 3))
-                )
+                fewer = min(num_runs, MOST_LARGE_RUNS) if num_bytes >= LARGE_BYTES else num_runs
+                found.append(time_size(case, band, num_bytes, fewer))
                 for timed in found[-1].timed:
                     raw.add(timed, case=str(case), bound_s=found[-1].bound_s or 0.0)
                 console.print(f"[dim]{case} {num_bytes / MIB:g} MiB: {_line(found[-1])}")
@@ -105,31 +105,28 @@ def time_size(case: Case, band: Band, num_bytes: int, num_runs: int) -> Row:
 
 
 def _line(row: Row) -> str:
-    return "  ".join(f"{timed.method} {_seconds(timed.median_s)}" for timed in row.timed)
+    return "  ".join(f"{timed.method} {timed}" for timed in row.timed)
 
 
 def table(case: Case, rows: Sequence[Row]) -> Table:
-    """Medians of the runs that count; seconds."""
+    """Medians in seconds; the figures made of them only where runs count."""
     methods = [timed.method for timed in rows[0].timed]
-    table = Table(
-        "MiB", *methods, title=f"{case}: seconds, medians; CPU: s a rank for 10^9 bytes", title_justify="left"
-    )
-    for column in ("earlier flat", "bound", "wan/bound", "gloo/wan", "predicted", "error", "CPU " + ", ".join(methods)):
+    title = f"{case}, seconds; CPU: s of a rank for 10^9 bytes by {', '.join(methods)}; !: no run counts"
+    table = Table("MiB", *methods, title=title, title_justify="left")
+    for column in ("flat before", "bound", "wan/bound", "gloo/wan", "predicted", "error", "CPU", "runs", "late"):
         table.add_column(column)
-    table.add_column("runs, late")
     for row in rows:
-        cpu = ", ".join(f"{timed.cpu_s_per_gb(case.num_nodes):.1f}" for timed in row.timed)
-        counted = sum(len(timed.valid) for timed in row.timed)
         runs = [run for timed in row.timed for run in timed.runs]
         table.add_row(
             f"{row.num_bytes / MIB:g}",
-            *(_seconds(timed.median_s) for timed in row.timed),
+            *map(str, row.timed),
             *(_seconds(figure) for figure in (row.reference_s, row.bound_s)),
             *("-" if figure is None else f"{figure:.2f}" for figure in (row.bound_ratio, row.gloo_ratio)),
             _seconds(row.predicted_s),
             "-" if row.prediction_error is None else f"{row.prediction_error:+.1%}",
-            cpu,
-            f"{counted}/{len(runs)}, {statistics.median(run.late_share for run in runs):.2%}",
+            " ".join(f"{timed.cpu_s_per_gb(case.num_nodes):.1f}" for timed in row.timed),
+            f"{sum(run.valid for run in runs)}/{len(runs)}",
+            f"{statistics.median(run.late_share for run in runs):.2%}",
         )
     return table
 
@@ -154,10 +151,8 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
         if row.reference_s is not None and (flat_s := row.median_s(cases.FLAT)) is not None
     ]
     if agreement:
-        lines.append(
-            f"gloo flat against {len(agreement)} earlier measurements: {statistics.mean(agreement):.1%} off on the mean, "
-            f"{max(agreement):.1%} at most"
-        )
+        off = f"{statistics.mean(agreement):.1%} off on the mean, {max(agreement):.1%} at most"
+        lines.append(f"gloo flat against {len(agreement)} earlier measurements: {off}")
     invalid = [f"{row.case} {row.num_bytes / MIB:g} MiB" for row in rows if any(not t.valid for t in row.timed)]
     if invalid:
         lines.append(f"no figure where packets were late or processors stolen in every run: {', '.join(invalid)}")
