@@ -54,6 +54,8 @@ class LinkStats:
     num_cut: int
     num_late: int
     max_late_s: float
+    num_random: int = 0
+    """Lost at random, as `lose` asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class RelayStats:
     links: tuple[LinkStats, ...]
     cpu_s: float
     num_lost: int
-    """Packets that neither a full router buffer nor a cut explains: nobody had a place or a way for them."""
+    """Packets that no full router buffer, cut or `lose` explains: nobody had a place or a way for them."""
 
     @property
     def num_packets(self) -> int:
@@ -230,6 +232,7 @@ def stats(net: LabNetwork) -> RelayStats:
                 num_cut=link["cutDrops"],
                 num_late=link["late"],
                 max_late_s=link["maxLateMicroseconds"] / 1e6,
+                num_random=link["losses"],
             )
             for link in answer.get("links", ())
         ),
@@ -259,7 +262,13 @@ def slow(
     _ask(net.slot, op="set", source=source, target=target, **_settings(link, net.spec))
 
 
+def lose(net: LabNetwork, source: str, target: str, share: float, *, seed: int = 0) -> None:
+    """Lose this share of one direction's packets at random until it is healed; RelayError if it is not in 0..1."""
+    net.spec.link(source, target)  # or ValueError
+    _ask(net.slot, op="set", source=source, target=target, loss=share, seed=seed)
+
+
 def heal(net: LabNetwork, source: str, target: str) -> None:
     """Give one direction what the lab's file says again."""
     settings = _settings(net.spec.link(source, target), net.spec)
-    _ask(net.slot, op="heal", source=source, target=target, **settings)
+    _ask(net.slot, op="heal", source=source, target=target, loss=0, **settings)
