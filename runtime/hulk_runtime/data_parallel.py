@@ -14,16 +14,15 @@ Numbers that the ranks must exchange each step (loss, wish to stop, timings) rid
 because a collective of their own would cost as many round trips as the gradients.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 
-from hulk_runtime.groups import lost_peers
+from hulk_runtime.groups import Work
 from hulk_runtime.sockets import LinkSample
 
-_SHARED_FIELDS = 2
+_SHARED_FIELDS = 3
 _RANK_FIELDS = 5
 _STEP_BASE = 1 << 20
 """fp32 holds whole numbers only up to 2**24, so a step travels as two digits of this base: exact up to 2**44."""
@@ -40,18 +39,25 @@ class RankReport:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What all ranks know after a step: mean loss of the global batch, whether any rank must stop, each rank's own."""
+    """What all ranks know after a step: mean loss of the global batch, whether any rank must stop, each rank's own.
+
+    `save`: rank 0 wants the state after this step in a checkpoint. Where `of_all` is False the ranks have not spoken
+    to each other in this step: the report is one rank's own, with the loss of its share of the batch.
+    """
 
     loss: float
     stop: bool
     ranks: tuple[RankReport, ...]
+    save: bool = False
+    of_all: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
     """Packs reports into a vector whose sum over ranks holds them all: each rank fills its own slots only.
 
-    [weighted loss, wishes to stop, then per rank: two digits of the step, compute_s, rtt_s, bandwidth_bytes_per_s]
+    [weighted loss, wishes to stop, wishes to save, then per rank: two digits of the step, compute_s, rtt_s,
+    bandwidth_bytes_per_s]
     """
 
     rank: int
@@ -62,10 +68,10 @@ class Tail:
         """Number of values."""
         return _SHARED_FIELDS + _RANK_FIELDS * self.world_size
 
-    def pack(self, weighted_loss: float, stop: bool, mine: RankReport) -> torch.Tensor:
+    def pack(self, weighted_loss: float, stop: bool, mine: RankReport, save: bool = False) -> torch.Tensor:
         """One rank's contribution."""
         values = torch.zeros(self.length)
-        values[:_SHARED_FIELDS] = torch.tensor([weighted_loss, float(stop)])
+        values[:_SHARED_FIELDS] = torch.tensor([weighted_loss, float(stop), float(save)])
         start = _SHARED_FIELDS + _RANK_FIELDS * self.rank
         link = mine.link
         high, low = divmod(mine.step, _STEP_BASE)
@@ -75,33 +81,37 @@ class Tail:
 
     def unpack(self, summed: torch.Tensor) -> StepReport:
         """The sum over all ranks."""
-        loss, stop, *rest = summed.tolist()
+        loss, stop, save, *rest = summed.tolist()
         rows = [rest[i : i + _RANK_FIELDS] for i in range(0, len(rest), _RANK_FIELDS)]
         ranks = tuple(
             RankReport(round(high) * _STEP_BASE + round(low), compute, LinkSample(rtt, rate))
             for high, low, compute, rtt, rate in rows
         )
-        return StepReport(loss, stop > 0, ranks)
+        return StepReport(loss, stop > 0, ranks, save > 0)
 
 
 class FlatModel:
     """A module whose parameters and gradients are views of `parameters_N` and `gradients_N` (N parameters, fp32).
 
-    `tail_length` more values follow the gradients in the buffer that is reduced.
+    `tail_length` more values follow the gradients in the buffer that is reduced. `all_reduce` (see `Group.all_reduce`)
+    begins to sum a part of it over all ranks.
     """
 
-    def __init__(self, module: torch.nn.Module, num_buckets: int, tail_length: int) -> None:
+    def __init__(
+        self, module: torch.nn.Module, all_reduce: Callable[[torch.Tensor], Work], num_buckets: int, tail_length: int
+    ) -> None:
         ordered = list(module.parameters())[::-1]
         lengths = [parameter.numel() for parameter in ordered]
         num_parameters = sum(lengths)
         device = ordered[0].device
         self.module = module
+        self._all_reduce = all_reduce
         self.parameters_N = torch.empty(num_parameters, device=device)
         self._buffer = torch.zeros(num_parameters + tail_length, device=device)
         self.gradients_N = self._buffer[:num_parameters]
         self.tail = self._buffer[num_parameters:]
         self._edges = bucket_edges(num_parameters, min(num_buckets, num_parameters))
-        self._work: list[dist.Work | None] = []
+        self._work: list[Work] = []
         self._live = False
         self._buckets_of: list[range] = []
         self._adopt(ordered, lengths)
@@ -130,10 +140,8 @@ class FlatModel:
         self.tail.copy_(tail)
         while len(self._work) < self.num_buckets:
             self._launch()
-        with lost_peers():
-            for work in self._work:
-                if work is not None:
-                    work.wait()
+        for work in self._work:
+            work.wait()
         self._work = []
 
     def _adopt(self, ordered: Sequence[torch.nn.Parameter], lengths: Sequence[int]) -> None:
@@ -166,8 +174,7 @@ class FlatModel:
         bucket = len(self._work)
         last = bucket == self.num_buckets - 1
         end = len(self._buffer) if last else self._edges[bucket + 1]
-        with lost_peers():
-            self._work.append(dist.all_reduce(self._buffer[self._edges[bucket] : end], async_op=True))
+        self._work.append(self._all_reduce(self._buffer[self._edges[bucket] : end]))
 
 
 def bucket_edges(num_values: int, num_buckets: int) -> list[int]:

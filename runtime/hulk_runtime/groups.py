@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import IPv6Address
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -20,6 +21,13 @@ from hulk_runtime.errors import HulkError, PeerLostError
 
 RETRY_S = 0.2
 CONNECT_TIMEOUT_S = 5.0
+
+
+class Work(Protocol):
+    """A collective under way."""
+
+    def wait(self) -> None:
+        """Until the result is in place. Raises PeerLostError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,10 @@ class Group:
     def next_rank(self) -> int:
         """The rank this one sends to in gloo's ring: data flows from rank r to rank r-1."""
         return (self.rank - 1) % self.world_size
+
+    def all_reduce(self, values: torch.Tensor) -> Work:
+        """Begin to sum `values` over all ranks, in place. All ranks must begin their sums in the same order."""
+        return all_reduce(values)
 
     def gather(self, values: torch.Tensor) -> torch.Tensor:
         """Every rank's one-dimensional `values`, one row per rank, on all ranks. Shape (world_size, n)."""
@@ -88,6 +100,24 @@ def connect(environment: Environment) -> Iterator[Group]:
     yield _introduce(environment, backend, chosen)
     # Only after success: with a peer lost, NCCL would wait here for operations that can never end.
     dist.destroy_process_group()
+
+
+def all_reduce(values: torch.Tensor) -> Work:
+    """Torch's own sum over the default group, in place. Raises PeerLostError, also from `wait`."""
+    with lost_peers():
+        return _TorchWork(dist.all_reduce(values, async_op=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _TorchWork:
+    """None stands for work that torch has done at once."""
+
+    under_way: dist.Work | None
+
+    def wait(self) -> None:
+        if self.under_way is not None:
+            with lost_peers():
+                self.under_way.wait()
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Every metric a worker serves, in one place; `reference` makes docs/metrics-runtime.md of them."""
 
-from collections.abc import Sequence
-from statistics import median
+from collections.abc import Collection, Sequence
+from statistics import fmean, median
 
 from prometheus_client import (
     GC_COLLECTOR,
@@ -28,10 +28,14 @@ def process_registry() -> CollectorRegistry:
 
 
 class JobMetrics:
-    """Rank 0's view of the whole job. `nodes` is the node of each rank."""
+    """The view of the whole job, by the lowest rank that takes part.
 
-    def __init__(self, registry: CollectorRegistry, nodes: Sequence[str]) -> None:
+    `nodes` is the node of each rank, `inner_steps` a round of local SGD.
+    """
+
+    def __init__(self, registry: CollectorRegistry, nodes: Sequence[str], inner_steps: int | None = None) -> None:
         self._nodes = nodes
+        self._inner_steps = inner_steps
         self._recent: list[float] = []
         self._sent_bytes = 0
 
@@ -40,13 +44,17 @@ class JobMetrics:
 
         self._info = Info("hulk_worker", "What runs here.", registry=registry)
         self._step = gauge("step", "Last completed step.")
-        self._seconds = gauge("step_seconds", f"Median of the last {WINDOW_STEPS} steps.")
+        self._seconds = gauge(
+            "step_seconds", f"Median of the last {WINDOW_STEPS} steps; with local SGD the mean of the last whole round."
+        )
         self._seconds_last = gauge("step_seconds_last", "Duration of the last step.")
-        self._loss = gauge("loss", "Mean loss of the last step's global batch.")
+        self._loss = gauge("loss", "Mean loss of the last step's global batch; with local SGD of rank 0's share.")
         self._compute = gauge("compute_seconds", "A rank's forward, backward and update in the last step.", ["rank"])
         self._sent = Counter("hulk_worker_sent_bytes", "Bytes rank 0 sent to other ranks.", registry=registry)
         self._checkpoint_step = gauge("checkpoint_step", "Step of the last committed checkpoint.")
         self._checkpoint_bytes = gauge("checkpoint_bytes", "Size of the last committed checkpoint.")
+        self._epoch = gauge("membership_epoch", "How often this attempt went on without a region; 0: it is whole.")
+        self._member = gauge("member", "1 while a rank takes part, 0 once its region was left out.", ["rank"])
         link = ["source", "target"]
         self._rtt = gauge("link_rtt_seconds", "Smallest round trip of the job's own connection.", link)
         self._rate = gauge("link_bandwidth_bytes_per_second", "Delivery rate of the job's own connection.", link)
@@ -56,11 +64,16 @@ class JobMetrics:
         versions = {"version": wire.runtime_version(), "wire_version": str(wire.VERSION)}
         self._info.info({**versions, "attempt": str(attempt), "backend": backend})
 
+    def set_membership(self, epoch: int, members: Collection[int]) -> None:
+        """Which ranks take part, from the start on and whenever that changes; said by the lowest of them."""
+        self._epoch.set(epoch)
+        for rank in range(len(self._nodes)):
+            self._member.labels(str(rank)).set(rank in members)
+
     def set_step(self, step: int, step_s: float, sent_bytes: int, report: StepReport) -> None:
         """One completed step. `sent_bytes` counts from the start."""
-        self._recent = [*self._recent, step_s][-WINDOW_STEPS:]
         self._step.set(step)
-        self._seconds.set(median(self._recent))
+        self._set_seconds(step_s)
         self._seconds_last.set(step_s)
         self._loss.set(report.loss)
         self._sent.inc(sent_bytes - self._sent_bytes)
@@ -73,6 +86,14 @@ class JobMetrics:
         """One committed checkpoint."""
         self._checkpoint_step.set(step)
         self._checkpoint_bytes.set(num_bytes)
+
+    def _set_seconds(self, step_s: float) -> None:
+        """Of any as many steps as a round has, one is an outer one."""
+        self._recent = [*self._recent, step_s][-(self._inner_steps or WINDOW_STEPS) :]
+        if not self._inner_steps:
+            self._seconds.set(median(self._recent))
+        elif len(self._recent) == self._inner_steps:
+            self._seconds.set(fmean(self._recent))
 
     def _set_links(self, report: StepReport) -> None:
         """Ranks of one node share its link: the last of them with a sample is shown."""

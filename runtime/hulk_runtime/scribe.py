@@ -20,7 +20,7 @@ class Scribe:
 
     def __init__(self, environment: Environment, plan: Plan, registry: CollectorRegistry, backend: str) -> None:
         self._plan = plan
-        self._metrics = JobMetrics(registry, plan.nodes_by_rank())
+        self._metrics = JobMetrics(registry, plan.nodes_by_rank(), plan.inner_steps)
         self._metrics.set_info(environment.attempt, backend)
         self.checkpoints = open_checkpoints(environment)
         self._every_steps = environment.checkpointing.every_steps if environment.checkpointing else 0
@@ -34,11 +34,12 @@ class Scribe:
     def introduce(self, stepper: Stepper, backend: str) -> None:
         """Say what is about to run."""
         plan = self._plan
+        local = f"inner_steps={plan.inner_steps} " if plan.inner_steps else ""
         predicted = f"{plan.prediction.step_seconds:.3f}" if plan.prediction else "unknown"
         say(
             f"job={plan.job} attempt={plan.attempt} ranks={plan.num_ranks} backend={backend} "
             f"parameters={stepper.flat.parameters_N.numel()} buckets={stepper.flat.num_buckets} "
-            f"planned_step_s={predicted} order={','.join(plan.nodes_by_rank()[:64])}"
+            f"{local}planned_step_s={predicted} order={','.join(plan.nodes_by_rank()[:64])}"
         )
 
     def resumed(self, step: int) -> None:
@@ -46,8 +47,15 @@ class Scribe:
         self._saved_step = step
         say(f"resumed after step {step}" if step else "starting at step 1")
 
+    def wants(self, step: int) -> bool:
+        """Whether the state after `step` is due in a checkpoint."""
+        return self.checkpoints is not None and step // self._every_steps > self._saved_step // self._every_steps
+
     def completed(self, step: int, timing: Timing, report: StepReport, stepper: Stepper) -> None:
-        """One step is done: log it, show it, and save it when its turn has come."""
+        """One step is done: log it, show it, and save it when its turn has come.
+
+        A step that the ranks made each by itself is told as rank 0 saw it, and ends with `of=rank0`.
+        """
         bytes_now = stepper.sent_bytes - self._sent_bytes
         self._sent_bytes = stepper.sent_bytes
         self._loss = report.loss
@@ -56,8 +64,9 @@ class Scribe:
         say(
             f"step={step} loss={report.loss:.4f} step_s={timing.step_s:.4f} compute_s={timing.compute_s:.4f} "
             f"communication_s={timing.communication_s:.4f} slowest_s={slowest_s:.4f} bytes={bytes_now}"
+            f"{'' if report.of_all else ' of=rank0'}"
         )
-        if self.checkpoints and step % self._every_steps == 0:
+        if self.checkpoints and report.save:
             self._begin_saving(step, stepper)
 
     def close(self, step: int, stepper: Stepper) -> None:

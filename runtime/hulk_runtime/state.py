@@ -1,6 +1,8 @@
 """The trained state as bytes and back: parameters, then the optimizer's vectors, as little-endian fp32.
 
-It holds nothing of ranks or shares, so a run may resume with other machines than it stopped with.
+Local SGD adds the outer velocity behind them. It holds nothing of ranks or shares, so a run may resume with other
+machines than it stopped with, and in another mode: without a velocity the outer one begins at rest, and a synchronous
+run has no use for it.
 """
 
 import hashlib
@@ -39,23 +41,28 @@ def resume(group: Group, stepper: Stepper, optimizer: str, checkpoints: Checkpoi
         entry, state = found
         _require_same_model(entry, stepper, optimizer, len(state))
         head = torch.tensor([entry.step, float(entry.content["lossScale"])], dtype=torch.float64)
-        vector = torch.frombuffer(bytearray(state), dtype=torch.float32).to(group.device)
+        vector = _fitted(torch.frombuffer(bytearray(state), dtype=torch.float32), len(vector)).to(group.device)
     group.broadcast(head)
     step, scale = round(float(head[0])), float(head[1])
     if step:
         group.broadcast(vector)
         _load(stepper, vector)
-        stepper.scale.value = scale
+        stepper.scale.restart(scale)
     _require_agreement(group, stepper, step)
     return step
 
 
 def _vector(stepper: Stepper) -> torch.Tensor:
-    return torch.cat([stepper.flat.parameters_N, *stepper.optimizer.states])
+    return torch.cat(stepper.vectors)
+
+
+def _fitted(saved: torch.Tensor, length: int) -> torch.Tensor:
+    """With zeros for an outer velocity that was not saved, without one that is not used."""
+    return torch.nn.functional.pad(saved, (0, length - len(saved)))
 
 
 def _load(stepper: Stepper, vector: torch.Tensor) -> None:
-    targets = [stepper.flat.parameters_N, *stepper.optimizer.states]
+    targets = stepper.vectors
     for target, values in zip(targets, vector.chunk(len(targets)), strict=True):
         target.copy_(values)
 
@@ -67,8 +74,9 @@ def _require_same_model(entry: Entry, stepper: Stepper, optimizer: str, num_byte
             raise ConfigurationError(
                 f"checkpoint {entry.key} has {key} {entry.content.get(key)}, the job has {expected[key]}"
             )
-    expected_bytes = 4 * _vector(stepper).numel()
-    if num_bytes != expected_bytes:
+    vector_bytes = 4 * stepper.flat.parameters_N.numel()
+    expected_bytes = vector_bytes * (1 + len(stepper.optimizer.states))
+    if num_bytes not in (expected_bytes, expected_bytes + vector_bytes):
         raise CheckpointError(f"checkpoint {entry.key} has {num_bytes} bytes, the model needs {expected_bytes}")
 
 

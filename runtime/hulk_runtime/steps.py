@@ -51,8 +51,12 @@ class LossScale:
 
     def __init__(self, precision: str) -> None:
         self._used = precision == "fp16"
+        self.restart(FIRST_SCALE if self._used else 1.0)
+
+    def restart(self, value: float) -> None:
+        """Go on from a scale as if it were new."""
+        self.value = value
         self._num_good = 0
-        self.value = FIRST_SCALE if self._used else 1.0
 
     def unscale(self, gradients_N: torch.Tensor) -> bool:
         """Divide in place by the scale; False when the step must be skipped."""
@@ -75,15 +79,15 @@ class Stepper:
         training = plan.training
         self._group = group
         self._task = task
-        self._global_batch = training.global_batch
         self._autocast = AUTOCAST[training.precision]
         self._traffic = Traffic(group.peers, metrics_port)
         self._tail = Tail(group.rank, group.world_size)
         first = sum(plan.shares[: group.rank])
         self._sequences = range(first, first + plan.shares[group.rank])
+        self._divisor = training.global_batch
         self._micro_batch = training.micro_batch or max(1, len(self._sequences))
         self._update_s = 0.0
-        self.flat = FlatModel(task.module, plan.num_buckets, self._tail.length)
+        self.flat = FlatModel(task.module, group.all_reduce, plan.num_buckets, self._tail.length)
         self.optimizer = OPTIMIZERS[training.optimizer](self.flat.parameters_N)
         self.scale = LossScale(training.precision)
         self._link = LinkSample(0.0, 0.0)
@@ -92,6 +96,11 @@ class Stepper:
     def sent_bytes(self) -> int:
         """Bytes this rank has sent to the others, up to its last completed step."""
         return self._traffic.sent_bytes
+
+    @property
+    def vectors(self) -> list[torch.Tensor]:
+        """What a checkpoint must hold, the parameters first; the same on all ranks after a step of all."""
+        return [self.flat.parameters_N, *self.optimizer.states]
 
     def alone(self) -> float:
         """Seconds this machine needs for its share of a step, without communication; changes no parameter."""
@@ -104,14 +113,17 @@ class Stepper:
         self.optimizer.update(self.flat.parameters_N, self.flat.gradients_N, step=1, learning_rate=0.0)
         return computed_s + self._now() - started
 
-    def together(self, step: int, stop: bool) -> tuple[Timing, StepReport]:
-        """One step of all ranks. Raises PeerLostError with parameters still those of the step before."""
+    def together(self, step: int, stop: bool, save: bool) -> tuple[Timing, StepReport]:
+        """One step of all ranks, of which any may wish to stop and rank 0 to save the state after it.
+
+        Raises PeerLostError with `vectors` still those of the last step of all.
+        """
         started = self._now()
         self.flat.start()
         loss = self._backward(step, together=True)
         computed = self._now()
         compute_s = computed - started + self._update_s
-        self.flat.finish(self._tail.pack(loss, stop, RankReport(step, compute_s, self._link)))
+        self.flat.finish(self._tail.pack(loss, stop, RankReport(step, compute_s, self._link), save))
         communicated = self._now()
         report = self._tail.unpack(self.flat.tail)
         self._require_lockstep(step, report)
@@ -123,14 +135,14 @@ class Stepper:
         return Timing(ended - started, computed - started + self._update_s, communicated - computed), report
 
     def _backward(self, step: int, together: bool) -> float:
-        """This rank's part of the global batch's loss; its gradients are in the flat buffer."""
+        """The sum of losses over this rank's sequences / `_divisor`; its gradients are in the flat buffer."""
         total = torch.zeros((), device=self._group.device)
         batches = list(self._micro_batches())
         for index, sequences in enumerate(batches):
             if together and index == len(batches) - 1:
                 self.flat.overlap()
             with torch.autocast(self._group.device.type, self._autocast, enabled=self._autocast is not None):
-                loss = self._task.loss(step, sequences) * (len(sequences) / self._global_batch)
+                loss = self._task.loss(step, sequences) * (len(sequences) / self._divisor)
             torch.autograd.backward(loss * self.scale.value)
             total += loss.detach()
         return float(total)

@@ -9,6 +9,7 @@ from hulk_runtime import groups, metrics, preflight, state
 from hulk_runtime.environment import Environment
 from hulk_runtime.errors import EXIT_DONE, EXIT_STOPPED, PeerLostError
 from hulk_runtime.groups import Group
+from hulk_runtime.local_sgd import LocalStepper
 from hulk_runtime.progress import Progress
 from hulk_runtime.scribe import Scribe, say
 from hulk_runtime.steps import Stepper, Task
@@ -17,6 +18,7 @@ from hulk_runtime.wire import Plan
 
 SEED = 20260
 SILENT_STEPS = 10
+SILENT_ROUNDS = 2
 TaskMaker = Callable[[Plan, torch.device], Task]
 
 
@@ -30,7 +32,7 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
         if environment.local_rank == 0:
             progress = stack.enter_context(Progress(registry, environment.attempt, environment.metrics_port))
         group = stack.enter_context(groups.connect(environment))
-        stepper = Stepper(plan, group, task, environment.metrics_port)
+        stepper = (LocalStepper if plan.inner_steps else Stepper)(plan, group, task, environment.metrics_port)
         scribe = Scribe(environment, plan, registry, group.backend) if group.is_first else None
         if scribe:
             scribe.introduce(stepper, group.backend)
@@ -53,30 +55,33 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
 def silence_s(environment: Environment, plan: Plan, slowest_s: float) -> float:
     """How long a rank waits for a peer within a step: a slow peer may take some steps' time, a lost one takes more.
 
-    `slowest_s` is what the slowest rank computed for in the preflight, after which rank 0 alone waits for the go.
+    Between two outer steps of local SGD the ranks drift apart: a slow peer may take some rounds' time more. `slowest_s`
+    is what the slowest rank computed for in the preflight, after which rank 0 alone waits for the go.
     """
+    num_steps = SILENT_STEPS + SILENT_ROUNDS * (plan.inner_steps or 0)
     predicted_s = plan.prediction.step_seconds if plan.prediction else 0.0
     waits_s = environment.start_s if plan.preflight else 0.0
-    return max(environment.silence_s, SILENT_STEPS * max(predicted_s, slowest_s)) + waits_s
+    return max(environment.silence_s, num_steps * max(predicted_s, slowest_s)) + waits_s
 
 
 def _train(plan: Plan, stepper: Stepper, scribe: Scribe | None, stop: Stop, resumed: int) -> int:
-    """Steps until the last, or until all ranks agree to stop; returns the last completed step."""
-    step = resumed
+    """Steps until the last, or until all ranks agree to stop; returns the last step that all have in common."""
+    step = common = resumed
     try:
         while step < plan.training.steps:
-            timing, report = stepper.together(step + 1, stop.wanted)
+            timing, report = stepper.together(step + 1, stop.wanted, scribe is not None and scribe.wants(step + 1))
             step += 1
+            common = step if report.of_all else common
             if scribe:
                 scribe.completed(step, timing, report, stepper)
             if report.stop:
                 break
     except PeerLostError as error:
-        # Told to stop while a peer has already left: the state is still that of the last completed step.
+        # Told to stop while a peer has already left: the state is still that of the last step of all.
         if not stop.wanted:
             raise
-        say(f"stopping after step {step} without agreement: {error}")
-    return step
+        say(f"stopping after step {common} without agreement: {error}")
+    return common
 
 
 def _preflight(group: Group, stepper: Stepper, progress: Progress | None) -> float:

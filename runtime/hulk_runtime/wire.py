@@ -76,6 +76,13 @@ class Prediction(_Wire):
     calibrated: bool
 
 
+class Sync(_Wire):
+    """How often the replicas come together: `local` only every `inner_steps` steps, the others in every step."""
+
+    mode: Literal["ring", "wan", "local"]
+    inner_steps: Positive = 1
+
+
 class Plan(_Wire):
     """Who does what. Workers and `shares` (sequences per rank) are in rank order, which is ring order."""
 
@@ -90,6 +97,7 @@ class Plan(_Wire):
     training: Training
     model: Model | None = None
     num_buckets: Positive
+    sync: Sync | None = None
     prediction: Prediction | None = None
     preflight: bool
     digest: str
@@ -98,6 +106,11 @@ class Plan(_Wire):
     def num_ranks(self) -> int:
         """World size."""
         return sum(worker.accelerators for worker in self.workers)
+
+    @property
+    def inner_steps(self) -> int | None:
+        """Steps from one coming together of the replicas to the next, in local SGD; None when every step is one."""
+        return self.sync.inner_steps if self.sync and self.sync.mode == "local" else None
 
     @model_validator(mode="after")
     def _consistent(self) -> "Plan":

@@ -5,12 +5,14 @@ from itertools import pairwise
 import pytest
 import torch
 from hulk_runtime.data_parallel import FlatModel, RankReport, Tail, bucket_edges
+from hulk_runtime.groups import all_reduce
 from hulk_runtime.sockets import LinkSample
 
 # Three ranks of unlike shares: summed weighted gradients and the tail, against one process with the whole batch.
 PROGRAM = """
 import copy, torch, torch.distributed as dist
 from hulk_runtime.data_parallel import FlatModel, RankReport, Tail
+from hulk_runtime.groups import all_reduce
 from hulk_runtime.sockets import LinkSample
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
@@ -26,7 +28,7 @@ mine = [slice(0, 1), slice(1, 3), slice(3, 6)][rank]
 weight = (mine.stop - mine.start) / 6
 for num_buckets, step in ((1, 1), (1, 2), (2, 1), (2, 2), (5, 1), (5, 2)):
     if step == 1:
-        flat = FlatModel(copy.deepcopy(module), num_buckets, tail.length)
+        flat = FlatModel(copy.deepcopy(module), all_reduce, num_buckets, tail.length)
     flat.start()
     flat.overlap()
     loss = torch.nn.functional.mse_loss(flat.module(x[mine]), y[mine]) * weight
@@ -75,7 +77,7 @@ def test_a_tail_carries_every_step_exactly(step):
 def test_parameters_and_gradients_are_views_in_the_order_backward_finishes_them():
     module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
     before = [parameter.detach().clone() for parameter in module.parameters()]
-    flat = FlatModel(module, num_buckets=2, tail_length=4)
+    flat = FlatModel(module, all_reduce, num_buckets=2, tail_length=4)
     assert flat.parameters_N.tolist() == torch.cat([p.reshape(-1) for p in before[::-1]]).tolist()
     flat.parameters_N.zero_()
     assert all(not parameter.any() for parameter in module.parameters())
@@ -92,4 +94,4 @@ def test_buckets_are_equal_to_one_value(num_values, num_buckets):
 
 
 def test_there_are_never_more_buckets_than_parameters():
-    assert FlatModel(torch.nn.Linear(1, 1), num_buckets=9, tail_length=1).num_buckets == 2
+    assert FlatModel(torch.nn.Linear(1, 1), all_reduce, num_buckets=9, tail_length=1).num_buckets == 2

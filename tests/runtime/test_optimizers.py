@@ -2,7 +2,9 @@
 
 import pytest
 import torch
-from hulk_runtime.optimizers import OPTIMIZERS
+from hulk_runtime.optimizers import OPTIMIZERS, Nesterov
+
+ALL = {**OPTIMIZERS, "nesterov": Nesterov}
 
 
 @pytest.mark.parametrize(
@@ -10,13 +12,14 @@ from hulk_runtime.optimizers import OPTIMIZERS
     [
         ("adamw", lambda p: torch.optim.AdamW([p], lr=0.01)),
         ("sgd", lambda p: torch.optim.SGD([p], lr=0.01)),
+        ("nesterov", lambda p: torch.optim.SGD([p], lr=0.01, momentum=0.9, nesterov=True)),
     ],
 )
 def test_updates_equal_torchs(name, reference):
     torch.manual_seed(0)
     ours = torch.randn(50)
     theirs = torch.nn.Parameter(ours.clone())
-    optimizer, torchs = OPTIMIZERS[name](ours), reference(theirs)
+    optimizer, torchs = ALL[name](ours), reference(theirs)
     for step in range(1, 21):
         theirs.grad = torch.randn(50)
         optimizer.update(ours, theirs.grad, step, learning_rate=0.01)

@@ -65,6 +65,8 @@ def test_unknown_keys_of_a_known_version_are_ignored(make_plan, encode_plan):
         ("wrong sum", {"shares": [2, 3]}, "shares sum to 5, global batch 4"),
         ("another algorithm", {"algorithm": "tree"}, "algorithm: Input should be 'ring'"),
         ("no workers", {"workers": []}, "workers: "),
+        ("another way to come together", {"sync": {"mode": "gossip"}}, "sync.mode: Input should be 'ring', 'wan' or"),
+        ("no step in a round", {"sync": {"mode": "local", "innerSteps": 0}}, "sync.innerSteps: Input should be great"),
     ],
 )
 def test_a_plan_that_cannot_be_carried_out_is_refused(make_plan, encode_plan, name, changes, complaint):

@@ -188,15 +188,21 @@ def test_a_peer_that_falls_silent_ends_the_others_within_the_bound(job, make_pla
 
 
 @pytest.mark.parametrize(
-    ("step_s", "slowest_s", "preflight", "expected"),
-    [(0.5, 0.0, False, 60.0), (30.0, 0.0, False, 300.0), (0.5, 9.0, True, 110.0)],
-    ids=["the default", "ten predicted steps", "ten times the slowest rank, and the wait for go"],
+    ("step_s", "slowest_s", "preflight", "sync", "expected"),
+    [
+        (0.5, 0.0, False, None, 60.0),
+        (30.0, 0.0, False, None, 300.0),
+        (0.5, 9.0, True, None, 110.0),
+        (1.0, 0.0, False, {"mode": "local", "innerSteps": 50}, 110.0),
+    ],
+    ids=["the default", "ten predicted steps", "ten times the slowest rank, and the wait for go", "two rounds more"],
 )
 def test_the_bound_on_silence_leaves_room_for_slow_steps(
-    make_plan, encode_plan, step_s, slowest_s, preflight, expected
+    make_plan, encode_plan, step_s, slowest_s, preflight, sync, expected
 ):
-    document = make_plan((1, 1), preflight=preflight)
-    document = make_plan((1, 1), preflight=preflight, prediction={**document["prediction"], "stepSeconds": step_s})
+    document = make_plan((1, 1), preflight=preflight, sync=sync)
+    predicted = {**document["prediction"], "stepSeconds": step_s}
+    document = make_plan((1, 1), preflight=preflight, sync=sync, prediction=predicted)
     assert training.silence_s(environment.read({}), wire.decode(encode_plan(document)), slowest_s) == expected
 
 

@@ -1,0 +1,44 @@
+"""How the replicas of a job bring their gradients together: the user's wish, before the planner has chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MODES = ("auto", "ring", "wan", "local")
+COMPRESSIONS = ("none", "bf16", "int8")
+ON_REGION_LOSS = ("restart", "continue")
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """What a job asks of its synchronisation.
+
+    `mode`: "ring" is the stock backend's all-reduce, "wan" is Hulk's own, "local" takes `inner_steps` optimizer steps
+    between two synchronisations, "auto" leaves the choice to the planner. `compression` is of WAN hops only.
+    `on_region_loss` "continue": the workers that are left go on without a region that was cut off.
+    """
+
+    mode: str = "auto"
+    inner_steps: int = 50
+    compression: str = "none"
+    on_region_loss: str = "restart"
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ValueError(f"sync: mode {self.mode!r} must be one of {', '.join(MODES)}")
+        if self.compression not in COMPRESSIONS:
+            raise ValueError(f"sync: compression {self.compression!r} must be one of {', '.join(COMPRESSIONS)}")
+        if self.on_region_loss not in ON_REGION_LOSS:
+            raise ValueError(f"sync: on region loss {self.on_region_loss!r} must be one of {', '.join(ON_REGION_LOSS)}")
+        if self.inner_steps < 1:
+            raise ValueError(f"sync: {self.inner_steps} inner steps must be >= 1")
+        if self.mode == "ring" and (self.compression != "none" or self.on_region_loss != "restart"):
+            raise ValueError(
+                f"sync: compression {self.compression!r} and on region loss {self.on_region_loss!r} "
+                "need another mode than 'ring'"
+            )
+
+    @property
+    def may_use_wan(self) -> bool:
+        """Whether a plan for this job may run Hulk's own collective."""
+        return self.mode != "ring"

@@ -1,0 +1,200 @@
+"""One TCP connection to a peer, never blocking: frames out of the peer's queue, frames in as they come.
+
+A receiver wakes when a whole payload is there, not for every packet (SO_RCVLOWAT), and takes a payload and the header
+behind it with one system call.
+"""
+
+import contextlib
+import heapq
+import itertools
+import socket
+import struct
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from hulk_runtime.collective.frames import HEADER_BYTES, Header, parse
+from hulk_runtime.collective.operation import Outgoing
+
+NOTSENT_BYTES: Final = 128 << 10
+"""What the kernel holds unsent: enough to keep a link busy, so little that an urgent chunk does not wait long."""
+MAX_LOW_WATER_BYTES: Final = 64 << 10
+_READS_AT_ONCE: Final = 16
+_TCP_NOTSENT_LOWAT: Final = 25
+_SO_MAX_PACING_RATE: Final = 47
+
+
+class PeerGoneError(ConnectionError):
+    """The other end closed or broke the connection."""
+
+
+class Sink(Protocol):
+    """What takes the frames that arrive."""
+
+    def place(self, peer: "Peer", header: Header) -> memoryview:
+        """Memory for the payload of a frame. Raises GarbageError when no such frame may come."""
+
+    def arrived(self, peer: "Peer", header: Header, payload: memoryview) -> None:
+        """A whole frame is here."""
+
+
+@dataclass(eq=False)
+class Peer:
+    """Another rank: what waits to be sent to it, what it said last, and when (seconds of the monotonic clock).
+
+    `num_begun` operations were begun there.
+    """
+
+    rank: int
+    is_far: bool
+    channels: list["Channel"] = field(default_factory=list)
+    heard_s: float = 0.0
+    beat_s: float = 0.0
+    num_begun: int = 0
+    has_left: bool = False
+    _first: deque[tuple[bytes, memoryview | None, Outgoing | None]] = field(default_factory=deque)
+    _chunks: list[tuple[tuple[int, float, float], int, Outgoing]] = field(default_factory=list)
+    _count: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def push(self, chunk: Outgoing) -> None:
+        """Queue a chunk by its urgency."""
+        heapq.heappush(self._chunks, (chunk.urgency, next(self._count), chunk))
+
+    def push_first(self, header: Header, payload: memoryview | None = None) -> None:
+        """Queue a frame that goes before all chunks."""
+        self._first.append((header.pack(), payload, None))
+
+    def pop(self) -> tuple[bytes, memoryview | None, Outgoing | None] | None:
+        """What goes next."""
+        if self._first:
+            return self._first.popleft()
+        if self._chunks:
+            chunk = heapq.heappop(self._chunks)[2]
+            return chunk.header, chunk.payload, chunk
+        return None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything still has to leave."""
+        return bool(self.channels and (self._first or self._chunks or any(c.wants_write for c in self.channels)))
+
+    def drop_chunks(self) -> None:
+        """Forget the chunks that wait: what they belong to has failed."""
+        self._chunks.clear()
+
+
+class Channel:
+    """A connected, authenticated socket to a peer."""
+
+    def __init__(self, connection: socket.socket, peer: Peer) -> None:
+        self.socket, self.peer = connection, peer
+        self.wants_write = False
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if peer.is_far:
+            connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, NOTSENT_BYTES)
+        self._head_bytes = bytearray(HEADER_BYTES)
+        self._head = memoryview(self._head_bytes)
+        self._num_head = 0
+        self._header: Header | None = None
+        self._body = memoryview(b"")
+        self._num_body = 0
+        self._low_water = 1
+        self._sending: list[memoryview] = []
+        self._chunk: Outgoing | None = None
+
+    def pace(self, bytes_per_s: float) -> None:
+        """Send no faster than this: a router's queue that overflows costs more than a little less speed."""
+        rate = struct.pack("=Q", max(1, int(bytes_per_s)))
+        self.socket.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, rate)
+
+    def finish(self) -> None:
+        """Nothing more will be sent: the peer reads what is on the way, then the end."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_WR)
+
+    def send(self) -> list[Outgoing]:
+        """Send until nothing waits or the kernel takes no more (`wants_write`); the chunks that left whole."""
+        left: list[Outgoing] = []
+        self.wants_write = False
+        while self._sending or self._take():
+            try:
+                count = self.socket.sendmsg(self._sending)
+            except BlockingIOError:
+                self.wants_write = True
+                return left
+            except OSError as error:
+                raise PeerGoneError(f"its connection broke: {error.strerror}") from error
+            self._advance(count)
+            if not self._sending and self._chunk is not None:
+                left.append(self._chunk)
+                self._chunk = None
+        return left
+
+    def _take(self) -> bool:
+        taken = self.peer.pop()
+        if taken is None:
+            return False
+        head, payload, self._chunk = taken
+        self._sending = [memoryview(head)] if payload is None else [memoryview(head), payload]
+        return True
+
+    def _advance(self, count: int) -> None:
+        while self._sending and count >= len(self._sending[0]):
+            count -= len(self._sending.pop(0))
+        if count:
+            self._sending[0] = self._sending[0][count:]
+
+    def receive(self, sink: Sink, now_s: float) -> None:
+        """Take what is there. Raises PeerGoneError and GarbageError."""
+        for _ in range(_READS_AT_ONCE):
+            wanted = HEADER_BYTES - self._num_head + len(self._body) - self._num_body
+            count = self._read()
+            if not count:
+                break
+            self.peer.heard_s = now_s
+            self._deliver(sink)
+            if count < wanted:
+                break
+        self._await_whole()
+
+    def _read(self) -> int:
+        """One system call into payload and header; 0 when nothing is there."""
+        try:
+            if self._header is None:
+                count = self.socket.recv_into(self._head[self._num_head :])
+            else:
+                count = self.socket.recvmsg_into([self._body[self._num_body :], self._head])[0]
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise PeerGoneError(f"its connection broke: {error.strerror}") from error
+        if count == 0:
+            raise PeerGoneError("it closed its connection")
+        of_body = min(count, len(self._body) - self._num_body)
+        self._num_body += of_body
+        self._num_head += count - of_body
+        return count
+
+    def _deliver(self, sink: Sink) -> None:
+        while True:
+            if self._header is not None:
+                if self._num_body < len(self._body):
+                    return
+                header, body = self._header, self._body
+                self._header, self._body, self._num_body = None, memoryview(b""), 0
+                sink.arrived(self.peer, header, body)
+            if self._num_head < HEADER_BYTES:
+                return
+            self._num_head = 0
+            header = parse(self._head_bytes)
+            self._header = header
+            self._body = sink.place(self.peer, header) if header.num_bytes else memoryview(b"")
+
+    def _await_whole(self) -> None:
+        """Have the kernel wake us when the rest of the frame is there."""
+        rest = len(self._body) - self._num_body if self._header is not None else HEADER_BYTES - self._num_head
+        wanted = min(max(rest, 1), MAX_LOW_WATER_BYTES)
+        if wanted != self._low_water:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+            self._low_water = wanted

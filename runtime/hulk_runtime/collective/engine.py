@@ -1,0 +1,436 @@
+"""The thread that moves chunks: one loop over all connections, operations and timers of a rank.
+
+It never blocks on a peer: what arrives is always taken, what must leave waits in the peer's queue by urgency. A peer
+that closes, sends garbage or stays silent ends the group: every rank is told which one it was, so that all of them
+raise the same error.
+"""
+
+import contextlib
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import torch
+
+from hulk_runtime.collective.channel import Channel, Peer, PeerGoneError
+from hulk_runtime.collective.failure import Failure, Verdict
+from hulk_runtime.collective.frames import GarbageError, Header, Kind
+from hulk_runtime.collective.operation import Operation, Outgoing
+from hulk_runtime.collective.roles import Role
+from hulk_runtime.collective.values import Values
+from hulk_runtime.errors import PeerLostError, RankLostError
+
+MAX_EARLY_BYTES: Final = 1 << 30
+"""Of chunks for operations that were not begun here yet; more is garbage."""
+TICK_S: Final = 0.25
+BEATS_PER_BOUND: Final = 8
+"""A peer sends something at least so often in the time after which it counts as lost."""
+
+
+class Work:
+    """An all-reduce that was begun. `overdue` is told when somebody waited for it too long."""
+
+    def __init__(self, overdue: Callable[[float], None], patience_s: float) -> None:
+        self._overdue, self._patience_s = overdue, patience_s
+        self._ended = threading.Event()
+        self._error: PeerLostError | None = None
+        self._callbacks: list[Callable[[PeerLostError | None], None]] = []
+        self._lock = threading.Lock()
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Return when the sum is in the tensor. Raises PeerLostError (RankLostError names the lost rank).
+
+        A rank that is there but does not take part is lost after `timeout_s`.
+        """
+        if not self._ended.wait(timeout_s):
+            assert timeout_s is not None
+            self._overdue(timeout_s)
+            if not self._ended.wait(self._patience_s):
+                raise PeerLostError(f"an all-reduce did not end within {timeout_s:g} s, though every rank takes part")
+        if self._error is not None:
+            raise self._error
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it ended, well or not."""
+        return self._ended.is_set()
+
+    def on_end(self, callback: Callable[[PeerLostError | None], None]) -> None:
+        """Call back from the engine's thread when it ends, or now when it has."""
+        with self._lock:
+            if not self._ended.is_set():
+                self._callbacks.append(callback)
+                return
+        callback(self._error)
+
+    def end(self, error: PeerLostError | None = None) -> None:
+        """Ended by the engine."""
+        with self._lock:
+            self._error = error
+            self._ended.set()
+        for callback in self._callbacks:
+            callback(error)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReport:
+    """What one operation got from a peer: bytes, and seconds from the operation's begin to the last of them."""
+
+    num_bytes: int
+    last_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One all-reduce as this rank saw it; `links` by the sending rank."""
+
+    number: int
+    num_bytes: int
+    seconds: float
+    links: Mapping[int, LinkReport]
+
+
+@dataclass
+class _Running:
+    operation: Operation
+    work: Work
+    num_bytes: int
+    begun_s: float
+    num_unsent: int = 0
+    links: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+
+class Engine(threading.Thread):
+    """The loop. `bound_s`: a peer of which nothing is heard for that long is lost."""
+
+    def __init__(self, rank: int, peers: Mapping[int, Peer], bound_s: float) -> None:
+        super().__init__(name="hulk-collective", daemon=True)
+        self._rank, self._peers, self._bound_s = rank, peers, bound_s
+        self._channels = {c.socket.fileno(): c for peer in peers.values() for c in peer.channels}
+        self._poll = select.epoll()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK)
+        self._poll.register(self._bell, select.EPOLLIN)
+        self._commands: deque[Callable[[], None]] = deque()
+        self._running: dict[int, _Running] = {}
+        self._early: dict[int, list[tuple[Peer, Header, memoryview]]] = {}
+        self._num_early_bytes = 0
+        self._next = 0
+        self._next_here = 0
+        self._next_tick_s = time.monotonic()
+        self._touched: set[Peer] = set()
+        self._now_s = time.monotonic()
+        self._closing = False
+        self._is_ended = False
+        self._late: list[Work] = []
+        self.verdict: Verdict | None = None
+        self.reports: deque[Report] = deque(maxlen=1024)
+        self._lock = threading.Lock()
+        for peer in peers.values():
+            peer.heard_s = self._now_s
+        for channel in self._channels.values():
+            self._poll.register(channel.socket, select.EPOLLIN)
+
+    # Called from other threads.
+
+    def all_reduce(self, tensor: torch.Tensor, roles: Sequence[Role]) -> Work:
+        """Begin to sum `tensor` over all ranks, in place. All ranks begin the same operations in the same order."""
+        values = Values(tensor)
+        with self._lock:
+            work = Work(partial(self._blame, self._next), self._bound_s)
+            if self._is_ended:
+                work.end(self._error())
+                return work
+            number, self._next = self._next, self._next + 1
+            self._commands.append(lambda: self._begin(number, values, roles, work))
+            os.eventfd_write(self._bell, 1)
+        return work
+
+    def _blame(self, number: int, waited_s: float) -> None:
+        """Somebody waited long enough: a peer that has not begun the operation is lost."""
+
+        def find() -> None:
+            late = [rank for rank, peer in self._peers.items() if peer.num_begun <= number and peer.channels]
+            if number in self._running and late:
+                self._fail(Failure(late[0], f"it did not begin all-reduce {number} within {waited_s:g} s"))
+
+        self._do(find)
+
+    def warm(self, num_bytes: Mapping[int, int]) -> None:
+        """Send so many bytes without meaning to each peer, so that congestion windows open."""
+        self._do(lambda: self._warm(num_bytes))
+
+    def fail(self, failure: Failure) -> None:
+        """End the group because of something seen outside the loop."""
+        self._do(lambda: self._fail(failure))
+
+    def close(self) -> None:
+        """Say goodbye and stop; peers do not take it for a failure."""
+        if self.is_alive():
+            self._do(self._leave)
+            self.join()
+
+    def _do(self, command: Callable[[], None]) -> None:
+        """Have the loop do it; after its end nothing is done any more."""
+        with self._lock:
+            if not self._is_ended:
+                self._commands.append(command)
+                os.eventfd_write(self._bell, 1)
+
+    # The loop.
+
+    def run(self) -> None:
+        """Serve until closed or failed."""
+        try:
+            while not self._is_over():
+                events = self._poll.poll(TICK_S)
+                self._now_s = time.monotonic()
+                for descriptor, what in events:
+                    if descriptor == self._bell:
+                        self._obey()
+                    else:
+                        self._serve(self._channels[descriptor], what)
+                self._flush()
+                self._keep_time()
+        finally:
+            self._end()
+
+    def _is_over(self) -> bool:
+        connected = [peer.rank for peer in self._peers.values() if peer.channels]
+        if self.verdict is not None and self.verdict.is_settled(self._now_s, connected):
+            self._release()
+            return not connected or self.verdict.is_late(self._now_s)
+        return self._closing and self.verdict is None and not any(peer.is_busy for peer in self._peers.values())
+
+    def _obey(self) -> None:
+        os.eventfd_read(self._bell)
+        while self._commands:
+            self._commands.popleft()()
+
+    def _serve(self, channel: Channel, what: int) -> None:
+        peer = channel.peer
+        try:
+            if what & ~select.EPOLLOUT:
+                channel.receive(self, self._now_s)
+            if what & select.EPOLLOUT:
+                self._touched.add(peer)
+        except PeerGoneError as error:
+            self._gone(channel, error)
+        except GarbageError as error:
+            self._reject(peer, error)
+
+    def _gone(self, channel: Channel, error: PeerGoneError) -> None:
+        """The other end closed: a peer that said goodbye may, when nothing is awaited of it."""
+        peer = channel.peer
+        self._drop(channel)
+        if self.verdict is not None or (peer.has_left and peer.channels):
+            return
+        if not peer.has_left:
+            self._fail(Failure(peer.rank, str(error)))
+        elif any(running.operation.awaits(peer.rank) for running in self._running.values()):
+            self._fail(Failure(peer.rank, "it left in the middle of an all-reduce"))
+
+    def _reject(self, peer: Peer, error: GarbageError) -> None:
+        """What it sends is not understood: it is told why, as all are, and read no further."""
+        self._fail(Failure(peer.rank, f"it sent garbage: {error}"))
+        for channel in list(peer.channels):
+            with contextlib.suppress(PeerGoneError):
+                channel.send()
+            self._drop(channel)
+
+    def _flush(self) -> None:
+        """Send what waits for the peers that something happened to."""
+        touched, self._touched = self._touched, set()
+        for peer in touched:
+            for channel in list(peer.channels):
+                try:
+                    self._send(channel)
+                except PeerGoneError as error:
+                    self._gone(channel, error)
+
+    def _send(self, channel: Channel) -> None:
+        wanted = channel.wants_write
+        for chunk in channel.send():
+            self._sent(chunk)
+        if channel.wants_write != wanted:
+            self._poll.modify(channel.socket, select.EPOLLIN | (select.EPOLLOUT if channel.wants_write else 0))
+
+    def _sent(self, chunk: Outgoing) -> None:
+        running = self._running.get(chunk.urgency[0])
+        if running is not None:
+            running.num_unsent -= 1
+            self._check(running)
+
+    def _keep_time(self) -> None:
+        if self._now_s < self._next_tick_s:
+            return
+        if self._now_s > self._next_tick_s + self._bound_s / 2:  # it was this process that stood still
+            for peer in self._peers.values():
+                peer.heard_s = self._now_s
+        self._next_tick_s = self._now_s + TICK_S
+        for peer in self._peers.values():
+            if not peer.channels or peer.has_left:
+                continue
+            if self._now_s - peer.beat_s > self._bound_s / BEATS_PER_BOUND:
+                peer.beat_s = self._now_s
+                peer.push_first(Header(Kind.BEAT, operation=self._next_here))
+                self._touched.add(peer)
+            if self._now_s - peer.heard_s > self._bound_s and self.verdict is None:
+                self._fail(Failure(peer.rank, f"nothing was heard of it for {self._bound_s:g} s"))
+        self._flush()
+
+    # Frames (the channels' sink).
+
+    def place(self, peer: Peer, header: Header) -> memoryview:
+        """Memory for a frame that arrives."""
+        if header.kind is Kind.CHUNK and self.verdict is None:
+            running = self._running.get(header.operation)
+            if running is not None:
+                place = running.operation.place(peer.rank, header)
+                if place is not None:
+                    return place
+            else:
+                self._admit_early(header)
+        return memoryview(bytearray(header.num_bytes))
+
+    def arrived(self, peer: Peer, header: Header, payload: memoryview) -> None:
+        """A whole frame is here."""
+        if header.kind is Kind.ABORT:
+            self._fail(Failure.parse(payload), told_by=peer.rank)
+        elif header.kind is Kind.BEAT:
+            peer.num_begun = header.operation
+        elif header.kind is Kind.LEAVE:
+            peer.has_left = True
+        elif header.kind is Kind.CHUNK and self.verdict is None:
+            running = self._running.get(header.operation)
+            if running is None:
+                self._early.setdefault(header.operation, []).append((peer, header, payload))
+            else:
+                self._take(running, peer, header, payload)
+
+    def _admit_early(self, header: Header) -> None:
+        if header.operation < self._next_here:
+            raise GarbageError(f"a chunk of operation {header.operation}, which has ended")
+        self._num_early_bytes += header.num_bytes
+        if self._num_early_bytes > MAX_EARLY_BYTES:
+            raise GarbageError(f"{self._num_early_bytes} bytes of operations that were not begun here")
+
+    def _take(self, running: _Running, peer: Peer, header: Header, payload: memoryview) -> None:
+        num_bytes, _ = running.links.get(peer.rank, (0, 0.0))
+        running.links[peer.rank] = (num_bytes + len(payload), self._now_s - running.begun_s)
+        running.operation.arrived(peer.rank, header, payload)
+        self._check(running)
+
+    # Operations.
+
+    def _begin(self, number: int, values: Values, roles: Sequence[Role], work: Work) -> None:
+        gone = [peer.rank for peer in self._peers.values() if not peer.channels]
+        if gone and self.verdict is None:
+            self._fail(Failure(gone[0], "it left before an all-reduce"))
+        if self.verdict is not None or self._closing:
+            self._late.append(work)
+            return
+        operation = Operation(number, 0, self._rank, values, roles, self._queue)
+        running = _Running(operation, work, len(values) * values.bytes_per_value, time.monotonic())
+        self._running[number] = running
+        self._next_here = number + 1
+        operation.begin()
+        for peer, header, payload in self._early.pop(number, ()):
+            self._num_early_bytes -= header.num_bytes
+            try:
+                place = operation.place(peer.rank, header)
+                if place is not None:
+                    place[:] = payload
+            except GarbageError as error:
+                self._reject(peer, error)
+                return
+            self._take(running, peer, header, payload)
+        self._check(running)
+
+    def _queue(self, chunk: Outgoing) -> None:
+        peer = self._peers[chunk.target]
+        peer.push(chunk)
+        self._touched.add(peer)
+        self._running[chunk.urgency[0]].num_unsent += 1
+
+    def _check(self, running: _Running) -> None:
+        """End an operation whose chunks have all come and gone."""
+        number = running.operation.number
+        if running.operation.num_pending or running.num_unsent or number not in self._running:
+            return
+        del self._running[number]
+        seconds = time.monotonic() - running.begun_s
+        links = {rank: LinkReport(*found) for rank, found in running.links.items()}
+        self.reports.append(Report(number, running.num_bytes, seconds, links))
+        running.work.end()
+
+    def _warm(self, num_bytes: Mapping[int, int]) -> None:
+        for rank, count in num_bytes.items():
+            peer = self._peers[rank]
+            for start in range(0, count, 1 << 16):
+                payload = memoryview(bytes(min(1 << 16, count - start)))
+                peer.push_first(Header(Kind.WARM, len(payload)), payload)
+            self._touched.add(peer)
+
+    # Ends.
+
+    def _leave(self) -> None:
+        self._closing = True
+        for peer in self._peers.values():
+            if peer.channels:
+                peer.push_first(Header(Kind.LEAVE))
+                self._touched.add(peer)
+
+    def _drop(self, channel: Channel) -> None:
+        if self._channels.pop(channel.socket.fileno(), None) is not None:
+            self._poll.unregister(channel.socket)
+            channel.peer.channels.remove(channel)
+            channel.socket.close()
+
+    def _fail(self, failure: Failure, told_by: int | None = None) -> None:
+        """Tell every peer, once, and collect what they say; the group ends when all have said something."""
+        teller = self._rank if told_by is None else told_by
+        if self.verdict is not None:
+            self.verdict.add(failure, teller)
+            return
+        self.verdict = Verdict(failure, teller, self._now_s)
+        for peer in self._peers.values():
+            peer.drop_chunks()
+            if peer.channels:
+                payload = memoryview(failure.pack())
+                peer.push_first(Header(Kind.ABORT, len(payload)), payload)
+                self._touched.add(peer)
+
+    def _release(self) -> None:
+        """Whoever waits for an operation is told; peers are told that nothing more comes."""
+        error = self._error()
+        for running in self._running.values():
+            running.work.end(error)
+        self._running.clear()
+        while self._late:
+            self._late.pop().end(error)
+        for channel in self._channels.values():
+            channel.finish()
+
+    def _error(self) -> PeerLostError:
+        if self.verdict is None:
+            return PeerLostError("the group was closed")
+        return RankLostError(self.verdict.failure.rank, self.verdict.failure.reason)
+
+    def _end(self) -> None:
+        """Close everything; from now on `_do` ends what it is given."""
+        with self._lock:
+            self._is_ended = True
+        self._closing = True
+        while self._commands:
+            self._commands.popleft()()
+        self._release()
+        for channel in list(self._channels.values()):
+            self._drop(channel)
+        self._poll.close()
+        os.close(self._bell)

@@ -1,0 +1,77 @@
+"""The frames that ranks send each other: a header of 24 bytes, then the payload (docs/collective-wire.md).
+
+Everything that arrives is checked against what may arrive; what does not fit is garbage, and garbage ends the group.
+"""
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+WIRE_VERSION: Final = 1
+MAGIC: Final = 0x4B48
+MAX_PAYLOAD_BYTES: Final = 4 << 20
+_HEADER: Final = struct.Struct("<HBBIIHHII")
+HEADER_BYTES: Final = _HEADER.size
+
+
+class GarbageError(ValueError):
+    """Bytes that no peer of this version sends."""
+
+
+class Kind(IntEnum):
+    """What a frame is."""
+
+    CHUNK = 1
+    BEAT = 2
+    WARM = 3
+    ABORT = 4
+    LEAVE = 5
+
+
+class Phase(IntEnum):
+    """What a chunk is on its way to: a sum of a subtree, a partner of the exchange, or back as the result."""
+
+    SUM = 0
+    EXCHANGE = 1
+    RESULT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What stands before a payload of `num_bytes`. Only chunks use operation, part and chunk."""
+
+    kind: Kind
+    num_bytes: int = 0
+    epoch: int = 0
+    operation: int = 0
+    part: int = 0
+    chunk: int = 0
+    phase: Phase = Phase.SUM
+
+    def pack(self) -> bytes:
+        """The header's 24 bytes: little endian; magic, kind, phase, epoch, operation, part, zero, chunk, length.
+
+        >>> parse(Header(Kind.CHUNK, num_bytes=8, operation=3, part=1, chunk=2).pack()).operation
+        3
+        """
+        return _HEADER.pack(
+            MAGIC, self.kind, self.phase, self.epoch, self.operation, self.part, 0, self.chunk, self.num_bytes
+        )
+
+
+def parse(head: bytes | bytearray) -> Header:
+    """The header in 24 bytes. Raises GarbageError with what is wrong."""
+    magic, kind, phase, epoch, operation, part, zero, chunk, num_bytes = _HEADER.unpack(head)
+    if magic != MAGIC or zero:
+        raise GarbageError(f"a frame begins with {bytes(head[:2]).hex()}, not {MAGIC.to_bytes(2, 'little').hex()}")
+    if kind not in _KINDS or phase not in _PHASES:
+        raise GarbageError(f"a frame of kind {kind}, phase {phase}")
+    if num_bytes > MAX_PAYLOAD_BYTES or (num_bytes > 0) != (kind in _WITH_PAYLOAD):
+        raise GarbageError(f"a frame of kind {_KINDS[kind].name} with {num_bytes} bytes")
+    return Header(_KINDS[kind], num_bytes, epoch, operation, part, chunk, _PHASES[phase])
+
+
+_KINDS: Final = {int(kind): kind for kind in Kind}
+_PHASES: Final = {int(phase): phase for phase in Phase}
+_WITH_PAYLOAD: Final = frozenset((Kind.CHUNK, Kind.WARM, Kind.ABORT))

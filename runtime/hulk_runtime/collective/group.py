@@ -1,0 +1,149 @@
+"""The all-reduce between regions, as a training program uses it.
+
+    collective = Collective.connect(rank, addresses, plan, secret, scope="team/demo/1")
+    work = collective.all_reduce(gradients_N)      # in place, while the next gradients are computed
+    work.wait()
+
+Needs neither Kubernetes nor torch.distributed: ranks, their addresses, a plan and a secret that all of them know.
+"""
+
+import hashlib
+import math
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Self
+
+import torch
+
+from hulk_runtime.collective.channel import Channel, Peer
+from hulk_runtime.collective.engine import Engine, Report, Work
+from hulk_runtime.collective.failure import Failure
+from hulk_runtime.collective.handshake import Identity
+from hulk_runtime.collective.joining import Address, Door, Gathering, listen
+from hulk_runtime.collective.plan import CollectivePlan, LinkFigures
+from hulk_runtime.collective.roles import Role, pace_shares, partners, roles
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a rank talks to its peers.
+
+    `bound_s`: a peer that dies, stalls or sends garbage is found within it. `pace`: the share of a link's rate that is
+    used. `num_streams`: TCP connections to each peer in another region.
+    """
+
+    bound_s: float = 10.0
+    connect_s: float = 300.0
+    pace: float = 0.97
+    num_streams: int = 1
+
+    def __post_init__(self) -> None:
+        if not (self.bound_s > 0 and self.connect_s > 0 and self.pace > 0 and self.num_streams >= 1):
+            raise ValueError(
+                f"settings: bound {self.bound_s} s, connect {self.connect_s} s, pace {self.pace} and "
+                f"{self.num_streams} streams must be > 0"
+            )
+
+
+class Collective:
+    """One rank's side of the group."""
+
+    def __init__(self, rank: int, plan: CollectivePlan, peers: dict[int, Peer], door: Door, settings: Settings) -> None:
+        self.rank, self.plan = rank, plan
+        self._door, self._settings = door, settings
+        self._engine = Engine(rank, peers, settings.bound_s)
+        self._roles = lru_cache(maxsize=64)(self._find_roles)
+
+    @classmethod
+    def connect(
+        cls,
+        rank: int,
+        addresses: Sequence[Address],
+        plan: CollectivePlan,
+        secret: bytes,
+        scope: str,
+        settings: Settings | None = None,
+        listener: socket.socket | None = None,
+    ) -> Self:
+        """Connect to every partner. Raises PeerLostError that names who is missing, ValueError for a bad plan.
+
+        `scope` names job and attempt: only ranks of the same scope, secret and plan come together.
+        """
+        settings = settings or Settings()
+        if len(addresses) != plan.num_ranks:
+            raise ValueError(f"{len(addresses)} addresses for a plan of {plan.num_ranks} ranks")
+        mine = plan.region_of(rank)
+        far = {partner: partner not in plan.regions[mine] for partner in partners(plan, rank)}
+        wanted = {partner: settings.num_streams if is_far else 1 for partner, is_far in far.items()}
+        identity = Identity(secret, scope, digest(plan))
+        gathering = Gathering(rank, addresses, wanted, identity)
+        door = Door(listener or listen(addresses[rank].host, addresses[rank].port), rank, identity, gathering.admit)
+        door.open()
+        try:
+            found = gathering.gather(settings.connect_s)
+        except BaseException:
+            door.close()
+            raise
+        peers = {partner: Peer(partner, far[partner]) for partner in found}
+        for partner, connections in found.items():
+            peers[partner].channels = [Channel(connection, peers[partner]) for connection in connections]
+        group = cls(rank, plan, peers, door, settings)
+        group._pace(peers)
+        gathering.twice = group._twice
+        group._engine.start()
+        return group
+
+    def all_reduce(self, tensor: torch.Tensor) -> Work:
+        """Begin to sum a vector over all ranks, in place; the same vectors in the same order on every rank.
+
+        `tensor`: contiguous, one dimension, on the CPU, float32, bfloat16 or float16 (ValueError for others). Every
+        rank gets the same bits.
+        """
+        return self._engine.all_reduce(tensor, self._roles(tensor.numel(), tensor.element_size()))
+
+    def reports(self) -> list[Report]:
+        """What the last all-reduces took, newest last."""
+        return list(self._engine.reports)
+
+    def warm(self) -> None:
+        """Open the congestion windows towards other regions, and return when that has happened on every rank."""
+        self._engine.warm({rank: self._warm_bytes(rank) for rank in pace_shares(self.plan, self.rank)})
+        self.all_reduce(torch.zeros(max(1, self.plan.num_ranks))).wait()
+
+    def close(self) -> None:
+        """Leave; what is not awaited is lost."""
+        self._door.close()
+        self._engine.close()
+
+    def _warm_bytes(self, rank: int) -> int:
+        """Twice what the path holds: slow start needs about so much to fill it."""
+        link = self._link(rank)
+        back = self.plan.links.get((self.plan.region_of(rank), self.plan.region_of(self.rank)))
+        if link is None or back is None:
+            return 1 << 20
+        share = pace_shares(self.plan, self.rank)[rank]
+        return math.ceil(2 * share * link.bytes_per_s * (link.one_way_s + back.one_way_s))
+
+    def _find_roles(self, num_values: int, bytes_per_value: int) -> tuple[Role, ...]:
+        size = self.plan.size_class(num_values * bytes_per_value)
+        return roles(self.plan, size, self.rank, num_values, bytes_per_value)
+
+    def _link(self, rank: int) -> LinkFigures | None:
+        return self.plan.links.get((self.plan.region_of(self.rank), self.plan.region_of(rank)))
+
+    def _pace(self, peers: dict[int, Peer]) -> None:
+        for rank, share in pace_shares(self.plan, self.rank).items():
+            link = self._link(rank)
+            if link is not None:
+                for channel in peers[rank].channels:
+                    channel.pace(self._settings.pace * share * link.bytes_per_s / len(peers[rank].channels))
+
+    def _twice(self, rank: int) -> None:
+        self._engine.fail(Failure(rank, "it connected twice"))
+
+
+def digest(plan: CollectivePlan) -> bytes:
+    """32 bytes that are the same only for the same plan."""
+    return hashlib.sha256(repr(plan).encode()).digest()

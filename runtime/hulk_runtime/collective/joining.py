@@ -1,0 +1,152 @@
+"""Addresses of all ranks -> a connected, authenticated socket to every partner.
+
+The higher rank of a pair connects to the lower one. The door stays open afterwards: whoever connects again for a rank
+that is already there has a copy of the secret and is no accident, and ends the group.
+"""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hulk_runtime.collective.handshake import Identity, RefusedError, answer, greet
+from hulk_runtime.errors import PeerLostError
+
+RETRY_S: Final = 0.2
+CONNECT_TIMEOUT_S: Final = 5.0
+MAX_GREETING: Final = 64
+"""Connections that may be at the door at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a rank listens."""
+
+    host: str
+    port: int
+
+
+Admit = Callable[[int, int, socket.socket], None]
+"""Takes rank, stream and socket of a connection that was authenticated."""
+
+
+class Door:
+    """The listening socket of one rank, and a thread that lets peers in until it is closed."""
+
+    def __init__(self, listener: socket.socket, rank: int, identity: Identity, admit: Admit) -> None:
+        self._listener, self._rank, self._identity, self._admit = listener, rank, identity, admit
+        self._places = threading.BoundedSemaphore(MAX_GREETING)
+        self._thread = threading.Thread(target=self._serve, name="hulk-door", daemon=True)
+        self.refused: list[str] = []
+
+    def open(self) -> None:
+        """Begin to accept."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Accept nobody any more."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, address = self._listener.accept()
+            except OSError:
+                return
+            self._places.acquire()
+            threading.Thread(target=self._greet, args=(connection, address[0]), daemon=True).start()
+
+    def _greet(self, connection: socket.socket, host: str) -> None:
+        try:
+            hello = answer(connection, self._identity, self._rank)
+        except OSError as error:
+            self.refused = [*self.refused[-3:], f"{host}: {error}"]
+            connection.close()
+        else:
+            self._admit(hello.source, hello.stream, connection)
+        finally:
+            self._places.release()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 means any. Raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=256)
+
+
+class Gathering:
+    """Connections to all partners as they come together."""
+
+    def __init__(self, rank: int, addresses: Sequence[Address], wanted: dict[int, int], identity: Identity) -> None:
+        """`wanted` says how many connections each partner gets."""
+        self._rank, self._addresses, self._wanted, self._identity = rank, addresses, wanted, identity
+        self._found: dict[tuple[int, int], socket.socket] = {}
+        self._changed = threading.Condition()
+        self._complete = False
+        self._error: str | None = None
+        self.twice: Callable[[int], None] = self._twice_at_start
+
+    def admit(self, rank: int, stream: int, connection: socket.socket) -> None:
+        """A connection that was authenticated, from either side."""
+        with self._changed:
+            is_expected = stream < self._wanted.get(rank, 0) and (rank, stream) not in self._found
+            if is_expected and not self._complete:
+                self._found[rank, stream] = connection
+                self._changed.notify_all()
+                return
+        connection.close()
+        self.twice(rank)
+
+    def gather(self, timeout_s: float) -> dict[int, list[socket.socket]]:
+        """Every partner's connections. Raises PeerLostError that names who is missing and why."""
+        deadline_s = time.monotonic() + timeout_s
+        for rank, count in self._wanted.items():
+            for stream in range(count if rank < self._rank else 0):
+                threading.Thread(target=self._connect, args=(rank, stream, deadline_s), daemon=True).start()
+        num_wanted = sum(self._wanted.values())
+        with self._changed:
+            self._changed.wait_for(lambda: self._error or len(self._found) == num_wanted, timeout_s)
+            self._complete = True
+            if self._error or len(self._found) < num_wanted:
+                for connection in self._found.values():
+                    connection.close()
+                missing = sorted({rank for rank in self._wanted if (rank, 0) not in self._found})
+                raise PeerLostError(self._error or f"ranks {missing} did not connect within {timeout_s:g} s")
+            return {
+                rank: [self._found[rank, stream] for stream in range(count)] for rank, count in self._wanted.items()
+            }
+
+    def _connect(self, rank: int, stream: int, deadline_s: float) -> None:
+        address = self._addresses[rank]
+        problem = "no answer"
+        while time.monotonic() < deadline_s and not self._complete:
+            connection = None
+            try:
+                connection = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)
+                greet(connection, self._identity, stream, self._rank, rank)
+            except OSError as error:
+                problem = str(error)
+                if connection is not None:
+                    connection.close()
+                if isinstance(error, RefusedError) and "version" in problem:
+                    break
+                time.sleep(RETRY_S)
+            else:
+                self.admit(rank, stream, connection)
+                return
+        self._give_up(f"rank {rank} at {address.host}:{address.port}: {problem}")
+
+    def _give_up(self, problem: str) -> None:
+        with self._changed:
+            self._error = self._error or problem
+            self._changed.notify_all()
+
+    def _twice_at_start(self, rank: int) -> None:
+        self._give_up(f"rank {rank} connected twice")

@@ -1,0 +1,143 @@
+"""What the plan says of all-reduces between regions: flows by size of the vector, over links with their figures.
+
+Regions are numbers into `CollectivePlan.regions`, each of which lists its ranks. docs/plan-wire.md has every field.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+Pair = tuple[int, int]
+"""(child, parent) in a tree of regions, or (source, target) of a link between regions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A share of the vector and its way.
+
+    Every region outside `exchange` sends the sum of its subtree to its parent in `reduce`; the regions in `exchange`
+    send theirs to each other; the result comes back from parent to child in `broadcast`.
+    """
+
+    share: float
+    exchange: tuple[int, ...]
+    reduce: tuple[Pair, ...] = ()
+    broadcast: tuple[Pair, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.share <= 1):
+            raise ValueError(f"flow: share {self.share} must be from 0 to 1")
+        if not self.exchange or len(set(self.exchange)) != len(self.exchange):
+            raise ValueError(f"flow: exchange {self.exchange} must name one region or more, each once")
+        for name, tree in (("reduce", self.reduce), ("broadcast", self.broadcast)):
+            _require_tree(name, tree, self.exchange)
+        if {child for child, _ in self.reduce} != {child for child, _ in self.broadcast}:
+            raise ValueError(f"flow: reduce {self.reduce} and broadcast {self.broadcast} name different regions")
+
+    @property
+    def regions(self) -> frozenset[int]:
+        """Every region that takes part."""
+        return frozenset(self.exchange) | {child for child, _ in self.reduce}
+
+
+@dataclass(frozen=True, slots=True)
+class SizeClass:
+    """The flows of vectors up to `max_bytes`, sent in chunks of about `chunk_bytes`."""
+
+    max_bytes: int
+    chunk_bytes: int
+    flows: tuple[Flow, ...]
+
+    def __post_init__(self) -> None:
+        if self.max_bytes < 1 or self.chunk_bytes < 1 or not self.flows:
+            raise ValueError(
+                f"size class: {self.max_bytes} bytes, chunks of {self.chunk_bytes} and {len(self.flows)} flows "
+                f"must be > 0"
+            )
+        total = sum(flow.share for flow in self.flows)
+        if abs(total - 1) > 1e-6:
+            raise ValueError(f"size class up to {self.max_bytes} bytes: shares sum to {total}, not 1")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFigures:
+    """What the plan believes of a directed link: TCP payload rate, and half of the round trip."""
+
+    bytes_per_s: float
+    one_way_s: float
+
+    def __post_init__(self) -> None:
+        if not (self.bytes_per_s > 0 and self.one_way_s >= 0):
+            raise ValueError(f"link: {self.bytes_per_s} B/s must be > 0, {self.one_way_s} s one way >= 0")
+
+
+@dataclass(frozen=True, slots=True)
+class CollectivePlan:
+    """Ranks by region, the links between the regions, and the size classes in ascending order."""
+
+    regions: tuple[tuple[int, ...], ...]
+    links: Mapping[Pair, LinkFigures]
+    classes: tuple[SizeClass, ...]
+    without: Mapping[int, tuple[SizeClass, ...]] = field(default_factory=dict)
+    compression: str = "none"
+
+    def __post_init__(self) -> None:
+        ranks = [rank for region in self.regions for rank in region]
+        if sorted(ranks) != list(range(len(ranks))) or not all(self.regions):
+            raise ValueError(f"collective: regions {self.regions} must hold the ranks 0 to n-1, each once, none empty")
+        everywhere = frozenset(range(len(self.regions)))
+        _require_classes(self.classes, everywhere)
+        for lost, classes in self.without.items():
+            _require_classes(classes, everywhere - {lost})
+
+    @property
+    def num_ranks(self) -> int:
+        """World size."""
+        return sum(map(len, self.regions))
+
+    def size_class(self, num_bytes: int) -> SizeClass:
+        """The class that serves a vector; the last one also serves anything larger."""
+        return next((found for found in self.classes if num_bytes <= found.max_bytes), self.classes[-1])
+
+    def region_of(self, rank: int) -> int:
+        """The number of a rank's region."""
+        return next(number for number, ranks in enumerate(self.regions) if rank in ranks)
+
+    @classmethod
+    def direct(cls, regions: Sequence[Sequence[int]], chunk_bytes: int = 1 << 16) -> Self:
+        """A plan for regions of which nothing was measured: each reduces an equal share and broadcasts it.
+
+        >>> CollectivePlan.direct([[0], [1]]).classes[0].flows[1]
+        Flow(share=0.5, exchange=(1,), reduce=((0, 1),), broadcast=((0, 1),))
+        """
+        count = len(regions)
+        flows = tuple(_star(root, count) for root in range(count))
+        return cls(tuple(map(tuple, regions)), {}, (SizeClass(1, chunk_bytes, flows),))
+
+
+def _star(root: int, num_regions: int) -> Flow:
+    spokes = tuple((region, root) for region in range(num_regions) if region != root)
+    return Flow(1 / num_regions, (root,), spokes, spokes)
+
+
+def _require_tree(name: str, tree: Sequence[Pair], roots: Sequence[int]) -> None:
+    """Every way from child to parent must end in the exchange."""
+    parent = dict(tree)
+    if len(parent) != len(tree) or set(parent) & set(roots):
+        raise ValueError(f"flow: {name} {tree} gives a region two parents, or one to a region of exchange {roots}")
+    for start in parent:
+        at, steps = start, 0
+        while at in parent and steps <= len(parent):
+            at, steps = parent[at], steps + 1
+        if at not in roots:
+            raise ValueError(f"flow: {name} {tree}: region {start} does not reach the exchange {roots}")
+
+
+def _require_classes(classes: Sequence[SizeClass], regions: frozenset[int]) -> None:
+    sizes = [found.max_bytes for found in classes]
+    if not sizes or sizes != sorted(set(sizes)):
+        raise ValueError(f"collective: size classes {sizes} must be ascending, at least one")
+    for found in classes:
+        for flow in found.flows:
+            if flow.regions != regions:
+                raise ValueError(f"collective: a flow over regions {sorted(flow.regions)}, not {sorted(regions)}")

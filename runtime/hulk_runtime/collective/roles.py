@@ -1,0 +1,162 @@
+"""What one rank does for every part of a vector: the plan's flows over regions become ways between ranks.
+
+A flow's values are cut into lanes so that each rank of a region owns an equal part of them, whatever the number of
+ranks in the other regions: its owners alone talk to other regions, all in parallel, and the other ranks of the region
+send them their values and get the result back. A *part* is one lane of one flow.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
+
+ALIGNMENT = 16
+"""Parts begin at a multiple of so many values, so that adding them is quick."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """An interval of a flow's values (0 to 1), and the rank that owns it in each region."""
+
+    start: Fraction
+    stop: Fraction
+    owners: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """One rank's part in one part of the vector, values [start, stop) in `num_chunks` chunks.
+
+    The rank adds what `children` send to its own values, in that order. The sum goes to `parent`; where there is none,
+    to the other ranks of `exchange`, whose sums are added in that order; with neither it is the result. The result
+    comes from `source` (None: it is made here) and goes to `targets`. Tails say how long the way of a sum or result
+    still is, in seconds, when it leaves for a rank: the longest goes first.
+    """
+
+    start: int
+    stop: int
+    num_chunks: int
+    children: tuple[int, ...]
+    parent: int | None
+    exchange: tuple[int, ...]
+    source: int | None
+    targets: tuple[int, ...]
+    tails_s: Mapping[int, float]
+    result_tails_s: Mapping[int, float]
+
+    def chunk(self, number: int) -> tuple[int, int]:
+        """The values of one chunk."""
+        length = self.stop - self.start
+        return (
+            self.start + length * number // self.num_chunks,
+            self.start + length * (number + 1) // self.num_chunks,
+        )
+
+
+def lanes(regions: Mapping[int, Sequence[int]]) -> list[Lane]:
+    """Intervals in which no region's owner changes; regions by number with their ranks.
+
+    >>> [(str(lane.start), str(lane.stop), lane.owners) for lane in lanes({0: [0, 1], 1: [2]})]
+    [('0', '1/2', {0: 0, 1: 2}), ('1/2', '1', {0: 1, 1: 2})]
+    """
+    edges = sorted({Fraction(k, len(ranks)) for ranks in regions.values() for k in range(len(ranks) + 1)})
+    return [
+        Lane(start, stop, {region: ranks[int(start * len(ranks))] for region, ranks in regions.items()})
+        for start, stop in itertools.pairwise(edges)
+    ]
+
+
+def roles(plan: CollectivePlan, size: SizeClass, rank: int, num_values: int, bytes_per_value: int) -> tuple[Role, ...]:
+    """What `rank` does for each part of a vector; the same parts in the same order on every rank."""
+    regions = {number: plan.regions[number] for number in sorted(size.flows[0].regions)}
+    found: list[Role] = []
+    first = Fraction(0)
+    for flow, share in zip(size.flows, _exact_shares(size.flows), strict=True):
+        ways = _Ways(plan, flow)
+        for lane in lanes(regions):
+            start = _cut(first + share * lane.start, num_values)
+            stop = _cut(first + share * lane.stop, num_values)
+            chunks = -(-(stop - start) * bytes_per_value // size.chunk_bytes)
+            found.append(_role(plan, flow, ways, lane, rank, (start, stop, chunks)))
+        first += share
+    return tuple(found)
+
+
+def pace_shares(plan: CollectivePlan, rank: int) -> dict[int, float]:
+    """The share of its region's link towards another rank's region that the connection to that rank carries."""
+    regions = dict(enumerate(plan.regions))
+    mine = plan.region_of(rank)
+    shares: dict[int, float] = {}
+    for lane in lanes(regions):
+        if lane.owners[mine] == rank:
+            for region, owner in lane.owners.items():
+                if region != mine:
+                    shares[owner] = shares.get(owner, 0.0) + float(lane.stop - lane.start)
+    return shares
+
+
+def partners(plan: CollectivePlan, rank: int) -> list[int]:
+    """Every rank that this one may have to talk to: its region's, and whoever shares a lane with it."""
+    return sorted({*plan.regions[plan.region_of(rank)], *pace_shares(plan, rank)} - {rank})
+
+
+def _exact_shares(flows: Sequence[Flow]) -> list[Fraction]:
+    """Shares that sum to exactly 1: every rank must cut alike."""
+    shares = [Fraction(flow.share).limit_denominator(1 << 24) for flow in flows]
+    total = sum(shares)
+    return [share / total for share in shares]
+
+
+def _cut(position: Fraction, num_values: int) -> int:
+    if position >= 1:
+        return num_values
+    return int(position * num_values) // ALIGNMENT * ALIGNMENT
+
+
+def _role(plan: CollectivePlan, flow: Flow, ways: "_Ways", lane: Lane, rank: int, values: tuple[int, int, int]) -> Role:
+    region = plan.region_of(rank)
+    owner = lane.owners[region]
+    if rank != owner:
+        tails = {owner: ways.after_sum(region)}
+        return Role(*values, (), owner, (), owner, (), tails, {})
+    beside = tuple(other for other in plan.regions[region] if other != rank)
+    below = tuple(lane.owners[child] for child, parent in flow.reduce if parent == region)
+    onward = tuple(child for child, parent in flow.broadcast if parent == region)
+    results = {lane.owners[child]: ways.to_end(region, child) for child in onward} | dict.fromkeys(beside, 0.0)
+    children, targets = (*beside, *below), tuple(results)
+    if region in flow.exchange:
+        others = [other for other in flow.exchange if other != region]
+        tails = {lane.owners[other]: ways.to_end(region, other) for other in others}
+        everyone = tuple(lane.owners[other] for other in flow.exchange) if others else ()
+        return Role(*values, children, None, everyone, None, targets, tails, results)
+    parent = lane.owners[dict(flow.reduce)[region]]
+    source = lane.owners[dict(flow.broadcast)[region]]
+    return Role(*values, children, parent, (), source, targets, {parent: ways.after_sum(region)}, results)
+
+
+class _Ways:
+    """How long values of a flow are still on their way, in seconds of latency."""
+
+    def __init__(self, plan: CollectivePlan, flow: Flow) -> None:
+        self._plan, self._flow = plan, flow
+        self._parent = dict(flow.reduce)
+
+    def to_end(self, source: int, target: int) -> float:
+        """From leaving `source` for `target` as a result (or as a sum to exchange) until the last region has it."""
+        below = [child for child, parent in self._flow.broadcast if parent == target]
+        return self._one_way(source, target) + max((self.to_end(target, child) for child in below), default=0.0)
+
+    def after_sum(self, region: int) -> float:
+        """From the sum of the region's subtree until the last region has the result."""
+        if region in self._parent:
+            parent = self._parent[region]
+            return self._one_way(region, parent) + self.after_sum(parent)
+        below = [child for child, parent in self._flow.broadcast if parent == region]
+        others = [other for other in self._flow.exchange if other != region]
+        return max((self.to_end(region, other) for other in (*below, *others)), default=0.0)
+
+    def _one_way(self, source: int, target: int) -> float:
+        link = self._plan.links.get((source, target))
+        return link.one_way_s if link else 0.0

@@ -1,0 +1,29 @@
+"""What a job may ask of its synchronisation, and what is refused."""
+
+import pytest
+from hulk_placement.sync import Sync
+
+
+def test_by_default_the_planner_chooses_and_nothing_is_compressed_or_left_out() -> None:
+    assert Sync() == Sync(mode="auto", inner_steps=50, compression="none", on_region_loss="restart")
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("auto", True), ("ring", False), ("wan", True), ("local", True)])
+def test_every_mode_but_the_ring_may_use_the_wan_collective(mode: str, expected: bool) -> None:
+    assert Sync(mode=mode).may_use_wan is expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"mode": "hierarchical"}, "mode 'hierarchical'"),
+        ({"inner_steps": 0}, "0 inner steps"),
+        ({"compression": "zip"}, "compression 'zip'"),
+        ({"on_region_loss": "ignore"}, "on region loss 'ignore'"),
+        ({"mode": "ring", "compression": "bf16"}, "need another mode"),
+        ({"mode": "ring", "on_region_loss": "continue"}, "need another mode"),
+    ],
+)
+def test_what_no_plan_can_do_is_refused_with_the_value_in_the_message(fields: dict[str, object], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        Sync(**fields)  # type: ignore[arg-type]
