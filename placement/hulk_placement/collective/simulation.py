@@ -1,9 +1,10 @@
 """The cost model of this transport: chunks of every flow over the links of a network, event by event.
 
 A region's ranks first hand each rank its own lanes, summed; a region sends a chunk on as soon as its subtree's sums of
-it are there; a link sends what is ready in the order of (phase, position in the vector): reduce before exchange before
-broadcast. All links run side by side. A simulated chunk may stand for many real ones: then it is cut through, that is,
-handed on when its first real chunk is there, and never faster than its last one comes.
+it are there; of what is ready a link sends that first which has the longest way (in seconds of latency) to go, ties in
+the order of the vector, as `hulk_runtime.collective` does. All links run side by side. A simulated chunk may stand for
+many real ones: then it is cut through, that is, handed on when its first real chunk is there, and never faster than its
+last one comes.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hulk_placement.collective.network import Network
-from hulk_placement.collective.patterns import Flow
+from hulk_placement.collective.network import Matrix, Network
+from hulk_placement.collective.patterns import Flow, Pattern
 from hulk_placement.collective.timing import delays, num_lanes
 from hulk_placement.collective.transport import TRANSPORT, Transport
 
@@ -74,21 +75,26 @@ class _Part:
 
 @dataclass(slots=True)
 class _Way:
-    """A pattern as lists by region."""
+    """A pattern as lists by region, and the tails: seconds of latency from leaving on a link to the end of the way.
+
+    `sum_tails_s` is of a subtree's sum on its way to the parent; `result_tails_s` of a result, or of a sum to exchange.
+    """
 
     up: tuple[int, ...]
     members: tuple[int, ...]
     children: list[list[int]]
+    sum_tails_s: dict[int, float]
+    result_tails_s: dict[Link, float]
 
 
 @dataclass(slots=True)
 class _Wire:
-    """A link at work: what waits, in order of (phase, position), and whether it is sending."""
+    """A link at work: what waits (minus the tail, position, number of the event, kind, part, last), and if it sends."""
 
     rate: float
     last_s: float
     piece_bytes: float
-    waiting: list[tuple[int, float, int, _Part, float]] = field(default_factory=list)
+    waiting: list[tuple[float, float, int, str, _Part, float]] = field(default_factory=list)
     sending: bool = False
 
 
@@ -125,10 +131,7 @@ class _Run:
         links = [*pattern.reduce, *((p, r) for r, p in pattern.broadcast), *((a, b) for a in members for b in members)]
         if any(a != b and (a, b) not in self.wires for a, b in links):
             return False
-        children: list[list[int]] = [[] for _ in range(self.num)]
-        for region, parent in pattern.broadcast:
-            children[parent].append(region)
-        self.ways.append(_Way(pattern.up, members, children))
+        self.ways.append(_way(pattern, self.network.latency_s))
         inputs = [1] * self.num
         for _, parent in pattern.reduce:
             inputs[parent] += 1
@@ -181,11 +184,11 @@ class _Run:
             return
         way, last_s = self.ways[part.flow], part.sums[region][1]
         if region not in way.members:
-            self._queue(now, 0, region, way.up[region], part, last_s)
+            self._queue(now, "sum", (region, way.up[region]), part, (way.sum_tails_s[region], last_s))
             return
         for other in way.members:
             if other != region:
-                self._queue(now, 1, region, other, part, last_s)
+                self._queue(now, "exchange", (region, other), part, (way.result_tails_s[region, other], last_s))
         self._exchanged(now, region, part, last_s)
 
     def _exchanged(self, now: float, region: int, part: _Part, last_s: float) -> None:
@@ -197,36 +200,64 @@ class _Run:
 
     def _heard(self, now: float, region: int, part: _Part, last_s: float) -> None:
         """The result is there: to the regions below, and to the region's own ranks."""
-        for child in self.ways[part.flow].children[region]:
-            self._queue(now, 2, region, child, part, last_s)
+        way = self.ways[part.flow]
+        for child in way.children[region]:
+            self._queue(now, "heard", (region, child), part, (way.result_tails_s[region, child], last_s))
         latency_s, whole_s = self.inside_s[region]
         own_s = whole_s * part.num_bytes / self.num_bytes
         self.inside_free[region] = max(self.inside_free[region], now) + own_s
         self.end_s = max(self.end_s, latency_s + max(self.inside_free[region], last_s))
 
-    def _queue(self, now: float, phase: int, source: int, target: int, part: _Part, last_s: float) -> None:
-        wire = self.wires[source, target]
+    def _queue(self, now: float, kind: str, link: Link, part: _Part, tail_and_last_s: tuple[float, float]) -> None:
+        wire = self.wires[link]
+        tail_s, last_s = tail_and_last_s
         self.num_events += 1
-        heapq.heappush(wire.waiting, (phase, part.position, self.num_events, part, last_s))
+        heapq.heappush(wire.waiting, (-tail_s, part.position, self.num_events, kind, part, last_s))
         if not wire.sending:
-            self._send(now, source, target)
+            self._send(now, *link)
 
     def _send(self, now: float, source: int, target: int) -> None:
         """Begin the next chunk of a link, if one waits."""
         wire = self.wires[source, target]
         if not wire.waiting:
             return
-        phase, _, _, part, last_s = heapq.heappop(wire.waiting)
+        _, _, _, kind, part, last_s = heapq.heappop(wire.waiting)
         start_s = max(now, self.egress_free[source])
         self.egress_free[source] = start_s + part.num_bytes / self.network.egress[source]
         wire_s = part.num_bytes / wire.rate
-        piece_s = min(wire_s, wire.piece_bytes / wire.rate)
-        end_s = max(start_s + wire_s, last_s + piece_s)
+        slowest = min(wire.rate, self.network.egress[source])
+        piece_s = min(part.num_bytes, wire.piece_bytes) / slowest
+        end_s = max(start_s + part.num_bytes / slowest, last_s + piece_s)
         self.busy_s[source, target] = self.busy_s.get((source, target), 0.0) + wire_s
         wire.sending = True
         self._at(start_s + wire_s, "free", (source, target), None, 0.0)
-        kind = ("sum", "exchange", "heard")[phase]
         self._at(start_s + piece_s + wire.last_s, kind, (source, target), part, end_s + wire.last_s)
+
+
+def _way(pattern: Pattern, latency_s: Matrix) -> _Way:
+    children: list[list[int]] = [[] for _ in pattern.up]
+    for region, parent in pattern.broadcast:
+        children[parent].append(region)
+
+    def to_end(source: int, target: int) -> float:
+        return latency_s[source][target] + max((to_end(target, child) for child in children[target]), default=0.0)
+
+    def after_sum(region: int) -> float:
+        parent = pattern.up[region]
+        if parent != region:
+            return latency_s[region][parent] + after_sum(parent)
+        others = [other for other in pattern.exchange if other != region]
+        return max((to_end(region, other) for other in (*children[region], *others)), default=0.0)
+
+    exchanged = [(a, b) for a in pattern.exchange for b in pattern.exchange if a != b]
+    down = [(parent, region) for region, parent in pattern.broadcast]
+    return _Way(
+        pattern.up,
+        pattern.exchange,
+        children,
+        {region: after_sum(region) for region, _ in pattern.reduce},
+        {link: to_end(*link) for link in (*exchanged, *down)},
+    )
 
 
 def _later(known: tuple[float, float], first_s: float, last_s: float) -> tuple[float, float]:

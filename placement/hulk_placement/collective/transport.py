@@ -21,7 +21,7 @@ class Transport:
     hop_s: float = 0.0006
     start_s: float = 0.001
     stretch: float = 1.0
-    min_chunk_bytes: int = 16 << 10
+    min_chunk_bytes: int = 8 << 10
     max_chunk_bytes: int = 128 << 10
     chunks_per_vector: int = 32
 
@@ -41,7 +41,7 @@ class Transport:
         """Bytes of a chunk of a vector: a power of two.
 
         >>> Transport().chunk_bytes(1 << 20), Transport().chunk_bytes(64 << 20), Transport().chunk_bytes(1000)
-        (32768, 131072, 16384)
+        (32768, 131072, 8192)
         """
         part = max(1, num_bytes // self.chunks_per_vector)
         return min(self.max_chunk_bytes, max(self.min_chunk_bytes, 1 << (part.bit_length() - 1)))
