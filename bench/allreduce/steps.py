@@ -16,6 +16,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from hulk_runtime.collective import Collective
+from hulk_runtime.errors import PeerLostError
+from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from bench.allreduce.methods import Wan
@@ -60,17 +62,17 @@ class Steps:
             self._wan.close()
 
 
-def hook(collective: Collective, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def hook(collective: Collective, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """The mean of a bucket over all ranks, begun now."""
     future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     values = bucket.buffer()
     values.div_(dist.get_world_size())
 
-    def end(error: Exception | None) -> None:
+    def end(error: PeerLostError | None) -> None:
         if error is None:
             future.set_result(values)
         else:
-            future.set_exception(error)
+            future.set_exception(error)  # type: ignore[arg-type] # torch's annotation says T, its text an exception
 
     collective.all_reduce(values).on_end(end)
     return future
