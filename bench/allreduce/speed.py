@@ -59,6 +59,16 @@ class Row:
         return _ratio(self.best_gloo_s, self.ours_s)
 
     @property
+    def cpu_ratio(self) -> float | None:
+        """Processor time by that of gloo's quickest way."""
+        if self.best_gloo_s is None or self.ours_s is None:
+            return None
+        num_ranks = self.case.num_nodes
+        gloo = next(timed for timed in self.timed if timed.median_s == self.best_gloo_s)
+        wan = next(timed for timed in self.timed if timed.method == cases.OURS)
+        return wan.cpu_s_per_gb(num_ranks) / gloo.cpu_s_per_gb(num_ranks)
+
+    @property
     def prediction_error(self) -> float | None:
         ratio = _ratio(self.predicted_s, self.ours_s)
         return None if ratio is None else ratio - 1
@@ -143,10 +153,12 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
     to_bound = [row.bound_ratio for row in rows if row.bound_ratio is not None]
     to_gloo = [row.gloo_ratio for row in rows if row.gloo_ratio is not None]
     errors = [abs(row.prediction_error) for row in rows if row.prediction_error is not None]
+    cpu = [row.cpu_ratio for row in rows if row.cpu_ratio is not None]
     lines = [
         verdict("wan / bound, median", statistics.median(to_bound) if to_bound else None, "at most", MAX_BOUND_RATIO),
         verdict("gloo's best / wan, least", min(to_gloo, default=None), "at least", 1),
         verdict("prediction, mean error", statistics.mean(errors) if errors else None, "at most", MAX_PREDICTION_ERROR),
+        verdict("CPU, wan / gloo's quickest, median", statistics.median(cpu) if cpu else None, "at most", 1),
     ]
     agreement = [
         abs(flat_s / row.reference_s - 1)

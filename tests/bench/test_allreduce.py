@@ -113,6 +113,7 @@ def test_verdicts_of_speed() -> None:
         "wan / bound, median: 1.6, aim at most 1.25: missed",
         "gloo's best / wan, least: 1.667, aim at least 1: met",
         "prediction, mean error: 0.04167, aim at most 0.05: met",
+        "CPU, wan / gloo's quickest, median: 1, aim at most 1: met",
         "gloo flat against 2 earlier measurements: 1.0% off on the mean, 1.0% at most",
     ]
 
