@@ -5,6 +5,8 @@
     deploy   1,000 ranks on simulated nodes beside a bare client and an Indexed Job; memory
     change   one node replaced, the job shrunk, on simulated nodes
     start    real pods: from a job to connected ranks; one worker that starts many ranks
+    allreduce  Hulk's all-reduce over the emulated WAN beside gloo's, the physical bound and the prediction
+    ddp      a step of torch's DDP over the emulated WAN, with gloo and with Hulk's all-reduce
     solve    how good and how quick planning is; predictions only, nothing measured
 
 Without a question all are answered. --short takes minutes instead of hours and says what it left out. Figures are
@@ -22,6 +24,7 @@ from collections.abc import Callable
 from rich.console import Console
 
 from bench import bench_solve, change, deployment, predict, ring_order, starting
+from bench.allreduce import whole as all_reduces
 
 QUESTIONS: dict[str, Callable[[bool], None]] = {
     "ring": lambda short: ring_order.run(("A",) if short else ("A", "B"), short),
@@ -29,6 +32,8 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "deploy": lambda short: deployment.main(3 if short else 20),
     "change": lambda short: change.main(1 if short else 20),
     "start": lambda short: starting.run(1 if short else 5),
+    "allreduce": all_reduces.run,
+    "ddp": all_reduces.run_ddp,
     "solve": lambda _: bench_solve.run(),
 }
 
