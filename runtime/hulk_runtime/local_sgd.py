@@ -92,7 +92,7 @@ class LocalStepper(Stepper):
         scales_R = torch.zeros(group.world_size, device=group.device)
         scales_R[group.rank] = self.scale.value
         shared = torch.cat([*(state_N * self._share for state_N in states), scales_R])
-        group.all_reduce(shared).wait()
+        group.all_reduce(shared, num_exact=len(shared)).wait()
         means, scales_R = shared[: -group.world_size], shared[-group.world_size :]
         for state_N, mean_N in zip(states, means.chunk(max(1, len(states))), strict=False):
             state_N.copy_(mean_N)
