@@ -2,7 +2,8 @@
 
     every step       all ranks sum their gradients in every step, as fp32
     bf16, int8       the same, each hop of the sum compressed, with error feedback
-    local 10, 50     local SGD with so many inner steps, its outer step as fp32 or compressed
+    local 10, 50     local SGD with so many inner steps and DiLoCo's outer step, as fp32 or compressed
+    local, mean      the same, but the outer step is the mean of the ranks' parameters
     never            one rank alone with its own share
 
 The ranks are threads of one process that run the runtime's own steppers; every rank is a region of its own, so that all
@@ -19,6 +20,7 @@ import torch
 from hulk_runtime import wire
 from hulk_runtime.examples import text
 from hulk_runtime.examples.byte_gpt import ByteTask
+from hulk_runtime.local_sgd import DILOCO, Outer
 from rich.console import Console
 from rich.table import Table
 
@@ -38,6 +40,9 @@ ORDER_STRIDE = 10**6
 """Another order of the data is that of steps this much later."""
 
 
+MEAN = Outer(learning_rate=1.0, momentum=0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """How the ranks come together. `inner_steps` 0: in every step. `num_ranks` 1: not at all."""
@@ -46,6 +51,7 @@ class Method:
     inner_steps: int = 0
     compression: str = "none"
     num_ranks: int = NUM_RANKS
+    outer: Outer = DILOCO
 
 
 METHODS = (
@@ -53,8 +59,9 @@ METHODS = (
     Method("every step, bf16", compression="bf16"),
     Method("every step, int8", compression="int8"),
     Method("local 10", 10),
+    Method("local 10, mean", 10, outer=MEAN),
     Method("local 50", 50),
-    Method("local 50, bf16", 50, "bf16"),
+    Method("local 50, mean", 50, outer=MEAN),
     Method("local 50, int8", 50, "int8"),
     Method("never", num_ranks=1),
 )
@@ -123,7 +130,7 @@ def _train(method: Method, order: int, looks: tuple[int, ...]) -> Run:
             losses[step] = _loss(judge, module)
 
     began = time.perf_counter()
-    sent_bytes = train(plan, lambda: Ordered(plan, order, trained), method.compression, look)
+    sent_bytes = train(plan, lambda: Ordered(plan, order, trained), method.compression, look, method.outer)
     return Run(method, order, losses, sent_bytes / looks[-1], time.perf_counter() - began)
 
 

@@ -15,7 +15,7 @@ from ipaddress import IPv6Address
 import torch
 from hulk_runtime.collective.compression import CODECS
 from hulk_runtime.groups import Group, Work
-from hulk_runtime.local_sgd import LocalStepper
+from hulk_runtime.local_sgd import DILOCO, LocalStepper, Outer
 from hulk_runtime.steps import Stepper, Task
 from hulk_runtime.wire import Plan
 
@@ -85,7 +85,7 @@ class ThreadGroup(Group):
 Look = Callable[[int, torch.nn.Module], None]
 
 
-def train(plan: Plan, make_task: Callable[[], Task], compression: str, look: Look) -> int:
+def train(plan: Plan, make_task: Callable[[], Task], compression: str, look: Look, outer: Outer = DILOCO) -> int:
     """Train as planned; returns the bytes that each rank has sent to the sum.
 
     `look` is called after every step of all ranks, with its number and the parameters that all have in common.
@@ -98,7 +98,8 @@ def train(plan: Plan, make_task: Callable[[], Task], compression: str, look: Loo
         try:
             peers = {other: NOWHERE for other in range(plan.num_ranks) if other != rank}
             group = ThreadGroup(rank, plan.num_ranks, "gloo", torch.device("cpu"), peers, meeting)
-            stepper = (LocalStepper if plan.inner_steps else Stepper)(plan, group, tasks[rank], 0)
+            ours = (plan, group, tasks[rank], 0)
+            stepper = LocalStepper(*ours, outer) if plan.inner_steps else Stepper(*ours)
             for step in range(1, plan.training.steps + 1):
                 _, report = stepper.together(step, stop=False, save=False)
                 if rank == 0 and report.of_all:
