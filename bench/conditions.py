@@ -41,9 +41,9 @@ class Conditions:
         return f"{self.wan.late_share:.2%} late, {self.stolen_share:.1%} stolen{'' if self.valid else ' INVALID'}"
 
 
-def wait_for_quiet() -> None:
-    """Until the processors are the lab's own for some seconds, or PATIENCE_S are over: others take them in bursts."""
-    deadline = time.monotonic() + PATIENCE_S
+def wait_for_quiet(patience_s: float = PATIENCE_S) -> None:
+    """Until the processors are the lab's own for some seconds, or patience is over: others take them in bursts."""
+    deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         before = _ticks()
         time.sleep(LOOK_S)

@@ -17,7 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -70,9 +70,9 @@ def lab_network(profile: str, nodes: Sequence[int], name: str) -> LabNetwork:
     return LabNetwork(lab_spec(profile, nodes, name), slot)
 
 
-def links_of(net: LabNetwork) -> list[tuple[str, str, float, float]]:
+def links_of(spec: LabSpec) -> list[tuple[str, str, float, float]]:
     """(source, target, bytes/s of TCP payload, one-way seconds) of every directed region pair."""
-    return [(link.source, link.target, link.mbit_per_s * 1e6 / 8, link.delay_ms / 1e3) for link in net.spec.links]
+    return [(link.source, link.target, link.mbit_per_s * 1e6 / 8, link.delay_ms / 1e3) for link in spec.links]
 
 
 def environment(net: LabNetwork, rank: int) -> dict[str, str]:
@@ -82,7 +82,7 @@ def environment(net: LabNetwork, rank: int) -> dict[str, str]:
         "WORLD_SIZE": str(len(net.nodes)),
         "ADDRESSES": ",".join(node.address for node in net.nodes),
         "REGIONS": ",".join(node.region for node in net.nodes),
-        "LINKS": json.dumps(links_of(net)),
+        "LINKS": json.dumps(links_of(net.spec)),
         "MASTER_ADDR": net.nodes[0].address,
         "MASTER_PORT": str(MASTER_PORT),
         "GLOO_SOCKET_IFNAME": INTERFACE,
@@ -96,16 +96,14 @@ class Gang:
     def __init__(
         self, net: LabNetwork, script: str | Path, *arguments: str, env: Mapping[str, str] | None = None
     ) -> None:
-        ranks = [
-            (str(node.netns_path), {**environment(net, rank), **(env or {})}) for rank, node in enumerate(net.nodes)
-        ]
+        ranks = [(str(node.netns_path), environment(net, rank)) for rank, node in enumerate(net.nodes)]
         nursery = [sys.executable, "-u", "-m", "bench.allreduce.nursery", str(script), *arguments]
         self._process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *nursery],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **SINGLE_THREADED, "RANKS": json.dumps(ranks)},
+            env={**os.environ, **SINGLE_THREADED, **(env or {}), "RANKS": json.dumps(ranks)},
         )
 
     def __enter__(self) -> Self:

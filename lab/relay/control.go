@@ -16,6 +16,8 @@ type request struct {
 	Target         string   `json:"target"`
 	DelayMicros    *int64   `json:"delayMicroseconds"`
 	BytesPerSecond *float64 `json:"bytesPerSecond"`
+	Loss           *float64 `json:"loss"` // share of packets, drawn independently
+	Seed           uint64   `json:"seed"` // of the losses: the same packets in the same order lose the same ones
 }
 
 type answer struct {
@@ -34,6 +36,7 @@ type linkAnswer struct {
 	DelayMicros    int64   `json:"delayMicroseconds"`
 	BytesPerSecond float64 `json:"bytesPerSecond"`
 	Cut            bool    `json:"cut"`
+	Loss           float64 `json:"loss"`
 	Queued         int     `json:"queued"`
 	counters
 }
@@ -83,7 +86,7 @@ func (r *relay) stats() answer {
 	for _, l := range r.flat {
 		a.Links = append(a.Links, linkAnswer{
 			Source: r.names[l.source], Target: r.names[l.target], DelayMicros: l.delay.Microseconds(),
-			BytesPerSecond: l.bytesPerSecond, Cut: l.cut, Queued: l.queue.count, counters: l.counters,
+			BytesPerSecond: l.bytesPerSecond, Cut: l.cut, Loss: l.loss.share, Queued: l.queue.count, counters: l.counters,
 		})
 	}
 	return a
@@ -106,6 +109,12 @@ func (r *relay) change(q request) error {
 				return fmt.Errorf("link %s->%s: rate %g B/s must be > 0", q.Source, q.Target, *q.BytesPerSecond)
 			}
 			l.bytesPerSecond = *q.BytesPerSecond
+		}
+		if q.Loss != nil {
+			if *q.Loss < 0 || *q.Loss > 1 {
+				return fmt.Errorf("link %s->%s: loss %g must be from 0 to 1", q.Source, q.Target, *q.Loss)
+			}
+			l.loss = newLoss(*q.Loss, q.Seed)
 		}
 		if q.Op != "set" {
 			l.cut = q.Op == "cut"

@@ -43,6 +43,7 @@ type counters struct {
 	Packets  uint64 `json:"packets"`  // delivered
 	Bytes    uint64 `json:"bytes"`    // delivered, of IP packets
 	Drops    uint64 `json:"drops"`    // the router buffer was full
+	Losses   uint64 `json:"losses"`   // lost at random, as asked for
 	CutDrops uint64 `json:"cutDrops"` // the link was cut
 	Late     uint64 `json:"late"`     // delivered more than the stated bound after they were due
 	MaxLate  int64  `json:"maxLateMicroseconds"`
@@ -53,12 +54,14 @@ type counters struct {
 // A packet of n bytes that arrives at t starts at max(t, free), occupies the serialiser for n/rate and is due one delay
 // after that. It is dropped when it would wait longer than the buffer holds. Worked example: rate 1000 B/s, delay 50 ms,
 // buffer 150 ms; three packets of 100 B at t = 0 are due at 150 ms, 250 ms and never (the third would have to wait 200 ms).
+// A packet that is lost at random is lost on the way: it occupies the serialiser like any other.
 type link struct {
 	source, target int
 	delay          time.Duration
 	bytesPerSecond float64
 	buffer         time.Duration
 	cut            bool
+	loss           loss
 
 	free    time.Duration // when the serialiser has sent everything it accepted
 	lastDue time.Duration
@@ -78,6 +81,10 @@ func (l *link) accept(now time.Duration, n int) (due time.Duration, ok bool) {
 		return 0, false
 	}
 	l.free = start + time.Duration(float64(n)/l.bytesPerSecond*1e9)
+	if l.loss.strikes() {
+		l.Losses++
+		return 0, false
+	}
 	// A delay that was lowered must not let later packets overtake earlier ones.
 	l.lastDue = max(l.free+l.delay, l.lastDue)
 	return l.lastDue, true

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 )
@@ -48,6 +49,43 @@ func TestACutLinkLosesEveryPacket(t *testing.T) {
 	l.cut = true
 	if _, ok := l.accept(0, 10); ok || l.CutDrops != 1 {
 		t.Errorf("accepted %v with %d cut drops, want a loss", ok, l.CutDrops)
+	}
+}
+
+func TestALossIsDrawnBySeedAndOccupiesTheLink(t *testing.T) {
+	lost := func(seed uint64) (numbers []int) {
+		l := &link{bytesPerSecond: 1e6, buffer: time.Hour, loss: newLoss(0.1, seed)}
+		for i := range 10000 {
+			if _, ok := l.accept(0, 100); !ok {
+				numbers = append(numbers, i)
+			}
+		}
+		if l.Losses != uint64(len(numbers)) || l.Drops != 0 || l.free != time.Second {
+			t.Errorf("%d losses, %d drops, link busy until %v, want %d, 0, 1s", l.Losses, l.Drops, l.free, len(numbers))
+		}
+		return numbers
+	}
+	first := lost(1)
+	if len(first) < 900 || len(first) > 1100 {
+		t.Errorf("%d of 10000 packets lost, want about 1000", len(first))
+	}
+	if !slices.Equal(first, lost(1)) || slices.Equal(first, lost(2)) {
+		t.Error("the seed must decide which packets are lost")
+	}
+}
+
+func TestALossIsSetAndHealed(t *testing.T) {
+	l := exampleLink()
+	r := &relay{names: []string{"a", "b"}, flat: []*link{l}}
+	l.target = 1
+	for _, share := range []float64{0.01, 0} {
+		if err := r.change(request{Op: "set", Source: "a", Target: "b", Loss: &share}); err != nil || l.loss.share != share {
+			t.Errorf("loss %g, error %v, want %g", l.loss.share, err, share)
+		}
+	}
+	wrong := 1.5
+	if err := r.change(request{Op: "set", Source: "a", Target: "b", Loss: &wrong}); err == nil {
+		t.Error("a loss of 1.5 is accepted")
 	}
 }
 

@@ -82,6 +82,7 @@ ENV_WORKER: Final = "HULK_WORKER"
 ENV_PLAN: Final = "HULK_PLAN"
 ENV_GANG: Final = "HULK_GANG"  # only where Hulk's launcher runs
 ENV_METRICS_PORT: Final = "HULK_METRICS_PORT"
+ENV_PEER_SECRET: Final = "HULK_PEER_SECRET"  # the path of a file; only where a plan may use Hulk's own all-reduce
 ENV_GRACE_SECONDS: Final = "HULK_GRACE_SECONDS"
 ENV_CHECKPOINT_URL: Final = "HULK_CHECKPOINT_URL"
 ENV_CHECKPOINT_EVERY_STEPS: Final = "HULK_CHECKPOINT_EVERY_STEPS"
@@ -107,6 +108,7 @@ RESERVED_ENV: Final = (
     ENV_GANG,
     ENV_GRACE_SECONDS,
     ENV_METRICS_PORT,
+    ENV_PEER_SECRET,
     ENV_CHECKPOINT_URL,
     ENV_CHECKPOINT_EVERY_STEPS,
     ENV_CHECKPOINT_KEEP,
@@ -123,6 +125,7 @@ ENV_PROBING_REFRESH_SECONDS: Final = "HULK_PROBING_REFRESH_SECONDS"
 
 # Ports.
 MASTER_PORT: Final = 29400
+COLLECTIVE_PORT: Final = 29401  # of a pod's first rank; each further one has the next
 WORKER_METRICS_PORT: Final = 9400
 OPERATOR_METRICS_PORT: Final = 9401
 AGENT_BANDWIDTH_PORT: Final = 9404
@@ -134,6 +137,11 @@ PLAN_WHY_KEY: Final = "why"  # the plan's reasons, one sentence a line
 PLAN_DIRECTORY: Final = "/etc/hulk/plan"
 PLAN_PATH: Final = f"{PLAN_DIRECTORY}/{PLAN_KEY}"
 PLAN_VOLUME: Final = "hulk-plan"
+PEER_SECRET_KEY: Final = "secret"
+PEER_SECRET_BYTES: Final = 32
+PEER_SECRET_DIRECTORY: Final = "/etc/hulk/peers"
+PEER_SECRET_PATH: Final = f"{PEER_SECRET_DIRECTORY}/{PEER_SECRET_KEY}"
+PEER_SECRET_VOLUME: Final = "hulk-peers"
 LAUNCHER: Final = "hulk-launch"
 # Beside the plan where the launcher runs: what the pod is now. Together they change when it is taken over.
 GANG_ENVIRONMENT_KEY: Final = "environment.json"
@@ -175,6 +183,18 @@ def gang_config_map(job: str) -> str:
     return f"{job}-gang"
 
 
+def peer_secret(job: str, uid: str) -> str:
+    """Name of the Secret by which a job's workers know each other.
+
+    With the job's uid, because the operator may not look whose a Secret is: the one of a deleted job of the same name
+    may still be there.
+
+    >>> peer_secret("demo", "6f1c")
+    'demo-peers-6f1c'
+    """
+    return f"{job}-peers-{uid}"
+
+
 def master_address(namespace: str, job: str, attempt: int) -> str:
     """Stable DNS name of the attempt's rank 0, whichever pod that is: its Service's own.
 
@@ -187,6 +207,11 @@ def master_address(namespace: str, job: str, attempt: int) -> str:
 def key(namespace: str, job: str) -> str:
     """A job's key everywhere outside Kubernetes: `namespace/name`."""
     return f"{namespace}/{job}"
+
+
+def job_labels(job: str) -> dict[str, str]:
+    """Labels of what belongs to a job and to no attempt."""
+    return {LABEL_JOB: job, LABEL_MANAGED_BY: MANAGER}
 
 
 def attempt_labels(job: str, attempt: int) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Rank 0's HTTP endpoint -> `Observation`, `Preflight`: what an attempt says of itself, bounded in size and time.
+"""A worker's HTTP endpoint -> `Observation`, `Preflight`: what an attempt says of itself, bounded in size and time.
 
 The operator believes none of it further than its own status: a worker is the user's code, so an answer that is too
 large, too slow or not what it should be is an `ObserveError` with a sentence, never an exception of a parser.
@@ -43,7 +43,7 @@ class ObservedLink:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What rank 0 said at one moment. None: it did not say; `step` is the last completed one."""
+    """What the rank that speaks for the job said at one moment. None: it did not say; `step` is the last completed."""
 
     attempt: int | None = None
     step: int | None = None
@@ -55,6 +55,8 @@ class Observation:
     checkpoint_step: int | None = None
     checkpoint_bytes: int | None = None
     links: tuple[ObservedLink, ...] = ()
+    epoch: int | None = None  # how often the gang went on without a region; said by the lowest rank that takes part
+    absent: frozenset[int] = frozenset()  # ranks that take no part in it
 
     @property
     def max_compute_s(self) -> float | None:
@@ -153,6 +155,8 @@ def _observation(samples: Samples) -> Observation:
         checkpoint_step=_whole(samples, "checkpoint_step") or None,  # 0: none in this attempt, perhaps one before it
         checkpoint_bytes=_whole(samples, "checkpoint_bytes"),
         links=_links(samples),
+        epoch=_whole(samples, "membership_epoch"),
+        absent=frozenset(int(labels["rank"]) for labels, value in samples.get("member", []) if value == 0),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from hulk_placement import transformer
+from hulk_placement.sync import Sync
 from hulk_placement.topology import is_positive
 from hulk_placement.transformer import BYTES_PER_FP32, Transformer
 
@@ -95,6 +96,7 @@ class Workload:
     regions: tuple[str, ...] = ()
     flops_per_s: Mapping[str, float] = field(default_factory=dict)
     kept: Mapping[str, int] = field(default_factory=dict)
+    sync: Sync = field(default_factory=Sync)
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_workers <= self.max_workers:

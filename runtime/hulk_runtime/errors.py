@@ -15,6 +15,7 @@ A run that SIGTERM ended in good order exits with `EXIT_STOPPED` (143), which is
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import Final
 
 from hulk_runtime import names
@@ -101,12 +102,18 @@ def leave(line: str, termination_log: str = names.TERMINATION_LOG) -> None:
             log.write(line.encode()[-TERMINATION_LOG_BYTES:])
 
 
-def farewell(attempt: int, step: int, loss: float, checkpoint_bytes: int) -> str:
+def farewell(
+    attempt: int, step: int, loss: float, checkpoint_bytes: int, epoch: int = 0, without: Iterable[str] = ()
+) -> str:
     """The last words of a run that ended in good order: the operator's polls end before its last step.
 
-    A checkpoint, where one was written (its bytes are not 0), holds the same step.
+    A checkpoint, where one was written (its bytes are not 0), holds the same step. `without` are the regions that were
+    left out by membership epoch `epoch`.
 
     >>> farewell(2, 40, 2.8791234, 1000)
     'ended attempt=2 step=40 loss=2.87912 checkpoint_bytes=1000'
+    >>> farewell(2, 40, 2.8791234, 1000, 1, ["ap"])
+    'ended attempt=2 step=40 loss=2.87912 checkpoint_bytes=1000 epoch=1 without=ap'
     """
-    return f"ended attempt={attempt} step={step} loss={loss:.6g} checkpoint_bytes={checkpoint_bytes}"
+    words = f"ended attempt={attempt} step={step} loss={loss:.6g} checkpoint_bytes={checkpoint_bytes}"
+    return f"{words} epoch={epoch} without={','.join(without)}" if epoch else words

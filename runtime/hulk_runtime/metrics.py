@@ -1,6 +1,6 @@
 """Every metric a worker serves, in one place; `reference` makes docs/metrics-runtime.md of them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import fmean, median
 
 from prometheus_client import (
@@ -28,7 +28,10 @@ def process_registry() -> CollectorRegistry:
 
 
 class JobMetrics:
-    """Rank 0's view of the whole job. `nodes` is the node of each rank, `inner_steps` a round of local SGD."""
+    """The view of the whole job, by the lowest rank that takes part.
+
+    `nodes` is the node of each rank, `inner_steps` a round of local SGD.
+    """
 
     def __init__(self, registry: CollectorRegistry, nodes: Sequence[str], inner_steps: int | None = None) -> None:
         self._nodes = nodes
@@ -50,6 +53,8 @@ class JobMetrics:
         self._sent = Counter("hulk_worker_sent_bytes", "Bytes rank 0 sent to other ranks.", registry=registry)
         self._checkpoint_step = gauge("checkpoint_step", "Step of the last committed checkpoint.")
         self._checkpoint_bytes = gauge("checkpoint_bytes", "Size of the last committed checkpoint.")
+        self._epoch = gauge("membership_epoch", "How often this attempt went on without a region; 0: it is whole.")
+        self._member = gauge("member", "1 while a rank takes part, 0 once its region was left out.", ["rank"])
         link = ["source", "target"]
         self._rtt = gauge("link_rtt_seconds", "Smallest round trip of the job's own connection.", link)
         self._rate = gauge("link_bandwidth_bytes_per_second", "Delivery rate of the job's own connection.", link)
@@ -58,6 +63,12 @@ class JobMetrics:
         """What runs here."""
         versions = {"version": wire.runtime_version(), "wire_version": str(wire.VERSION)}
         self._info.info({**versions, "attempt": str(attempt), "backend": backend})
+
+    def set_membership(self, epoch: int, members: Collection[int]) -> None:
+        """Which ranks take part, from the start on and whenever that changes; said by the lowest of them."""
+        self._epoch.set(epoch)
+        for rank in range(len(self._nodes)):
+            self._member.labels(str(rank)).set(rank in members)
 
     def set_step(self, step: int, step_s: float, sent_bytes: int, report: StepReport) -> None:
         """One completed step. `sent_bytes` counts from the start."""

@@ -35,6 +35,7 @@ ENV_PLAN: Final = "HULK_PLAN"
 ENV_GANG: Final = "HULK_GANG"
 ENV_GRACE_SECONDS: Final = "HULK_GRACE_SECONDS"
 ENV_METRICS_PORT: Final = "HULK_METRICS_PORT"
+ENV_PEER_SECRET: Final = "HULK_PEER_SECRET"  # the path of a file
 ENV_CHECKPOINT_URL: Final = "HULK_CHECKPOINT_URL"
 ENV_CHECKPOINT_EVERY_STEPS: Final = "HULK_CHECKPOINT_EVERY_STEPS"
 ENV_CHECKPOINT_KEEP: Final = "HULK_CHECKPOINT_KEEP"
@@ -53,6 +54,7 @@ ENV_NODE_NAME: Final = "NODE_NAME"
 
 # Ports.
 MASTER_PORT: Final = 29400
+COLLECTIVE_PORT: Final = 29401  # of a pod's first rank; each further one has the next
 WORKER_METRICS_PORT: Final = 9400
 AGENT_METRICS_PORT: Final = 9402
 AGENT_ECHO_PORT: Final = 9403
@@ -61,6 +63,7 @@ AGENT_BANDWIDTH_PORT: Final = 9404
 # Paths inside a pod.
 PLAN_KEY: Final = "plan.json.gz"
 PLAN_PATH: Final = f"/etc/hulk/plan/{PLAN_KEY}"
+PEER_SECRET_PATH: Final = "/etc/hulk/peers/secret"
 GANG_ENVIRONMENT_KEY: Final = "environment.json"
 GANG_ATTEMPT_FILE: Final = "attempt"
 GANG_WORKER_FILE: Final = "worker"

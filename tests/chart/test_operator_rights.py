@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -86,6 +87,9 @@ def test_nothing_the_operator_asks_for_is_refused(
     def of(*what: str) -> str:
         return installed("kubectl", "get", *what, "-n", namespace, "-o", "json").stdout
 
+    def secrets() -> list[Manifest]:
+        return list(json.loads(of("secrets", f"-lhulk.dev/job={JOB}"))["items"])
+
     def children() -> set[str]:
         found = json.loads(of("pods,services,configmaps,networkpolicies", f"-lhulk.dev/job={JOB}"))
         return {item["kind"] for item in found["items"]}
@@ -96,6 +100,8 @@ def test_nothing_the_operator_asks_for_is_refused(
     installed("kubectl", "create", "-f", "-", stdin=json.dumps(job()))
     wait_until(lambda: condition("Deployed") == "True", "the gang", timeout_s=60, log=log)
     assert children() == {"ConfigMap", "NetworkPolicy", "Pod", "Service"}
+    (secret,) = secrets()
+    assert (secret["immutable"], len(b64decode(secret["data"]["secret"]))) == (True, 32)
     assert json.loads(of("events", f"--field-selector=involvedObject.name={JOB}"))["items"]
     wait_until(lambda: set(nodes) <= profiles(installed), "NodeProfiles", timeout_s=30, log=log)
 
@@ -113,6 +119,9 @@ def test_nothing_the_operator_asks_for_is_refused(
     suspend = json.dumps({"spec": {"suspend": True}})
     installed("kubectl", "patch", "hulkjob", JOB, "-n", namespace, "--type=merge", "-p", suspend)
     wait_until(lambda: condition("Suspended") == "True" and not children(), "an empty namespace", timeout_s=60, log=log)
+    assert secrets() == [secret]  # over all attempts, until the job is deleted
+    installed("kubectl", "delete", "hulkjob", JOB, "-n", namespace)
+    wait_until(lambda: not secrets(), "the end of the secret", timeout_s=60, log=log)
     assert [line for line in log.read_text().splitlines() if "forbidden" in line.lower()] == []
 
 

@@ -52,6 +52,7 @@ def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) 
         "configmaps": {"get", "create", "patch", "deletecollection"},
         "services": {"get", "create", "deletecollection"},
         "networkpolicies": {"get", "create", "deletecollection"},
+        "secrets": {"create"},
         "events": {"create"},
     }
 

@@ -234,6 +234,26 @@ def test_a_slowed_link_is_slow_until_it_is_healed(net: LabNetwork) -> None:
     assert check.measure_rtts(net, num_pings=5)["us", "eu"] == pytest.approx(0.060, rel=check.TOLERANCE)
 
 
+def test_a_loss_strikes_its_share_until_it_is_healed(net: LabNetwork) -> None:
+    def losses() -> int:
+        return next(link.num_random for link in relay.stats(net).links if link.source == "us")
+
+    near, far = net.nodes[0], net.nodes[-1]
+    relay.lose(net, "us", "eu", 0.2, seed=1)
+    try:
+        sent = inside(near.netns, "ping", "-q", "-c", "400", "-i", "0.002", far.address).stdout
+        lost = losses()
+        assert f"{400 - lost} received" in sent
+        assert 40 < lost < 120
+        assert relay.stats(net).num_lost == 0
+    finally:
+        relay.heal(net, "us", "eu")
+    assert answers(near, far.address)
+    assert losses() == lost
+    with pytest.raises(relay.RelayError, match=r"loss 1\.5 must be from 0 to 1"):
+        relay.lose(net, "us", "eu", 1.5)
+
+
 def test_links_and_figures_that_cannot_be_are_refused(net: LabNetwork) -> None:
     for change in (relay.slow, relay.cut, relay.heal):
         with pytest.raises(ValueError, match="no link us->moon: the regions are us, eu"):

@@ -59,6 +59,11 @@ BROKEN_RULES: dict[str, tuple[dict[str, Any], str]] = {
     "micro-batch": ({"training.microBatch": 9}, "training.microBatch must be at most training.globalBatch"),
     "parallelism": ({"parallelism": {"pipeline": 3, "tensor": 2}}, "needs more accelerators than workers.max x"),
     "local without mode": ({"sync": {"local": {"innerSteps": 5}}}, "sync.local is for sync.mode local"),
+    "compressed ring": ({"sync": {"mode": "ring", "compression": "bf16"}}, "mode ring sends values as they are"),
+    "ring without a region": (
+        {"sync": {"mode": "ring", "onRegionLoss": "continue"}},
+        "mode ring cannot go on without a region",
+    ),
     "pins": ({"placement": {"pins": ["a"]}}, "their number must lie between workers.min and workers.max"),
     "region twice": ({"placement": {"regions": ["a", "a"]}}, "Duplicate value"),
     "two storages": (
@@ -113,6 +118,11 @@ BROKEN_SCHEMAS: dict[str, tuple[dict[str, Any], str, str]] = {
     "no workers": ({"workers.min": 0}, "spec.workers.min: Invalid value: 0", "spec.workers.min"),
     "too many workers": ({"workers.max": 5000}, "should be less than or equal to 4096", "spec.workers.max"),
     "no max": ({"workers.max": None}, "spec.workers.max: Required value", "spec.workers.max"),
+    "hierarchical": (
+        {"sync": {"mode": "hierarchical"}},
+        'supported values: "auto", "ring", "wan", "local"',
+        "spec.sync.mode",
+    ),
     "precision": ({"training.precision": "fp8"}, 'supported values: "fp32", "bf16", "fp16"', "spec.training.precision"),
     "steps as text": (
         {"training.steps": "ten"},
@@ -159,6 +169,9 @@ GOOD_SPECS: dict[str, dict[str, Any]] = {
     "hugging face": {"model": {"huggingFace": {"configMap": "a", "key": "config.json"}}},
     "volume claim": {"checkpoint.storage": {"persistentVolumeClaim": "a"}},
     "no checkpoint": {"checkpoint": None},
+    "local": {"sync": {"mode": "local"}},
+    "local for so many steps": {"sync": {"mode": "local", "local": {"innerSteps": 500}}},
+    "compressed, without a region": {"sync": {"compression": "int8", "onRegionLoss": "continue"}},
     "sidecar with RANK": {
         "template.spec.containers": [{"name": "w"}, {"name": "s", "env": [{"name": "RANK", "value": "0"}]}]
     },

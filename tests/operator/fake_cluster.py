@@ -6,11 +6,13 @@ from typing import Any
 
 from hulk_operator.cluster import (
     ORIGIN,
+    SECRETS,
     AlreadyExists,
     ApiResource,
     Change,
     ClusterError,
     Conflict,
+    Forbidden,
     Listing,
     NotFound,
     Object,
@@ -31,6 +33,8 @@ class FakeCluster:
             self._store(resource, body)
 
     async def get(self, resource: ApiResource, name: str, namespace: str | None = None) -> Object:
+        if resource is SECRETS:  # as the chart's rights have it
+            raise Forbidden(403, "Forbidden", f"secrets {name} is forbidden: cannot get")
         return copy.deepcopy(self._known(resource, name, namespace))
 
     async def list(

@@ -14,10 +14,20 @@ from typing import Any
 import killing
 from hulk_operator import names
 from hulk_operator.api import HulkJob
-from hulk_operator.cluster import CONFIG_MAPS, EVENTS, HULK_JOBS, NETWORK_POLICIES, PODS, SERVICES, ApiCluster, Object
+from hulk_operator.cluster import (
+    CONFIG_MAPS,
+    EVENTS,
+    HULK_JOBS,
+    NETWORK_POLICIES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    ApiCluster,
+    Object,
+)
 from killing import KillPoint, Record
 
-CHILDREN = (PODS, SERVICES, CONFIG_MAPS, NETWORK_POLICIES)
+CHILDREN = (PODS, SERVICES, CONFIG_MAPS, NETWORK_POLICIES, SECRETS)
 MOMENTS = ("before", "after")
 NUM_AT_ONCE = 4
 CASE_S = 300.0  # a guard, not a measure: a case takes some 5 s on an idle machine

@@ -139,7 +139,7 @@ class Answers:
     """Rank 0 of any attempt: a preflight at once; a first step when it was told to start, if it `trains` at all.
 
     It tells of the link between two nodes of the gang: of one direction before the start, of the other one after it,
-    so that the first poll of either kind has something to write down.
+    so that the first poll of either kind has something to write down. Workers that lost their peers are left out.
     """
 
     def __init__(self, cluster: Cluster, namespace: str, trains: bool) -> None:
@@ -155,11 +155,14 @@ class Answers:
 
     async def metrics(self, ip: str) -> Observation:
         """A link, and the first step."""
-        ends = sorted({pod.node for pod in await self._gang(ip)}, reverse=self._started is not None)
+        gang = await self._gang(ip)
+        ends = sorted({pod.node for pod in gang}, reverse=self._started is not None)
         links = tuple(ObservedLink(source, target, 0.08, 1e6) for source, target in pairwise(ends))[:1]
         if self._started is None or not self._trains:
             return Observation(links=links)
-        return Observation(self._started, step=1, step_s=1.0, loss=2.5, links=links)
+        cut_off = frozenset(pod.worker for pod in gang if pod.exit and pod.exit.code == names.EXIT_LOST_PEER)
+        epoch = 1 if cut_off else 0
+        return Observation(self._started, step=1, step_s=1.0, loss=2.5, links=links, epoch=epoch, absent=cut_off)
 
     async def start(self, ip: str, attempt: int) -> None:
         """Accepted."""

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from faults import JOB, Corner, prepare, running, runs_as, worker
 from hulk_lab import kwok, up
+from hulk_operator import names
 from hulk_operator.api import HulkJob
-from hulk_operator.cluster import HULK_JOBS, NotFound, connect
+from hulk_operator.cluster import HULK_JOBS, NODES, NotFound, Object, connect
 from hulk_operator.reconcile.recipe import RECIPE, STATUS_WRITE
 from hulk_operator.status import holds
 from kill_cases import LOOK_S, MOMENTS, Operator, Seen, events_said_once, failures, nothing_left, selected
@@ -36,6 +37,7 @@ class Story:
     says: str
     failures: int = 0
     ends: str = "Succeeded"
+    regions: int = 1
 
 
 async def trains(corner: Corner) -> None:
@@ -77,6 +79,27 @@ async def is_degraded(corner: Corner) -> None:
     await end_well(corner, job)
 
 
+async def loses_a_region(corner: Corner) -> None:
+    """Of three workers in two regions, the one that is alone in its region loses its peers."""
+    sync = {"mode": "wan", "onRegionLoss": "continue"}
+    await corner.submit(workers=3, vocabulary=vocabulary(corner), sync=sync)
+    job = await corner.until(lambda job: running(job) and job.status.observed is not None)
+    assert job.status.plan is not None
+    (lonely,) = [share.name for share in job.status.plan.regions if share.workers == 1]
+    pods = await corner.pods(attempt=job.status.attempt)
+    cut_off = [pod for pod in pods if await region_of(corner, pod) == lonely]
+    for pod in cut_off:
+        await corner.end(pod, names.EXIT_LOST_PEER, "PeerLostError: nobody of another region answers")
+    job = await corner.until(lambda job: holds(job.status, "Degraded"))
+    assert job.status.membership is not None
+    assert (job.status.membership.without, job.status.membership.workers) == ((lonely,), 2)
+    for pod in pods:
+        if pod not in cut_off:
+            await corner.end(pod, 0, FAREWELL.format(job.status.attempt))
+    job = await corner.until(lambda job: holds(job.status, "Succeeded"))
+    assert job.status.restarts == 0
+
+
 async def is_stuck(corner: Corner) -> None:
     """A container of its first attempt cannot start."""
     await corner.submit(gated=True, vocabulary=vocabulary(corner))
@@ -107,6 +130,7 @@ STORIES = {
     "is suspended": Story(("suspend", "resume"), is_suspended, "Suspended"),
     "is resized": Story(("resize",), is_resized, "Resized"),
     "is degraded": Story(("degraded",), is_degraded, "NodeNotReady"),
+    "loses a region": Story(("regions",), loses_a_region, "RegionLost", regions=2),
     "is stuck": Story(("stuck",), is_stuck, "ImagePullBackOff"),
     "is late": Story(("start-timeout",), is_late, "StartTimeout"),
     "is out of time": Story(("deadline",), is_out_of_time, "DeadlineExceeded", ends="Failed"),
@@ -132,7 +156,7 @@ async def test_killed_while_a_step_changes_the_status(
         operator = Operator(forks, corner.name, kubeconfig, log, point, trains=True)
         story = next(story for story in STORIES.values() if point.because in story.steps)
         try:
-            await corner.open(NUM_NODES)
+            await corner.open(NUM_NODES, regions=story.regions)
             await go_through(corner, operator, story, seen)
         finally:
             await corner.close()
@@ -197,6 +221,12 @@ async def end_well(corner: Corner, job: HulkJob) -> None:
     for pod in await corner.pods(attempt=attempt):
         await corner.end(pod, 0, FAREWELL.format(attempt) if worker(pod) == 0 else "")
     await corner.until(lambda job: holds(job.status, "Succeeded"))
+
+
+async def region_of(corner: Corner, pod: Object) -> str:
+    """Where a pod's node is."""
+    node = await corner.cluster.get(NODES, pod["spec"]["nodeName"])
+    return str(node["metadata"]["labels"][names.NODE_REGION])
 
 
 def vocabulary(corner: Corner) -> int:

@@ -121,6 +121,13 @@ def test_everything_about_a_running_job() -> None:
     )
 
 
+def test_workers_that_were_left_out_are_counted() -> None:
+    key = ("hulk_job_workers_left_out", ("research", "demo"))
+    cut_off = {**RUNNING, "membership": {"epoch": 1, "workers": 1, "without": ["us"], "since": TIME}}
+    assert series(Snapshot(jobs=(job(status=RUNNING),)))[key] == 0
+    assert series(Snapshot(jobs=(job(status=cut_off),)))[key] == 1
+
+
 def test_a_new_job_has_only_what_is_known() -> None:
     found = {name for name, labels in series(Snapshot(jobs=(job(),))) if labels[:2] == ("research", "demo")}
     assert found == {"hulk_job_phase", "hulk_job_attempt", "hulk_job_failures", "hulk_job_disruptions"}

@@ -89,6 +89,14 @@ def test_what_is_not_a_usable_number_is_unsaid(text: str, expected: Observation)
     assert observe.parse_metrics(text) == expected
 
 
+def test_who_takes_part_is_told() -> None:
+    found = observe.parse_metrics(
+        "hulk_worker_membership_epoch 1\n"
+        'hulk_worker_member{rank="0"} 1\nhulk_worker_member{rank="1"} 0\nhulk_worker_member{rank="2"} NaN\n'
+    )
+    assert (found.epoch, found.absent) == (1, {1})
+
+
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf"])
 def test_a_loss_that_diverged_is_told(text: str) -> None:
     assert str(observe.parse_metrics(f"hulk_worker_loss {text}\n").loss) == text
@@ -105,6 +113,7 @@ def test_a_preflight_that_cannot_be_is_refused(seconds: str) -> None:
     [
         "<html>hello</html>",
         'hulk_worker_compute_seconds{rank="x"} 1',
+        'hulk_worker_member{rank="x"} 0',
         "hulk_worker_compute_seconds 1",
         "hulk_worker_step",
     ],

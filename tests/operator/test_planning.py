@@ -177,7 +177,7 @@ async def test_plans_that_do_not_fit_together_by_cpu_are_made_one_after_the_othe
     ("spec", "reason"),
     [
         ({"parallelism": {"pipeline": 2}}, "UnsupportedLayout"),
-        ({"sync": {"mode": "local"}}, "UnsupportedSync"),
+        ({"placement": {"objective": "money"}}, "UnsupportedSpec"),
         ({"model": {"huggingFace": {"configMap": "gone", "key": "k"}}}, "ModelNotFound"),
         ({"priorityClassName": "gone"}, "PriorityClassNotFound"),
         ({"workers": {"max": 2, "resourceName": "amd.com/gpu"}}, "NoCandidates"),

@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 from hulk_operator import names
-from hulk_operator.pods import is_worker, network_policy, plan_config_map, pods, service, worker_pod
+from hulk_operator.pods import (
+    is_worker,
+    network_policy,
+    owner_reference,
+    peer_secret,
+    plan_config_map,
+    pods,
+    service,
+    worker_pod,
+)
 from views import NODES, job, plan
 
 TEMPLATE: dict[str, Any] = {
@@ -161,6 +170,47 @@ def test_checkpoint_storage_reaches_the_worker(storage: dict[str, str], url: str
         assert {"name": names.CHECKPOINT_VOLUME, "mountPath": "/var/hulk/checkpoint"} in first["volumeMounts"]
         assert pod["spec"]["volumes"][-1]["persistentVolumeClaim"] == {"claimName": "claim"}
         assert pod["spec"]["securityContext"]["fsGroup"] == 65532
+
+
+@pytest.mark.parametrize(
+    ("name", "security", "mode"),
+    [
+        ("Hulk's own settings have a group", None, 0o440),
+        ("the user's have one", {"runAsUser": 7, "fsGroup": 8}, 0o440),
+        ("root, with a group", {"fsGroup": 8}, 0o440),
+        ("the user's have none: or user 7 could not read it", {"runAsNonRoot": True, "runAsUser": 7}, 0o444),
+        ("root, without a group", {}, 0o444),
+    ],
+)
+def test_the_worker_container_alone_has_the_file_that_peers_know_each_other_by(
+    name: str, security: dict[str, Any] | None, mode: int
+) -> None:
+    template = {"spec": {**TEMPLATE["spec"], **({} if security is None else {"securityContext": security})}}
+    (pod,) = pods(job(template=template), plan(2), [1])
+    assert env(pod)["HULK_PEER_SECRET"] == "/etc/hulk/peers/secret", name
+    (volume,) = [found for found in pod["spec"]["volumes"] if found["name"] == "hulk-peers"]
+    assert volume["secret"] == {"secretName": "demo-peers-u1", "defaultMode": mode}
+    first, sidecar = pod["spec"]["containers"]
+    (mount,) = [found for found in first["volumeMounts"] if found["name"] == "hulk-peers"]
+    assert mount == {"name": "hulk-peers", "mountPath": "/etc/hulk/peers", "readOnly": True}
+    assert "volumeMounts" not in sidecar
+    assert "volumeMounts" not in pod["spec"]["initContainers"][0]
+    assert security in (None, pod["spec"]["securityContext"])
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("auto", True), ("ring", False), ("wan", True), ("local", True)])
+def test_only_a_job_that_may_use_the_wan_collective_has_a_secret(mode: str, expected: bool) -> None:
+    (pod,) = pods(job(sync={"mode": mode}), plan(), [0])
+    assert ("hulk-peers" in {volume["name"] for volume in pod["spec"]["volumes"]}) is expected
+    assert ("HULK_PEER_SECRET" in env(pod)) is expected
+
+
+def test_the_secret_belongs_to_the_job_and_to_no_attempt() -> None:
+    made = peer_secret(job(), owner_reference(job()), bytes(range(32)))
+    assert (made["type"], made["immutable"]) == ("Opaque", True)
+    assert b64decode(made["data"]["secret"]) == bytes(range(32))
+    assert made["metadata"]["labels"] == {"hulk.dev/job": "demo", "app.kubernetes.io/managed-by": "hulk"}
+    assert made["metadata"]["ownerReferences"] == [owner_reference(job())]
 
 
 def test_the_children_of_an_attempt() -> None:

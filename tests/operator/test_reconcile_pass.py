@@ -1,5 +1,6 @@
 """Whole passes over a fake cluster: what is written, in which order, in whose name, and what a refusal leaves."""
 
+from base64 import b64decode
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -11,6 +12,7 @@ from hulk_operator.cluster import (
     HULK_JOBS,
     NODE_PROFILES,
     PODS,
+    SECRETS,
     AlreadyExists,
     ClusterError,
     Conflict,
@@ -27,7 +29,7 @@ from hulk_operator.observe import Observation, ObserveError, Preflight
 from hulk_operator.reconcile.recipe import RECIPE, writes
 from hulk_operator.reconcile.reconciler import Reconciler
 from hulk_operator.reconcile.store import Store
-from hulk_operator.reconcile.types import Calibration, FullPlan, Memory, Planned, Timing, Unplanned, View
+from hulk_operator.reconcile.types import Calibration, FullPlan, Memory, Planned, Poll, Timing, Unplanned, View
 from hulk_operator.status import holds
 from views import CALIBRATION, NODES, NOW, decision, full, job
 
@@ -63,13 +65,16 @@ class Plans:
 
 
 class Workers:
-    """Rank 0 that answers a preflight, or nothing."""
+    """Rank 0 that answers a preflight, and what it says by address, or nothing."""
 
     def __init__(self) -> None:
         self.started: list[int] = []
+        self.says: dict[str, Observation] = {}
 
     async def metrics(self, ip: str) -> Observation:
-        raise ObserveError("silent")
+        if ip not in self.says:
+            raise ObserveError("silent")
+        return self.says[ip]
 
     async def preflight(self, ip: str) -> Preflight | None:
         return Preflight(1, (0.5, 0.5, 0.5))
@@ -103,7 +108,7 @@ class World:
         )
 
     async def _observed(self, view: View, seen: Observation) -> None:
-        raise AssertionError("rank 0 is silent")
+        assert seen in self.workers.says.values(), "nobody said so"
 
     async def passes(self, number: int = 1) -> float | None:
         """Some passes; the answer of the last."""
@@ -139,10 +144,11 @@ async def test_the_commit_comes_before_the_first_child_and_every_write_has_its_s
     await world.passes(2)
     order = [write for _, write in world.cluster.writes if write != "create events"]
     assert order[0] == "patch hulkjobs/status"
-    assert order[1:7] == [
+    assert order[1:8] == [
         "create configmaps",
         "create services",
         "create networkpolicies",
+        "create secrets",
         "create pods",
         "create pods",
         "create pods",
@@ -180,6 +186,32 @@ async def test_a_preflight_becomes_a_prediction_and_speeds_before_the_start() ->
     assert world.workers.started == [1]
 
 
+@pytest.mark.parametrize(
+    ("name", "says", "believed"),
+    [
+        ("nobody answers", {}, None),
+        ("rank 0 alone", {0: Observation(1, step=3, epoch=0)}, 0),
+        ("others have nothing to tell", {0: Observation(1, step=3, epoch=0), 1: Observation(), 2: Observation()}, 0),
+        ("rank 0 is silent", {1: Observation(1, step=4, epoch=1), 2: Observation()}, 1),
+        ("rank 0 was cut off, and does not know", {0: Observation(1, step=3), 2: Observation(1, step=4, epoch=1)}, 2),
+        ("the latest epoch", {1: Observation(1, step=4, epoch=1), 2: Observation(1, step=5, epoch=2)}, 2),
+        ("another attempt's", {0: Observation(1, step=3), 2: Observation(9, step=4, epoch=1)}, 0),
+    ],
+)
+async def test_the_rank_of_the_latest_membership_is_believed(
+    name: str, says: dict[int, Observation], believed: int | None
+) -> None:
+    world = World(decision())
+    world.workers.says = {f"10.0.0.{worker + 1}": seen for worker, seen in says.items()}
+    poll = Poll("10.0.0.1", 1, preflight=False, others=("10.0.0.2", "10.0.0.3"))
+    observe = next(step for step in RECIPE if step.name == "observe")
+    await world.reconciler._executor.run(await world.reconciler._gather(world.job()), [(observe, poll)])
+    sighting = world.reconciler.memory[KEY].sighting
+    assert sighting is not None
+    assert sighting.observation == (None if believed is None else says[believed]), name
+    assert bool(sighting.error) is (believed is None)
+
+
 async def test_a_quota_halfway_releases_the_gang_and_keeps_the_servers_words() -> None:
     world = World(decision())
     words = 'pods "demo-1-2" is forbidden: exceeded quota: team, requested: pods=1, used: pods=2, limited: pods=2'
@@ -196,6 +228,59 @@ async def test_a_quota_halfway_releases_the_gang_and_keeps_the_servers_words() -
     assert (found.last_failure.reason, found.last_failure.message) == ("QuotaExceeded", words)
     assert (found.failures, found.disruptions) == (0, 0)
     assert ("sweep", "delete pods") in world.cluster.writes
+
+
+def secrets_of(world: World) -> list[bytes]:
+    """The values of all Secrets."""
+    found = [body for (plural, _, _), body in world.cluster.objects.items() if plural == "secrets"]
+    return [b64decode(secret["data"]["secret"]) for secret in found]
+
+
+async def test_a_job_gets_one_secret_of_32_random_bytes_and_keeps_it_over_its_attempts() -> None:
+    world, other = World(decision()), World(decision())
+    await world.passes(2)
+    await other.passes(2)
+    (value,), (another,) = secrets_of(world), secrets_of(other)
+    assert len(value) == 32
+    assert value != another
+    world.pods_become(up)
+    await world.passes()
+    world.pods_become(lambda worker: {"phase": "Failed", "reason": "Evicted"})
+    await world.passes()
+    world.plans.answer = decision(2)
+    world.store.replace_pods(Listing((), "1000"))
+    await world.passes(4)
+    assert world.job().status.attempt == 2
+    assert world.cluster.writes.count(("deploy", "create secrets")) == 2  # the second is told that it is there
+    assert secrets_of(world) == [value]
+
+
+async def test_the_stock_ring_needs_no_secret() -> None:
+    world = World(decision(), sync={"mode": "ring"})
+    await world.passes(3)
+    assert secrets_of(world) == []
+    assert len(world.store.pods_of(KEY)) == 3
+
+
+async def test_the_secret_of_a_deleted_job_of_the_same_name_is_not_taken_for_its_own() -> None:
+    world = World(decision())
+    await world.cluster.create(
+        SECRETS, {"metadata": {"name": "demo-peers-u0", "namespace": "lab"}, "data": {"secret": ""}}
+    )
+    await world.passes(3)
+    assert ("secrets", "lab", "demo-peers-u1") in world.cluster.objects
+
+
+async def test_an_operator_that_may_not_make_a_secret_releases_the_gang_with_the_servers_words() -> None:
+    world = World(decision())
+    words = 'secrets is forbidden: User "hulk-operator" cannot create resource "secrets" in API group ""'
+    refusal = Forbidden(403, "Forbidden", words)
+    world.cluster.refuse = lambda write, _: refusal if write == "create secrets" else None
+    await world.passes(3)
+    found = world.job().status
+    assert not holds(found, "Planned")
+    assert (found.last_failure or pytest.fail("no failure")).message == words
+    assert not [write for _, write in world.cluster.writes if write == "create pods"]
 
 
 async def test_in_a_namespace_that_is_being_deleted_a_job_waits_and_tries_nothing_else() -> None:

@@ -10,7 +10,18 @@ from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES
 from hulk_operator.pods import Reason, stays
 from hulk_operator.reconcile.recipe import Decision, decide
 from hulk_operator.reconcile.staying import taken_over
-from hulk_operator.reconcile.types import Create, FullPlan, Memory, NodeState, Relabel, RequestPlan, Sweep, View, Write
+from hulk_operator.reconcile.types import (
+    Create,
+    FullPlan,
+    MakeSecret,
+    Memory,
+    NodeState,
+    Relabel,
+    RequestPlan,
+    Sweep,
+    View,
+    Write,
+)
 from hulk_operator.status import condition, holds
 from hulk_placement.plan import Layout, WorkerSlot
 from views import LAUNCHED, NODES, NOW, ago, decision, deploying, failed, full, gang, job, plan, pod, running, status
@@ -125,7 +136,7 @@ def test_the_next_plan_takes_over_what_it_can_and_makes_only_what_lacks() -> Non
     memory, pods = Memory(swept_to=1), (pod(0), failed(1, 1), pod(2))
     known = {"pods": pods, "memory": memory, "full": replanned("node-2", SPARE, "node-0")}
     made = decide(view(in_force(2, 3), **known))
-    assert [type(action) for _, action in made.actions] == [Create, Create, Create, Write, Relabel, Create]
+    assert [type(action) for _, action in made.actions] == [Create, Create, Create, MakeSecret, Write, Relabel, Create]
     creates = actions(made, Create)
     assert [action.resource for action in creates] == [CONFIG_MAPS, SERVICES, NETWORK_POLICIES, PODS]
     assert [body["metadata"]["name"] for body in creates[-1].bodies] == ["demo-2-1"]

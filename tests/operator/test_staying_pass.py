@@ -47,7 +47,7 @@ async def test_the_plan_is_written_before_the_labels_and_these_before_a_sweep() 
     }
     await world.passes()
     of_deploy = [write for step, write in world.cluster.writes if step == "deploy"]
-    assert of_deploy[3:] == ["create configmaps", "patch configmaps", "patch pods", "patch pods", "create pods"]
+    assert of_deploy[4:] == ["create configmaps", "patch configmaps", "patch pods", "patch pods", "create pods"]
     assert not [write for step, write in world.cluster.writes if step == "sweep"]
     assert labels(world) == {
         "demo-1-0": names.worker_labels("demo", 2, 0),

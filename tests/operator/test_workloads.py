@@ -16,6 +16,7 @@ from hulk_operator.inputs.workloads import (
     to_workload,
     with_measured_speeds,
 )
+from hulk_placement.sync import Sync
 from hulk_placement.workload import Workload
 
 ROOT = Path(__file__).parents[2]
@@ -111,9 +112,6 @@ def test_a_text_that_is_no_model_is_said_with_its_config_map(form: str, text: st
             "data 3, which is 3 / 2 workers",
         ),
         ({"parallelism": {"data": 4}}, "UnsupportedLayout", "from workers.min 5 to workers.max 6"),
-        ({"sync": {"mode": "hierarchical"}}, "UnsupportedSync", "mode hierarchical"),
-        ({"sync": {"compression": "int8"}}, "UnsupportedSync", "compression int8"),
-        ({"sync": {"onRegionLoss": "continue"}}, "UnsupportedSpec", "onRegionLoss continue"),
         ({"placement": {"objective": "money"}}, "UnsupportedSpec", "objective money"),
     ],
 )
@@ -122,6 +120,23 @@ def test_what_this_version_cannot_do_is_refused_by_name(changes: dict[str, Any],
         workload(job(**changes))
     assert caught.value.reason == reason
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, Sync()),
+        ({"mode": "ring"}, Sync(mode="ring")),
+        ({"mode": "local"}, Sync(mode="local", inner_steps=50)),
+        ({"mode": "local", "local": {"innerSteps": 200}}, Sync(mode="local", inner_steps=200)),
+        (
+            {"mode": "wan", "compression": "int8", "onRegionLoss": "continue"},
+            Sync(mode="wan", compression="int8", on_region_loss="continue"),
+        ),
+    ],
+)
+def test_how_replicas_come_together_reaches_the_planner(asked: dict[str, Any], expected: Sync) -> None:
+    assert workload(job(sync=asked)).sync == expected
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,12 @@ def test_the_operator_reads_what_a_run_says_of_its_last_step(tmp_path, loss):
     )
 
 
+def test_the_operator_reads_which_regions_were_left_out(tmp_path):
+    last = Exit(0, "Completed", errors.farewell(2, 40, 2.5, 0, 2, ["ap", "us-1"]), None)
+    said = farewell(WorkerPod("demo-2-2", "p", "j", attempt=2, worker=2, exit=last))
+    assert said == Farewell(2, 40, "2.5", 0, epoch=2, without=("ap", "us-1"))
+
+
 def test_every_error_has_the_exit_code_the_tree_says():
     tree = {
         "PlanError": 64,

@@ -30,6 +30,8 @@ LATE_BOUND_S = 0.002
 MAX_LATE_SHARE = 0.01
 """A run with more late packets than this measured the machine's load, not the emulated WAN: it is invalid."""
 
+_NICENESS = -20
+"""Added to the caller's: packets leave when they are due, whatever the processes that sent them are busy with."""
 _SOURCE = Path(__file__).resolve().parents[2] / "relay"
 
 
@@ -52,6 +54,8 @@ class LinkStats:
     num_cut: int
     num_late: int
     max_late_s: float
+    num_random: int = 0
+    """Lost at random, as `lose` asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class RelayStats:
     links: tuple[LinkStats, ...]
     cpu_s: float
     num_lost: int
-    """Packets that neither a full router buffer nor a cut explains: nobody had a place or a way for them."""
+    """Packets that no full router buffer, cut or `lose` explains: nobody had a place or a way for them."""
 
     @property
     def num_packets(self) -> int:
@@ -175,7 +179,7 @@ def start(net: LabNetwork, table: ProcessTable) -> None:
     path.write_text(json.dumps(config(net), indent=1))
     RUN_DIR.mkdir(parents=True, exist_ok=True)
     socket_path(net.slot).unlink(missing_ok=True)
-    table.start(PROCESS_NAME, [build(), path])
+    table.start(PROCESS_NAME, ["nice", "-n", str(_NICENESS), build(), path])
     wait_until(socket_path(net.slot).exists, "start of the relay", timeout_s=10, log=table.log(PROCESS_NAME))
 
 
@@ -228,6 +232,7 @@ def stats(net: LabNetwork) -> RelayStats:
                 num_cut=link["cutDrops"],
                 num_late=link["late"],
                 max_late_s=link["maxLateMicroseconds"] / 1e6,
+                num_random=link["losses"],
             )
             for link in answer.get("links", ())
         ),
@@ -257,7 +262,13 @@ def slow(
     _ask(net.slot, op="set", source=source, target=target, **_settings(link, net.spec))
 
 
+def lose(net: LabNetwork, source: str, target: str, share: float, *, seed: int = 0) -> None:
+    """Lose this share of one direction's packets at random until it is healed; RelayError if it is not in 0..1."""
+    net.spec.link(source, target)  # or ValueError
+    _ask(net.slot, op="set", source=source, target=target, loss=share, seed=seed)
+
+
 def heal(net: LabNetwork, source: str, target: str) -> None:
     """Give one direction what the lab's file says again."""
     settings = _settings(net.spec.link(source, target), net.spec)
-    _ask(net.slot, op="heal", source=source, target=target, **settings)
+    _ask(net.slot, op="heal", source=source, target=target, loss=0, **settings)

@@ -72,21 +72,43 @@ class Parallelism(Resource):
 class LocalSync(Resource):
     """Settings of mode `local`: several steps between two synchronisations."""
 
-    inner_steps: Annotated[int, Field(ge=1, le=100_000, description="Steps between two synchronisations.")] = 1
+    inner_steps: Annotated[
+        int, Field(ge=1, le=100_000, description="Optimizer steps of each replica between two synchronisations.")
+    ] = 50
 
 
 class Sync(Resource):
     """How replicas agree on gradients."""
 
     mode: Annotated[
-        Literal["auto", "ring", "hierarchical", "wan", "local"],
-        Field(description="Which all-reduce is used; auto = chosen by the plan."),
+        Literal["auto", "ring", "wan", "local"],
+        Field(
+            description=(
+                "ring = the all-reduce of torch's own backend in the planned order; wan = Hulk's own over the WAN, for "
+                "programs that use hulk_runtime; auto = whichever of the two the plan predicts to be faster; local = "
+                "replicas train apart and come together every local.innerSteps steps, which changes what is learned."
+            )
+        ),
     ] = "auto"
     local: Annotated[LocalSync | None, Field(description="Only for mode local.")] = None
-    compression: Annotated[Literal["none", "fp16", "int8"], Field(description="Gradients on the wire.")] = "none"
+    compression: Annotated[
+        Literal["none", "bf16", "int8"],
+        Field(description="What Hulk's own all-reduce sends between regions; inside a region nothing is compressed."),
+    ] = "none"
     on_region_loss: Annotated[
-        Literal["restart", "continue"], Field(description="What to do when a whole region is lost.")
+        Literal["restart", "continue"],
+        Field(
+            description=(
+                "What happens when a whole region is cut off: a new attempt, or the side with more than half of the "
+                "workers goes on without it (Hulk's own all-reduce only, so auto then chooses that)."
+            )
+        ),
     ] = "restart"
+
+    @property
+    def may_use_wan(self) -> bool:
+        """Whether a plan may use Hulk's own all-reduce, whose peers know each other by a secret."""
+        return self.mode != "ring"
 
 
 class Placement(Resource):

@@ -133,6 +133,8 @@ def _pod() -> str:
         f"- environment kept where the template sets it: `{names.ENV_GLOO_INTERFACE}`, `{names.ENV_NCCL_INTERFACE}`\n"
         f"- labels: {labels}; a template's keys under `{names.RESERVED_PREFIX}` are refused\n"
         f"- the full plan at `{names.PLAN_PATH}`; checkpoints of a volume claim at `{names.CHECKPOINT_DIRECTORY}`\n"
+        f"- unless `sync.mode` is `ring`: the file that the workers know each other by, of Secret "
+        f"`{names.peer_secret('<job>', '<uid>')}`, at `{names.PEER_SECRET_PATH}`\n"
         f"- where the command is `{names.LAUNCHER}`: the plan of the attempt in force, from ConfigMap "
         f"`{names.gang_config_map('<job>')}`\n"
         f"- names: pod `{names.pod('<job>', 0, 0).replace('-0-0', '-<attempt>-<worker>')}`, "

@@ -95,6 +95,18 @@ JOB_SPEC = (
         ".sync.local",
     ),
     Rule(
+        "self.sync.compression == 'none' || self.sync.mode != 'ring'",
+        lambda self: self["sync"]["compression"] == "none" or self["sync"]["mode"] != "ring",
+        "sync.compression is of Hulk's own all-reduce; mode ring sends values as they are",
+        ".sync.compression",
+    ),
+    Rule(
+        "self.sync.onRegionLoss == 'restart' || self.sync.mode != 'ring'",
+        lambda self: self["sync"]["onRegionLoss"] == "restart" or self["sync"]["mode"] != "ring",
+        "sync.onRegionLoss continue needs Hulk's own all-reduce; mode ring cannot go on without a region",
+        ".sync.onRegionLoss",
+    ),
+    Rule(
         "self.parallelism.?data.orValue(1) * self.parallelism.?pipeline.orValue(1) * "
         "self.parallelism.?tensor.orValue(1) <= self.workers.max * self.workers.acceleratorsPerWorker",
         lambda self: (

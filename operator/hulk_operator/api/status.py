@@ -7,6 +7,7 @@ from pydantic import Field
 
 from hulk_operator import names
 from hulk_operator.api.base import (
+    LIST_SET,
     Attempt,
     Count,
     Decimal,
@@ -149,6 +150,18 @@ class Observed(Resource):
     updated_at: Annotated[Time, Field(description="When it was read.")]
 
 
+class Membership(Resource):
+    """Who is left of an attempt that goes on without a region that was cut off."""
+
+    epoch: Annotated[Positive, Field(description="How often the attempt lost regions.")]
+    workers: Annotated[Count, Field(description="Workers that go on.")]
+    without: Annotated[
+        tuple[Region, ...],
+        Field(max_length=names.MAX_REGIONS, description="Regions that were cut off.", json_schema_extra=LIST_SET),
+    ]
+    since: Annotated[Time, Field(description="When it was heard.")]
+
+
 class CheckpointStatus(Resource):
     """The last committed checkpoint."""
 
@@ -189,6 +202,9 @@ class HulkJobStatus(Resource):
     plan: Annotated[PlanSummary | None, Field(description="Summary of that attempt's plan.")] = None
     prediction: Annotated[PredictionSummary | None, Field(description="Predicted time of a step.")] = None
     observed: Annotated[Observed | None, Field(description="Observed progress.")] = None
+    membership: Annotated[
+        Membership | None, Field(description="Set while an attempt goes on without a region (`sync.onRegionLoss`).")
+    ] = None
     checkpoint: Annotated[CheckpointStatus | None, Field(description="Last committed checkpoint.")] = None
     failures: Annotated[Count, Field(description="Failures that count towards backoffLimit.")] = 0
     disruptions: Annotated[Count, Field(description="Node losses, evictions and moves; they do not count.")] = 0

@@ -30,6 +30,7 @@ from hulk_operator.cluster.resources import (
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    SECRETS,
     SERVICES,
     ApiResource,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "ORIGIN",
     "PODS",
     "PRIORITY_CLASSES",
+    "SECRETS",
     "SERVICES",
     "AlreadyExists",
     "ApiCluster",

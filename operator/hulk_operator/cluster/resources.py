@@ -38,6 +38,7 @@ class ApiResource:
 PODS: Final = ApiResource("", "v1", "pods", "Pod")
 SERVICES: Final = ApiResource("", "v1", "services", "Service")
 CONFIG_MAPS: Final = ApiResource("", "v1", "configmaps", "ConfigMap")
+SECRETS: Final = ApiResource("", "v1", "secrets", "Secret")
 NODES: Final = ApiResource("", "v1", "nodes", "Node", namespaced=False)
 EVENTS: Final = ApiResource("", "v1", "events", "Event")
 NETWORK_POLICIES: Final = ApiResource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")

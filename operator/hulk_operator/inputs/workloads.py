@@ -1,6 +1,6 @@
 """Turns a HulkJob into the planner's `Workload`: the model counted, the spec's words as numbers.
 
-What the first version cannot do (other layouts and collectives) is refused here with a reason, before anything is
+What this version cannot do (other layouts and objectives) is refused here with a reason, before anything is
 planned. The model's text, where it is in a ConfigMap, is read by the caller.
 """
 
@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from hulk_placement import transformer
+from hulk_placement.sync import Sync
 from hulk_placement.workload import Model, Workload
 from pydantic import Field, ValidationError
 
 from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec, NodeProfile, Resource
 from hulk_operator.api import model as api_model
 from hulk_operator.api.base import MAX_COUNT
-
-SUPPORTED_MODES = ("auto", "ring")
 
 
 class UnusableJobError(ValueError):
@@ -113,7 +112,15 @@ def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
         pins=spec.placement.pins,
         regions=regions,
         kept=situation.kept,
+        sync=to_sync(spec),
     )
+
+
+def to_sync(spec: HulkJobSpec) -> Sync:
+    """How the job's replicas are to come together."""
+    asked = spec.sync
+    steps = {"inner_steps": asked.local.inner_steps} if asked.local else {}
+    return Sync(mode=asked.mode, compression=asked.compression, on_region_loss=asked.on_region_loss, **steps)
 
 
 def with_measured_speeds(
@@ -138,17 +145,10 @@ def refuse_unsupported(spec: HulkJobSpec) -> None:
         raise UnusableJobError(
             "UnsupportedLayout", f"The job asks for {listed}; this version runs data parallelism only (1 and 1)."
         )
-    if spec.sync.mode not in SUPPORTED_MODES or spec.sync.compression != "none":
-        raise UnusableJobError(
-            "UnsupportedSync",
-            f"The job asks for mode {spec.sync.mode} with compression {spec.sync.compression}; "
-            "this version runs mode ring (or auto) with compression none.",
-        )
-    if spec.sync.on_region_loss != "restart" or spec.placement.objective != "time":
+    if spec.placement.objective != "time":
         raise UnusableJobError(
             "UnsupportedSpec",
-            f"The job asks for onRegionLoss {spec.sync.on_region_loss} and objective {spec.placement.objective}; "
-            "this version knows restart and time.",
+            f"The job asks for objective {spec.placement.objective}; this version knows time.",
         )
 
 

@@ -96,6 +96,7 @@ def _job_rows(snapshot: Snapshot) -> dict[Definition, Rows]:
         d.JOB_CHECKPOINT: per_job(lambda job: job.status.checkpoint.step if job.status.checkpoint else None),
         d.JOB_FAILURES: per_job(lambda job: job.status.failures),
         d.JOB_DISRUPTIONS: per_job(lambda job: job.status.disruptions),
+        d.JOB_LEFT_OUT: per_job(_left_out),
         d.JOB_BOTTLENECK: [
             ((*labels, link.source, link.target), 1.0) for labels, link in bottlenecks.items() if link is not None
         ],
@@ -168,6 +169,13 @@ def _names(job: HulkJob) -> tuple[str, str]:
 def _observed_s(job: HulkJob) -> float | None:
     seen = job.status.observed
     return seen.step_microseconds / 1e6 if seen and seen.step_microseconds is not None else None
+
+
+def _left_out(job: HulkJob) -> float | None:
+    plan, known = job.status.plan, job.status.membership
+    if plan is None:
+        return None
+    return plan.num_workers - known.workers if known else 0
 
 
 def _loss(job: HulkJob) -> float | None:

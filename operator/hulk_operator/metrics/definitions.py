@@ -49,6 +49,12 @@ JOB_FAILURES: Final = Definition("hulk_job_failures", Kind.GAUGE, _JOB, "Failure
 JOB_DISRUPTIONS: Final = Definition(
     "hulk_job_disruptions", Kind.GAUGE, _JOB, "Node losses, evictions and moves; they do not count as failures."
 )
+JOB_LEFT_OUT: Final = Definition(
+    "hulk_job_workers_left_out",
+    Kind.GAUGE,
+    _JOB,
+    "Workers of regions that were cut off and without which the attempt goes on.",
+)
 JOB_BOTTLENECK: Final = Definition(
     "hulk_job_bottleneck_link_info", Kind.GAUGE, (*_JOB, "source", "target"), "1 for the slowest link of the ring."
 )
@@ -108,6 +114,7 @@ DEFINITIONS: Final = (
     JOB_CHECKPOINT,
     JOB_FAILURES,
     JOB_DISRUPTIONS,
+    JOB_LEFT_OUT,
     JOB_BOTTLENECK,
     JOB_RING,
     LINK_RTT,

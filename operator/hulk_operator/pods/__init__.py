@@ -2,6 +2,7 @@
 
 from hulk_operator.pods.children import gang_config_map, network_policy, plan_config_map, service
 from hulk_operator.pods.manifests import owner_reference, pods, stays
+from hulk_operator.pods.peers import peer_secret
 from hulk_operator.pods.worker import (
     Exit,
     Reason,
@@ -25,6 +26,7 @@ __all__ = [
     "owner_name",
     "owner_reference",
     "owner_uid",
+    "peer_secret",
     "plan_config_map",
     "pods",
     "reason_of",

@@ -13,6 +13,7 @@ from hulk_placement.plan import Plan
 from hulk_operator import names
 from hulk_operator.api import HulkJob, Storage
 from hulk_operator.cluster import Object
+from hulk_operator.pods.peers import peer_environment, with_peer_secret
 
 RESTRICTED_USER: Final = 65532  # the usual "nonroot"
 DEFAULT_GRACE_S: Final = 30  # Kubernetes' own
@@ -80,7 +81,9 @@ def _shared_spec(job: HulkJob, plan: Plan) -> Object:
     spec = job.spec.template.pod_spec()
     containers = [_secured(container) for container in spec["containers"]]
     volumes = [*(spec.get("volumes") or ()), _plan_volume(job, plan)]
+    security = {**_volume_group(job), **spec.get("securityContext", _RESTRICTED_POD)}
     first, checkpoint_volumes = _with_checkpoint(_worker_container(containers[0], job), job)
+    first, peer_volumes = with_peer_secret(first, job, security)
     priority = {"priorityClassName": job.spec.priority_class_name} if job.spec.priority_class_name else {}
     defaults: Object = {"enableServiceLinks": False}
     if "serviceAccountName" not in spec:
@@ -91,11 +94,11 @@ def _shared_spec(job: HulkJob, plan: Plan) -> Object:
         **spec,
         **priority,
         **inits,
-        "securityContext": {**_volume_group(job), **spec.get("securityContext", _RESTRICTED_POD)},
+        "securityContext": security,
         "restartPolicy": "Never",
         "subdomain": names.service(job.metadata.name, plan.attempt),
         "containers": [first, *containers[1:]],
-        "volumes": [*volumes, *checkpoint_volumes],
+        "volumes": [*volumes, *peer_volumes, *checkpoint_volumes],
     }
 
 
@@ -184,6 +187,7 @@ def _shared_env(job: HulkJob, plan: Plan) -> Env:
         names.ENV_JOB_UID: job.metadata.uid or "",
         names.ENV_PLAN: names.PLAN_PATH,
         names.ENV_METRICS_PORT: str(names.WORKER_METRICS_PORT),
+        **peer_environment(job),
         **attempt_environment(job, plan),
     }
     if stays(job):

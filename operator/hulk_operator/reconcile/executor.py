@@ -5,6 +5,7 @@ Every action can be repeated: what exists already is left, what is gone already 
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +22,7 @@ from hulk_operator.cluster import (
     NODE_PROFILES,
     ORIGIN,
     PODS,
+    SECRETS,
     SERVICES,
     AlreadyExists,
     ApiResource,
@@ -33,13 +35,14 @@ from hulk_operator.cluster import (
     Refused,
 )
 from hulk_operator.observe import Observation, ObserveError, Preflight
-from hulk_operator.pods import owner_name, owner_uid
+from hulk_operator.pods import owner_name, owner_reference, owner_uid, peer_secret
 from hulk_operator.reconcile.types import (
     Action,
     Calibrate,
     Calibration,
     Create,
     DeleteJob,
+    MakeSecret,
     Memory,
     Poll,
     RecordSpeeds,
@@ -63,7 +66,7 @@ SWEPT: Final = (PODS, SERVICES, NETWORK_POLICIES, CONFIG_MAPS)
 
 
 class Workers(Protocol):
-    """What rank 0 of a running attempt can be asked (`ip`: its pod's); `ObserveError` when it does not answer."""
+    """What a worker of a running attempt can be asked (`ip`: its pod's); `ObserveError` when it does not answer."""
 
     async def metrics(self, ip: str) -> Observation:
         """Its progress."""
@@ -96,6 +99,7 @@ class Executor:
     `created` is told of every object that was made, `observed` of everything rank 0 said, `remember` replaces a job's
     memory, `acts` says whether this operator may still delete and change: one that slept through the end of its lease
     would undo what its successor made. Creating needs no such question, because names tell the attempts apart.
+    `random` answers that many bytes that nobody can guess.
     """
 
     def __init__(
@@ -107,8 +111,10 @@ class Executor:
         remember: Callable[[HulkJob, Callable[[Memory], Memory]], None],
         observed: Callable[[View, Observation], Awaitable[None]],
         acts: Callable[[], bool] = lambda: True,
+        random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._cluster = cluster
+        self._random = random
         self._workers = workers
         self._plans = plans
         self._created = created
@@ -119,6 +125,7 @@ class Executor:
             Calibrate: self._calibrate,
             Create: self._create,
             DeleteJob: self._delete_job,
+            MakeSecret: self._make_secret,
             Poll: self._poll,
             RecordSpeeds: self._record_speeds,
             Relabel: self._relabel,
@@ -139,7 +146,7 @@ class Executor:
             try:
                 await self._perform[type(action)](view, action)
             except Refused as error:
-                if not isinstance(action, Create | Write):
+                if not isinstance(action, Create | Write | MakeSecret):
                     raise
                 return (error,)
             finally:
@@ -158,15 +165,25 @@ class Executor:
         await _all(work() for _ in range(min(NUM_IN_FLIGHT, len(action.bodies))))
 
     async def _create_one(self, resource: ApiResource, body: Object, uid: str) -> Object:
+        try:
+            return await self._try_to_create(resource, body)
+        except AlreadyExists:
+            return await self._existing(resource, body, uid)
+
+    async def _try_to_create(self, resource: ApiResource, body: Object) -> Object:
         for remaining in reversed(range(NUM_CONFLICT_TRIES)):
             try:
                 return await self._cluster.create(resource, body)
-            except AlreadyExists:
-                return await self._existing(resource, body, uid)
             except Conflict:  # concurrent updates of a ResourceQuota
                 if not remaining:
                     raise
         raise AssertionError("the last try returns or raises")
+
+    async def _make_secret(self, view: View, _: MakeSecret) -> None:
+        """One that is there was made by an earlier pass: nobody knew its name before the job had its uid."""
+        value = self._random(names.PEER_SECRET_BYTES)
+        with suppress(AlreadyExists):
+            await self._try_to_create(SECRETS, peer_secret(view.job, owner_reference(view.job), value))
 
     async def _existing(self, resource: ApiResource, body: Object, uid: str) -> Object:
         """The object of that name, which an earlier pass created.
@@ -240,7 +257,7 @@ class Executor:
         try:
             if action.preflight:
                 preflight = await self._workers.preflight(action.ip)
-            observation = await self._workers.metrics(action.ip)  # beside a preflight: it may train already
+            observation = await self._word(action)  # beside a preflight: it may train already
         except ObserveError as silent:
             error = str(silent)
             logger.debug("%s: %s", view.job.key, error)
@@ -250,6 +267,21 @@ class Executor:
             await self._observed(view, observation)
         sighting = Sighting(action.attempt, view.now, observation, preflight, error)
         self._remember(view.job, lambda memory: replace(memory, sighting=sighting))
+
+    async def _word(self, action: Poll) -> Observation:
+        """What the rank of the latest membership epoch says; `ObserveError` of the first one when nobody answers."""
+
+        async def ask(ip: str) -> Observation | ObserveError:
+            try:
+                return await self._workers.metrics(ip)
+            except ObserveError as error:
+                return error
+
+        found = await asyncio.gather(*map(ask, (action.ip, *action.others)))
+        answers = [seen for seen in found if isinstance(seen, Observation)]
+        if not answers:
+            raise next(error for error in found if isinstance(error, ObserveError))
+        return max(answers, key=lambda seen: (seen.attempt == action.attempt, seen.epoch or 0))
 
     async def _calibrate(self, view: View, action: Calibrate) -> None:
         try:

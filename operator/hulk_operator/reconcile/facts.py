@@ -21,6 +21,7 @@ PLAN_LOST = "PlanLost"
 RESIZED = "Resized"
 EXTENDED = "Extended"
 RECOVERED = "Recovered"
+REGION_LOST = "RegionLost"  # a reason of Degraded: the gang goes on
 
 
 def in_force(view: View) -> bool:
@@ -86,7 +87,7 @@ def released(view: View, why: str, reason: str, message: str) -> HulkJobStatus:
     for kind in (ConditionType.DEPLOYED, ConditionType.RUNNING):
         if condition(status, kind) is not None:
             status = set_condition(view, kind, False, reason, message, status)
-    return status
+    return update(status, membership=None)
 
 
 def failure(

@@ -7,10 +7,11 @@
     finish         a finished job waits for its ttl
     suspend/resume pods are released / a new active time begins
     deadline       active for too long
+    regions        the gang goes on without a region that was cut off, and says so
     complete       every worker ended well; where more steps are asked for by now, another attempt follows
     broken         a worker failed or was taken away: count it, release the gang
     resize         spec.workers asks for another number: release the gang
-    degraded       a node of the gang is not ready, and that is borne
+    degraded       a region was left out, or a node of the gang is not ready, and that is borne
     stuck          a container cannot start: release the gang
     start-timeout  the gang is not up in time: release it, avoid the nodes
     backoff        wait after a bad end
@@ -56,6 +57,7 @@ RECIPE: Final = (
     Step("suspend", lifecycle.suspend),
     Step("resume", lifecycle.resume),
     Step("deadline", lifecycle.deadline),
+    Step("regions", training.regions),
     Step("complete", training.complete),
     Step("broken", failures.broken),
     Step("resize", resize.resize),
@@ -72,6 +74,7 @@ RECIPE: Final = (
             "create configmaps",
             "create services",
             "create networkpolicies",
+            "create secrets",
             "patch configmaps",
             "patch pods",
             "create pods",

@@ -29,6 +29,7 @@ class Timing:
     alone_s: float = 5.0  # the same where peers wait for the next attempt, and so do not fail too
     not_ready_s: float = 30.0  # how long a node may say that it is not ready before it counts as lost
     leftover_s: float = 30.0  # how long after its grace period a terminating pod is waited for
+    region_loss_s: float = 30.0  # how long the survivors of a region may take to say that they go on
     avoid_node_s: float = 300.0
     poll_s: float = 5.0
     preflight_poll_s: float = 0.5
@@ -85,7 +86,7 @@ class Unplanned:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What a poll of rank 0 brought. `error` says why a part is missing."""
+    """What a poll of the workers brought. `error` says why a part is missing."""
 
     attempt: int
     time: datetime
@@ -115,6 +116,7 @@ class Memory:
     started: int = 0  # last attempt that was told to start
     ended: frozenset[tuple[int, int]] = frozenset()  # (attempt, worker) that ended well; their pods may be gone by now
     sighting: Sighting | None = None
+    loss: tuple[int, datetime] | None = None  # attempt, and since when it lacks workers that it may go on without
     calibration: Calibration | None = None
 
 
@@ -164,6 +166,11 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class MakeSecret:
+    """Create the Secret that the job's workers know each other by; one that is there already is left, and not read."""
+
+
+@dataclass(frozen=True, slots=True)
 class Relabel:
     """Give pods, by name, other labels: they become workers of the attempt in force."""
 
@@ -179,11 +186,15 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """Ask rank 0 how it goes; the answer is in the next pass's memory."""
+    """Ask rank 0 how it goes; the answer is in the next pass's memory.
+
+    `others` may know better, where rank 0 may be cut off: who is of the latest membership epoch is believed.
+    """
 
     ip: str
     attempt: int
     preflight: bool
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +233,20 @@ class Remember:
     fields: Mapping[str, Any]
 
 
-Action = RequestPlan | Create | Write | Relabel | Sweep | Poll | Calibrate | RecordSpeeds | Start | DeleteJob | Remember
+Action = (
+    RequestPlan
+    | Create
+    | Write
+    | MakeSecret
+    | Relabel
+    | Sweep
+    | Poll
+    | Calibrate
+    | RecordSpeeds
+    | Start
+    | DeleteJob
+    | Remember
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,13 +40,17 @@ class Sink(Protocol):
 
 @dataclass(eq=False)
 class Peer:
-    """Another rank: what waits to be sent to it, and when it was last heard (seconds of the monotonic clock)."""
+    """Another rank: what waits to be sent to it, what it said last, and when (seconds of the monotonic clock).
+
+    `num_begun` operations were begun there.
+    """
 
     rank: int
     is_far: bool
     channels: list["Channel"] = field(default_factory=list)
     heard_s: float = 0.0
-    sent_s: float = 0.0
+    beat_s: float = 0.0
+    num_begun: int = 0
     has_left: bool = False
     _first: deque[tuple[bytes, memoryview | None, Outgoing | None]] = field(default_factory=deque)
     _chunks: list[tuple[tuple[int, float, float], int, Outgoing]] = field(default_factory=list)
@@ -109,7 +113,7 @@ class Channel:
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
 
-    def send(self, now_s: float) -> list[Outgoing]:
+    def send(self) -> list[Outgoing]:
         """Send until nothing waits or the kernel takes no more (`wants_write`); the chunks that left whole."""
         left: list[Outgoing] = []
         self.wants_write = False
@@ -121,7 +125,6 @@ class Channel:
                 return left
             except OSError as error:
                 raise PeerGoneError(f"its connection broke: {error.strerror}") from error
-            self.peer.sent_s = now_s
             self._advance(count)
             if not self._sending and self._chunk is not None:
                 left.append(self._chunk)

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import torch
@@ -33,18 +34,25 @@ BEATS_PER_BOUND: Final = 8
 
 
 class Work:
-    """An all-reduce that was begun."""
+    """An all-reduce that was begun. `overdue` is told when somebody waited for it too long."""
 
-    def __init__(self) -> None:
+    def __init__(self, overdue: Callable[[float], None], patience_s: float) -> None:
+        self._overdue, self._patience_s = overdue, patience_s
         self._ended = threading.Event()
         self._error: PeerLostError | None = None
         self._callbacks: list[Callable[[PeerLostError | None], None]] = []
         self._lock = threading.Lock()
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Return when the sum is in the tensor. Raises PeerLostError (RankLostError names the lost rank)."""
+        """Return when the sum is in the tensor. Raises PeerLostError (RankLostError names the lost rank).
+
+        A rank that is there but does not take part is lost after `timeout_s`.
+        """
         if not self._ended.wait(timeout_s):
-            raise PeerLostError(f"an all-reduce did not end within {timeout_s:g} s: some rank does not take part")
+            assert timeout_s is not None
+            self._overdue(timeout_s)
+            if not self._ended.wait(self._patience_s):
+                raise PeerLostError(f"an all-reduce did not end within {timeout_s:g} s, though every rank takes part")
         if self._error is not None:
             raise self._error
 
@@ -124,7 +132,7 @@ class Engine(threading.Thread):
         self.reports: deque[Report] = deque(maxlen=1024)
         self._lock = threading.Lock()
         for peer in peers.values():
-            peer.heard_s = peer.sent_s = self._now_s
+            peer.heard_s = self._now_s
         for channel in self._channels.values():
             self._poll.register(channel.socket, select.EPOLLIN)
 
@@ -132,8 +140,9 @@ class Engine(threading.Thread):
 
     def all_reduce(self, tensor: torch.Tensor, roles: Sequence[Role]) -> Work:
         """Begin to sum `tensor` over all ranks, in place. All ranks begin the same operations in the same order."""
-        values, work = Values(tensor), Work()
+        values = Values(tensor)
         with self._lock:
+            work = Work(partial(self._blame, self._next), self._bound_s)
             if self._is_ended:
                 work.end(self._error())
                 return work
@@ -141,6 +150,16 @@ class Engine(threading.Thread):
             self._commands.append(lambda: self._begin(number, values, roles, work))
             os.eventfd_write(self._bell, 1)
         return work
+
+    def _blame(self, number: int, waited_s: float) -> None:
+        """Somebody waited long enough: a peer that has not begun the operation is lost."""
+
+        def find() -> None:
+            late = [rank for rank, peer in self._peers.items() if peer.num_begun <= number and peer.channels]
+            if number in self._running and late:
+                self._fail(Failure(late[0], f"it did not begin all-reduce {number} within {waited_s:g} s"))
+
+        self._do(find)
 
     def warm(self, num_bytes: Mapping[int, int]) -> None:
         """Send so many bytes without meaning to each peer, so that congestion windows open."""
@@ -221,7 +240,7 @@ class Engine(threading.Thread):
         self._fail(Failure(peer.rank, f"it sent garbage: {error}"))
         for channel in list(peer.channels):
             with contextlib.suppress(PeerGoneError):
-                channel.send(self._now_s)
+                channel.send()
             self._drop(channel)
 
     def _flush(self) -> None:
@@ -236,7 +255,7 @@ class Engine(threading.Thread):
 
     def _send(self, channel: Channel) -> None:
         wanted = channel.wants_write
-        for chunk in channel.send(self._now_s):
+        for chunk in channel.send():
             self._sent(chunk)
         if channel.wants_write != wanted:
             self._poll.modify(channel.socket, select.EPOLLIN | (select.EPOLLOUT if channel.wants_write else 0))
@@ -257,9 +276,9 @@ class Engine(threading.Thread):
         for peer in self._peers.values():
             if not peer.channels or peer.has_left:
                 continue
-            if self._now_s - peer.sent_s > self._bound_s / BEATS_PER_BOUND:
-                peer.sent_s = self._now_s
-                peer.push_first(Header(Kind.BEAT))
+            if self._now_s - peer.beat_s > self._bound_s / BEATS_PER_BOUND:
+                peer.beat_s = self._now_s
+                peer.push_first(Header(Kind.BEAT, operation=self._next_here))
                 self._touched.add(peer)
             if self._now_s - peer.heard_s > self._bound_s and self.verdict is None:
                 self._fail(Failure(peer.rank, f"nothing was heard of it for {self._bound_s:g} s"))
@@ -283,6 +302,8 @@ class Engine(threading.Thread):
         """A whole frame is here."""
         if header.kind is Kind.ABORT:
             self._fail(Failure.parse(payload), told_by=peer.rank)
+        elif header.kind is Kind.BEAT:
+            peer.num_begun = header.operation
         elif header.kind is Kind.LEAVE:
             peer.has_left = True
         elif header.kind is Kind.CHUNK and self.verdict is None:

@@ -1,4 +1,4 @@
-"""From a committed plan to a gang that is up: the plan, stable names, the fence, then all missing pods at once.
+"""From a committed plan to a gang that is up: plan, stable names, fence, secret, then all missing pods at once.
 
 A worker's pod is one that stays from an earlier attempt, where there is one on its node, else a new one.
 """
@@ -20,7 +20,7 @@ from hulk_operator.reconcile.facts import (
     set_condition,
 )
 from hulk_operator.reconcile.staying import to_take_over
-from hulk_operator.reconcile.types import NOTHING, Action, Create, Outcome, Relabel, View, Write
+from hulk_operator.reconcile.types import NOTHING, Action, Create, MakeSecret, Outcome, Relabel, View, Write
 
 
 def deploy(view: View) -> Outcome:
@@ -45,6 +45,8 @@ def deploy(view: View) -> Outcome:
         Create(SERVICES, (manifests.service(job, attempt),)),
         Create(NETWORK_POLICIES, (manifests.network_policy(job, attempt),)),
     ]
+    if job.spec.sync.may_use_wan:  # whichever this plan uses: a pod that stays may see another one
+        actions.append(MakeSecret())
     if manifests.stays(job):
         actions.append(Write(CONFIG_MAPS, manifests.gang_config_map(job, full.plan, full.blob)))
     if taken:

@@ -7,30 +7,35 @@ fails alone is the cause after `alone_s`. A disruption (node loss, eviction, pre
 else that broke. Where workers were stopped (143, 75) and nothing explains it, that is a disruption as well.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from hulk_operator import names
-from hulk_operator.api import ConditionType
+from hulk_operator.api import ConditionType, Membership
 from hulk_operator.inputs.admission import kept_out_by
 from hulk_operator.pods import Reason, WorkerPod, stays
 from hulk_operator.reconcile.facts import (
     ATTEMPT_FAILED,
     DISRUPTED,
     RECOVERED,
+    REGION_LOST,
     STOPPED,
     count_unstable,
     deployed,
     ended_well,
     failure,
+    head,
     in_force,
     node_of,
     num_workers,
     released,
+    remember,
     seconds_left,
     set_condition,
     since,
     update,
 )
+from hulk_operator.reconcile.membership import members, pods_of_members, seconds_to_bear
 from hulk_operator.reconcile.steps.lifecycle import failed_for_good
 from hulk_operator.reconcile.steps.training import last_seen
 from hulk_operator.reconcile.types import NOTHING, Outcome, View
@@ -51,15 +56,18 @@ def broken(view: View) -> Outcome:
     """Release an attempt that lost a worker; count it as a disruption or as a failure."""
     if not in_force(view):
         return NOTHING
-    pods = view.gang
+    pods = pods_of_members(view)
     for pod in pods:
         if _final_reason(pod):
             return _failed(view, pod)
-    if found := _disruption(view, pods):
-        return _disrupted(view, *found)
+    disrupted = dict(_disruptions(view, pods))
     broke = [pod for pod in pods if pod.failed]
-    if not broke:
-        return NOTHING
+    if not disrupted and not broke:
+        return NOTHING if view.memory.loss is None else Outcome((remember(loss=None),))
+    if (left_s := seconds_to_bear(view, {*disrupted, *(pod.worker for pod in broke)})) > 0:
+        return _bear(view, left_s)
+    if disrupted:
+        return _disrupted(view, *next(iter(disrupted.values())))
     unknown = since(view, ConditionType.DEPLOYED)  # long enough ago, so that nobody waits for a time nobody tells
     first = min((pod.exit.time for pod in broke if pod.exit and pod.exit.time), default=unknown)
     alone = stays(view.job) and len(broke) == 1
@@ -75,9 +83,12 @@ def broken(view: View) -> Outcome:
 
 
 def degraded(view: View) -> Outcome:
-    """Say that a node of the gang is not ready, as long as that is borne."""
+    """Say that the gang goes on without a region; or that a node of it is not ready, as long as that is borne."""
     if not in_force(view) or not deployed(view):
         return NOTHING
+    if view.status.membership is not None:
+        message = _without(view, view.status.membership)
+        return Outcome(status=set_condition(view, ConditionType.DEGRADED, True, REGION_LOST, message))
     nodes = sorted({pod.node for pod in view.gang if not pod.ended and _unready(view, pod)})
     if nodes:
         message = f"not ready: {', '.join(nodes[:_NUM_NAMED])} ({len(nodes)} of the job's nodes)"
@@ -86,6 +97,23 @@ def degraded(view: View) -> Outcome:
         message = "every node of the job is ready"
         return Outcome(status=set_condition(view, ConditionType.DEGRADED, False, RECOVERED, message))
     return NOTHING
+
+
+def _without(view: View, known: Membership) -> str:
+    """The sentence of a gang that lost regions.
+
+    "ap was cut off: 4 of 6 workers go on without it (membership epoch 1)"
+    """
+    one = len(known.without) == 1
+    lost = f"{', '.join(known.without)} {'was' if one else 'were'} cut off"
+    left = f"{known.workers} of {num_workers(view)} workers go on without {'it' if one else 'them'}"
+    return head(f"{lost}: {left} (membership epoch {known.epoch})")
+
+
+def _bear(view: View, left_s: float) -> Outcome:
+    """Ask on how it goes: word may come that the other regions go on."""
+    first = view.memory.loss is None or view.memory.loss[0] != view.status.attempt
+    return Outcome((remember(loss=(view.status.attempt, view.now)),) if first else (), requeue_after_s=left_s)
 
 
 def _unready(view: View, pod: WorkerPod) -> bool:
@@ -130,21 +158,20 @@ def _failed(view: View, pod: WorkerPod) -> Outcome:
     )
 
 
-def _disruption(view: View, pods: tuple[WorkerPod, ...]) -> tuple[Reason, WorkerPod | None] | None:
-    """The first worker that was taken away from the job, and how."""
+def _disruptions(view: View, pods: tuple[WorkerPod, ...]) -> Iterator[tuple[int, tuple[Reason, WorkerPod | None]]]:
+    """The workers that were taken away from the job, and how."""
     done = ended_well(view)
     for pod in (one for one in pods if one.worker not in done):
         if pod.disruption is not None:
-            return pod.disruption, pod
-        if not pod.ended and (why := _node_lost(view, pod)):
-            return why, pod
-        if pod.delete_by is not None:
-            return Reason("PodDeleted", f"pod {pod.name} is being deleted by someone else"), pod
-    missing = set(range(num_workers(view))) - {pod.worker for pod in pods} - done
-    if deployed(view) and missing:
-        what = f"the pod of worker {min(missing)} is gone ({len(missing)} of {num_workers(view)} are)"
-        return Reason("PodDeleted", what), None
-    return None
+            yield pod.worker, (pod.disruption, pod)
+        elif not pod.ended and (why := _node_lost(view, pod)):
+            yield pod.worker, (why, pod)
+        elif pod.delete_by is not None:
+            yield pod.worker, (Reason("PodDeleted", f"pod {pod.name} is being deleted by someone else"), pod)
+    missing = sorted(members(view) - {pod.worker for pod in pods} - done) if deployed(view) else []
+    for worker in missing:
+        what = f"the pod of worker {missing[0]} is gone ({len(missing)} of {num_workers(view)} are)"
+        yield worker, (Reason("PodDeleted", what), None)
 
 
 def _node_lost(view: View, pod: WorkerPod) -> Reason | None:

@@ -80,6 +80,7 @@ def committed(view: View, decision: Planned) -> HulkJobStatus:
         plan=summary,
         prediction=decision.prediction,
         observed=None,
+        membership=None,
         restarts=view.status.restarts + (1 if view.status.attempt else 0),
         start_time=view.status.start_time or whole_second(view.now),
         avoided_nodes=tuple(node for node in view.status.avoided_nodes if node.until > view.now),

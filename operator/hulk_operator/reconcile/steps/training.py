@@ -11,13 +11,13 @@ from hulk_operator.api import (
 )
 from hulk_operator.observe import Observation
 from hulk_operator.pods import WorkerPod
+from hulk_operator.reconcile import membership
 from hulk_operator.reconcile.facts import (
     EXTENDED,
     deployed,
     ended_well,
     in_force,
     last_said,
-    num_workers,
     released,
     remember,
     seconds_left,
@@ -30,20 +30,34 @@ from hulk_operator.reconcile.types import NOTHING, Calibrate, Outcome, Poll, Rec
 from hulk_operator.status import whole_second
 
 
+def regions(view: View) -> Outcome:
+    """Write down that the gang goes on without a region, as the rank that speaks for it says, or said when it ended."""
+    said, sighting = last_said(view), _sighting(view)
+    found = membership.told_by(view, said) if said else None
+    if found is None and sighting and sighting.observation and sighting.observation.attempt == view.status.attempt:
+        found = membership.seen_in(view, sighting.observation)
+    if found is None:
+        return NOTHING
+    return Outcome((remember(loss=None),), update(view.status, membership=found))
+
+
 def complete(view: View) -> Outcome:
     """The job has succeeded when every worker ended well; pods that are deleted after that take nothing back.
 
-    Not so where spec.training.steps was raised since the plan was made: another attempt goes on.
+    Not so where spec.training.steps was raised since the plan was made: another attempt goes on. Workers of a region
+    that was left out are not waited for.
     """
-    done = ended_well(view)
+    taking_part = membership.members(view)
+    done = ended_well(view) & taking_part
     if not in_force(view) or not done:
         return NOTHING
-    if len(done) < num_workers(view):
+    if done < taking_part:
         ended = frozenset((view.status.attempt, worker) for worker in done)
         return NOTHING if ended <= view.memory.ended else Outcome((remember(ended=ended),))
     if view.full and view.full.num_steps < view.job.spec.training.steps:
         return _extended(view, view.full.num_steps)
-    message = f"all {len(done)} workers of attempt {view.status.attempt} ended well"
+    whole = view.status.membership is None
+    message = f"all {len(done)} workers{'' if whole else ' left'} of attempt {view.status.attempt} ended well"
     status = set_condition(view, ConditionType.SUCCEEDED, True, "Succeeded", message, last_seen(view))
     status = set_condition(view, ConditionType.RUNNING, False, "Succeeded", message, status)
     return Outcome(status=update(status, completion_time=whole_second(view.now)), stop=True, requeue_after_s=0)
@@ -93,9 +107,8 @@ def start(view: View) -> Outcome:
 
 
 def observe(view: View) -> Outcome:
-    """Write down what rank 0 says, and ask again."""
-    rank0 = _rank0(view)
-    if rank0 is None:
+    """Write down what rank 0 says, or who speaks where that is cut off, and ask again."""
+    if not in_force(view) or not deployed(view) or not (asked := membership.speakers(view)):
         return NOTHING
     sighting, timing = _sighting(view), view.timing
     status = view.status
@@ -104,7 +117,9 @@ def observe(view: View) -> Outcome:
     left_s = seconds_left(view, sighting.time, timing.poll_s) if sighting else 0.0
     if left_s > 0:
         return Outcome(status=status, requeue_after_s=left_s)
-    return Outcome((Poll(rank0.ip, status.attempt, preflight=False),), status, requeue_after_s=timing.poll_s)
+    first, *others = (pod.ip for pod in asked)
+    poll = Poll(first, status.attempt, preflight=False, others=tuple(others))
+    return Outcome((poll,), status, requeue_after_s=timing.poll_s)
 
 
 def last_seen(view: View) -> HulkJobStatus:

@@ -1,0 +1,126 @@
+"""Methods timed in turn inside one process set: m1 m2 m3 m1 m2 m3, each after one all-reduce that is not timed.
+
+Warm is what training finds: a connection that has just been used. A run counts when the emulated WAN was in time and
+the processors were the lab's own; what does not count is run again.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hulk_lab.wan.addresses import LabNetwork
+
+from bench.allreduce.conductor import Conductor
+from bench.conditions import TRIES, Conditions, Watch, wait_for_quiet
+
+TIMEOUT_S = 300.0
+QUIET_PATIENCE_S = 20.0
+MIB = 1 << 20
+
+
+class WrongSumError(RuntimeError):
+    """A method gave a wrong sum, or ranks got different bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One all-reduce: from the common beginning to its last rank's end."""
+
+    seconds: float
+    cpu_s: float
+    """Of all ranks."""
+    late_share: float
+    stolen_share: float
+    valid: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """All runs of one method and size."""
+
+    method: str
+    num_bytes: int
+    runs: tuple[Run, ...]
+
+    @property
+    def valid(self) -> tuple[Run, ...]:
+        """Those that count."""
+        return tuple(run for run in self.runs if run.valid)
+
+    @property
+    def median_s(self) -> float | None:
+        """Of the runs that count; None when none does."""
+        return statistics.median(run.seconds for run in self.valid) if self.valid else None
+
+    def __str__(self) -> str:
+        """The median; with an exclamation mark that of runs of which none counts."""
+        if self.median_s is None:
+            return f"{statistics.median(run.seconds for run in self.runs):.3f}!"
+        return f"{self.median_s:.3f}"
+
+    def cpu_s_per_gb(self, num_ranks: int) -> float:
+        """Processor seconds of a rank for 10^9 bytes reduced."""
+        return statistics.median(run.cpu_s for run in self.runs) / num_ranks / self.num_bytes * 1e9
+
+
+@dataclass(slots=True)
+class Band:
+    """The ranks of a lab that is up, and the methods they have made."""
+
+    net: LabNetwork
+    conductor: Conductor
+    made: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def make(self, key: str, method: Mapping[str, Any]) -> float:
+        """Seconds until all ranks have the method; at once if they have it."""
+        if key in self.made:
+            return 0.0
+        self.made[key] = dict(method)
+        answers = self.conductor.ask("make", timeout_s=TIMEOUT_S, key=key, method=method)
+        return max(float(answer["seconds"]) for answer in answers)
+
+    def close(self, key: str) -> None:
+        """No rank has the method any more."""
+        del self.made[key]
+        self.conductor.ask("close", timeout_s=TIMEOUT_S, key=key)
+
+    def run(self, key: str, num_bytes: int) -> Run:
+        """One all-reduce, verified; WrongSumError."""
+        self.conductor.ask("prepare", timeout_s=TIMEOUT_S, num_bytes=num_bytes)
+        watch = Watch(self.net)
+        answers = self.conductor.ask("reduce", timeout_s=TIMEOUT_S, key=key)
+        conditions = watch.conditions()
+        seconds = max(answer["end"] for answer in answers) - self.conductor.last_start_s
+        self.verify(key)
+        cpu_s = sum(answer["cpu_s"] for answer in answers)
+        return run_of(seconds, cpu_s, conditions)
+
+    def verify(self, key: str) -> None:
+        """The sum is right and has the same bits everywhere."""
+        checks = self.conductor.ask("check", timeout_s=TIMEOUT_S)
+        wrong = [rank for rank, check in enumerate(checks) if not check["right"]]
+        if wrong:
+            raise WrongSumError(f"{key}: wrong sum on ranks {wrong}")
+        if len({check["crc"] for check in checks}) > 1:
+            raise WrongSumError(f"{key}: ranks have different bits: {[check['crc'] for check in checks]}")
+
+
+def run_of(seconds: float, cpu_s: float, conditions: Conditions) -> Run:
+    """What was timed, with the verdict on its conditions."""
+    return Run(seconds, cpu_s, conditions.wan.late_share, conditions.stolen_share, conditions.valid)
+
+
+def time_in_turn(band: Band, keys: Mapping[str, str], num_bytes: int, num_runs: int) -> list[Timed]:
+    """`keys` by method; each has `num_runs` runs that count, or TRIES times as many that may not."""
+    runs: dict[str, list[Run]] = {method: [] for method in keys}
+    for number in range(TRIES * num_runs):
+        missing = [method for method, found in runs.items() if sum(run.valid for run in found) < num_runs]
+        if missing and number >= num_runs:
+            wait_for_quiet(QUIET_PATIENCE_S)
+        for method in missing:
+            band.run(keys[method], num_bytes)
+            runs[method].append(band.run(keys[method], num_bytes))
+    return [Timed(method, num_bytes, tuple(found)) for method, found in runs.items()]
