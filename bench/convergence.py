@@ -34,6 +34,7 @@ MODEL = wire.Model(layers=2, hidden=64, heads=4, sequence_length=64, vocabulary=
 LEARNING_RATE = 1e-3
 HELD_OUT_BYTES = 400_000
 NUM_HELD_OUT = 128
+NO_BREAK = "\N{NO-BREAK SPACE}"
 LOOKS = (50, 100, 200, 500, 1000)
 SHORT_LOOKS = (50, 100, 150)
 ORDER_STRIDE = 10**6
@@ -102,7 +103,9 @@ def run(short: bool) -> None:
         raw.add(runs[-1])
     batch = f"{NUM_RANKS} ranks x {SHARE} sequences of {MODEL.sequence_length} bytes a step"
     console.print(f"{batch}, {MODEL.layers}x{MODEL.hidden}, AdamW {LEARNING_RATE:g}; ranks are threads, hops emulated")
-    console.print(f"loss on {NUM_HELD_OUT} sequences that are not trained on")
+    console.print(
+        f"loss on {NUM_HELD_OUT} other sequences after so many steps, beside every step's; kB a rank sends to the sum"
+    )
     *compared, again = runs
     console.print(_table(compared, looks))
     spread = abs(again.losses[looks[-1]] - compared[0].losses[looks[-1]])
@@ -110,11 +113,13 @@ def run(short: bool) -> None:
 
 
 def _table(runs: list[Run], looks: tuple[int, ...]) -> Table:
-    table = Table("method", "kB a rank sends a step", *[f"after {step}" for step in looks], "beside every step")
+    table = Table("method", "kB a step", *[str(step) for step in looks], "beside")
     for row in runs:
         losses = [f"{row.losses[step]:.3f}" if step in row.losses else "-" for step in looks]
         beside = row.losses[looks[-1]] - runs[0].losses[looks[-1]]
-        table.add_row(row.method.name, f"{row.sent_bytes_per_step / 1e3:.1f}", *losses, f"{beside:+.3f}")
+        table.add_row(
+            row.method.name.replace(" ", NO_BREAK), f"{row.sent_bytes_per_step / 1e3:.1f}", *losses, f"{beside:+.3f}"
+        )
     return table
 
 
