@@ -74,10 +74,13 @@ class Collective:
         scope: str,
         settings: Settings | None = None,
         listener: socket.socket | None = None,
+        *,
+        listen_everywhere: bool = False,
     ) -> Self:
         """Connect to every partner. Raises PeerLostError that names who is missing, ValueError for a bad plan.
 
-        `scope` names job and attempt: only ranks of the same scope, secret and plan come together.
+        `scope` names job and attempt: only ranks of the same scope, secret and plan come together. A rank listens at
+        its own address, or at all of its machine's where others know it by a name or address that is not its own.
         """
         settings = settings or Settings()
         if len(addresses) != plan.num_ranks:
@@ -87,7 +90,8 @@ class Collective:
         wanted = {partner: settings.num_streams if is_far else 1 for partner, is_far in far.items()}
         identity = Identity(secret, scope, digest(plan))
         gathering = Gathering(rank, addresses, wanted, identity)
-        door = Door(listener or listen(addresses[rank].host, addresses[rank].port), rank, identity, gathering.admit)
+        host = "" if listen_everywhere else addresses[rank].host
+        door = Door(listener or listen(host, addresses[rank].port), rank, identity, gathering.admit)
         door.open()
         try:
             found = gathering.gather(settings.connect_s)
