@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.alias_generators import to_camel
 
 from hulk_runtime.errors import PlanError
+from hulk_runtime.wire_collective import Collective
 
 VERSION: Final = 1
 READABLE: Final = (1,)
@@ -91,13 +92,14 @@ class Plan(_Wire):
     job: str
     attempt: Positive
     layout: Layout
-    algorithm: Literal["ring"]
+    algorithm: Literal["ring", "wan"]
     workers: tuple[Worker, ...] = Field(min_length=1)
     shares: tuple[int, ...]
     training: Training
     model: Model | None = None
     num_buckets: Positive
     sync: Sync | None = None
+    collective: Collective | None = None
     prediction: Prediction | None = None
     preflight: bool
     digest: str
@@ -124,7 +126,16 @@ class Plan(_Wire):
             raise ValueError(f"{len(self.shares)} shares (smallest {smallest}) for {self.num_ranks} ranks")
         if sum(self.shares) != self.training.global_batch:
             raise ValueError(f"shares sum to {sum(self.shares)}, global batch {self.training.global_batch}")
+        self._require_flows()
         return self
+
+    def _require_flows(self) -> None:
+        """Algorithm wan, and no other, has flows, over the regions of the workers."""
+        if (self.algorithm == "wan") != (self.collective is not None):
+            raise ValueError(f"algorithm {self.algorithm} {'without' if self.collective is None else 'with'} flows")
+        regions = tuple(dict.fromkeys(worker.region for worker in self.workers))
+        if self.collective is not None and self.collective.regions != regions:
+            raise ValueError(f"flows over regions {self.collective.regions}, workers in {regions}")
 
     def ranks_of(self, worker: int) -> range:
         """The ranks that one worker runs.
@@ -133,6 +144,10 @@ class Plan(_Wire):
         """
         first = sum(w.accelerators for w in self.workers[:worker])
         return range(first, first + self.workers[worker].accelerators)
+
+    def regions_by_rank(self) -> tuple[str, ...]:
+        """The region of each rank."""
+        return tuple(worker.region for worker in self.workers for _ in range(worker.accelerators))
 
     def nodes_by_rank(self) -> tuple[str, ...]:
         """The node of each rank."""
