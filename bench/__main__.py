@@ -1,11 +1,14 @@
 """`python -m bench [QUESTION ...] [--short]`: one table per question.
 
-    ring     what the order of a ring is worth, measured in the geo lab
-    predict  predicted against observed step time, measured in the geo lab
-    deploy   1,000 ranks on simulated nodes beside a bare client and an Indexed Job; memory
-    change   one node replaced, the job shrunk, on simulated nodes
-    start    real pods: from a job to connected ranks; one worker that starts many ranks
-    solve    how good and how quick planning is; predictions only, nothing measured
+    ring         what the order of a ring is worth, measured in the geo lab
+    predict      predicted against observed step time, measured in the geo lab
+    deploy       1,000 ranks on simulated nodes beside a bare client and an Indexed Job; memory
+    change       one node replaced, the job shrunk, on simulated nodes
+    start        real pods: from a job to connected ranks; one worker that starts many ranks
+    allreduce    Hulk's all-reduce over the emulated WAN beside gloo's, the physical bound and the prediction
+    ddp          a step of torch's DDP over the emulated WAN, with gloo and with Hulk's all-reduce
+    convergence  what local SGD and compression do to the loss; ranks are threads of one process
+    solve        how good and how quick planning is; predictions only, nothing measured
 
 Without a question all are answered. --short takes minutes instead of hours and says what it left out. Figures are
 medians; ratios compare runs of one invocation on one machine, and each aim is said to be met or missed. Raw rows:
@@ -21,7 +24,8 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from bench import bench_solve, change, deployment, predict, ring_order, starting
+from bench import bench_solve, change, convergence, deployment, predict, ring_order, starting
+from bench.allreduce import whole as all_reduces
 
 QUESTIONS: dict[str, Callable[[bool], None]] = {
     "ring": lambda short: ring_order.run(("A",) if short else ("A", "B"), short),
@@ -29,6 +33,9 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "deploy": lambda short: deployment.main(3 if short else 20),
     "change": lambda short: change.main(1 if short else 20),
     "start": lambda short: starting.run(1 if short else 5),
+    "allreduce": all_reduces.run,
+    "ddp": all_reduces.run_ddp,
+    "convergence": convergence.run,
     "solve": lambda _: bench_solve.run(),
 }
 

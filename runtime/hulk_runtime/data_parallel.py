@@ -98,7 +98,11 @@ class FlatModel:
     """
 
     def __init__(
-        self, module: torch.nn.Module, all_reduce: Callable[[torch.Tensor], Work], num_buckets: int, tail_length: int
+        self,
+        module: torch.nn.Module,
+        all_reduce: Callable[[torch.Tensor, int], Work],
+        num_buckets: int,
+        tail_length: int,
     ) -> None:
         ordered = list(module.parameters())[::-1]
         lengths = [parameter.numel() for parameter in ordered]
@@ -174,7 +178,8 @@ class FlatModel:
         bucket = len(self._work)
         last = bucket == self.num_buckets - 1
         end = len(self._buffer) if last else self._edges[bucket + 1]
-        self._work.append(self._all_reduce(self._buffer[self._edges[bucket] : end]))
+        num_exact = len(self.tail) if last else 0
+        self._work.append(self._all_reduce(self._buffer[self._edges[bucket] : end], num_exact))
 
 
 def bucket_edges(num_values: int, num_buckets: int) -> list[int]:

@@ -50,9 +50,12 @@ class Group:
         """The rank this one sends to in gloo's ring: data flows from rank r to rank r-1."""
         return (self.rank - 1) % self.world_size
 
-    def all_reduce(self, values: torch.Tensor) -> Work:
-        """Begin to sum `values` over all ranks, in place. All ranks must begin their sums in the same order."""
-        return all_reduce(values)
+    def all_reduce(self, values: torch.Tensor, num_exact: int = 0) -> Work:
+        """Begin to sum `values` over all ranks, in place. All ranks must begin their sums in the same order.
+
+        The last `num_exact` values are not to be rounded, where the plan compresses on its way what may be.
+        """
+        return all_reduce(values, num_exact)
 
     def gather(self, values: torch.Tensor) -> torch.Tensor:
         """Every rank's one-dimensional `values`, one row per rank, on all ranks. Shape (world_size, n)."""
@@ -102,8 +105,8 @@ def connect(environment: Environment) -> Iterator[Group]:
     dist.destroy_process_group()
 
 
-def all_reduce(values: torch.Tensor) -> Work:
-    """Torch's own sum over the default group, in place. Raises PeerLostError, also from `wait`."""
+def all_reduce(values: torch.Tensor, num_exact: int = 0) -> Work:
+    """Torch's own sum over the default group, in place; it rounds nothing. Raises PeerLostError, also from `wait`."""
     with lost_peers():
         return _TorchWork(dist.all_reduce(values, async_op=True))
 

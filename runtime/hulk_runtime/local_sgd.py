@@ -15,6 +15,7 @@ saved would have, with any number of ranks.
 What ranks tell each other rides in the outer all-reduce, so a wish to stop is granted at the end of a round.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -25,20 +26,30 @@ from hulk_runtime.optimizers import Nesterov
 from hulk_runtime.steps import Stepper, Task, Timing
 from hulk_runtime.wire import Plan
 
-OUTER_LEARNING_RATE: Final = 0.7
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """The outer step's learning rate and momentum; 1 and 0 are the mean of the ranks' parameters."""
+
+    learning_rate: float
+    momentum: float
+
+
+DILOCO: Final = Outer(learning_rate=0.7, momentum=0.9)
 
 
 class LocalStepper(Stepper):
     """Inner steps, and outer ones after every `plan.inner_steps` of them and after the last."""
 
-    def __init__(self, plan: Plan, group: Group, task: Task, metrics_port: int) -> None:
+    def __init__(self, plan: Plan, group: Group, task: Task, metrics_port: int, outer: Outer = DILOCO) -> None:
         assert plan.inner_steps is not None
         super().__init__(plan, group, task, metrics_port)
         self._inner_steps = plan.inner_steps
         self._last_step = plan.training.steps
         self._divisor = len(self._sequences)
         self._share = len(self._sequences) / plan.training.global_batch
-        self._outer = Nesterov(self.flat.parameters_N)
+        self._outer = Nesterov(self.flat.parameters_N, outer.momentum)
+        self._outer_learning_rate = outer.learning_rate
         self._anchor_N = torch.empty_like(self.flat.parameters_N)
         self._at_anchor = True
 
@@ -82,7 +93,7 @@ class LocalStepper(Stepper):
         self._require_lockstep(step, report)
         if report.save or report.stop or step == self._last_step:
             self._agree()
-        self._outer.update(parameters_N, gradients_N, step, OUTER_LEARNING_RATE)
+        self._outer.update(parameters_N, gradients_N, step, self._outer_learning_rate)
         self._look_at_links()
         return report
 
@@ -92,7 +103,7 @@ class LocalStepper(Stepper):
         scales_R = torch.zeros(group.world_size, device=group.device)
         scales_R[group.rank] = self.scale.value
         shared = torch.cat([*(state_N * self._share for state_N in states), scales_R])
-        group.all_reduce(shared).wait()
+        group.all_reduce(shared, num_exact=len(shared)).wait()
         means, scales_R = shared[: -group.world_size], shared[-group.world_size :]
         for state_N, mean_N in zip(states, means.chunk(max(1, len(states))), strict=False):
             state_N.copy_(mean_N)

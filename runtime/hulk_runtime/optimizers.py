@@ -13,7 +13,6 @@ BETA_1: Final = 0.9
 BETA_2: Final = 0.999
 EPSILON: Final = 1e-8
 WEIGHT_DECAY: Final = 0.01
-MOMENTUM: Final = 0.9
 
 
 class Optimizer(Protocol):
@@ -53,19 +52,20 @@ class Sgd:
 
 
 class Nesterov:
-    """SGD with Nesterov's momentum, v = 0.9 v + g, p = p - lr (g + 0.9 v), as torch.optim.SGD has it.
+    """SGD with Nesterov's momentum m, v = m v + g, p = p - lr (g + m v), as torch.optim.SGD has it.
 
-    From p = 0 with lr 1 and g = 1 twice: v = 1, p = -1.9; then v = 1.9, p = -1.9 - 2.71 = -4.61.
+    With m 0.9, lr 1, from p = 0 with g = 1 twice: v = 1, p = -1.9; then v = 1.9, p = -1.9 - 2.71 = -4.61.
     """
 
-    def __init__(self, parameters_N: torch.Tensor) -> None:
+    def __init__(self, parameters_N: torch.Tensor, momentum: float) -> None:
         self.states = [torch.zeros_like(parameters_N)]
+        self._momentum = momentum
 
     def update(self, parameters_N: torch.Tensor, gradients_N: torch.Tensor, step: int, learning_rate: float) -> None:
         """One update in place."""
         (velocity_N,) = self.states
-        velocity_N.mul_(MOMENTUM).add_(gradients_N)
-        parameters_N.sub_(gradients_N, alpha=learning_rate).sub_(velocity_N, alpha=learning_rate * MOMENTUM)
+        velocity_N.mul_(self._momentum).add_(gradients_N)
+        parameters_N.sub_(gradients_N, alpha=learning_rate).sub_(velocity_N, alpha=learning_rate * self._momentum)
 
 
 OPTIMIZERS: Final[dict[str, Callable[[torch.Tensor], Optimizer]]] = {"adamw": AdamW, "sgd": Sgd}

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hulk_runtime.optimizers import OPTIMIZERS, Nesterov
 
-ALL = {**OPTIMIZERS, "nesterov": Nesterov}
+ALL = {**OPTIMIZERS, "nesterov": lambda p: Nesterov(p, momentum=0.9)}
 
 
 @pytest.mark.parametrize(

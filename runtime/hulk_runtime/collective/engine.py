@@ -29,6 +29,7 @@ from hulk_runtime.errors import PeerLostError, RankLostError
 MAX_EARLY_BYTES: Final = 1 << 30
 """Of chunks for operations that were not begun here yet; more is garbage."""
 TICK_S: Final = 0.25
+WARM_FRAME_BYTES: Final = 16 << 10
 BEATS_PER_BOUND: Final = 8
 """A peer sends something at least so often in the time after which it counts as lost."""
 
@@ -96,6 +97,14 @@ class Report:
     links: Mapping[int, LinkReport]
 
 
+@dataclass(frozen=True, slots=True)
+class Warmth:
+    """What is sent to peers in pauses: bytes each quarter of a second, until a pause is so many seconds old."""
+
+    num_bytes: Mapping[int, int]
+    seconds: float
+
+
 @dataclass
 class _Running:
     operation: Operation
@@ -109,9 +118,9 @@ class _Running:
 class Engine(threading.Thread):
     """The loop. `bound_s`: a peer of which nothing is heard for that long is lost."""
 
-    def __init__(self, rank: int, peers: Mapping[int, Peer], bound_s: float) -> None:
+    def __init__(self, rank: int, peers: Mapping[int, Peer], bound_s: float, warmth: Warmth) -> None:
         super().__init__(name="hulk-collective", daemon=True)
-        self._rank, self._peers, self._bound_s = rank, peers, bound_s
+        self._rank, self._peers, self._bound_s, self._warmth = rank, peers, bound_s, warmth
         self._channels = {c.socket.fileno(): c for peer in peers.values() for c in peer.channels}
         self._poll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK)
@@ -124,7 +133,7 @@ class Engine(threading.Thread):
         self._next_here = 0
         self._next_tick_s = time.monotonic()
         self._touched: set[Peer] = set()
-        self._now_s = time.monotonic()
+        self._now_s = self._used_s = time.monotonic()
         self._closing = False
         self._is_ended = False
         self._late: list[Work] = []
@@ -163,7 +172,12 @@ class Engine(threading.Thread):
 
     def warm(self, num_bytes: Mapping[int, int]) -> None:
         """Send so many bytes without meaning to each peer, so that congestion windows open."""
-        self._do(lambda: self._warm(num_bytes))
+
+        def push() -> None:
+            for rank, count in num_bytes.items():
+                self._push_warm(self._peers[rank], count)
+
+        self._do(push)
 
     def fail(self, failure: Failure) -> None:
         """End the group because of something seen outside the loop."""
@@ -240,7 +254,7 @@ class Engine(threading.Thread):
         self._fail(Failure(peer.rank, f"it sent garbage: {error}"))
         for channel in list(peer.channels):
             with contextlib.suppress(PeerGoneError):
-                channel.send()
+                channel.send(self._now_s)
             self._drop(channel)
 
     def _flush(self) -> None:
@@ -255,7 +269,7 @@ class Engine(threading.Thread):
 
     def _send(self, channel: Channel) -> None:
         wanted = channel.wants_write
-        for chunk in channel.send():
+        for chunk in channel.send(self._now_s):
             self._sent(chunk)
         if channel.wants_write != wanted:
             self._poll.modify(channel.socket, select.EPOLLIN | (select.EPOLLOUT if channel.wants_write else 0))
@@ -282,6 +296,7 @@ class Engine(threading.Thread):
                 self._touched.add(peer)
             if self._now_s - peer.heard_s > self._bound_s and self.verdict is None:
                 self._fail(Failure(peer.rank, f"nothing was heard of it for {self._bound_s:g} s"))
+        self._keep_warm()
         self._flush()
 
     # Frames (the channels' sink).
@@ -364,18 +379,26 @@ class Engine(threading.Thread):
         if running.operation.num_pending or running.num_unsent or number not in self._running:
             return
         del self._running[number]
+        self._used_s = self._now_s
         seconds = time.monotonic() - running.begun_s
         links = {rank: LinkReport(*found) for rank, found in running.links.items()}
         self.reports.append(Report(number, running.num_bytes, seconds, links))
         running.work.end()
 
-    def _warm(self, num_bytes: Mapping[int, int]) -> None:
-        for rank, count in num_bytes.items():
+    def _keep_warm(self) -> None:
+        """After each pause of TICK_S, for a while: TCP halves the congestion window of a connection that is silent."""
+        if self._running or self._now_s - self._used_s > self._warmth.seconds or self.verdict is not None:
+            return
+        for rank, count in self._warmth.num_bytes.items():
             peer = self._peers[rank]
-            for start in range(0, count, 1 << 16):
-                payload = memoryview(bytes(min(1 << 16, count - start)))
-                peer.push_first(Header(Kind.WARM, len(payload)), payload)
-            self._touched.add(peer)
+            if self._now_s - peer.sent_s > TICK_S / 2 and not peer.has_left:
+                self._push_warm(peer, count)
+
+    def _push_warm(self, peer: Peer, count: int) -> None:
+        for start in range(0, count, WARM_FRAME_BYTES):
+            payload = memoryview(bytes(min(WARM_FRAME_BYTES, count - start)))
+            peer.push_last(Header(Kind.WARM, len(payload)), payload)
+        self._touched.add(peer)
 
     # Ends.
 
