@@ -5,6 +5,8 @@
     deploy       1,000 ranks on simulated nodes beside a bare client and an Indexed Job; memory
     change       one node replaced, the job shrunk, on simulated nodes
     start        real pods: from a job to connected ranks; one worker that starts many ranks
+    allreduce    Hulk's all-reduce over the emulated WAN beside gloo's, the physical bound and the prediction
+    ddp          a step of torch's DDP over the emulated WAN, with gloo and with Hulk's all-reduce
     convergence  what local SGD and compression do to the loss; ranks are threads of one process
     solve        how good and how quick planning is; predictions only, nothing measured
 
@@ -23,6 +25,7 @@ from collections.abc import Callable
 from rich.console import Console
 
 from bench import bench_solve, change, convergence, deployment, predict, ring_order, starting
+from bench.allreduce import whole as all_reduces
 
 QUESTIONS: dict[str, Callable[[bool], None]] = {
     "ring": lambda short: ring_order.run(("A",) if short else ("A", "B"), short),
@@ -30,6 +33,8 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "deploy": lambda short: deployment.main(3 if short else 20),
     "change": lambda short: change.main(1 if short else 20),
     "start": lambda short: starting.run(1 if short else 5),
+    "allreduce": all_reduces.run,
+    "ddp": all_reduces.run_ddp,
     "convergence": convergence.run,
     "solve": lambda _: bench_solve.run(),
 }

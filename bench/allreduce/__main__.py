@@ -1,6 +1,7 @@
-"""`python -m bench.allreduce [PART ...] [--profiles A,B] [--nodes 3,6] [--sizes 0.25,1] [--runs 5]`: single cases.
+"""`python -m bench.allreduce [QUESTION ...] [--profiles A,B] [--nodes 3 6] [--sizes 0.25,1] [--runs 5]`: single cases.
 
-`python -m bench allreduce` answers all of it.
+`speed` compares with gloo, the bound and the prediction, `ddp` times DDP's steps; `variants` lists the other questions.
+`python -m bench allreduce ddp` asks all of them.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ import argparse
 import signal
 import sys
 
-from bench.allreduce import speed
+from bench.allreduce import answers, ddp, speed
 from bench.allreduce.case import Case
 from bench.allreduce.profiles import PROFILES, node_counts
 from bench.allreduce.rounds import MIB
+from bench.allreduce.variants import QUESTIONS
 
 
 def main() -> int:
@@ -20,6 +22,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.allreduce", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("question", nargs="*", default=["speed"], help=f"of speed, ddp, {', '.join(QUESTIONS)}")
     parser.add_argument("--profiles", default="A,B", help=f"of {','.join(PROFILES)}")
     parser.add_argument("--nodes", nargs="*", default=["3", "6"], help="6, or one count a region: 2,1,3,1")
     parser.add_argument("--sizes", default="0.25,1,4,16,64", help="MiB")
@@ -29,7 +32,13 @@ def main() -> int:
     profiles = options.profiles.split(",")
     cases = [Case(profile, node_counts(profile, nodes)) for profile in profiles for nodes in options.nodes]
     sizes = [round(float(word) * MIB) for word in options.sizes.split(",")]
-    speed.run(cases, sizes, options.runs)
+    if "speed" in options.question:
+        speed.run(cases, sizes, options.runs)
+    if "ddp" in options.question:
+        ddp.run(cases, ddp.NUM_LAYERS, options.runs)
+    others = [question for question in options.question if question not in ("speed", "ddp")]
+    if others:
+        answers.run(others, cases, sizes, options.runs)
     return 0
 
 

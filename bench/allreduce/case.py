@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.allreduce import ours
 from bench.allreduce.conductor import Conductor
 from bench.allreduce.gang import Gang, lab_name, links_of, wan
 from bench.allreduce.gloo_orders import LinkOf, best_order
@@ -89,14 +90,9 @@ def _hierarchical(case: Case, num_bytes: int, members: int) -> Spec:
     return {"kind": "hierarchical", "order": order, "members": members}
 
 
-def methods(case: Case, num_bytes: int) -> dict[str, Spec]:
-    """All that are compared, gloo's first."""
-    return {**gloo_methods(case, num_bytes), **ours.methods(case.regions, case.links, num_bytes)}
-
-
 def key_of(spec: Spec) -> str:
     """The same for equal methods: they share connections."""
-    return str(sorted(spec.items()))
+    return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def pattern(case: Case, order: Sequence[int]) -> list[str]:

@@ -10,7 +10,6 @@ import json
 import os
 import socket
 import time
-from pathlib import Path
 from typing import Any, TextIO
 
 from hulk_lab.paths import RUN_DIR
@@ -96,11 +95,11 @@ class Conductor:
 class Player:
     """A rank's side."""
 
-    def __init__(self) -> None:
+    def __init__(self, rank: int) -> None:
         self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.connect(str(Path(os.environ[_PATH])))
+        self._connection.connect(os.environ[_PATH])
         self._stream = self._connection.makefile("r")
-        self.answer(rank=int(os.environ["RANK"]))
+        self.answer(rank=rank)
 
     def order(self) -> Answer | None:
         """The next order; None when there are no more."""

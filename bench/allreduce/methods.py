@@ -12,8 +12,13 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
+from hulk_runtime.collective.group import Collective, Settings
+from hulk_runtime.collective.joining import Address
+from hulk_runtime.collective.plan import CollectivePlan, Flow, LinkFigures, SizeClass
 
 from bench.allreduce.place import Place
+
+SECRET, SCOPE = b"0123456789abcdef0123456789abcdef", "bench/allreduce/1"
 
 
 class Method(Protocol):
@@ -87,4 +92,41 @@ def _member(group: Any) -> dist.ProcessGroup:
     return group
 
 
-KINDS: dict[str, Callable[[Place, Mapping[str, Any]], Method]] = {"flat": Flat, "hierarchical": Hierarchical}
+class Wan:
+    """Hulk's own: flows as the plan says, over connections that stay."""
+
+    def __init__(self, place: Place, spec: Mapping[str, Any]) -> None:
+        addresses = [Address(address, spec["port"]) for address in place.addresses]
+        plan, settings = plan_of(spec["plan"]), Settings(**spec["settings"])
+        self.collective = Collective.connect(place.rank, addresses, plan, SECRET, SCOPE, settings)
+        self.collective.warm()
+
+    def all_reduce(self, values: torch.Tensor) -> None:
+        self.collective.all_reduce(values).wait()
+
+    def close(self) -> None:
+        self.collective.close()
+
+
+def plan_of(document: Mapping[str, Any]) -> CollectivePlan:
+    """The runtime's form of a planner's document with the ranks of its regions."""
+    return CollectivePlan(
+        regions=tuple(map(tuple, document["ranks"])),
+        links={(a, b): LinkFigures(rate, one_way_s) for a, b, rate, one_way_s in document["links"]},
+        classes=tuple(
+            SizeClass(found["maxBytes"], found["chunkBytes"], tuple(map(_flow, found["flows"])))
+            for found in document["classes"]
+        ),
+    )
+
+
+def _flow(found: Mapping[str, Any]) -> Flow:
+    trees = [tuple((child, parent) for child, parent in found[tree]) for tree in ("reduce", "broadcast")]
+    return Flow(found["share"], tuple(found["exchange"]), *trees)
+
+
+KINDS: dict[str, Callable[[Place, Mapping[str, Any]], Method]] = {
+    "flat": Flat,
+    "hierarchical": Hierarchical,
+    "wan": Wan,
+}

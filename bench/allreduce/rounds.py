@@ -7,13 +7,13 @@ the processors were the lab's own; what does not count is run again.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hulk_lab.wan.addresses import LabNetwork
 
-from bench.allreduce.conductor import Conductor
+from bench.allreduce.conductor import Answer, Conductor
 from bench.conditions import TRIES, Conditions, Watch, wait_for_quiet
 
 TIMEOUT_S = 300.0
@@ -79,33 +79,50 @@ class Band:
         if key in self.made:
             return 0.0
         self.made[key] = dict(method)
-        answers = self.conductor.ask("make", timeout_s=TIMEOUT_S, key=key, method=method)
+        answers = self._ask("make", key=key, method=method)
         return max(float(answer["seconds"]) for answer in answers)
 
     def close(self, key: str) -> None:
         """No rank has the method any more."""
         del self.made[key]
-        self.conductor.ask("close", timeout_s=TIMEOUT_S, key=key)
+        self._ask("close", key=key)
 
     def run(self, key: str, num_bytes: int) -> Run:
         """One all-reduce, verified; WrongSumError."""
-        self.conductor.ask("prepare", timeout_s=TIMEOUT_S, num_bytes=num_bytes)
+        self._ask("prepare", num_bytes=num_bytes)
+        return self._timed("reduce", "check", key)
+
+    def make_steps(self, key: str, steps: Mapping[str, Any]) -> None:
+        """A model and its way of summing gradients, on all ranks."""
+        self._ask("make steps", key=key, steps=steps)
+
+    def step(self, key: str, _: int) -> Run:
+        """Forward and backward with all gradients summed; WrongSumError when ranks have different ones."""
+        return self._timed("step", "same", key)
+
+    def close_steps(self, key: str) -> None:
+        """No rank has them any more."""
+        self._ask("close steps", key=key)
+
+    def _timed(self, op: str, check: str, key: str) -> Run:
         watch = Watch(self.net)
-        answers = self.conductor.ask("reduce", timeout_s=TIMEOUT_S, key=key)
+        answers = self._ask(op, key=key)
         conditions = watch.conditions()
         seconds = max(answer["end"] for answer in answers) - self.conductor.last_start_s
-        self.verify(key)
-        cpu_s = sum(answer["cpu_s"] for answer in answers)
-        return run_of(seconds, cpu_s, conditions)
+        verify(key, self._ask(check, key=key))
+        return run_of(seconds, sum(answer["cpu_s"] for answer in answers), conditions)
 
-    def verify(self, key: str) -> None:
-        """The sum is right and has the same bits everywhere."""
-        checks = self.conductor.ask("check", timeout_s=TIMEOUT_S)
-        wrong = [rank for rank, check in enumerate(checks) if not check["right"]]
-        if wrong:
-            raise WrongSumError(f"{key}: wrong sum on ranks {wrong}")
-        if len({check["crc"] for check in checks}) > 1:
-            raise WrongSumError(f"{key}: ranks have different bits: {[check['crc'] for check in checks]}")
+    def _ask(self, op: str, **order: Any) -> list[Answer]:
+        return self.conductor.ask(op, timeout_s=TIMEOUT_S, **order)
+
+
+def verify(key: str, checks: Sequence[Answer]) -> None:
+    """The sum is right and has the same bits everywhere."""
+    wrong = [rank for rank, check in enumerate(checks) if not check["right"]]
+    if wrong:
+        raise WrongSumError(f"{key}: wrong sum on ranks {wrong}")
+    if len({check["crc"] for check in checks}) > 1:
+        raise WrongSumError(f"{key}: ranks have different bits: {[check['crc'] for check in checks]}")
 
 
 def run_of(seconds: float, cpu_s: float, conditions: Conditions) -> Run:
@@ -113,7 +130,7 @@ def run_of(seconds: float, cpu_s: float, conditions: Conditions) -> Run:
     return Run(seconds, cpu_s, conditions.wan.late_share, conditions.stolen_share, conditions.valid)
 
 
-def time_in_turn(band: Band, keys: Mapping[str, str], num_bytes: int, num_runs: int) -> list[Timed]:
+def time_in_turn(keys: Mapping[str, str], num_bytes: int, num_runs: int, run: Callable[[str, int], Run]) -> list[Timed]:
     """`keys` by method; each has `num_runs` runs that count, or TRIES times as many that may not."""
     runs: dict[str, list[Run]] = {method: [] for method in keys}
     for number in range(TRIES * num_runs):
@@ -121,6 +138,6 @@ def time_in_turn(band: Band, keys: Mapping[str, str], num_bytes: int, num_runs: 
         if missing and number >= num_runs:
             wait_for_quiet(QUIET_PATIENCE_S)
         for method in missing:
-            band.run(keys[method], num_bytes)
-            runs[method].append(band.run(keys[method], num_bytes))
+            run(keys[method], num_bytes)
+            runs[method].append(run(keys[method], num_bytes))
     return [Timed(method, num_bytes, tuple(found)) for method, found in runs.items()]

@@ -11,7 +11,8 @@ from rich.table import Table
 
 from bench.allreduce import case as cases
 from bench.allreduce import ours, reference
-from bench.allreduce.case import Case
+from bench.allreduce.case import Case, Spec
+from bench.allreduce.ours import Figures
 from bench.allreduce.rounds import MIB, Band, Timed, time_in_turn
 from bench.raw import Raw
 from bench.verdicts import verdict
@@ -31,8 +32,8 @@ class Row:
     timed: tuple[Timed, ...]
     reference_s: float | None
     """What was measured before for gloo's flat ring in this order."""
-    bound_s: float | None
-    predicted_s: float | None
+    bound_s: float
+    predicted_s: float
 
     def median_s(self, method: str) -> float | None:
         return next((timed.median_s for timed in self.timed if timed.method == method), None)
@@ -58,6 +59,16 @@ class Row:
         return _ratio(self.best_gloo_s, self.ours_s)
 
     @property
+    def cpu_ratio(self) -> float | None:
+        """Processor time by that of gloo's quickest way."""
+        if self.best_gloo_s is None or self.ours_s is None:
+            return None
+        num_ranks = self.case.num_nodes
+        gloo = next(timed for timed in self.timed if timed.median_s == self.best_gloo_s)
+        wan = next(timed for timed in self.timed if timed.method == cases.OURS)
+        return wan.cpu_s_per_gb(num_ranks) / gloo.cpu_s_per_gb(num_ranks)
+
+    @property
     def prediction_error(self) -> float | None:
         ratio = _ratio(self.predicted_s, self.ours_s)
         return None if ratio is None else ratio - 1
@@ -73,11 +84,13 @@ def run(chosen: Iterable[Case], sizes: Sequence[int], num_runs: int) -> list[Row
     for case in chosen:
         with cases.band(case) as band:
             found = []
+            wan = ours.method(case.regions, case.links, sizes)
+            figures = ours.Figures(case.regions, case.links)
             for num_bytes in sizes:
                 fewer = min(num_runs, MOST_LARGE_RUNS) if num_bytes >= LARGE_BYTES else num_runs
-                found.append(time_size(case, band, num_bytes, fewer))
+                found.append(time_size(case, band, wan, figures, num_bytes, fewer))
                 for timed in found[-1].timed:
-                    raw.add(timed, case=str(case), bound_s=found[-1].bound_s or 0.0)
+                    raw.add(timed, case=str(case), bound_s=found[-1].bound_s, predicted_s=found[-1].predicted_s)
                 console.print(f"[dim]{case} {num_bytes / MIB:g} MiB: {_line(found[-1])}")
         console.print(table(case, found))
         rows += found
@@ -86,21 +99,21 @@ def run(chosen: Iterable[Case], sizes: Sequence[int], num_runs: int) -> list[Row
     return rows
 
 
-def time_size(case: Case, band: Band, num_bytes: int, num_runs: int) -> Row:
-    """All methods in turn on one size."""
-    specs = cases.methods(case, num_bytes)
+def time_size(case: Case, band: Band, wan: Spec, figures: Figures, num_bytes: int, num_runs: int) -> Row:
+    """All methods in turn on one size, gloo's first."""
+    specs = {**cases.gloo_methods(case, num_bytes), cases.OURS: wan}
     keys = {method: cases.key_of(spec) for method, spec in specs.items()}
     for method, spec in specs.items():
         band.make(keys[method], spec)
-    timed = time_in_turn(band, keys, num_bytes, num_runs)
+    timed = time_in_turn(keys, num_bytes, num_runs, band.run)
     order = specs[cases.FLAT]["order"]
     return Row(
         case,
         num_bytes,
         tuple(timed),
         reference.gloo_s(case.profile, cases.pattern(case, order), num_bytes),
-        ours.bound_s(case.regions, case.links, num_bytes),
-        ours.predicted_s(case.regions, case.links, num_bytes),
+        figures.bound_s(num_bytes),
+        figures.predicted_s(num_bytes),
     )
 
 
@@ -140,10 +153,12 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
     to_bound = [row.bound_ratio for row in rows if row.bound_ratio is not None]
     to_gloo = [row.gloo_ratio for row in rows if row.gloo_ratio is not None]
     errors = [abs(row.prediction_error) for row in rows if row.prediction_error is not None]
+    cpu = [row.cpu_ratio for row in rows if row.cpu_ratio is not None]
     lines = [
         verdict("wan / bound, median", statistics.median(to_bound) if to_bound else None, "at most", MAX_BOUND_RATIO),
         verdict("gloo's best / wan, least", min(to_gloo, default=None), "at least", 1),
         verdict("prediction, mean error", statistics.mean(errors) if errors else None, "at most", MAX_PREDICTION_ERROR),
+        verdict("CPU, wan / gloo's quickest, median", statistics.median(cpu) if cpu else None, "at most", 1),
     ]
     agreement = [
         abs(flat_s / row.reference_s - 1)

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from bench.allreduce.conductor import Answer, Player, sleep_until
 from bench.allreduce.methods import KINDS, Method
 from bench.allreduce.place import Place
+from bench.allreduce.steps import Steps
 
 MAX_ERROR = 1e-5
 """Of the largest value: some float32 roundings."""
@@ -30,6 +31,7 @@ class Worker:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._methods: dict[str, Method] = {}
+        self._steps: dict[str, Steps] = {}
         self._patterns: dict[int, torch.Tensor] = {}
         self._values = torch.empty(0)
         self.ops: dict[str, Callable[[Answer], Answer]] = {
@@ -38,6 +40,10 @@ class Worker:
             "reduce": self._reduce,
             "check": self._check,
             "close": self._close,
+            "make steps": self._make_steps,
+            "step": self._step,
+            "same": self._same,
+            "close steps": self._close_steps,
         }
 
     def _make(self, order: Answer) -> Answer:
@@ -67,6 +73,22 @@ class Worker:
         error = (self._values / total).sub_(pattern).abs_().max().item() / pattern.abs().max().item()
         return {"right": error <= MAX_ERROR, "crc": zlib.crc32(self._values.numpy().tobytes())}
 
+    def _make_steps(self, order: Answer) -> Answer:
+        self._steps[order["key"]] = Steps(self._place, order["steps"])
+        return {}
+
+    def _step(self, order: Answer) -> Answer:
+        steps, cpu_s = self._steps[order["key"]], _cpu_s()
+        sleep_until(order["start"])
+        return {"end": steps.step(), "cpu_s": _cpu_s() - cpu_s}
+
+    def _same(self, order: Answer) -> Answer:
+        return {"right": True, "crc": self._steps[order["key"]].crc()}
+
+    def _close_steps(self, order: Answer) -> Answer:
+        self._steps.pop(order["key"]).close()
+        return {}
+
     def _pattern(self, num_bytes: int) -> torch.Tensor:
         if num_bytes not in self._patterns:
             generator = torch.Generator().manual_seed(num_bytes)
@@ -85,10 +107,11 @@ def _cpu_s() -> float:
 
 def main() -> None:
     """Until the conductor has no more orders."""
-    player = Player()
+    place = Place.of_environment()
+    player = Player(place.rank)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    worker = Worker(Place.of_environment())
+    worker = Worker(place)
     player.answer(ready=True)
     while (order := player.order()) is not None:
         answer: dict[str, Any] = worker.ops[order["op"]](order)

@@ -27,6 +27,13 @@ print(json.dumps({{
     "repository": os.path.exists(sys.argv[1]),
 }}))
 """
+LOOK_AT_SECRET = """
+import hashlib, json, os
+path = os.environ["HULK_PEER_SECRET"]
+value = open(path, "rb").read()
+seen = {"user": os.getuid(), "bytes": len(value), "digest": hashlib.sha256(value).hexdigest()}
+print(json.dumps({**seen, "writable": os.access(path, os.W_OK)}))
+"""
 ASK_API = """
 import ssl, urllib.error, urllib.request
 context = ssl._create_unverified_context()
@@ -91,6 +98,16 @@ def test_workers_find_one_another_by_name(installed: up.Lab, gang: list[Object],
     host = f"{gang[0]['metadata']['name']}.{NAME}-1.{jobs.namespace}.svc"
     resolve = "import socket, sys; print(socket.gethostbyname(sys.argv[1]))"
     assert python(installed, gang[-1], resolve, host).strip() == gang[0]["status"]["podIP"]
+
+
+def test_workers_that_are_not_root_read_the_secret_they_know_each_other_by_and_cannot_change_it(
+    installed: up.Lab, gang: list[Object]
+) -> None:
+    seen = [json.loads(python(installed, pod, LOOK_AT_SECRET)) for pod in (gang[0], gang[-1])]
+    assert [one["user"] for one in seen] == [65532, 65532]
+    assert seen[0]["digest"] == seen[1]["digest"]
+    assert [one["bytes"] for one in seen] == [32, 32]
+    assert not any(one["writable"] for one in seen)
 
 
 def test_every_accelerator_is_taken_once(installed: up.Lab, gang: list[Object]) -> None:

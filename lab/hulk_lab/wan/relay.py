@@ -30,8 +30,6 @@ LATE_BOUND_S = 0.002
 MAX_LATE_SHARE = 0.01
 """A run with more late packets than this measured the machine's load, not the emulated WAN: it is invalid."""
 
-_NICENESS = -20
-"""Added to the caller's: packets leave when they are due, whatever the processes that sent them are busy with."""
 _SOURCE = Path(__file__).resolve().parents[2] / "relay"
 
 
@@ -179,7 +177,7 @@ def start(net: LabNetwork, table: ProcessTable) -> None:
     path.write_text(json.dumps(config(net), indent=1))
     RUN_DIR.mkdir(parents=True, exist_ok=True)
     socket_path(net.slot).unlink(missing_ok=True)
-    table.start(PROCESS_NAME, ["nice", "-n", str(_NICENESS), build(), path])
+    table.start(PROCESS_NAME, [build(), path])
     wait_until(socket_path(net.slot).exists, "start of the relay", timeout_s=10, log=table.log(PROCESS_NAME))
 
 

@@ -26,11 +26,11 @@ from hulk_operator.metrics import Health
 from hulk_operator.observe import Observation
 from hulk_operator.planning.planner import Planner
 from hulk_operator.probing import Prober
-from hulk_operator.reconcile.executor import Workers
 from hulk_operator.reconcile.queue import WorkQueue
 from hulk_operator.reconcile.reconciler import Reconciler
 from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import View
+from hulk_operator.reconcile.workers import Workers
 from hulk_operator.status import holds
 
 logger = logging.getLogger(__name__)

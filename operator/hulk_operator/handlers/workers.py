@@ -6,7 +6,7 @@ from hulk_operator import observe
 
 
 class HttpWorkers:
-    """See `hulk_operator.reconcile.executor.Workers`; bounded in size and time by `observe`."""
+    """See `hulk_operator.reconcile.workers.Workers`; bounded in size and time by `observe`."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session

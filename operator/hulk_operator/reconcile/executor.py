@@ -56,6 +56,7 @@ from hulk_operator.reconcile.types import (
     View,
     Write,
 )
+from hulk_operator.reconcile.workers import Workers, latest
 from hulk_operator.status import whole_second
 
 logger = logging.getLogger(__name__)
@@ -63,22 +64,6 @@ logger = logging.getLogger(__name__)
 NUM_IN_FLIGHT: Final = 32
 NUM_CONFLICT_TRIES: Final = 5
 SWEPT: Final = (PODS, SERVICES, NETWORK_POLICIES, CONFIG_MAPS)
-
-
-class Workers(Protocol):
-    """What a worker of a running attempt can be asked (`ip`: its pod's); `ObserveError` when it does not answer."""
-
-    async def metrics(self, ip: str) -> Observation:
-        """Its progress."""
-        ...
-
-    async def preflight(self, ip: str) -> Preflight | None:
-        """What the ranks measured before the first step; None before that is known."""
-        ...
-
-    async def start(self, ip: str, attempt: int) -> None:
-        """Let the first step begin."""
-        ...
 
 
 class Plans(Protocol):
@@ -257,7 +242,7 @@ class Executor:
         try:
             if action.preflight:
                 preflight = await self._workers.preflight(action.ip)
-            observation = await self._word(action)  # beside a preflight: it may train already
+            observation = await latest(self._workers, action)  # beside a preflight: it may train already
         except ObserveError as silent:
             error = str(silent)
             logger.debug("%s: %s", view.job.key, error)
@@ -267,21 +252,6 @@ class Executor:
             await self._observed(view, observation)
         sighting = Sighting(action.attempt, view.now, observation, preflight, error)
         self._remember(view.job, lambda memory: replace(memory, sighting=sighting))
-
-    async def _word(self, action: Poll) -> Observation:
-        """What the rank of the latest membership epoch says; `ObserveError` of the first one when nobody answers."""
-
-        async def ask(ip: str) -> Observation | ObserveError:
-            try:
-                return await self._workers.metrics(ip)
-            except ObserveError as error:
-                return error
-
-        found = await asyncio.gather(*map(ask, (action.ip, *action.others)))
-        answers = [seen for seen in found if isinstance(seen, Observation)]
-        if not answers:
-            raise next(error for error in found if isinstance(error, ObserveError))
-        return max(answers, key=lambda seen: (seen.attempt == action.attempt, seen.epoch or 0))
 
     async def _calibrate(self, view: View, action: Calibrate) -> None:
         try:

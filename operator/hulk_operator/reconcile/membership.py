@@ -14,6 +14,7 @@ What was said is in the status, because another operator must not end a gang who
 """
 
 from collections.abc import Collection, Sequence
+from itertools import accumulate
 
 from hulk_operator.api import Membership
 from hulk_operator.observe import Observation
@@ -55,11 +56,16 @@ def seen_in(view: View, seen: Observation) -> Membership | None:
     Regions with 1, 2 and 1 workers, of 1, 2 and 2 accelerators: ranks 0, 1-4 and 5-6. Without ranks 5 and 6 the third
     is out; without rank 5 alone, none is.
     """
-    if not may_lose_a_region(view) or not seen.epoch:
+    if not may_lose_a_region(view) or not seen.epoch or view.full is None:
         return None
-    regions = _regions(view)
-    taking_part = {region for worker, region in enumerate(regions) if not _ranks(view, worker) <= seen.absent}
-    return _next(view, seen.epoch, set(regions) - taking_part)
+    slots = view.full.plan.workers
+    firsts = accumulate((slot.num_accelerators for slot in slots), initial=0)
+    taking_part = {
+        slot.region
+        for slot, first in zip(slots, firsts, strict=False)
+        if not seen.absent.issuperset(range(first, first + slot.num_accelerators))
+    }
+    return _next(view, seen.epoch, {slot.region for slot in slots} - taking_part)
 
 
 def told_by(view: View, last: Farewell) -> Membership | None:
@@ -68,6 +74,7 @@ def told_by(view: View, last: Farewell) -> Membership | None:
 
 
 def _next(view: View, epoch: int, without: Collection[str]) -> Membership | None:
+    """The membership after the known one; None where that is not newer, or leaves out no region or all of them."""
     known, regions = view.status.membership, _regions(view)
     left = sum(region not in without for region in regions)
     if epoch <= (known.epoch if known else 0) or not 0 < left < len(regions):
@@ -121,10 +128,3 @@ def seconds_to_bear(view: View, lost: Collection[int]) -> float:
 def _regions(view: View) -> Sequence[str]:
     """By worker; empty when the plan cannot be read."""
     return [slot.region for slot in view.full.plan.workers] if view.full else ()
-
-
-def _ranks(view: View, worker: int) -> frozenset[int]:
-    assert view.full is not None, f"{view.job.key}: asked for ranks of a plan that was not read"
-    counts = [slot.num_accelerators for slot in view.full.plan.workers]
-    first = sum(counts[:worker])
-    return frozenset(range(first, first + counts[worker]))

@@ -21,12 +21,13 @@ from hulk_operator.cluster import (
     Object,
 )
 from hulk_operator.observe import Observation
-from hulk_operator.reconcile.executor import Executor, Plans, Workers
+from hulk_operator.reconcile.executor import Executor, Plans
 from hulk_operator.reconcile.facts import set_condition
 from hulk_operator.reconcile.recipe import EVENTS_WRITE, STATUS_WRITE, decide
 from hulk_operator.reconcile.steps.starting import refused
 from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import NOTHING, FullPlan, Memory, Planned, Step, Timing, Unplanned, View
+from hulk_operator.reconcile.workers import Workers
 from hulk_operator.status import event, finished, holds, merge_patch, phase, transitions
 
 logger = logging.getLogger(__name__)

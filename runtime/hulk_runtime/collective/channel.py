@@ -18,10 +18,14 @@ from hulk_runtime.collective.operation import Outgoing
 
 NOTSENT_BYTES: Final = 128 << 10
 """What the kernel holds unsent: enough to keep a link busy, so little that an urgent chunk does not wait long."""
-MAX_LOW_WATER_BYTES: Final = 64 << 10
+MAX_LOW_WATER_BYTES: Final = 32 << 10
+"""More would make the kernel clamp the receive window to it, before that has had time to grow."""
 _READS_AT_ONCE: Final = 16
 _TCP_NOTSENT_LOWAT: Final = 25
 _SO_MAX_PACING_RATE: Final = 47
+
+
+_LAST: Final = (1 << 62, 0.0, 0.0)
 
 
 class PeerGoneError(ConnectionError):
@@ -50,6 +54,7 @@ class Peer:
     channels: list["Channel"] = field(default_factory=list)
     heard_s: float = 0.0
     beat_s: float = 0.0
+    sent_s: float = 0.0
     num_begun: int = 0
     has_left: bool = False
     _first: deque[tuple[bytes, memoryview | None, Outgoing | None]] = field(default_factory=deque)
@@ -63,6 +68,10 @@ class Peer:
     def push_first(self, header: Header, payload: memoryview | None = None) -> None:
         """Queue a frame that goes before all chunks."""
         self._first.append((header.pack(), payload, None))
+
+    def push_last(self, header: Header, payload: memoryview) -> None:
+        """Queue a frame that waits for all chunks."""
+        self.push(Outgoing(self.rank, header.pack(), payload, _LAST))
 
     def pop(self) -> tuple[bytes, memoryview | None, Outgoing | None] | None:
         """What goes next."""
@@ -113,7 +122,7 @@ class Channel:
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
 
-    def send(self) -> list[Outgoing]:
+    def send(self, now_s: float) -> list[Outgoing]:
         """Send until nothing waits or the kernel takes no more (`wants_write`); the chunks that left whole."""
         left: list[Outgoing] = []
         self.wants_write = False
@@ -125,6 +134,7 @@ class Channel:
                 return left
             except OSError as error:
                 raise PeerGoneError(f"its connection broke: {error.strerror}") from error
+            self.peer.sent_s = now_s
             self._advance(count)
             if not self._sending and self._chunk is not None:
                 left.append(self._chunk)

@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-import torch
-
 from hulk_runtime.collective.channel import Channel, Peer, PeerGoneError
 from hulk_runtime.collective.failure import Failure, Verdict
 from hulk_runtime.collective.frames import GarbageError, Header, Kind
+from hulk_runtime.collective.hops import Hops
 from hulk_runtime.collective.operation import Operation, Outgoing
 from hulk_runtime.collective.roles import Role
 from hulk_runtime.collective.values import Values
@@ -29,6 +28,7 @@ from hulk_runtime.errors import PeerLostError, RankLostError
 MAX_EARLY_BYTES: Final = 1 << 30
 """Of chunks for operations that were not begun here yet; more is garbage."""
 TICK_S: Final = 0.25
+WARM_FRAME_BYTES: Final = 16 << 10
 BEATS_PER_BOUND: Final = 8
 """A peer sends something at least so often in the time after which it counts as lost."""
 
@@ -78,6 +78,22 @@ class Work:
             callback(error)
 
 
+class Both:
+    """Two all-reduces that were begun together."""
+
+    def __init__(self, first: Work, second: Work) -> None:
+        self._first, self._second = first, second
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Until both sums are there. Raises PeerLostError."""
+        self._first.wait(timeout_s)
+        self._second.wait(timeout_s)
+
+    def on_end(self, callback: Callable[[PeerLostError | None], None]) -> None:
+        """Call back when both have ended: a group fails as a whole, so the second knows of the first's error."""
+        self._first.on_end(lambda _: self._second.on_end(callback))
+
+
 @dataclass(frozen=True, slots=True)
 class LinkReport:
     """What one operation got from a peer: bytes, and seconds from the operation's begin to the last of them."""
@@ -96,6 +112,14 @@ class Report:
     links: Mapping[int, LinkReport]
 
 
+@dataclass(frozen=True, slots=True)
+class Warmth:
+    """What is sent to peers in pauses: bytes each quarter of a second, until a pause is so many seconds old."""
+
+    num_bytes: Mapping[int, int]
+    seconds: float
+
+
 @dataclass
 class _Running:
     operation: Operation
@@ -109,9 +133,9 @@ class _Running:
 class Engine(threading.Thread):
     """The loop. `bound_s`: a peer of which nothing is heard for that long is lost."""
 
-    def __init__(self, rank: int, peers: Mapping[int, Peer], bound_s: float) -> None:
+    def __init__(self, rank: int, peers: Mapping[int, Peer], bound_s: float, warmth: Warmth) -> None:
         super().__init__(name="hulk-collective", daemon=True)
-        self._rank, self._peers, self._bound_s = rank, peers, bound_s
+        self._rank, self._peers, self._bound_s, self._warmth = rank, peers, bound_s, warmth
         self._channels = {c.socket.fileno(): c for peer in peers.values() for c in peer.channels}
         self._poll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK)
@@ -124,7 +148,7 @@ class Engine(threading.Thread):
         self._next_here = 0
         self._next_tick_s = time.monotonic()
         self._touched: set[Peer] = set()
-        self._now_s = time.monotonic()
+        self._now_s = self._used_s = time.monotonic()
         self._closing = False
         self._is_ended = False
         self._late: list[Work] = []
@@ -138,16 +162,15 @@ class Engine(threading.Thread):
 
     # Called from other threads.
 
-    def all_reduce(self, tensor: torch.Tensor, roles: Sequence[Role]) -> Work:
-        """Begin to sum `tensor` over all ranks, in place. All ranks begin the same operations in the same order."""
-        values = Values(tensor)
+    def all_reduce(self, values: Values, roles: Sequence[Role], hops: Hops) -> Work:
+        """Begin to sum a vector over all ranks, in place. All ranks begin the same operations in the same order."""
         with self._lock:
             work = Work(partial(self._blame, self._next), self._bound_s)
             if self._is_ended:
                 work.end(self._error())
                 return work
             number, self._next = self._next, self._next + 1
-            self._commands.append(lambda: self._begin(number, values, roles, work))
+            self._commands.append(lambda: self._begin(number, values, roles, hops, work))
             os.eventfd_write(self._bell, 1)
         return work
 
@@ -163,7 +186,12 @@ class Engine(threading.Thread):
 
     def warm(self, num_bytes: Mapping[int, int]) -> None:
         """Send so many bytes without meaning to each peer, so that congestion windows open."""
-        self._do(lambda: self._warm(num_bytes))
+
+        def push() -> None:
+            for rank, count in num_bytes.items():
+                self._push_warm(self._peers[rank], count)
+
+        self._do(push)
 
     def fail(self, failure: Failure) -> None:
         """End the group because of something seen outside the loop."""
@@ -240,7 +268,7 @@ class Engine(threading.Thread):
         self._fail(Failure(peer.rank, f"it sent garbage: {error}"))
         for channel in list(peer.channels):
             with contextlib.suppress(PeerGoneError):
-                channel.send()
+                channel.send(self._now_s)
             self._drop(channel)
 
     def _flush(self) -> None:
@@ -255,7 +283,7 @@ class Engine(threading.Thread):
 
     def _send(self, channel: Channel) -> None:
         wanted = channel.wants_write
-        for chunk in channel.send():
+        for chunk in channel.send(self._now_s):
             self._sent(chunk)
         if channel.wants_write != wanted:
             self._poll.modify(channel.socket, select.EPOLLIN | (select.EPOLLOUT if channel.wants_write else 0))
@@ -282,6 +310,7 @@ class Engine(threading.Thread):
                 self._touched.add(peer)
             if self._now_s - peer.heard_s > self._bound_s and self.verdict is None:
                 self._fail(Failure(peer.rank, f"nothing was heard of it for {self._bound_s:g} s"))
+        self._keep_warm()
         self._flush()
 
     # Frames (the channels' sink).
@@ -328,14 +357,14 @@ class Engine(threading.Thread):
 
     # Operations.
 
-    def _begin(self, number: int, values: Values, roles: Sequence[Role], work: Work) -> None:
+    def _begin(self, number: int, values: Values, roles: Sequence[Role], hops: Hops, work: Work) -> None:
         gone = [peer.rank for peer in self._peers.values() if not peer.channels]
         if gone and self.verdict is None:
             self._fail(Failure(gone[0], "it left before an all-reduce"))
         if self.verdict is not None or self._closing:
             self._late.append(work)
             return
-        operation = Operation(number, 0, self._rank, values, roles, self._queue)
+        operation = Operation(number, 0, self._rank, values, roles, hops, self._queue)
         running = _Running(operation, work, len(values) * values.bytes_per_value, time.monotonic())
         self._running[number] = running
         self._next_here = number + 1
@@ -364,18 +393,26 @@ class Engine(threading.Thread):
         if running.operation.num_pending or running.num_unsent or number not in self._running:
             return
         del self._running[number]
+        self._used_s = self._now_s
         seconds = time.monotonic() - running.begun_s
         links = {rank: LinkReport(*found) for rank, found in running.links.items()}
         self.reports.append(Report(number, running.num_bytes, seconds, links))
         running.work.end()
 
-    def _warm(self, num_bytes: Mapping[int, int]) -> None:
-        for rank, count in num_bytes.items():
+    def _keep_warm(self) -> None:
+        """After each pause of TICK_S, for a while: TCP halves the congestion window of a connection that is silent."""
+        if self._running or self._now_s - self._used_s > self._warmth.seconds or self.verdict is not None:
+            return
+        for rank, count in self._warmth.num_bytes.items():
             peer = self._peers[rank]
-            for start in range(0, count, 1 << 16):
-                payload = memoryview(bytes(min(1 << 16, count - start)))
-                peer.push_first(Header(Kind.WARM, len(payload)), payload)
-            self._touched.add(peer)
+            if self._now_s - peer.sent_s > TICK_S / 2 and not peer.has_left:
+                self._push_warm(peer, count)
+
+    def _push_warm(self, peer: Peer, count: int) -> None:
+        for start in range(0, count, WARM_FRAME_BYTES):
+            payload = memoryview(bytes(min(WARM_FRAME_BYTES, count - start)))
+            peer.push_last(Header(Kind.WARM, len(payload)), payload)
+        self._touched.add(peer)
 
     # Ends.
 

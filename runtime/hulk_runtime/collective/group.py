@@ -18,12 +18,18 @@ from typing import Self
 import torch
 
 from hulk_runtime.collective.channel import Channel, Peer
-from hulk_runtime.collective.engine import Engine, Report, Work
+from hulk_runtime.collective.compression import Codec
+from hulk_runtime.collective.engine import Both, Engine, Report, Warmth, Work
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.handshake import Identity
+from hulk_runtime.collective.hops import Hops, Residuals, codec
 from hulk_runtime.collective.joining import Address, Door, Gathering, listen
 from hulk_runtime.collective.plan import CollectivePlan, LinkFigures
 from hulk_runtime.collective.roles import Role, pace_shares, partners, roles
+from hulk_runtime.collective.values import Values
+
+UNKNOWN_PATH_BYTES = 1 << 19
+"""Where nothing was measured: 40 Mbit/s over 100 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +37,16 @@ class Settings:
     """How a rank talks to its peers.
 
     `bound_s`: a peer that dies, stalls or sends garbage is found within it. `pace`: the share of a link's rate that is
-    used. `num_streams`: TCP connections to each peer in another region.
+    used. `num_streams`: TCP connections to each peer in another region. In a pause, up to `warm_s`, each connection to
+    another region sends `warmth` of what its path holds, four times a second: after a longer one TCP starts slowly.
     """
 
     bound_s: float = 10.0
     connect_s: float = 300.0
     pace: float = 0.97
     num_streams: int = 1
+    warmth: float = 0.125
+    warm_s: float = 60.0
 
     def __post_init__(self) -> None:
         if not (self.bound_s > 0 and self.connect_s > 0 and self.pace > 0 and self.num_streams >= 1):
@@ -53,7 +62,12 @@ class Collective:
     def __init__(self, rank: int, plan: CollectivePlan, peers: dict[int, Peer], door: Door, settings: Settings) -> None:
         self.rank, self.plan = rank, plan
         self._door, self._settings = door, settings
-        self._engine = Engine(rank, peers, settings.bound_s)
+        far = {peer.rank: self._path_bytes(peer.rank) for peer in peers.values() if peer.is_far}
+        warmth = Warmth({other: math.ceil(settings.warmth * held) for other, held in far.items()}, settings.warm_s)
+        self._engine = Engine(rank, peers, settings.bound_s, warmth)
+        self._far = frozenset(peer.rank for peer in peers.values() if peer.is_far)
+        self._codec = codec(plan.compression)
+        self._residuals: dict[tuple[int, int], Residuals] = {}
         self._roles = lru_cache(maxsize=64)(self._find_roles)
 
     @classmethod
@@ -66,10 +80,13 @@ class Collective:
         scope: str,
         settings: Settings | None = None,
         listener: socket.socket | None = None,
+        *,
+        listen_everywhere: bool = False,
     ) -> Self:
         """Connect to every partner. Raises PeerLostError that names who is missing, ValueError for a bad plan.
 
-        `scope` names job and attempt: only ranks of the same scope, secret and plan come together.
+        `scope` names job and attempt: only ranks of the same scope, secret and plan come together. A rank listens at
+        its own address, or at all of its machine's where others know it by a name or address that is not its own.
         """
         settings = settings or Settings()
         if len(addresses) != plan.num_ranks:
@@ -79,7 +96,8 @@ class Collective:
         wanted = {partner: settings.num_streams if is_far else 1 for partner, is_far in far.items()}
         identity = Identity(secret, scope, digest(plan))
         gathering = Gathering(rank, addresses, wanted, identity)
-        door = Door(listener or listen(addresses[rank].host, addresses[rank].port), rank, identity, gathering.admit)
+        host = "" if listen_everywhere else addresses[rank].host
+        door = Door(listener or listen(host, addresses[rank].port), rank, identity, gathering.admit)
         door.open()
         try:
             found = gathering.gather(settings.connect_s)
@@ -95,21 +113,35 @@ class Collective:
         group._engine.start()
         return group
 
-    def all_reduce(self, tensor: torch.Tensor) -> Work:
+    def all_reduce(self, tensor: torch.Tensor, num_exact: int = 0) -> Work | Both:
         """Begin to sum a vector over all ranks, in place; the same vectors in the same order on every rank.
 
         `tensor`: contiguous, one dimension, on the CPU, float32, bfloat16 or float16 (ValueError for others). Every
-        rank gets the same bits.
+        rank gets the same bits. The last `num_exact` values are compressed nowhere.
         """
-        return self._engine.all_reduce(tensor, self._roles(tensor.numel(), tensor.element_size()))
+        num_rounded = tensor.numel() - num_exact
+        if self._codec is None or num_rounded <= 0:
+            return self._sum(tensor, None)
+        if not num_exact:
+            return self._sum(tensor, self._codec)
+        return Both(self._sum(tensor[:num_rounded], self._codec), self._sum(tensor[num_rounded:], None))
+
+    def _sum(self, tensor: torch.Tensor, codec: Codec | None) -> Work:
+        values = Values(tensor)
+        kept = self._residuals.setdefault((tensor.data_ptr(), len(values)), {}) if codec else {}
+        roles = self._roles(len(values), values.bytes_per_value)
+        return self._engine.all_reduce(values, roles, Hops(values, self._far, codec, kept))
 
     def reports(self) -> list[Report]:
         """What the last all-reduces took, newest last."""
         return list(self._engine.reports)
 
     def warm(self) -> None:
-        """Open the congestion windows towards other regions, and return when that has happened on every rank."""
-        self._engine.warm({rank: self._warm_bytes(rank) for rank in pace_shares(self.plan, self.rank)})
+        """Open the congestion windows towards other regions, and return when that has happened on every rank.
+
+        Slow start fills a path after about twice the bytes that it holds.
+        """
+        self._engine.warm({rank: 2 * self._path_bytes(rank) for rank in pace_shares(self.plan, self.rank)})
         self.all_reduce(torch.zeros(max(1, self.plan.num_ranks))).wait()
 
     def close(self) -> None:
@@ -117,14 +149,14 @@ class Collective:
         self._door.close()
         self._engine.close()
 
-    def _warm_bytes(self, rank: int) -> int:
-        """Twice what the path holds: slow start needs about so much to fill it."""
+    def _path_bytes(self, rank: int) -> int:
+        """What the path to a rank in another region holds: its share of the link's rate times the round trip."""
         link = self._link(rank)
         back = self.plan.links.get((self.plan.region_of(rank), self.plan.region_of(self.rank)))
         if link is None or back is None:
-            return 1 << 20
+            return UNKNOWN_PATH_BYTES
         share = pace_shares(self.plan, self.rank)[rank]
-        return math.ceil(2 * share * link.bytes_per_s * (link.one_way_s + back.one_way_s))
+        return math.ceil(share * link.bytes_per_s * (link.one_way_s + back.one_way_s))
 
     def _find_roles(self, num_values: int, bytes_per_value: int) -> tuple[Role, ...]:
         size = self.plan.size_class(num_values * bytes_per_value)

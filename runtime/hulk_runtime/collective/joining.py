@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hulk_runtime.collective.handshake import Identity, RefusedError, answer, greet
-from hulk_runtime.errors import PeerLostError
+from hulk_runtime.errors import PeerLostError, PortError
 
 RETRY_S: Final = 0.2
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -76,9 +76,14 @@ class Door:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 means any. Raises OSError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=256)
+    """A listening socket; port 0 means any, no host all addresses of both families. Raises PortError."""
+    try:
+        if host == "" and socket.has_dualstack_ipv6():
+            return socket.create_server((host, port), family=socket.AF_INET6, backlog=256, dualstack_ipv6=True)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=256)
+    except OSError as error:
+        raise PortError(f"cannot listen at {host or 'any address'}, port {port}: {error.strerror}") from error
 
 
 class Gathering:

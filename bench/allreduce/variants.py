@@ -1,0 +1,235 @@
+"""Questions about one all-reduce under other circumstances: what is compared stands side by side in one table each.
+
+idle         after 10 s without traffic                      aim: at most 1.3 x warm
+first        the first one after connecting and warming up   aim: at most 2 x warm
+loss         0.1 % and 1 % of all packets lost at random
+foreign      a foreign bulk flow on the busiest link
+wrong        the plan believes in 2 x, and in half of the busiest link's rate
+changed      the busiest link has half its rate from one moment on
+connections  1, 2 and 4 to each peer
+ring         the pipelined ring, as flows, in both directions
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hulk_lab.wan import relay
+from hulk_lab.wan.addresses import LabNetwork
+
+from bench.allreduce import case as cases
+from bench.allreduce import ours
+from bench.allreduce.case import Case, Spec
+from bench.allreduce.gloo_orders import LinkOf, Pair
+from bench.allreduce.rounds import Band, Run, Timed, time_in_turn
+from bench.conditions import TRIES
+
+IDLE_S = 10.0
+LOSSES = (0.001, 0.01)
+SEED = 7
+MANY_STREAMS = 4
+SETTLED_RUNS = 3
+"""After a link changed so many all-reduces are timed one by one."""
+
+
+@dataclass(slots=True)
+class Setting:
+    """A case that is up, one size, and Hulk's own method planned for it."""
+
+    case: Case
+    band: Band
+    num_bytes: int
+    num_runs: int
+
+    def wan(self, links: LinkOf | None = None, **settings: Any) -> Spec:
+        """The method planned for these links, those of the lab's file by default."""
+        return ours.method(self.case.regions, links or self.case.links, [self.num_bytes], **settings)
+
+    def in_turn(self, specs: Mapping[str, Spec]) -> list[Timed]:
+        """Timed in turn; made before, closed afterwards."""
+        keys = {label: cases.key_of(spec) for label, spec in specs.items()}
+        for label, spec in specs.items():
+            self.band.make(keys[label], spec)
+        timed = time_in_turn(keys, self.num_bytes, self.num_runs, self.band.run)
+        for key in set(keys.values()):
+            self.band.close(key)
+        return timed
+
+    def against_gloo(self, suffix: str = "") -> list[Timed]:
+        """Hulk's own, also over more connections, beside gloo's ways."""
+        more = {f"{cases.OURS} x {MANY_STREAMS}": self.wan(num_streams=MANY_STREAMS)}
+        specs = {**cases.gloo_methods(self.case, self.num_bytes), cases.OURS: self.wan(), **more}
+        return self.in_turn({label + suffix: spec for label, spec in specs.items()})
+
+    def busiest(self) -> Pair:
+        """The directed region pair that the plan's flows keep busy longest."""
+        rate = {pair: link[0] for pair, link in self.case.links.items()}
+        load = ours.loads(self.wan()["plan"]["classes"][-1]["flows"])
+        return max(load, key=lambda pair: load[pair] / rate[pair])
+
+    def repeated(self, label: str, run: Callable[[], Run]) -> Timed:
+        """`run` until enough count."""
+        runs: list[Run] = []
+        while sum(found.valid for found in runs) < self.num_runs and len(runs) < TRIES * self.num_runs:
+            runs.append(run())
+        return Timed(label, self.num_bytes, tuple(runs))
+
+
+def idle(on: Setting) -> list[Timed]:
+    """Warm, and after a pause; gloo's flat ring as well."""
+    specs = {cases.FLAT: cases.gloo_methods(on.case, on.num_bytes)[cases.FLAT], cases.OURS: on.wan()}
+    found = []
+    for label, spec in specs.items():
+        key = cases.key_of(spec)
+        on.band.make(key, spec)
+        found += time_in_turn({f"{label} warm": key}, on.num_bytes, on.num_runs, on.band.run)
+
+        def rested(key: str = key) -> Run:
+            time.sleep(IDLE_S)
+            return on.band.run(key, on.num_bytes)
+
+        found.append(on.repeated(f"{label} after {IDLE_S:g} s", rested))
+        on.band.close(key)
+    return found
+
+
+def first(on: Setting) -> list[Timed]:
+    """New connections for every run; making the method includes its warming up."""
+
+    def fresh() -> Run:
+        spec = on.wan()
+        key = cases.key_of(spec)
+        on.band.make(key, spec)
+        run = on.band.run(key, on.num_bytes)
+        on.band.close(key)
+        return run
+
+    return [*on.in_turn({f"{cases.OURS} warm": on.wan()}), on.repeated(f"{cases.OURS} first", fresh)]
+
+
+def loss(on: Setting) -> list[Timed]:
+    """Every directed link loses packets, each by its own seed."""
+    found = on.in_turn({f"{cases.OURS} without": on.wan()})
+    for share in LOSSES:
+        with _lossy(on.band.net, share):
+            found += on.against_gloo(f" {share:.1%}")
+    return found
+
+
+def foreign(on: Setting) -> list[Timed]:
+    """One TCP flow without end on the busiest link, from the first node of one region to that of another."""
+    with _bulk_flow(on, on.busiest()):
+        loaded = on.against_gloo(" loaded")
+    return [*on.in_turn({f"{cases.OURS} alone": on.wan()}), *loaded]
+
+
+def wrong(on: Setting) -> list[Timed]:
+    """Plans by the truth, and by twice and half of the busiest link's rate."""
+    busiest = on.busiest()
+
+    def believing(factor: float) -> Spec:
+        rate, one_way_s = on.case.links[busiest]
+        return on.wan({**on.case.links, busiest: (rate * factor, one_way_s)})
+
+    return on.in_turn({"true rates": on.wan(), "believes x 2": believing(2), "believes x 0.5": believing(0.5)})
+
+
+def changed(on: Setting) -> list[Timed]:
+    """Before, then one after the other with the busiest link at half its rate; beside it a plan made for that."""
+    source, target = on.busiest()
+    rate, one_way_s = on.case.links[source, target]
+    spec = on.wan()
+    key = cases.key_of(spec)
+    on.band.make(key, spec)
+    before = time_in_turn({"before": key}, on.num_bytes, on.num_runs, on.band.run)
+    with _slowed(on, (source, target)):
+        after = [
+            Timed(f"run {number + 1} after", on.num_bytes, (on.band.run(key, on.num_bytes),))
+            for number in range(SETTLED_RUNS)
+        ]
+        new = on.wan({**on.case.links, (source, target): (rate / 2, one_way_s)})
+        again = on.in_turn({"planned anew": new})
+    on.band.close(key)
+    return [*before, *after, *again]
+
+
+def connections(on: Setting) -> list[Timed]:
+    """The same plan over more connections."""
+    return on.in_turn({f"{number} to a peer": on.wan(num_streams=number) for number in (1, 2, MANY_STREAMS)})
+
+
+def ring(on: Setting) -> list[Timed]:
+    """Chunks round the ring of regions and once more round, in both directions."""
+    regions = range(len(on.case.counts))
+    specs: dict[str, Spec] = {cases.OURS: on.wan()}
+    for label, order in (("ring", tuple(regions)), ("ring, other direction", tuple(reversed(regions)))):
+        specs[label] = ours.with_flows(on.wan(), ours.ring_flows(order))
+    return on.in_turn(specs)
+
+
+@contextlib.contextmanager
+def _lossy(net: LabNetwork, share: float) -> Iterator[None]:
+    for number, link in enumerate(net.spec.links):
+        relay.lose(net, link.source, link.target, share, seed=SEED + number)
+    try:
+        yield
+    finally:
+        for link in net.spec.links:
+            relay.heal(net, link.source, link.target)
+
+
+@contextlib.contextmanager
+def _slowed(on: Setting, pair: Pair) -> Iterator[None]:
+    """Half the rate that the lab's file says."""
+    names = on.case.region_names
+    source, target = names[pair[0]], names[pair[1]]
+    relay.slow(on.band.net, source, target, mbit_per_s=on.band.net.spec.link(source, target).mbit_per_s / 2)
+    try:
+        yield
+    finally:
+        relay.heal(on.band.net, source, target)
+
+
+@contextlib.contextmanager
+def _bulk_flow(on: Setting, pair: Pair) -> Iterator[None]:
+    source, target = (on.band.net.nodes_of(on.case.region_names[region])[0] for region in pair)
+    ends = ((target, ["-s", "-1"]), (source, ["-c", target.address, "-t", "3600"]))
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for node, arguments in ends:
+            inside = ["setpriv", "--pdeathsig", "KILL", "nsenter", f"--net={node.netns_path}", "iperf3", *arguments]
+            started.append(subprocess.Popen(inside, stdout=subprocess.DEVNULL))
+            time.sleep(1)  # the server must listen; then the flow is past slow start
+        time.sleep(2)
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+QUESTIONS: Mapping[str, Callable[[Setting], list[Timed]]] = {
+    "idle": idle,
+    "first": first,
+    "loss": loss,
+    "foreign": foreign,
+    "wrong": wrong,
+    "changed": changed,
+    "connections": connections,
+    "ring": ring,
+}
+AIMS: Mapping[str, tuple[str, str, float]] = {
+    "idle": (f"{cases.OURS} after {IDLE_S:g} s", f"{cases.OURS} warm", 1.3),
+    "first": (f"{cases.OURS} first", f"{cases.OURS} warm", 2.0),
+}
+"""(over, under, most): ratios that are asked for."""
+
+
+def labels(rows: Sequence[Timed]) -> list[str]:
+    """Of the columns."""
+    return list(dict.fromkeys(timed.method for timed in rows))

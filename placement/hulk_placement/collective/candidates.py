@@ -1,0 +1,140 @@
+"""Ways to share one vector out over a network: the linear program's at several latency caps, and the plain ones."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from hulk_placement.collective.columns import asked_for, first_patterns
+from hulk_placement.collective.network import Network
+from hulk_placement.collective.patterns import Flow, Pattern, all_patterns, one_hop, ring, star
+from hulk_placement.collective.program import Pool, Program, Sharing, closed_form_s
+from hulk_placement.collective.timing import Delays, delays
+from hulk_placement.collective.transport import Transport
+
+MOST_LISTED_REGIONS = 4
+"""Up to this many regions every pattern is listed (1,445 of four); with more, prices ask for patterns."""
+
+MOST_CAPS = 7
+ROUNDS, ROUNDS_A_CAP = 12, 2
+LEAST_GAIN = 0.002
+LEAST_SHARES = (0.02, 0.005, 0.0)
+PRUNING_LOSS = 0.01
+FLOWS_A_REGION = 4
+MOST_ORDERED_REGIONS = 6
+
+
+class Sharer:
+    """The linear program of one network and chunk size, with the patterns found so far: one for all sizes and rates."""
+
+    def __init__(self, network: Network, transport: Transport, chunk_bytes: int, is_listed: bool | None = None) -> None:
+        self.delays = delays(network, transport, chunk_bytes)
+        num = len(network.regions)
+        self.is_listed = num <= MOST_LISTED_REGIONS if is_listed is None else is_listed
+        self.program = Program(
+            _listed(num, self.delays) if self.is_listed else Pool(self.delays, *first_patterns(self.delays))
+        )
+
+    def sharings(self, num_bytes: float, most: int) -> list[tuple[float, tuple[Flow, ...]]]:
+        """The fastest pruned sharings with the seconds of the closed form, of caps that bracket the best."""
+        found = sorted(self.at_caps(num_bytes), key=lambda sharing: sharing.seconds)
+        return [self._pruned(sharing) for sharing in found[:most]]
+
+    def at_caps(self, num_bytes: float) -> Iterator[Sharing]:
+        """Solutions by cap: T falls as the cap rises, until T is no more than the cap; bisection finds where.
+
+        Where T without a cap is above every latency, no cap can lower it: each of its rows then allows that T.
+        """
+        free = self._solve(num_bytes, np.inf, ROUNDS)
+        yield free
+        latency_s = self.program.pool.uses.latency_s
+        low_s, high_s = float(latency_s.min()), free.seconds
+        if high_s > latency_s.max():
+            return
+        for _ in range(MOST_CAPS):
+            if high_s <= low_s * 1.01:
+                return
+            cap_s = (low_s + high_s) / 2
+            found = self._solve(num_bytes, cap_s, ROUNDS_A_CAP)
+            yield found
+            if found.seconds <= cap_s:
+                high_s = cap_s
+            else:
+                low_s, high_s = cap_s, min(high_s, found.seconds)
+
+    def _solve(self, num_bytes: float, cap_s: float, rounds: int) -> Sharing:
+        found = self.program.solve(num_bytes, cap_s)
+        for _ in range(0 if self.is_listed else rounds):
+            up_NR, down_NR = asked_for(self.program, found)
+            if not len(up_NR):
+                break
+            self.program.pool.add(up_NR, down_NR)
+            before_s, found = found.seconds, self.program.solve(num_bytes, cap_s)
+            if found.seconds > before_s * (1 - LEAST_GAIN):
+                break
+        return found
+
+    def _pruned(self, sharing: Sharing) -> tuple[float, tuple[Flow, ...]]:
+        """The sharing without its smallest shares, at most a hundredth slower unless it has too many flows."""
+        pool = self.program.pool
+        most = FLOWS_A_REGION * pool.num_regions
+        by_share = sorted(sharing.bytes_by_pattern.items(), key=lambda item: (-item[1], item[0]))[:most]
+        for least in LEAST_SHARES:
+            kept = np.array([number for number, size in by_share if size >= least * sharing.num_bytes])
+            if len(kept):
+                few = Program(Pool(self.delays, pool.up_NR[kept], pool.down_NR[kept])).solve(sharing.num_bytes, np.inf)
+                if few.seconds <= sharing.seconds * (1 + PRUNING_LOSS):
+                    break
+        total = sum(few.bytes_by_pattern.values())
+        return few.seconds, tuple(
+            Flow(float(size / total), _pattern(pool, int(kept[number])))
+            for number, size in few.bytes_by_pattern.items()
+        )
+
+
+def _pattern(pool: Pool, number: int) -> Pattern:
+    return Pattern(tuple(map(int, pool.up_NR[number])), tuple(map(int, pool.down_NR[number])))
+
+
+def _listed(num_regions: int, known: Delays) -> Pool:
+    patterns = all_patterns(num_regions)
+    return Pool(known, np.array([p.up for p in patterns]), np.array([p.down for p in patterns]))
+
+
+def plain(network: Network, num_bytes: float, transport: Transport, chunk_bytes: int) -> dict[str, tuple[Flow, ...]]:
+    """What one would do without a program: one hop, a hub, equal direct exchange, the pipelined ring in its best order.
+
+    Only those whose links all are there.
+    """
+    num = len(network.regions)
+    known = delays(network, transport, chunk_bytes)
+
+    def seconds(flows: Sequence[Flow]) -> float:
+        return closed_form_s(flows, num_bytes, known)
+
+    orders = (
+        [(0, *rest) for rest in itertools.permutations(range(1, num))] if num <= MOST_ORDERED_REGIONS else _near(known)
+    )
+    found = {
+        "one hop": (Flow(1.0, one_hop(num)),),
+        "hub": min(((Flow(1.0, star(num, root)),) for root in range(num)), key=seconds),
+        "direct exchange": tuple(Flow(1 / num, star(num, root)) for root in range(num)),
+        "ring": min((tuple(Flow(1 / num, p) for p in ring(order)) for order in orders), key=seconds),
+    }
+    return {name: flows for name, flows in found.items() if np.isfinite(seconds(flows))}
+
+
+def _near(known: Delays) -> list[tuple[int, ...]]:
+    """From each region always on to the nearest left."""
+    orders = []
+    for first in range(len(known.hop_s)):
+        order = [first]
+        while len(order) < len(known.hop_s):
+            far = known.hop_s[order[-1]].copy()
+            far[order] = np.inf
+            left = [r for r in range(len(far)) if r not in order]
+            order.append(min(left, key=lambda r: (far[r], r)))
+        orders.append(tuple(order))
+    return orders

@@ -1,0 +1,214 @@
+"""A network to a plan: flows for every size of the vector, for a region cut off, and for links that turn out slower."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from hulk_placement.collective.bound import Bound
+from hulk_placement.collective.candidates import Sharer, plain
+from hulk_placement.collective.network import Network
+from hulk_placement.collective.patterns import Flow
+from hulk_placement.collective.program import closed_form_s
+from hulk_placement.collective.simulation import Link, Simulated, simulate
+from hulk_placement.collective.timing import delays
+from hulk_placement.collective.transport import TRANSPORT, Transport
+from hulk_placement.sync import COMPRESSIONS, ON_REGION_LOSS
+
+DEFAULT_SIZES = tuple(4**power << 10 for power in range(3, 9))
+"""64 KiB to 64 MiB, by fours."""
+
+NUM_SIMULATED = 3
+"""Of the program's sharings, so many go into the simulation with the plain ones."""
+
+SLOWED = 0.5
+SLOWER = 1.1
+"""An alternative is carried for a link whose rate x 0.5 makes the flows more than 1.1 x as slow as new ones."""
+
+MOST_ALTERNATIVES = 8
+MOST_REGIONS_WITH_ALTERNATIVES = 6
+
+WIRE_SHARE = {"none": 1.0, "bf16": 0.5, "int8": 0.25}
+"""Bytes on WAN hops by bytes of float32 values; the scales of int8 blocks are left out (< 1 %)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """The flows for the case that one link has half its rate."""
+
+    slow: Link
+    flows: tuple[Flow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SizeClass:
+    """The flows of vectors up to `max_bytes`, and the predicted and least possible seconds of one of `max_bytes`."""
+
+    max_bytes: int
+    chunk_bytes: int
+    predicted_s: float
+    bound_s: float
+    flows: tuple[Flow, ...]
+    alternatives: tuple[Alternative, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Without:
+    """The classes for the case that a region is cut off; the others are numbered anew, in the same order."""
+
+    region: int
+    classes: tuple[SizeClass, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectivePlan:
+    """The classes in order of size; the last also serves anything larger."""
+
+    network: Network
+    classes: tuple[SizeClass, ...]
+    without: tuple[Without, ...] = ()
+    compression: str = "none"
+    on_region_loss: str = "restart"
+
+    def __post_init__(self) -> None:
+        if self.compression not in COMPRESSIONS or self.on_region_loss not in ON_REGION_LOSS:
+            raise ValueError(f"compression {self.compression!r} or on region loss {self.on_region_loss!r} is not known")
+        sizes = [found.max_bytes for found in self.classes]
+        if not sizes or sizes != sorted(set(sizes)):
+            raise ValueError(f"size classes {sizes} must be ascending, at least one")
+
+    def of(self, num_bytes: int) -> SizeClass:
+        """The class that serves a vector of so many bytes."""
+        return next((c for c in self.classes if num_bytes <= c.max_bytes), self.classes[-1])
+
+
+@dataclass
+class Planner:
+    """Plans one network; keeps what does not depend on the size."""
+
+    network: Network
+    transport: Transport = TRANSPORT
+    compression: str = "none"
+    bound: Bound = field(init=False)
+    _sharers: dict[int, Sharer] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.bound = Bound(self.network)
+        unreached = self.bound.unreached()
+        if unreached:
+            a, b = (self.network.regions[region] for region in unreached)
+            raise ValueError(
+                f"no usable links lead from {a} to {b}: no all-reduce over {len(self.network.regions)} regions"
+            )
+
+    def size_class(self, num_bytes: int) -> SizeClass:
+        """The best flows for a vector of so many bytes."""
+        sent = self.sent(num_bytes)
+        chunk_bytes = self.transport.chunk_bytes(sent)
+        best = min(self._candidates(sent, chunk_bytes), key=lambda flows: (self._run(flows, sent).seconds, len(flows)))
+        return SizeClass(num_bytes, chunk_bytes, self._run(best, sent).seconds, self.bound.seconds(sent), best)
+
+    def simulated(self, found: SizeClass, num_bytes: int) -> Simulated:
+        """What a class's flows take for so many bytes."""
+        return self._run(found.flows, self.sent(num_bytes))
+
+    def sent(self, num_bytes: int) -> int:
+        """Bytes of a vector on a WAN hop."""
+        return math.ceil(num_bytes * WIRE_SHARE[self.compression])
+
+    def _run(self, flows: Sequence[Flow], sent: int) -> Simulated:
+        return simulate(self.network, flows, sent, transport=self.transport)
+
+    def slowed(self, link: Link) -> Planner:
+        """The planner of the network in which a link has half its rate."""
+        return Planner(self.network.scaled(SLOWED, link), self.transport, self.compression)
+
+    def closed_form_s(self, flows: Sequence[Flow], sent: int, chunk_bytes: int) -> float:
+        """Seconds of given flows by the program's rows."""
+        return closed_form_s(flows, sent, delays(self.network, self.transport, chunk_bytes))
+
+    def _candidates(self, sent: int, chunk_bytes: int) -> list[tuple[Flow, ...]]:
+        named = list(plain(self.network, sent, self.transport, chunk_bytes).values())
+        if len(self.network.regions) < 2:
+            return named[:1]
+        return [*(flows for _, flows in self.sharer(chunk_bytes).sharings(sent, NUM_SIMULATED)), *named]
+
+    def sharer(self, chunk_bytes: int) -> Sharer:
+        """The linear program for chunks of this size."""
+        if chunk_bytes not in self._sharers:
+            self._sharers[chunk_bytes] = Sharer(self.network, self.transport, chunk_bytes)
+        return self._sharers[chunk_bytes]
+
+
+@dataclass
+class Slowed:
+    """Finds the links of which a class's flows are no longer good when they have half their rate."""
+
+    planner: Planner
+    _planners: dict[Link, Planner] = field(init=False, default_factory=dict)
+
+    def alternatives(self, found: SizeClass) -> tuple[Alternative, ...]:
+        """Other flows for such links, those that save most first."""
+        sent = self.planner.sent(found.max_bytes)
+        saved = []
+        for link in self._felt(found, sent):
+            planner = self._planners.setdefault(link, self.planner.slowed(link))
+            old_s = planner.closed_form_s(found.flows, sent, found.chunk_bytes)
+            new_s, flows = planner.sharer(found.chunk_bytes).sharings(sent, 1)[0]
+            if old_s > SLOWER * new_s:
+                saved.append((old_s / new_s, Alternative(link, flows)))
+        saved.sort(key=lambda item: -item[0])
+        return tuple(other for _, other in saved[:MOST_ALTERNATIVES])
+
+    def _felt(self, found: SizeClass, sent: int) -> list[Link]:
+        """The links whose halving slows the flows enough: no other flows are faster than these were."""
+        links = itertools.permutations(range(len(self.planner.network.regions)), 2)
+        before_s = self.planner.closed_form_s(found.flows, sent, found.chunk_bytes)
+        felt = []
+        for link in links:
+            slower = self.planner.slowed(link)
+            if slower.closed_form_s(found.flows, sent, found.chunk_bytes) > SLOWER * before_s:
+                felt.append(link)
+        return felt
+
+
+def plan_collective(
+    network: Network,
+    sizes: Iterable[int] = DEFAULT_SIZES,
+    *,
+    on_region_loss: str = "restart",
+    compression: str = "none",
+    with_alternatives: bool = True,
+    transport: Transport = TRANSPORT,
+) -> CollectivePlan:
+    """The plan of an all-reduce over a network for vectors of these sizes (bytes, 4 a value).
+
+    ValueError when a region cannot be reached from another over usable links, or without a size.
+    """
+    wanted = sorted(set(sizes))
+    if not wanted or wanted[0] < 1:
+        raise ValueError(f"sizes {wanted}: at least one, each at least 1 byte")
+    planner = Planner(network, transport, compression)
+    classes = tuple(planner.size_class(size) for size in wanted)
+    if with_alternatives and 1 < len(network.regions) <= MOST_REGIONS_WITH_ALTERNATIVES:
+        slowed = Slowed(planner)
+        classes = tuple(replace(found, alternatives=slowed.alternatives(found)) for found in classes)
+    return CollectivePlan(
+        network=network,
+        classes=classes,
+        without=tuple(_without(planner, wanted)) if on_region_loss == "continue" else (),
+        compression=compression,
+        on_region_loss=on_region_loss,
+    )
+
+
+def _without(planner: Planner, sizes: Sequence[int]) -> Iterator[Without]:
+    """For each region the classes of the others; none where those cannot reach each other."""
+    num = len(planner.network.regions)
+    for region in range(num if num > 1 else 0):
+        with contextlib.suppress(ValueError):
+            others = Planner(planner.network.without([region]), planner.transport, planner.compression)
+            yield Without(region, tuple(others.size_class(size) for size in sizes))

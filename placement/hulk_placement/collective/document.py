@@ -1,0 +1,142 @@
+"""A collective plan as JSON values, and back: the key `collective` of the plan's wire form (docs/plan-wire.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hulk_placement.collective.classes import Alternative, CollectivePlan, SizeClass, Without
+from hulk_placement.collective.network import Network
+from hulk_placement.collective.patterns import Flow, Pattern
+
+SHARE_DIGITS = 6
+
+Numbers = Sequence[int]
+"""Of the regions that a flow goes over: their numbers in the plan."""
+
+
+def as_document(plan: CollectivePlan) -> dict[str, Any]:
+    """The plan's JSON values. Regions are numbers into `regions`, in the order in which workers first name them."""
+    network = plan.network
+    everyone = range(len(network.regions))
+    return {
+        "regions": list(network.regions),
+        "links": [
+            [a, b, round(network.rate[a][b]), round(network.latency_s[a][b], 6)]
+            for a in everyone
+            for b in everyone
+            if network.rate[a][b] > 0
+        ],
+        "classes": [_class(found, everyone) for found in plan.classes],
+        "without": [
+            {"region": cut.region, "classes": [_class(found, _others(everyone, cut.region)) for found in cut.classes]}
+            for cut in plan.without
+        ],
+        "compression": plan.compression,
+        "onRegionLoss": plan.on_region_loss,
+    }
+
+
+def from_document(document: Mapping[str, Any], region_of_rank: Sequence[str]) -> CollectivePlan:
+    """The plan in `as_document`'s values, of ranks in these regions; ValueError or KeyError for anything else.
+
+    Uplinks and the insides of regions are not in it: they count as unlimited.
+    """
+    network = _network(document, region_of_rank)
+    everyone = range(len(network.regions))
+    return CollectivePlan(
+        network=network,
+        classes=tuple(_class_of(found, everyone) for found in document["classes"]),
+        without=tuple(
+            Without(
+                cut["region"], tuple(_class_of(found, _others(everyone, cut["region"])) for found in cut["classes"])
+            )
+            for cut in document["without"]
+        ),
+        compression=document["compression"],
+        on_region_loss=document["onRegionLoss"],
+    )
+
+
+def _others(everyone: Numbers, region: int) -> Numbers:
+    return [number for number in everyone if number != region]
+
+
+def _class(found: SizeClass, numbers: Numbers) -> dict[str, Any]:
+    return {
+        "maxBytes": found.max_bytes,
+        "chunkBytes": found.chunk_bytes,
+        "predictedSeconds": round(found.predicted_s, 6),
+        "boundSeconds": round(found.bound_s, 6),
+        "flows": _flows(found.flows, numbers),
+        "alternatives": [
+            {"slow": [numbers[end] for end in other.slow], "flows": _flows(other.flows, numbers)}
+            for other in found.alternatives
+        ],
+    }
+
+
+def _flows(flows: Sequence[Flow], numbers: Numbers) -> list[dict[str, Any]]:
+    """Flows with rounded shares that sum to 1: the largest takes what rounding leaves."""
+    ordered = sorted(flows, key=lambda flow: -flow.share)
+    shares = [round(flow.share, SHARE_DIGITS) for flow in ordered]
+    shares[0] = round(1 - math.fsum(shares[1:]), SHARE_DIGITS)
+    return [
+        {
+            "share": share,
+            "exchange": [numbers[r] for r in flow.pattern.exchange],
+            "reduce": [[numbers[r], numbers[parent]] for r, parent in flow.pattern.reduce],
+            "broadcast": [[numbers[r], numbers[parent]] for r, parent in flow.pattern.broadcast],
+        }
+        for share, flow in zip(shares, ordered, strict=True)
+    ]
+
+
+def _class_of(found: Mapping[str, Any], numbers: Numbers) -> SizeClass:
+    place = {number: index for index, number in enumerate(numbers)}
+    return SizeClass(
+        max_bytes=found["maxBytes"],
+        chunk_bytes=found["chunkBytes"],
+        predicted_s=found["predictedSeconds"],
+        bound_s=found["boundSeconds"],
+        flows=_flows_of(found["flows"], place),
+        alternatives=tuple(
+            Alternative((place[other["slow"][0]], place[other["slow"][1]]), _flows_of(other["flows"], place))
+            for other in found.get("alternatives", [])
+        ),
+    )
+
+
+def _flows_of(flows: Sequence[Mapping[str, Any]], place: Mapping[int, int]) -> tuple[Flow, ...]:
+    def parents(edges: Sequence[Sequence[int]]) -> tuple[int, ...]:
+        above = list(range(len(place)))
+        for region, parent in edges:
+            above[place[region]] = place[parent]
+        return tuple(above)
+
+    found = tuple(Flow(flow["share"], Pattern(parents(flow["reduce"]), parents(flow["broadcast"]))) for flow in flows)
+    for flow, read in zip(flows, found, strict=True):
+        if sorted(place[r] for r in flow["exchange"]) != list(read.pattern.exchange):
+            raise ValueError(f"flow exchanges between {flow['exchange']}, but its trees end in {read.pattern.exchange}")
+    return found
+
+
+def _network(document: Mapping[str, Any], region_of_rank: Sequence[str]) -> Network:
+    names = tuple(document["regions"])
+    num = len(names)
+    rate = [[0.0] * num for _ in names]
+    latency_s = [[0.0 if a == b else math.inf for b in range(num)] for a in range(num)]
+    for a, b, bytes_per_s, one_way_s in document["links"]:
+        rate[a][b], latency_s[a][b] = float(bytes_per_s), float(one_way_s)
+    unlimited = (math.inf,) * num
+    return Network(
+        regions=names,
+        ranks=tuple(tuple(rank for rank, region in enumerate(region_of_rank) if region == name) for name in names),
+        rate=tuple(map(tuple, rate)),
+        latency_s=tuple(map(tuple, latency_s)),
+        egress=unlimited,
+        ingress=unlimited,
+        inside_rate=unlimited,
+        inside_latency_s=(0.0,) * num,
+    )

@@ -1,0 +1,154 @@
+"""What the harness of all-reduces decides without a lab: cases, orders, rounds, verdicts."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from hulk_lab.wan import relay
+
+from bench.allreduce import case as cases
+from bench.allreduce import conductor, ours, reference, rounds, speed
+from bench.allreduce.case import Case
+from bench.allreduce.gloo_orders import best_order, patterns, ring_s
+from bench.allreduce.profiles import PROFILES, default_nodes, lab_spec, node_counts
+from bench.allreduce.rounds import MIB, Run, Timed
+from bench.conditions import Conditions
+
+FOLD = [["p", "p", "o", "t", "t", "o"], ["p", "p", "o", "o", "t", "t"]]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_profile_is_a_lab(profile: str) -> None:
+    spec = lab_spec(profile, None, "some")
+    assert tuple(len(region.nodes) for region in spec.regions) == default_nodes(profile)
+    assert spec.num_nodes == len(Case(profile, default_nodes(profile)).regions[-1]) + sum(default_nodes(profile)[:-1])
+
+
+def test_counts_that_do_not_fit_the_profile_are_refused() -> None:
+    with pytest.raises(ValueError, match="7 nodes over 3 regions of profile A"):
+        node_counts("A", "7")
+    with pytest.raises(ValueError, match=r"profile A has 3 regions, got node counts \(1, 2\)"):
+        lab_spec("A", (1, 2), "some")
+    with pytest.raises(ValueError, match="profile 'X' is none of A, B"):
+        lab_spec("X", (1, 2), "some")
+
+
+def test_the_best_ring_of_six_goes_out_and_back_through_the_hub() -> None:
+    case = Case("A", (2, 2, 2))
+    order = best_order(case.regions, case.links, MIB)
+    assert sorted(order) == list(range(6))
+    assert cases.pattern(case, order) in (FOLD[0], ["p", "o", "t", "t", "o", "p"])
+
+
+def test_direction_counts() -> None:
+    case = Case("A", (1, 1, 1))
+    there, back = (ring_s(pattern, case.links, MIB) for pattern in patterns([1, 1, 1]))
+    assert back > 1.15 * there
+
+
+def test_hierarchical_ways_need_regions_of_several_nodes() -> None:
+    assert list(cases.gloo_methods(Case("A", (1, 1, 1)), MIB)) == [cases.FLAT]
+    assert list(cases.gloo_methods(Case("A", (1, 2, 2)), MIB)) == [cases.FLAT, cases.ONE_MEMBER]
+    assert cases.gloo_methods(Case("A", (2, 3, 2)), MIB)[cases.ALL_MEMBERS]["members"] == 2
+
+
+def test_earlier_measurements_are_found_by_the_pattern_of_regions(tmp_path: Path) -> None:
+    table = tmp_path / "allreduce.csv"
+    table.write_text(
+        "profile,congestion_control,mtu,router_buffer_s,rank_order,num_bytes,median_s,min_s,max_s,runs\n"
+        "A,bbr,1500,0.15,P0 O0 T0,1024,9,9,9,6\n"
+        "A,cubic,1500,0.15,P0 O0 T0,1024,2,1,3,6\n"
+    )
+    assert reference.gloo_s("A", ["t", "p", "o"], 1024, table) == 2
+    assert reference.gloo_s("A", ["t", "o", "p"], 1024, table) is None
+    assert reference.gloo_s("A", ["t", "p", "o"], 1024, tmp_path / "absent") is None
+
+
+def run(seconds: float, valid: bool = True) -> Run:
+    return Run(seconds, 0.1, 0.0, 0.0, valid)
+
+
+def test_methods_take_turns_and_what_does_not_count_is_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "wait_for_quiet", lambda _: None)
+    played: list[str] = []
+
+    def play(key: str, _: int) -> Run:
+        played.append(key)
+        return run(len(played), valid=key == "a" or len(played) > 4)
+
+    first, second = rounds.time_in_turn({"x": "a", "y": "b"}, 1024, 2, play)
+    assert played == ["a", "a", "b", "b"] * 2 + ["b", "b"]
+    assert [found.seconds for found in first.runs] == [2, 6]
+    assert (first.median_s, second.median_s) == (4, 9)
+    assert str(Timed("x", 1024, (run(2, valid=False),))) == "2.000!"
+
+
+def test_a_run_counts_by_its_conditions() -> None:
+    late = Conditions(relay.Lateness(100, 5, 0), 0.0)
+    assert not rounds.run_of(1.0, 0.1, late).valid
+    assert rounds.run_of(1.0, 0.1, Conditions(relay.Lateness(100, 1, 0), 0.05)).valid
+
+
+@pytest.mark.parametrize(
+    ("checks", "message"),
+    [
+        ([{"right": True, "crc": 1}, {"right": False, "crc": 1}], r"wrong sum on ranks \[1\]"),
+        ([{"right": True, "crc": 1}, {"right": True, "crc": 2}], r"different bits: \[1, 2\]"),
+    ],
+)
+def test_a_wrong_sum_ends_the_benchmark(checks: list[conductor.Answer], message: str) -> None:
+    with pytest.raises(rounds.WrongSumError, match=message):
+        rounds.verify("gloo", checks)
+
+
+def row(wan_s: float, gloo_s: float, bound_s: float, predicted_s: float) -> speed.Row:
+    timed = (Timed(cases.FLAT, MIB, (run(gloo_s),)), Timed(cases.OURS, MIB, (run(wan_s),)))
+    return speed.Row(Case("A", (1, 1, 1)), MIB, timed, gloo_s / 1.01, bound_s, predicted_s)
+
+
+def test_verdicts_of_speed() -> None:
+    assert speed.verdicts([row(0.3, 1.2, 0.25, 0.31), row(0.6, 1.0, 0.3, 0.57)]) == [
+        "wan / bound, median: 1.6, aim at most 1.25: missed",
+        "gloo's best / wan, least: 1.667, aim at least 1: met",
+        "prediction, mean error: 0.04167, aim at most 0.05: met",
+        "CPU, wan / gloo's quickest, median: 1, aim at most 1: met",
+        "gloo flat against 2 earlier measurements: 1.0% off on the mean, 1.0% at most",
+    ]
+
+
+def test_without_runs_that_count_there_is_no_verdict() -> None:
+    none = speed.Row(Case("A", (1, 1, 1)), MIB, (Timed(cases.FLAT, MIB, (run(1, valid=False),)),), None, 1.0, 1.0)
+    assert speed.verdicts([none])[0] == "wan / bound, median: no verdict, aim at most 1.25"
+    assert speed.verdicts([none])[-1].endswith("in every run: A n=3 1 MiB")
+    assert speed.table(none.case, [none]).row_count == 1
+
+
+def test_a_ring_of_flows_uses_every_link_of_the_ring_alike() -> None:
+    loads = ours.loads(ours.ring_flows((0, 1, 2)))
+    assert loads == pytest.approx({(0, 1): 4 / 3, (1, 2): 4 / 3, (2, 0): 4 / 3})
+
+
+def test_the_conductor_speaks_with_all_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conductor, "RUN_DIR", tmp_path)
+    leader = conductor.Conductor("some")
+    monkeypatch.setenv("CONDUCTOR", leader.env["CONDUCTOR"])
+
+    def play(rank: int) -> None:
+        player = conductor.Player(rank)
+        player.answer(ready=True)
+        while (order := player.order()) is not None:
+            player.answer(rank=rank, start=order["start"])
+
+    ranks = [threading.Thread(target=play, args=(rank,)) for rank in range(3)]
+    for rank in ranks:
+        rank.start()
+    leader.await_ranks(3)
+    answers = leader.ask("reduce", timeout_s=10)
+    assert [answer["rank"] for answer in answers] == [0, 1, 2]
+    assert {answer["start"] for answer in answers} == {leader.last_start_s}
+    leader.close()
+    for rank in ranks:
+        rank.join(10)
+    assert not leader.path.exists()
