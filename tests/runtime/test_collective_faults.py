@@ -102,7 +102,7 @@ def chunk(**changes: object) -> bytes:
     ("misbehave", "says"),
     [
         pytest.param(close_all, "connection", id="dies"),
-        pytest.param(lambda _: None, "nothing was heard of it for 2 s", id="stalls"),
+        pytest.param(lambda _: None, "nothing was heard of it for 1.6 s", id="stalls"),
         pytest.param(
             send_all(b"GET / HTTP/1.1\r\nHost: hulk\r\n\r\n"), "it sent garbage: a frame begins with", id="http"
         ),

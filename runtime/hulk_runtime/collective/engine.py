@@ -34,7 +34,9 @@ MAX_EARLY_BYTES: Final = 1 << 30
 TICK_S: Final = 0.25
 WARM_FRAME_BYTES: Final = 16 << 10
 BEATS_PER_BOUND: Final = 8
-"""A peer sends something at least so often in the time after which it counts as lost."""
+"""A peer sends something at least so often in the bound."""
+SILENT_SHARE: Final = 0.8
+"""Of the bound: so long nothing is heard of a lost peer. The rest is for telling all others."""
 
 
 class Work:
@@ -135,7 +137,7 @@ class _Running:
 
 
 class Engine(threading.Thread):
-    """The loop. `bound_s`: a peer of which nothing is heard for that long is lost.
+    """The loop. `bound_s`: within it every rank knows of a peer that is lost.
 
     `regions` are the ranks of each region where the others may go on when one is cut off; empty where they may not.
     """
@@ -341,8 +343,9 @@ class Engine(threading.Thread):
                 peer.beat_s = self._now_s
                 peer.push_first(Header(Kind.BEAT, epoch=self.membership.epoch, operation=self._next_here))
                 self._touched.add(peer)
-            if self._now_s - peer.heard_s > self._bound_s and self.verdict is None:
-                self._lose([Failure(peer.rank, f"nothing was heard of it for {self._bound_s:g} s")])
+            silent_s = SILENT_SHARE * self._bound_s
+            if self._now_s - peer.heard_s > silent_s and self.verdict is None:
+                self._lose([Failure(peer.rank, f"nothing was heard of it for {silent_s:g} s")])
         self._settle()
         self._keep_warm()
         self._flush()
