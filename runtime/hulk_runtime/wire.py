@@ -16,8 +16,9 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
+from hulk_runtime.collective.document import CollectiveDocument
+from hulk_runtime.collective.plan import CollectivePlan
 from hulk_runtime.errors import PlanError
-from hulk_runtime.wire_collective import Collective
 
 VERSION: Final = 1
 READABLE: Final = (1,)
@@ -99,7 +100,7 @@ class Plan(_Wire):
     model: Model | None = None
     num_buckets: Positive
     sync: Sync | None = None
-    collective: Collective | None = None
+    collective: CollectiveDocument | None = None
     prediction: Prediction | None = None
     preflight: bool
     digest: str
@@ -114,6 +115,12 @@ class Plan(_Wire):
         """Steps from one coming together of the replicas to the next, in local SGD; None when every step is one."""
         return self.sync.inner_steps if self.sync and self.sync.mode == "local" else None
 
+    def collective_plan(self) -> CollectivePlan | None:
+        """The all-reduce between regions; None where gloo's or NCCL's own is planned."""
+        if self.algorithm != "wan" or self.collective is None:
+            return None
+        return self.collective.plan(self.regions_by_rank())
+
     @model_validator(mode="after")
     def _consistent(self) -> "Plan":
         layout = self.layout
@@ -126,16 +133,12 @@ class Plan(_Wire):
             raise ValueError(f"{len(self.shares)} shares (smallest {smallest}) for {self.num_ranks} ranks")
         if sum(self.shares) != self.training.global_batch:
             raise ValueError(f"shares sum to {sum(self.shares)}, global batch {self.training.global_batch}")
-        self._require_flows()
-        return self
-
-    def _require_flows(self) -> None:
-        """Algorithm wan, and no other, has flows, over the regions of the workers."""
         if (self.algorithm == "wan") != (self.collective is not None):
-            raise ValueError(f"algorithm {self.algorithm} {'without' if self.collective is None else 'with'} flows")
-        regions = tuple(dict.fromkeys(worker.region for worker in self.workers))
-        if self.collective is not None and self.collective.regions != regions:
-            raise ValueError(f"flows over regions {self.collective.regions}, workers in {regions}")
+            raise ValueError(
+                f"algorithm {self.algorithm} {'without' if self.collective is None else 'with'} a collective"
+            )
+        self.collective_plan()  # or ValueError
+        return self
 
     def ranks_of(self, worker: int) -> range:
         """The ranks that one worker runs.

@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 import torch
 from collective_ranks import all_reduce, group, plans, vectors
-from hulk_runtime.collective import CollectivePlan, Flow, SizeClass
 from hulk_runtime.collective.frames import HEADER_BYTES, parse
 from hulk_runtime.collective.operation import Operation, Outgoing
+from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
 from hulk_runtime.collective.roles import lanes, pace_shares, partners, roles
 from hulk_runtime.collective.values import Values
 from hypothesis import given, settings

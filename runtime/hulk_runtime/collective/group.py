@@ -107,11 +107,11 @@ class Collective:
         group._engine.start()
         return group
 
-    def all_reduce(self, tensor: torch.Tensor) -> Work:
+    def all_reduce(self, tensor: torch.Tensor, num_exact: int = 0) -> Work:
         """Begin to sum a vector over all ranks, in place; the same vectors in the same order on every rank.
 
         `tensor`: contiguous, one dimension, on the CPU, float32, bfloat16 or float16 (ValueError for others). Every
-        rank gets the same bits.
+        rank gets the same bits. The last `num_exact` values are compressed nowhere.
         """
         return self._engine.all_reduce(tensor, self._roles(tensor.numel(), tensor.element_size()))
 

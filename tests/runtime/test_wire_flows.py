@@ -49,7 +49,6 @@ def first_flow(body):
         ("wan without flows", lambda body: body.pop("collective")),
         ("ring with flows", lambda body: body.update(algorithm="ring")),
         ("other regions", lambda body: body["collective"].update(regions=["P", "O", "X"])),
-        ("a link to nowhere", lambda body: body["collective"]["links"].append([0, 3, 1, 0.1])),
         ("a link of no rate", lambda body: body["collective"]["links"].append([0, 1, 0, 0.1])),
         ("half of the vector", lambda body: first_flow(body).update(share=first_flow(body)["share"] / 2)),
         ("a region left out", lambda body: first_flow(body).update(exchange=[0], reduce=[[1, 0]], broadcast=[[1, 0]])),
