@@ -24,6 +24,9 @@ DEFAULT_SIZES = tuple(4**power << 10 for power in range(3, 9))
 NUM_SIMULATED = 3
 """Of the program's sharings, so many go into the simulation with the plain ones."""
 
+WORTH_SIMULATING = 1.3
+"""Plain flows that the closed form finds slower than this, times the program's, are not simulated."""
+
 SLOWED = 0.5
 SLOWER = 1.1
 """An alternative is carried for a link whose rate x 0.5 makes the flows more than 1.1 x as slow as new ones."""
@@ -131,10 +134,13 @@ class Planner:
         return closed_form_s(flows, sent, delays(self.network, self.transport, chunk_bytes))
 
     def _candidates(self, sent: int, chunk_bytes: int) -> list[tuple[Flow, ...]]:
-        named = list(plain(self.network, sent, self.transport, chunk_bytes).values())
+        """The program's flows, and the plain ones that are not far behind by the closed form."""
+        named = plain(self.network, sent, self.transport, chunk_bytes)
         if len(self.network.regions) < 2:
-            return named[:1]
-        return [*(flows for _, flows in self.sharer(chunk_bytes).sharings(sent, NUM_SIMULATED)), *named]
+            return [named["one hop"][1]]
+        found = self.sharer(chunk_bytes).sharings(sent, NUM_SIMULATED)
+        near_s = found[0][0] * WORTH_SIMULATING
+        return [*(flows for _, flows in found), *(flows for seconds, flows in named.values() if seconds <= near_s)]
 
     def sharer(self, chunk_bytes: int) -> Sharer:
         """The linear program for chunks of this size."""
