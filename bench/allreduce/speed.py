@@ -32,8 +32,8 @@ class Row:
     timed: tuple[Timed, ...]
     reference_s: float | None
     """What was measured before for gloo's flat ring in this order."""
-    bound_s: float | None
-    predicted_s: float | None
+    bound_s: float
+    predicted_s: float
 
     def median_s(self, method: str) -> float | None:
         return next((timed.median_s for timed in self.timed if timed.method == method), None)
@@ -90,7 +90,7 @@ def run(chosen: Iterable[Case], sizes: Sequence[int], num_runs: int) -> list[Row
                 fewer = min(num_runs, MOST_LARGE_RUNS) if num_bytes >= LARGE_BYTES else num_runs
                 found.append(time_size(case, band, wan, figures, num_bytes, fewer))
                 for timed in found[-1].timed:
-                    raw.add(timed, case=str(case), bound_s=found[-1].bound_s or 0.0)
+                    raw.add(timed, case=str(case), bound_s=found[-1].bound_s, predicted_s=found[-1].predicted_s)
                 console.print(f"[dim]{case} {num_bytes / MIB:g} MiB: {_line(found[-1])}")
         console.print(table(case, found))
         rows += found

@@ -32,6 +32,7 @@ from bench.conditions import TRIES
 IDLE_S = 10.0
 LOSSES = (0.001, 0.01)
 SEED = 7
+MANY_STREAMS = 4
 SETTLED_RUNS = 3
 """After a link changed so many all-reduces are timed one by one."""
 
@@ -60,8 +61,9 @@ class Setting:
         return timed
 
     def against_gloo(self, suffix: str = "") -> list[Timed]:
-        """Hulk's own beside gloo's ways."""
-        specs = {**cases.gloo_methods(self.case, self.num_bytes), cases.OURS: self.wan()}
+        """Hulk's own, also over more connections, beside gloo's ways."""
+        more = {f"{cases.OURS} x {MANY_STREAMS}": self.wan(num_streams=MANY_STREAMS)}
+        specs = {**cases.gloo_methods(self.case, self.num_bytes), cases.OURS: self.wan(), **more}
         return self.in_turn({label + suffix: spec for label, spec in specs.items()})
 
     def busiest(self) -> Pair:
@@ -158,7 +160,7 @@ def changed(on: Setting) -> list[Timed]:
 
 def connections(on: Setting) -> list[Timed]:
     """The same plan over more connections."""
-    return on.in_turn({f"{number} to a peer": on.wan(num_streams=number) for number in (1, 2, 4)})
+    return on.in_turn({f"{number} to a peer": on.wan(num_streams=number) for number in (1, 2, MANY_STREAMS)})
 
 
 def ring(on: Setting) -> list[Timed]:

@@ -133,12 +133,17 @@ class Plan(_Wire):
             raise ValueError(f"{len(self.shares)} shares (smallest {smallest}) for {self.num_ranks} ranks")
         if sum(self.shares) != self.training.global_batch:
             raise ValueError(f"shares sum to {sum(self.shares)}, global batch {self.training.global_batch}")
-        if (self.algorithm == "wan") != (self.collective is not None):
-            raise ValueError(
-                f"algorithm {self.algorithm} {'without' if self.collective is None else 'with'} a collective"
-            )
-        self.collective_plan()  # or ValueError
+        self._require_flows()
         return self
+
+    def _require_flows(self) -> None:
+        """Algorithm wan, and no other, has flows, over the regions of the workers."""
+        if (self.algorithm == "wan") != (self.collective is not None):
+            raise ValueError(f"algorithm {self.algorithm} {'without' if self.collective is None else 'with'} flows")
+        regions = tuple(dict.fromkeys(worker.region for worker in self.workers))
+        if self.collective is not None and self.collective.regions != regions:
+            raise ValueError(f"flows over regions {self.collective.regions}, workers in {regions}")
+        self.collective_plan()  # or ValueError
 
     def ranks_of(self, worker: int) -> range:
         """The ranks that one worker runs.

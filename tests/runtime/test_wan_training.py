@@ -75,3 +75,19 @@ def averaged_by_hand() -> list[float]:
                 parameter -= 0.1 * parameter.grad
     vector = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     return [float(vector.norm()), float(vector.abs().sum())]
+
+
+@pytest.mark.parametrize("compression", ["none", "int8"])
+def test_rounds_of_local_sgd_end_over_the_wan(job, make_plan, make_training, tmp_path: Path, compression) -> None:
+    """Votes and steps are exact beside compressed values; ranks differ in nothing when all have saved."""
+    plan = make_plan(
+        (1, 1, 1),
+        sync={"mode": "local", "innerSteps": 3},
+        training=make_training(3, steps=10),
+        **wan(compression=compression),
+    )
+    first, *_ = job.run_ranks(plan, HULK_CHECKPOINT_URL=f"file://{tmp_path}/checkpoints")
+    losses = [float(loss) for loss in first.losses().values()]
+    assert len(losses) == 10
+    assert losses[-1] < losses[0] - 0.4
+    assert "checkpoint step=10 " in first.output

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-from hulk_runtime.collective.engine import Work
+from hulk_runtime.collective.engine import Both, Work
 from hulk_runtime.collective.group import Collective
 from hulk_runtime.errors import PeerLostError
 
@@ -40,7 +40,7 @@ class AllReduce:
 class Waiting:
     """An all-reduce under way, awaited with its owner's patience."""
 
-    def __init__(self, owner: AllReduce, work: "Work | StagedWork") -> None:
+    def __init__(self, owner: AllReduce, work: "Work | Both | StagedWork") -> None:
         self._owner, self._work = owner, work
 
     def wait(self) -> None:
@@ -57,10 +57,10 @@ class StagedWork:
 
     def __init__(self) -> None:
         self._begun = threading.Event()
-        self._work: Work | None = None
+        self._work: Work | Both | None = None
         self._copied: torch.cuda.Event | None = None
 
-    def begun(self, work: Work, copy_back: Callable[[], "torch.cuda.Event | None"]) -> None:
+    def begun(self, work: Work | Both, copy_back: Callable[[], "torch.cuda.Event | None"]) -> None:
         """The host's copy is being summed; when it is, it is copied back before anybody is told."""
 
         def ended(error: PeerLostError | None) -> None:
