@@ -4,9 +4,8 @@
     {"kind": "wan", "num_layers": l, "cap_mb": c, "order": [ranks], "method": {...}}   as in `methods`
 
 A layer's gradients are 1 MiB. `cap_mb` None leaves the buckets to torch: 1 MiB, then up to 25.
+(torch looks at the annotations of a hook, so that they are not postponed in this file.)
 """
-
-from __future__ import annotations
 
 import time
 import zlib
