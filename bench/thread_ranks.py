@@ -70,7 +70,7 @@ class Meeting:
         return torch.cat([codec.decode(payload, num_rounded), values[num_rounded:]])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadGroup(Group):
     """One thread's view of a meeting."""
 
@@ -97,7 +97,7 @@ def train(plan: Plan, make_task: Callable[[], Task], compression: str, look: Loo
     def run(rank: int) -> None:
         try:
             peers = {other: NOWHERE for other in range(plan.num_ranks) if other != rank}
-            group = ThreadGroup(rank, plan.num_ranks, "gloo", torch.device("cpu"), peers, meeting)
+            group = ThreadGroup(rank, plan.num_ranks, "gloo", torch.device("cpu"), peers, meeting=meeting)
             ours = (plan, group, tasks[rank], 0)
             stepper = LocalStepper(*ours, outer) if plan.inner_steps else Stepper(*ours)
             for step in range(1, plan.training.steps + 1):

@@ -12,7 +12,9 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
-from hulk_runtime.collective import Address, Collective, CollectivePlan, Flow, LinkFigures, Settings, SizeClass
+from hulk_runtime.collective.group import Collective, Settings
+from hulk_runtime.collective.joining import Address
+from hulk_runtime.collective.plan import CollectivePlan, Flow, LinkFigures, SizeClass
 
 from bench.allreduce.place import Place
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from hulk_runtime.collective import Collective
+from hulk_runtime.collective.group import Collective
 from hulk_runtime.errors import PeerLostError
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hulk_placement.collective.classes import CollectivePlan
 from hulk_placement.topology import Pair
 
 
@@ -20,8 +21,9 @@ class WorkerSlot:
 class Prediction:
     """What one step is predicted to take, in seconds, and what it needs.
 
+    `communication_s` is what a step waits for it; with local SGD a step's part of what an outer one waits.
     `rank_compute_s` has one entry per rank; `bottleneck` is the (source, target) pair of machines whose link holds the
-    ring back, None without communication. `calibrated` says that every machine's speed was measured.
+    all-reduce back, None without communication. `calibrated` says that every machine's speed was measured.
     """
 
     step_s: float
@@ -46,10 +48,11 @@ class Layout:
 class Plan:
     """Workers in rank order, which is ring order: gloo's data flows from rank r to rank r - 1.
 
-    A worker's accelerators are consecutive ranks. `shares` are sequences per rank and sum to the global batch.
-    `num_buckets` gradient buckets are reduced at the same time. `optimality_gap` bounds (step - best possible) / step
-    by the same evaluator; 0 means proven optimal; see `gap_num_workers`. `iterations` is the work done, `why` the
-    reasons in sentences.
+    `algorithm` "ring" is gloo's all-reduce, "wan" is Hulk's own by the flows of `collective`. With `inner_steps` the
+    replicas come together only after so many steps (local SGD). A worker's accelerators are consecutive ranks. `shares`
+    are sequences per rank and sum to the global batch. `num_buckets` gradient buckets are reduced at the same time.
+    `optimality_gap` bounds (step - best possible) / step by the same evaluator; 0 means proven optimal; see
+    `gap_num_workers`. `iterations` is the work done, `why` the reasons in sentences.
     """
 
     key: str
@@ -61,6 +64,8 @@ class Plan:
     prediction: Prediction
     layout: Layout
     algorithm: str = "ring"
+    collective: CollectivePlan | None = None
+    inner_steps: int | None = None
     optimality_gap: float = 0.0
     iterations: int = 0
     why: tuple[str, ...] = ()
@@ -74,6 +79,12 @@ class Plan:
                 f"{self.key}: smallest share {min(self.shares)}, micro-batch {self.micro_batch} and "
                 f"{self.num_buckets} buckets must be >= 1"
             )
+
+        if (self.algorithm == "wan") != (self.collective is not None) or self.algorithm not in ("ring", "wan"):
+            flows = "none" if self.collective is None else len(self.collective.classes)
+            raise ValueError(f"{self.key}: algorithm {self.algorithm} with {flows} classes of flows")
+        if self.inner_steps is not None and self.inner_steps < 1:
+            raise ValueError(f"{self.key}: {self.inner_steps} inner steps must be >= 1")
 
     @property
     def gap_num_workers(self) -> int | None:

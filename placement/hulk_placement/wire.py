@@ -13,6 +13,7 @@ import zlib
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hulk_placement.collective import CollectivePlan, as_document, from_document
 from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
 from hulk_placement.transformer import Transformer
 from hulk_placement.workload import Workload
@@ -72,8 +73,17 @@ def document(plan: Plan, meta: Meta) -> dict[str, Any]:
             "calibrated": plan.prediction.calibrated,
         },
         "preflight": not plan.prediction.calibrated,
+        **_collective_to_wire(plan),
     }
     return {**body, "digest": hashlib.sha256(_canonical(body)).hexdigest()}
+
+
+def _collective_to_wire(plan: Plan) -> dict[str, Any]:
+    """The keys that only some plans have: flows of Hulk's own all-reduce, and how often the replicas come together."""
+    body: dict[str, Any] = {} if plan.collective is None else {"collective": as_document(plan.collective)}
+    if plan.inner_steps is not None:
+        body["sync"] = {"mode": "local", "innerSteps": plan.inner_steps}
+    return body
 
 
 def encode(plan: Plan, meta: Meta) -> bytes:
@@ -169,7 +179,19 @@ def _plan_from_wire(body: dict[str, Any]) -> Plan:
         ),
         layout=Layout(body["layout"]["data"], body["layout"]["pipeline"], body["layout"]["tensor"]),
         algorithm=body["algorithm"],
+        collective=_collective_from_wire(body),
+        inner_steps=body["sync"]["innerSteps"] if body.get("sync", {}).get("mode") == "local" else None,
     )
+
+
+def _collective_from_wire(body: dict[str, Any]) -> CollectivePlan | None:
+    if "collective" not in body:
+        return None
+    regions = list(dict.fromkeys(worker["region"] for worker in body["workers"]))
+    if body["collective"]["regions"] != regions:
+        raise ValueError(f"plan {body['job']}: flows over {body['collective']['regions']}, workers in {regions}")
+    region_of_rank = [worker["region"] for worker in body["workers"] for _ in range(worker["accelerators"])]
+    return from_document(body["collective"], region_of_rank)
 
 
 def _meta_from_wire(body: dict[str, Any]) -> Meta:

@@ -33,6 +33,8 @@ class Checkpointing:
 class Environment:
     """One rank's place in the job. `start_s` bounds the wait for go.
 
+    It listens for the other ranks' sums at `collective_port`: of a pod's first rank, each further one has the next.
+
     `rendezvous_s` bounds joining and the wait for a peer before the first step; `silence_s` that in training.
     """
 
@@ -46,7 +48,9 @@ class Environment:
     master_address: str
     master_port: int
     metrics_port: int
+    collective_port: int
     plan_path: str
+    peer_secret_path: str
     checkpointing: Checkpointing | None
     rendezvous_s: float
     silence_s: float
@@ -76,7 +80,10 @@ def read(environ: Mapping[str, str]) -> Environment:
             master_address=environ.get(names.ENV_MASTER_ADDR, "127.0.0.1"),
             master_port=integer(environ, names.ENV_MASTER_PORT, names.MASTER_PORT),
             metrics_port=integer(environ, names.ENV_METRICS_PORT, names.WORKER_METRICS_PORT),
+            collective_port=integer(environ, names.ENV_COLLECTIVE_PORT, names.COLLECTIVE_PORT)
+            + integer(environ, names.ENV_LOCAL_RANK, 0),
             plan_path=environ.get(names.ENV_PLAN, names.PLAN_PATH),
+            peer_secret_path=environ.get(names.ENV_PEER_SECRET, ""),
             checkpointing=_checkpointing(environ),
             rendezvous_s=number(environ, names.ENV_RENDEZVOUS_SECONDS, DEFAULT_RENDEZVOUS_S),
             silence_s=number(environ, names.ENV_SILENCE_SECONDS, DEFAULT_SILENCE_S),

@@ -7,7 +7,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from ipaddress import IPv6Address
 from typing import Protocol
@@ -15,9 +15,11 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 
-from hulk_runtime import sockets
+from hulk_runtime import sockets, wan
+from hulk_runtime.collective.staging import AllReduce
 from hulk_runtime.environment import Environment
 from hulk_runtime.errors import HulkError, PeerLostError
+from hulk_runtime.wire import Plan
 
 RETRY_S = 0.2
 CONNECT_TIMEOUT_S = 5.0
@@ -32,13 +34,17 @@ class Work(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The connected world. `peers` holds the network address of every other rank."""
+    """The connected world. `peers` holds the network address of every other rank.
+
+    `wan` sums between regions where the plan says so; otherwise the backend does.
+    """
 
     rank: int
     world_size: int
     backend: str
     device: torch.device
     peers: dict[int, IPv6Address]
+    wan: AllReduce | None = None
 
     @property
     def is_first(self) -> bool:
@@ -55,7 +61,7 @@ class Group:
 
         The last `num_exact` values are not to be rounded, where the plan compresses on its way what may be.
         """
-        return all_reduce(values, num_exact)
+        return all_reduce(values, num_exact) if self.wan is None else self.wan.all_reduce(values, num_exact)
 
     def gather(self, values: torch.Tensor) -> torch.Tensor:
         """Every rank's one-dimensional `values`, one row per rank, on all ranks. Shape (world_size, n)."""
@@ -77,12 +83,16 @@ class Group:
 
         NCCL does not, and would wait for lost ones.
         """
+        if self.wan is not None:
+            self.wan.part()
         if self.backend == "gloo":
             with contextlib.suppress(PeerLostError):
                 self.gather(torch.zeros(1))
 
     def bound_silence(self, seconds: float) -> None:
         """From now on a collective in which a peer sends nothing for that long ends with PeerLostError."""
+        if self.wan is not None:
+            self.wan.patience_s = seconds
         bound = timedelta(seconds=seconds)
         if hasattr(dist, "set_timeout"):
             dist.set_timeout(bound)
@@ -91,8 +101,8 @@ class Group:
 
 
 @contextlib.contextmanager
-def connect(environment: Environment) -> Iterator[Group]:
-    """Join the attempt's group within `rendezvous_s`; leave it at the end of the block.
+def connect(environment: Environment, plan: Plan | None = None) -> Iterator[Group]:
+    """Join the attempt's group within `rendezvous_s`, with the plan's all-reduce between regions; leave it at the end.
 
     Raises PeerLostError when the ranks do not come together.
     """
@@ -100,7 +110,9 @@ def connect(environment: Environment) -> Iterator[Group]:
     backend = "gloo" if chosen.type == "cpu" else "nccl"
     with lost_peers():
         _join(environment, backend)
-    yield _introduce(environment, backend, chosen)
+    alone = introduce(environment, backend, chosen)
+    with contextlib.nullcontext() if plan is None else wan.connect(environment, plan, alone) as between:
+        yield replace(alone, wan=between)
     # Only after success: with a peer lost, NCCL would wait here for operations that can never end.
     dist.destroy_process_group()
 
@@ -182,7 +194,7 @@ def _wait_for_first(environment: Environment) -> None:
             return
 
 
-def _introduce(environment: Environment, backend: str, chosen: torch.device) -> Group:
+def introduce(environment: Environment, backend: str, chosen: torch.device) -> Group:
     """First collective: every rank learns every rank's address."""
     alone = Group(environment.rank, environment.world_size, backend, chosen, {})
     own = torch.frombuffer(bytearray(_own_address(environment).packed), dtype=torch.uint8)

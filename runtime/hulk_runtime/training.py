@@ -31,7 +31,7 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
         progress = None
         if environment.local_rank == 0:
             progress = stack.enter_context(Progress(registry, environment.attempt, environment.metrics_port))
-        group = stack.enter_context(groups.connect(environment))
+        group = stack.enter_context(groups.connect(environment, plan))
         stepper = (LocalStepper if plan.inner_steps else Stepper)(plan, group, task, environment.metrics_port)
         scribe = Scribe(environment, plan, registry, group.backend) if group.is_first else None
         if scribe:

@@ -16,6 +16,8 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
+from hulk_runtime.collective.document import CollectiveDocument
+from hulk_runtime.collective.plan import CollectivePlan
 from hulk_runtime.errors import PlanError
 
 VERSION: Final = 1
@@ -91,13 +93,14 @@ class Plan(_Wire):
     job: str
     attempt: Positive
     layout: Layout
-    algorithm: Literal["ring"]
+    algorithm: Literal["ring", "wan"]
     workers: tuple[Worker, ...] = Field(min_length=1)
     shares: tuple[int, ...]
     training: Training
     model: Model | None = None
     num_buckets: Positive
     sync: Sync | None = None
+    collective: CollectiveDocument | None = None
     prediction: Prediction | None = None
     preflight: bool
     digest: str
@@ -112,6 +115,12 @@ class Plan(_Wire):
         """Steps from one coming together of the replicas to the next, in local SGD; None when every step is one."""
         return self.sync.inner_steps if self.sync and self.sync.mode == "local" else None
 
+    def collective_plan(self) -> CollectivePlan | None:
+        """The all-reduce between regions; None where gloo's or NCCL's own is planned."""
+        if self.algorithm != "wan" or self.collective is None:
+            return None
+        return self.collective.plan(self.regions_by_rank())
+
     @model_validator(mode="after")
     def _consistent(self) -> "Plan":
         layout = self.layout
@@ -124,7 +133,17 @@ class Plan(_Wire):
             raise ValueError(f"{len(self.shares)} shares (smallest {smallest}) for {self.num_ranks} ranks")
         if sum(self.shares) != self.training.global_batch:
             raise ValueError(f"shares sum to {sum(self.shares)}, global batch {self.training.global_batch}")
+        self._require_flows()
         return self
+
+    def _require_flows(self) -> None:
+        """Algorithm wan, and no other, has flows, over the regions of the workers."""
+        if (self.algorithm == "wan") != (self.collective is not None):
+            raise ValueError(f"algorithm {self.algorithm} {'without' if self.collective is None else 'with'} flows")
+        regions = tuple(dict.fromkeys(worker.region for worker in self.workers))
+        if self.collective is not None and self.collective.regions != regions:
+            raise ValueError(f"flows over regions {self.collective.regions}, workers in {regions}")
+        self.collective_plan()  # or ValueError
 
     def ranks_of(self, worker: int) -> range:
         """The ranks that one worker runs.
@@ -133,6 +152,10 @@ class Plan(_Wire):
         """
         first = sum(w.accelerators for w in self.workers[:worker])
         return range(first, first + self.workers[worker].accelerators)
+
+    def regions_by_rank(self) -> tuple[str, ...]:
+        """The region of each rank."""
+        return tuple(worker.region for worker in self.workers for _ in range(worker.accelerators))
 
     def nodes_by_rank(self) -> tuple[str, ...]:
         """The node of each rank."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from hulk_placement.cost import predict
 from hulk_placement.cost.compute import share_out, speeds
 from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
+from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, LinkKind, Machine, Topology
 from hulk_placement.workload import Model, Workload
 from hypothesis import strategies as st
@@ -41,6 +42,7 @@ def workload(topology: Topology, **changes: object) -> Workload:
         candidates={machine.name: 64 for machine in topology.machines},
         min_workers=1,
         max_workers=len(topology.machines),
+        sync=Sync("ring"),
     )
     return replace(base, **changes)  # type: ignore[arg-type]
 

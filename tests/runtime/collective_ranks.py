@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
-from hulk_runtime.collective import Address, Collective, CollectivePlan, Flow, Settings, SizeClass
-from hulk_runtime.collective.joining import listen
+from hulk_runtime.collective.group import Collective, Settings
+from hulk_runtime.collective.joining import Address, listen
+from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
 from hypothesis import strategies as st
 
 T = TypeVar("T")

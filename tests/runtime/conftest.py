@@ -140,9 +140,12 @@ class Job:
     def write_plan(self, document: Mapping[str, Any]) -> None:
         path = self.folder / f"plan-{document['attempt']}.json.gz"
         path.write_bytes(encode(document))
+        secret = self.folder / "secret"
+        secret.write_bytes(bytes(range(32)))
         port = free_port()
         self.environment.update(
             HULK_PLAN=str(path),
+            HULK_PEER_SECRET=str(secret),
             HULK_JOB=str(document["job"]),
             HULK_ATTEMPT=str(document["attempt"]),
             MASTER_ADDR="127.0.0.1",
@@ -178,6 +181,7 @@ class Job:
     def _next(self, environment: Mapping[str, str]) -> tuple[Path, dict[str, str]]:
         """The next process's log and variables."""
         variables = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "HULK_METRICS_PORT": str(free_port())}
+        variables["HULK_COLLECTIVE_PORT"] = "0"  # any
         log = self.folder / f"process-{len(self.processes)}.log"
         return log, {**os.environ, **variables, **self.environment, **environment}
 

@@ -11,7 +11,7 @@ from hulk_operator.cli import live, tables
 from hulk_operator.cli.files import Documents
 from hulk_operator.cli.live import Target
 from hulk_operator.cli.output import note
-from hulk_operator.cli.planning import link_row, plan_from_files, worker_rows
+from hulk_operator.cli.planning import flow_rows, link_row, plan_from_files, worker_rows
 from hulk_operator.cli.reports import ExplainReport, PlanReport, PlanReports, PredictionRow, TopologyReport
 from hulk_operator.cli.topology import topology_report
 from hulk_operator.cluster import Cluster, Forbidden, NotFound
@@ -61,6 +61,7 @@ async def explain_job(name: str, namespace: str, target: Target) -> tuple[dict[s
             optimality_gap=job.status.plan.optimality_gap,
             optimality_num_workers=plan.gap_num_workers,
             workers=worker_rows(plan, topology),
+            flows=flow_rows(plan),
             why=why,
         )
     explained = ExplainReport(job=job.key, steps=job.spec.training.steps, plan=report, status=job.status)

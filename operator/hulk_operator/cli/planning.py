@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from hulk_placement.plan import Plan
+from hulk_placement.search.why_wan import flow_words
 from hulk_placement.solve import solve
 from hulk_placement.topology import LinkKind, Machine, Topology
 from hulk_placement.workload import Workload
 
 from hulk_operator.api import HulkJob, HulkTopologySpec
 from hulk_operator.api.status import gap_text
-from hulk_operator.cli.reports import LinkRow, PlanReport, PredictionRow, WorkerRow
+from hulk_operator.cli.reports import FlowRow, LinkRow, PlanReport, PredictionRow, WorkerRow
 from hulk_operator.inputs.topology import allowed_regions, declared_links, declared_uplinks
 from hulk_operator.inputs.workloads import Situation, UnusableJobError, model_reference, to_model, to_workload
 from hulk_operator.planning.inventory import Texts
@@ -96,7 +97,27 @@ def plan_report(plan: Plan, topology: Topology) -> PlanReport:
         optimality_gap=gap_text(plan.optimality_gap),
         optimality_num_workers=plan.gap_num_workers,
         workers=worker_rows(plan, topology),
+        flows=flow_rows(plan),
         why=plan.why,
+    )
+
+
+def flow_rows(plan: Plan) -> tuple[FlowRow, ...]:
+    """The flows of Hulk's own all-reduce by size of the vector; none where gloo's ring is used."""
+    if plan.collective is None:
+        return ()
+    regions = plan.collective.network.regions
+    return tuple(
+        FlowRow(
+            max_bytes=found.max_bytes,
+            predicted_microseconds=round(found.predicted_s * 1e6),
+            bound_microseconds=round(found.bound_s * 1e6),
+            flows=tuple(
+                f"{flow.share:.1%} {flow_words(flow, regions)}"
+                for flow in sorted(found.flows, key=lambda flow: -flow.share)
+            ),
+        )
+        for found in plan.collective.classes
     )
 
 
@@ -110,7 +131,7 @@ def worker_rows(plan: Plan, topology: Topology) -> tuple[WorkerRow, ...]:
         first = ranks.stop
         compute_s = max(plan.prediction.rank_compute_s[ranks], default=None)
         target = plan.workers[worker - 1].machine
-        sends = len(plan.workers) > 1
+        sends = len(plan.workers) > 1 and plan.algorithm == "ring"
         rows.append(
             WorkerRow(
                 worker=worker,

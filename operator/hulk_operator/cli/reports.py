@@ -68,6 +68,15 @@ class PredictionRow(Resource):
     calibrated: bool
 
 
+class FlowRow(Resource):
+    """How vectors up to a size go between regions, largest share first, and the time that no all-reduce can beat."""
+
+    max_bytes: int
+    predicted_microseconds: int
+    bound_microseconds: int
+    flows: tuple[str, ...]
+
+
 class PlanReport(Resource):
     """One job's plan, or why there is none (`reason` and `message`)."""
 
@@ -83,6 +92,7 @@ class PlanReport(Resource):
     optimality_gap: str | None = None  # proven relative distance to the best, as in status.plan; "0" is proven best
     optimality_num_workers: int | None = None  # of plans of so many workers; absent: of all plans
     workers: tuple[WorkerRow, ...] = ()
+    flows: tuple[FlowRow, ...] = ()  # of Hulk's own all-reduce
     why: tuple[str, ...] = ()
 
 

@@ -14,6 +14,7 @@ from hulk_operator.cli.reports import ExplainReport, LinkRow, PlanReport, PlanRe
 MAX_MATRIX_REGIONS = 8
 MAX_WORKER_ROWS = 64
 MAX_REFUSED_ROWS = 10
+MAX_FLOWS = 4
 
 
 def table(*headings: str, numbers: Iterable[str] = ()) -> Table:
@@ -50,6 +51,8 @@ def _plan(plan: PlanReport) -> Iterator[RenderableType]:
     yield Text.assemble((f"{plan.job}: ", "bold"), head)
     yield from _prediction(plan)
     yield _workers(plan)
+    if plan.flows:
+        yield _flows(plan)
     for reason in plan.why:
         yield sentence("why", reason)
 
@@ -94,6 +97,17 @@ def _workers(plan: PlanReport) -> Table:
         )
     if len(plan.workers) > MAX_WORKER_ROWS:
         made.add_row("...", f"{len(plan.workers) - MAX_WORKER_ROWS} more (-o json has all)")
+    return made
+
+
+def _flows(plan: PlanReport) -> Table:
+    numbers = ("VECTORS UP TO", "PREDICTED", "PHYSICAL BOUND")
+    made = table(*numbers, "FLOWS", numbers=numbers)
+    for row in plan.flows:
+        shown = "; ".join(row.flows[:MAX_FLOWS])
+        more = f"; {len(row.flows) - MAX_FLOWS} more" if len(row.flows) > MAX_FLOWS else ""
+        predicted, bound = units.duration(row.predicted_microseconds), units.duration(row.bound_microseconds)
+        made.add_row(units.size(row.max_bytes), predicted, bound, shown + more)
     return made
 
 

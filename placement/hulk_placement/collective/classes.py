@@ -7,7 +7,6 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from hulk_placement.collective.bound import Bound
 from hulk_placement.collective.candidates import Sharer, plain
@@ -17,6 +16,7 @@ from hulk_placement.collective.program import closed_form_s
 from hulk_placement.collective.simulation import Link, Simulated, simulate
 from hulk_placement.collective.timing import delays
 from hulk_placement.collective.transport import TRANSPORT, Transport
+from hulk_placement.sync import COMPRESSIONS, ON_REGION_LOSS
 
 DEFAULT_SIZES = tuple(4**power << 10 for power in range(3, 9))
 """64 KiB to 64 MiB, by fours."""
@@ -30,9 +30,6 @@ SLOWER = 1.1
 
 MOST_ALTERNATIVES = 8
 MOST_REGIONS_WITH_ALTERNATIVES = 6
-
-Compression = Literal["none", "bf16", "int8"]
-OnRegionLoss = Literal["restart", "continue"]
 
 WIRE_SHARE = {"none": 1.0, "bf16": 0.5, "int8": 0.25}
 """Bytes on WAN hops by bytes of float32 values; the scales of int8 blocks are left out (< 1 %)."""
@@ -73,8 +70,15 @@ class CollectivePlan:
     network: Network
     classes: tuple[SizeClass, ...]
     without: tuple[Without, ...] = ()
-    compression: Compression = "none"
-    on_region_loss: OnRegionLoss = "restart"
+    compression: str = "none"
+    on_region_loss: str = "restart"
+
+    def __post_init__(self) -> None:
+        if self.compression not in COMPRESSIONS or self.on_region_loss not in ON_REGION_LOSS:
+            raise ValueError(f"compression {self.compression!r} or on region loss {self.on_region_loss!r} is not known")
+        sizes = [found.max_bytes for found in self.classes]
+        if not sizes or sizes != sorted(set(sizes)):
+            raise ValueError(f"size classes {sizes} must be ascending, at least one")
 
     def of(self, num_bytes: int) -> SizeClass:
         """The class that serves a vector of so many bytes."""
@@ -87,7 +91,7 @@ class Planner:
 
     network: Network
     transport: Transport = TRANSPORT
-    compression: Compression = "none"
+    compression: str = "none"
     bound: Bound = field(init=False)
     _sharers: dict[int, Sharer] = field(init=False, default_factory=dict)
 
@@ -175,8 +179,8 @@ def plan_collective(
     network: Network,
     sizes: Iterable[int] = DEFAULT_SIZES,
     *,
-    on_region_loss: OnRegionLoss = "restart",
-    compression: Compression = "none",
+    on_region_loss: str = "restart",
+    compression: str = "none",
     with_alternatives: bool = True,
     transport: Transport = TRANSPORT,
 ) -> CollectivePlan:

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from hulk_placement.cost import predict
-from hulk_placement.cost.compute import SLOWEST_FLOPS_PER_S, is_any_known, share_out
-from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
+from hulk_placement.cost.compute import SLOWEST_FLOPS_PER_S, is_any_known
+from hulk_placement.plan import Plan, Prediction
 from hulk_placement.ring.machines import best_order
 from hulk_placement.ring.polish import polish
 from hulk_placement.ring.region_graph import Work
@@ -18,9 +17,11 @@ from hulk_placement.search.baselines import BASELINES
 from hulk_placement.search.choice import Choice, one_machine
 from hulk_placement.search.evaluate import Order, evaluate, links_known
 from hulk_placement.search.graph import machine_graph, region_graphs
+from hulk_placement.search.making import make_plan
 from hulk_placement.search.pins import pinned_order
 from hulk_placement.search.problem import Budget, Problem, Unplaced, build
 from hulk_placement.search.sizes import NUM_BUCKETS, Shares, size_of
+from hulk_placement.search.transport import choose
 from hulk_placement.search.workers import WorkerSearch
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -30,8 +31,6 @@ MAX_EXACT_SLOTS = 24
 
 SEARCH_SHARE = 0.9
 """Of the seconds; the others are for making the plan of what was found."""
-
-NOT_PREDICTED = Prediction(0.0, 0.0, 0.0, None, (), 0, calibrated=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +49,28 @@ def place(
     built = build(workload, topology)
     if isinstance(built, Unplaced):
         return built
-    if workload.pins:
-        return _place_pinned(built)
     problem = (
         built if is_any_known(workload, topology) else replace(built, speed=(SLOWEST_FLOPS_PER_S,) * len(built.speed))
     )
     search_s = SEARCH_SHARE * budget.seconds
     work = Work(budget.iterations, stop_at=budget.stop_at, end_s=clock() + search_s, clock=clock)
+    ring = _place_pinned(built) if workload.pins else _place_ring(built, problem, budget.seed, work)
+    found = ring if workload.sync.mode == "ring" else choose(built, problem, ring, work)
+    if isinstance(found, Plan) and work.stopped_at is not None:
+        found = replace(found, why=(*found.why, why.stopped(search_s, work.stopped_at)))
+    return found
+
+
+def _place_ring(built: Problem, problem: Problem, seed: int, work: Work) -> Plan | Unplaced:
+    """The best ring; `problem` has the speeds that the search goes by, `built` those of the prediction."""
     plain = list(_baselines(problem))
     choices, bound_s = _search(problem, work)
     best = min([*_arranged(problem, choices), *plain], key=lambda found: found.step_s, default=None)
     if best is None:
         return why.not_found(problem, work.done) if work.incomplete else why.no_ring(problem)
     if best.step_s > bound_s:
-        best, bound_s = _improve(problem, best, bound_s, budget.seed, work)
-    plan = _plan(built, best, bound_s, work.done)
-    if work.stopped_at is not None:
-        plan = replace(plan, why=(*plan.why, why.stopped(search_s, work.stopped_at)))
-    return plan
+        best, bound_s = _improve(problem, best, bound_s, seed, work)
+    return _plan(built, best, bound_s, work.done)
 
 
 def _place_pinned(problem: Problem) -> Plan | Unplaced:
@@ -140,22 +143,7 @@ def _enumerate(problem: Problem, best: Candidate, work: Work) -> Candidate:
 
 
 def _plan(problem: Problem, best: Candidate, bound_s: float, iterations: int) -> Plan:
-    workload, per_worker = problem.workload, problem.workload.accelerators_per_worker
-    shares = share_out(workload.global_batch, [problem.speed[m] for m in best.order for _ in range(per_worker)])
-    plan = Plan(
-        key=workload.key,
-        attempt=workload.attempt,
-        workers=tuple(
-            WorkerSlot(problem.names[m], problem.regions[problem.region_of[m]], per_worker) for m in best.order
-        ),
-        shares=shares,
-        micro_batch=_micro_batch(problem, best.order, max(shares)),
-        num_buckets=best.num_buckets if len(shares) > 1 else 1,
-        prediction=NOT_PREDICTED,
-        layout=Layout(data=len(shares)),
-        iterations=iterations,
-    )
-    plan = replace(plan, prediction=predict(plan, workload, problem.topology))
+    plan = replace(make_plan(problem, best.order, best.num_buckets), iterations=iterations)
     plan = replace(plan, optimality_gap=_gap(problem, plan.prediction, best.step_s - bound_s))
     return replace(plan, why=why.sentences(problem, plan))
 
@@ -169,14 +157,3 @@ def _gap(problem: Problem, prediction: Prediction, saved_s: float) -> float:
     if not is_any_known(problem.workload, problem.topology):
         saved_s = min(saved_s, prediction.communication_s)
     return max(0.0, saved_s / prediction.step_s)
-
-
-def _micro_batch(problem: Problem, order: Order, largest_share: int) -> int:
-    """The asked micro-batch, else the largest that fits the accelerators; a share at most. Unknown memory fits all."""
-    workload = problem.workload
-    if workload.micro_batch is not None:
-        return min(workload.micro_batch, largest_share)
-    memory = [m for m in (problem.topology.machine(problem.names[a]).memory_bytes for a in order) if m]
-    model, optimizer = workload.model, workload.optimizer
-    fits = [n for n in range(1, largest_share + 1) if not memory or model.memory_bytes(n, optimizer) <= min(memory)]
-    return max(fits)

@@ -44,12 +44,12 @@ def stopped(seconds: float, iterations: int) -> str:
 
 def sentences(problem: Problem, plan: Plan) -> tuple[str, ...]:
     """What decided the plan, what was left out, and what the plain order would have cost."""
-    found = [_workers(problem, plan), _time(plan)]
-    found += _unused(problem, plan)
+    found = [workers(problem, plan), _time(plan)]
+    found += unused(problem, plan)
     found += [f"Not considered: {phrase}." for phrase in problem.left_out]
     found += _against_region_order(problem, plan)
     if not plan.prediction.calibrated:
-        found.append(_assumed(problem))
+        found.append(assumed(problem))
     return (*found, *at_most_faster(plan))
 
 
@@ -61,7 +61,8 @@ def at_most_faster(plan: Plan) -> tuple[str, ...]:
     return (f"{others} can be more than {max(plan.optimality_gap, 0.001):.1%} faster by this evaluator.",)
 
 
-def _assumed(problem: Problem) -> str:
+def assumed(problem: Problem) -> str:
+    """What is assumed where speeds are not measured."""
     if is_any_known(problem.workload, problem.topology):
         return (
             "Compute is partly an assumed figure: a machine whose speed is not measured is taken to be as fast as the "
@@ -74,7 +75,8 @@ def _assumed(problem: Problem) -> str:
     )
 
 
-def _workers(problem: Problem, plan: Plan) -> str:
+def workers(problem: Problem, plan: Plan) -> str:
+    """How many workers there are, of how many."""
     regions = dict.fromkeys(slot.region for slot in plan.workers)
     asked = problem.workload
     return (
@@ -95,7 +97,8 @@ def _time(plan: Plan) -> str:
     )
 
 
-def _unused(problem: Problem, plan: Plan) -> list[str]:
+def unused(problem: Problem, plan: Plan) -> list[str]:
+    """Machines that were left out, if any."""
     used = {slot.machine for slot in plan.workers}
     unused = [name for name in problem.names if name not in used]
     if not unused:

@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-import torch
-
 from hulk_runtime.collective.channel import Channel, Peer, PeerGoneError
 from hulk_runtime.collective.failure import Failure, Verdict
 from hulk_runtime.collective.frames import GarbageError, Header, Kind
+from hulk_runtime.collective.hops import Hops
 from hulk_runtime.collective.operation import Operation, Outgoing
 from hulk_runtime.collective.roles import Role
 from hulk_runtime.collective.values import Values
@@ -77,6 +76,22 @@ class Work:
             self._ended.set()
         for callback in self._callbacks:
             callback(error)
+
+
+class Both:
+    """Two all-reduces that were begun together."""
+
+    def __init__(self, first: Work, second: Work) -> None:
+        self._first, self._second = first, second
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Until both sums are there. Raises PeerLostError."""
+        self._first.wait(timeout_s)
+        self._second.wait(timeout_s)
+
+    def on_end(self, callback: Callable[[PeerLostError | None], None]) -> None:
+        """Call back when both have ended: a group fails as a whole, so the second knows of the first's error."""
+        self._first.on_end(lambda _: self._second.on_end(callback))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +162,15 @@ class Engine(threading.Thread):
 
     # Called from other threads.
 
-    def all_reduce(self, tensor: torch.Tensor, roles: Sequence[Role]) -> Work:
-        """Begin to sum `tensor` over all ranks, in place. All ranks begin the same operations in the same order."""
-        values = Values(tensor)
+    def all_reduce(self, values: Values, roles: Sequence[Role], hops: Hops) -> Work:
+        """Begin to sum a vector over all ranks, in place. All ranks begin the same operations in the same order."""
         with self._lock:
             work = Work(partial(self._blame, self._next), self._bound_s)
             if self._is_ended:
                 work.end(self._error())
                 return work
             number, self._next = self._next, self._next + 1
-            self._commands.append(lambda: self._begin(number, values, roles, work))
+            self._commands.append(lambda: self._begin(number, values, roles, hops, work))
             os.eventfd_write(self._bell, 1)
         return work
 
@@ -343,14 +357,14 @@ class Engine(threading.Thread):
 
     # Operations.
 
-    def _begin(self, number: int, values: Values, roles: Sequence[Role], work: Work) -> None:
+    def _begin(self, number: int, values: Values, roles: Sequence[Role], hops: Hops, work: Work) -> None:
         gone = [peer.rank for peer in self._peers.values() if not peer.channels]
         if gone and self.verdict is None:
             self._fail(Failure(gone[0], "it left before an all-reduce"))
         if self.verdict is not None or self._closing:
             self._late.append(work)
             return
-        operation = Operation(number, 0, self._rank, values, roles, self._queue)
+        operation = Operation(number, 0, self._rank, values, roles, hops, self._queue)
         running = _Running(operation, work, len(values) * values.bytes_per_value, time.monotonic())
         self._running[number] = running
         self._next_here = number + 1

@@ -18,12 +18,15 @@ from typing import Self
 import torch
 
 from hulk_runtime.collective.channel import Channel, Peer
-from hulk_runtime.collective.engine import Engine, Report, Warmth, Work
+from hulk_runtime.collective.compression import Codec
+from hulk_runtime.collective.engine import Both, Engine, Report, Warmth, Work
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.handshake import Identity
+from hulk_runtime.collective.hops import Hops, Residuals, codec
 from hulk_runtime.collective.joining import Address, Door, Gathering, listen
 from hulk_runtime.collective.plan import CollectivePlan, LinkFigures
 from hulk_runtime.collective.roles import Role, pace_shares, partners, roles
+from hulk_runtime.collective.values import Values
 
 UNKNOWN_PATH_BYTES = 1 << 19
 """Where nothing was measured: 40 Mbit/s over 100 ms."""
@@ -62,6 +65,9 @@ class Collective:
         far = {peer.rank: self._path_bytes(peer.rank) for peer in peers.values() if peer.is_far}
         warmth = Warmth({other: math.ceil(settings.warmth * held) for other, held in far.items()}, settings.warm_s)
         self._engine = Engine(rank, peers, settings.bound_s, warmth)
+        self._far = frozenset(peer.rank for peer in peers.values() if peer.is_far)
+        self._codec = codec(plan.compression)
+        self._residuals: dict[tuple[int, int], Residuals] = {}
         self._roles = lru_cache(maxsize=64)(self._find_roles)
 
     @classmethod
@@ -107,13 +113,24 @@ class Collective:
         group._engine.start()
         return group
 
-    def all_reduce(self, tensor: torch.Tensor) -> Work:
+    def all_reduce(self, tensor: torch.Tensor, num_exact: int = 0) -> Work | Both:
         """Begin to sum a vector over all ranks, in place; the same vectors in the same order on every rank.
 
         `tensor`: contiguous, one dimension, on the CPU, float32, bfloat16 or float16 (ValueError for others). Every
-        rank gets the same bits.
+        rank gets the same bits. The last `num_exact` values are compressed nowhere.
         """
-        return self._engine.all_reduce(tensor, self._roles(tensor.numel(), tensor.element_size()))
+        num_rounded = tensor.numel() - num_exact
+        if self._codec is None or num_rounded <= 0:
+            return self._sum(tensor, None)
+        if not num_exact:
+            return self._sum(tensor, self._codec)
+        return Both(self._sum(tensor[:num_rounded], self._codec), self._sum(tensor[num_rounded:], None))
+
+    def _sum(self, tensor: torch.Tensor, codec: Codec | None) -> Work:
+        values = Values(tensor)
+        kept = self._residuals.setdefault((tensor.data_ptr(), len(values)), {}) if codec else {}
+        roles = self._roles(len(values), values.bytes_per_value)
+        return self._engine.all_reduce(values, roles, Hops(values, self._far, codec, kept))
 
     def reports(self) -> list[Report]:
         """What the last all-reduces took, newest last."""

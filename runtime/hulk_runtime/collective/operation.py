@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from hulk_runtime.collective.frames import GarbageError, Header, Kind, Phase
+from hulk_runtime.collective.hops import Hops
 from hulk_runtime.collective.roles import Role
 from hulk_runtime.collective.values import Values
 
@@ -30,9 +31,12 @@ Send = Callable[[Outgoing], None]
 class Operation:
     """An all-reduce in progress. `send` is called for every chunk that must leave."""
 
-    def __init__(self, number: int, epoch: int, rank: int, values: Values, roles: Sequence[Role], send: Send) -> None:
+    def __init__(
+        self, number: int, epoch: int, rank: int, values: Values, roles: Sequence[Role], hops: Hops, send: Send
+    ) -> None:
         self.number = number
         self._epoch, self._rank, self._values, self._roles, self._send = epoch, rank, values, roles, send
+        self._hops = hops
         self._num_added = [[0] * role.num_chunks for role in roles]
         self._sums: dict[tuple[int, int], torch.Tensor] = {}
         self._waiting: dict[tuple[int, int, int], memoryview] = {}
@@ -51,13 +55,14 @@ class Operation:
         """Where to receive a chunk's payload: a result's own place, or None for anywhere. Raises GarbageError."""
         role = self._role(header)
         start, stop = role.chunk(header.chunk)
-        if (stop - start) * self._values.bytes_per_value != header.num_bytes:
+        if self._hops.num_bytes(source, stop - start) != header.num_bytes:
             raise GarbageError(f"{_name(header)} from rank {source} has {header.num_bytes} bytes")
         claim = (header.part, header.chunk, source, header.phase)
         if source not in _sources(role, header.phase) or claim in self._claimed:
             raise GarbageError(f"{_name(header)} from rank {source} was not expected")
         self._claimed.add(claim)
-        return self._values.place(start, stop) if header.phase is Phase.RESULT else None
+        in_place = header.phase is Phase.RESULT and not self._hops.compress(source)
+        return self._values.place(start, stop) if in_place else None
 
     def arrived(self, source: int, header: Header, payload: memoryview) -> None:
         """A chunk that `place` let in is here."""
@@ -65,9 +70,17 @@ class Operation:
             self._waiting[header.part, header.chunk, source] = payload
             self._add(header.part, header.chunk)
         elif header.phase is Phase.EXCHANGE:
-            self._exchange(header.part, header.chunk, source, self._values.received(payload))
-        else:
+            self._exchange(header.part, header.chunk, source, self._read(source, header.part, header.chunk, payload))
+        elif self._hops.compress(source):
+            start, stop = self._roles[header.part].chunk(header.chunk)
+            self._values.keep(start, stop, self._read(source, header.part, header.chunk, payload))
             self._finished(header.part, header.chunk, payload)
+        else:
+            self._finished(header.part, header.chunk, None)
+
+    def _read(self, source: int, part: int, chunk: int, payload: memoryview) -> torch.Tensor:
+        start, stop = self._roles[part].chunk(chunk)
+        return self._hops.read(source, payload, stop - start)
 
     def _role(self, header: Header) -> Role:
         if header.part >= len(self._roles) or header.chunk >= self._roles[header.part].num_chunks:
@@ -88,26 +101,26 @@ class Operation:
         """Add what is next in order and here."""
         role, added = self._roles[part], self._num_added[part]
         while added[chunk] < len(role.children):
-            payload = self._waiting.pop((part, chunk, role.children[added[chunk]]), None)
+            source = role.children[added[chunk]]
+            payload = self._waiting.pop((part, chunk, source), None)
             if payload is None:
                 return
             if (part, chunk) not in self._sums:
                 self._sums[part, chunk] = self._values.own(*role.chunk(chunk))
-            self._sums[part, chunk].add_(self._values.received(payload))
+            self._sums[part, chunk].add_(self._read(source, part, chunk, payload))
             added[chunk] += 1
         self._summed(part, chunk, self._sums.pop((part, chunk)))
 
     def _summed(self, part: int, chunk: int, total: torch.Tensor) -> None:
         role = self._roles[part]
         if role.exchange:
-            mine = self._values.partial(total)
-            payload = self._values.payload(mine)
+            payload, mine = self._hops.shared(total, (part, chunk))
             for other in role.exchange:
                 if other != self._rank:
                     self._emit(part, chunk, Phase.EXCHANGE, other, payload, role.tails_s[other])
             self._exchange(part, chunk, self._rank, mine)
         elif role.parent is not None:
-            payload = self._values.payload(total)
+            payload = self._hops.payload(role.parent, total, (part, chunk))
             self._emit(part, chunk, Phase.SUM, role.parent, payload, role.tails_s[role.parent])
         else:
             self._decided(part, chunk, total)
@@ -122,14 +135,17 @@ class Operation:
 
     def _decided(self, part: int, chunk: int, total: torch.Tensor) -> None:
         """The sum of all ranks was made here."""
-        start, stop = self._roles[part].chunk(chunk)
-        self._values.keep(start, stop, total)
-        self._finished(part, chunk, self._values.place(start, stop))
-
-    def _finished(self, part: int, chunk: int, result: memoryview) -> None:
-        """The result is in its place."""
         role = self._roles[part]
+        compressed, kept = self._hops.rounded(total) if role.is_broadcast else (None, total)
+        self._values.keep(*role.chunk(chunk), kept)
+        self._finished(part, chunk, compressed)
+
+    def _finished(self, part: int, chunk: int, compressed: memoryview | None) -> None:
+        """The result is in its place; other regions get it as `compressed`, where results are."""
+        role = self._roles[part]
+        plain = self._values.place(*role.chunk(chunk))
         for target in role.targets:
+            result = compressed if compressed is not None and self._hops.compress(target) else plain
             self._emit(part, chunk, Phase.RESULT, target, result, role.result_tails_s[target])
         self.num_pending -= 1
 

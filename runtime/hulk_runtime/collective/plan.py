@@ -41,12 +41,25 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """Flows for the time that a link, (source, target), is much slower than planned."""
+
+    slow: Pair
+    flows: tuple[Flow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SizeClass:
-    """The flows of vectors up to `max_bytes`, sent in chunks of about `chunk_bytes`."""
+    """The flows of vectors up to `max_bytes`, sent in chunks of about `chunk_bytes`.
+
+    `predicted_s` is what such a vector is predicted to take; 0 when nothing was.
+    """
 
     max_bytes: int
     chunk_bytes: int
     flows: tuple[Flow, ...]
+    alternatives: tuple[Alternative, ...] = ()
+    predicted_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.max_bytes < 1 or self.chunk_bytes < 1 or not self.flows:
@@ -54,9 +67,10 @@ class SizeClass:
                 f"size class: {self.max_bytes} bytes, chunks of {self.chunk_bytes} and {len(self.flows)} flows "
                 f"must be > 0"
             )
-        total = sum(flow.share for flow in self.flows)
-        if abs(total - 1) > 1e-6:
-            raise ValueError(f"size class up to {self.max_bytes} bytes: shares sum to {total}, not 1")
+        for flows in (self.flows, *(other.flows for other in self.alternatives)):
+            total = sum(flow.share for flow in flows)
+            if abs(total - 1) > 1e-3:
+                raise ValueError(f"size class up to {self.max_bytes} bytes: shares sum to {total}, not 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +87,18 @@ class LinkFigures:
 
 @dataclass(frozen=True, slots=True)
 class CollectivePlan:
-    """Ranks by region, the links between the regions, and the size classes in ascending order."""
+    """Ranks by region, the links between the regions, and the size classes in ascending order.
+
+    `without` has the classes to go on with when a region, by number, is cut off. `names` are the regions' own.
+    """
 
     regions: tuple[tuple[int, ...], ...]
     links: Mapping[Pair, LinkFigures]
     classes: tuple[SizeClass, ...]
     without: Mapping[int, tuple[SizeClass, ...]] = field(default_factory=dict)
     compression: str = "none"
+    on_region_loss: str = "restart"
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         ranks = [rank for region in self.regions for rank in region]
@@ -138,6 +157,6 @@ def _require_classes(classes: Sequence[SizeClass], regions: frozenset[int]) -> N
     if not sizes or sizes != sorted(set(sizes)):
         raise ValueError(f"collective: size classes {sizes} must be ascending, at least one")
     for found in classes:
-        for flow in found.flows:
+        for flow in (*found.flows, *(flow for other in found.alternatives for flow in other.flows)):
             if flow.regions != regions:
                 raise ValueError(f"collective: a flow over regions {sorted(flow.regions)}, not {sorted(regions)}")

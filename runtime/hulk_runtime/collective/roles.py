@@ -31,8 +31,9 @@ class Role:
 
     The rank adds what `children` send to its own values, in that order. The sum goes to `parent`; where there is none,
     to the other ranks of `exchange`, whose sums are added in that order; with neither it is the result. The result
-    comes from `source` (None: it is made here) and goes to `targets`. Tails say how long the way of a sum or result
-    still is, in seconds, when it leaves for a rank: the longest goes first.
+    comes from `source` (None: it is made here) and goes to `targets`; `is_broadcast` when regions outside the exchange
+    get it. Tails say how long the way of a sum or result still is, in seconds, when it leaves for a rank: the longest
+    goes first.
     """
 
     start: int
@@ -43,6 +44,7 @@ class Role:
     exchange: tuple[int, ...]
     source: int | None
     targets: tuple[int, ...]
+    is_broadcast: bool
     tails_s: Mapping[int, float]
     result_tails_s: Mapping[int, float]
 
@@ -117,10 +119,10 @@ def _cut(position: Fraction, num_values: int) -> int:
 
 def _role(plan: CollectivePlan, flow: Flow, ways: "_Ways", lane: Lane, rank: int, values: tuple[int, int, int]) -> Role:
     region = plan.region_of(rank)
-    owner = lane.owners[region]
+    owner, is_broadcast = lane.owners[region], bool(flow.broadcast)
     if rank != owner:
         tails = {owner: ways.after_sum(region)}
-        return Role(*values, (), owner, (), owner, (), tails, {})
+        return Role(*values, (), owner, (), owner, (), is_broadcast, tails, {})
     beside = tuple(other for other in plan.regions[region] if other != rank)
     below = tuple(lane.owners[child] for child, parent in flow.reduce if parent == region)
     onward = tuple(child for child, parent in flow.broadcast if parent == region)
@@ -130,10 +132,11 @@ def _role(plan: CollectivePlan, flow: Flow, ways: "_Ways", lane: Lane, rank: int
         others = [other for other in flow.exchange if other != region]
         tails = {lane.owners[other]: ways.to_end(region, other) for other in others}
         everyone = tuple(lane.owners[other] for other in flow.exchange) if others else ()
-        return Role(*values, children, None, everyone, None, targets, tails, results)
+        return Role(*values, children, None, everyone, None, targets, is_broadcast, tails, results)
     parent = lane.owners[dict(flow.reduce)[region]]
     source = lane.owners[dict(flow.broadcast)[region]]
-    return Role(*values, children, parent, (), source, targets, {parent: ways.after_sum(region)}, results)
+    tails = {parent: ways.after_sum(region)}
+    return Role(*values, children, parent, (), source, targets, is_broadcast, tails, results)
 
 
 class _Ways:

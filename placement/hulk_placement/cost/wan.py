@@ -1,0 +1,42 @@
+"""How long Hulk's own all-reduce keeps a step waiting: the chunk simulation of each bucket, and how they overlap."""
+
+from __future__ import annotations
+
+import math
+
+from hulk_placement.collective.classes import WIRE_SHARE, CollectivePlan
+from hulk_placement.collective.network import Network
+from hulk_placement.collective.simulation import Link, Simulated, simulate
+
+BACKWARD_SHARE = 2 / 3
+"""Of a forward and backward pass: backward takes twice the FLOPs of forward (Kaplan et al. 2020, 2.1)."""
+
+
+def wan_seconds(
+    collective: CollectivePlan, network: Network, num_bytes: int, num_buckets: int, backward_s: float
+) -> tuple[float, Link | None]:
+    """Seconds from the last gradient to the last sum, and the region link that is busiest.
+
+    Bucket j of k is ready when (j + 1) / k of the last backward pass is done; its sum takes t alone, and the busiest
+    link is the next one's o seconds after it was this one's: with ready times r_j the sums end at
+
+        end_j = max(r_j + t, end_(j-1) + o).
+
+    One rank sends nothing: 0 seconds and no link.
+    """
+    if network.num_ranks < 2:
+        return 0.0, None
+    bucket = simulated(collective, network, math.ceil(num_bytes / num_buckets))
+    busiest_s = max(bucket.busy_s.values(), default=0.0)
+    end_s = -math.inf
+    for number in range(num_buckets):
+        ready_s = -backward_s * (num_buckets - 1 - number) / num_buckets
+        end_s = max(ready_s + bucket.seconds, end_s + busiest_s)
+    return end_s, bucket.bottleneck
+
+
+def simulated(collective: CollectivePlan, network: Network, num_bytes: int) -> Simulated:
+    """One all-reduce of a vector of so many bytes, as the plan has it, over a network of the same regions."""
+    found = collective.of(num_bytes)
+    sent = math.ceil(num_bytes * WIRE_SHARE[collective.compression])
+    return simulate(network, found.flows, sent, found.chunk_bytes)

@@ -1,0 +1,51 @@
+"""Machines in an order to a plan with its prediction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hulk_placement.collective.classes import CollectivePlan
+from hulk_placement.cost import predict
+from hulk_placement.cost.compute import share_out
+from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
+from hulk_placement.search.evaluate import Order
+from hulk_placement.search.problem import Problem
+
+NOT_PREDICTED = Prediction(0.0, 0.0, 0.0, None, (), 0, calibrated=False)
+
+
+def make_plan(
+    problem: Problem,
+    order: Order,
+    num_buckets: int,
+    collective: CollectivePlan | None = None,
+    inner_steps: int | None = None,
+) -> Plan:
+    """The plan of machines in rank order, by gloo's ring or by the flows of a collective; without gap or reasons."""
+    workload, per_worker = problem.workload, problem.workload.accelerators_per_worker
+    shares = share_out(workload.global_batch, [problem.speed[m] for m in order for _ in range(per_worker)])
+    plan = Plan(
+        key=workload.key,
+        attempt=workload.attempt,
+        workers=tuple(WorkerSlot(problem.names[m], problem.regions[problem.region_of[m]], per_worker) for m in order),
+        shares=shares,
+        micro_batch=_micro_batch(problem, order, max(shares)),
+        num_buckets=num_buckets if len(shares) > 1 else 1,
+        prediction=NOT_PREDICTED,
+        layout=Layout(data=len(shares)),
+        algorithm="ring" if collective is None else "wan",
+        collective=collective,
+        inner_steps=inner_steps,
+    )
+    return replace(plan, prediction=predict(plan, workload, problem.topology))
+
+
+def _micro_batch(problem: Problem, order: Order, largest_share: int) -> int:
+    """The asked micro-batch, else the largest that fits the accelerators; a share at most. Unknown memory fits all."""
+    workload = problem.workload
+    if workload.micro_batch is not None:
+        return min(workload.micro_batch, largest_share)
+    memory = [m for m in (problem.topology.machine(problem.names[a]).memory_bytes for a in order) if m]
+    model, optimizer = workload.model, workload.optimizer
+    fits = [n for n in range(1, largest_share + 1) if not memory or model.memory_bytes(n, optimizer) <= min(memory)]
+    return max(fits)

@@ -1,0 +1,144 @@
+"""Sets of regions for Hulk's own all-reduce: the fastest workers of each, and what no plan over them can beat."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hulk_placement.collective.bound import Bound
+from hulk_placement.collective.classes import WIRE_SHARE
+from hulk_placement.collective.network import build_network
+from hulk_placement.cost.wan import BACKWARD_SHARE
+from hulk_placement.ring.region_graph import Work
+from hulk_placement.search.evaluate import Order
+from hulk_placement.search.problem import Problem
+from hulk_placement.search.sizes import Shares, size_of
+
+MOST_LISTED_REGIONS = 6
+"""Up to this many regions all sets are looked at (63 of six); with more, one region is added or dropped at a time."""
+
+MOST_SIZES = 48
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSet:
+    """A set of regions: its fastest workers in rank order, the seconds they compute, and the bound of an all-reduce.
+
+    `floor_s` is below every step of any plan over exactly these regions, however its buckets overlap with computation.
+    """
+
+    regions: frozenset[int]
+    order: Order
+    compute_s: float
+    bound_s: float
+    floor_s: float
+
+
+class RegionSets:
+    """The sets of one problem, each looked at once."""
+
+    def __init__(self, problem: Problem, work: Work) -> None:
+        self.problem, self.work = problem, work
+        self.inner_steps = problem.workload.sync.inner_steps if problem.workload.sync.mode == "local" else 1
+        self._found: dict[frozenset[int], RegionSet | None] = {}
+        self._slots: list[list[int]] = [[] for _ in problem.regions]
+        for machine, (slots, region) in enumerate(zip(problem.useful_slots, problem.region_of, strict=True)):
+            self._slots[region] += [machine] * slots
+        for machines in self._slots:
+            machines.sort(key=lambda m: (-problem.speed[m], m))
+        self.is_listed = sum(map(bool, self._slots)) <= MOST_LISTED_REGIONS
+
+    def search(self, start: frozenset[int]) -> list[RegionSet]:
+        """The sets that were looked at, by the sum of their computation and their bound; from `start` where not all."""
+        if self.is_listed:
+            regions = [region for region, machines in enumerate(self._slots) if machines]
+            for size in range(1, len(regions) + 1):
+                for chosen in itertools.combinations(regions, size):
+                    self.of(frozenset(chosen))
+        else:
+            self._climb(start)
+        found = [known for known in self._found.values() if known is not None]
+        return sorted(found, key=lambda known: (self.estimate_s(known), sorted(known.regions)))
+
+    def estimate_s(self, known: RegionSet) -> float:
+        """What a step over the set would take at the bound, nothing overlapping."""
+        return known.compute_s + known.bound_s / self.inner_steps
+
+    def of(self, regions: frozenset[int]) -> RegionSet | None:
+        """The set of these regions; None where they cannot reach each other or have too few workers."""
+        if regions not in self._found:
+            self.work.spend()
+            self._found[regions] = self._look(regions)
+        return self._found[regions]
+
+    def least_s(self) -> float:
+        """The seconds below which no step of any set is; of computation alone where not all sets were looked at."""
+        if self.is_listed:
+            return min((known.floor_s for known in self._found.values() if known is not None), default=0.0)
+        return self.least_compute_s()
+
+    def least_compute_s(self) -> float:
+        """The least seconds that the slowest rank of any plan computes."""
+        everything = frozenset(region for region, machines in enumerate(self._slots) if machines)
+        return min((seconds for _, seconds in self._sizes(everything, free=True)), default=0.0)
+
+    def _climb(self, start: frozenset[int]) -> None:
+        """From the starting set, and that of all regions, always to the best neighbour while that is better."""
+        everything = frozenset(region for region, machines in enumerate(self._slots) if machines)
+        for here in (start, everything):
+            best = self.of(here)
+            while not self.work.exhausted:
+                around = [self.of(here ^ {region}) for region in sorted(everything) if here != {region}]
+                better = min((k for k in around if k is not None), key=self.estimate_s, default=None)
+                if better is None or (best is not None and self.estimate_s(better) >= self.estimate_s(best)):
+                    break
+                best, here = better, better.regions
+
+    def _look(self, regions: frozenset[int]) -> RegionSet | None:
+        num_workers, compute_s = min(self._sizes(regions), key=lambda found: found[1], default=(0, math.inf))
+        if not num_workers:
+            return None
+        order = self._workers(regions, num_workers)
+        names = [self.problem.names[machine] for machine in order]
+        network = build_network(self.problem.topology, names, allow_unknown=self.problem.workload.allow_unknown_links)
+        sync, workload = self.problem.workload.sync, self.problem.workload
+        bound_s = Bound(network).seconds(workload.model.gradient_bytes * WIRE_SHARE[sync.compression])
+        if math.isinf(bound_s):
+            return None
+        if sync.mode == "local":
+            return RegionSet(regions, order, compute_s, bound_s, compute_s + bound_s / self.inner_steps)
+        waiting_s = max(0.0, bound_s - BACKWARD_SHARE * compute_s)
+        return RegionSet(regions, order, compute_s, bound_s, compute_s + waiting_s)
+
+    def _sizes(self, regions: frozenset[int], free: bool = False) -> Iterator[tuple[int, float]]:
+        """Numbers of workers and the least seconds they compute; `free`: not every region must have one."""
+        most = min(self.problem.max_workers, sum(len(self._slots[region]) for region in regions))
+        least = max(self.problem.workload.min_workers, 1 if free else len(regions))
+        for num in range(least, most + 1) if most - least < MOST_SIZES else _spread(least, most):
+            shares = Shares(self.problem, num)
+            speeds = [self.problem.speed[m] for m in self._workers(frozenset() if free else regions, num, regions)]
+            if shares.num_ranks == 1:
+                yield num, shares.seconds(speeds[0], large=False)
+            else:
+                yield num, size_of(self.problem, shares, 1).compute_s(speeds)
+
+    def _workers(self, regions: frozenset[int], num: int, among: frozenset[int] | None = None) -> Order:
+        """The fastest workers with one of each region at least, region by region."""
+        first = [self._slots[region][0] for region in sorted(regions)]
+        rest = [machine for region in regions for machine in self._slots[region][1:]]
+        if among is not None and not regions:
+            rest = [machine for region in among for machine in self._slots[region]]
+        rest.sort(key=lambda m: (-self.problem.speed[m], m))
+        return tuple(sorted([*first, *rest[: num - len(first)]], key=lambda m: (self.problem.region_of[m], m)))
+
+
+def _spread(least: int, most: int) -> list[int]:
+    """Some whole numbers, both ends among them, evenly by their logarithm.
+
+    >>> _spread(1, 1000)[:3], _spread(1, 1000)[-1]
+    ([1, 2, 3], 1000)
+    """
+    ratio = (most / least) ** (1 / MOST_SIZES)
+    return sorted({least, most, *(round(least * ratio**power) for power in range(MOST_SIZES))})

@@ -1,0 +1,149 @@
+"""gloo's ring or Hulk's own all-reduce: the plan with the shorter step by the one evaluator, as the job allows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from hulk_placement.collective.classes import DEFAULT_SIZES, CollectivePlan, plan_collective
+from hulk_placement.collective.network import Network, build_network
+from hulk_placement.cost.compute import is_any_known
+from hulk_placement.cost.predict import predict
+from hulk_placement.plan import Plan
+from hulk_placement.ring.region_graph import Work
+from hulk_placement.search import why, why_wan
+from hulk_placement.search.evaluate import Order
+from hulk_placement.search.making import make_plan
+from hulk_placement.search.problem import Problem, Unplaced
+from hulk_placement.search.region_sets import RegionSet, RegionSets
+
+NUM_BUCKETS = (1, 2, 4)
+MOST_PLANNED = 4
+"""Sets of regions of which the flows are planned to choose between them."""
+
+SLACK_BYTES = 4096
+SLACK_BYTES_A_RANK = 32
+"""What rides behind the last bucket (`hulk_runtime.data_parallel.Tail`)."""
+
+
+def choose(built: Problem, problem: Problem, ring: Plan | Unplaced, work: Work) -> Plan | Unplaced:
+    """The better of the ring's plan and the best one of Hulk's own all-reduce, or the only one that the job admits.
+
+    `problem` has the speeds that the search goes by, `built` those of the prediction.
+    """
+    sync = built.workload.sync
+    ring = _at_intervals(built, ring)
+    pinned = _pinned(built)
+    sets = RegionSets(problem, work)
+    found = _best_wan(built, sets, ring, pinned)
+    if found is None:
+        return ring
+    is_wan_asked = sync.mode == "wan" or sync.on_region_loss == "continue"
+    if isinstance(ring, Plan):
+        is_apart = len({slot.region for slot in ring.workers}) > 1
+        if not (is_wan_asked and is_apart) and ring.prediction.step_s <= found.prediction.step_s:
+            return _compared(built, sets, ring, ring, found, pinned is not None)
+    return _compared(built, sets, found, ring, found, pinned is not None)
+
+
+def _at_intervals(problem: Problem, ring: Plan | Unplaced) -> Plan | Unplaced:
+    """The ring's plan, for local SGD with its inner steps."""
+    if isinstance(ring, Unplaced) or problem.workload.sync.mode != "local":
+        return ring
+    spaced = replace(ring, inner_steps=problem.workload.sync.inner_steps)
+    spaced = replace(spaced, prediction=predict(spaced, problem.workload, problem.topology))
+    return replace(spaced, why=why.sentences(problem, spaced))
+
+
+def _pinned(problem: Problem) -> Order | None:
+    number = {name: machine for machine, name in enumerate(problem.names)}
+    pins = problem.workload.pins
+    return tuple(number[name] for name in pins) if pins and set(pins) <= number.keys() else None
+
+
+def _best_wan(built: Problem, sets: RegionSets, ring: Plan | Unplaced, pinned: Order | None) -> Plan | None:
+    """The best plan of the all-reduce over two or more regions."""
+    if pinned is not None:
+        return _planned(built, pinned) if len({built.region_of[m] for m in pinned}) > 1 else None
+    if built.workload.pins:
+        return None
+    number = {region: index for index, region in enumerate(built.regions)}
+    regions = ring.workers if isinstance(ring, Plan) else ()
+    start = frozenset(number[slot.region] for slot in regions) or frozenset(number.values())
+    promising = [known for known in sets.search(start) if len(known.regions) > 1]
+    best: Plan | None = None
+    for known in promising[:MOST_PLANNED]:
+        if best is not None and (known.floor_s >= best.prediction.step_s or sets.work.exhausted):
+            break
+        found = _quickly_planned(built, known)
+        if best is None or found.prediction.step_s < best.prediction.step_s:
+            best = found
+    return None if best is None else _planned(built, tuple(built.names.index(s.machine) for s in best.workers))
+
+
+def _quickly_planned(problem: Problem, known: RegionSet) -> Plan:
+    """A plan with flows for one bucket only: enough to compare sets."""
+    return _with_flows(problem, known.order, 1, _collective(problem, known.order, (1,), whole=False))
+
+
+def _planned(problem: Problem, order: Order) -> Plan:
+    """The plan of these machines in its best number of buckets, with flows for all sizes."""
+    numbers = (1,) if problem.workload.sync.mode == "local" else NUM_BUCKETS
+    collective = _collective(problem, order, numbers, whole=True)
+    plans = [_with_flows(problem, order, number, collective) for number in numbers]
+    return min(plans, key=lambda plan: plan.prediction.step_s)
+
+
+def _with_flows(problem: Problem, order: Order, num_buckets: int, collective: CollectivePlan) -> Plan:
+    sync = problem.workload.sync
+    inner_steps = sync.inner_steps if sync.mode == "local" else None
+    return make_plan(problem, order, num_buckets, collective, inner_steps)
+
+
+def _collective(problem: Problem, order: Order, numbers: tuple[int, ...], whole: bool) -> CollectivePlan:
+    workload = problem.workload
+    network = _network(problem, order)
+    slack = SLACK_BYTES + SLACK_BYTES_A_RANK * network.num_ranks
+    sizes = {math.ceil(workload.model.gradient_bytes / number) + slack for number in numbers}
+    if whole:
+        sizes |= {size for size in DEFAULT_SIZES if size < max(sizes)}
+    return plan_collective(
+        network,
+        sizes,
+        on_region_loss=workload.sync.on_region_loss if whole else "restart",
+        compression=workload.sync.compression,
+        with_alternatives=whole,
+    )
+
+
+def _network(problem: Problem, order: Order) -> Network:
+    per_worker = problem.workload.accelerators_per_worker
+    names = [problem.names[machine] for machine in order for _ in range(per_worker)]
+    return build_network(problem.topology, names, allow_unknown=problem.workload.allow_unknown_links)
+
+
+def _compared(
+    problem: Problem, sets: RegionSets, chosen: Plan, ring: Plan | Unplaced, wan: Plan, is_pinned: bool
+) -> Plan:
+    """The chosen plan with its gap to what no plan of either kind can beat, and the reasons."""
+    plan = chosen if is_pinned else replace(chosen, optimality_gap=_gap(problem, sets, chosen, ring))
+    if plan.collective is None:
+        kept = [sentence for sentence in plan.why if sentence not in why.at_most_faster(chosen)]
+        return replace(plan, why=(*kept, why_wan.against_wan(wan), *why.at_most_faster(plan)))
+    plan = replace(plan, iterations=max(sets.work.done, 1))
+    return replace(plan, why=why_wan.sentences(problem, plan, ring))
+
+
+def _gap(problem: Problem, sets: RegionSets, chosen: Plan, ring: Plan | Unplaced) -> float:
+    """The share of the step that a better plan could save: by the ring's own bound and the floors of sets of regions.
+
+    Where no speed is known only plans of as many workers are compared: those differ in communication alone, and of
+    that nothing is proven here.
+    """
+    prediction, mode = chosen.prediction, problem.workload.sync.mode
+    if not is_any_known(problem.workload, problem.topology):
+        return prediction.communication_s / prediction.step_s
+    floor_s = sets.least_compute_s() if mode == "local" else sets.least_s()
+    if isinstance(ring, Plan) and mode == "auto":
+        floor_s = min(floor_s, ring.prediction.step_s * (1 - ring.optimality_gap))
+    return max(0.0, 1 - floor_s / prediction.step_s)

@@ -1,0 +1,160 @@
+"""Sentences with numbers about a plan that uses Hulk's own all-reduce: its flows, the physical bound, local SGD."""
+
+from __future__ import annotations
+
+import math
+
+from hulk_placement.collective.bound import Bound
+from hulk_placement.collective.classes import WIRE_SHARE, CollectivePlan, SizeClass
+from hulk_placement.collective.network import Network, build_network
+from hulk_placement.collective.patterns import Flow
+from hulk_placement.cost.compute import is_any_known
+from hulk_placement.cost.wan import BACKWARD_SHARE, simulated
+from hulk_placement.plan import Plan
+from hulk_placement.search import why
+from hulk_placement.search.problem import Problem, Unplaced
+
+MOST_FLOWS = 4
+HIDDEN_SHARE = 0.1
+"""A synchronous step pays where it waits for at most this share of its computation: the crossover to local SGD."""
+
+FASTEST = 1024.0
+"""Factor on all bandwidths beyond which only latency is left."""
+
+
+def sentences(problem: Problem, plan: Plan, ring: Plan | Unplaced) -> tuple[str, ...]:
+    """What decided the plan, how its values flow, what no all-reduce can beat, and what the ring would have cost."""
+    assert plan.collective is not None
+    network = build_network(problem.topology, plan.rank_machines, allow_unknown=problem.workload.allow_unknown_links)
+    bucket_bytes = math.ceil(problem.workload.model.gradient_bytes / plan.num_buckets)
+    found = [why.workers(problem, plan), _time(plan), _flows(plan.collective, plan.collective.of(bucket_bytes))]
+    found += [_bound(plan.collective, network, bucket_bytes), *_against_ring(plan, ring)]
+    found += why.unused(problem, plan)
+    found += [f"Not considered: {phrase}." for phrase in problem.left_out]
+    if is_any_known(problem.workload, problem.topology):
+        found.append(_crossover(problem, plan, network))
+    if not plan.prediction.calibrated:
+        found.append(why.assumed(problem))
+    return (*found, *why.at_most_faster(plan))
+
+
+def against_wan(found: Plan) -> str:
+    """What Hulk's own all-reduce would have cost where the ring is used."""
+    num = len({slot.region for slot in found.workers})
+    return f"Hulk's own all-reduce would take {found.prediction.step_s:.3f} s a step (over {num} regions)."
+
+
+def _time(plan: Plan) -> str:
+    prediction = plan.prediction
+    buckets = "1 bucket" if plan.num_buckets == 1 else f"{plan.num_buckets} buckets"
+    ends = prediction.bottleneck
+    link = "" if ends is None else f"; {ends[0]} to {ends[1]} is the busiest link"
+    if plan.inner_steps is not None:
+        outer_s = prediction.communication_s * plan.inner_steps
+        return (
+            f"A step computes for {prediction.compute_s:.3f} s; the replicas come together after every "
+            f"{plan.inner_steps} steps for {outer_s:.3f} s, {prediction.communication_s:.3f} s a step{link}."
+        )
+    return (
+        f"A step computes for {prediction.compute_s:.3f} s and then waits {prediction.communication_s:.3f} s for "
+        f"Hulk's own all-reduce of gradients in {buckets}{link}."
+    )
+
+
+def _flows(collective: CollectivePlan, found: SizeClass) -> str:
+    """The largest flows of a class in words."""
+    ordered = sorted(found.flows, key=lambda flow: -flow.share)
+    listed = [f"{flow.share:.0%} {flow_words(flow, collective.network.regions)}" for flow in ordered[:MOST_FLOWS]]
+    rest = sum(flow.share for flow in ordered[MOST_FLOWS:])
+    more = f"; {rest:.0%} in {len(ordered) - MOST_FLOWS} more flows" if rest else ""
+    return f"Of a vector: {'; '.join(listed)}{more}."
+
+
+def flow_words(flow: Flow, regions: tuple[str, ...]) -> str:
+    """One flow in words.
+
+    >>> from hulk_placement.collective.patterns import Pattern
+    >>> flow_words(Flow(1.0, Pattern(up=(1, 1, 2), down=(1, 1, 2))), ("eu", "us", "ap"))
+    'us and ap exchange, eu through us'
+    >>> flow_words(Flow(1.0, Pattern(up=(1, 1, 1), down=(2, 1, 1))), ("eu", "us", "ap"))
+    'us sums, eu to it and from ap, ap through it'
+    """
+    pattern = flow.pattern
+    members = [regions[r] for r in pattern.exchange]
+    alone = len(members) == 1
+    head = f"{members[0]} sums" if alone else f"{', '.join(members[:-1])} and {members[-1]} exchange"
+
+    def name(region: int) -> str:
+        return "it" if alone and region == pattern.exchange[0] else regions[region]
+
+    others = []
+    for region, parent in pattern.reduce:
+        source = pattern.down[region]
+        way = f"through {name(parent)}" if source == parent else f"to {name(parent)} and from {name(source)}"
+        others.append(f"{regions[region]} {way}")
+    return ", ".join([head, *others])
+
+
+def _bound(collective: CollectivePlan, network: Network, num_bytes: int) -> str:
+    sent = math.ceil(num_bytes * WIRE_SHARE[collective.compression])
+    bound = Bound(network)
+    least_s, nodes_s = bound.seconds(sent), bound.nodes_seconds(sent)
+    seconds = simulated(collective, network, num_bytes).seconds
+    return (
+        f"Physics: no all-reduce of {num_bytes / 2**20:.3g} MiB over these links can take less than {least_s:.3f} s "
+        f"(quickest flow; single regions' links {nodes_s:.3f} s); this one is predicted to take {seconds:.3f} s "
+        f"({seconds / least_s:.2f} x)."
+    )
+
+
+def _against_ring(plan: Plan, ring: Plan | Unplaced) -> list[str]:
+    if isinstance(ring, Unplaced):
+        return ["No ring of known links joins enough machines."]
+    ratio = ring.prediction.step_s / plan.prediction.step_s
+    num = len(ring.workers)
+    return [f"gloo's ring would take {ring.prediction.step_s:.3f} s a step with {num} workers ({ratio:.2f} x)."]
+
+
+def _crossover(problem: Problem, plan: Plan, network: Network) -> str:
+    """From which factor on all bandwidths on a synchronous step pays."""
+    factor = crossover(problem, plan, network)
+    local = f"local SGD with {plan.inner_steps or problem.workload.sync.inner_steps} inner steps"
+    if factor is None:
+        return (
+            f"At no bandwidth would a synchronous step wait for at most {HIDDEN_SHARE:.0%} of its computation (latency "
+            f"alone is more): {local} takes less time per step, whatever it does to the loss."
+        )
+    return (
+        f"From {factor:.3g} x the bandwidth of these links on, a synchronous step waits for at most {HIDDEN_SHARE:.0%} "
+        f"of its computation; below, {local} takes less time per step, whatever it does to the loss."
+    )
+
+
+def crossover(problem: Problem, plan: Plan, network: Network) -> float | None:
+    """The factor on all bandwidths above which a synchronous step waits for at most a tenth of its computation.
+
+    All-reduces are taken to stay as far above their physical bound as that of all gradients is now. What the buckets
+    before the last take is hidden as far as the last backward pass allows. None where latency alone is more.
+    """
+    assert plan.collective is not None
+    num_bytes = problem.workload.model.gradient_bytes
+    sent = math.ceil(num_bytes * WIRE_SHARE[plan.collective.compression])
+    stretch = simulated(plan.collective, network, num_bytes).seconds / Bound(network).seconds(sent)
+    shares, compute = plan.shares, plan.prediction.rank_compute_s
+    slowest = max(range(len(shares)), key=compute.__getitem__)
+    last_pass_s = compute[slowest] * min(1.0, plan.micro_batch / shares[slowest])
+    limit_s = HIDDEN_SHARE * plan.prediction.compute_s
+    hidden_s = BACKWARD_SHARE * last_pass_s * (1 - 1 / plan.num_buckets)
+
+    def waits(factor: float) -> bool:
+        bound = Bound(network.scaled(factor))
+        last_s, all_s = bound.seconds(sent / plan.num_buckets), bound.seconds(sent)
+        return max(stretch * last_s, stretch * all_s - hidden_s) > limit_s
+
+    if waits(FASTEST):
+        return None
+    low, high = 1 / FASTEST, FASTEST
+    while high / low > 1.01:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if waits(middle) else (low, middle)
+    return high

@@ -1,0 +1,145 @@
+"""All-reduces of tensors wherever they are: on a GPU they go through pinned host memory, beside what the GPU computes.
+
+A bucket is copied to the host on a stream of its own as soon as the gradients in it are final, summed there, and
+copied back; the stream that waits for the result waits on the GPU, not in Python.
+"""
+
+import contextlib
+import queue
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+
+import torch
+
+from hulk_runtime.collective.engine import Both, Work
+from hulk_runtime.collective.group import Collective
+from hulk_runtime.errors import PeerLostError
+
+
+class AllReduce:
+    """A collective for the tensors of one device. `patience_s`: how long `wait` waits for ranks that take no part."""
+
+    def __init__(self, collective: Collective, device: torch.device) -> None:
+        self.collective = collective
+        self.patience_s: float | None = None
+        self._stage = Stage(collective, device) if device.type != "cpu" else None
+
+    def all_reduce(self, values: torch.Tensor, num_exact: int = 0) -> "Waiting":
+        """Begin to sum `values` over all ranks, in place; the last `num_exact` are compressed nowhere."""
+        if self._stage is not None:
+            return Waiting(self, self._stage.all_reduce(values, num_exact))
+        return Waiting(self, self.collective.all_reduce(values, num_exact))
+
+    def part(self) -> None:
+        """Wait until every rank has come so far, or was lost."""
+        with contextlib.suppress(PeerLostError):
+            self.collective.all_reduce(torch.zeros(1)).wait(self.patience_s)
+
+
+class Waiting:
+    """An all-reduce under way, awaited with its owner's patience."""
+
+    def __init__(self, owner: AllReduce, work: "Work | Both | StagedWork") -> None:
+        self._owner, self._work = owner, work
+
+    def wait(self) -> None:
+        """Until the sum is in the tensor. Raises PeerLostError."""
+        self._work.wait(self._owner.patience_s)
+
+    def on_end(self, callback: Callable[[PeerLostError | None], None]) -> None:
+        """Call back, from any thread, when it has ended."""
+        self._work.on_end(callback)
+
+
+class StagedWork:
+    """An all-reduce of a tensor that is not in the host's memory."""
+
+    def __init__(self) -> None:
+        self._begun = threading.Event()
+        self._work: Work | Both | None = None
+        self._copied: torch.cuda.Event | None = None
+
+    def begun(self, work: Work | Both, copy_back: Callable[[], "torch.cuda.Event | None"]) -> None:
+        """The host's copy is being summed; when it is, it is copied back before anybody is told."""
+
+        def ended(error: PeerLostError | None) -> None:
+            if error is None:
+                self._copied = copy_back()
+
+        work.on_end(ended)
+        self._work = work
+        self._begun.set()
+
+    def wait(self, timeout_s: float | None) -> None:
+        """The current stream goes on when the sum is in the tensor. Raises PeerLostError."""
+        self._begun.wait()
+        assert self._work is not None
+        self._work.wait(timeout_s)
+        if self._copied is not None:
+            self._copied.wait(torch.cuda.current_stream())
+
+    def on_end(self, callback: Callable[[PeerLostError | None], None]) -> None:
+        """Call back when the copy back has been begun."""
+        threading.Thread(target=self._tell, args=(callback,), daemon=True).start()
+
+    def _tell(self, callback: Callable[[PeerLostError | None], None]) -> None:
+        try:
+            self.wait(None)
+        except PeerLostError as error:
+            callback(error)
+        else:
+            callback(None)
+
+
+class Stage:
+    """Host copies of device tensors, and the thread that hands them on in their order."""
+
+    def __init__(self, collective: Collective, device: torch.device) -> None:
+        self._collective = collective
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._free: dict[tuple[int, torch.dtype], list[torch.Tensor]] = defaultdict(list)
+        self._waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._hand_on, name="hulk-stage", daemon=True).start()
+
+    def all_reduce(self, values: torch.Tensor, num_exact: int) -> StagedWork:
+        """Copy out behind what the current stream still computes, sum, copy back."""
+        work, host = StagedWork(), self._host(values)
+        copied = self._copy(values, host)
+
+        def copy_back() -> "torch.cuda.Event | None":
+            done = self._copy(host, values, after_current=False)
+            self._free[host.numel(), host.dtype].append(host)
+            return done
+
+        def hand_on() -> None:
+            if copied is not None:
+                copied.synchronize()
+            work.begun(self._collective.all_reduce(host, num_exact), copy_back)
+
+        self._waiting.put(hand_on)
+        return work
+
+    def _hand_on(self) -> None:
+        while True:
+            self._waiting.get()()
+
+    def _host(self, values: torch.Tensor) -> torch.Tensor:
+        free = self._free[values.numel(), values.dtype]
+        return (
+            free.pop() if free else torch.empty(values.numel(), dtype=values.dtype, pin_memory=self._stream is not None)
+        )
+
+    def _copy(
+        self, source: torch.Tensor, target: torch.Tensor, *, after_current: bool = True
+    ) -> "torch.cuda.Event | None":
+        """On the stage's own stream; the event that says when it is done."""
+        if self._stream is None:
+            target.copy_(source)
+            return None
+        if after_current:
+            self._stream.wait_stream(torch.cuda.current_stream(source.device))
+        with torch.cuda.stream(self._stream):
+            target.copy_(source, non_blocking=True)
+            done: torch.cuda.Event = self._stream.record_event()
+            return done
