@@ -48,7 +48,6 @@ class Role:
     tails_s: Mapping[int, float]
     result_tails_s: Mapping[int, float]
     advance_s: float = 0.0
-    advance_s: float = 0.0
 
     def chunk(self, number: int) -> tuple[int, int]:
         """The values of one chunk."""
