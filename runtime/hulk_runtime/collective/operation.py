@@ -17,7 +17,7 @@ from hulk_runtime.collective.values import Values
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A chunk to send. The smallest `urgency` goes first: older operations, then the longest way, then the position."""
+    """A chunk to send. The smallest `urgency` goes first: older operations, then the longest way."""
 
     target: int
     header: bytes
@@ -151,7 +151,9 @@ class Operation:
 
     def _emit(self, part: int, chunk: int, phase: Phase, target: int, payload: memoryview, tail_s: float) -> None:
         header = Header(Kind.CHUNK, len(payload), self._epoch, self.number, part, chunk, phase)
-        urgency = (self.number, -tail_s, chunk / self._roles[part].num_chunks)
+        role = self._roles[part]
+        position = chunk / role.num_chunks
+        urgency = (self.number, position * role.advance_s - tail_s, position)
         self._send(Outgoing(target, header.pack(), payload, urgency))
 
 
