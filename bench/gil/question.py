@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import torch
 from hulk_runtime import wire
-from hulk_runtime.examples.byte_gpt import Gpt
+from hulk_runtime.examples.byte_gpt import initialized
 from rich.console import Console
 from rich.table import Table
 
@@ -37,10 +37,10 @@ RATES_MB_PER_S = (12, 25, 50, 100, 200)
 VECTOR_BYTES = 4 << 20
 SECONDS = 2.5
 """Of traffic beside passes."""
-FAST_BYTES = 2 * 10**9
+FAST_BYTES = 10**9
 CHUNKS = (16 << 10, 64 << 10, 128 << 10)
 WAYS = ("thread", "elsewhere", "gloo")
-NUM_ROUNDS = 7
+NUM_ROUNDS = 5
 MAX_SLOWING = 1.05
 
 
@@ -78,7 +78,7 @@ class Bench:
     def __init__(self, own: Partner, others: tuple[Partner, Partner]) -> None:
         torch.manual_seed(1)
         self._own, self._others = own, others
-        self._model = Gpt(MODEL)
+        self._model = initialized(MODEL)
         self._tokens_BS = torch.randint(0, 256, (BATCH, MODEL.sequence_length))
 
     def passes(self, way: str, mb_per_s: float) -> Passes:
