@@ -12,7 +12,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -161,6 +161,7 @@ class Engine(threading.Thread):
         self._poll.register(self._bell, select.EPOLLIN)
         self._commands: deque[Callable[[], None]] = deque()
         self._running: dict[int, _Running] = {}
+        self._beginning: deque[tuple[_Running, Iterator[None]]] = deque()
         self._early: dict[tuple[int, int], list[tuple[Peer, Header, memoryview]]] = {}
         self._num_early_bytes = 0
         self._next = 0
@@ -239,13 +240,14 @@ class Engine(threading.Thread):
         """Serve until closed or failed."""
         try:
             while not self._is_over():
-                events = self._poll.poll(TICK_S)
+                events = self._poll.poll(0 if self._beginning else TICK_S)
                 self._now_s = time.monotonic()
                 for descriptor, what in events:
                     if descriptor == self._bell:
                         self._obey()
                     else:
                         self._serve(self._channels[descriptor], what)
+                self._go_on_beginning()
                 self._flush()
                 self._keep_time()
         finally:
@@ -415,7 +417,7 @@ class Engine(threading.Thread):
         running = _Running(operation, work, len(values) * values.bytes_per_value, time.monotonic())
         self._running[number] = running
         self._next_here = number + 1
-        operation.begin()
+        self._beginning.append((running, operation.begin()))
         for peer, header, payload in self._early.pop((epoch, number), ()):
             self._num_early_bytes -= header.num_bytes
             try:
@@ -427,6 +429,15 @@ class Engine(threading.Thread):
                 return
             self._take(running, peer, header, payload)
         self._check(running)
+
+    def _go_on_beginning(self) -> None:
+        """A part of the oldest operation that has not sent all it can: frames come and go between the parts."""
+        while self._beginning:
+            running, parts = self._beginning[0]
+            if running.operation.number in self._running and next(parts, running) is None:
+                return
+            self._beginning.popleft()
+            self._check(running)
 
     def _queue(self, chunk: Outgoing) -> None:
         peer = self._peers[chunk.target]
@@ -564,6 +575,7 @@ class Engine(threading.Thread):
         for running in self._running.values():
             running.work.end(error)
         self._running.clear()
+        self._beginning.clear()
         while self._late:
             self._late.pop().end(error)
 
