@@ -143,7 +143,7 @@ def test_strangers_at_the_door_disturb_nobody() -> None:
     ranks = together([lambda rank=rank: connect(rank, at, PLAN, QUICK) for rank in range(4)])  # type: ignore[misc]
     try:
         for who, why in [
-            (identity(secret=b"another secret!!"), "closed the connection"),
+            (identity(secret=b"another secret!!"), "another secret"),
             (identity(scope="team/demo/0"), "another job or attempt"),
             (identity(CollectivePlan.direct([[0, 1], [2], [3]])), "another plan"),
         ]:
