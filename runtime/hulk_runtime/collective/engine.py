@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from hulk_runtime.collective.channel import Channel, Peer, PeerGoneError
@@ -164,6 +165,7 @@ class Engine(threading.Thread):
         self._beginning: deque[tuple[_Running, Iterator[None]]] = deque()
         self._early: dict[tuple[int, int], list[tuple[Peer, Header, memoryview]]] = {}
         self._num_early_bytes = 0
+        self._unchecked: dict[int, Header] = {}
         self._next = 0
         self._next_here = 0
         self._next_tick_s = time.monotonic()
@@ -376,6 +378,7 @@ class Engine(threading.Thread):
         self._num_early_bytes += header.num_bytes
         if self._num_early_bytes > MAX_EARLY_BYTES:
             raise GarbageError(f"{self._num_early_bytes} bytes of operations that were not begun here")
+        self._unchecked[id(header)] = header
         return None
 
     def arrived(self, peer: Peer, header: Header, payload: memoryview) -> None:
@@ -392,8 +395,19 @@ class Engine(threading.Thread):
             running = self._running.get(header.operation) if self._is_whole() else None
             if running is None:
                 self._early.setdefault((header.epoch, header.operation), []).append((peer, header, payload))
+            elif id(header) in self._unchecked:
+                self._take_early(running, peer, header, payload)
             else:
                 self._take(running, peer, header, payload)
+
+    def _take_early(self, running: _Running, peer: Peer, header: Header, payload: memoryview) -> None:
+        """A chunk that came, or began to come, before its operation was begun here. Raises GarbageError."""
+        del self._unchecked[id(header)]
+        self._num_early_bytes -= header.num_bytes
+        place = running.operation.place(peer.rank, header)
+        if place is not None:
+            place[:] = payload
+        self._take(running, peer, header, payload)
 
     def _take(self, running: _Running, peer: Peer, header: Header, payload: memoryview) -> None:
         num_bytes, _ = running.links.get(peer.rank, (0, 0.0))
@@ -419,15 +433,11 @@ class Engine(threading.Thread):
         self._next_here = number + 1
         self._beginning.append((running, operation.begin()))
         for peer, header, payload in self._early.pop((epoch, number), ()):
-            self._num_early_bytes -= header.num_bytes
             try:
-                place = operation.place(peer.rank, header)
-                if place is not None:
-                    place[:] = payload
+                self._take_early(running, peer, header, payload)
             except GarbageError as error:
                 self._reject(peer, error)
                 return
-            self._take(running, peer, header, payload)
         self._check(running)
 
     def _go_on_beginning(self) -> None:
@@ -566,6 +576,8 @@ class Engine(threading.Thread):
                 self.membership, self._next = outcome, 0
             self._regroup, self._next_here = None, 0
             self._early = {key: frames for key, frames in self._early.items() if key[0] == outcome.epoch}
+            self._unchecked = {key: h for key, h in self._unchecked.items() if h.epoch == outcome.epoch}
+            self._num_early_bytes = sum(header.num_bytes for _, header, _ in chain(*self._early.values()))
             for peer in self._peers.values():
                 peer.num_begun = 0
             self._release(self._error())
