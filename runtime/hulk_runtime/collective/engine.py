@@ -119,14 +119,6 @@ class Report:
     links: Mapping[int, LinkReport]
 
 
-@dataclass(frozen=True, slots=True)
-class Warmth:
-    """What is sent to peers in pauses: bytes each quarter of a second, until a pause is so many seconds old."""
-
-    num_bytes: Mapping[int, int]
-    seconds: float
-
-
 @dataclass
 class _Running:
     operation: Operation
@@ -148,12 +140,12 @@ class Engine(threading.Thread):
         rank: int,
         peers: Mapping[int, Peer],
         bound_s: float,
-        warmth: Warmth,
+        hold_s: float,
         membership: Membership,
         regions: Sequence[frozenset[int]],
     ) -> None:
         super().__init__(name="hulk-collective", daemon=True)
-        self._rank, self._peers, self._bound_s, self._warmth = rank, peers, bound_s, warmth
+        self._rank, self._peers, self._bound_s, self._hold_s = rank, peers, bound_s, hold_s
         self.membership, self._regions = membership, regions
         self._regroup: Regroup | None = None
         self._channels = {c.socket.fileno(): c for peer in peers.values() for c in peer.channels}
@@ -320,10 +312,14 @@ class Engine(threading.Thread):
                 except PeerGoneError as error:
                     self._gone(channel, error)
 
-    def _send(self, channel: Channel) -> None:
+    def _send(self, channel: Channel, *, hold: bool = False) -> None:
         wanted = channel.wants_write
-        for chunk in channel.send(self._now_s):
-            self._sent(chunk)
+        if (hold or channel.is_held) and not channel.peer.is_waiting:
+            channel.hold(self._beat())
+        else:
+            channel.release()
+            for chunk in channel.send(self._now_s):
+                self._sent(chunk)
         if channel.wants_write != wanted:
             self._poll.modify(channel.socket, select.EPOLLIN | (select.EPOLLOUT if channel.wants_write else 0))
 
@@ -345,13 +341,14 @@ class Engine(threading.Thread):
                 continue
             if self._now_s - peer.beat_s > self._bound_s / BEATS_PER_BOUND:
                 peer.beat_s = self._now_s
-                peer.push_first(Header(Kind.BEAT, epoch=self.membership.epoch, operation=self._next_here))
-                self._touched.add(peer)
+                if not any(channel.is_held for channel in peer.channels):
+                    peer.push_first(self._beat())
+                    self._touched.add(peer)
             silent_s = SILENT_SHARE * self._bound_s
             if self._now_s - peer.heard_s > silent_s and self.verdict is None:
                 self._lose([Failure(peer.rank, f"nothing was heard of it for {silent_s:g} s")])
         self._settle()
-        self._keep_warm()
+        self._hold()
         self._flush()
 
     # Frames (the channels' sink).
@@ -467,19 +464,21 @@ class Engine(threading.Thread):
         self.reports.append(Report(number, running.num_bytes, seconds, links))
         running.work.end()
 
-    def _keep_warm(self) -> None:
-        """After each pause of TICK_S, for a while: TCP halves the congestion window of a connection that is silent."""
-        if (
-            self._running
-            or self._closing
-            or self._now_s - self._used_s > self._warmth.seconds
-            or self.verdict is not None
-        ):
-            return
-        for rank, count in self._warmth.num_bytes.items():
-            peer = self._peers[rank]
-            if self._now_s - peer.sent_s > TICK_S / 2 and peer.channels and not peer.has_left:
-                self._push_warm(peer, count)
+    def _beat(self) -> bytes:
+        """The frame that says that this rank lives, and how far it is."""
+        return Header(Kind.BEAT, epoch=self.membership.epoch, operation=self._next_here).pack()
+
+    def _hold(self) -> None:
+        """In a pause, for a while: connections to other regions keep their congestion windows."""
+        is_pause = self._is_whole() and not self._running and not self._closing
+        for peer in self._peers.values() if is_pause else ():
+            if not peer.is_far or peer.has_left or peer.is_waiting:
+                continue
+            for channel in peer.channels:
+                if self._now_s - self._used_s > self._hold_s:
+                    channel.release()
+                elif not channel.is_held:
+                    self._send(channel, hold=True)
 
     def _push_warm(self, peer: Peer, count: int) -> None:
         for start in range(0, count, WARM_FRAME_BYTES):
@@ -493,7 +492,7 @@ class Engine(threading.Thread):
         self._closing, self._closing_until_s = True, self._now_s + self._bound_s
         for peer in self._peers.values():
             if peer.channels:
-                peer.push_first(Header(Kind.LEAVE))
+                peer.push_first(Header(Kind.LEAVE).pack())
                 self._touched.add(peer)
 
     def _drop(self, channel: Channel) -> None:
@@ -515,7 +514,7 @@ class Engine(threading.Thread):
             peer.drop_chunks()
             if peer.channels:
                 payload = memoryview(failure.pack())
-                peer.push_first(Header(Kind.ABORT, len(payload)), payload)
+                peer.push_first(Header(Kind.ABORT, len(payload)).pack(), payload)
                 self._touched.add(peer)
 
     def _lose(self, losses: Sequence[Failure]) -> None:
@@ -561,7 +560,7 @@ class Engine(threading.Thread):
             payload = memoryview(pack_view(self._regroup.losses.values()))
             for peer in self._members():
                 if peer.channels:
-                    peer.push_first(Header(Kind.VIEW, len(payload), self.membership.epoch), payload)
+                    peer.push_first(Header(Kind.VIEW, len(payload), self.membership.epoch).pack(), payload)
                     self._touched.add(peer)
 
     def _settle(self) -> None:
