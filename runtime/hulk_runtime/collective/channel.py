@@ -13,7 +13,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from hulk_runtime.collective.frames import HEADER_BYTES, Header, parse
+from hulk_runtime.collective.frames import HEADER_BYTES, Header, parse, steady
+from hulk_runtime.collective.meter import Meter, Path, Pauses
 from hulk_runtime.collective.operation import Outgoing
 
 NOTSENT_BYTES: Final = 128 << 10
@@ -83,9 +84,14 @@ class Peer:
         return None
 
     @property
+    def has_frames(self) -> bool:
+        """Whether anything waits here, not in the kernel."""
+        return bool(self._first or self._chunks)
+
+    @property
     def is_busy(self) -> bool:
         """Whether anything still has to leave."""
-        return bool(self.channels and (self._first or self._chunks or any(c.wants_write for c in self.channels)))
+        return bool(self.channels and (self.has_frames or any(c.wants_write for c in self.channels)))
 
     def drop_chunks(self) -> None:
         """Forget the chunks that wait: what they belong to has failed."""
@@ -111,9 +117,13 @@ class Channel:
         self._low_water = 1
         self._sending: list[memoryview] = []
         self._chunk: Outgoing | None = None
+        self._pauses = Pauses()
+        self._pace_bytes_per_s = 0.0
+        self.meter = Meter()
 
     def pace(self, bytes_per_s: float) -> None:
         """Send no faster than this: a router's queue that overflows costs more than a little less speed."""
+        self._pace_bytes_per_s = bytes_per_s
         rate = struct.pack("=Q", max(1, int(bytes_per_s)))
         self.socket.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, rate)
 
@@ -126,6 +136,7 @@ class Channel:
         """Send until nothing waits or the kernel takes no more (`wants_write`); the chunks that left whole."""
         left: list[Outgoing] = []
         self.wants_write = False
+        self._look()
         while self._sending or self._take():
             try:
                 count = self.socket.sendmsg(self._sending)
@@ -141,11 +152,19 @@ class Channel:
                 self._chunk = None
         return left
 
+    def _look(self) -> None:
+        """Only the ways between regions are measured."""
+        if self.peer.is_far and (self._sending or self.peer.has_frames):
+            with contextlib.suppress(OSError):
+                self._pauses.look(Path.of(self.socket), self._pace_bytes_per_s)
+
     def _take(self) -> bool:
         taken = self.peer.pop()
         if taken is None:
             return False
         head, payload, self._chunk = taken
+        if self.peer.is_far and self._pauses.begin():
+            head = steady(head)
         self._sending = [memoryview(head)] if payload is None else [memoryview(head), payload]
         return True
 
@@ -163,7 +182,7 @@ class Channel:
             if not count:
                 break
             self.peer.heard_s = now_s
-            self._deliver(sink)
+            self._deliver(sink, now_s)
             if count < wanted:
                 break
         self._await_whole()
@@ -186,7 +205,7 @@ class Channel:
         self._num_head += count - of_body
         return count
 
-    def _deliver(self, sink: Sink) -> None:
+    def _deliver(self, sink: Sink, now_s: float) -> None:
         while True:
             if self._header is not None:
                 if self._num_body < len(self._body):
@@ -198,6 +217,7 @@ class Channel:
                 return
             self._num_head = 0
             header = parse(self._head_bytes)
+            self.meter.take(header, now_s)
             self._header = header
             self._body = sink.place(self.peer, header) if header.num_bytes else memoryview(b"")
 
