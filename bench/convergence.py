@@ -36,7 +36,7 @@ HELD_OUT_BYTES = 400_000
 NUM_HELD_OUT = 128
 NO_BREAK = "\N{NO-BREAK SPACE}"
 LOOKS = (50, 100, 200, 500, 1000)
-SHORT_LOOKS = (50, 100, 150)
+SHORT_LOOKS = (50, 100)
 ORDER_STRIDE = 10**6
 """Another order of the data is that of steps this much later."""
 

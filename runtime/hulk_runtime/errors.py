@@ -5,7 +5,8 @@
     ├── ConfigurationError  65  the user's job asks for something that cannot be
     ├── DataError           66  the training data cannot be read just now
     ├── PeerLostError       69  another rank went away; look at the other pods for the cause
-    │   └── RankLostError   69  the same, and all ranks agree which one it was
+    │   ├── RankLostError   69  the same, and all ranks agree which one it was
+    │   └── MembershipChangedError  the others go on without it (caught by the training loop)
     ├── PortError           71  the metrics port is taken
     ├── CheckpointError     74  the checkpoint store failed, or what it holds is damaged
     └── FencedError         75  a newer attempt of the job has begun
@@ -61,6 +62,10 @@ class RankLostError(PeerLostError):
     def __init__(self, rank: int, reason: str) -> None:
         super().__init__(f"rank {rank} was lost: {reason}")
         self.rank, self.reason = rank, reason
+
+
+class MembershipChangedError(PeerLostError):
+    """Regions were cut off and the others go on: what was under way is to be begun again, with fewer ranks."""
 
 
 class PortError(HulkError):

@@ -46,6 +46,46 @@ def test_a_killed_rank_is_named_by_all_others(job, make_plan, make_training) -> 
     assert errors[0].startswith("RankLostError: rank 2 was lost: ")
 
 
+WITHOUT = [
+    {
+        "region": lost,
+        "classes": [
+            {
+                "maxBytes": 1 << 20,
+                "chunkBytes": 4096,
+                "predictedSeconds": 0.1,
+                "boundSeconds": 0.1,
+                "flows": [{"share": 1.0, "exchange": sorted({0, 1, 2} - {lost}), "reduce": [], "broadcast": []}],
+            }
+        ],
+    }
+    for lost in (0, 2)
+]
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_the_others_go_on_without_a_region(job, make_plan, make_training, tmp_path: Path, lost: int) -> None:
+    """Rank 0's region too: then rank 1 speaks for the job and commits, and whatever rank 0 wrote is fenced off.
+
+    The loss after each step is that of an uninterrupted run: the same sequences, shared out anew.
+    """
+    changes = {"training": make_training(3, steps=24), **wan(without=WITHOUT, onRegionLoss="continue")}
+    whole = job.run_ranks(make_plan((1, 1, 1), **changes))[0].losses()
+    url = f"file://{tmp_path}/checkpoints"
+    store = {"HULK_CHECKPOINT_URL": url, "HULK_CHECKPOINT_EVERY_STEPS": "4", "HULK_JOB_UID": "u-1"}
+    ranks = job.start_ranks(make_plan((1, 1, 1), **changes), **store)
+    ranks[0].wait_for("checkpoint step=4 ")
+    ranks[lost].popen.send_signal(signal.SIGKILL)
+    left = [rank for number, rank in enumerate(ranks) if number != lost]
+    assert [rank.wait() for rank in left] == [0, 0], "\n".join(rank.output for rank in left)
+    assert f"epoch=1 without=region-{lost} ranks=2 go on after step " in left[0].output
+    losses = {step: float(loss) for rank in ranks for step, loss in rank.losses().items()}
+    assert losses == pytest.approx({step: float(loss) for step, loss in whole.items()}, abs=2e-3)
+    committed = {path.name for path in (tmp_path / "checkpoints" / "u-1").iterdir()}
+    assert {"begun-00000001", "begun-00000001.0001", "latest-00000001.0001"} <= committed
+    assert "state-00000001.0001-0000000024" in committed
+
+
 def test_without_the_secret_nobody_joins(job, make_plan) -> None:
     first, *others = job.start_ranks(make_plan((1, 1, 1), **wan()), HULK_PEER_SECRET="")
     assert [process.wait() for process in (first, *others)] == [65, 65, 65]
@@ -75,3 +115,19 @@ def averaged_by_hand() -> list[float]:
                 parameter -= 0.1 * parameter.grad
     vector = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     return [float(vector.norm()), float(vector.abs().sum())]
+
+
+@pytest.mark.parametrize("compression", ["none", "int8"])
+def test_rounds_of_local_sgd_end_over_the_wan(job, make_plan, make_training, tmp_path: Path, compression) -> None:
+    """Votes and steps are exact beside compressed values; ranks differ in nothing when all have saved."""
+    plan = make_plan(
+        (1, 1, 1),
+        sync={"mode": "local", "innerSteps": 3},
+        training=make_training(3, steps=10),
+        **wan(compression=compression),
+    )
+    first, *_ = job.run_ranks(plan, HULK_CHECKPOINT_URL=f"file://{tmp_path}/checkpoints")
+    losses = [float(loss) for loss in first.losses().values()]
+    assert len(losses) == 10
+    assert losses[-1] < losses[0] - 0.4
+    assert "checkpoint step=10 " in first.output

@@ -132,6 +132,10 @@ class Channel:
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
 
+    def divert(self) -> None:
+        """Receive the rest of the payload under way elsewhere: its place belongs to others again."""
+        self._body = memoryview(bytearray(len(self._body)))
+
     def send(self, now_s: float) -> list[Outgoing]:
         """Send until nothing waits or the kernel takes no more (`wants_write`); the chunks that left whole."""
         left: list[Outgoing] = []

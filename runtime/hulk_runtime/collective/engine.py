@@ -6,6 +6,7 @@ raise the same error.
 """
 
 import contextlib
+import math
 import os
 import select
 import threading
@@ -20,10 +21,13 @@ from hulk_runtime.collective.channel import Channel, Peer, PeerGoneError
 from hulk_runtime.collective.failure import Failure, Verdict
 from hulk_runtime.collective.frames import GarbageError, Header, Kind
 from hulk_runtime.collective.hops import Hops
+from hulk_runtime.collective.members import Membership, Regroup
+from hulk_runtime.collective.members import pack as pack_view
+from hulk_runtime.collective.members import parse as parse_view
 from hulk_runtime.collective.operation import Operation, Outgoing
 from hulk_runtime.collective.roles import Role
 from hulk_runtime.collective.values import Values
-from hulk_runtime.errors import PeerLostError, RankLostError
+from hulk_runtime.errors import MembershipChangedError, PeerLostError, RankLostError
 
 MAX_EARLY_BYTES: Final = 1 << 30
 """Of chunks for operations that were not begun here yet; more is garbage."""
@@ -131,18 +135,31 @@ class _Running:
 
 
 class Engine(threading.Thread):
-    """The loop. `bound_s`: a peer of which nothing is heard for that long is lost."""
+    """The loop. `bound_s`: a peer of which nothing is heard for that long is lost.
 
-    def __init__(self, rank: int, peers: Mapping[int, Peer], bound_s: float, warmth: Warmth) -> None:
+    `regions` are the ranks of each region where the others may go on when one is cut off; empty where they may not.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        peers: Mapping[int, Peer],
+        bound_s: float,
+        warmth: Warmth,
+        membership: Membership,
+        regions: Sequence[frozenset[int]],
+    ) -> None:
         super().__init__(name="hulk-collective", daemon=True)
         self._rank, self._peers, self._bound_s, self._warmth = rank, peers, bound_s, warmth
+        self.membership, self._regions = membership, regions
+        self._regroup: Regroup | None = None
         self._channels = {c.socket.fileno(): c for peer in peers.values() for c in peer.channels}
         self._poll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK)
         self._poll.register(self._bell, select.EPOLLIN)
         self._commands: deque[Callable[[], None]] = deque()
         self._running: dict[int, _Running] = {}
-        self._early: dict[int, list[tuple[Peer, Header, memoryview]]] = {}
+        self._early: dict[tuple[int, int], list[tuple[Peer, Header, memoryview]]] = {}
         self._num_early_bytes = 0
         self._next = 0
         self._next_here = 0
@@ -150,6 +167,7 @@ class Engine(threading.Thread):
         self._touched: set[Peer] = set()
         self._now_s = self._used_s = time.monotonic()
         self._closing = False
+        self._closing_until_s = math.inf
         self._is_ended = False
         self._late: list[Work] = []
         self.verdict: Verdict | None = None
@@ -162,15 +180,18 @@ class Engine(threading.Thread):
 
     # Called from other threads.
 
-    def all_reduce(self, values: Values, roles: Sequence[Role], hops: Hops) -> Work:
-        """Begin to sum a vector over all ranks, in place. All ranks begin the same operations in the same order."""
+    def all_reduce(self, values: Values, roles: Sequence[Role], hops: Hops, epoch: int) -> Work:
+        """Begin to sum a vector over all ranks, in place. All ranks begin the same operations in the same order.
+
+        A caller that does not know of the present epoch yet is told so.
+        """
         with self._lock:
             work = Work(partial(self._blame, self._next), self._bound_s)
-            if self._is_ended:
+            if self._is_ended or epoch != self.membership.epoch:
                 work.end(self._error())
                 return work
             number, self._next = self._next, self._next + 1
-            self._commands.append(lambda: self._begin(number, values, roles, hops, work))
+            self._commands.append(lambda: self._begin(number, values, roles, hops, epoch, work))
             os.eventfd_write(self._bell, 1)
         return work
 
@@ -230,10 +251,22 @@ class Engine(threading.Thread):
 
     def _is_over(self) -> bool:
         connected = [peer.rank for peer in self._peers.values() if peer.channels]
-        if self.verdict is not None and self.verdict.is_settled(self._now_s, connected):
-            self._release()
+        if self.verdict is not None:
+            if self.verdict.is_settled(self._now_s, connected):
+                self._release(self._error())
+                self._finish()
             return not connected or self.verdict.is_late(self._now_s)
-        return self._closing and self.verdict is None and not any(peer.is_busy for peer in self._peers.values())
+        if self._closing and not any(peer.is_busy for peer in self._peers.values()):
+            self._finish()
+            return not connected or self._now_s > self._closing_until_s
+        return False
+
+    def _is_whole(self) -> bool:
+        """Whether nobody was lost that the group has not got over."""
+        return self.verdict is None and self._regroup is None
+
+    def _members(self) -> list[Peer]:
+        return [peer for rank, peer in self._peers.items() if rank in self.membership.members]
 
     def _obey(self) -> None:
         os.eventfd_read(self._bell)
@@ -256,10 +289,10 @@ class Engine(threading.Thread):
         """The other end closed: a peer that said goodbye may, when nothing is awaited of it."""
         peer = channel.peer
         self._drop(channel)
-        if self.verdict is not None or (peer.has_left and peer.channels):
+        if self.verdict is not None or peer.rank not in self.membership.members or (peer.has_left and peer.channels):
             return
         if not peer.has_left:
-            self._fail(Failure(peer.rank, str(error)))
+            self._lose([Failure(peer.rank, str(error))])
         elif any(running.operation.awaits(peer.rank) for running in self._running.values()):
             self._fail(Failure(peer.rank, "it left in the middle of an all-reduce"))
 
@@ -306,10 +339,11 @@ class Engine(threading.Thread):
                 continue
             if self._now_s - peer.beat_s > self._bound_s / BEATS_PER_BOUND:
                 peer.beat_s = self._now_s
-                peer.push_first(Header(Kind.BEAT, operation=self._next_here))
+                peer.push_first(Header(Kind.BEAT, epoch=self.membership.epoch, operation=self._next_here))
                 self._touched.add(peer)
             if self._now_s - peer.heard_s > self._bound_s and self.verdict is None:
-                self._fail(Failure(peer.rank, f"nothing was heard of it for {self._bound_s:g} s"))
+                self._lose([Failure(peer.rank, f"nothing was heard of it for {self._bound_s:g} s")])
+        self._settle()
         self._keep_warm()
         self._flush()
 
@@ -317,37 +351,44 @@ class Engine(threading.Thread):
 
     def place(self, peer: Peer, header: Header) -> memoryview:
         """Memory for a frame that arrives."""
-        if header.kind is Kind.CHUNK and self.verdict is None:
-            running = self._running.get(header.operation)
-            if running is not None:
-                place = running.operation.place(peer.rank, header)
-                if place is not None:
-                    return place
-            else:
-                self._admit_early(header)
-        return memoryview(bytearray(header.num_bytes))
+        if header.epoch > self.membership.epoch + (self._regroup is not None):
+            raise GarbageError(f"a frame of epoch {header.epoch} in epoch {self.membership.epoch}")
+        place = self._place_chunk(peer, header) if self._is_wanted(header) else None
+        return memoryview(bytearray(header.num_bytes)) if place is None else place
+
+    def _is_wanted(self, header: Header) -> bool:
+        """Whether it is a chunk that still means something: of this epoch, or already of the next one."""
+        if header.kind is not Kind.CHUNK or self.verdict is not None:
+            return False
+        return header.epoch == self.membership.epoch + (self._regroup is not None)
+
+    def _place_chunk(self, peer: Peer, header: Header) -> memoryview | None:
+        running = self._running.get(header.operation) if self._is_whole() else None
+        if running is not None:
+            return running.operation.place(peer.rank, header)
+        if self._is_whole() and header.operation < self._next_here:
+            raise GarbageError(f"a chunk of operation {header.operation}, which has ended")
+        self._num_early_bytes += header.num_bytes
+        if self._num_early_bytes > MAX_EARLY_BYTES:
+            raise GarbageError(f"{self._num_early_bytes} bytes of operations that were not begun here")
+        return None
 
     def arrived(self, peer: Peer, header: Header, payload: memoryview) -> None:
         """A whole frame is here."""
         if header.kind is Kind.ABORT:
             self._fail(Failure.parse(payload), told_by=peer.rank)
+        elif header.kind is Kind.VIEW:
+            self._hear(peer, header.epoch, payload)
         elif header.kind is Kind.BEAT:
-            peer.num_begun = header.operation
+            peer.num_begun = header.operation if header.epoch == self.membership.epoch else 0
         elif header.kind is Kind.LEAVE:
             peer.has_left = True
-        elif header.kind is Kind.CHUNK and self.verdict is None:
-            running = self._running.get(header.operation)
+        elif self._is_wanted(header):
+            running = self._running.get(header.operation) if self._is_whole() else None
             if running is None:
-                self._early.setdefault(header.operation, []).append((peer, header, payload))
+                self._early.setdefault((header.epoch, header.operation), []).append((peer, header, payload))
             else:
                 self._take(running, peer, header, payload)
-
-    def _admit_early(self, header: Header) -> None:
-        if header.operation < self._next_here:
-            raise GarbageError(f"a chunk of operation {header.operation}, which has ended")
-        self._num_early_bytes += header.num_bytes
-        if self._num_early_bytes > MAX_EARLY_BYTES:
-            raise GarbageError(f"{self._num_early_bytes} bytes of operations that were not begun here")
 
     def _take(self, running: _Running, peer: Peer, header: Header, payload: memoryview) -> None:
         num_bytes, _ = running.links.get(peer.rank, (0, 0.0))
@@ -357,19 +398,22 @@ class Engine(threading.Thread):
 
     # Operations.
 
-    def _begin(self, number: int, values: Values, roles: Sequence[Role], hops: Hops, work: Work) -> None:
-        gone = [peer.rank for peer in self._peers.values() if not peer.channels]
-        if gone and self.verdict is None:
+    def _begin(self, number: int, values: Values, roles: Sequence[Role], hops: Hops, epoch: int, work: Work) -> None:
+        if epoch != self.membership.epoch:
+            work.end(self._error())
+            return
+        gone = [peer.rank for peer in self._members() if not peer.channels]
+        if gone and self._is_whole():
             self._fail(Failure(gone[0], "it left before an all-reduce"))
-        if self.verdict is not None or self._closing:
+        if not self._is_whole() or self._closing:
             self._late.append(work)
             return
-        operation = Operation(number, 0, self._rank, values, roles, hops, self._queue)
+        operation = Operation(number, epoch, self._rank, values, roles, hops, self._queue)
         running = _Running(operation, work, len(values) * values.bytes_per_value, time.monotonic())
         self._running[number] = running
         self._next_here = number + 1
         operation.begin()
-        for peer, header, payload in self._early.pop(number, ()):
+        for peer, header, payload in self._early.pop((epoch, number), ()):
             self._num_early_bytes -= header.num_bytes
             try:
                 place = operation.place(peer.rank, header)
@@ -401,11 +445,16 @@ class Engine(threading.Thread):
 
     def _keep_warm(self) -> None:
         """After each pause of TICK_S, for a while: TCP halves the congestion window of a connection that is silent."""
-        if self._running or self._now_s - self._used_s > self._warmth.seconds or self.verdict is not None:
+        if (
+            self._running
+            or self._closing
+            or self._now_s - self._used_s > self._warmth.seconds
+            or self.verdict is not None
+        ):
             return
         for rank, count in self._warmth.num_bytes.items():
             peer = self._peers[rank]
-            if self._now_s - peer.sent_s > TICK_S / 2 and not peer.has_left:
+            if self._now_s - peer.sent_s > TICK_S / 2 and peer.channels and not peer.has_left:
                 self._push_warm(peer, count)
 
     def _push_warm(self, peer: Peer, count: int) -> None:
@@ -417,7 +466,7 @@ class Engine(threading.Thread):
     # Ends.
 
     def _leave(self) -> None:
-        self._closing = True
+        self._closing, self._closing_until_s = True, self._now_s + self._bound_s
         for peer in self._peers.values():
             if peer.channels:
                 peer.push_first(Header(Kind.LEAVE))
@@ -436,6 +485,8 @@ class Engine(threading.Thread):
             self.verdict.add(failure, teller)
             return
         self.verdict = Verdict(failure, teller, self._now_s)
+        for channel in self._channels.values():
+            channel.divert()
         for peer in self._peers.values():
             peer.drop_chunks()
             if peer.channels:
@@ -443,21 +494,88 @@ class Engine(threading.Thread):
                 peer.push_first(Header(Kind.ABORT, len(payload)), payload)
                 self._touched.add(peer)
 
-    def _release(self) -> None:
-        """Whoever waits for an operation is told; peers are told that nothing more comes."""
-        error = self._error()
+    def _lose(self, losses: Sequence[Failure]) -> None:
+        """Members were lost: the group ends, or those who are left find out whether they may go on."""
+        if not self._regions:
+            self._fail(losses[0])
+            return
+        if self._regroup is None:
+            self._suspend()
+        assert self._regroup is not None
+        self._say(self._regroup.lose(losses))
+
+    def _suspend(self) -> None:
+        """Operations stop where they are; what arrives of them is not wanted any more."""
+        deadline_s = self._now_s + self._bound_s / 2
+        self._regroup = Regroup(self._rank, self.membership, self._regions, deadline_s)
+        for channel in self._channels.values():
+            channel.divert()
+        for peer in self._peers.values():
+            peer.drop_chunks()
+
+    def _hear(self, peer: Peer, epoch: int, payload: memoryview) -> None:
+        """A member says whom it has lost."""
+        losses = parse_view(payload)
+        if self.verdict is not None:
+            return
+        if not self._regions or epoch != self.membership.epoch:
+            self._fail(min(losses))
+            return
+        if self._regroup is None:
+            self._suspend()
+        assert self._regroup is not None
+        self._say(self._regroup.hear(peer.rank, losses))
+        self._settle()
+
+    def _say(self, new: frozenset[int]) -> None:
+        """Tell those who are left whom they have lost, and talk to lost ones no more."""
+        assert self._regroup is not None
+        for rank in new & self._peers.keys():
+            for channel in list(self._peers[rank].channels):
+                self._drop(channel)
+        if new:
+            payload = memoryview(pack_view(self._regroup.losses.values()))
+            for peer in self._members():
+                if peer.channels:
+                    peer.push_first(Header(Kind.VIEW, len(payload), self.membership.epoch), payload)
+                    self._touched.add(peer)
+
+    def _settle(self) -> None:
+        """Go on in a new epoch, or end, when that is decided."""
+        if self._regroup is None or self.verdict is not None:
+            return
+        outcome = self._regroup.outcome(self._now_s)
+        if isinstance(outcome, Failure):
+            self._fail(outcome)
+        elif outcome is not None:
+            with self._lock:
+                self.membership, self._next = outcome, 0
+            self._regroup, self._next_here = None, 0
+            self._early = {key: frames for key, frames in self._early.items() if key[0] == outcome.epoch}
+            for peer in self._peers.values():
+                peer.num_begun = 0
+            self._release(self._error())
+
+    def _release(self, error: PeerLostError) -> None:
+        """Whoever waits for an operation is told why it does not end."""
         for running in self._running.values():
             running.work.end(error)
         self._running.clear()
         while self._late:
             self._late.pop().end(error)
+
+    def _finish(self) -> None:
+        """Nothing more is sent; what was sent still arrives, because reading goes on until the other ends close."""
         for channel in self._channels.values():
             channel.finish()
 
     def _error(self) -> PeerLostError:
-        if self.verdict is None:
-            return PeerLostError("the group was closed")
-        return RankLostError(self.verdict.failure.rank, self.verdict.failure.reason)
+        if self.verdict is not None:
+            return RankLostError(self.verdict.failure.rank, self.verdict.failure.reason)
+        if self.membership.epoch and not self._closing:
+            num_members = len(self.membership.members)
+            return MembershipChangedError(f"{num_members} ranks go on in epoch {self.membership.epoch}")
+        return PeerLostError("the group was closed")
 
     def _end(self) -> None:
         """Close everything; from now on `_do` ends what it is given."""
@@ -466,7 +584,7 @@ class Engine(threading.Thread):
         self._closing = True
         while self._commands:
             self._commands.popleft()()
-        self._release()
+        self._release(self._error())
         for channel in list(self._channels.values()):
             self._drop(channel)
         self._poll.close()

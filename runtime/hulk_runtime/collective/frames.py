@@ -30,6 +30,7 @@ class Kind(IntEnum):
     WARM = 3
     ABORT = 4
     LEAVE = 5
+    VIEW = 6
 
 
 class Phase(IntEnum):
@@ -88,4 +89,4 @@ def parse(head: bytes | bytearray) -> Header:
 _FLAGS_AT: Final = 14
 _KINDS: Final = {int(kind): kind for kind in Kind}
 _PHASES: Final = {int(phase): phase for phase in Phase}
-_WITH_PAYLOAD: Final = frozenset((Kind.CHUNK, Kind.WARM, Kind.ABORT))
+_WITH_PAYLOAD: Final = frozenset((Kind.CHUNK, Kind.WARM, Kind.ABORT, Kind.VIEW))

@@ -24,6 +24,7 @@ from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.handshake import Identity
 from hulk_runtime.collective.hops import Hops, Residuals, codec
 from hulk_runtime.collective.joining import Address, Door, Gathering, listen
+from hulk_runtime.collective.members import Membership
 from hulk_runtime.collective.plan import CollectivePlan, LinkFigures
 from hulk_runtime.collective.roles import Role, pace_shares, partners, roles
 from hulk_runtime.collective.values import Values
@@ -61,10 +62,13 @@ class Collective:
 
     def __init__(self, rank: int, plan: CollectivePlan, peers: dict[int, Peer], door: Door, settings: Settings) -> None:
         self.rank, self.plan = rank, plan
+        self._plan_now = plan
         self._door, self._settings = door, settings
         far = {peer.rank: self._path_bytes(peer.rank) for peer in peers.values() if peer.is_far}
         warmth = Warmth({other: math.ceil(settings.warmth * held) for other, held in far.items()}, settings.warm_s)
-        self._engine = Engine(rank, peers, settings.bound_s, warmth)
+        self._members = Membership(0, frozenset(range(plan.num_ranks)))
+        regions = tuple(map(frozenset, plan.regions)) if plan.on_region_loss == "continue" else ()
+        self._engine = Engine(rank, peers, settings.bound_s, warmth, self._members, regions)
         self._far = frozenset(peer.rank for peer in peers.values() if peer.is_far)
         self._codec = codec(plan.compression)
         self._residuals: dict[tuple[int, int], Residuals] = {}
@@ -130,7 +134,21 @@ class Collective:
         values = Values(tensor)
         kept = self._residuals.setdefault((tensor.data_ptr(), len(values)), {}) if codec else {}
         roles = self._roles(len(values), values.bytes_per_value)
-        return self._engine.all_reduce(values, roles, Hops(values, self._far, codec, kept))
+        hops = Hops(values, self._far, codec, kept)
+        return self._engine.all_reduce(values, roles, hops, self._members.epoch)
+
+    @property
+    def members(self) -> Membership:
+        """Who takes part in what this rank begins."""
+        return self._members
+
+    def adopt(self) -> Membership:
+        """Go on with the ranks that are left, after MembershipChangedError."""
+        self._members = self._engine.membership
+        self._plan_now = self.plan.among(self._members.members)
+        self._residuals.clear()
+        self._roles.cache_clear()
+        return self._members
 
     def reports(self) -> list[Report]:
         """What the last all-reduces took, newest last."""
@@ -159,7 +177,7 @@ class Collective:
         return math.ceil(share * link.bytes_per_s * (link.one_way_s + back.one_way_s))
 
     def _find_roles(self, num_values: int, bytes_per_value: int) -> tuple[Role, ...]:
-        size = self.plan.size_class(num_values * bytes_per_value)
+        size = self._plan_now.size_class(num_values * bytes_per_value)
         return roles(self.plan, size, self.rank, num_values, bytes_per_value)
 
     def _link(self, rank: int) -> LinkFigures | None:

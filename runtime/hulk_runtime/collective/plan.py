@@ -4,7 +4,7 @@ Regions are numbers into `CollectivePlan.regions`, each of which lists its ranks
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 Pair = tuple[int, int]
@@ -89,7 +89,8 @@ class LinkFigures:
 class CollectivePlan:
     """Ranks by region, the links between the regions, and the size classes in ascending order.
 
-    `without` has the classes to go on with when a region, by number, is cut off. `names` are the regions' own.
+    `without` has the classes to go on with when a region, by number, is cut off; `left_out` are the regions that were.
+    `names` are the regions' own.
     """
 
     regions: tuple[tuple[int, ...], ...]
@@ -99,12 +100,13 @@ class CollectivePlan:
     compression: str = "none"
     on_region_loss: str = "restart"
     names: tuple[str, ...] = ()
+    left_out: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         ranks = [rank for region in self.regions for rank in region]
         if sorted(ranks) != list(range(len(ranks))) or not all(self.regions):
             raise ValueError(f"collective: regions {self.regions} must hold the ranks 0 to n-1, each once, none empty")
-        everywhere = frozenset(range(len(self.regions)))
+        everywhere = frozenset(range(len(self.regions))) - self.left_out
         _require_classes(self.classes, everywhere)
         for lost, classes in self.without.items():
             _require_classes(classes, everywhere - {lost})
@@ -122,6 +124,17 @@ class CollectivePlan:
         """The number of a rank's region."""
         return next(number for number, ranks in enumerate(self.regions) if rank in ranks)
 
+    def among(self, members: frozenset[int]) -> Self:
+        """The plan for the members that are left, whole regions: the planned one without a region, else stars."""
+        left = [number for number, ranks in enumerate(self.regions) if set(ranks) <= members]
+        lost = [number for number in range(len(self.regions)) if number not in left]
+        if not lost:
+            return self
+        planned = self.without.get(lost[0]) if len(lost) == 1 else None
+        chunk_bytes = self.classes[-1].chunk_bytes
+        stars = SizeClass(1, chunk_bytes, tuple(_star(root, left) for root in left))
+        return replace(self, classes=planned or (stars,), without={}, left_out=frozenset(lost))
+
     @classmethod
     def direct(cls, regions: Sequence[Sequence[int]], chunk_bytes: int = 1 << 16) -> Self:
         """A plan for regions of which nothing was measured: each reduces an equal share and broadcasts it.
@@ -129,14 +142,15 @@ class CollectivePlan:
         >>> CollectivePlan.direct([[0], [1]]).classes[0].flows[1]
         Flow(share=0.5, exchange=(1,), reduce=((0, 1),), broadcast=((0, 1),))
         """
-        count = len(regions)
-        flows = tuple(_star(root, count) for root in range(count))
+        numbers = range(len(regions))
+        flows = tuple(_star(root, numbers) for root in numbers)
         return cls(tuple(map(tuple, regions)), {}, (SizeClass(1, chunk_bytes, flows),))
 
 
-def _star(root: int, num_regions: int) -> Flow:
-    spokes = tuple((region, root) for region in range(num_regions) if region != root)
-    return Flow(1 / num_regions, (root,), spokes, spokes)
+def _star(root: int, regions: Sequence[int]) -> Flow:
+    """A share that one region reduces and broadcasts."""
+    spokes = tuple((region, root) for region in regions if region != root)
+    return Flow(1 / len(regions), (root,), spokes, spokes)
 
 
 def _require_tree(name: str, tree: Sequence[Pair], roots: Sequence[int]) -> None:

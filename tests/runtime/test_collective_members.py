@@ -1,0 +1,187 @@
+"""Who goes on when a region is cut off: at most one side, whole regions only, and only those who agree."""
+
+import itertools
+import random
+import socket
+from dataclasses import replace
+
+import pytest
+import torch
+from collective_ranks import PATIENCE_S, SECRET, all_reduce, connect, doors, together, vectors
+from hulk_runtime.collective.failure import Failure
+from hulk_runtime.collective.frames import GarbageError
+from hulk_runtime.collective.group import Settings, digest
+from hulk_runtime.collective.handshake import Identity, greet
+from hulk_runtime.collective.members import Membership, Regroup, pack, parse, shares_of
+from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
+from hulk_runtime.errors import MembershipChangedError, RankLostError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+QUICK = Settings(bound_s=2.0, connect_s=PATIENCE_S)
+REGIONS = ((0, 1), (2,), (3,))
+WITHOUT_3 = (SizeClass(1 << 40, 1 << 12, (Flow(1.0, (0, 1)),)),)
+PLAN = CollectivePlan(
+    REGIONS,
+    {},
+    (SizeClass(1 << 40, 1 << 12, (Flow(0.6, (0, 1), ((2, 1),), ((2, 0),)), Flow(0.4, (0, 1, 2)))),),
+    without={2: WITHOUT_3},
+    on_region_loss="continue",
+)
+
+
+def lost(*ranks: int) -> list[Failure]:
+    return [Failure(rank, "silent") for rank in ranks]
+
+
+def regroup(rank: int, regions: tuple[tuple[int, ...], ...]) -> Regroup:
+    everyone = frozenset(itertools.chain(*regions))
+    return Regroup(rank, Membership(0, everyone), [frozenset(region) for region in regions], deadline_s=10.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "regions", "gone", "side", "goes_on"),
+    [
+        ("the larger side", ((0, 1, 2), (3, 4)), (3, 4), 0, True),
+        ("the smaller side", ((0, 1, 2), (3, 4)), (0, 1, 2), 3, False),
+        ("half with rank 0", ((0, 1), (2, 3)), (2, 3), 0, True),
+        ("half without rank 0", ((0, 1), (2, 3)), (0, 1), 2, False),
+        ("rank 0's small region is cut off", ((0,), (1, 2), (3, 4)), (0,), 1, True),
+        ("two regions at once", ((0, 1, 2), (3,), (4,)), (3, 4), 0, True),
+    ],
+)
+def test_one_side_goes_on(name, regions, gone, side, goes_on) -> None:
+    mine = regroup(side, regions)
+    mine.lose(lost(*gone))
+    assert mine.outcome(0.0) is None or len(mine.left) == 1, "not before the others have said so"
+    for rank in mine.left - {side}:
+        mine.hear(rank, lost(*gone))
+    outcome = mine.outcome(0.0)
+    assert outcome == (Membership(1, mine.left) if goes_on else Failure(min(gone), "silent"))
+
+
+def test_a_part_of_a_region_is_waited_for_and_then_the_group_ends() -> None:
+    mine = regroup(0, ((0, 1, 2), (3, 4)))
+    mine.lose(lost(3))
+    for rank in (1, 2, 4):
+        mine.hear(rank, lost(3))
+    assert mine.outcome(9.0) is None
+    assert mine.outcome(11.0) == Failure(3, "silent")
+    mine.hear(1, lost(3, 4))
+    mine.hear(2, lost(3, 4))
+    assert mine.outcome(9.0) == Membership(1, frozenset({0, 1, 2}))
+
+
+def test_whom_the_others_have_lost_ends() -> None:
+    mine = regroup(3, ((0, 1, 2), (3,)))
+    mine.hear(1, lost(3))
+    assert mine.outcome(0.0) == Failure(3, "silent")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(1, 3), min_size=2, max_size=4), st.integers(0, 10_000))
+def test_never_two_groups(counts: list[int], seed: int) -> None:
+    """Any partition of the regions, any order of what is heard, any word lost on the way across the cut."""
+    draw = random.Random(seed)
+    first, regions = 0, []
+    for count in counts:
+        regions.append(tuple(range(first, first + count)))
+        first += count
+    side_of = {rank: draw.randrange(2) for region in regions for rank in region}
+    if draw.random() < 0.7:  # mostly whole regions
+        side_of = {rank: draw.randrange(2) if rank == region[0] else 0 for region in regions for rank in region}
+        side_of = {rank: side_of[region[0]] for region in regions for rank in region}
+    ranks = [regroup(rank, tuple(regions)) for rank in range(first)]
+    words: list[tuple[int, int, list[Failure]]] = []
+    for mine in ranks:
+        away = [rank for rank in side_of if side_of[rank] != side_of[mine.rank]]
+        for rank in draw.sample(away, len(away)):
+            if mine.lose(lost(rank)):
+                words += [(mine.rank, to, lost(*mine.lost)) for to in mine.left if to != mine.rank]
+    decided = {}
+    while words:
+        source, target, losses = words.pop(draw.randrange(len(words)))
+        mine = ranks[target]
+        if side_of[source] != side_of[target] or target in decided or not mine.losses:
+            continue
+        if mine.hear(source, losses):
+            words += [(target, to, lost(*mine.lost)) for to in mine.left if to != target]
+        outcome = mine.outcome(0.0)
+        if outcome is not None:
+            decided[target] = outcome
+    groups = {outcome.members for outcome in decided.values() if isinstance(outcome, Membership)}
+    assert len(groups) <= 1
+    for group in groups:
+        assert len({side_of[rank] for rank in group}) == 1
+        assert 2 * len(group) >= first
+
+
+@given(st.binary(max_size=200))
+def test_a_view_is_parsed_or_garbage(payload: bytes) -> None:
+    try:
+        found = parse(memoryview(payload))
+    except GarbageError:
+        return
+    assert found
+
+
+def test_a_view_travels() -> None:
+    assert parse(memoryview(pack(lost(3, 70)))) == lost(3, 70)
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=9), st.data())
+def test_the_batch_is_shared_out_whole(shares: list[int], data: st.DataObject) -> None:
+    members = data.draw(st.lists(st.sampled_from(range(len(shares))), min_size=1, unique=True))
+    total = sum(shares)
+    found = shares_of(sorted(members), dict(enumerate(shares)), total)
+    assert sum(found.values()) == total
+    assert min(found.values()) >= 1
+
+
+def test_the_others_go_on_without_a_region() -> None:
+    """Rank 3 dies in the middle of a sum; the next sums are those of ranks 0 to 2, on the planned flows."""
+    at = doors(4)
+    who = Identity(SECRET, "team/demo/1", digest(PLAN))
+
+    def play_rank_3() -> list:
+        found = []
+        for target in range(3):
+            connection = socket.create_connection((at.addresses[target].host, at.addresses[target].port))
+            greet(connection, who, 0, 3, target)
+            found.append(connection)
+        return found
+
+    joined = together([*(lambda rank=rank: connect(rank, at, PLAN, QUICK) for rank in range(3)), play_rank_3])
+    ranks, sockets = joined[:3], joined[3]
+    try:
+        works = [rank.all_reduce(vector) for rank, vector in zip(ranks, vectors(3, 30_000), strict=True)]
+        for connection in sockets:
+            connection.close()
+        for work in works:
+            with pytest.raises(MembershipChangedError, match="3 ranks go on in epoch 1"):
+                work.wait(PATIENCE_S)
+        with pytest.raises(MembershipChangedError):  # whoever has not heard of it yet
+            ranks[0].all_reduce(torch.zeros(4)).wait(PATIENCE_S)
+        assert [rank.adopt() for rank in ranks] == [Membership(1, frozenset({0, 1, 2}))] * 3
+        for count in (5, 20_000):
+            before = vectors(3, count, seed=count)
+            after = [vector.clone() for vector in before]
+            all_reduce(ranks, after)
+            assert all(torch.equal(vector, after[0]) for vector in after)
+            assert torch.allclose(after[0], sum(before), atol=1e-5)
+    finally:
+        together([rank.close for rank in ranks])
+        at.listeners[3].close()
+
+
+def test_without_leave_the_group_ends() -> None:
+    """The same plan, but the job wants a restart."""
+    plan = replace(PLAN, on_region_loss="restart")
+    at = doors(4)
+    ranks = together([lambda rank=rank: connect(rank, at, plan, QUICK) for rank in range(4)])
+    try:
+        ranks[3].close()
+        with pytest.raises(RankLostError, match="rank 3 was lost"):
+            ranks[0].all_reduce(torch.zeros(4)).wait(PATIENCE_S)
+    finally:
+        together([rank.close for rank in ranks])
