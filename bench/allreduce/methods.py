@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.joining import Address
-from hulk_runtime.collective.plan import CollectivePlan, Flow, LinkFigures, SizeClass
+from hulk_runtime.collective.plan import Alternative, CollectivePlan, Flow, LinkFigures, SizeClass
 
 from bench.allreduce.place import Place
 
@@ -114,10 +114,19 @@ def plan_of(document: Mapping[str, Any]) -> CollectivePlan:
         regions=tuple(map(tuple, document["ranks"])),
         links={(a, b): LinkFigures(rate, one_way_s) for a, b, rate, one_way_s in document["links"]},
         classes=tuple(
-            SizeClass(found["maxBytes"], found["chunkBytes"], tuple(map(_flow, found["flows"])))
+            SizeClass(found["maxBytes"], found["chunkBytes"], _flows(found), tuple(map(_other, found["alternatives"])))
             for found in document["classes"]
         ),
     )
+
+
+def _other(found: Mapping[str, Any]) -> Alternative:
+    source, target = found["slow"]
+    return Alternative((source, target), _flows(found))
+
+
+def _flows(found: Mapping[str, Any]) -> tuple[Flow, ...]:
+    return tuple(map(_flow, found["flows"]))
 
 
 def _flow(found: Mapping[str, Any]) -> Flow:

@@ -110,7 +110,8 @@ def judge(belief: Belief, planned_bytes_per_s: float, pace: float, found: Seen |
     if found.bytes_per_s < PACED * given:
         return _slower(belief, LEAST_SHARE * planned_bytes_per_s, found)
     if belief.boost > 1.0:
-        return Belief(max(belief.bytes_per_s, found.bytes_per_s), BOLD_TRIAL)
+        shown = min(found.bytes_per_s, belief.boost * belief.bytes_per_s)
+        return Belief(max(belief.bytes_per_s, shown), BOLD_TRIAL)
     rest = belief.rest_rounds - (QUEUED_ROUND if found.has_queue else 1.0)
     return replace(belief, rest_rounds=rest, boost=TRIAL if rest <= 0 else 1.0)
 

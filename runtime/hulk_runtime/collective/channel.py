@@ -83,6 +83,14 @@ class Peer:
             return chunk.header, chunk.payload, chunk
         return None
 
+    def carried(self) -> tuple[float, float]:
+        """Bytes/s that came over all connections while more waited to be sent, and seconds that were measured."""
+        measured = [channel.meter for channel in self.channels if channel.meter.seconds > 0]
+        if not measured:
+            return 0.0, 0.0
+        rate = sum(meter.bytes_per_s for meter in measured) * len(self.channels) / len(measured)
+        return rate, max(meter.seconds for meter in measured)
+
     @property
     def has_frames(self) -> bool:
         """Whether anything waits here, not in the kernel."""

@@ -12,8 +12,8 @@ An operation whose number has come waits for the decision before it; a lost rank
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -22,7 +22,7 @@ from hulk_runtime.collective.beliefs import NUM_FIGURES, Slot, slots
 from hulk_runtime.collective.channel import Peer
 from hulk_runtime.collective.engine import Work
 from hulk_runtime.collective.meter import Path
-from hulk_runtime.collective.plan import CollectivePlan, Pair, SizeClass
+from hulk_runtime.collective.plan import CollectivePlan, Pair
 from hulk_runtime.collective.versions import Version, first, following
 from hulk_runtime.errors import PeerLostError
 
@@ -47,13 +47,13 @@ class LinkBelief:
 class Turn:
     """What an operation is to do: whether what was measured is summed before it, and whether a round begins with it.
 
-    It uses version `number` of the flows, and begins when `after` has ended.
+    It uses a `version` of the flows, and begins when `after` has ended.
     """
 
-    asks: bool
-    begins: bool
-    number: int
-    after: Work | None
+    asks: bool = False
+    begins: bool = False
+    version: int = 0
+    after: Work | None = None
 
 
 class Drift:
@@ -64,28 +64,35 @@ class Drift:
         self._slots = slots(plan)
         self._versions = [first(plan)]
         self._num_turns = self._number = 0
-        self._sizes: set[int] = set()
+        self._largest_bytes: dict[int, int] = {}
         self._decided: Work | None = None
+
+    @staticmethod
+    def serves(plan: CollectivePlan) -> bool:
+        """Whether the plan has a rate for every link that it uses."""
+        used = {link for size in plan.classes for flow in size.every_flow for link in flow.links}
+        return used <= plan.links.keys()
 
     def turn(self, num_bytes: int) -> Turn:
         """The next operation sums a vector of so many bytes."""
         if num_bytes < MIN_BYTES:
-            return Turn(False, False, self._number, self._decided)
+            return Turn(version=self._number)
         place = self._num_turns % ROUND
         if place == 0 and self._num_turns:
             self._number += 1
         self._num_turns += 1
-        self._sizes.add(self._plan.classes.index(self._plan.size_class(num_bytes)))
-        return Turn(place == WINDOW, place == 0, self._number, self._decided if self._number else None)
+        size = self._plan.classes.index(self._plan.size_class(num_bytes))
+        self._largest_bytes[size] = max(num_bytes, self._largest_bytes.get(size, 0))
+        return Turn(place == WINDOW, place == 0, self._number, self._decided if place == 0 else None)
 
     @property
     def num_figures(self) -> int:
         """Of the vector that is summed."""
         return NUM_FIGURES * len(self._slots)
 
-    def classes(self, number: int) -> tuple[SizeClass, ...]:
-        """The flows of a version."""
-        return self._version(number).classes
+    def plan(self, number: int) -> CollectivePlan:
+        """The plan with the flows of a version."""
+        return replace(self._plan, classes=self._version(number).classes)
 
     def beliefs(self) -> dict[Pair, LinkBelief]:
         """What is believed now of every link of the plan."""
@@ -111,20 +118,20 @@ class Drift:
         for number, slot in enumerate(self._slots):
             at = NUM_FIGURES * number
             if slot.receiver == self._rank:
-                figures_N[at], figures_N[at + 1] = self._carried(slot)
+                figures_N[at], figures_N[at + 1] = self._peers[slot.sender].carried()
             if slot.sender == self._rank:
                 figures_N[at + 2] = self._queue_s(slot)
 
     def asked(self, work: Work, figures_N: torch.Tensor) -> None:
-        """The sum of all ranks' figures is under way; when it is there a thread decides, and the next round may begin."""
+        """The sum of all ranks' figures is under way; when it is there a thread decides what follows."""
         decided = self._decided = Work(lambda _: None, 0.0)
-        sizes = frozenset(self._sizes)
+        largest_bytes = dict(self._largest_bytes)
 
         def summed(error: PeerLostError | None) -> None:
             if error is not None:
                 decided.end(error)
             else:
-                threading.Thread(target=self._decide, args=(figures_N.tolist(), sizes, decided), daemon=True).start()
+                threading.Thread(target=self._decide, args=(figures_N, largest_bytes, decided), daemon=True).start()
 
         work.on_end(summed)
 
@@ -133,10 +140,10 @@ class Drift:
         if self._decided is not None:
             self._decided.await_end(timeout_s)
 
-    def _decide(self, figures: Sequence[float], sizes: frozenset[int], decided: Work) -> None:
+    def _decide(self, figures_N: torch.Tensor, largest_bytes: Mapping[int, int], decided: Work) -> None:
         """Whatever happens here happens on every rank alike, and the operations that wait go on."""
         try:
-            version, news = following(self._plan, self._versions[-1], figures, sizes, self._pace)
+            version, news = following(self._plan, self._versions[-1], figures_N.tolist(), largest_bytes, self._pace)
             self._versions.append(version)
             for line in news if self._rank == 0 else ():
                 log.info(line)
@@ -146,15 +153,6 @@ class Drift:
     def _version(self, number: int) -> Version:
         """The last one there is when deciding failed."""
         return self._versions[min(number, len(self._versions) - 1)]
-
-    def _carried(self, slot: Slot) -> tuple[float, float]:
-        """Bytes/s over all connections from a peer, and seconds measured."""
-        meters = [channel.meter for channel in self._peers[slot.sender].channels]
-        measured = [meter for meter in meters if meter.seconds > 0]
-        if not measured:
-            return 0.0, 0.0
-        rate = sum(meter.bytes_per_s for meter in measured) * len(meters) / len(measured)
-        return rate, max(meter.seconds for meter in measured)
 
     def _queue_s(self, slot: Slot) -> float:
         try:

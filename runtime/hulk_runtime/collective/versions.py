@@ -1,6 +1,6 @@
 """Figures that all ranks share -> the next version of flows and beliefs: a pure function, the same on every rank."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -46,56 +46,70 @@ def first(plan: CollectivePlan) -> Version:
 
 
 def following(
-    plan: CollectivePlan, former: Version, figures: Sequence[float], sizes: frozenset[int], pace: float
+    plan: CollectivePlan, former: Version, figures: Sequence[float], largest_bytes: Mapping[int, int], pace: float
 ) -> tuple[Version, list[str]]:
-    """The version after a round, and a line for each change. `sizes` are the numbers of the classes that are in use."""
+    """The version after a round, and a line for each change.
+
+    `largest_bytes` are the largest vectors that were summed, by the numbers of their classes.
+    """
     found = seen(plan, figures)
     beliefs = {
         link: judge(belief, plan.links[link].bytes_per_s, pace, found.get(link))
         for link, belief in former.beliefs.items()
     }
     classes, looked, news = list(former.classes), list(former.looked), []
-    for number in sorted(sizes):
-        flows, looked[number], line = _look(plan, number, former, beliefs, pace)
+    for number, num_bytes in sorted(largest_bytes.items()):
+        case = _Case(plan, plan.classes[number], num_bytes, pace)
+        flows, looked[number], line = _look(case, former.classes[number].flows, former.looked[number], beliefs)
         classes[number] = replace(classes[number], flows=flows)
         news += [line] if line else []
     return Version(tuple(classes), beliefs, tuple(looked)), news
 
 
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A class as planned, and the vector that it is to sum quickly."""
+
+    plan: CollectivePlan
+    size: SizeClass
+    num_bytes: int
+    pace: float
+
+    def clock(self, beliefs: Beliefs) -> Clock:
+        rates = {link: self.pace * belief.bytes_per_s for link, belief in beliefs.items()}
+        return Clock(self.plan, rates, self.num_bytes * WIRE_SHARE[self.plan.compression], self.size.chunk_bytes)
+
+    def choice(self, beliefs: Beliefs) -> list[Flow]:
+        """The plan's own flows, and those for links that are about as slow as they were made for."""
+        planned = self.plan.links
+        slow = {link for link, belief in beliefs.items() if belief.bytes_per_s < SLOWED * planned[link].bytes_per_s}
+        others = (flow for other in self.size.alternatives if other.slow in slow for flow in other.flows)
+        return [*self.size.flows, *others]
+
+
 def _look(
-    plan: CollectivePlan, number: int, former: Version, beliefs: Beliefs, pace: float
+    case: _Case, flows: tuple[Flow, ...], then: Looked | None, beliefs: Beliefs
 ) -> tuple[tuple[Flow, ...], Looked, str]:
     """A class's flows, and a line if they are new."""
-    planned, now = plan.classes[number], former.classes[number]
+    then = then or _planned(case)
     rates = tuple(belief.bytes_per_s for belief in beliefs.values())
-    then = former.looked[number] or _looked(plan, planned, first(plan).beliefs, planned.flows, pace)
     if all(abs(rate - old) <= CHANGED * old for rate, old in zip(rates, then.rates, strict=True)):
-        return now.flows, then, ""
-    clock = _clock(plan, planned, beliefs, pace)
-    is_s = seconds(clock, now.flows)
-    could_s, flows = best(clock, [*now.flows, *_choice(plan, planned, beliefs)])
+        return flows, then, ""
+    clock = case.clock(beliefs)
+    is_s = seconds(clock, flows)
+    could_s, better = best(clock, [*flows, *case.choice(beliefs)])
     if is_s < GAIN * then.held * could_s:
-        return now.flows, then, ""
-    size = f"all-reduces up to {planned.max_bytes / 1e6:g} MB"
-    return flows, Looked(rates, 1.0), f"{size}: new shares, {is_s:.3f} s becomes {could_s:.3f} s; {_rates(beliefs)}"
+        return flows, then, ""
+    line = f"all-reduces of {case.num_bytes / 1e6:g} MB: new shares, {is_s:.3f} s becomes {could_s:.3f} s, believing "
+    return better, Looked(rates, 1.0), line + _text(beliefs)
 
 
-def _looked(plan: CollectivePlan, size: SizeClass, beliefs: Beliefs, flows: tuple[Flow, ...], pace: float) -> Looked:
-    clock = _clock(plan, size, beliefs, pace)
-    held = seconds(clock, flows) / best(clock, _choice(plan, size, beliefs))[0]
+def _planned(case: _Case) -> Looked:
+    beliefs = first(case.plan).beliefs
+    clock = case.clock(beliefs)
+    held = seconds(clock, case.size.flows) / best(clock, case.size.flows)[0]
     return Looked(tuple(belief.bytes_per_s for belief in beliefs.values()), max(1.0, held))
 
 
-def _choice(plan: CollectivePlan, size: SizeClass, beliefs: Beliefs) -> list[Flow]:
-    """The plan's own flows, and those for links that are as slow as they were made for."""
-    slow = {link for link, belief in beliefs.items() if belief.bytes_per_s < SLOWED * plan.links[link].bytes_per_s}
-    return [*size.flows, *(flow for other in size.alternatives if other.slow in slow for flow in other.flows)]
-
-
-def _clock(plan: CollectivePlan, size: SizeClass, beliefs: Beliefs, pace: float) -> Clock:
-    rates = {link: pace * belief.bytes_per_s for link, belief in beliefs.items()}
-    return Clock(plan, rates, size.max_bytes * WIRE_SHARE[plan.compression], size.chunk_bytes)
-
-
-def _rates(beliefs: Beliefs) -> str:
-    return "believed MB/s " + ", ".join(f"{a}->{b} {belief.bytes_per_s / 1e6:.3g}" for (a, b), belief in beliefs.items())
+def _text(beliefs: Beliefs) -> str:
+    return ", ".join(f"{a}->{b} {belief.bytes_per_s / 1e6:.3g} MB/s" for (a, b), belief in beliefs.items())
