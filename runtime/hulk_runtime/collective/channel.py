@@ -13,7 +13,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from hulk_runtime.collective.frames import HEADER_BYTES, Header, parse
+from hulk_runtime.collective.frames import HEADER_BYTES, Header, parse, steady
+from hulk_runtime.collective.meter import Meter, Path, Pauses
 from hulk_runtime.collective.operation import Outgoing
 
 NOTSENT_BYTES: Final = 128 << 10
@@ -86,15 +87,23 @@ class Peer:
             return chunk.header, chunk.payload, chunk
         return None
 
+    def carried(self) -> tuple[float, float]:
+        """Bytes/s that came over all connections while more waited to be sent, and seconds that were measured."""
+        measured = [channel.meter for channel in self.channels if channel.meter.seconds > 0]
+        if not measured:
+            return 0.0, 0.0
+        rate = sum(meter.bytes_per_s for meter in measured) * len(self.channels) / len(measured)
+        return rate, max(meter.seconds for meter in measured)
+
     @property
-    def is_waiting(self) -> bool:
-        """Whether anything is queued."""
+    def has_frames(self) -> bool:
+        """Whether anything waits here, not in the kernel."""
         return bool(self._first or self._chunks)
 
     @property
     def is_busy(self) -> bool:
         """Whether anything still has to leave."""
-        return bool(self.channels) and (self.is_waiting or any(c.wants_write for c in self.channels))
+        return bool(self.channels and (self.has_frames or any(c.wants_write for c in self.channels)))
 
     def drop_chunks(self) -> None:
         """Forget the chunks that wait: what they belong to has failed."""
@@ -122,11 +131,14 @@ class Channel:
         self._low_water = 1
         self._sending: list[memoryview] = []
         self._chunk: Outgoing | None = None
+        self._pauses = Pauses()
+        self.meter = Meter()
 
     def pace(self, bytes_per_s: float) -> None:
         """Send no faster than this: a router's queue that overflows costs more than a little less speed."""
         self._bytes_per_s = max(1, int(bytes_per_s))
-        self._limit(self._bytes_per_s, NOTSENT_BYTES)
+        if not self.is_held:
+            self._limit(self._bytes_per_s, NOTSENT_BYTES)
 
     def hold(self, frame: bytes) -> None:
         """Keep the congestion window through a pause, with as few bytes as that takes; `frame` means nothing.
@@ -136,7 +148,10 @@ class Channel:
         leaves from a full socket: to the kernel the window waits for the application's data, not the other way round.
         """
         if not self.is_held:
+            if Path.of(self.socket).num_unsent_bytes:
+                return  # they would leave as slowly
             self.is_held = True
+            self._pauses.pause()
             self._limit(HELD_BYTES_PER_S, HELD_NOTSENT_BYTES)
         self.wants_write = True
         with contextlib.suppress(BlockingIOError):
@@ -150,6 +165,7 @@ class Channel:
         """The pause is over."""
         if self.is_held:
             self.is_held = False
+            self._pauses.pause()
             self._limit(self._bytes_per_s, NOTSENT_BYTES)
 
     def _limit(self, bytes_per_s: int, notsent_bytes: int) -> None:
@@ -169,6 +185,7 @@ class Channel:
         """Send until nothing waits or the kernel takes no more (`wants_write`); the chunks that left whole."""
         left: list[Outgoing] = []
         self.wants_write = False
+        self._look()
         while self._sending or self._take():
             try:
                 count = self.socket.sendmsg(self._sending)
@@ -184,11 +201,19 @@ class Channel:
                 self._chunk = None
         return left
 
+    def _look(self) -> None:
+        """Only the ways between regions are measured."""
+        if self.peer.is_far and (self._sending or self.peer.has_frames):
+            with contextlib.suppress(OSError):
+                self._pauses.look(Path.of(self.socket), self._bytes_per_s if self._bytes_per_s < UNPACED else 0)
+
     def _take(self) -> bool:
         taken = self.peer.pop()
         if taken is None:
             return False
         head, payload, self._chunk = taken
+        if self.peer.is_far and self._pauses.begin():
+            head = steady(head)
         self._sending = [memoryview(head)] if payload is None else [memoryview(head), payload]
         return True
 
@@ -206,7 +231,7 @@ class Channel:
             if not count:
                 break
             self.peer.heard_s = now_s
-            self._deliver(sink)
+            self._deliver(sink, now_s)
             if count < wanted:
                 break
         self._await_whole()
@@ -229,7 +254,7 @@ class Channel:
         self._num_head += count - of_body
         return count
 
-    def _deliver(self, sink: Sink) -> None:
+    def _deliver(self, sink: Sink, now_s: float) -> None:
         while True:
             if self._header is not None:
                 if self._num_body < len(self._body):
@@ -241,6 +266,7 @@ class Channel:
                 return
             self._num_head = 0
             header = parse(self._head_bytes)
+            self.meter.take(header, now_s)
             self._header = header
             self._body = sink.place(self.peer, header) if header.num_bytes else memoryview(b"")
 

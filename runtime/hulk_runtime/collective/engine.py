@@ -68,6 +68,10 @@ class Work:
         """Whether it ended, well or not."""
         return self._ended.is_set()
 
+    def await_end(self, timeout_s: float) -> None:
+        """Return when it ended, well or not, or the time is up."""
+        self._ended.wait(timeout_s)
+
     def on_end(self, callback: Callable[[PeerLostError | None], None]) -> None:
         """Call back from the engine's thread when it ends, or now when it has."""
         with self._lock:
@@ -103,10 +107,14 @@ class Both:
 
 @dataclass(frozen=True, slots=True)
 class LinkReport:
-    """What one operation got from a peer: bytes, and seconds from the operation's begin to the last of them."""
+    """What one operation got from a peer: bytes, and seconds from the operation's begin to the last of them.
+
+    `bytes_per_s` is what came from it lately while more waited to be sent; 0 where nothing waited.
+    """
 
     num_bytes: int
     last_s: float
+    bytes_per_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +127,27 @@ class Report:
     links: Mapping[int, LinkReport]
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An all-reduce that somebody wants: `roles` are asked for when it begins, which it does when `after` has ended.
+
+    All ranks order the same in the same order, and what is ordered later begins later. One of the group's own is not
+    `reported`.
+    """
+
+    values: Values
+    roles: Callable[[], Sequence[Role]]
+    hops: Hops
+    epoch: int
+    after: Work | None = None
+    reported: bool = True
+
+
 @dataclass
 class _Running:
+    order: Order
     operation: Operation
     work: Work
-    num_bytes: int
     begun_s: float
     num_unsent: int = 0
     links: dict[int, tuple[int, float]] = field(default_factory=dict)
@@ -167,6 +191,7 @@ class Engine(threading.Thread):
         self._closing_until_s = math.inf
         self._is_ended = False
         self._late: list[Work] = []
+        self._held: deque[tuple[int, Order, Work]] = deque()
         self.verdict: Verdict | None = None
         self.reports: deque[Report] = deque(maxlen=1024)
         self._lock = threading.Lock()
@@ -177,18 +202,15 @@ class Engine(threading.Thread):
 
     # Called from other threads.
 
-    def all_reduce(self, values: Values, roles: Sequence[Role], hops: Hops, epoch: int) -> Work:
-        """Begin to sum a vector over all ranks, in place. All ranks begin the same operations in the same order.
-
-        A caller that does not know of the present epoch yet is told so.
-        """
+    def all_reduce(self, order: Order) -> Work:
+        """Begin to sum a vector over all ranks, in place. A caller that does not know of the epoch yet is told so."""
         with self._lock:
             work = Work(partial(self._blame, self._next), self._bound_s)
-            if self._is_ended or epoch != self.membership.epoch:
+            if self._is_ended or order.epoch != self.membership.epoch:
                 work.end(self._error())
                 return work
             number, self._next = self._next, self._next + 1
-            self._commands.append(lambda: self._begin(number, values, roles, hops, epoch, work))
+            self._commands.append(lambda: self._hold(number, order, work))
             os.eventfd_write(self._bell, 1)
         return work
 
@@ -196,9 +218,10 @@ class Engine(threading.Thread):
         """Somebody waited long enough: a peer that has not begun the operation is lost."""
 
         def find() -> None:
-            late = [rank for rank, peer in self._peers.items() if peer.num_begun <= number and peer.channels]
-            if number in self._running and late:
-                self._fail(Failure(late[0], f"it did not begin all-reduce {number} within {waited_s:g} s"))
+            older = max((running for running in self._running if running <= number), default=-1)
+            late = [rank for rank, peer in self._peers.items() if peer.num_begun <= older and peer.channels]
+            if late:
+                self._fail(Failure(late[0], f"it did not begin all-reduce {older} within {waited_s:g} s"))
 
         self._do(find)
 
@@ -314,7 +337,7 @@ class Engine(threading.Thread):
 
     def _send(self, channel: Channel, *, hold: bool = False) -> None:
         wanted = channel.wants_write
-        if (hold or channel.is_held) and not channel.peer.is_waiting:
+        if (hold or channel.is_held) and not channel.peer.has_frames:
             channel.hold(self._beat())
         else:
             channel.release()
@@ -348,7 +371,7 @@ class Engine(threading.Thread):
             if self._now_s - peer.heard_s > silent_s and self.verdict is None:
                 self._lose([Failure(peer.rank, f"nothing was heard of it for {silent_s:g} s")])
         self._settle()
-        self._hold()
+        self._keep_windows()
         self._flush()
 
     # Frames (the channels' sink).
@@ -414,8 +437,19 @@ class Engine(threading.Thread):
 
     # Operations.
 
-    def _begin(self, number: int, values: Values, roles: Sequence[Role], hops: Hops, epoch: int, work: Work) -> None:
-        if epoch != self.membership.epoch:
+    def _hold(self, number: int, order: Order, work: Work) -> None:
+        if order.after is not None:
+            order.after.on_end(lambda _: self._do(self._begin_held))
+        self._held.append((number, order, work))
+        self._begin_held()
+
+    def _begin_held(self) -> None:
+        """In their order, up to one that still has to wait."""
+        while self._held and (self._held[0][1].after is None or self._held[0][1].after.is_done):
+            self._begin(*self._held.popleft())
+
+    def _begin(self, number: int, order: Order, work: Work) -> None:
+        if order.epoch != self.membership.epoch:
             work.end(self._error())
             return
         gone = [peer.rank for peer in self._members() if not peer.channels]
@@ -424,12 +458,12 @@ class Engine(threading.Thread):
         if not self._is_whole() or self._closing:
             self._late.append(work)
             return
-        operation = Operation(number, epoch, self._rank, values, roles, hops, self._queue)
-        running = _Running(operation, work, len(values) * values.bytes_per_value, time.monotonic())
+        operation = Operation(number, order.epoch, self._rank, order.values, order.roles(), order.hops, self._queue)
+        running = _Running(order, operation, work, time.monotonic())
         self._running[number] = running
         self._next_here = number + 1
         self._beginning.append((running, operation.begin()))
-        for peer, header, payload in self._early.pop((epoch, number), ()):
+        for peer, header, payload in self._early.pop((order.epoch, number), ()):
             try:
                 self._take_early(running, peer, header, payload)
             except GarbageError as error:
@@ -459,20 +493,25 @@ class Engine(threading.Thread):
             return
         del self._running[number]
         self._used_s = self._now_s
-        seconds = time.monotonic() - running.begun_s
-        links = {rank: LinkReport(*found) for rank, found in running.links.items()}
-        self.reports.append(Report(number, running.num_bytes, seconds, links))
+        if running.order.reported:
+            self.reports.append(self._report(running))
         running.work.end()
+
+    def _report(self, running: _Running) -> Report:
+        values = running.order.values
+        links = {rank: LinkReport(*found, self._peers[rank].carried()[0]) for rank, found in running.links.items()}
+        seconds = time.monotonic() - running.begun_s
+        return Report(running.operation.number, len(values) * values.bytes_per_value, seconds, links)
 
     def _beat(self) -> bytes:
         """The frame that says that this rank lives, and how far it is."""
         return Header(Kind.BEAT, epoch=self.membership.epoch, operation=self._next_here).pack()
 
-    def _hold(self) -> None:
+    def _keep_windows(self) -> None:
         """In a pause, for a while: connections to other regions keep their congestion windows."""
         is_pause = self._is_whole() and not self._running and not self._closing
         for peer in self._peers.values() if is_pause else ():
-            if not peer.is_far or peer.has_left or peer.is_waiting:
+            if not peer.is_far or peer.has_left or peer.has_frames:
                 continue
             for channel in peer.channels:
                 if self._now_s - self._used_s > self._hold_s:
@@ -587,6 +626,8 @@ class Engine(threading.Thread):
             running.work.end(error)
         self._running.clear()
         self._beginning.clear()
+        self._late += [work for _, _, work in self._held]
+        self._held.clear()
         while self._late:
             self._late.pop().end(error)
 

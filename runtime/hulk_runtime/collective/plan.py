@@ -3,6 +3,7 @@
 Regions are numbers into `CollectivePlan.regions`, each of which lists its ranks. docs/plan-wire.md has every field.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -35,6 +36,12 @@ class Flow:
             raise ValueError(f"flow: reduce {self.reduce} and broadcast {self.broadcast} name different regions")
 
     @property
+    def links(self) -> frozenset[Pair]:
+        """Every link that it crosses."""
+        up, down = frozenset(self.reduce), frozenset((parent, child) for child, parent in self.broadcast)
+        return up | down | frozenset(itertools.permutations(self.exchange, 2))
+
+    @property
     def regions(self) -> frozenset[int]:
         """Every region that takes part."""
         return frozenset(self.exchange) | {child for child, _ in self.reduce}
@@ -62,6 +69,11 @@ class SizeClass:
     alternatives: tuple[Alternative, ...] = ()
     predicted_s: float = 0.0
     advance_s: float = 0.0
+
+    @property
+    def every_flow(self) -> tuple[Flow, ...]:
+        """Its own and those of the alternatives."""
+        return (*self.flows, *(flow for other in self.alternatives for flow in other.flows))
 
     def __post_init__(self) -> None:
         if self.max_bytes < 1 or self.chunk_bytes < 1 or not self.flows:
@@ -173,6 +185,6 @@ def _require_classes(classes: Sequence[SizeClass], regions: frozenset[int]) -> N
     if not sizes or sizes != sorted(set(sizes)):
         raise ValueError(f"collective: size classes {sizes} must be ascending, at least one")
     for found in classes:
-        for flow in (*found.flows, *(flow for other in found.alternatives for flow in other.flows)):
+        for flow in found.every_flow:
             if flow.regions != regions:
                 raise ValueError(f"collective: a flow over regions {sorted(flow.regions)}, not {sorted(regions)}")

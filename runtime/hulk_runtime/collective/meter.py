@@ -1,0 +1,90 @@
+"""How fast a connection is while more waits to be sent: the sender marks frames, the receiver takes the time.
+
+A frame that is marked `STEADY` followed the former one without a pause, so the former one's bytes took the time from
+one header's arrival to the next. Pauses of the program and the opening of the congestion window are left out.
+"""
+
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Final, Self
+
+from hulk_runtime.collective.frames import HEADER_BYTES, STEADY, Header
+
+_INFO_BYTES: Final = 152
+_MSS, _RTT, _SSTHRESH, _CWND, _NOTSENT, _MIN_RTT = 16, 68, 76, 80, 144, 148
+"""Offsets of u32 in struct tcp_info (linux/tcp.h)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What the kernel says of a connection's way out."""
+
+    num_unsent_bytes: int
+    window_bytes: int
+    is_slow_start: bool
+    rtt_s: float
+    min_rtt_s: float
+
+    @classmethod
+    def of(cls, connection: socket.socket) -> Self:
+        """Raises OSError when it is closed."""
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES).ljust(_INFO_BYTES, b"\0")
+        mss, rtt, threshold, window, unsent, least = (
+            struct.unpack_from("=I", info, at)[0] for at in (_MSS, _RTT, _SSTHRESH, _CWND, _NOTSENT, _MIN_RTT)
+        )
+        return cls(unsent, window * mss, window < threshold, rtt / 1e6, (least if least != 0xFFFFFFFF else rtt) / 1e6)
+
+    def is_open(self, pace_bytes_per_s: float) -> bool:
+        """Whether the window no longer grows towards what the pace needs."""
+        return not self.is_slow_start or self.window_bytes >= pace_bytes_per_s * self.min_rtt_s
+
+    @property
+    def queue_s(self) -> float:
+        """What of the round trip is waiting in queues."""
+        return max(0.0, self.rtt_s - self.min_rtt_s)
+
+
+class Pauses:
+    """Of a connection's sender: whether it has paused since it began the former frame."""
+
+    def __init__(self) -> None:
+        self._paused, self._is_open = True, False
+
+    def look(self, path: Path, pace_bytes_per_s: float) -> None:
+        """Before anything is given to the kernel."""
+        self._paused |= path.num_unsent_bytes == 0
+        self._is_open = path.is_open(pace_bytes_per_s)
+
+    def pause(self) -> None:
+        """What the kernel still holds does not count."""
+        self._paused = True
+
+    def begin(self) -> bool:
+        """A frame begins; whether it is steady."""
+        paused, self._paused = self._paused, False
+        return self._is_open and not paused
+
+
+class Meter:
+    """Of a connection's receiver: bytes and seconds of steady frames since the last `reset`."""
+
+    def __init__(self) -> None:
+        self.num_bytes, self.seconds = 0, 0.0
+        self._former: tuple[int, float] | None = None
+
+    def take(self, header: Header, now_s: float) -> None:
+        """A header arrived."""
+        if header.flags & STEADY and self._former is not None:
+            self.num_bytes += self._former[0]
+            self.seconds += now_s - self._former[1]
+        self._former = (HEADER_BYTES + header.num_bytes, now_s)
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self.num_bytes, self.seconds = 0, 0.0
+
+    @property
+    def bytes_per_s(self) -> float:
+        """0 when nothing was steady."""
+        return self.num_bytes / self.seconds if self.seconds > 0 else 0.0
