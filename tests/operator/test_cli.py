@@ -71,8 +71,22 @@ def test_json_and_yaml_say_the_same(hulk: Hulk) -> None:
     assert abs(prediction["stepMicroseconds"] - parts) <= 1
 
 
+def test_a_plan_of_hulks_own_all_reduce_shows_its_flows(hulk: Hulk) -> None:
+    _, out = hulk("plan", "-f", JOB, "--topology", TOPOLOGY)
+    _, as_json = hulk("plan", "-f", JOB, "--topology", TOPOLOGY, "-o", "json")
+    (plan,) = json.loads(as_json)["jobs"]
+    assert plan["algorithm"] == "wan"
+    assert "PHYSICAL BOUND" in out
+    for row in plan["flows"]:
+        assert row["predictedMicroseconds"] >= row["boundMicroseconds"]
+    assert any("exchange" in flow or "sums" in flow for row in plan["flows"] for flow in row["flows"])
+    assert any(reason.startswith("Physics:") for reason in plan["why"])
+
+
 def test_data_goes_from_each_worker_to_the_one_before_it() -> None:
-    found = HulkJob.model_validate(example())
+    ring = example()
+    ring["spec"]["sync"] = {"mode": "ring"}
+    found = HulkJob.model_validate(ring)
     spec = HulkTopology.model_validate(yaml.safe_load(TOPOLOGY.read_text())).spec
     (plan,) = plan_from_files([found], spec, {})
     nodes = [worker.node for worker in plan.workers]

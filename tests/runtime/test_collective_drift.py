@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import permutations
 
 import pytest
@@ -148,17 +149,20 @@ def test_no_other_mix_is_better(rows: list[list[float]], mix: list[float]) -> No
 
 
 def test_equal_links_keep_equal_stars() -> None:
-    took_s, flows = best(clock(PLAN, {link: RATE for link in LINKS}), STARS)
+    took_s, flows = best(clock(PLAN, dict.fromkeys(LINKS, RATE)), STARS)
     assert [flow.share for flow in flows] == pytest.approx([1 / 3] * 3)
-    assert took_s == pytest.approx(seconds(clock(PLAN, {link: RATE for link in LINKS}), STARS))
+    assert took_s == pytest.approx(seconds(clock(PLAN, dict.fromkeys(LINKS, RATE)), STARS))
 
 
 def hobble(rank: Collective, target: int, most_bytes_per_s: float) -> None:
     """The way to a rank carries less from now on."""
     for channel in rank._peers[target].channels:
-        pace = channel.pace
-        channel.pace = lambda rate: pace(min(rate, most_bytes_per_s))  # type: ignore[method-assign]
+        channel.pace = partial(_at_most, channel.pace, most_bytes_per_s)  # type: ignore[method-assign]
         channel.pace(PACE * RATE)
+
+
+def _at_most(pace: Callable[[float], None], most: float, bytes_per_s: float) -> None:
+    pace(min(most, bytes_per_s))
 
 
 def rounds(ranks: list[Collective], count: int) -> list[list[torch.Tensor]]:

@@ -10,81 +10,91 @@ import numpy as np
 from hulk_placement.collective.columns import asked_for, first_patterns
 from hulk_placement.collective.network import Network
 from hulk_placement.collective.patterns import Flow, Pattern, all_patterns, one_hop, ring, star
-from hulk_placement.collective.program import Pool, Program, Sharing, closed_form_s
+from hulk_placement.collective.program import Pool, Program, Sharing, Window, closed_form_s
 from hulk_placement.collective.timing import Delays, delays
 from hulk_placement.collective.transport import Transport
 
 MOST_LISTED_REGIONS = 4
 """Up to this many regions every pattern is listed (1,445 of four); with more, prices ask for patterns."""
 
-MOST_CAPS = 7
+MOST_CAPS = 6
+CLOSE_CAPS = 1.03
 ROUNDS, ROUNDS_A_CAP = 12, 2
 LEAST_GAIN = 0.002
 LEAST_SHARES = (0.02, 0.005, 0.0)
 PRUNING_LOSS = 0.01
 FLOWS_A_REGION = 4
-MOST_ORDERED_REGIONS = 6
+MOST_ORDERED_REGIONS = 5
 
 
 class Sharer:
-    """The linear program of one network and chunk size, with the patterns found so far: one for all sizes and rates."""
+    """The linear program of one network and chunk size, for any number of bytes, each from what the last one used."""
 
     def __init__(self, network: Network, transport: Transport, chunk_bytes: int, is_listed: bool | None = None) -> None:
         self.delays = delays(network, transport, chunk_bytes)
         num = len(network.regions)
         self.is_listed = num <= MOST_LISTED_REGIONS if is_listed is None else is_listed
-        self.program = Program(
-            _listed(num, self.delays) if self.is_listed else Pool(self.delays, *first_patterns(self.delays))
-        )
+        self.pool = _listed(num, self.delays) if self.is_listed else Pool(self.delays, *first_patterns(self.delays))
+        self._windows: list[Window] = []
+        self._columns: list[int] = []
 
     def sharings(self, num_bytes: float, most: int) -> list[tuple[float, tuple[Flow, ...]]]:
         """The fastest pruned sharings with the seconds of the closed form, of caps that bracket the best."""
-        found = sorted(self.at_caps(num_bytes), key=lambda sharing: sharing.seconds)
-        return [self._pruned(sharing) for sharing in found[:most]]
+        program = Program(self.pool, self._windows, self._columns)
+        found = [(sharing, program.binding()) for sharing in self._at_caps(program, num_bytes)]
+        found.sort(key=lambda item: item[0].seconds)
+        self._columns, self._windows = list(found[0][0].bytes_by_pattern), found[0][1]
+        distinct = {item[0].seconds: item for item in reversed(found)}
+        return [self._pruned(*distinct[seconds]) for seconds in sorted(distinct)[:most]]
 
-    def at_caps(self, num_bytes: float) -> Iterator[Sharing]:
+    def least_s(self, num_bytes: float) -> float:
+        """The program's seconds, before small shares are pruned."""
+        return min(found.seconds for found in self._at_caps(Program(self.pool), num_bytes))
+
+    def _at_caps(self, program: Program, num_bytes: float) -> Iterator[Sharing]:
         """Solutions by cap: T falls as the cap rises, until T is no more than the cap; bisection finds where.
 
         Where T without a cap is above every latency, no cap can lower it: each of its rows then allows that T.
         """
-        free = self._solve(num_bytes, np.inf, ROUNDS)
+        free = self._solve(program, num_bytes, np.inf, ROUNDS)
         yield free
-        latency_s = self.program.pool.uses.latency_s
+        latency_s = self.pool.uses.latency_s
         low_s, high_s = float(latency_s.min()), free.seconds
         if high_s > latency_s.max():
             return
         for _ in range(MOST_CAPS):
-            if high_s <= low_s * 1.01:
+            if high_s <= low_s * CLOSE_CAPS:
                 return
             cap_s = (low_s + high_s) / 2
-            found = self._solve(num_bytes, cap_s, ROUNDS_A_CAP)
+            found = self._solve(program, num_bytes, cap_s, ROUNDS_A_CAP)
             yield found
             if found.seconds <= cap_s:
                 high_s = cap_s
             else:
                 low_s, high_s = cap_s, min(high_s, found.seconds)
 
-    def _solve(self, num_bytes: float, cap_s: float, rounds: int) -> Sharing:
-        found = self.program.solve(num_bytes, cap_s)
+    def _solve(self, program: Program, num_bytes: float, cap_s: float, rounds: int) -> Sharing:
+        found = program.solve(num_bytes, cap_s)
         for _ in range(0 if self.is_listed else rounds):
-            up_NR, down_NR = asked_for(self.program, found)
+            up_NR, down_NR = asked_for(program, found)
             if not len(up_NR):
                 break
-            self.program.pool.add(up_NR, down_NR)
-            before_s, found = found.seconds, self.program.solve(num_bytes, cap_s)
+            self.pool.add(up_NR, down_NR)
+            before_s, found = found.seconds, program.solve(num_bytes, cap_s)
             if found.seconds > before_s * (1 - LEAST_GAIN):
                 break
         return found
 
-    def _pruned(self, sharing: Sharing) -> tuple[float, tuple[Flow, ...]]:
+    def _pruned(self, sharing: Sharing, windows: Sequence[Window]) -> tuple[float, tuple[Flow, ...]]:
         """The sharing without its smallest shares, at most a hundredth slower unless it has too many flows."""
-        pool = self.program.pool
+        pool = self.pool
         most = FLOWS_A_REGION * pool.num_regions
         by_share = sorted(sharing.bytes_by_pattern.items(), key=lambda item: (-item[1], item[0]))[:most]
         for least in LEAST_SHARES:
             kept = np.array([number for number, size in by_share if size >= least * sharing.num_bytes])
             if len(kept):
-                few = Program(Pool(self.delays, pool.up_NR[kept], pool.down_NR[kept])).solve(sharing.num_bytes, np.inf)
+                small = Pool(self.delays, pool.up_NR[kept], pool.down_NR[kept])
+                few = Program(small, windows, range(len(kept))).solve(sharing.num_bytes, np.inf)
                 if few.seconds <= sharing.seconds * (1 + PRUNING_LOSS):
                     break
         total = sum(few.bytes_by_pattern.values())
@@ -103,27 +113,32 @@ def _listed(num_regions: int, known: Delays) -> Pool:
     return Pool(known, np.array([p.up for p in patterns]), np.array([p.down for p in patterns]))
 
 
-def plain(network: Network, num_bytes: float, transport: Transport, chunk_bytes: int) -> dict[str, tuple[Flow, ...]]:
+def plain(
+    network: Network, num_bytes: float, transport: Transport, chunk_bytes: int
+) -> dict[str, tuple[float, tuple[Flow, ...]]]:
     """What one would do without a program: one hop, a hub, equal direct exchange, the pipelined ring in its best order.
 
-    Only those whose links all are there.
+    With the seconds of the closed form; only those whose links all are there.
     """
     num = len(network.regions)
     known = delays(network, transport, chunk_bytes)
-
-    def seconds(flows: Sequence[Flow]) -> float:
-        return closed_form_s(flows, num_bytes, known)
-
-    orders = (
-        [(0, *rest) for rest in itertools.permutations(range(1, num))] if num <= MOST_ORDERED_REGIONS else _near(known)
-    )
-    found = {
-        "one hop": (Flow(1.0, one_hop(num)),),
-        "hub": min(((Flow(1.0, star(num, root)),) for root in range(num)), key=seconds),
-        "direct exchange": tuple(Flow(1 / num, star(num, root)) for root in range(num)),
-        "ring": min((tuple(Flow(1 / num, p) for p in ring(order)) for order in orders), key=seconds),
+    orders = _orders(num) if num <= MOST_ORDERED_REGIONS else _near(known)
+    ways: dict[str, list[tuple[Flow, ...]]] = {
+        "one hop": [(Flow(1.0, one_hop(num)),)],
+        "hub": [(Flow(1.0, star(num, root)),) for root in range(num)],
+        "direct exchange": [tuple(Flow(1 / num, star(num, root)) for root in range(num))],
+        "ring": [tuple(Flow(1 / num, p) for p in ring(order)) for order in orders],
     }
-    return {name: flows for name, flows in found.items() if np.isfinite(seconds(flows))}
+    timed = {
+        name: min(((closed_form_s(flows, num_bytes, known), flows) for flows in found), key=lambda item: item[0])
+        for name, found in ways.items()
+    }
+    return {name: found for name, found in timed.items() if np.isfinite(found[0])}
+
+
+def _orders(num_regions: int) -> list[tuple[int, ...]]:
+    """Every cyclic order, in both directions."""
+    return [(0, *rest) for rest in itertools.permutations(range(1, num_regions))]
 
 
 def _near(known: Delays) -> list[tuple[int, ...]]:

@@ -67,6 +67,7 @@ def _class(found: SizeClass, numbers: Numbers) -> dict[str, Any]:
     return {
         "maxBytes": found.max_bytes,
         "chunkBytes": found.chunk_bytes,
+        "advanceSeconds": found.advance_s,
         "predictedSeconds": round(found.predicted_s, 6),
         "boundSeconds": round(found.bound_s, 6),
         "flows": _flows(found.flows, numbers),
@@ -98,6 +99,7 @@ def _class_of(found: Mapping[str, Any], numbers: Numbers) -> SizeClass:
     return SizeClass(
         max_bytes=found["maxBytes"],
         chunk_bytes=found["chunkBytes"],
+        advance_s=found.get("advanceSeconds", 0.0),
         predicted_s=found["predictedSeconds"],
         bound_s=found["boundSeconds"],
         flows=_flows_of(found["flows"], place),

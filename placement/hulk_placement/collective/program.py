@@ -109,7 +109,8 @@ class Sharing:
 class Program:
     """The restricted program over a pool. Bytes are counted in `unit` (the largest rate x 1 s), to be near 1."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, windows: Sequence[Window] = (), columns: Sequence[int] = ()) -> None:
+        """An empty program, or one that begins with some rows and columns, of a solution that is likely near."""
         self.pool = pool
         rates = pool.delays.capacity
         self.unit = float(rates[np.isfinite(rates)].max())
@@ -121,6 +122,10 @@ class Program:
             self.highs.setOptionValue(option, value)
         self.highs.addCol(1.0, 0.0, highspy.kHighsInf, 0, np.array([], dtype=np.int32), np.array([]))
         self.highs.addRow(0.0, 0.0, 0, np.array([], dtype=np.int32), np.array([]))
+        self._enter(np.array(columns, dtype=np.int64))
+        for window in windows:
+            if pool.counts(window)[self.columns].any():
+                self._require(window)
 
     def solve(self, num_bytes: float, cap_s: float) -> Sharing:
         """The best sharing among patterns of the pool whose latency is at most the cap; one must be there."""
@@ -138,6 +143,11 @@ class Program:
         """The price of a byte in each window (T per byte, in units), and what the sharing pays for a byte."""
         duals = np.array(self.highs.getSolution().row_dual)
         return -duals[1:], float(duals[0])
+
+    def binding(self) -> list[Window]:
+        """The windows that hold the last solution back."""
+        prices, _ = self.duals()
+        return [window for window, price in zip(self.windows, prices, strict=True) if price > 0]
 
     def reduced_costs(self, pool: Pool) -> Floats:
         """By pattern of a pool: what a unit of bytes moved to it adds to T; inf: not admitted."""
@@ -245,13 +255,12 @@ def fullest(
     >>> fullest(0, np.array([0.0, 0.1]), np.array([0.2, 0.1]), np.array([30.0, 10.0]), np.array([100.0]))
     ((0, 0.0, 0.1), 0.5)
     """
-    releases, tails = np.unique(release_s), np.unique(tail_s)
-    late = release_s[None, :] >= releases[:, None]
-    early = tail_s[None, :] >= tails[:, None]
+    late = release_s >= release_s[:, None]
+    early = tail_s >= tail_s[:, None]
     load = (late * num_bytes) @ early.T.astype(float)
-    need_s = np.where(load > 0, load / capacity[resource] + releases[:, None] + tails[None, :], 0.0)
-    a, z = np.unravel_index(int(need_s.argmax()), need_s.shape)
-    return (resource, float(releases[a]), float(tails[z])), float(need_s[a, z])
+    need_s = np.where(load > 0, load / capacity[resource] + release_s[:, None] + tail_s, 0.0)
+    a, z = divmod(int(need_s.argmax()), len(tail_s))
+    return (resource, float(release_s[a]), float(tail_s[z])), float(need_s[a, z])
 
 
 def closed_form_s(flows: Sequence[Flow], num_bytes: float, known: Delays) -> float:

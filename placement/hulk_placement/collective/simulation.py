@@ -1,10 +1,10 @@
 """The cost model of this transport: chunks of every flow over the links of a network, event by event.
 
 A region's ranks first hand each rank its own lanes, summed; a region sends a chunk on as soon as its subtree's sums of
-it are there; of what is ready a link sends that first which has the longest way (in seconds of latency) to go, ties in
-the order of the vector, as `hulk_runtime.collective` does. All links run side by side. A simulated chunk may stand for
-many real ones: then it is cut through, that is, handed on when its first real chunk is there, and never faster than its
-last one comes.
+it are there; of what is ready a link sends that first which has the longest way to go, in seconds of latency, less
+`advance_s` times its position in the flow, as `hulk_runtime.collective` does. All links run side by side. A simulated
+chunk may stand for many real ones: then it is cut through, that is, handed on when its first real chunk is there, and
+never faster than its last one comes.
 """
 
 from __future__ import annotations
@@ -46,10 +46,15 @@ def simulate(
     num_bytes: int,
     chunk_bytes: int | None = None,
     transport: Transport = TRANSPORT,
+    advance_s: float = 0.0,
 ) -> Simulated:
-    """How long one all-reduce of so many bytes by these flows takes; infinite where one needs an absent link."""
+    """How long one all-reduce of so many bytes by these flows takes; infinite where one needs an absent link.
+
+    Of two chunks that wait for a link, the last of a flow gives way to the first of one whose way to go is shorter by
+    up to `advance_s`: without that, flows with a short way only begin when others end, and leave links idle.
+    """
     size = transport.chunk_bytes(num_bytes) if chunk_bytes is None else chunk_bytes
-    run = _Run(network, transport, num_bytes, size)
+    run = _Run(network, transport, num_bytes, size, advance_s)
     for flow in flows:
         if not run.add(flow):
             return Simulated(math.inf, {})
@@ -89,7 +94,7 @@ class _Way:
 
 @dataclass(slots=True)
 class _Wire:
-    """A link at work: what waits (minus the tail, position, number of the event, kind, part, last), and if it sends."""
+    """A link at work: what waits (minus urgency, position, event number, kind, part, last), and if it sends."""
 
     rate: float
     last_s: float
@@ -101,10 +106,13 @@ class _Wire:
 class _Run:
     """One simulation: add flows, then finish."""
 
-    def __init__(self, network: Network, transport: Transport, num_bytes: int, chunk_bytes: int) -> None:
+    def __init__(
+        self, network: Network, transport: Transport, num_bytes: int, chunk_bytes: int, advance_s: float
+    ) -> None:
         known = delays(network, transport, chunk_bytes)
         lanes = num_lanes(network)
         self.network, self.num_bytes, self.chunk_bytes = network, num_bytes, chunk_bytes
+        self.advance_s = advance_s
         self.num = len(network.regions)
         self.wires = {
             (a, b): _Wire(
@@ -212,7 +220,9 @@ class _Run:
         wire = self.wires[link]
         tail_s, last_s = tail_and_last_s
         self.num_events += 1
-        heapq.heappush(wire.waiting, (-tail_s, part.position, self.num_events, kind, part, last_s))
+        heapq.heappush(
+            wire.waiting, (part.position * self.advance_s - tail_s, part.position, self.num_events, kind, part, last_s)
+        )
         if not wire.sending:
             self._send(now, *link)
 

@@ -39,4 +39,4 @@ def simulated(collective: CollectivePlan, network: Network, num_bytes: int) -> S
     """One all-reduce of a vector of so many bytes, as the plan has it, over a network of the same regions."""
     found = collective.of(num_bytes)
     sent = math.ceil(num_bytes * WIRE_SHARE[collective.compression])
-    return simulate(network, found.flows, sent, found.chunk_bytes)
+    return simulate(network, found.flows, sent, found.chunk_bytes, advance_s=found.advance_s)

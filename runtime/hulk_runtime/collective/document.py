@@ -44,6 +44,7 @@ class ClassDocument(_Wire):
     bound_seconds: float
     flows: tuple[FlowDocument, ...]
     alternatives: tuple[AlternativeDocument, ...] = ()
+    advance_seconds: Annotated[float, Field(ge=0)] = 0.0
 
     def size_class(self) -> SizeClass:
         """Raises ValueError."""
@@ -51,7 +52,7 @@ class ClassDocument(_Wire):
             Alternative(other.slow, tuple(flow.flow() for flow in other.flows)) for other in self.alternatives
         )
         flows = tuple(flow.flow() for flow in self.flows)
-        return SizeClass(self.max_bytes, self.chunk_bytes, flows, others, self.predicted_seconds)
+        return SizeClass(self.max_bytes, self.chunk_bytes, flows, others, self.predicted_seconds, self.advance_seconds)
 
 
 class WithoutDocument(_Wire):

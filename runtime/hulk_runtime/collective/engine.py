@@ -12,9 +12,10 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from hulk_runtime.collective.channel import Channel, Peer, PeerGoneError
@@ -34,7 +35,9 @@ MAX_EARLY_BYTES: Final = 1 << 30
 TICK_S: Final = 0.25
 WARM_FRAME_BYTES: Final = 16 << 10
 BEATS_PER_BOUND: Final = 8
-"""A peer sends something at least so often in the time after which it counts as lost."""
+"""A peer sends something at least so often in the bound."""
+SILENT_SHARE: Final = 0.8
+"""Of the bound: so long nothing is heard of a lost peer. The rest is for telling all others."""
 
 
 class Work:
@@ -159,7 +162,7 @@ class _Running:
 
 
 class Engine(threading.Thread):
-    """The loop. `bound_s`: a peer of which nothing is heard for that long is lost.
+    """The loop. `bound_s`: within it every rank knows of a peer that is lost.
 
     `regions` are the ranks of each region where the others may go on when one is cut off; empty where they may not.
     """
@@ -183,8 +186,10 @@ class Engine(threading.Thread):
         self._poll.register(self._bell, select.EPOLLIN)
         self._commands: deque[Callable[[], None]] = deque()
         self._running: dict[int, _Running] = {}
+        self._beginning: deque[tuple[_Running, Iterator[None]]] = deque()
         self._early: dict[tuple[int, int], list[tuple[Peer, Header, memoryview]]] = {}
         self._num_early_bytes = 0
+        self._unchecked: dict[int, Header] = {}
         self._next = 0
         self._next_here = 0
         self._next_tick_s = time.monotonic()
@@ -260,13 +265,14 @@ class Engine(threading.Thread):
         """Serve until closed or failed."""
         try:
             while not self._is_over():
-                events = self._poll.poll(TICK_S)
+                events = self._poll.poll(0 if self._beginning else TICK_S)
                 self._now_s = time.monotonic()
                 for descriptor, what in events:
                     if descriptor == self._bell:
                         self._obey()
                     else:
                         self._serve(self._channels[descriptor], what)
+                self._go_on_beginning()
                 self._flush()
                 self._keep_time()
         finally:
@@ -364,8 +370,9 @@ class Engine(threading.Thread):
                 peer.beat_s = self._now_s
                 peer.push_first(Header(Kind.BEAT, epoch=self.membership.epoch, operation=self._next_here))
                 self._touched.add(peer)
-            if self._now_s - peer.heard_s > self._bound_s and self.verdict is None:
-                self._lose([Failure(peer.rank, f"nothing was heard of it for {self._bound_s:g} s")])
+            silent_s = SILENT_SHARE * self._bound_s
+            if self._now_s - peer.heard_s > silent_s and self.verdict is None:
+                self._lose([Failure(peer.rank, f"nothing was heard of it for {silent_s:g} s")])
         self._settle()
         self._keep_warm()
         self._flush()
@@ -394,6 +401,7 @@ class Engine(threading.Thread):
         self._num_early_bytes += header.num_bytes
         if self._num_early_bytes > MAX_EARLY_BYTES:
             raise GarbageError(f"{self._num_early_bytes} bytes of operations that were not begun here")
+        self._unchecked[id(header)] = header
         return None
 
     def arrived(self, peer: Peer, header: Header, payload: memoryview) -> None:
@@ -410,8 +418,19 @@ class Engine(threading.Thread):
             running = self._running.get(header.operation) if self._is_whole() else None
             if running is None:
                 self._early.setdefault((header.epoch, header.operation), []).append((peer, header, payload))
+            elif id(header) in self._unchecked:
+                self._take_early(running, peer, header, payload)
             else:
                 self._take(running, peer, header, payload)
+
+    def _take_early(self, running: _Running, peer: Peer, header: Header, payload: memoryview) -> None:
+        """A chunk that came, or began to come, before its operation was begun here. Raises GarbageError."""
+        del self._unchecked[id(header)]
+        self._num_early_bytes -= header.num_bytes
+        place = running.operation.place(peer.rank, header)
+        if place is not None:
+            place[:] = payload
+        self._take(running, peer, header, payload)
 
     def _take(self, running: _Running, peer: Peer, header: Header, payload: memoryview) -> None:
         num_bytes, _ = running.links.get(peer.rank, (0, 0.0))
@@ -446,18 +465,23 @@ class Engine(threading.Thread):
         running = _Running(order, operation, work, time.monotonic())
         self._running[number] = running
         self._next_here = number + 1
-        operation.begin()
+        self._beginning.append((running, operation.begin()))
         for peer, header, payload in self._early.pop((order.epoch, number), ()):
-            self._num_early_bytes -= header.num_bytes
             try:
-                place = operation.place(peer.rank, header)
-                if place is not None:
-                    place[:] = payload
+                self._take_early(running, peer, header, payload)
             except GarbageError as error:
                 self._reject(peer, error)
                 return
-            self._take(running, peer, header, payload)
         self._check(running)
+
+    def _go_on_beginning(self) -> None:
+        """A part of the oldest operation that has not sent all it can: frames come and go between the parts."""
+        while self._beginning:
+            running, parts = self._beginning[0]
+            if running.operation.number in self._running and next(parts, running) is None:
+                return
+            self._beginning.popleft()
+            self._check(running)
 
     def _queue(self, chunk: Outgoing) -> None:
         peer = self._peers[chunk.target]
@@ -591,6 +615,8 @@ class Engine(threading.Thread):
                 self.membership, self._next = outcome, 0
             self._regroup, self._next_here = None, 0
             self._early = {key: frames for key, frames in self._early.items() if key[0] == outcome.epoch}
+            self._unchecked = {key: h for key, h in self._unchecked.items() if h.epoch == outcome.epoch}
+            self._num_early_bytes = sum(header.num_bytes for _, header, _ in chain(*self._early.values()))
             for peer in self._peers.values():
                 peer.num_begun = 0
             self._release(self._error())
@@ -600,6 +626,7 @@ class Engine(threading.Thread):
         for running in self._running.values():
             running.work.end(error)
         self._running.clear()
+        self._beginning.clear()
         self._late += [work for _, _, work in self._held]
         self._held.clear()
         while self._late:

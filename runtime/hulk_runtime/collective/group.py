@@ -111,7 +111,7 @@ class Collective:
         door = Door(listener or listen(host, addresses[rank].port), rank, identity, gathering.admit)
         door.open()
         try:
-            found = gathering.gather(settings.connect_s)
+            found = gathering.gather(settings.connect_s, door.refused)
         except BaseException:
             door.close()
             raise

@@ -59,7 +59,8 @@ class Alternative:
 class SizeClass:
     """The flows of vectors up to `max_bytes`, sent in chunks of about `chunk_bytes`.
 
-    `predicted_s` is what such a vector is predicted to take; 0 when nothing was.
+    `predicted_s` is what such a vector is predicted to take; 0 when nothing was. `advance_s`: so much of the way still
+    to go the last chunk of a flow gives way to the first of another, so that no link waits idle for it.
     """
 
     max_bytes: int
@@ -67,6 +68,7 @@ class SizeClass:
     flows: tuple[Flow, ...]
     alternatives: tuple[Alternative, ...] = ()
     predicted_s: float = 0.0
+    advance_s: float = 0.0
 
     @property
     def every_flow(self) -> tuple[Flow, ...]:

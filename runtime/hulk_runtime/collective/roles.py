@@ -7,7 +7,7 @@ send them their values and get the result back. A *part* is one lane of one flow
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
@@ -33,7 +33,7 @@ class Role:
     to the other ranks of `exchange`, whose sums are added in that order; with neither it is the result. The result
     comes from `source` (None: it is made here) and goes to `targets`; `is_broadcast` when regions outside the exchange
     get it. Tails say how long the way of a sum or result still is, in seconds, when it leaves for a rank: the longest
-    goes first.
+    goes first, less `advance_s` times the chunk's position.
     """
 
     start: int
@@ -47,6 +47,7 @@ class Role:
     is_broadcast: bool
     tails_s: Mapping[int, float]
     result_tails_s: Mapping[int, float]
+    advance_s: float = 0.0
 
     def chunk(self, number: int) -> tuple[int, int]:
         """The values of one chunk."""
@@ -81,7 +82,8 @@ def roles(plan: CollectivePlan, size: SizeClass, rank: int, num_values: int, byt
             start = _cut(first + share * lane.start, num_values)
             stop = _cut(first + share * lane.stop, num_values)
             chunks = -(-(stop - start) * bytes_per_value // size.chunk_bytes)
-            found.append(_role(plan, flow, ways, lane, rank, (start, stop, chunks)))
+            role = _role(plan, flow, ways, lane, rank, (start, stop, chunks))
+            found.append(replace(role, advance_s=size.advance_s))
         first += share
     return tuple(found)
 

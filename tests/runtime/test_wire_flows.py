@@ -1,0 +1,64 @@
+"""The flows of Hulk's own all-reduce, from the plan's bytes to what the collective runs."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hulk_runtime import wire
+from hulk_runtime.errors import PlanError
+
+GOLDEN = Path(__file__).resolve().parents[1] / "placement" / "golden" / "plan-wan-v1.json"
+
+
+def golden():
+    return wire.decode(gzip.compress(GOLDEN.read_bytes()))
+
+
+def test_the_planners_golden_flows_are_what_the_collective_runs():
+    plan = golden()
+    assert plan.algorithm == "wan"
+    assert plan.inner_steps == 20
+    assert plan.collective is not None
+    flows = plan.collective_plan()
+    assert flows.num_ranks == plan.num_ranks
+    assert flows.regions == ((0, 1), (2, 3), (4, 5))
+    assert set(flows.without) == {0, 1, 2}
+    for found, written in zip(flows.classes, plan.collective.classes, strict=True):
+        assert sum(flow.share for flow in found.flows) == pytest.approx(1)
+        assert found.max_bytes == written.max_bytes
+        assert written.predicted_seconds >= written.bound_seconds
+    assert {flow.regions for flow in flows.without[1][0].flows} == {frozenset({0, 2})}
+
+
+def changed(encode_plan, change):
+    """The golden plan after `change` of its JSON object, its digest right."""
+    body = json.loads(GOLDEN.read_text())
+    del body["digest"]
+    change(body)
+    return encode_plan({**body, "digest": wire.digest_of(body)})
+
+
+def first_flow(body):
+    return body["collective"]["classes"][0]["flows"][0]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("wan without flows", lambda body: body.pop("collective")),
+        ("ring with flows", lambda body: body.update(algorithm="ring")),
+        ("other regions", lambda body: body["collective"].update(regions=["P", "O", "X"])),
+        ("a link of no rate", lambda body: body["collective"]["links"].append([0, 1, 0, 0.1])),
+        ("half of the vector", lambda body: first_flow(body).update(share=first_flow(body)["share"] / 2)),
+        ("a region left out", lambda body: first_flow(body).update(exchange=[0], reduce=[[1, 0]], broadcast=[[1, 0]])),
+        (
+            "a cycle",
+            lambda body: first_flow(body).update(exchange=[0], reduce=[[1, 2], [2, 1]], broadcast=[[1, 0], [2, 0]]),
+        ),
+        ("falling sizes", lambda body: body["collective"]["classes"].reverse()),
+    ],
+)
+def test_flows_that_do_not_sum_all_to_all_are_refused(encode_plan, name, change):
+    with pytest.raises(PlanError):
+        wire.decode(changed(encode_plan, change))
