@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import permutations
 
 import pytest
@@ -156,9 +157,12 @@ def test_equal_links_keep_equal_stars() -> None:
 def hobble(rank: Collective, target: int, most_bytes_per_s: float) -> None:
     """The way to a rank carries less from now on."""
     for channel in rank._peers[target].channels:
-        pace = channel.pace
-        channel.pace = lambda rate, pace=pace: pace(min(rate, most_bytes_per_s))  # type: ignore[method-assign,misc]
+        channel.pace = partial(_at_most, channel.pace, most_bytes_per_s)  # type: ignore[method-assign]
         channel.pace(PACE * RATE)
+
+
+def _at_most(pace: Callable[[float], None], most: float, bytes_per_s: float) -> None:
+    pace(min(most, bytes_per_s))
 
 
 def rounds(ranks: list[Collective], count: int) -> list[list[torch.Tensor]]:
