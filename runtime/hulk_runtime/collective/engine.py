@@ -210,7 +210,7 @@ class Engine(threading.Thread):
                 work.end(self._error())
                 return work
             number, self._next = self._next, self._next + 1
-            self._commands.append(lambda: self._hold(number, order, work))
+            self._commands.append(lambda: self._enter(number, order, work))
             os.eventfd_write(self._bell, 1)
         return work
 
@@ -437,7 +437,7 @@ class Engine(threading.Thread):
 
     # Operations.
 
-    def _hold(self, number: int, order: Order, work: Work) -> None:
+    def _enter(self, number: int, order: Order, work: Work) -> None:
         if order.after is not None:
             order.after.on_end(lambda _: self._do(self._begin_held))
         self._held.append((number, order, work))
