@@ -67,6 +67,11 @@ class Watch:
         """Of the time until now."""
         return Conditions(relay.lateness(self._wan, relay.stats(self._net)), _stolen_share(self._ticks))
 
+    def busy_share(self) -> float:
+        """Of all processors' time until now: near 1 the machine sets the pace, not the WAN."""
+        ticks = [after - before for before, after in zip(self._ticks, _ticks(), strict=True)]
+        return 1 - (ticks[IDLE] + ticks[IOWAIT]) / max(1, sum(ticks))
+
 
 def _stolen_share(since: list[int]) -> float:
     ticks = [after - before for before, after in zip(since, _ticks(), strict=True)]

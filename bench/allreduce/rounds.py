@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hulk_lab.wan import relay
 from hulk_lab.wan.addresses import LabNetwork
 
 from bench.allreduce.conductor import Answer, Conductor
-from bench.conditions import TRIES, Conditions, Watch, wait_for_quiet
+from bench.conditions import TRIES, Watch, wait_for_quiet
 
 TIMEOUT_S = 300.0
 QUIET_PATIENCE_S = 20.0
@@ -35,6 +36,10 @@ class Run:
     late_share: float
     stolen_share: float
     valid: bool
+    num_dropped: int = 0
+    """Packets for which a router's buffer had no room: what sends too fast repeats them."""
+    busy_share: float = 0.0
+    """Of all processors' time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +110,20 @@ class Band:
         self._ask("close steps", key=key)
 
     def _timed(self, op: str, check: str, key: str) -> Run:
-        watch = Watch(self.net)
+        watch, dropped = Watch(self.net), num_dropped(self.net)
         answers = self._ask(op, key=key)
-        conditions = watch.conditions()
+        busy_share, conditions, dropped = watch.busy_share(), watch.conditions(), num_dropped(self.net) - dropped
         seconds = max(answer["end"] for answer in answers) - self.conductor.last_start_s
         verify(key, self._ask(check, key=key))
-        return run_of(seconds, sum(answer["cpu_s"] for answer in answers), conditions)
+        return Run(
+            seconds=seconds,
+            cpu_s=sum(answer["cpu_s"] for answer in answers),
+            late_share=conditions.wan.late_share,
+            stolen_share=conditions.stolen_share,
+            valid=conditions.valid,
+            num_dropped=dropped,
+            busy_share=busy_share,
+        )
 
     def _ask(self, op: str, **order: Any) -> list[Answer]:
         return self.conductor.ask(op, timeout_s=TIMEOUT_S, **order)
@@ -125,9 +138,9 @@ def verify(key: str, checks: Sequence[Answer]) -> None:
         raise WrongSumError(f"{key}: ranks have different bits: {[check['crc'] for check in checks]}")
 
 
-def run_of(seconds: float, cpu_s: float, conditions: Conditions) -> Run:
-    """What was timed, with the verdict on its conditions."""
-    return Run(seconds, cpu_s, conditions.wan.late_share, conditions.stolen_share, conditions.valid)
+def num_dropped(net: LabNetwork) -> int:
+    """By all routers' buffers so far."""
+    return sum(link.num_dropped for link in relay.stats(net).links)
 
 
 def time_in_turn(keys: Mapping[str, str], num_bytes: int, num_runs: int, run: Callable[[str, int], Run]) -> list[Timed]:

@@ -124,9 +124,22 @@ def _line(row: Row) -> str:
 def table(case: Case, rows: Sequence[Row]) -> Table:
     """Medians in seconds; the figures made of them only where runs count."""
     methods = [timed.method for timed in rows[0].timed]
-    title = f"{case}, seconds; CPU: s of a rank for 10^9 bytes by {', '.join(methods)}; !: no run counts"
+    title = (
+        f"{case}, seconds; CPU: s of a rank for 10^9 bytes by {', '.join(methods)}; dropped: packets; !: no run counts"
+    )
     table = Table("MiB", *methods, title=title, title_justify="left")
-    for column in ("flat before", "bound", "wan/bound", "gloo/wan", "predicted", "error", "CPU", "runs", "late"):
+    for column in (
+        "flat before",
+        "bound",
+        "wan/bound",
+        "gloo/wan",
+        "predicted",
+        "error",
+        "CPU",
+        "dropped",
+        "runs",
+        "late",
+    ):
         table.add_column(column)
     for row in rows:
         runs = [run for timed in row.timed for run in timed.runs]
@@ -138,6 +151,7 @@ def table(case: Case, rows: Sequence[Row]) -> Table:
             _seconds(row.predicted_s),
             "-" if row.prediction_error is None else f"{row.prediction_error:+.1%}",
             " ".join(f"{timed.cpu_s_per_gb(case.num_nodes):.1f}" for timed in row.timed),
+            " ".join(f"{statistics.median(run.num_dropped for run in timed.runs):g}" for timed in row.timed),
             f"{sum(run.valid for run in runs)}/{len(runs)}",
             f"{statistics.median(run.late_share for run in runs):.2%}",
         )

@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from hulk_lab.wan import relay
 
 from bench.allreduce import case as cases
 from bench.allreduce import conductor, ours, reference, rounds, speed
@@ -14,7 +13,6 @@ from bench.allreduce.case import Case
 from bench.allreduce.gloo_orders import best_order, patterns, ring_s
 from bench.allreduce.profiles import PROFILES, default_nodes, lab_spec, node_counts
 from bench.allreduce.rounds import MIB, Run, Timed
-from bench.conditions import Conditions
 
 FOLD = [["p", "p", "o", "t", "t", "o"], ["p", "p", "o", "o", "t", "t"]]
 
@@ -83,12 +81,6 @@ def test_methods_take_turns_and_what_does_not_count_is_run_again(monkeypatch: py
     assert [found.seconds for found in first.runs] == [2, 6]
     assert (first.median_s, second.median_s) == (4, 9)
     assert str(Timed("x", 1024, (run(2, valid=False),))) == "2.000!"
-
-
-def test_a_run_counts_by_its_conditions() -> None:
-    late = Conditions(relay.Lateness(100, 5, 0), 0.0)
-    assert not rounds.run_of(1.0, 0.1, late).valid
-    assert rounds.run_of(1.0, 0.1, Conditions(relay.Lateness(100, 1, 0), 0.05)).valid
 
 
 @pytest.mark.parametrize(
