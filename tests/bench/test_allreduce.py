@@ -114,7 +114,7 @@ def test_without_runs_that_count_there_is_no_verdict() -> None:
     none = speed.Row(Case("A", (1, 1, 1)), MIB, (Timed(cases.FLAT, MIB, (run(1, valid=False),)),), None, 1.0, 1.0)
     assert speed.verdicts([none])[0] == "wan / bound, median: no verdict, aim at most 1.25"
     assert speed.verdicts([none])[-1].endswith("in every run: A n=3 1 MiB")
-    assert speed.table(none.case, [none]).row_count == 1
+    assert speed.table(none.case, [none]).row_count == speed.resources(none.case, [none]).row_count == 1
 
 
 def test_a_ring_of_flows_uses_every_link_of_the_ring_alike() -> None:
