@@ -145,7 +145,7 @@ def resources(case: Case, rows: Sequence[Row]) -> Table:
     found = Table("MiB", "method", "CPU s/GB a rank", title=f"{case}, all runs", title_justify="left")
     for column in ("processors busy", "packets dropped", "late", "stolen", "runs that count"):
         found.add_column(column)
-    for row, timed in ((row, timed) for row in rows for timed in row.timed):
+    for row, timed in [(one, timed) for one in rows for timed in one.timed]:
         found.add_row(
             f"{row.num_bytes / MIB:g}",
             timed.method,
