@@ -143,7 +143,7 @@ def table(case: Case, rows: Sequence[Row]) -> Table:
 def resources(case: Case, rows: Sequence[Row]) -> Table:
     """What the runs cost, and whether the machine or the WAN set their pace; medians of all runs."""
     found = Table("MiB", "method", "CPU s/GB a rank", title=f"{case}, all runs", title_justify="left")
-    for column in ("processors busy", "packets dropped", "late", "stolen", "runs that count"):
+    for column in ("processors busy", "by others", "packets dropped", "late", "stolen", "runs that count"):
         found.add_column(column)
     for row, timed in [(one, timed) for one in rows for timed in one.timed]:
         found.add_row(
@@ -151,6 +151,7 @@ def resources(case: Case, rows: Sequence[Row]) -> Table:
             timed.method,
             f"{timed.cpu_s_per_gb(case.num_nodes):.1f}",
             f"{statistics.median(run.busy_share for run in timed.runs):.0%}",
+            f"{statistics.median(run.others_share for run in timed.runs):.0%}",
             f"{statistics.median(run.num_dropped for run in timed.runs):g}",
             f"{statistics.median(run.late_share for run in timed.runs):.2%}",
             f"{statistics.median(run.stolen_share for run in timed.runs):.1%}",
@@ -185,5 +186,5 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
         lines.append(f"gloo flat against {len(agreement)} earlier measurements: {off}")
     invalid = [f"{row.case} {row.num_bytes / MIB:g} MiB" for row in rows if any(not t.valid for t in row.timed)]
     if invalid:
-        lines.append(f"no figure where packets were late or processors stolen in every run: {', '.join(invalid)}")
+        lines.append(f"no figure where packets were late or processors another's in every run: {', '.join(invalid)}")
     return lines
