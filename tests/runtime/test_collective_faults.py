@@ -102,7 +102,7 @@ def chunk(**changes: object) -> bytes:
     ("misbehave", "says"),
     [
         pytest.param(close_all, "connection", id="dies"),
-        pytest.param(lambda _: None, "nothing was heard of it for 1.6 s", id="stalls"),
+        pytest.param(send_all(Header(Kind.BEAT).pack()), "nothing was heard of it for 1.6 s", id="stalls"),
         pytest.param(
             send_all(b"GET / HTTP/1.1\r\nHost: hulk\r\n\r\n"), "it sent garbage: a frame begins with", id="http"
         ),
@@ -269,3 +269,43 @@ def test_a_failure_is_parsed_or_garbage(payload: bytes) -> None:
     except GarbageError:
         return
     assert failure.reason.isprintable()
+
+
+def test_a_goodbye_and_then_silence_is_noticed() -> None:
+    """A node may die right after it has said that it leaves."""
+    with three_and_a_stranger() as (ranks, sockets, _):
+        works = begin(ranks)
+        send_all(Header(Kind.LEAVE).pack())(sockets)
+        errors = errors_of(works)
+        assert {error.rank for error in errors} == {LAST}
+
+
+def test_ranks_that_start_late_are_waited_for() -> None:
+    """The first ranks are connected long before the last one, which some of them do not talk to yet."""
+    plan = CollectivePlan.direct([[0, 1], [2, 3]])
+    at = doors(4)
+
+    def late() -> Collective:
+        time.sleep(2 * BOUND_S)
+        return connect(3, at, plan, QUICK)
+
+    ranks = together([*(lambda rank=rank: connect(rank, at, plan, QUICK) for rank in range(3)), late])  # type: ignore[misc]
+    try:
+        mine = vectors(4, 1000)
+        all_reduce(ranks, mine)
+        assert torch.equal(mine[0], mine[3])
+    finally:
+        together([rank.close for rank in ranks])
+
+
+def test_strangers_who_say_nothing_keep_nobody_out() -> None:
+    at = doors(4)
+    host = (at.addresses[0].host, at.addresses[0].port)
+    idle = [socket.create_connection(host) for _ in range(80)]
+    ranks = together([lambda rank=rank: connect(rank, at, PLAN, QUICK) for rank in range(4)])  # type: ignore[misc]
+    idle += [socket.create_connection(host) for _ in range(80)]
+    started = time.monotonic()
+    together([rank.close for rank in ranks])
+    assert time.monotonic() - started < 5 * BOUND_S
+    for connection in idle:
+        connection.close()

@@ -148,18 +148,28 @@ class Channel:
         leaves from a full socket: to the kernel the window waits for the application's data, not the other way round.
         """
         if not self.is_held:
-            if Path.of(self.socket).num_unsent_bytes:
+            if self._path().num_unsent_bytes:
                 return  # they would leave as slowly
             self.is_held = True
             self._pauses.pause()
             self._limit(HELD_BYTES_PER_S, HELD_NOTSENT_BYTES)
         self.wants_write = True
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                rest = self._sending.pop() if self._sending else memoryview(frame)
-                self._sending = [rest]
+        while True:
+            rest = self._sending.pop() if self._sending else memoryview(frame)
+            self._sending = [rest]
+            try:
                 count = self.socket.send(rest, socket.MSG_EOR)  # a packet of its own
-                self._sending = [rest[count:]] if count < len(rest) else []
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise PeerGoneError(f"its connection broke: {error.strerror}") from error
+            self._sending = [rest[count:]] if count < len(rest) else []
+
+    def _path(self) -> Path:
+        try:
+            return Path.of(self.socket)
+        except OSError as error:
+            raise PeerGoneError(f"its connection broke: {error.strerror}") from error
 
     def release(self) -> None:
         """The pause is over."""

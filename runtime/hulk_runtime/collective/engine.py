@@ -32,6 +32,10 @@ from hulk_runtime.errors import MembershipChangedError, PeerLostError, RankLostE
 
 MAX_EARLY_BYTES: Final = 1 << 30
 """Of chunks for operations that were not begun here yet; more is garbage."""
+EARLY_FRAME_BYTES: Final = 200
+"""What is counted for such a chunk beside its payload."""
+MAX_AHEAD: Final = 1024
+"""So many operations a peer may be ahead."""
 TICK_S: Final = 0.25
 WARM_FRAME_BYTES: Final = 16 << 10
 BEATS_PER_BOUND: Final = 8
@@ -154,7 +158,9 @@ class _Running:
 
 
 class Engine(threading.Thread):
-    """The loop. `bound_s`: within it every rank knows of a peer that is lost.
+    """The loop. `bound_s`: within it every rank knows of a peer that is lost. A peer may still wait for others when it
+    has connected here: it is given `first_s` more for its first frame.
+
 
     `regions` are the ranks of each region where the others may go on when one is cut off; empty where they may not.
     """
@@ -165,12 +171,14 @@ class Engine(threading.Thread):
         peers: Mapping[int, Peer],
         bound_s: float,
         hold_s: float,
+        first_s: float,
         membership: Membership,
         regions: Sequence[frozenset[int]],
     ) -> None:
         super().__init__(name="hulk-collective", daemon=True)
         self._rank, self._peers, self._bound_s, self._hold_s = rank, peers, bound_s, hold_s
         self.membership, self._regions = membership, regions
+        self._everybody = membership.members
         self._regroup: Regroup | None = None
         self._channels = {c.socket.fileno(): c for peer in peers.values() for c in peer.channels}
         self._poll = select.epoll()
@@ -196,7 +204,7 @@ class Engine(threading.Thread):
         self.reports: deque[Report] = deque(maxlen=1024)
         self._lock = threading.Lock()
         for peer in peers.values():
-            peer.heard_s = self._now_s
+            peer.heard_s = self._now_s + first_s
         for channel in self._channels.values():
             self._poll.register(channel.socket, select.EPOLLIN)
 
@@ -263,10 +271,15 @@ class Engine(threading.Thread):
                     if descriptor == self._bell:
                         self._obey()
                     else:
-                        self._serve(self._channels[descriptor], what)
+                        channel = self._channels.get(descriptor)  # dropped by an event before it, perhaps
+                        if channel is not None:
+                            self._serve(channel, what)
                 self._go_on_beginning()
                 self._flush()
                 self._keep_time()
+        except Exception as error:
+            self.verdict = Verdict(Failure(self._rank, f"its engine broke: {error!r}"), self._rank, self._now_s)
+            raise
         finally:
             self._end()
 
@@ -330,10 +343,15 @@ class Engine(threading.Thread):
         touched, self._touched = self._touched, set()
         for peer in touched:
             for channel in list(peer.channels):
-                try:
+                with self._watch(channel):
                     self._send(channel)
-                except PeerGoneError as error:
-                    self._gone(channel, error)
+
+    @contextlib.contextmanager
+    def _watch(self, channel: Channel) -> Iterator[None]:
+        try:
+            yield
+        except PeerGoneError as error:
+            self._gone(channel, error)
 
     def _send(self, channel: Channel, *, hold: bool = False) -> None:
         wanted = channel.wants_write
@@ -360,7 +378,7 @@ class Engine(threading.Thread):
                 peer.heard_s = self._now_s
         self._next_tick_s = self._now_s + TICK_S
         for peer in self._peers.values():
-            if not peer.channels or peer.has_left:
+            if not peer.channels:
                 continue
             if self._now_s - peer.beat_s > self._bound_s / BEATS_PER_BOUND:
                 peer.beat_s = self._now_s
@@ -368,11 +386,15 @@ class Engine(threading.Thread):
                     peer.push_first(self._beat())
                     self._touched.add(peer)
             silent_s = SILENT_SHARE * self._bound_s
-            if self._now_s - peer.heard_s > silent_s and self.verdict is None:
+            if self._now_s - peer.heard_s > silent_s and self.verdict is None and not self._may_be_silent(peer):
                 self._lose([Failure(peer.rank, f"nothing was heard of it for {silent_s:g} s")])
         self._settle()
         self._keep_windows()
         self._flush()
+
+    def _may_be_silent(self, peer: Peer) -> bool:
+        """It said goodbye, and nothing is awaited of it."""
+        return peer.has_left and not any(running.operation.awaits(peer.rank) for running in self._running.values())
 
     # Frames (the channels' sink).
 
@@ -389,13 +411,20 @@ class Engine(threading.Thread):
             return False
         return header.epoch == self.membership.epoch + (self._regroup is not None)
 
+    def _require_ranks(self, failures: Sequence[Failure]) -> None:
+        unknown = [failure.rank for failure in failures if failure.rank not in self._everybody]
+        if unknown:
+            raise GarbageError(f"a loss of ranks {unknown}, which do not exist")
+
     def _place_chunk(self, peer: Peer, header: Header) -> memoryview | None:
         running = self._running.get(header.operation) if self._is_whole() else None
         if running is not None:
             return running.operation.place(peer.rank, header)
         if self._is_whole() and header.operation < self._next_here:
             raise GarbageError(f"a chunk of operation {header.operation}, which has ended")
-        self._num_early_bytes += header.num_bytes
+        if header.operation >= self._next_here + MAX_AHEAD:
+            raise GarbageError(f"a chunk of operation {header.operation}, only {self._next_here} were begun here")
+        self._num_early_bytes += header.num_bytes + EARLY_FRAME_BYTES
         if self._num_early_bytes > MAX_EARLY_BYTES:
             raise GarbageError(f"{self._num_early_bytes} bytes of operations that were not begun here")
         self._unchecked[id(header)] = header
@@ -404,7 +433,9 @@ class Engine(threading.Thread):
     def arrived(self, peer: Peer, header: Header, payload: memoryview) -> None:
         """A whole frame is here."""
         if header.kind is Kind.ABORT:
-            self._fail(Failure.parse(payload), told_by=peer.rank)
+            failure = Failure.parse(payload)
+            self._require_ranks([failure])
+            self._fail(failure, told_by=peer.rank)
         elif header.kind is Kind.VIEW:
             self._hear(peer, header.epoch, payload)
         elif header.kind is Kind.BEAT:
@@ -423,7 +454,7 @@ class Engine(threading.Thread):
     def _take_early(self, running: _Running, peer: Peer, header: Header, payload: memoryview) -> None:
         """A chunk that came, or began to come, before its operation was begun here. Raises GarbageError."""
         del self._unchecked[id(header)]
-        self._num_early_bytes -= header.num_bytes
+        self._num_early_bytes -= header.num_bytes + EARLY_FRAME_BYTES
         place = running.operation.place(peer.rank, header)
         if place is not None:
             place[:] = payload
@@ -452,7 +483,7 @@ class Engine(threading.Thread):
         if order.epoch != self.membership.epoch:
             work.end(self._error())
             return
-        gone = [peer.rank for peer in self._members() if not peer.channels]
+        gone = [peer.rank for peer in self._members() if not peer.channels or peer.has_left]
         if gone and self._is_whole():
             self._fail(Failure(gone[0], "it left before an all-reduce"))
         if not self._is_whole() or self._closing:
@@ -513,11 +544,12 @@ class Engine(threading.Thread):
         for peer in self._peers.values() if is_pause else ():
             if not peer.is_far or peer.has_left or peer.has_frames:
                 continue
-            for channel in peer.channels:
+            for channel in list(peer.channels):
                 if self._now_s - self._used_s > self._hold_s:
                     channel.release()
                 elif not channel.is_held:
-                    self._send(channel, hold=True)
+                    with self._watch(channel):
+                        self._send(channel, hold=True)
 
     def _push_warm(self, peer: Peer, count: int) -> None:
         for start in range(0, count, WARM_FRAME_BYTES):
@@ -578,6 +610,7 @@ class Engine(threading.Thread):
     def _hear(self, peer: Peer, epoch: int, payload: memoryview) -> None:
         """A member says whom it has lost."""
         losses = parse_view(payload)
+        self._require_ranks(losses)
         if self.verdict is not None:
             return
         if not self._regions or epoch != self.membership.epoch:
@@ -615,7 +648,9 @@ class Engine(threading.Thread):
             self._regroup, self._next_here = None, 0
             self._early = {key: frames for key, frames in self._early.items() if key[0] == outcome.epoch}
             self._unchecked = {key: h for key, h in self._unchecked.items() if h.epoch == outcome.epoch}
-            self._num_early_bytes = sum(header.num_bytes for _, header, _ in chain(*self._early.values()))
+            self._num_early_bytes = sum(
+                header.num_bytes + EARLY_FRAME_BYTES for _, header, _ in chain(*self._early.values())
+            )
             for peer in self._peers.values():
                 peer.num_begun = 0
             self._release(self._error())

@@ -69,7 +69,9 @@ class Collective:
         self._door, self._settings = door, settings
         self._members = Membership(0, frozenset(range(plan.num_ranks)))
         regions = tuple(map(frozenset, plan.regions)) if plan.on_region_loss == "continue" else ()
-        self._engine = Engine(rank, peers, settings.bound_s, settings.hold_s, self._members, regions)
+        self._engine = Engine(
+            rank, peers, settings.bound_s, settings.hold_s, settings.connect_s, self._members, regions
+        )
         self._far = frozenset(peer.rank for peer in peers.values() if peer.is_far)
         self._codec = codec(plan.compression)
         self._residuals: dict[tuple[int, int, int], Residuals] = {}
@@ -99,8 +101,8 @@ class Collective:
         settings = settings or Settings()
         if len(addresses) != plan.num_ranks:
             raise ValueError(f"{len(addresses)} addresses for a plan of {plan.num_ranks} ranks")
-        mine = plan.region_of(rank)
-        far = {partner: partner not in plan.regions[mine] for partner in partners(plan, rank)}
+        shares = pace_shares(plan, rank)
+        far = {partner: partner in shares for partner in partners(plan, rank)}
         wanted = {partner: settings.num_streams if is_far else 1 for partner, is_far in far.items()}
         identity = Identity(secret, scope, digest(plan))
         gathering = Gathering(rank, addresses, wanted, identity)

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from hulk_runtime.collective.frames import MAX_PAYLOAD_BYTES
+
 Pair = tuple[int, int]
 """(child, parent) in a tree of regions, or (source, target) of a link between regions."""
 
@@ -76,10 +78,10 @@ class SizeClass:
         return (*self.flows, *(flow for other in self.alternatives for flow in other.flows))
 
     def __post_init__(self) -> None:
-        if self.max_bytes < 1 or self.chunk_bytes < 1 or not self.flows:
+        if self.max_bytes < 1 or not 1 <= self.chunk_bytes <= MAX_PAYLOAD_BYTES or not self.flows:
             raise ValueError(
-                f"size class: {self.max_bytes} bytes, chunks of {self.chunk_bytes} and {len(self.flows)} flows "
-                f"must be > 0"
+                f"size class: {self.max_bytes} bytes and {len(self.flows)} flows must be > 0, chunks of "
+                f"{self.chunk_bytes} bytes from 1 to {MAX_PAYLOAD_BYTES}"
             )
         for flows in (self.flows, *(other.flows for other in self.alternatives)):
             total = sum(flow.share for flow in flows)
