@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
+from hulk_runtime.collective.document import CollectiveDocument
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.joining import Address
-from hulk_runtime.collective.plan import CollectivePlan, Flow, LinkFigures, SizeClass
 
 from bench.allreduce.place import Place
 
@@ -97,7 +97,8 @@ class Wan:
 
     def __init__(self, place: Place, spec: Mapping[str, Any]) -> None:
         addresses = [Address(address, spec["port"]) for address in place.addresses]
-        plan, settings = plan_of(spec["plan"]), Settings(**spec["settings"])
+        document, settings = CollectiveDocument.model_validate(spec["plan"]), Settings(**spec["settings"])
+        plan = document.plan(spec["region_of_rank"])
         self.collective = Collective.connect(place.rank, addresses, plan, SECRET, SCOPE, settings)
         self.collective.warm()
 
@@ -106,23 +107,6 @@ class Wan:
 
     def close(self) -> None:
         self.collective.close()
-
-
-def plan_of(document: Mapping[str, Any]) -> CollectivePlan:
-    """The runtime's form of a planner's document with the ranks of its regions."""
-    return CollectivePlan(
-        regions=tuple(map(tuple, document["ranks"])),
-        links={(a, b): LinkFigures(rate, one_way_s) for a, b, rate, one_way_s in document["links"]},
-        classes=tuple(
-            SizeClass(found["maxBytes"], found["chunkBytes"], tuple(map(_flow, found["flows"])))
-            for found in document["classes"]
-        ),
-    )
-
-
-def _flow(found: Mapping[str, Any]) -> Flow:
-    trees = [tuple((child, parent) for child, parent in found[tree]) for tree in ("reduce", "broadcast")]
-    return Flow(found["share"], tuple(found["exchange"]), *trees)
 
 
 KINDS: dict[str, Callable[[Place, Mapping[str, Any]], Method]] = {

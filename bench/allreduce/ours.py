@@ -41,7 +41,8 @@ def method(regions: Regions, links: LinkOf, sizes: Sequence[int], **settings: An
     return {
         "port": next(_PORTS),
         "kind": "wan",
-        "plan": {**as_document(plan), "ranks": [list(ranks) for ranks in regions]},
+        "plan": as_document(plan),
+        "region_of_rank": [region for region, ranks in zip(plan.network.regions, regions, strict=True) for _ in ranks],
         "settings": settings,
     }
 
@@ -98,4 +99,5 @@ def ring_flows(order: Sequence[int]) -> list[dict[str, Any]]:
 def with_flows(method: Mapping[str, Any], flows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The method with these flows for every size."""
     plan = method["plan"]
-    return {**method, "plan": {**plan, "classes": [{**found, "flows": flows} for found in plan["classes"]]}}
+    classes = [{**found, "flows": flows, "alternatives": []} for found in plan["classes"]]
+    return {**method, "plan": {**plan, "classes": classes}}

@@ -1,4 +1,4 @@
-"""Rank's side of DDP step times: a stack of equal layers in torch's DistributedDataParallel, with gloo or with a hook.
+"""Rank's side of DDP step times: equal layers in torch's DistributedDataParallel, with gloo or with Hulk's hook.
 
     {"kind": "gloo", "num_layers": l, "cap_mb": c or None, "order": [ranks]}
     {"kind": "wan", "num_layers": l, "cap_mb": c, "order": [ranks], "method": {...}}   as in `methods`
@@ -15,9 +15,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from hulk_runtime.collective.group import Collective
-from hulk_runtime.errors import PeerLostError
-from torch._C._distributed_c10d import GradBucket
+from hulk_runtime.collective.ddp import all_reduce_hook
+from hulk_runtime.collective.staging import AllReduce
 from torch.nn.parallel import DistributedDataParallel
 
 from bench.allreduce.methods import Wan
@@ -39,7 +38,7 @@ class Steps:
         self._input_BN = torch.randn(BATCH, WIDTH, generator=torch.Generator().manual_seed(place.rank))
         self._wan = Wan(place, spec["method"]) if spec["kind"] == "wan" else None
         if self._wan is not None:
-            self._model.register_comm_hook(self._wan.collective, hook)
+            self._model.register_comm_hook(AllReduce(self._wan.collective, torch.device("cpu")), all_reduce_hook)
         for _ in range(2):  # buckets are rebuilt after the first step
             self.step()
 
@@ -60,19 +59,3 @@ class Steps:
     def close(self) -> None:
         if self._wan is not None:
             self._wan.close()
-
-
-def hook(collective: Collective, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """The mean of a bucket over all ranks, begun now."""
-    future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-    values = bucket.buffer()
-    values.div_(dist.get_world_size())
-
-    def end(error: PeerLostError | None) -> None:
-        if error is None:
-            future.set_result(values)
-        else:
-            future.set_exception(error)  # type: ignore[arg-type] # torch's annotation says T, its text an exception
-
-    collective.all_reduce(values).on_end(end)
-    return future

@@ -1,6 +1,7 @@
 """Questions about one all-reduce under other circumstances: what is compared stands side by side in one table each.
 
 idle         after 10 s without traffic                      aim: at most 1.3 x warm
+series       one after the other after 10 s without traffic: how many it takes until a path is warm
 first        the first one after connecting and warming up   aim: at most 2 x warm
 loss         0.1 % and 1 % of all packets lost at random
 foreign      a foreign bulk flow on the busiest link
@@ -33,6 +34,7 @@ IDLE_S = 10.0
 LOSSES = (0.001, 0.01)
 SEED = 7
 MANY_STREAMS = 4
+SERIES_RUNS = 10
 SETTLED_RUNS = 3
 """After a link changed so many all-reduces are timed one by one."""
 
@@ -96,6 +98,17 @@ def idle(on: Setting) -> list[Timed]:
         found.append(on.repeated(f"{label} after {IDLE_S:g} s", rested))
         on.band.close(key)
     return found
+
+
+def series(on: Setting) -> list[Timed]:
+    """Each run a column of its own."""
+    spec = on.wan()
+    key = cases.key_of(spec)
+    on.band.make(key, spec)
+    time.sleep(IDLE_S)
+    runs = [on.band.run(key, on.num_bytes) for _ in range(SERIES_RUNS)]
+    on.band.close(key)
+    return [Timed(f"run {number + 1}", on.num_bytes, (run,)) for number, run in enumerate(runs)]
 
 
 def first(on: Setting) -> list[Timed]:
@@ -215,6 +228,7 @@ def _bulk_flow(on: Setting, pair: Pair) -> Iterator[None]:
 
 QUESTIONS: Mapping[str, Callable[[Setting], list[Timed]]] = {
     "idle": idle,
+    "series": series,
     "first": first,
     "loss": loss,
     "foreign": foreign,

@@ -1,6 +1,8 @@
 """Checkpoints that an older attempt of the job can neither overwrite nor commit behind a newer one's back.
 
-Everything is a whole object in one folder; attempt numbers only grow:
+Everything is a whole object in one folder; attempt numbers only grow, and so do the membership epochs within an attempt
+(ranks that go on without a region that was cut off). What is said of attempts here holds for epochs as well: epoch E of
+attempt A writes as `A.E`, which is newer than A and older than A+1.
 
     begun-A      attempt A exists: the fence
     resume-A     the checkpoints that A accepted when it began, sealed
@@ -33,9 +35,10 @@ from hulk_runtime.errors import CheckpointError, FencedError
 from hulk_runtime.store import Store
 
 FORMAT: Final = 1
-_ATTEMPT_KEY: Final = re.compile(r"(begun|resume|latest)-(\d{8})")
-_STATE_KEY: Final = re.compile(r"state-(\d{8})-\d{10}")
-_WRITTEN_BY: Final = re.compile(r"(?:begun|resume|latest|state)-(\d{8})")
+_TERM: Final = r"(\d{8}(?:\.\d{4})?)"
+_TERM_KEY: Final = re.compile(rf"(begun|resume|latest)-{_TERM}")
+_STATE_KEY: Final = re.compile(rf"state-{_TERM}-\d{{10}}")
+_WRITTEN_BY: Final = re.compile(rf"(?:begun|resume|latest|state)-{_TERM}")
 
 
 class Entry(BaseModel):
@@ -62,12 +65,13 @@ class Manifest(BaseModel):
 
 
 class Checkpoints:
-    """One attempt's view of the folder. Only rank 0 makes one."""
+    """One attempt's view of the folder. Only rank 0 makes one, or the lowest rank that is left."""
 
     def __init__(self, store: Store, attempt: int, num_kept: int) -> None:
         self.where = store.url
         self._store = store
         self._attempt = attempt
+        self._term = term(attempt)
         self._num_kept = num_kept
         self._entries: tuple[Entry, ...] = ()
 
@@ -79,9 +83,7 @@ class Checkpoints:
         """
         self._require_newest()
         self._sweep_unfinished()  # before the first write: they may have filled the volume
-        self._store.write(_key("begun", self._attempt), b"{}")
-        inherited = self._inherited()
-        self._write_manifest("resume", inherited)
+        inherited = self._fence()
         for index, entry in enumerate(inherited):
             state = self._intact(entry)
             if state is not None:
@@ -92,11 +94,20 @@ class Checkpoints:
             raise CheckpointError(f"no checkpoint in {self.where} is intact: {tried}")
         return None
 
+    def take_over(self, epoch: int) -> None:
+        """Go on in another membership epoch, with the state in memory: whoever was left out commits nothing any more.
+
+        Raises FencedError when a newer attempt or epoch has begun.
+        """
+        self._require_newest()
+        self._term = term(self._attempt, epoch)
+        self._entries = self._fence()
+
     def commit(self, step: int, state: bytes, content: dict[str, str | int | float]) -> Entry:
         """Write the state after `step` and make it the one to resume from. Raises FencedError."""
         self._require_newest()
         self._sweep_unfinished()
-        key = f"state-{self._attempt:08d}-{step:010d}"
+        key = f"state-{self._term}-{step:010d}"
         digest = hashlib.sha256(state).hexdigest()
         entry = Entry(attempt=self._attempt, step=step, key=key, num_bytes=len(state), sha256=digest, content=content)
         self._store.write(key, state)
@@ -107,10 +118,17 @@ class Checkpoints:
         self._sweep()
         return entry
 
+    def _fence(self) -> tuple[Entry, ...]:
+        """Say that this term has begun, and seal what it accepts of the older ones."""
+        self._store.write(f"begun-{self._term}", b"{}")
+        inherited = self._inherited()
+        self._write_manifest("resume", inherited)
+        return inherited
+
     def _require_newest(self) -> None:
-        newest = max(_attempts(self._store.list_keys()), default=0)
-        if newest > self._attempt:
-            raise FencedError(f"attempt {newest} has begun in {self.where}; attempt {self._attempt} may not commit")
+        newest = max(_terms(self._store.list_keys()), default="")
+        if newest > self._term:
+            raise FencedError(f"{_name(newest)} has begun in {self.where}; {_name(self._term)} may not commit")
 
     def _inherited(self) -> tuple[Entry, ...]:
         """What the newest intact manifest names; after a damaged one, an empty seal does not prove a new run."""
@@ -147,34 +165,45 @@ class Checkpoints:
 
     def _write_manifest(self, kind: str, entries: tuple[Entry, ...]) -> None:
         manifest = Manifest(attempt=self._attempt, entries=entries)
-        self._store.write(_key(kind, self._attempt), manifest.model_dump_json().encode())
+        self._store.write(f"{kind}-{self._term}", manifest.model_dump_json().encode())
 
     def _sweep(self) -> None:
         """Delete states that this attempt's manifest does not name; those of newer attempts are not ours to judge."""
         kept = {entry.key for entry in self._entries}
         for key in self._store.list_keys():
             match = _STATE_KEY.fullmatch(key)
-            if match and key not in kept and int(match[1]) <= self._attempt:
+            if match and key not in kept and match[1] <= self._term:
                 self._store.delete(key)
 
     def _sweep_unfinished(self) -> None:
         """Delete what writes that failed or were killed have left: a state's leftover is as large as the state."""
         for name in self._store.list_unfinished():
             match = _WRITTEN_BY.match(name)
-            if match and int(match[1]) <= self._attempt:
+            if match and match[1] <= self._term:
                 self._store.delete(name)
 
 
-def _key(kind: str, attempt: int) -> str:
-    return f"{kind}-{attempt:08d}"
+def term(attempt: int, epoch: int = 0) -> str:
+    """Who writes, as a text that is larger for whoever is newer.
+
+    >>> term(2), term(2, epoch=1)
+    ('00000002', '00000002.0001')
+    """
+    return f"{attempt:08d}.{epoch:04d}" if epoch else f"{attempt:08d}"
+
+
+def _name(of: str) -> str:
+    """A term in words."""
+    attempt, _, epoch = of.partition(".")
+    return f"attempt {int(attempt)}" + (f", membership epoch {int(epoch)}," if epoch else "")
 
 
 def _manifests(keys: Iterable[str]) -> list[str]:
-    """Manifests and seals, newest first: each attempt's manifest before its seal."""
+    """Manifests and seals, newest first: each term's manifest before its seal."""
     found = set(keys)
-    attempts = sorted(_attempts(found), reverse=True)
-    return [key for attempt in attempts for kind in ("latest", "resume") if (key := _key(kind, attempt)) in found]
+    terms = sorted(_terms(found), reverse=True)
+    return [key for of in terms for kind in ("latest", "resume") if (key := f"{kind}-{of}") in found]
 
 
-def _attempts(keys: Iterable[str]) -> set[int]:
-    return {int(match[2]) for key in keys if (match := _ATTEMPT_KEY.fullmatch(key))}
+def _terms(keys: Iterable[str]) -> set[str]:
+    return {match[2] for key in keys if (match := _TERM_KEY.fullmatch(key))}

@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from hulk_runtime import sockets, wan
+from hulk_runtime.collective.members import Membership
 from hulk_runtime.collective.staging import AllReduce
 from hulk_runtime.environment import Environment
 from hulk_runtime.errors import HulkError, PeerLostError
@@ -85,9 +86,14 @@ class Group:
         """
         if self.wan is not None:
             self.wan.part()
-        if self.backend == "gloo":
+        elif self.backend == "gloo":
             with contextlib.suppress(PeerLostError):
                 self.gather(torch.zeros(1))
+
+    def adopt(self) -> Membership:
+        """Go on with the ranks that are left, after MembershipChangedError, which only `wan` raises."""
+        assert self.wan is not None
+        return self.wan.adopt()
 
     def bound_silence(self, seconds: float) -> None:
         """From now on a collective in which a peer sends nothing for that long ends with PeerLostError."""

@@ -15,6 +15,7 @@ saved would have, with any number of ranks.
 What ranks tell each other rides in the outer all-reduce, so a wish to stop is granted at the end of a round.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,12 +47,16 @@ class LocalStepper(Stepper):
         super().__init__(plan, group, task, metrics_port)
         self._inner_steps = plan.inner_steps
         self._last_step = plan.training.steps
-        self._divisor = len(self._sequences)
-        self._share = len(self._sequences) / plan.training.global_batch
         self._outer = Nesterov(self.flat.parameters_N, outer.momentum)
         self._outer_learning_rate = outer.learning_rate
         self._anchor_N = torch.empty_like(self.flat.parameters_N)
         self._at_anchor = True
+
+    def share_out(self, shares: Mapping[int, int]) -> None:
+        """As every stepper; the outer step weighs each rank by its share."""
+        super().share_out(shares)
+        self._divisor = len(self._sequences)
+        self._share = len(self._sequences) / sum(shares.values())
 
     @property
     def vectors(self) -> list[torch.Tensor]:

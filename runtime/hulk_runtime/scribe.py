@@ -6,22 +6,29 @@ from prometheus_client import CollectorRegistry
 
 from hulk_runtime import errors, state
 from hulk_runtime.checkpoint import Checkpoints, Entry
+from hulk_runtime.collective.members import Membership
 from hulk_runtime.data_parallel import StepReport
 from hulk_runtime.environment import Environment
 from hulk_runtime.errors import CheckpointError
 from hulk_runtime.metrics import JobMetrics
+from hulk_runtime.region_loss import left_out
 from hulk_runtime.steps import Stepper, Timing
 from hulk_runtime.store import Store
 from hulk_runtime.wire import Plan
 
 
 class Scribe:
-    """Only rank 0 has one. At most one checkpoint is under way; training goes on meanwhile with a copied state."""
+    """Only rank 0 has one, or the lowest rank that is left.
+
+    At most one checkpoint is under way; training goes on meanwhile with a copied state.
+    """
 
     def __init__(self, environment: Environment, plan: Plan, registry: CollectorRegistry, backend: str) -> None:
         self._plan = plan
         self._metrics = JobMetrics(registry, plan.nodes_by_rank(), plan.inner_steps)
         self._metrics.set_info(environment.attempt, backend)
+        self._metrics.set_membership(0, range(plan.num_ranks))
+        self._membership = Membership(0, frozenset(range(plan.num_ranks)))
         self.checkpoints = open_checkpoints(environment)
         self._every_steps = environment.checkpointing.every_steps if environment.checkpointing else 0
         self._pool = ThreadPoolExecutor(1, "hulk-checkpoint")
@@ -46,6 +53,16 @@ class Scribe:
         """Note where the run begins."""
         self._saved_step = step
         say(f"resumed after step {step}" if step else "starting at step 1")
+
+    def regathered(self, membership: Membership, step: int) -> None:
+        """The ranks that are left go on after `step`: no other may commit any more. Raises FencedError."""
+        self._end_saving(tolerate=True)
+        if self.checkpoints:
+            self.checkpoints.take_over(membership.epoch)
+        self._membership = membership
+        self._metrics.set_membership(membership.epoch, membership.members)
+        without = ",".join(left_out(self._plan, membership))
+        say(f"epoch={membership.epoch} without={without} ranks={len(membership.members)} go on after step {step}")
 
     def wants(self, step: int) -> bool:
         """Whether the state after `step` is due in a checkpoint."""
@@ -77,7 +94,8 @@ class Scribe:
         self._pool.shutdown()
         if self._loss is not None:
             saved_bytes = self._last.num_bytes if self._last else 0
-            errors.leave(errors.farewell(self._plan.attempt, step, self._loss, saved_bytes))
+            epoch, without = self._membership.epoch, left_out(self._plan, self._membership)
+            errors.leave(errors.farewell(self._plan.attempt, step, self._loss, saved_bytes, epoch, without))
 
     def _begin_saving(self, step: int, stepper: Stepper) -> None:
         assert self.checkpoints is not None

@@ -25,7 +25,7 @@ def content(stepper: Stepper, optimizer: str) -> Content:
 
 def dump(stepper: Stepper) -> bytes:
     """A copy of the state."""
-    return _vector(stepper).cpu().numpy().tobytes()
+    return vector(stepper).cpu().numpy().tobytes()
 
 
 def resume(group: Group, stepper: Stepper, optimizer: str, checkpoints: Checkpoints | None) -> int:
@@ -36,23 +36,24 @@ def resume(group: Group, stepper: Stepper, optimizer: str, checkpoints: Checkpoi
     """
     found = checkpoints.begin() if checkpoints else None
     head = torch.zeros(2, dtype=torch.float64)
-    vector = _vector(stepper)
+    whole = vector(stepper)
     if found:
         entry, state = found
         _require_same_model(entry, stepper, optimizer, len(state))
         head = torch.tensor([entry.step, float(entry.content["lossScale"])], dtype=torch.float64)
-        vector = _fitted(torch.frombuffer(bytearray(state), dtype=torch.float32), len(vector)).to(group.device)
+        whole = _fitted(torch.frombuffer(bytearray(state), dtype=torch.float32), len(whole)).to(group.device)
     group.broadcast(head)
     step, scale = round(float(head[0])), float(head[1])
     if step:
-        group.broadcast(vector)
-        _load(stepper, vector)
+        group.broadcast(whole)
+        load(stepper, whole)
         stepper.scale.restart(scale)
     _require_agreement(group, stepper, step)
     return step
 
 
-def _vector(stepper: Stepper) -> torch.Tensor:
+def vector(stepper: Stepper) -> torch.Tensor:
+    """A copy of the state as one vector."""
     return torch.cat(stepper.vectors)
 
 
@@ -61,9 +62,10 @@ def _fitted(saved: torch.Tensor, length: int) -> torch.Tensor:
     return torch.nn.functional.pad(saved, (0, length - len(saved)))
 
 
-def _load(stepper: Stepper, vector: torch.Tensor) -> None:
+def load(stepper: Stepper, whole: torch.Tensor) -> None:
+    """What `vector` made becomes the state."""
     targets = stepper.vectors
-    for target, values in zip(targets, vector.chunk(len(targets)), strict=True):
+    for target, values in zip(targets, whole.chunk(len(targets)), strict=True):
         target.copy_(values)
 
 

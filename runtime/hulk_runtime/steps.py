@@ -1,7 +1,7 @@
 """One optimizer update, alone (to measure this machine) or with all ranks (to train)."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -82,15 +82,20 @@ class Stepper:
         self._autocast = AUTOCAST[training.precision]
         self._traffic = Traffic(group.peers, metrics_port)
         self._tail = Tail(group.rank, group.world_size)
-        first = sum(plan.shares[: group.rank])
-        self._sequences = range(first, first + plan.shares[group.rank])
+        self._micro_batch = training.micro_batch or max(1, plan.shares[group.rank])
         self._divisor = training.global_batch
-        self._micro_batch = training.micro_batch or max(1, len(self._sequences))
+        self.share_out(dict(enumerate(plan.shares)))
         self._update_s = 0.0
         self.flat = FlatModel(task.module, group.all_reduce, plan.num_buckets, self._tail.length)
         self.optimizer = OPTIMIZERS[training.optimizer](self.flat.parameters_N)
         self.scale = LossScale(training.precision)
         self._link = LinkSample(0.0, 0.0)
+
+    def share_out(self, shares: Mapping[int, int]) -> None:
+        """From now on these ranks train, each so many sequences of the global batch, in the order of their ranks."""
+        self._members = frozenset(shares)
+        first = sum(count for rank, count in shares.items() if rank < self._group.rank)
+        self._sequences = range(first, first + shares[self._group.rank])
 
     @property
     def sent_bytes(self) -> int:
@@ -162,8 +167,7 @@ class Stepper:
             torch.cuda.synchronize()
         return time.perf_counter()
 
-    @staticmethod
-    def _require_lockstep(step: int, report: StepReport) -> None:
-        others = {rank: own.step for rank, own in enumerate(report.ranks) if own.step != step}
+    def _require_lockstep(self, step: int, report: StepReport) -> None:
+        others = {rank: own.step for rank, own in enumerate(report.ranks) if own.step != step and rank in self._members}
         if others:
             raise HulkError(f"at step {step} other ranks are at another step: {others}")

@@ -2,12 +2,13 @@
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
-from hulk_runtime import groups, metrics, preflight, state
+from hulk_runtime import groups, metrics, preflight, region_loss, state
 from hulk_runtime.environment import Environment
-from hulk_runtime.errors import EXIT_DONE, EXIT_STOPPED, PeerLostError
+from hulk_runtime.errors import EXIT_DONE, EXIT_STOPPED, MembershipChangedError, PeerLostError
 from hulk_runtime.groups import Group
 from hulk_runtime.local_sgd import LocalStepper
 from hulk_runtime.progress import Progress
@@ -44,11 +45,12 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
             _wait_for_start(progress, environment.start_s)
         group.bound_silence(silence_s(environment, plan, slowest_s))
         stop.training_begins()
-        last = _train(plan, stepper, scribe, stop, resumed)
+        run = Run(plan, group, stepper, stop, scribe, lambda: Scribe(environment, plan, registry, group.backend))
+        last = run.train(resumed)
         if last >= plan.training.steps:
             group.part()
-        if scribe:
-            scribe.close(last, stepper)
+        if run.scribe:
+            run.scribe.close(last, stepper)
         return EXIT_DONE if last >= plan.training.steps else EXIT_STOPPED
 
 
@@ -64,24 +66,52 @@ def silence_s(environment: Environment, plan: Plan, slowest_s: float) -> float:
     return max(environment.silence_s, num_steps * max(predicted_s, slowest_s)) + waits_s
 
 
-def _train(plan: Plan, stepper: Stepper, scribe: Scribe | None, stop: Stop, resumed: int) -> int:
-    """Steps until the last, or until all ranks agree to stop; returns the last step that all have in common."""
-    step = common = resumed
-    try:
-        while step < plan.training.steps:
-            timing, report = stepper.together(step + 1, stop.wanted, scribe is not None and scribe.wants(step + 1))
+@dataclass
+class Run:
+    """The steps of one rank. The lowest rank has a scribe; `make_scribe` makes one where a region with it was lost."""
+
+    plan: Plan
+    group: Group
+    stepper: Stepper
+    stop: Stop
+    scribe: Scribe | None
+    make_scribe: Callable[[], Scribe]
+
+    def train(self, resumed: int) -> int:
+        """Until the last step, or until all ranks agree to stop; returns the last step that all have in common."""
+        common, going = resumed, True
+        while going and common < self.plan.training.steps:
+            try:
+                common, going = self._round(common)
+            except MembershipChangedError as error:
+                say(f"after step {common}: {error}")
+                common = self._go_on(common)
+            except PeerLostError as error:
+                # Told to stop while a peer has already left: the state is still that of the last step of all.
+                if not self.stop.wanted:
+                    raise
+                say(f"stopping after step {common} without agreement: {error}")
+                return common
+        return common
+
+    def _round(self, step: int) -> tuple[int, bool]:
+        """Steps until all ranks have one in common again: its number, and whether another one follows."""
+        while True:
+            saves = self.scribe is not None and self.scribe.wants(step + 1)
+            timing, report = self.stepper.together(step + 1, self.stop.wanted, saves)
             step += 1
-            common = step if report.of_all else common
-            if scribe:
-                scribe.completed(step, timing, report, stepper)
-            if report.stop:
-                break
-    except PeerLostError as error:
-        # Told to stop while a peer has already left: the state is still that of the last step of all.
-        if not stop.wanted:
-            raise
-        say(f"stopping after step {common} without agreement: {error}")
-    return common
+            if self.scribe:
+                self.scribe.completed(step, timing, report, self.stepper)
+            if report.of_all:
+                return step, not report.stop
+
+    def _go_on(self, step: int) -> int:
+        """Without a region that was cut off, from the step that the ranks that are left have in common."""
+        membership, common = region_loss.regather(self.plan, self.group, self.stepper, step)
+        if self.group.rank == min(membership.members):
+            self.scribe = self.scribe or self.make_scribe()
+            self.scribe.regathered(membership, common)
+        return common
 
 
 def _preflight(group: Group, stepper: Stepper, progress: Progress | None) -> float:

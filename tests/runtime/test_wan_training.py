@@ -46,6 +46,46 @@ def test_a_killed_rank_is_named_by_all_others(job, make_plan, make_training) -> 
     assert errors[0].startswith("RankLostError: rank 2 was lost: ")
 
 
+WITHOUT = [
+    {
+        "region": lost,
+        "classes": [
+            {
+                "maxBytes": 1 << 20,
+                "chunkBytes": 4096,
+                "predictedSeconds": 0.1,
+                "boundSeconds": 0.1,
+                "flows": [{"share": 1.0, "exchange": sorted({0, 1, 2} - {lost}), "reduce": [], "broadcast": []}],
+            }
+        ],
+    }
+    for lost in (0, 2)
+]
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_the_others_go_on_without_a_region(job, make_plan, make_training, tmp_path: Path, lost: int) -> None:
+    """Rank 0's region too: then rank 1 speaks for the job and commits, and whatever rank 0 wrote is fenced off.
+
+    The loss after each step is that of an uninterrupted run: the same sequences, shared out anew.
+    """
+    changes = {"training": make_training(3, steps=24), **wan(without=WITHOUT, onRegionLoss="continue")}
+    whole = job.run_ranks(make_plan((1, 1, 1), **changes))[0].losses()
+    url = f"file://{tmp_path}/checkpoints"
+    store = {"HULK_CHECKPOINT_URL": url, "HULK_CHECKPOINT_EVERY_STEPS": "4", "HULK_JOB_UID": "u-1"}
+    ranks = job.start_ranks(make_plan((1, 1, 1), **changes), **store)
+    ranks[0].wait_for("checkpoint step=4 ")
+    ranks[lost].popen.send_signal(signal.SIGKILL)
+    left = [rank for number, rank in enumerate(ranks) if number != lost]
+    assert [rank.wait() for rank in left] == [0, 0], "\n".join(rank.output for rank in left)
+    assert f"epoch=1 without=region-{lost} ranks=2 go on after step " in left[0].output
+    losses = {step: float(loss) for rank in ranks for step, loss in rank.losses().items()}
+    assert losses == pytest.approx({step: float(loss) for step, loss in whole.items()}, abs=2e-3)
+    committed = {path.name for path in (tmp_path / "checkpoints" / "u-1").iterdir()}
+    assert {"begun-00000001", "begun-00000001.0001", "latest-00000001.0001"} <= committed
+    assert "state-00000001.0001-0000000024" in committed
+
+
 def test_without_the_secret_nobody_joins(job, make_plan) -> None:
     first, *others = job.start_ranks(make_plan((1, 1, 1), **wan()), HULK_PEER_SECRET="")
     assert [process.wait() for process in (first, *others)] == [65, 65, 65]

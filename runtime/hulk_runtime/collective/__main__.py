@@ -11,6 +11,7 @@ share; a plan is the file that Hulk mounts into a job's pods, for as many ranks.
 """
 
 import argparse
+import contextlib
 import statistics
 import sys
 import time
@@ -20,7 +21,7 @@ from pathlib import Path
 import torch
 
 from hulk_runtime import wire
-from hulk_runtime.collective.group import Collective
+from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.joining import Address
 from hulk_runtime.collective.plan import CollectivePlan
 from hulk_runtime.errors import HulkError
@@ -28,36 +29,44 @@ from hulk_runtime.errors import HulkError
 
 def main() -> int:
     """The exit code; prints a line for every size."""
+    parser = _parser()
+    options = parser.parse_args()
+    try:
+        sizes = [size(text) for text in options.megabytes.split(",")]
+        with contextlib.closing(_connect(options)) as group:
+            _time(group, sizes, options.runs)
+    except HulkError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return error.exit_code
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    return 0
+
+
+def _connect(options: argparse.Namespace) -> Collective:
+    addresses = [address(text) for text in options.addresses.split(",")]
+    if not 0 <= options.rank < len(addresses) or options.runs < 1:
+        raise ValueError(f"rank {options.rank} of {len(addresses)} addresses, {options.runs} runs")
+    plan = _plan(options.plan, options.regions, len(addresses))
+    secret, settings = options.secret_file.read_bytes(), Settings(connect_s=options.connect_seconds)
+    return Collective.connect(options.rank, addresses, plan, secret, "by hand", settings, listen_everywhere=True)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m hulk_runtime.collective",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--rank", type=int, required=True, help="place of this one in the addresses, from 0")
     parser.add_argument("--addresses", required=True, help="HOST:PORT of every rank, separated by commas")
-    parser.add_argument("--secret-file", type=Path, required=True)
+    parser.add_argument("--secret-file", type=Path, required=True, help="at least 16 bytes, the same everywhere")
     parser.add_argument("--regions", help="a region's name for every rank, separated by commas")
     parser.add_argument("--plan", type=Path, help="plan.json.gz")
     parser.add_argument("--megabytes", default="1,16", help="of float32, separated by commas")
     parser.add_argument("--runs", type=int, default=5)
-    options = parser.parse_args()
-    try:
-        addresses = [address(text) for text in options.addresses.split(",")]
-        plan = _plan(options.plan, options.regions, len(addresses))
-        group = Collective.connect(
-            options.rank, addresses, plan, options.secret_file.read_bytes(), "by hand", listen_everywhere=True
-        )
-    except (HulkError, ValueError, OSError) as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return 1
-    try:
-        _time(group, [float(size) for size in options.megabytes.split(",")], options.runs)
-    except HulkError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return error.exit_code
-    finally:
-        group.close()
-    return 0
+    parser.add_argument("--connect-seconds", type=float, default=300.0, help="how long to wait for the others")
+    return parser
 
 
 def address(text: str) -> Address:
@@ -67,9 +76,21 @@ def address(text: str) -> Address:
     Address(host='fd00::1', port=29401)
     """
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
         raise ValueError(f"address {text!r} is not HOST:PORT")
     return Address(host.strip("[]"), int(port))
+
+
+def size(text: str) -> float:
+    """Megabytes.
+
+    >>> size("0.25")
+    0.25
+    """
+    megabytes = float(text) if text.replace(".", "", 1).isdigit() else 0.0
+    if not megabytes > 0:
+        raise ValueError(f"{text!r} MB is no size")
+    return megabytes
 
 
 def by_region(names: Sequence[str]) -> list[list[int]]:

@@ -18,6 +18,10 @@ from hulk_runtime.collective.operation import Outgoing
 
 NOTSENT_BYTES: Final = 128 << 10
 """What the kernel holds unsent: enough to keep a link busy, so little that an urgent chunk does not wait long."""
+UNPACED: Final = (1 << 64) - 1
+HELD_BYTES_PER_S: Final = 3500
+"""A packet of a header each 7 ms: many are on their way on every path between regions."""
+HELD_NOTSENT_BYTES: Final = 2048
 MAX_LOW_WATER_BYTES: Final = 32 << 10
 """More would make the kernel clamp the receive window to it, before that has had time to grow."""
 _READS_AT_ONCE: Final = 16
@@ -65,9 +69,9 @@ class Peer:
         """Queue a chunk by its urgency."""
         heapq.heappush(self._chunks, (chunk.urgency, next(self._count), chunk))
 
-    def push_first(self, header: Header, payload: memoryview | None = None) -> None:
+    def push_first(self, head: bytes, payload: memoryview | None = None) -> None:
         """Queue a frame that goes before all chunks."""
-        self._first.append((header.pack(), payload, None))
+        self._first.append((head, payload, None))
 
     def push_last(self, header: Header, payload: memoryview) -> None:
         """Queue a frame that waits for all chunks."""
@@ -83,9 +87,14 @@ class Peer:
         return None
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether anything is queued."""
+        return bool(self._first or self._chunks)
+
+    @property
     def is_busy(self) -> bool:
         """Whether anything still has to leave."""
-        return bool(self.channels and (self._first or self._chunks or any(c.wants_write for c in self.channels)))
+        return bool(self.channels) and (self.is_waiting or any(c.wants_write for c in self.channels))
 
     def drop_chunks(self) -> None:
         """Forget the chunks that wait: what they belong to has failed."""
@@ -98,10 +107,12 @@ class Channel:
     def __init__(self, connection: socket.socket, peer: Peer) -> None:
         self.socket, self.peer = connection, peer
         self.wants_write = False
+        self.is_held = False
+        self._bytes_per_s = UNPACED
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if peer.is_far:
-            connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, NOTSENT_BYTES)
+            self._limit(UNPACED, NOTSENT_BYTES)
         self._head_bytes = bytearray(HEADER_BYTES)
         self._head = memoryview(self._head_bytes)
         self._num_head = 0
@@ -114,8 +125,36 @@ class Channel:
 
     def pace(self, bytes_per_s: float) -> None:
         """Send no faster than this: a router's queue that overflows costs more than a little less speed."""
-        rate = struct.pack("=Q", max(1, int(bytes_per_s)))
-        self.socket.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, rate)
+        self._bytes_per_s = max(1, int(bytes_per_s))
+        self._limit(self._bytes_per_s, NOTSENT_BYTES)
+
+    def hold(self, frame: bytes) -> None:
+        """Keep the congestion window through a pause, with as few bytes as that takes; `frame` means nothing.
+
+        TCP shrinks the window of a connection that does not use it, down to a few packets after some seconds. It does
+        not when packets are on their way and the sender has more than its socket takes. So here a drip of tiny packets
+        leaves from a full socket: to the kernel the window waits for the application's data, not the other way round.
+        """
+        if not self.is_held:
+            self.is_held = True
+            self._limit(HELD_BYTES_PER_S, HELD_NOTSENT_BYTES)
+        self.wants_write = True
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                rest = self._sending.pop() if self._sending else memoryview(frame)
+                self._sending = [rest]
+                count = self.socket.send(rest, socket.MSG_EOR)  # a packet of its own
+                self._sending = [rest[count:]] if count < len(rest) else []
+
+    def release(self) -> None:
+        """The pause is over."""
+        if self.is_held:
+            self.is_held = False
+            self._limit(self._bytes_per_s, NOTSENT_BYTES)
+
+    def _limit(self, bytes_per_s: int, notsent_bytes: int) -> None:
+        self.socket.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("=Q", bytes_per_s))
+        self.socket.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, notsent_bytes)
 
     def finish(self) -> None:
         """Nothing more will be sent: the peer reads what is on the way, then the end."""

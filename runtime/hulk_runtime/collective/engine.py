@@ -12,9 +12,10 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from hulk_runtime.collective.channel import Channel, Peer, PeerGoneError
@@ -34,7 +35,9 @@ MAX_EARLY_BYTES: Final = 1 << 30
 TICK_S: Final = 0.25
 WARM_FRAME_BYTES: Final = 16 << 10
 BEATS_PER_BOUND: Final = 8
-"""A peer sends something at least so often in the time after which it counts as lost."""
+"""A peer sends something at least so often in the bound."""
+SILENT_SHARE: Final = 0.8
+"""Of the bound: so long nothing is heard of a lost peer. The rest is for telling all others."""
 
 
 class Work:
@@ -116,14 +119,6 @@ class Report:
     links: Mapping[int, LinkReport]
 
 
-@dataclass(frozen=True, slots=True)
-class Warmth:
-    """What is sent to peers in pauses: bytes each quarter of a second, until a pause is so many seconds old."""
-
-    num_bytes: Mapping[int, int]
-    seconds: float
-
-
 @dataclass
 class _Running:
     operation: Operation
@@ -135,7 +130,7 @@ class _Running:
 
 
 class Engine(threading.Thread):
-    """The loop. `bound_s`: a peer of which nothing is heard for that long is lost.
+    """The loop. `bound_s`: within it every rank knows of a peer that is lost.
 
     `regions` are the ranks of each region where the others may go on when one is cut off; empty where they may not.
     """
@@ -145,12 +140,12 @@ class Engine(threading.Thread):
         rank: int,
         peers: Mapping[int, Peer],
         bound_s: float,
-        warmth: Warmth,
+        hold_s: float,
         membership: Membership,
         regions: Sequence[frozenset[int]],
     ) -> None:
         super().__init__(name="hulk-collective", daemon=True)
-        self._rank, self._peers, self._bound_s, self._warmth = rank, peers, bound_s, warmth
+        self._rank, self._peers, self._bound_s, self._hold_s = rank, peers, bound_s, hold_s
         self.membership, self._regions = membership, regions
         self._regroup: Regroup | None = None
         self._channels = {c.socket.fileno(): c for peer in peers.values() for c in peer.channels}
@@ -159,8 +154,10 @@ class Engine(threading.Thread):
         self._poll.register(self._bell, select.EPOLLIN)
         self._commands: deque[Callable[[], None]] = deque()
         self._running: dict[int, _Running] = {}
+        self._beginning: deque[tuple[_Running, Iterator[None]]] = deque()
         self._early: dict[tuple[int, int], list[tuple[Peer, Header, memoryview]]] = {}
         self._num_early_bytes = 0
+        self._unchecked: dict[int, Header] = {}
         self._next = 0
         self._next_here = 0
         self._next_tick_s = time.monotonic()
@@ -237,13 +234,14 @@ class Engine(threading.Thread):
         """Serve until closed or failed."""
         try:
             while not self._is_over():
-                events = self._poll.poll(TICK_S)
+                events = self._poll.poll(0 if self._beginning else TICK_S)
                 self._now_s = time.monotonic()
                 for descriptor, what in events:
                     if descriptor == self._bell:
                         self._obey()
                     else:
                         self._serve(self._channels[descriptor], what)
+                self._go_on_beginning()
                 self._flush()
                 self._keep_time()
         finally:
@@ -314,10 +312,14 @@ class Engine(threading.Thread):
                 except PeerGoneError as error:
                     self._gone(channel, error)
 
-    def _send(self, channel: Channel) -> None:
+    def _send(self, channel: Channel, *, hold: bool = False) -> None:
         wanted = channel.wants_write
-        for chunk in channel.send(self._now_s):
-            self._sent(chunk)
+        if (hold or channel.is_held) and not channel.peer.is_waiting:
+            channel.hold(self._beat())
+        else:
+            channel.release()
+            for chunk in channel.send(self._now_s):
+                self._sent(chunk)
         if channel.wants_write != wanted:
             self._poll.modify(channel.socket, select.EPOLLIN | (select.EPOLLOUT if channel.wants_write else 0))
 
@@ -339,12 +341,14 @@ class Engine(threading.Thread):
                 continue
             if self._now_s - peer.beat_s > self._bound_s / BEATS_PER_BOUND:
                 peer.beat_s = self._now_s
-                peer.push_first(Header(Kind.BEAT, epoch=self.membership.epoch, operation=self._next_here))
-                self._touched.add(peer)
-            if self._now_s - peer.heard_s > self._bound_s and self.verdict is None:
-                self._lose([Failure(peer.rank, f"nothing was heard of it for {self._bound_s:g} s")])
+                if not any(channel.is_held for channel in peer.channels):
+                    peer.push_first(self._beat())
+                    self._touched.add(peer)
+            silent_s = SILENT_SHARE * self._bound_s
+            if self._now_s - peer.heard_s > silent_s and self.verdict is None:
+                self._lose([Failure(peer.rank, f"nothing was heard of it for {silent_s:g} s")])
         self._settle()
-        self._keep_warm()
+        self._hold()
         self._flush()
 
     # Frames (the channels' sink).
@@ -371,6 +375,7 @@ class Engine(threading.Thread):
         self._num_early_bytes += header.num_bytes
         if self._num_early_bytes > MAX_EARLY_BYTES:
             raise GarbageError(f"{self._num_early_bytes} bytes of operations that were not begun here")
+        self._unchecked[id(header)] = header
         return None
 
     def arrived(self, peer: Peer, header: Header, payload: memoryview) -> None:
@@ -387,8 +392,19 @@ class Engine(threading.Thread):
             running = self._running.get(header.operation) if self._is_whole() else None
             if running is None:
                 self._early.setdefault((header.epoch, header.operation), []).append((peer, header, payload))
+            elif id(header) in self._unchecked:
+                self._take_early(running, peer, header, payload)
             else:
                 self._take(running, peer, header, payload)
+
+    def _take_early(self, running: _Running, peer: Peer, header: Header, payload: memoryview) -> None:
+        """A chunk that came, or began to come, before its operation was begun here. Raises GarbageError."""
+        del self._unchecked[id(header)]
+        self._num_early_bytes -= header.num_bytes
+        place = running.operation.place(peer.rank, header)
+        if place is not None:
+            place[:] = payload
+        self._take(running, peer, header, payload)
 
     def _take(self, running: _Running, peer: Peer, header: Header, payload: memoryview) -> None:
         num_bytes, _ = running.links.get(peer.rank, (0, 0.0))
@@ -412,18 +428,23 @@ class Engine(threading.Thread):
         running = _Running(operation, work, len(values) * values.bytes_per_value, time.monotonic())
         self._running[number] = running
         self._next_here = number + 1
-        operation.begin()
+        self._beginning.append((running, operation.begin()))
         for peer, header, payload in self._early.pop((epoch, number), ()):
-            self._num_early_bytes -= header.num_bytes
             try:
-                place = operation.place(peer.rank, header)
-                if place is not None:
-                    place[:] = payload
+                self._take_early(running, peer, header, payload)
             except GarbageError as error:
                 self._reject(peer, error)
                 return
-            self._take(running, peer, header, payload)
         self._check(running)
+
+    def _go_on_beginning(self) -> None:
+        """A part of the oldest operation that has not sent all it can: frames come and go between the parts."""
+        while self._beginning:
+            running, parts = self._beginning[0]
+            if running.operation.number in self._running and next(parts, running) is None:
+                return
+            self._beginning.popleft()
+            self._check(running)
 
     def _queue(self, chunk: Outgoing) -> None:
         peer = self._peers[chunk.target]
@@ -443,19 +464,21 @@ class Engine(threading.Thread):
         self.reports.append(Report(number, running.num_bytes, seconds, links))
         running.work.end()
 
-    def _keep_warm(self) -> None:
-        """After each pause of TICK_S, for a while: TCP halves the congestion window of a connection that is silent."""
-        if (
-            self._running
-            or self._closing
-            or self._now_s - self._used_s > self._warmth.seconds
-            or self.verdict is not None
-        ):
-            return
-        for rank, count in self._warmth.num_bytes.items():
-            peer = self._peers[rank]
-            if self._now_s - peer.sent_s > TICK_S / 2 and peer.channels and not peer.has_left:
-                self._push_warm(peer, count)
+    def _beat(self) -> bytes:
+        """The frame that says that this rank lives, and how far it is."""
+        return Header(Kind.BEAT, epoch=self.membership.epoch, operation=self._next_here).pack()
+
+    def _hold(self) -> None:
+        """In a pause, for a while: connections to other regions keep their congestion windows."""
+        is_pause = self._is_whole() and not self._running and not self._closing
+        for peer in self._peers.values() if is_pause else ():
+            if not peer.is_far or peer.has_left or peer.is_waiting:
+                continue
+            for channel in peer.channels:
+                if self._now_s - self._used_s > self._hold_s:
+                    channel.release()
+                elif not channel.is_held:
+                    self._send(channel, hold=True)
 
     def _push_warm(self, peer: Peer, count: int) -> None:
         for start in range(0, count, WARM_FRAME_BYTES):
@@ -469,7 +492,7 @@ class Engine(threading.Thread):
         self._closing, self._closing_until_s = True, self._now_s + self._bound_s
         for peer in self._peers.values():
             if peer.channels:
-                peer.push_first(Header(Kind.LEAVE))
+                peer.push_first(Header(Kind.LEAVE).pack())
                 self._touched.add(peer)
 
     def _drop(self, channel: Channel) -> None:
@@ -491,7 +514,7 @@ class Engine(threading.Thread):
             peer.drop_chunks()
             if peer.channels:
                 payload = memoryview(failure.pack())
-                peer.push_first(Header(Kind.ABORT, len(payload)), payload)
+                peer.push_first(Header(Kind.ABORT, len(payload)).pack(), payload)
                 self._touched.add(peer)
 
     def _lose(self, losses: Sequence[Failure]) -> None:
@@ -537,7 +560,7 @@ class Engine(threading.Thread):
             payload = memoryview(pack_view(self._regroup.losses.values()))
             for peer in self._members():
                 if peer.channels:
-                    peer.push_first(Header(Kind.VIEW, len(payload), self.membership.epoch), payload)
+                    peer.push_first(Header(Kind.VIEW, len(payload), self.membership.epoch).pack(), payload)
                     self._touched.add(peer)
 
     def _settle(self) -> None:
@@ -552,6 +575,8 @@ class Engine(threading.Thread):
                 self.membership, self._next = outcome, 0
             self._regroup, self._next_here = None, 0
             self._early = {key: frames for key, frames in self._early.items() if key[0] == outcome.epoch}
+            self._unchecked = {key: h for key, h in self._unchecked.items() if h.epoch == outcome.epoch}
+            self._num_early_bytes = sum(header.num_bytes for _, header, _ in chain(*self._early.values()))
             for peer in self._peers.values():
                 peer.num_begun = 0
             self._release(self._error())
@@ -561,6 +586,7 @@ class Engine(threading.Thread):
         for running in self._running.values():
             running.work.end(error)
         self._running.clear()
+        self._beginning.clear()
         while self._late:
             self._late.pop().end(error)
 

@@ -19,7 +19,7 @@ import torch
 
 from hulk_runtime.collective.channel import Channel, Peer
 from hulk_runtime.collective.compression import Codec
-from hulk_runtime.collective.engine import Both, Engine, Report, Warmth, Work
+from hulk_runtime.collective.engine import Both, Engine, Report, Work
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.handshake import Identity
 from hulk_runtime.collective.hops import Hops, Residuals, codec
@@ -38,16 +38,15 @@ class Settings:
     """How a rank talks to its peers.
 
     `bound_s`: a peer that dies, stalls or sends garbage is found within it. `pace`: the share of a link's rate that is
-    used. `num_streams`: TCP connections to each peer in another region. In a pause, up to `warm_s`, each connection to
-    another region sends `warmth` of what its path holds, four times a second: after a longer one TCP starts slowly.
+    used. `num_streams`: TCP connections to each peer in another region. In a pause, up to `hold_s`, each connection to
+    another region keeps its congestion window by a drip of tiny packets; after a longer one TCP starts slowly.
     """
 
     bound_s: float = 10.0
     connect_s: float = 300.0
     pace: float = 0.97
     num_streams: int = 1
-    warmth: float = 0.125
-    warm_s: float = 60.0
+    hold_s: float = 600.0
 
     def __post_init__(self) -> None:
         if not (self.bound_s > 0 and self.connect_s > 0 and self.pace > 0 and self.num_streams >= 1):
@@ -64,11 +63,9 @@ class Collective:
         self.rank, self.plan = rank, plan
         self._plan_now = plan
         self._door, self._settings = door, settings
-        far = {peer.rank: self._path_bytes(peer.rank) for peer in peers.values() if peer.is_far}
-        warmth = Warmth({other: math.ceil(settings.warmth * held) for other, held in far.items()}, settings.warm_s)
         self._members = Membership(0, frozenset(range(plan.num_ranks)))
         regions = tuple(map(frozenset, plan.regions)) if plan.on_region_loss == "continue" else ()
-        self._engine = Engine(rank, peers, settings.bound_s, warmth, self._members, regions)
+        self._engine = Engine(rank, peers, settings.bound_s, settings.hold_s, self._members, regions)
         self._far = frozenset(peer.rank for peer in peers.values() if peer.is_far)
         self._codec = codec(plan.compression)
         self._residuals: dict[tuple[int, int], Residuals] = {}
@@ -104,7 +101,7 @@ class Collective:
         door = Door(listener or listen(host, addresses[rank].port), rank, identity, gathering.admit)
         door.open()
         try:
-            found = gathering.gather(settings.connect_s)
+            found = gathering.gather(settings.connect_s, door.refused)
         except BaseException:
             door.close()
             raise

@@ -3,7 +3,7 @@
     client -> server   HELLO: magic, wire version, stream, from, to, scope, digest of the plan, 32 random bytes
     server -> client   HELLO, likewise
     client -> server   HMAC-SHA256(key, "client" + both HELLOs)
-    server -> client   HMAC-SHA256(key, "server" + both HELLOs)
+    server -> client   HMAC-SHA256(key, "server" + both HELLOs), or zeros where the client's is wrong
 
 The key is HMAC-SHA256(secret, scope), and the scope names job and attempt: what an older attempt left joins nothing,
 and no proof can be used twice or for other ranks. The proofs say who connected; what follows is neither encrypted nor
@@ -28,6 +28,10 @@ TIMEOUT_S: Final = 10.0
 
 class RefusedError(ConnectionError):
     """The two ends do not belong together; the message says why."""
+
+
+class StrangerError(RefusedError):
+    """Nor will they ever: to try again is of no use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,11 @@ def answer(connection: socket.socket, identity: Identity, rank: int) -> Hello:
     _checked(theirs, mine)
     if claimed.target != rank:
         raise RefusedError(f"it looks for rank {claimed.target}, this is rank {rank}")
-    _require(identity.proof(b"client", theirs, mine), _read(connection, _PROOF_BYTES))
+    try:
+        _require(identity.proof(b"client", theirs, mine), _read(connection, _PROOF_BYTES))
+    except StrangerError:
+        connection.sendall(bytes(_PROOF_BYTES))  # it is told, so that it does not take this for a broken connection
+        raise
     connection.sendall(identity.proof(b"server", theirs, mine))
     return claimed
 
@@ -99,7 +107,7 @@ def _checked(theirs: bytes, mine: bytes) -> Hello:
     if magic != MAGIC:
         raise RefusedError("it speaks another protocol")
     if version != WIRE_VERSION:
-        raise RefusedError(f"it speaks wire version {version}, this is version {WIRE_VERSION}")
+        raise StrangerError(f"it speaks wire version {version}, this is version {WIRE_VERSION}")
     if scope != our_scope:
         raise RefusedError("it belongs to another job or attempt")
     if digest != our_digest:
@@ -114,7 +122,7 @@ def _parse(hello: bytes) -> Hello:
 
 def _require(expected: bytes, proof: bytes) -> None:
     if not hmac.compare_digest(expected, proof):
-        raise RefusedError("it does not know the job's secret")
+        raise StrangerError("it has another secret")
 
 
 def _read(connection: socket.socket, count: int) -> bytes:

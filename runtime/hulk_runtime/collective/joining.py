@@ -8,11 +8,12 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hulk_runtime.collective.handshake import Identity, RefusedError, answer, greet
+from hulk_runtime.collective.handshake import Identity, StrangerError, answer, greet
 from hulk_runtime.errors import PeerLostError, PortError
 
 RETRY_S: Final = 0.2
@@ -40,7 +41,8 @@ class Door:
         self._listener, self._rank, self._identity, self._admit = listener, rank, identity, admit
         self._places = threading.BoundedSemaphore(MAX_GREETING)
         self._thread = threading.Thread(target=self._serve, name="hulk-door", daemon=True)
-        self.refused: list[str] = []
+        self.refused: deque[str] = deque(maxlen=4)
+        """Who was sent away last, and why."""
 
     def open(self) -> None:
         """Begin to accept."""
@@ -67,7 +69,7 @@ class Door:
         try:
             hello = answer(connection, self._identity, self._rank)
         except OSError as error:
-            self.refused = [*self.refused[-3:], f"{host}: {error}"]
+            self.refused.append(f"{host}: {error}")
             connection.close()
         else:
             self._admit(hello.source, hello.stream, connection)
@@ -109,8 +111,8 @@ class Gathering:
         connection.close()
         self.twice(rank)
 
-    def gather(self, timeout_s: float) -> dict[int, list[socket.socket]]:
-        """Every partner's connections. Raises PeerLostError that names who is missing and why."""
+    def gather(self, timeout_s: float, refused: Iterable[str] = ()) -> dict[int, list[socket.socket]]:
+        """Every partner's connections. Raises PeerLostError that names who is missing, and who was refused."""
         deadline_s = time.monotonic() + timeout_s
         for rank, count in self._wanted.items():
             for stream in range(count if rank < self._rank else 0):
@@ -123,7 +125,8 @@ class Gathering:
                 for connection in self._found.values():
                     connection.close()
                 missing = sorted({rank for rank in self._wanted if (rank, 0) not in self._found})
-                raise PeerLostError(self._error or f"ranks {missing} did not connect within {timeout_s:g} s")
+                late = f"ranks {missing} did not connect within {timeout_s:g} s"
+                raise PeerLostError("; refused ".join([self._error or late, *refused]))
             return {
                 rank: [self._found[rank, stream] for stream in range(count)] for rank, count in self._wanted.items()
             }
@@ -140,7 +143,7 @@ class Gathering:
                 problem = str(error)
                 if connection is not None:
                     connection.close()
-                if isinstance(error, RefusedError) and "version" in problem:
+                if isinstance(error, StrangerError):
                     break
                 time.sleep(RETRY_S)
             else:

@@ -14,6 +14,7 @@ import torch
 
 from hulk_runtime.collective.engine import Both, Work
 from hulk_runtime.collective.group import Collective
+from hulk_runtime.collective.members import Membership
 from hulk_runtime.errors import PeerLostError
 
 
@@ -30,6 +31,10 @@ class AllReduce:
         if self._stage is not None:
             return Waiting(self, self._stage.all_reduce(values, num_exact))
         return Waiting(self, self.collective.all_reduce(values, num_exact))
+
+    def adopt(self) -> Membership:
+        """Go on with the ranks that are left, after MembershipChangedError."""
+        return self.collective.adopt()
 
     def part(self) -> None:
         """Wait until every rank has come so far, or was lost."""
