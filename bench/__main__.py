@@ -9,6 +9,7 @@
     ddp          a step of torch's DDP over the emulated WAN, with gloo and with Hulk's all-reduce
     convergence  what local SGD and compression do to the loss; ranks are threads of one process
     solve        how good and how quick planning is; predictions only, nothing measured
+    flows        how good and how quick planning Hulk's own all-reduce is; predictions only, nothing measured
 
 Without a question all are answered. --short takes minutes instead of hours and says what it left out. Figures are
 medians; ratios compare runs of one invocation on one machine, and each aim is said to be met or missed. Raw rows:
@@ -24,7 +25,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from bench import bench_solve, change, convergence, deployment, predict, ring_order, starting
+from bench import bench_solve, change, collective_plans, convergence, deployment, predict, ring_order, starting
 from bench.allreduce import whole as all_reduces
 
 QUESTIONS: dict[str, Callable[[bool], None]] = {
@@ -37,6 +38,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "ddp": all_reduces.run_ddp,
     "convergence": convergence.run,
     "solve": lambda _: bench_solve.run(),
+    "flows": lambda short: collective_plans.run(num_regions=(3, 4, 6) if short else collective_plans.NUM_REGIONS),
 }
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from hulk_placement.collective.bound import Bound
-from hulk_placement.collective.candidates import Sharer, plain
+from hulk_placement.collective.candidates import Closed, Sharer, plain
 from hulk_placement.collective.network import Network
 from hulk_placement.collective.patterns import Flow
 from hulk_placement.collective.program import closed_form_s
@@ -34,6 +34,9 @@ OTHER_ADVANCES = (0.0, 0.2)
 SLOWED = 0.5
 SLOWER = 1.1
 """An alternative is carried for a link whose rate x 0.5 makes the flows more than 1.1 x as slow as new ones."""
+
+MOST_REGIONS = 24
+"""With more there are only plain flows: the program would take minutes."""
 
 MOST_ALTERNATIVES = 8
 MOST_REGIONS_WITH_ALTERNATIVES = 6
@@ -96,17 +99,19 @@ class CollectivePlan:
         return next((c for c in self.classes if num_bytes <= c.max_bytes), self.classes[-1])
 
 
-Closed = tuple[float, tuple[Flow, ...]]
-"""Flows with their seconds by the closed form."""
+def always() -> bool:
+    """There is time."""
+    return True
 
 
 @dataclass
 class Planner:
-    """Plans one network; keeps what does not depend on the size."""
+    """Plans one network; keeps what does not depend on the size. Once `go_on` says no, only plain ways are tried."""
 
     network: Network
     transport: Transport = TRANSPORT
     compression: str = "none"
+    go_on: Callable[[], bool] = always
     bound: Bound = field(init=False)
     _sharers: dict[int, Sharer] = field(init=False, default_factory=dict)
 
@@ -143,7 +148,7 @@ class Planner:
 
     def slowed(self, link: Link) -> Planner:
         """The planner of the network in which a link has half its rate."""
-        return Planner(self.network.scaled(SLOWED, link), self.transport, self.compression)
+        return Planner(self.network.scaled(SLOWED, link), self.transport, self.compression, self.go_on)
 
     def closed_form_s(self, flows: Sequence[Flow], sent: int, chunk_bytes: int) -> float:
         """Seconds of given flows by the program's rows."""
@@ -154,6 +159,8 @@ class Planner:
         named = plain(self.network, sent, self.transport, chunk_bytes)
         if len(self.network.regions) < 2:
             return [named["one hop"]]
+        if not self.go_on() or len(self.network.regions) > MOST_REGIONS:
+            return sorted(named.values(), key=lambda closed: closed[0])[:1]
         found = self.sharer(chunk_bytes).sharings(sent, NUM_SIMULATED)
         near_s = found[0][0] * WORTH_SIMULATING
         return [*found, *(other for other in named.values() if other[0] <= near_s)]
@@ -161,7 +168,7 @@ class Planner:
     def sharer(self, chunk_bytes: int) -> Sharer:
         """The linear program for chunks of this size."""
         if chunk_bytes not in self._sharers:
-            self._sharers[chunk_bytes] = Sharer(self.network, self.transport, chunk_bytes)
+            self._sharers[chunk_bytes] = Sharer(self.network, self.transport, chunk_bytes, go_on=self.go_on)
         return self._sharers[chunk_bytes]
 
 
@@ -205,19 +212,23 @@ def plan_collective(
     compression: str = "none",
     with_alternatives: bool = True,
     transport: Transport = TRANSPORT,
+    go_on: Callable[[], bool] = always,
 ) -> CollectivePlan:
     """The plan of an all-reduce over a network for vectors of these sizes (bytes, 4 a value).
 
+    `go_on` is asked before each part of the work; once it says no, the rest is planned in plain ways.
     ValueError when a region cannot be reached from another over usable links, or without a size.
     """
     wanted = sorted(set(sizes))
     if not wanted or wanted[0] < 1:
         raise ValueError(f"sizes {wanted}: at least one, each at least 1 byte")
-    planner = Planner(network, transport, compression)
+    planner = Planner(network, transport, compression, go_on)
     classes = tuple(planner.size_class(size) for size in wanted)
     if with_alternatives and 1 < len(network.regions) <= MOST_REGIONS_WITH_ALTERNATIVES:
         slowed = Slowed(planner)
-        classes = tuple(replace(found, alternatives=slowed.alternatives(found)) for found in classes)
+        classes = tuple(
+            replace(found, alternatives=slowed.alternatives(found)) if go_on() else found for found in classes
+        )
     return CollectivePlan(
         network=network,
         classes=classes,
@@ -232,5 +243,5 @@ def _without(planner: Planner, sizes: Sequence[int]) -> Iterator[Without]:
     num = len(planner.network.regions)
     for region in range(num if num > 1 else 0):
         with contextlib.suppress(ValueError):
-            others = Planner(planner.network.without([region]), planner.transport, planner.compression)
+            others = Planner(planner.network.without([region]), planner.transport, planner.compression, planner.go_on)
             yield Without(region, tuple(others.size_class(size) for size in sizes))

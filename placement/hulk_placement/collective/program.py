@@ -109,9 +109,14 @@ class Sharing:
 class Program:
     """The restricted program over a pool. Bytes are counted in `unit` (the largest rate x 1 s), to be near 1."""
 
-    def __init__(self, pool: Pool, windows: Sequence[Window] = (), columns: Sequence[int] = ()) -> None:
-        """An empty program, or one that begins with some rows and columns, of a solution that is likely near."""
-        self.pool = pool
+    def __init__(
+        self, pool: Pool, windows: Sequence[Window] = (), columns: Sequence[int] = (), is_coarse: bool = False
+    ) -> None:
+        """An empty program, or one that begins with some rows and columns, of a solution that is likely near.
+
+        A coarse one has one row a resource, of the window that all its uses meet: quicker, and T is only a floor.
+        """
+        self.pool, self.is_coarse = pool, is_coarse
         rates = pool.delays.capacity
         self.unit = float(rates[np.isfinite(rates)].max())
         self.windows: list[Window] = []
@@ -207,7 +212,7 @@ class Program:
         uses = self.pool.uses
         num_bytes = np.zeros(len(self.pool))
         num_bytes[list(found.bytes_by_pattern)] = list(found.bytes_by_pattern.values())
-        broken = overfull(
+        broken = (widest if self.is_coarse else overfull)(
             uses.resource[mine],
             uses.release_s[mine],
             uses.tail_s[mine],
@@ -232,19 +237,38 @@ def overfull(
     resource: Ints, release_s: Floats, tail_s: Floats, num_bytes: Floats, capacity: Floats, limit_s: float
 ) -> list[Window]:
     """For each resource (sorted) the window that needs the longest T, where that is more than the limit."""
+    found = []
+    for part, most_s in _parts(resource, release_s, tail_s, num_bytes, capacity):
+        if most_s <= limit_s:
+            break
+        window, need_s = fullest(int(resource[part][0]), release_s[part], tail_s[part], num_bytes[part], capacity)
+        if need_s > limit_s:
+            found.append(window)
+    return found
+
+
+def _parts(
+    resource: Ints, release_s: Floats, tail_s: Floats, num_bytes: Floats, capacity: Floats
+) -> list[tuple[slice, float]]:
+    """Each resource's part of the arrays, and a T that is enough for all its windows, in falling order of that."""
     first = np.flatnonzero(np.diff(resource, prepend=-1))
     most_s = (
         np.add.reduceat(num_bytes, first) / capacity[resource[first]]
         + np.maximum.reduceat(release_s, first)
         + np.maximum.reduceat(tail_s, first)
     )
-    found = []
-    for number in np.flatnonzero(most_s > limit_s):
-        part = slice(first[number], first[number + 1] if number + 1 < len(first) else None)
-        window, need_s = fullest(int(resource[part][0]), release_s[part], tail_s[part], num_bytes[part], capacity)
-        if need_s > limit_s:
-            found.append(window)
-    return found
+    ends = np.append(first[1:], len(resource))
+    return [(slice(first[n], ends[n]), float(most_s[n])) for n in np.argsort(-most_s, kind="stable")]
+
+
+def widest(
+    resource: Ints, release_s: Floats, tail_s: Floats, num_bytes: Floats, capacity: Floats, limit_s: float
+) -> list[Window]:
+    """For each resource (sorted) the window that all its uses meet, where that needs a longer T than the limit."""
+    first = np.flatnonzero(np.diff(resource, prepend=-1))
+    release, tail = np.minimum.reduceat(release_s, first), np.minimum.reduceat(tail_s, first)
+    need_s = np.add.reduceat(num_bytes, first) / capacity[resource[first]] + release + tail
+    return [(int(resource[first[n]]), float(release[n]), float(tail[n])) for n in np.flatnonzero(need_s > limit_s)]
 
 
 def fullest(
@@ -271,9 +295,10 @@ def closed_form_s(flows: Sequence[Flow], num_bytes: float, known: Delays) -> flo
         return float(np.inf)
     seconds = float(pool.uses.latency_s.max())
     load = shares[pool.uses.pattern] * num_bytes
-    for part in np.split(np.arange(len(load)), np.flatnonzero(np.diff(pool.uses.resource)) + 1):
-        if len(part):
-            resource = int(pool.uses.resource[part[0]])
-            window = (pool.uses.release_s[part], pool.uses.tail_s[part], load[part], known.capacity)
-            seconds = max(seconds, fullest(resource, *window)[1])
+    release_s, tail_s, resource = pool.uses.release_s, pool.uses.tail_s, pool.uses.resource
+    for part, most_s in _parts(resource, release_s, tail_s, load, known.capacity) if len(load) else ():
+        if most_s <= seconds:
+            break
+        window = fullest(int(resource[part][0]), release_s[part], tail_s[part], load[part], known.capacity)
+        seconds = max(seconds, window[1])
     return seconds
