@@ -13,7 +13,7 @@ An operation whose number has come waits for the decision before it; a lost rank
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -22,8 +22,8 @@ from hulk_runtime.collective.beliefs import NUM_FIGURES, Slot, slots
 from hulk_runtime.collective.channel import Peer
 from hulk_runtime.collective.engine import Work
 from hulk_runtime.collective.meter import Path
-from hulk_runtime.collective.plan import CollectivePlan, Pair
-from hulk_runtime.collective.versions import Version, first, following
+from hulk_runtime.collective.plan import CollectivePlan, Pair, SizeClass
+from hulk_runtime.collective.versions import first, following
 from hulk_runtime.errors import PeerLostError
 
 log = logging.getLogger(__name__)
@@ -45,14 +45,10 @@ class LinkBelief:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What an operation is to do: whether what was measured is summed before it, and whether a round begins with it.
-
-    It uses a `version` of the flows, and begins when `after` has ended.
-    """
+    """Whether what was measured is summed before an operation; whether a round begins with it, when `after` ended."""
 
     asks: bool = False
     begins: bool = False
-    version: int = 0
     after: Work | None = None
 
 
@@ -62,8 +58,8 @@ class Drift:
     def __init__(self, plan: CollectivePlan, rank: int, peers: Mapping[int, Peer], pace: float) -> None:
         self._plan, self._rank, self._peers, self._pace = plan, rank, peers, pace
         self._slots = slots(plan)
-        self._versions = [first(plan)]
-        self._num_turns = self._number = 0
+        self._now = self._next = first(plan)
+        self._num_turns = 0
         self._largest_bytes: dict[int, int] = {}
         self._decided: Work | None = None
 
@@ -76,34 +72,34 @@ class Drift:
     def turn(self, num_bytes: int) -> Turn:
         """The next operation sums a vector of so many bytes."""
         if num_bytes < MIN_BYTES:
-            return Turn(version=self._number)
+            return Turn()
         place = self._num_turns % ROUND
-        if place == 0 and self._num_turns:
-            self._number += 1
         self._num_turns += 1
-        size = self._plan.classes.index(self._plan.size_class(num_bytes))
+        size = self._number(num_bytes)
         self._largest_bytes[size] = max(num_bytes, self._largest_bytes.get(size, 0))
-        return Turn(place == WINDOW, place == 0, self._number, self._decided if place == 0 else None)
+        return Turn(place == WINDOW, place == 0, self._decided if place == 0 else None)
 
     @property
     def num_figures(self) -> int:
         """Of the vector that is summed."""
         return NUM_FIGURES * len(self._slots)
 
-    def plan(self, number: int) -> CollectivePlan:
-        """The plan with the flows of a version."""
-        return replace(self._plan, classes=self._version(number).classes)
+    def size_class(self, num_bytes: int) -> SizeClass:
+        """The class that serves a vector, with the flows of this round."""
+        return self._now.classes[self._number(num_bytes)]
 
     def beliefs(self) -> dict[Pair, LinkBelief]:
         """What is believed now of every link of the plan."""
         return {
             link: LinkBelief(self._plan.links[link].bytes_per_s, belief.bytes_per_s)
-            for link, belief in self._versions[-1].beliefs.items()
+            for link, belief in self._now.beliefs.items()
         }
 
-    def begin(self, number: int) -> None:
-        """A round begins: paces follow the version, and measuring starts anew."""
-        beliefs = self._version(number).beliefs
+    def begin(self) -> bool:
+        """A round begins: flows and paces follow what was decided, and measuring starts anew. Whether flows changed."""
+        changed = self._next.classes != self._now.classes
+        self._now = self._next
+        beliefs = self._now.beliefs
         for slot in self._slots:
             if slot.receiver == self._rank:
                 for channel in self._peers[slot.sender].channels:
@@ -112,6 +108,7 @@ class Drift:
                 belief, channels = beliefs[slot.link], self._peers[slot.receiver].channels
                 for channel in channels:
                     channel.pace(self._pace * belief.boost * slot.share * belief.bytes_per_s / len(channels))
+        return changed
 
     def fill(self, figures_N: torch.Tensor) -> None:
         """Write what this rank measured into its places."""
@@ -143,16 +140,14 @@ class Drift:
     def _decide(self, figures_N: torch.Tensor, largest_bytes: Mapping[int, int], decided: Work) -> None:
         """Whatever happens here happens on every rank alike, and the operations that wait go on."""
         try:
-            version, news = following(self._plan, self._versions[-1], figures_N.tolist(), largest_bytes, self._pace)
-            self._versions.append(version)
+            self._next, news = following(self._plan, self._now, figures_N.tolist(), largest_bytes, self._pace)
             for line in news if self._rank == 0 else ():
                 log.info(line)
         finally:
             decided.end()
 
-    def _version(self, number: int) -> Version:
-        """The last one there is when deciding failed."""
-        return self._versions[min(number, len(self._versions) - 1)]
+    def _number(self, num_bytes: int) -> int:
+        return self._plan.classes.index(self._plan.size_class(num_bytes))
 
     def _queue_s(self, slot: Slot) -> float:
         try:

@@ -133,15 +133,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An all-reduce that somebody wants: `roles` are asked for when it begins, which it does when `after` has ended.
+    """An all-reduce that somebody wants: `begin` is called when it begins, which is when `after` has ended.
 
     All ranks order the same in the same order, and what is ordered later begins later. One of the group's own is not
     `reported`.
     """
 
     values: Values
-    roles: Callable[[], Sequence[Role]]
-    hops: Hops
+    begin: Callable[[], tuple[Sequence[Role], Hops]]
     epoch: int
     after: Work | None = None
     reported: bool = True
@@ -489,7 +488,7 @@ class Engine(threading.Thread):
         if not self._is_whole() or self._closing:
             self._late.append(work)
             return
-        operation = Operation(number, order.epoch, self._rank, order.values, order.roles(), order.hops, self._queue)
+        operation = Operation(number, order.epoch, self._rank, order.values, *order.begin(), self._queue)
         running = _Running(order, operation, work, time.monotonic())
         self._running[number] = running
         self._next_here = number + 1
@@ -532,7 +531,7 @@ class Engine(threading.Thread):
         values = running.order.values
         links = {rank: LinkReport(*found, self._peers[rank].carried()[0]) for rank, found in running.links.items()}
         seconds = time.monotonic() - running.begun_s
-        return Report(running.operation.number, len(values) * values.bytes_per_value, seconds, links)
+        return Report(running.operation.number, values.num_bytes, seconds, links)
 
     def _beat(self) -> bytes:
         """The frame that says that this rank lives, and how far it is."""

@@ -27,7 +27,7 @@ from hulk_runtime.collective.handshake import Identity
 from hulk_runtime.collective.hops import Hops, Residuals, codec
 from hulk_runtime.collective.joining import Address, Door, Gathering, listen
 from hulk_runtime.collective.members import Membership
-from hulk_runtime.collective.plan import CollectivePlan, LinkFigures, Pair
+from hulk_runtime.collective.plan import CollectivePlan, LinkFigures, Pair, SizeClass
 from hulk_runtime.collective.roles import Role, pace_shares, partners, roles
 from hulk_runtime.collective.values import Values
 
@@ -74,7 +74,7 @@ class Collective:
         )
         self._far = frozenset(peer.rank for peer in peers.values() if peer.is_far)
         self._codec = codec(plan.compression)
-        self._residuals: dict[tuple[int, int, int], Residuals] = {}
+        self._residuals: dict[tuple[int, int], Residuals] = {}
         self._roles = lru_cache(maxsize=64)(self._find_roles)
         self._peers = peers
         self._order = threading.Lock()
@@ -138,36 +138,34 @@ class Collective:
 
     def _sum(self, tensor: torch.Tensor, codec: Codec | None) -> Work:
         values = Values(tensor)
-        num_bytes = len(values) * values.bytes_per_value
         with self._order:
-            turn = self._drift.turn(num_bytes) if self._drift is not None else Turn()
+            turn = self._drift.turn(values.num_bytes) if self._drift is not None else Turn()
             if turn.asks:
                 self._ask()
-            kept = self._residuals.setdefault((tensor.data_ptr(), len(values), turn.version), {}) if codec else {}
-            roles = partial(self._begun, turn, len(values), values.bytes_per_value)
-            hops = Hops(values, self._far, codec, kept)
-            return self._engine.all_reduce(Order(values, roles, hops, self._members.epoch, turn.after))
+            begin = partial(self._begin, turn, values, tensor.data_ptr(), codec)
+            return self._engine.all_reduce(Order(values, begin, self._members.epoch, turn.after))
+
+    def _begin(self, turn: Turn, values: Values, address: int, codec: Codec | None) -> tuple[tuple[Role, ...], Hops]:
+        """Called by the engine: shares are those of the moment when an operation begins."""
+        if turn.begins and self._drift is not None and self._drift.begin():
+            self._residuals.clear()
+        of = self._plan_now if self._drift is None else self._drift
+        size = of.size_class(values.num_bytes)
+        kept = self._residuals.setdefault((address, len(values)), {}) if codec else {}
+        return self._roles(size, len(values), values.bytes_per_value), Hops(values, self._far, codec, kept)
 
     def _ask(self) -> None:
-        """Begin the all-reduce of what all ranks have measured."""
-        drift = self._drift
+        """Begin the all-reduce of what all ranks have measured, by the plan's own flows."""
+        drift, size = self._drift, self._plan_now.classes[0]
         assert drift is not None
         figures_N = torch.zeros(drift.num_figures)
         values = Values(figures_N)
 
-        def roles() -> tuple[Role, ...]:
+        def begin() -> tuple[tuple[Role, ...], Hops]:
             drift.fill(figures_N)
-            return self._roles(0, len(values), values.bytes_per_value)
+            return self._roles(size, len(values), values.bytes_per_value), Hops(values, self._far, None, {})
 
-        hops = Hops(values, self._far, None, {})
-        order = Order(values, roles, hops, self._members.epoch, reported=False)
-        drift.asked(self._engine.all_reduce(order), figures_N)
-
-    def _begun(self, turn: Turn, num_values: int, bytes_per_value: int) -> tuple[Role, ...]:
-        """Called by the engine when an operation begins."""
-        if turn.begins and self._drift is not None:
-            self._drift.begin(turn.version)
-        return self._roles(turn.version, num_values, bytes_per_value)
+        drift.asked(self._engine.all_reduce(Order(values, begin, self._members.epoch, reported=False)), figures_N)
 
     def _begin_drift(self) -> Drift | None:
         """Only where the plan knows every link that it uses."""
@@ -222,10 +220,7 @@ class Collective:
         share = pace_shares(self.plan, self.rank)[rank]
         return math.ceil(share * link.bytes_per_s * (link.one_way_s + back.one_way_s))
 
-    def _find_roles(self, version: int, num_values: int, bytes_per_value: int) -> tuple[Role, ...]:
-        """Flows as in a version of the plan; the first one is the plan's own."""
-        plan = self._plan_now if self._drift is None else self._drift.plan(version)
-        size = plan.size_class(num_values * bytes_per_value)
+    def _find_roles(self, size: SizeClass, num_values: int, bytes_per_value: int) -> tuple[Role, ...]:
         return roles(self.plan, size, self.rank, num_values, bytes_per_value)
 
     def _link(self, rank: int) -> LinkFigures | None:

@@ -61,8 +61,9 @@ def following(
     for number, num_bytes in sorted(largest_bytes.items()):
         case = _Case(plan, plan.classes[number], num_bytes, pace)
         flows, looked[number], line = _look(case, former.classes[number].flows, former.looked[number], beliefs)
-        classes[number] = replace(classes[number], flows=flows)
-        news += [line] if line else []
+        if line:
+            classes[number] = replace(classes[number], flows=flows)
+            news.append(line)
     return Version(tuple(classes), beliefs, tuple(looked)), news
 
 
