@@ -27,6 +27,9 @@ NUM_SIMULATED = 3
 WORTH_SIMULATING = 1.3
 """Plain flows that the closed form finds slower than this, times the program's, are not simulated."""
 
+CHUNKS_TO_RANK = 8
+"""Simulated chunks of a flow where candidates are compared: off by 0.7 % on the mean."""
+
 USUAL_ADVANCE = 0.05
 OTHER_ADVANCES = (0.0, 0.2)
 """Of the seconds that the flows take; the usual one costs three regions nothing and gains a tenth with four or more."""
@@ -129,18 +132,23 @@ class Planner:
         sent = self.sent(num_bytes)
         chunk_bytes = self.transport.chunk_bytes(sent)
         timed = [self._timed(found, sent, USUAL_ADVANCE) for found in self._candidates(sent, chunk_bytes)]
-        best = min(timed, key=lambda tried: (tried[0], len(tried[2][1])))
-        others = [self._timed(best[2], sent, advance) for advance in OTHER_ADVANCES]
-        predicted_s, advance_s, (_, flows) = min([best, *others], key=lambda tried: tried[0])
-        return SizeClass(
-            num_bytes, chunk_bytes, predicted_s, self.bound.seconds(sent), flows, advance_s=round(advance_s, 6)
-        )
+        best = min(timed, key=lambda tried: (tried[0], len(tried[2])))
+        closed = (best[1] / USUAL_ADVANCE, best[2])
+        others = [self._timed(closed, sent, advance) for advance in OTHER_ADVANCES]
+        _, advance_s, flows = min([best, *others], key=lambda tried: tried[0])
+        advance_s = round(advance_s, 6)
+        predicted = simulate(self.network, flows, sent, transport=self.transport, advance_s=advance_s)
+        bound_s = self.bound.seconds(sent)
+        return SizeClass(num_bytes, chunk_bytes, predicted.seconds, bound_s, flows, advance_s=advance_s)
 
-    def _timed(self, found: Closed, sent: int, advance: float) -> tuple[float, float, Closed]:
-        """Simulated seconds and the advance in seconds."""
-        advance_s = advance * found[0]
-        run = simulate(self.network, found[1], sent, transport=self.transport, advance_s=advance_s)
-        return run.seconds, advance_s, found
+    def _timed(self, found: Closed, sent: int, advance: float) -> tuple[float, float, tuple[Flow, ...]]:
+        """Seconds by a coarse simulation, with the advance in seconds."""
+        seconds, flows = found
+        advance_s = advance * seconds
+        run = simulate(
+            self.network, flows, sent, transport=self.transport, advance_s=advance_s, most_chunks=CHUNKS_TO_RANK
+        )
+        return run.seconds, advance_s, flows
 
     def sent(self, num_bytes: int) -> int:
         """Bytes of a vector on a WAN hop."""

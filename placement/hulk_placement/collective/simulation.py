@@ -21,8 +21,8 @@ from hulk_placement.collective.patterns import Flow, Pattern
 from hulk_placement.collective.timing import delays, num_lanes
 from hulk_placement.collective.transport import TRANSPORT, Transport
 
-MOST_CHUNKS = 32
-"""Simulated chunks of a flow: with cut-through more of them change the result by 0.1 % on the mean, 1 % at most."""
+MOST_CHUNKS = 64
+"""Simulated chunks of a flow: with cut-through more of them change the result by 0.05 % on the mean, 0.6 % at most."""
 
 MOST_CROSSINGS = 20_000
 """Of chunks over links in one simulation: with many regions chunks are simulated larger."""
@@ -50,6 +50,7 @@ def simulate(
     chunk_bytes: int | None = None,
     transport: Transport = TRANSPORT,
     advance_s: float = 0.0,
+    most_chunks: int | None = None,
 ) -> Simulated:
     """How long one all-reduce of so many bytes by these flows takes; infinite where one needs an absent link.
 
@@ -59,9 +60,9 @@ def simulate(
     size = transport.chunk_bytes(num_bytes) if chunk_bytes is None else chunk_bytes
     run = _Run(network, transport, num_bytes, size, advance_s)
     crossings = sum(_num_crossings(flow.pattern) for flow in flows)
-    most_chunks = max(2, min(MOST_CHUNKS, MOST_CROSSINGS // max(1, crossings)))
+    num_chunks = max(2, min(most_chunks or MOST_CHUNKS, MOST_CROSSINGS // max(1, crossings)))
     for flow in flows:
-        if not run.add(flow, most_chunks):
+        if not run.add(flow, num_chunks):
             return Simulated(math.inf, {})
     finish_s = run.finish()
     return Simulated(transport.start_s + transport.stretch * finish_s, run.busy_s)
