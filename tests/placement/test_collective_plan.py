@@ -158,7 +158,8 @@ def test_more_chunks_in_the_simulation_change_little(monkeypatch: pytest.MonkeyP
     net = profile("A")
     plan = plan_collective(net, [16 * MIB])
     monkeypatch.setattr(chunks, "MOST_CHUNKS", 10_000)
-    fine_s = simulate(net, plan.classes[0].flows, 16 * MIB).seconds
+    found = plan.classes[0]
+    fine_s = simulate(net, found.flows, 16 * MIB, found.chunk_bytes, advance_s=found.advance_s).seconds
     assert plan.classes[0].predicted_s == pytest.approx(fine_s, rel=0.01)
 
 

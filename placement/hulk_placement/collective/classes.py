@@ -13,7 +13,7 @@ from hulk_placement.collective.candidates import Closed, Sharer, plain
 from hulk_placement.collective.network import Network
 from hulk_placement.collective.patterns import Flow
 from hulk_placement.collective.program import closed_form_s
-from hulk_placement.collective.simulation import Link, simulate
+from hulk_placement.collective.simulation import MOST_CHUNKS, Link, simulate
 from hulk_placement.collective.timing import delays
 from hulk_placement.collective.transport import TRANSPORT, Transport
 from hulk_placement.sync import COMPRESSIONS, ON_REGION_LOSS
@@ -31,7 +31,7 @@ CHUNKS_TO_RANK = 8
 """Simulated chunks of a flow where candidates are compared: off by 0.7 % on the mean."""
 
 USUAL_ADVANCE = 0.05
-OTHER_ADVANCES = (0.0, 0.2)
+ADVANCES = (USUAL_ADVANCE, 0.0, 0.2)
 """Of the seconds that the flows take; the usual one costs three regions nothing and gains a tenth with four or more."""
 
 SLOWED = 0.5
@@ -131,24 +131,22 @@ class Planner:
         """The best flows for a vector of so many bytes."""
         sent = self.sent(num_bytes)
         chunk_bytes = self.transport.chunk_bytes(sent)
-        timed = [self._timed(found, sent, USUAL_ADVANCE) for found in self._candidates(sent, chunk_bytes)]
-        best = min(timed, key=lambda tried: (tried[0], len(tried[2])))
-        closed = (best[1] / USUAL_ADVANCE, best[2])
-        others = [self._timed(closed, sent, advance) for advance in OTHER_ADVANCES]
-        _, advance_s, flows = min([best, *others], key=lambda tried: tried[0])
-        advance_s = round(advance_s, 6)
-        predicted = simulate(self.network, flows, sent, transport=self.transport, advance_s=advance_s)
+        candidates = self._candidates(sent, chunk_bytes)
+        timed = [self._timed(found, sent, USUAL_ADVANCE, CHUNKS_TO_RANK)[0] for found in candidates]
+        best = min(zip(timed, candidates, strict=True), key=lambda tried: (tried[0], len(tried[1][1])))[1]
+        advanced = [self._timed(best, sent, advance, MOST_CHUNKS) for advance in ADVANCES]
+        predicted_s, advance_s = min(advanced, key=lambda tried: tried[0])
         bound_s = self.bound.seconds(sent)
-        return SizeClass(num_bytes, chunk_bytes, predicted.seconds, bound_s, flows, advance_s=advance_s)
+        return SizeClass(num_bytes, chunk_bytes, predicted_s, bound_s, best[1], advance_s=advance_s)
 
-    def _timed(self, found: Closed, sent: int, advance: float) -> tuple[float, float, tuple[Flow, ...]]:
-        """Seconds by a coarse simulation, with the advance in seconds."""
+    def _timed(self, found: Closed, sent: int, advance: float, most_chunks: int) -> tuple[float, float]:
+        """Simulated seconds, with the advance in seconds."""
         seconds, flows = found
-        advance_s = advance * seconds
+        advance_s = round(advance * seconds, 6)
         run = simulate(
-            self.network, flows, sent, transport=self.transport, advance_s=advance_s, most_chunks=CHUNKS_TO_RANK
+            self.network, flows, sent, transport=self.transport, advance_s=advance_s, most_chunks=most_chunks
         )
-        return run.seconds, advance_s, flows
+        return run.seconds, advance_s
 
     def sent(self, num_bytes: int) -> int:
         """Bytes of a vector on a WAN hop."""
