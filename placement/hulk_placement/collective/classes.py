@@ -21,7 +21,7 @@ from hulk_placement.sync import COMPRESSIONS, ON_REGION_LOSS
 DEFAULT_SIZES = tuple(4**power << 10 for power in range(3, 9))
 """64 KiB to 64 MiB, by fours."""
 
-NUM_SIMULATED = 3
+NUM_SIMULATED = 2
 """Of the program's sharings, so many go into the simulation with the plain ones."""
 
 WORTH_SIMULATING = 1.3

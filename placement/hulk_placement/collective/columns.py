@@ -18,7 +18,7 @@ MOST_VARIED = 16
 """Patterns with the largest shares, of which neighbours are looked at."""
 
 MOST_ADDED = 24
-MOST_ROOTS = 6
+MOST_ROOTS = 3
 MOST_TOGETHER, MOST_REGIONS_TOGETHER = 3, 8
 """Exchanges of so many regions are among the first patterns where there are at most so many."""
 
