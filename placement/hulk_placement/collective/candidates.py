@@ -24,6 +24,9 @@ MOST_CAPS = 4
 CLOSE_CAPS = 1.03
 ROUNDS, ROUNDS_A_CAP = 8, 2
 LEAST_GAIN = 0.002
+MOST_IDLE = 2
+"""Rounds that gain less, one after the other, before it is given up: among equal sharings one may gain nothing."""
+
 LEAST_SHARES = (0.02, 0.005, 0.0)
 PRUNING_LOSS = 0.01
 FLOWS_A_REGION = 4
@@ -58,53 +61,54 @@ class Sharer:
 
     def sharings(self, num_bytes: float, most: int) -> list[Closed]:
         """The fastest pruned sharings with the seconds of the closed form, of caps that bracket the best."""
-        program = self._program(self._windows, self._columns)
-        found = [(sharing, program.binding()) for sharing in self._at_caps(program, num_bytes)]
+        program = self._program(num_bytes, self._windows, self._columns)
+        found = [(sharing, program.binding()) for sharing in self._at_caps(program)]
         found.sort(key=lambda item: item[0].seconds)
         self._columns, self._windows = list(found[0][0].bytes_by_pattern), found[0][1]
         distinct = {item[0].seconds: item for item in reversed(found)}
         pruned = [self._pruned(*distinct[seconds]) for seconds in sorted(distinct)[:most]]
         return sorted(pruned, key=lambda closed: closed[0])
 
-    def _program(self, windows: Sequence[Window] = (), columns: Sequence[int] = ()) -> Program:
-        return Program(self.pool, windows, columns, self.is_coarse)
+    def _program(self, num_bytes: float, windows: Sequence[Window] = (), columns: Sequence[int] = ()) -> Program:
+        return Program(self.pool, num_bytes, windows, columns, self.is_coarse)
 
     def least_s(self, num_bytes: float) -> float:
-        """The program's seconds, before small shares are pruned."""
-        return min(found.seconds for found in self._at_caps(self._program(), num_bytes))
+        """The program's seconds, before small shares are pruned, with caps as close as it takes."""
+        return min(found.seconds for found in self._at_caps(self._program(num_bytes), most_caps=16, close=1.0005))
 
-    def _at_caps(self, program: Program, num_bytes: float) -> Iterator[Sharing]:
+    def _at_caps(self, program: Program, most_caps: int = MOST_CAPS, close: float = CLOSE_CAPS) -> Iterator[Sharing]:
         """Solutions by cap: T falls as the cap rises, until T is no more than the cap; bisection finds where.
 
         Where T without a cap is above every latency, no cap can lower it: each of its rows then allows that T.
         """
-        free = self._solve(program, num_bytes, np.inf, ROUNDS)
+        free = self._solve(program, np.inf, ROUNDS)
         yield free
         latency_s = self.pool.uses.latency_s
         low_s, high_s = float(latency_s.min()), free.seconds
         if high_s > latency_s.max():
             return
-        for _ in range(MOST_CAPS):
-            if high_s <= low_s * CLOSE_CAPS or not self.go_on():
+        for _ in range(most_caps):
+            if high_s <= low_s * close or not self.go_on():
                 return
             cap_s = (low_s + high_s) / 2
-            found = self._solve(program, num_bytes, cap_s, ROUNDS_A_CAP)
+            found = self._solve(program, cap_s, ROUNDS_A_CAP)
             yield found
             if found.seconds <= cap_s:
                 high_s = cap_s
             else:
                 low_s, high_s = cap_s, min(high_s, found.seconds)
 
-    def _solve(self, program: Program, num_bytes: float, cap_s: float, rounds: int) -> Sharing:
-        found = program.solve(num_bytes, cap_s)
+    def _solve(self, program: Program, cap_s: float, rounds: int) -> Sharing:
+        """A solution, for so many rounds with the patterns that the last one's prices asked for."""
+        found = program.solve(cap_s)
+        num_idle = 0
         for _ in range(0 if self.is_listed else rounds):
             up_NR, down_NR = asked_for(program, found)
-            if not len(up_NR) or not self.go_on():
+            if not len(up_NR) or num_idle == MOST_IDLE or not self.go_on():
                 break
             self.pool.add(up_NR, down_NR)
-            before_s, found = found.seconds, program.solve(num_bytes, cap_s)
-            if found.seconds > before_s * (1 - LEAST_GAIN):
-                break
+            before_s, found = found.seconds, program.solve(cap_s)
+            num_idle = num_idle + 1 if found.seconds > before_s * (1 - LEAST_GAIN) else 0
         return found
 
     def _pruned(self, sharing: Sharing, windows: Sequence[Window]) -> Closed:
@@ -116,7 +120,7 @@ class Sharer:
             kept = np.array([number for number, size in by_share if size >= least * sharing.num_bytes])
             if len(kept):
                 small = Pool(self.delays, pool.up_NR[kept], pool.down_NR[kept])
-                few = Program(small, windows, range(len(kept)), self.is_coarse).solve(sharing.num_bytes, np.inf)
+                few = Program(small, sharing.num_bytes, windows, range(len(kept)), self.is_coarse).solve(np.inf)
                 if few.seconds <= sharing.seconds * (1 + PRUNING_LOSS):
                     break
         total = sum(few.bytes_by_pattern.values())

@@ -8,7 +8,7 @@ import numpy as np
 
 from hulk_placement.collective.arborescence import cheapest_arborescence
 from hulk_placement.collective.network import Bools, Floats, Ints
-from hulk_placement.collective.program import Pool, Program, Sharing
+from hulk_placement.collective.program import Pool, Program, Sharing, distinct
 from hulk_placement.collective.timing import Delays
 
 MOST_TIMED = 800
@@ -38,7 +38,7 @@ def first_patterns(known: Delays) -> Forests:
         for few in map(list, itertools.combinations(regions, size)):
             to, of = np.array(few)[far_s[:, few].argmin(axis=1)], np.array(few)[far_s[few].argmin(axis=0)]
             found.append((in_by[regions, to], out_by[of, regions]))
-    return _valid(np.array([up for up, _ in found]), np.array([down for _, down in found]))
+    return distinct(*_valid(np.array([up for up, _ in found]), np.array([down for _, down in found])))
 
 
 def _shortest_paths(hop_s: Floats) -> tuple[Ints, Ints, Floats]:
@@ -88,7 +88,7 @@ def _trees(weight: Floats, known: Delays) -> Forests:
     tie = known.hop_s / known.hop_s[finite].max() * max(float(weight[finite].max()), 1e-12) * 1e-3
     priced = weight + tie
     np.fill_diagonal(priced, np.inf)
-    roots = np.argsort(priced.min(axis=0) + priced.min(axis=1), kind="stable")[::-1][:MOST_ROOTS]
+    roots = np.argsort(priced.min(axis=0) + priced.min(axis=1), kind="stable")[:MOST_ROOTS]
     found = [(cheapest_arborescence(priced.T, int(root)), cheapest_arborescence(priced, int(root))) for root in roots]
     trees = [(up, down) for up, down in found if up is not None and down is not None]
     num = len(weight)

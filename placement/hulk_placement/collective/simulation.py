@@ -50,6 +50,7 @@ def simulate(
     chunk_bytes: int | None = None,
     transport: Transport = TRANSPORT,
     advance_s: float = 0.0,
+    most_chunks: int | None = None,
 ) -> Simulated:
     """How long one all-reduce of so many bytes by these flows takes; infinite where one needs an absent link.
 
@@ -59,9 +60,9 @@ def simulate(
     size = transport.chunk_bytes(num_bytes) if chunk_bytes is None else chunk_bytes
     run = _Run(network, transport, num_bytes, size, advance_s)
     crossings = sum(_num_crossings(flow.pattern) for flow in flows)
-    most_chunks = max(2, min(MOST_CHUNKS, MOST_CROSSINGS // max(1, crossings)))
+    num_chunks = max(2, min(most_chunks or MOST_CHUNKS, MOST_CROSSINGS // max(1, crossings)))
     for flow in flows:
-        if not run.add(flow, most_chunks):
+        if not run.add(flow, num_chunks):
             return Simulated(math.inf, {})
     finish_s = run.finish()
     return Simulated(transport.start_s + transport.stretch * finish_s, run.busy_s)
