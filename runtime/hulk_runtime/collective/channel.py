@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from hulk_runtime.collective.frames import HEADER_BYTES, Header, parse, steady
-from hulk_runtime.collective.meter import Meter, Path, Pauses
+from hulk_runtime.collective.meter import Meter, Outlook, Path
 from hulk_runtime.collective.operation import Outgoing
 
 NOTSENT_BYTES: Final = 128 << 10
@@ -125,7 +125,7 @@ class Channel:
         self._low_water = 1
         self._sending: list[memoryview] = []
         self._chunk: Outgoing | None = None
-        self._pauses = Pauses()
+        self.outlook = Outlook()
         self._pace_bytes_per_s = 0.0
         self.meter = Meter()
 
@@ -168,14 +168,14 @@ class Channel:
         """Only the ways between regions are measured."""
         if self.peer.is_far and (self._sending or self.peer.has_frames):
             with contextlib.suppress(OSError):
-                self._pauses.look(Path.of(self.socket), self._pace_bytes_per_s)
+                self.outlook.look(Path.of(self.socket), self._pace_bytes_per_s)
 
     def _take(self) -> bool:
         taken = self.peer.pop()
         if taken is None:
             return False
         head, payload, self._chunk = taken
-        if self.peer.is_far and self._pauses.begin():
+        if self.peer.is_far and self.outlook.begin():
             head = steady(head)
         self._sending = [memoryview(head)] if payload is None else [memoryview(head), payload]
         return True

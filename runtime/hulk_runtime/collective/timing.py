@@ -78,17 +78,17 @@ class Clock:
         """The flow's uses; KeyError where a link is unknown."""
         return _Walk(flow, self._hops).timed()
 
-    def seconds(self, flows: Sequence[Timed], shares: Sequence[float]) -> tuple[float, list[Window]]:
-        """Of flows with these shares, and for every link the window that takes longest."""
+    def seconds(self, flows: Sequence[Timed], shares: Sequence[float]) -> tuple[float, dict[Window, float]]:
+        """Of flows with these shares, and for every link the window that takes longest with what it takes."""
         used = [(timed, share) for timed, share in zip(flows, shares, strict=True) if share > 0]
         by_link: dict[Pair, list[tuple[Use, float]]] = {}
         for timed, share in used:
             for use in timed.uses:
                 by_link.setdefault(use.link, []).append((use, share))
-        longest_s, windows = max(timed.latency_s for timed, _ in used), []
+        longest_s, windows = max(timed.latency_s for timed, _ in used), {}
         for link in sorted(by_link):
             need_s, window = self._fullest(link, by_link[link])
-            windows.append(window)
+            windows[window] = need_s
             longest_s = max(longest_s, need_s)
         return longest_s, windows
 
