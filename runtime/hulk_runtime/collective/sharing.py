@@ -2,7 +2,8 @@
 
 A small linear program, solved alike on every machine: each step rounded, in a fixed order, no BLAS. With the shares x
 of the flows, every window of a link that matters (timing.py) says T >= sum over flows of (a + z + n B / rate) x,
-because the shares sum to 1; rows are added where a solution breaks them. That is a matrix game: the least of the largest row.
+because the shares sum to 1; rows are added where a solution breaks them. That is a matrix game: the least of
+the largest row.
 """
 
 from collections.abc import Iterable, Sequence
