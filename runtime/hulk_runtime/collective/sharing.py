@@ -86,7 +86,8 @@ def play(rows: Sequence[Sequence[float]]) -> list[float]:
         if table[-1, column] <= _TINY:
             break
         rising = np.flatnonzero(table[:-1, column] > _TINY)
-        leaving = min(map(int, rising), key=lambda at: (table[at, -1] / table[at, column], basic[at]))
+        ratios = table[rising, -1] / table[rising, column]
+        leaving = min((int(at) for at in rising[ratios == ratios.min()]), key=basic.__getitem__)
         _pivot(table, leaving, column)
         basic[leaving], outside[column] = outside[column], basic[leaving]
     found = [0.0] * num_columns
