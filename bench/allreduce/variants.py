@@ -75,6 +75,14 @@ class Setting:
         for _ in range(num_runs):
             self.band.run(key, self.num_bytes)
 
+    def alone(self, label: str, spec: Spec, num_before: int = 1) -> Timed:
+        """Timed while no other method keeps its paths warm, after so many untimed runs."""
+        key = cases.key_of(spec)
+        self.settle(spec, num_before)
+        timed = self.repeated(label, lambda: self.band.run(key, self.num_bytes))
+        self.band.close(key)
+        return timed
+
     def busiest(self) -> Pair:
         """The directed region pair that the plan's flows keep busy longest."""
         rate = {pair: link[0] for pair, link in self.case.links.items()}
@@ -151,16 +159,13 @@ def foreign(on: Setting) -> list[Timed]:
 def wrong(on: Setting) -> list[Timed]:
     """Plans by the truth, and by twice and half of the busiest link's rate; as planned, and once it was seen."""
     busiest = on.busiest()
-
-    def believing(factor: float, **settings: Any) -> Spec:
-        rate, one_way_s = on.case.links[busiest]
-        return on.wan({**on.case.links, busiest: (rate * factor, one_way_s)}, **settings)
-
-    fixed = {f"believes x {factor:g}": believing(factor, drift=False) for factor in (2, 0.5)}
-    seen = {f"x {factor:g}, seen": believing(factor) for factor in (2, 0.5)}
-    for factor, spec in zip((2, 0.5), seen.values(), strict=True):
-        on.settle(spec, SETTLED_RUNS if factor > 1 else 2 * SETTLED_RUNS)
-    return on.in_turn({"true rates": on.wan(drift=False), "true, seen": on.wan(), **fixed, **seen})
+    rate, one_way_s = on.case.links[busiest]
+    found = []
+    for factor, label in ((1.0, "true"), (2.0, "x 2"), (0.5, "x 0.5")):
+        links = {**on.case.links, busiest: (rate * factor, one_way_s)}
+        found.append(on.alone(label, on.wan(links, drift=False)))
+        found.append(on.alone(f"{label}, seen", on.wan(links), SETTLED_RUNS if factor > 1 else 2 * SETTLED_RUNS))
+    return found
 
 
 def changed(on: Setting) -> list[Timed]:
@@ -168,13 +173,13 @@ def changed(on: Setting) -> list[Timed]:
     busiest = on.busiest()
     rate, one_way_s = on.case.links[busiest]
     fixed, seen = on.wan(drift=False), on.wan()
-    on.settle(seen, 0)
-    before = on.in_turn({"before": fixed})
+    before = on.alone("before", fixed)
+    on.settle(seen, 2)
     with _slowed(on, busiest):
         on.settle(seen, SETTLED_RUNS)
+        after = on.alone("changed, seen", seen)
         new = on.wan({**on.case.links, busiest: (rate / 2, one_way_s)}, drift=False)
-        after = on.in_turn({"changed": fixed, "changed, seen": seen, "planned anew": new})
-    return [*before, *after]
+        return [before, on.alone("changed", fixed), after, on.alone("planned anew", new)]
 
 
 def connections(on: Setting) -> list[Timed]:

@@ -34,11 +34,13 @@ LINKS = {pair: LinkFigures(RATE, 0.002) for pair in permutations(range(3), 2)}
 PLAN = CollectivePlan(((0,), (1,), (2,)), LINKS, (SizeClass(1 << 40, 1 << 15, STARS),))
 
 
-def carried(plan: CollectivePlan, share_of: Callable[[Pair], float], queue_s: float = 0.0) -> list[float]:
+def carried(
+    plan: CollectivePlan, share_of: Callable[[Pair], float], queued: float = 0, short: float = 0
+) -> list[float]:
     """The figures of links that carry a share of what the plan believes."""
     found = []
     for slot in slots(plan):
-        found += [share_of(slot.link) * plan.links[slot.link].bytes_per_s * slot.share, 1.0, queue_s]
+        found += [share_of(slot.link) * plan.links[slot.link].bytes_per_s * slot.share, 1.0, queued, short]
     return found
 
 
@@ -108,27 +110,40 @@ def test_what_was_not_measured_is_not_judged() -> None:
 
 
 def test_a_link_that_is_faster_is_found_by_raising_its_pace() -> None:
-    belief, rounds = Belief(RATE / 2), 0
+    belief, rounds = Belief.of(RATE / 2), 0
     while belief.bytes_per_s < 0.9 * RATE and rounds < 20:
         given_rate = PACE * belief.bytes_per_s * belief.boost
-        belief = judge(belief, RATE / 2, PACE, Seen(min(given_rate, RATE), has_queue=False))
+        belief = judge(belief, RATE / 2, PACE, Seen(min(given_rate, RATE)))
         rounds += 1
     assert belief.bytes_per_s == pytest.approx(RATE, rel=0.1)
     assert rounds <= 6
 
 
 def test_trials_of_a_link_that_is_as_planned_become_rare_and_change_nothing() -> None:
-    belief, trials = Belief(RATE), []
+    belief, trials = Belief.of(RATE), []
     for number in range(200):
         given_rate = PACE * belief.bytes_per_s * belief.boost
-        belief = judge(belief, RATE, PACE, Seen(min(given_rate, RATE), has_queue=False))
+        belief = judge(belief, RATE, PACE, Seen(min(given_rate, RATE)))
         assert belief.bytes_per_s == pytest.approx(RATE, rel=0.05)
         trials += [number] if belief.boost > 1 else []
     assert 2 <= len(trials) <= 8
 
 
+def test_short_windows_move_shares_only_when_they_stay_and_never_the_pace() -> None:
+    short = carried(PLAN, lambda link: 0.3 if link == (0, 1) else PACE, short=1.0)
+    clear = carried(PLAN, lambda _: PACE)
+    once, _ = after([short, clear, short, clear])
+    assert once.classes == PLAN.classes
+    twice, news = after([short, short])
+    assert twice.beliefs[0, 1].bytes_per_s == RATE
+    assert twice.beliefs[0, 1].carries == pytest.approx(0.3 * RATE)
+    assert len(news) == 1
+    later, _ = after([short, short, clear])
+    assert later.beliefs[0, 1].carries == RATE
+
+
 def test_a_queue_puts_a_trial_off() -> None:
-    belief = Belief(RATE)
+    belief = Belief.of(RATE)
     for _ in range(6):
         belief = judge(belief, RATE, PACE, Seen(PACE * RATE, has_queue=True))
     assert belief.boost == 1.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from hulk_runtime.collective.frames import HEADER_BYTES, Header, parse, steady
-from hulk_runtime.collective.meter import Meter, Path, Pauses
+from hulk_runtime.collective.meter import Meter, Outlook, Path
 from hulk_runtime.collective.operation import Outgoing
 
 NOTSENT_BYTES: Final = 128 << 10
@@ -131,7 +131,7 @@ class Channel:
         self._low_water = 1
         self._sending: list[memoryview] = []
         self._chunk: Outgoing | None = None
-        self._pauses = Pauses()
+        self.outlook = Outlook()
         self.meter = Meter()
 
     def pace(self, bytes_per_s: float) -> None:
@@ -151,7 +151,7 @@ class Channel:
             if self._path().num_unsent_bytes:
                 return  # they would leave as slowly
             self.is_held = True
-            self._pauses.pause()
+            self.outlook.pause()
             self._limit(HELD_BYTES_PER_S, HELD_NOTSENT_BYTES)
         self.wants_write = True
         while True:
@@ -175,7 +175,7 @@ class Channel:
         """The pause is over."""
         if self.is_held:
             self.is_held = False
-            self._pauses.pause()
+            self.outlook.pause()
             self._limit(self._bytes_per_s, NOTSENT_BYTES)
 
     def _limit(self, bytes_per_s: int, notsent_bytes: int) -> None:
@@ -215,14 +215,14 @@ class Channel:
         """Only the ways between regions are measured."""
         if self.peer.is_far and (self._sending or self.peer.has_frames):
             with contextlib.suppress(OSError):
-                self._pauses.look(Path.of(self.socket), self._bytes_per_s if self._bytes_per_s < UNPACED else 0)
+                self.outlook.look(Path.of(self.socket), self._bytes_per_s if self._bytes_per_s < UNPACED else 0)
 
     def _take(self) -> bool:
         taken = self.peer.pop()
         if taken is None:
             return False
         head, payload, self._chunk = taken
-        if self.peer.is_far and self._pauses.begin():
+        if self.peer.is_far and self.outlook.begin():
             head = steady(head)
         self._sending = [memoryview(head)] if payload is None else [memoryview(head), payload]
         return True

@@ -18,10 +18,9 @@ from typing import Final
 
 import torch
 
-from hulk_runtime.collective.beliefs import NUM_FIGURES, Slot, slots
+from hulk_runtime.collective.beliefs import NUM_FIGURES, slots
 from hulk_runtime.collective.channel import Peer
 from hulk_runtime.collective.engine import Work
-from hulk_runtime.collective.meter import Path
 from hulk_runtime.collective.plan import CollectivePlan, Pair, SizeClass
 from hulk_runtime.collective.versions import first, following
 from hulk_runtime.errors import PeerLostError
@@ -91,7 +90,7 @@ class Drift:
     def beliefs(self) -> dict[Pair, LinkBelief]:
         """What is believed now of every link of the plan."""
         return {
-            link: LinkBelief(self._plan.links[link].bytes_per_s, belief.bytes_per_s)
+            link: LinkBelief(self._plan.links[link].bytes_per_s, belief.carries)
             for link, belief in self._now.beliefs.items()
         }
 
@@ -107,6 +106,7 @@ class Drift:
             if slot.sender == self._rank and slot.link in beliefs:
                 belief, channels = beliefs[slot.link], self._peers[slot.receiver].channels
                 for channel in channels:
+                    channel.outlook.reset()
                     channel.pace(self._pace * belief.boost * slot.share * belief.bytes_per_s / len(channels))
         return changed
 
@@ -117,7 +117,9 @@ class Drift:
             if slot.receiver == self._rank:
                 figures_N[at], figures_N[at + 1] = self._peers[slot.sender].carried()
             if slot.sender == self._rank:
-                figures_N[at + 2] = self._queue_s(slot)
+                outlooks = [channel.outlook for channel in self._peers[slot.receiver].channels]
+                figures_N[at + 2] = max((outlook.queued_share for outlook in outlooks), default=0.0)
+                figures_N[at + 3] = max((outlook.short_share for outlook in outlooks), default=0.0)
 
     def asked(self, work: Work, figures_N: torch.Tensor) -> None:
         """The sum of all ranks' figures is under way; when it is there a thread decides what follows."""
@@ -148,9 +150,3 @@ class Drift:
 
     def _number(self, num_bytes: int) -> int:
         return self._plan.classes.index(self._plan.size_class(num_bytes))
-
-    def _queue_s(self, slot: Slot) -> float:
-        try:
-            return max((Path.of(channel.socket).queue_s for channel in self._peers[slot.receiver].channels), default=0)
-        except OSError:
-            return 0.0

@@ -12,6 +12,10 @@ from typing import Final, Self
 from hulk_runtime.collective.frames import HEADER_BYTES, STEADY, Header
 
 _INFO_BYTES: Final = 152
+QUEUE_S: Final = 0.01
+QUEUE_SHARE: Final = 0.1
+ENOUGH_WINDOW: Final = 0.95
+
 _MSS, _RTT, _SSTHRESH, _CWND, _NOTSENT, _MIN_RTT = 16, 68, 76, 80, 144, 148
 """Offsets of u32 in struct tcp_info (linux/tcp.h)."""
 
@@ -35,26 +39,36 @@ class Path:
         )
         return cls(unsent, window * mss, window < threshold, rtt / 1e6, (least if least != 0xFFFFFFFF else rtt) / 1e6)
 
-    def is_open(self, pace_bytes_per_s: float) -> bool:
-        """Whether the window no longer grows towards what the pace needs."""
-        return not self.is_slow_start or self.window_bytes >= pace_bytes_per_s * self.min_rtt_s
-
     @property
-    def queue_s(self) -> float:
-        """What of the round trip is waiting in queues."""
-        return max(0.0, self.rtt_s - self.min_rtt_s)
+    def has_queue(self) -> bool:
+        """Whether the round trip is longer than the shortest by what is no noise: something waits on the way."""
+        return self.rtt_s - self.min_rtt_s > max(QUEUE_S, QUEUE_SHARE * self.min_rtt_s)
+
+    def is_short(self, pace_bytes_per_s: float) -> bool:
+        """Whether the congestion window, not the way, keeps the connection below its pace."""
+        return self.window_bytes < ENOUGH_WINDOW * pace_bytes_per_s * self.min_rtt_s and not self.has_queue
 
 
-class Pauses:
-    """Of a connection's sender: whether it has paused since it began the former frame."""
+class Outlook:
+    """Of a connection's sender: whether it has paused since it began the former frame, and what holds it back."""
 
     def __init__(self) -> None:
-        self._paused, self._is_open = True, False
+        self._paused, self._is_opening = True, True
+        self.reset()
+
+    def reset(self) -> None:
+        """Count anew."""
+        self._num_looks = self._num_queued = self._num_short = 0
 
     def look(self, path: Path, pace_bytes_per_s: float) -> None:
         """Before anything is given to the kernel."""
         self._paused |= path.num_unsent_bytes == 0
-        self._is_open = path.is_open(pace_bytes_per_s)
+        is_short = path.is_short(pace_bytes_per_s)
+        self._is_opening = is_short and path.is_slow_start
+        if not self._paused and not self._is_opening:
+            self._num_looks += 1
+            self._num_queued += path.has_queue
+            self._num_short += is_short
 
     def pause(self) -> None:
         """What the kernel still holds does not count."""
@@ -63,7 +77,17 @@ class Pauses:
     def begin(self) -> bool:
         """A frame begins; whether it is steady."""
         paused, self._paused = self._paused, False
-        return self._is_open and not paused
+        return not paused and not self._is_opening
+
+    @property
+    def queued_share(self) -> float:
+        """Of the looks while more waited to be sent: how often there was a queue on the way."""
+        return self._num_queued / max(1, self._num_looks)
+
+    @property
+    def short_share(self) -> float:
+        """How often the congestion window was too small for the pace."""
+        return self._num_short / max(1, self._num_looks)
 
 
 class Meter:

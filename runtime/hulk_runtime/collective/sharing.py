@@ -1,13 +1,17 @@
 """How to share a vector out over given flows so that it takes least time, when links are not what the plan believed.
 
-A small linear program, solved alike on every machine: plain floats, no library, a fixed order. With the shares x of
-the flows, every window of a link that matters (timing.py) says T >= sum over flows of (a + z + n B / rate) x, because
-the shares sum to 1; rows are added where a solution breaks them. That is a matrix game: the least of the largest row.
+A small linear program, solved alike on every machine: each step rounded, in a fixed order, no BLAS. With the shares x
+of the flows, every window of a link that matters (timing.py) says T >= sum over flows of (a + z + n B / rate) x,
+because the shares sum to 1; rows are added where a solution breaks them. That is a matrix game: the least of
+the largest row.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from hulk_runtime.collective.plan import Flow
 from hulk_runtime.collective.timing import Clock, Timed, Window
@@ -19,6 +23,8 @@ MAX_PIVOTS: Final = 400
 MAX_CAPS: Final = 3
 LEAST_SHARE: Final = 0.01
 _TINY: Final = 1e-9
+
+Floats = npt.NDArray[np.float64]
 
 
 def best(clock: Clock, flows: Sequence[Flow]) -> tuple[float, tuple[Flow, ...]]:
@@ -51,8 +57,9 @@ def _share(clock: Clock, ways: Sequence[Timed]) -> tuple[float, list[float]]:
         if least is None or needs_s < least[0]:
             least = (needs_s, clean)
         believed_s = max(sum_in_order(a * x for a, x in zip(row, shares, strict=True)) for row in rows)
-        fresh = [window for window in windows if window not in known]
-        if needs_s <= believed_s * (1 + ENOUGH) or not fresh:
+        broken = [window for window, need_s in windows.items() if need_s > believed_s * (1 + ENOUGH)]
+        fresh = [window for window in broken if window not in known]
+        if not fresh:
             break
         known.update(fresh)
         rows += [[clock.need_s(window, way.count(window)) for way in ways] for window in fresh]
@@ -65,43 +72,42 @@ def play(rows: Sequence[Sequence[float]]) -> list[float]:
 
     With y = x / value it is: maximise the sum of y where every row's is at most 1 (simplex, Dantzig's rule).
 
-    >>> play([[1.0, 3.0], [3.0, 1.0]])
+    >>> [round(share, 6) for share in play([[1.0, 3.0], [3.0, 1.0]])]
     [0.5, 0.5]
     """
     num_rows, num_columns = len(rows), len(rows[0])
-    largest = max(max(row) for row in rows)
-    table = [[entry / largest for entry in row] + [1.0] for row in rows]
-    gains = [1.0] * num_columns + [0.0]
-    basic = [num_columns + row for row in range(num_rows)]
-    outside = list(range(num_columns))
+    table = np.ones((num_rows + 1, num_columns + 1))
+    table[:-1, :-1] = rows
+    table[:-1, :-1] /= table[:-1, :-1].max()
+    table[-1, -1] = 0.0
+    basic, outside = [num_columns + row for row in range(num_rows)], list(range(num_columns))
     for _ in range(MAX_PIVOTS):
-        column = max(range(num_columns), key=lambda at: (gains[at], -outside[at]))
-        if gains[column] <= _TINY:
+        column = max(range(num_columns), key=lambda at: (table[-1, at], -outside[at]))
+        if table[-1, column] <= _TINY:
             break
-        ratios = [(row[-1] / row[column], basic[at], at) for at, row in enumerate(table) if row[column] > _TINY]
-        leaving = min(ratios)[2]
-        _pivot(table, gains, leaving, column)
+        rising = np.flatnonzero(table[:-1, column] > _TINY)
+        ratios = table[rising, -1] / table[rising, column]
+        leaving = min((int(at) for at in rising[ratios == ratios.min()]), key=basic.__getitem__)
+        _pivot(table, leaving, column)
         basic[leaving], outside[column] = outside[column], basic[leaving]
     found = [0.0] * num_columns
     for at, variable in enumerate(basic):
         if variable < num_columns:
-            found[variable] = max(0.0, table[at][-1])
+            found[variable] = max(0.0, float(table[at, -1]))
     total = sum_in_order(found)
     return [value / total for value in found]
 
 
-def _pivot(table: list[list[float]], gains: list[float], leaving: int, column: int) -> None:
-    pivot = table[leaving][column]
-    row = [entry / pivot for entry in table[leaving]]
+def _pivot(table: Floats, leaving: int, column: int) -> None:
+    """Exchange a row's variable and a column's; each entry by one multiplication and one subtraction."""
+    pivot = table[leaving, column]
+    row = table[leaving] / pivot
     row[column] = 1.0 / pivot
+    factors = table[:, column].copy()
+    factors[leaving] = 0.0
+    table[:, column] = 0.0
+    table -= np.multiply.outer(factors, row)
     table[leaving] = row
-    for at, other in enumerate([*table, gains]):
-        factor = other[column]
-        if at == leaving or factor == 0.0:
-            continue
-        changed = [a - factor * b for a, b in zip(other, row, strict=True)]
-        changed[column] = -factor * row[column]
-        other[:] = changed
 
 
 def _without_crumbs(shares: Sequence[float]) -> list[float]:

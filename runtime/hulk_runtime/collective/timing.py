@@ -23,7 +23,6 @@ HOP_S: Final = 0.0006
 class Use:
     """One crossing of a link."""
 
-    link: Pair
     release_s: float
     tail_s: float
 
@@ -37,21 +36,21 @@ class Window:
     tail_s: float
 
     def holds(self, use: Use) -> bool:
-        """Whether a use must happen within it."""
-        return use.link == self.link and use.release_s >= self.release_s and use.tail_s >= self.tail_s
+        """Whether a use of its link must happen within it."""
+        return use.release_s >= self.release_s and use.tail_s >= self.tail_s
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A flow with its uses; the first byte's latency from the first rank to the last."""
+    """A flow with its uses by link; the first byte's latency from the first rank to the last."""
 
     flow: Flow
-    uses: tuple[Use, ...]
+    uses: Mapping[Pair, Sequence[Use]]
     latency_s: float
 
     def count(self, window: Window) -> int:
         """How often it uses the window's link within it."""
-        return sum(window.holds(use) for use in self.uses)
+        return sum(window.holds(use) for use in self.uses.get(window.link, ()))
 
 
 @dataclass(frozen=True)
@@ -78,17 +77,17 @@ class Clock:
         """The flow's uses; KeyError where a link is unknown."""
         return _Walk(flow, self._hops).timed()
 
-    def seconds(self, flows: Sequence[Timed], shares: Sequence[float]) -> tuple[float, list[Window]]:
-        """Of flows with these shares, and for every link the window that takes longest."""
+    def seconds(self, flows: Sequence[Timed], shares: Sequence[float]) -> tuple[float, dict[Window, float]]:
+        """Of flows with these shares, and for every link the window that takes longest with what it takes."""
         used = [(timed, share) for timed, share in zip(flows, shares, strict=True) if share > 0]
         by_link: dict[Pair, list[tuple[Use, float]]] = {}
         for timed, share in used:
-            for use in timed.uses:
-                by_link.setdefault(use.link, []).append((use, share))
-        longest_s, windows = max(timed.latency_s for timed, _ in used), []
+            for link, uses in timed.uses.items():
+                by_link.setdefault(link, []).extend((use, share) for use in uses)
+        longest_s, windows = max(timed.latency_s for timed, _ in used), {}
         for link in sorted(by_link):
             need_s, window = self._fullest(link, by_link[link])
-            windows.append(window)
+            windows[window] = need_s
             longest_s = max(longest_s, need_s)
         return longest_s, windows
 
@@ -127,7 +126,9 @@ class _Walk:
             ),
             *(((parent, child), self._heard(parent), self._below(child)) for child, parent in self._flow.broadcast),
         ]
-        uses = tuple(Use(link, release_s, self._hops[link][1] + rest_s) for link, release_s, rest_s in crossings)
+        uses: dict[Pair, list[Use]] = {}
+        for link, release_s, rest_s in crossings:
+            uses.setdefault(link, []).append(Use(release_s, self._hops[link][1] + rest_s))
         return Timed(self._flow, uses, max(self._heard(region) for region in self._flow.regions))
 
     def _ready(self, region: int) -> float:

@@ -21,9 +21,9 @@ WIRE_SHARE: Final = {"none": 1.0, "bf16": 0.5, "int8": 0.25}
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """When a class's shares were last looked at: the rates by link, and what the closed form held against its flows.
+    """The rates by link at which a class's flows were last looked at, and what the closed form holds against those.
 
-    The plan's flows may be better than the closed form knows: what it held against them then is no reason to change.
+    The plan's flows may be better than the closed form knows: what it held against them at first does not count.
     """
 
     rates: tuple[float, ...]
@@ -41,7 +41,7 @@ class Version:
 
 def first(plan: CollectivePlan) -> Version:
     """What the plan says."""
-    beliefs = {link: Belief(figures.bytes_per_s) for link, figures in sorted(plan.links.items())}
+    beliefs = {link: Belief.of(figures.bytes_per_s) for link, figures in sorted(plan.links.items())}
     return Version(plan.classes, beliefs, (None,) * len(plan.classes))
 
 
@@ -77,13 +77,13 @@ class _Case:
     pace: float
 
     def clock(self, beliefs: Beliefs) -> Clock:
-        rates = {link: self.pace * belief.bytes_per_s for link, belief in beliefs.items()}
+        rates = {link: self.pace * belief.carries for link, belief in beliefs.items()}
         return Clock(self.plan, rates, self.num_bytes * WIRE_SHARE[self.plan.compression], self.size.chunk_bytes)
 
     def choice(self, beliefs: Beliefs) -> list[Flow]:
         """The plan's own flows, and those for links that are about as slow as they were made for."""
         planned = self.plan.links
-        slow = {link for link, belief in beliefs.items() if belief.bytes_per_s < SLOWED * planned[link].bytes_per_s}
+        slow = {link for link, belief in beliefs.items() if belief.carries < SLOWED * planned[link].bytes_per_s}
         others = (flow for other in self.size.alternatives if other.slow in slow for flow in other.flows)
         return [*self.size.flows, *others]
 
@@ -93,14 +93,14 @@ def _look(
 ) -> tuple[tuple[Flow, ...], Looked, str]:
     """A class's flows, and a line if they are new."""
     then = then or _planned(case)
-    rates = tuple(belief.bytes_per_s for belief in beliefs.values())
+    rates = tuple(belief.carries for belief in beliefs.values())
     if all(abs(rate - old) <= CHANGED * old for rate, old in zip(rates, then.rates, strict=True)):
         return flows, then, ""
     clock = case.clock(beliefs)
     is_s = seconds(clock, flows)
     could_s, better = best(clock, [*flows, *case.choice(beliefs)])
     if is_s < GAIN * then.held * could_s:
-        return flows, then, ""
+        return flows, Looked(rates, then.held), ""
     line = f"all-reduces of {case.num_bytes / 1e6:g} MB: new shares, {is_s:.3f} s becomes {could_s:.3f} s, believing "
     return better, Looked(rates, 1.0), line + _text(beliefs)
 
@@ -109,8 +109,8 @@ def _planned(case: _Case) -> Looked:
     beliefs = first(case.plan).beliefs
     clock = case.clock(beliefs)
     held = seconds(clock, case.size.flows) / best(clock, case.size.flows)[0]
-    return Looked(tuple(belief.bytes_per_s for belief in beliefs.values()), max(1.0, held))
+    return Looked(tuple(belief.carries for belief in beliefs.values()), max(1.0, held))
 
 
 def _text(beliefs: Beliefs) -> str:
-    return ", ".join(f"{a}->{b} {belief.bytes_per_s / 1e6:.3g} MB/s" for (a, b), belief in beliefs.items())
+    return ", ".join(f"{a}->{b} {belief.carries / 1e6:.3g} MB/s" for (a, b), belief in beliefs.items())
