@@ -7,6 +7,7 @@
     start        real pods: from a job to connected ranks; one worker that starts many ranks
     allreduce    Hulk's all-reduce over the emulated WAN beside gloo's, the physical bound and the prediction
     ddp          a step of torch's DDP over the emulated WAN, with gloo and with Hulk's all-reduce
+    gil          whether the all-reduce's thread slows the backward pass, and at which rate Python is the limit
     convergence  what local SGD and compression do to the loss; ranks are threads of one process
     solve        how good and how quick planning is; predictions only, nothing measured
     flows        how good and how quick planning Hulk's own all-reduce is; predictions only, nothing measured
@@ -27,6 +28,7 @@ from rich.console import Console
 
 from bench import bench_solve, change, collective_plans, convergence, deployment, predict, ring_order, starting
 from bench.allreduce import whole as all_reduces
+from bench.gil import question as gil
 
 QUESTIONS: dict[str, Callable[[bool], None]] = {
     "ring": lambda short: ring_order.run(("A",) if short else ("A", "B"), short),
@@ -36,6 +38,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "start": lambda short: starting.run(1 if short else 5),
     "allreduce": all_reduces.run,
     "ddp": all_reduces.run_ddp,
+    "gil": gil.run,
     "convergence": convergence.run,
     "solve": lambda _: bench_solve.run(),
     "flows": lambda short: collective_plans.run(num_regions=(3, 4, 6) if short else collective_plans.NUM_REGIONS),

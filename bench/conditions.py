@@ -47,9 +47,9 @@ def wait_for_quiet(patience_s: float = PATIENCE_S) -> None:
     """Until the processors are the lab's own for some seconds, or patience is over: others take them in bursts."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
-        before = _ticks()
+        before = ticks()
         time.sleep(LOOK_S)
-        if _stolen_share(before) <= MAX_STOLEN_SHARE:
+        if stolen_share(before) <= MAX_STOLEN_SHARE:
             return
 
 
@@ -58,7 +58,7 @@ class Watch:
 
     def __init__(self, net: LabNetwork) -> None:
         self._net = net
-        self._ticks = _ticks()
+        self._ticks = ticks()
         self.begin_wan()
 
     def begin_wan(self) -> None:
@@ -67,7 +67,7 @@ class Watch:
 
     def conditions(self) -> Conditions:
         """Of the time until now."""
-        return Conditions(relay.lateness(self._wan, relay.stats(self._net)), _stolen_share(self._ticks))
+        return Conditions(relay.lateness(self._wan, relay.stats(self._net)), stolen_share(self._ticks))
 
     def processors(self) -> tuple[float, float]:
         """Seconds that processes had of the processors until now, and all there were."""
@@ -75,10 +75,12 @@ class Watch:
         return sum(ticks[:IDLE]) * TICK_S, max(1, sum(ticks)) * TICK_S
 
 
-def _stolen_share(since: list[int]) -> float:
-    ticks = [after - before for before, after in zip(since, _ticks(), strict=True)]
-    return ticks[STEAL] / max(1, sum(ticks) - ticks[IDLE] - ticks[IOWAIT])
+def stolen_share(since: list[int]) -> float:
+    """Of the processor time asked for since then, what others got."""
+    spent = [after - before for before, after in zip(since, ticks(), strict=True)]
+    return spent[STEAL] / max(1, sum(spent) - spent[IDLE] - spent[IOWAIT])
 
 
-def _ticks() -> list[int]:
+def ticks() -> list[int]:
+    """Of all processors together, by what they did."""
     return [int(word) for word in STAT.read_text().splitlines()[0].split()[1 : STEAL + 2]]
