@@ -71,8 +71,8 @@ class Watch:
 
     def processors(self) -> tuple[float, float]:
         """Seconds that processes had of the processors until now, and all there were."""
-        ticks = [after - before for before, after in zip(self._ticks, _ticks(), strict=True)]
-        return sum(ticks[:IDLE]) * TICK_S, max(1, sum(ticks)) * TICK_S
+        spent = [after - before for before, after in zip(self._ticks, ticks(), strict=True)]
+        return sum(spent[:IDLE]) * TICK_S, max(1, sum(spent)) * TICK_S
 
 
 def stolen_share(since: list[int]) -> float:

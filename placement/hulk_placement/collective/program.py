@@ -284,8 +284,8 @@ def fullest(
 ) -> tuple[Window, float]:
     """The window of a resource whose uses need the longest T, and that T: a + z + bytes / capacity.
 
-    >>> fullest(0, np.array([0.0, 0.1]), np.array([0.2, 0.1]), np.array([30.0, 10.0]), np.array([100.0]))
-    ((0, 0.0, 0.1), 0.5)
+    >>> fullest(0, np.array([0.0, 0.1]), np.array([0.2, 0.1]), np.array([30.0, 20.0]), np.array([100.0]))
+    ((0, 0.0, 0.1), 0.6)
     """
     late = release_s >= release_s[:, None]
     early = tail_s >= tail_s[:, None]
