@@ -10,11 +10,13 @@ import torch
 from collective_ranks import all_reduce, group, together, vectors
 from hulk_runtime.collective.beliefs import Belief, Seen, judge, slots
 from hulk_runtime.collective.drift import ROUND, WINDOW
-from hulk_runtime.collective.group import Collective
+from hulk_runtime.collective.engine import Both, Work
+from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.plan import Alternative, CollectivePlan, Flow, LinkFigures, Pair, SizeClass
 from hulk_runtime.collective.sharing import best, play, seconds
 from hulk_runtime.collective.timing import Clock
 from hulk_runtime.collective.versions import Version, first, following
+from hulk_runtime.errors import RankLostError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -227,3 +229,39 @@ def test_reports_tell_the_rate_of_each_link() -> None:
     assert len(reports) == ROUND
     assert all(report.num_bytes == NUM_BYTES for report in reports)
     assert 0.5 * RATE < reports[WINDOW - 1].links[0].bytes_per_s < 2 * RATE  # loopback's packets of 64 KiB are uneven
+
+
+def begun(ranks: list[Collective], count: int) -> list[Work | Both]:
+    """So many all-reduces of all ranks, not awaited; the last rank's last."""
+    works = [rank.all_reduce(torch.zeros(NUM_VALUES // 16)) for _ in range(count) for rank in ranks]
+    return works[-len(ranks) :]
+
+
+def test_a_rank_that_leaves_ends_the_wait_for_a_decision() -> None:
+    with group(PLAN, Settings(bound_s=2.0, connect_s=30)) as ranks:
+        for work in begun(ranks, WINDOW):
+            work.wait(60)
+        waiting = begun(ranks[:2], ROUND)
+        ranks[2].close()
+        for work in waiting:
+            with pytest.raises(RankLostError, match="rank 2 was lost: it left"):
+                work.wait(60)
+
+
+def test_a_rank_that_does_not_take_part_is_named_by_those_who_wait_for_a_decision() -> None:
+    with group(PLAN, Settings(bound_s=2.0, connect_s=30)) as ranks:
+        begun(ranks, WINDOW)
+        waiting = begun(ranks[:2], ROUND)
+        with pytest.raises(RankLostError, match="rank 2 was lost: it did not begin all-reduce"):
+            waiting[0].wait(3.0)
+        with pytest.raises(RankLostError, match="rank 2"):
+            waiting[1].wait(60)
+
+
+def test_leaving_right_after_the_last_sum_is_no_failure() -> None:
+    """What was measured may still be under way: whoever leaves waits for it."""
+    with group(PLAN) as ranks:
+        for _ in range(3):
+            for work in begun(ranks, WINDOW + 1):
+                work.wait(60)
+        together([rank.close for rank in ranks])

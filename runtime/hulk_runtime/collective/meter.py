@@ -12,9 +12,14 @@ from typing import Final, Self
 from hulk_runtime.collective.frames import HEADER_BYTES, STEADY, Header
 
 _INFO_BYTES: Final = 152
+STRETCH_BYTES: Final = 96 << 10
+STRETCH_S: Final = 0.02
+"""A stretch of steady frames is at least so long, so that wake-ups and bursts even out."""
 QUEUE_S: Final = 0.01
 QUEUE_SHARE: Final = 0.1
+"""A round trip longer than the shortest by more than both says that something waits on the way."""
 ENOUGH_WINDOW: Final = 0.95
+"""Of what the pace needs."""
 
 _MSS, _RTT, _SSTHRESH, _CWND, _NOTSENT, _MIN_RTT = 16, 68, 76, 80, 144, 148
 """Offsets of u32 in struct tcp_info (linux/tcp.h)."""
@@ -91,24 +96,36 @@ class Outlook:
 
 
 class Meter:
-    """Of a connection's receiver: bytes and seconds of steady frames since the last `reset`."""
+    """Of a connection's receiver: how fast steady frames came since the last `reset`."""
 
     def __init__(self) -> None:
-        self.num_bytes, self.seconds = 0, 0.0
         self._former: tuple[int, float] | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self._stretches: list[tuple[int, float]] = []
+        self._num_bytes, self._seconds = 0, 0.0
+        self.seconds = 0.0
 
     def take(self, header: Header, now_s: float) -> None:
         """A header arrived."""
         if header.flags & STEADY and self._former is not None:
-            self.num_bytes += self._former[0]
-            self.seconds += now_s - self._former[1]
+            self._num_bytes += self._former[0]
+            self._seconds += now_s - self._former[1]
+            if self._num_bytes >= STRETCH_BYTES and self._seconds >= STRETCH_S:
+                self.seconds += self._seconds
+                self._stretches.append((self._num_bytes, self._seconds))
+                self._num_bytes, self._seconds = 0, 0.0
         self._former = (HEADER_BYTES + header.num_bytes, now_s)
-
-    def reset(self) -> None:
-        """Begin anew."""
-        self.num_bytes, self.seconds = 0, 0.0
 
     @property
     def bytes_per_s(self) -> float:
-        """0 when nothing was steady."""
-        return self.num_bytes / self.seconds if self.seconds > 0 else 0.0
+        """Half of the bytes came as fast or faster: a machine that stood still for once does not count. 0: unknown."""
+        stretches = sorted(self._stretches, key=lambda stretch: stretch[0] / stretch[1])
+        rest = sum(num_bytes for num_bytes, _ in stretches) / 2
+        for num_bytes, seconds in stretches:
+            rest -= num_bytes
+            if rest <= 0:
+                return num_bytes / seconds
+        return 0.0
