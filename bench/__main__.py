@@ -10,6 +10,7 @@
     gil          whether the all-reduce's thread slows the backward pass, and at which rate Python is the limit
     convergence  what local SGD and compression do to the loss; ranks are threads of one process
     solve        how good and how quick planning is; predictions only, nothing measured
+    flows        how good and how quick planning Hulk's own all-reduce is; predictions only, nothing measured
 
 Without a question all are answered. --short takes minutes instead of hours and says what it left out. Figures are
 medians; ratios compare runs of one invocation on one machine, and each aim is said to be met or missed. Raw rows:
@@ -25,7 +26,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from bench import bench_solve, change, convergence, deployment, predict, ring_order, starting
+from bench import bench_solve, change, collective_plans, convergence, deployment, predict, ring_order, starting
 from bench.allreduce import whole as all_reduces
 from bench.gil import question as gil
 
@@ -40,6 +41,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "gil": gil.run,
     "convergence": convergence.run,
     "solve": lambda _: bench_solve.run(),
+    "flows": lambda short: collective_plans.run(num_regions=(3, 4, 6) if short else collective_plans.NUM_REGIONS),
 }
 
 

@@ -5,6 +5,7 @@ A machine in a cloud shares its processors; what its hypervisor gives to others 
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ TRIES = 3
 LOOK_S = 5.0
 PATIENCE_S = 300.0
 STAT = Path("/proc/stat")
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 IDLE, IOWAIT, STEAL = 3, 4, 7  # of user nice system idle iowait irq softirq steal, in ticks
 
 
@@ -66,6 +68,11 @@ class Watch:
     def conditions(self) -> Conditions:
         """Of the time until now."""
         return Conditions(relay.lateness(self._wan, relay.stats(self._net)), stolen_share(self._ticks))
+
+    def processors(self) -> tuple[float, float]:
+        """Seconds that processes had of the processors until now, and all there were."""
+        spent = [after - before for before, after in zip(self._ticks, ticks(), strict=True)]
+        return sum(spent[:IDLE]) * TICK_S, max(1, sum(spent)) * TICK_S
 
 
 def stolen_share(since: list[int]) -> float:

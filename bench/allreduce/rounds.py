@@ -11,13 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hulk_lab.wan import relay
 from hulk_lab.wan.addresses import LabNetwork
 
 from bench.allreduce.conductor import Answer, Conductor
-from bench.conditions import TRIES, Conditions, Watch, wait_for_quiet
+from bench.conditions import TRIES, Watch, wait_for_quiet
 
 TIMEOUT_S = 300.0
 QUIET_PATIENCE_S = 20.0
+MAX_OTHERS_SHARE = 0.2
+"""The harness needs some of it; more is a neighbour's, for whom a method that needs processors would pay."""
 MIB = 1 << 20
 
 
@@ -35,6 +38,12 @@ class Run:
     late_share: float
     stolen_share: float
     valid: bool
+    num_dropped: int = 0
+    """Packets for which a router's buffer had no room: what sends too fast repeats them."""
+    busy_share: float = 0.0
+    """Of all processors' time, what processes had."""
+    others_share: float = 0.0
+    """Of all processors' time: neither the ranks nor the relay used it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +114,23 @@ class Band:
         self._ask("close steps", key=key)
 
     def _timed(self, op: str, check: str, key: str) -> Run:
-        watch = Watch(self.net)
+        watch, before = Watch(self.net), relay.stats(self.net)
         answers = self._ask(op, key=key)
-        conditions = watch.conditions()
+        (used_s, all_s), conditions, after = watch.processors(), watch.conditions(), relay.stats(self.net)
         seconds = max(answer["end"] for answer in answers) - self.conductor.last_start_s
+        cpu_s = sum(answer["cpu_s"] for answer in answers)
+        others_share = max(0.0, used_s - cpu_s - (after.cpu_s - before.cpu_s)) / all_s
         verify(key, self._ask(check, key=key))
-        return run_of(seconds, sum(answer["cpu_s"] for answer in answers), conditions)
+        return Run(
+            seconds=seconds,
+            cpu_s=cpu_s,
+            late_share=conditions.wan.late_share,
+            stolen_share=conditions.stolen_share,
+            valid=conditions.valid and others_share <= MAX_OTHERS_SHARE,
+            num_dropped=sum(link.num_dropped for link in after.links) - sum(link.num_dropped for link in before.links),
+            busy_share=used_s / all_s,
+            others_share=others_share,
+        )
 
     def _ask(self, op: str, **order: Any) -> list[Answer]:
         return self.conductor.ask(op, timeout_s=TIMEOUT_S, **order)
@@ -123,11 +143,6 @@ def verify(key: str, checks: Sequence[Answer]) -> None:
         raise WrongSumError(f"{key}: wrong sum on ranks {wrong}")
     if len({check["crc"] for check in checks}) > 1:
         raise WrongSumError(f"{key}: ranks have different bits: {[check['crc'] for check in checks]}")
-
-
-def run_of(seconds: float, cpu_s: float, conditions: Conditions) -> Run:
-    """What was timed, with the verdict on its conditions."""
-    return Run(seconds, cpu_s, conditions.wan.late_share, conditions.stolen_share, conditions.valid)
 
 
 def time_in_turn(keys: Mapping[str, str], num_bytes: int, num_runs: int, run: Callable[[str, int], Run]) -> list[Timed]:

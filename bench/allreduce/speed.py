@@ -93,6 +93,7 @@ def run(chosen: Iterable[Case], sizes: Sequence[int], num_runs: int) -> list[Row
                     raw.add(timed, case=str(case), bound_s=found[-1].bound_s, predicted_s=found[-1].predicted_s)
                 console.print(f"[dim]{case} {num_bytes / MIB:g} MiB: {_line(found[-1])}")
         console.print(table(case, found))
+        console.print(resources(case, found))
         rows += found
     for line in verdicts(rows):
         console.print(line)
@@ -124,24 +125,39 @@ def _line(row: Row) -> str:
 def table(case: Case, rows: Sequence[Row]) -> Table:
     """Medians in seconds; the figures made of them only where runs count."""
     methods = [timed.method for timed in rows[0].timed]
-    title = f"{case}, seconds; CPU: s of a rank for 10^9 bytes by {', '.join(methods)}; !: no run counts"
-    table = Table("MiB", *methods, title=title, title_justify="left")
-    for column in ("flat before", "bound", "wan/bound", "gloo/wan", "predicted", "error", "CPU", "runs", "late"):
-        table.add_column(column)
+    found = Table("MiB", *methods, title=f"{case}, seconds; !: no run counts", title_justify="left")
+    for column in ("flat before", "bound", "wan/bound", "gloo/wan", "predicted", "error"):
+        found.add_column(column)
     for row in rows:
-        runs = [run for timed in row.timed for run in timed.runs]
-        table.add_row(
+        found.add_row(
             f"{row.num_bytes / MIB:g}",
             *map(str, row.timed),
             *(_seconds(figure) for figure in (row.reference_s, row.bound_s)),
             *("-" if figure is None else f"{figure:.2f}" for figure in (row.bound_ratio, row.gloo_ratio)),
             _seconds(row.predicted_s),
             "-" if row.prediction_error is None else f"{row.prediction_error:+.1%}",
-            " ".join(f"{timed.cpu_s_per_gb(case.num_nodes):.1f}" for timed in row.timed),
-            f"{sum(run.valid for run in runs)}/{len(runs)}",
-            f"{statistics.median(run.late_share for run in runs):.2%}",
         )
-    return table
+    return found
+
+
+def resources(case: Case, rows: Sequence[Row]) -> Table:
+    """What the runs cost, and whether the machine or the WAN set their pace; medians of all runs."""
+    found = Table("MiB", "method", "CPU s/GB a rank", title=f"{case}, all runs", title_justify="left")
+    for column in ("processors busy", "by others", "packets dropped", "late", "stolen", "runs that count"):
+        found.add_column(column)
+    for row, timed in [(one, timed) for one in rows for timed in one.timed]:
+        found.add_row(
+            f"{row.num_bytes / MIB:g}",
+            timed.method,
+            f"{timed.cpu_s_per_gb(case.num_nodes):.1f}",
+            f"{statistics.median(run.busy_share for run in timed.runs):.0%}",
+            f"{statistics.median(run.others_share for run in timed.runs):.0%}",
+            f"{statistics.median(run.num_dropped for run in timed.runs):g}",
+            f"{statistics.median(run.late_share for run in timed.runs):.2%}",
+            f"{statistics.median(run.stolen_share for run in timed.runs):.1%}",
+            f"{len(timed.valid)} of {len(timed.runs)}",
+        )
+    return found
 
 
 def _seconds(figure: float | None) -> str:
@@ -170,5 +186,5 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
         lines.append(f"gloo flat against {len(agreement)} earlier measurements: {off}")
     invalid = [f"{row.case} {row.num_bytes / MIB:g} MiB" for row in rows if any(not t.valid for t in row.timed)]
     if invalid:
-        lines.append(f"no figure where packets were late or processors stolen in every run: {', '.join(invalid)}")
+        lines.append(f"no figure where packets were late or processors another's in every run: {', '.join(invalid)}")
     return lines

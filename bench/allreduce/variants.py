@@ -1,11 +1,12 @@
 """Questions about one all-reduce under other circumstances: what is compared stands side by side in one table each.
 
 idle         after 10 s without traffic                      aim: at most 1.3 x warm
+series       one after the other after 10 s without traffic: how many it takes until a path is warm
 first        the first one after connecting and warming up   aim: at most 2 x warm
 loss         0.1 % and 1 % of all packets lost at random
 foreign      a foreign bulk flow on the busiest link
-wrong        the plan believes in 2 x, and in half of the busiest link's rate
-changed      the busiest link has half its rate from one moment on
+wrong        the plan believes in 2 x, and in half of the busiest link's rate; shares that stay, and shares that follow
+changed      the busiest link has half its rate from one moment on; shares that stay, shares that follow, a new plan
 connections  1, 2 and 4 to each peer
 ring         the pipelined ring, as flows, in both directions
 """
@@ -33,8 +34,9 @@ IDLE_S = 10.0
 LOSSES = (0.001, 0.01)
 SEED = 7
 MANY_STREAMS = 4
-SETTLED_RUNS = 3
-"""After a link changed so many all-reduces are timed one by one."""
+SERIES_RUNS = 10
+SETTLED_RUNS = 24
+"""After so many the ranks have seen what a link carries: four rounds; a faster link is found by trials, in eight."""
 
 
 @dataclass(slots=True)
@@ -65,6 +67,21 @@ class Setting:
         more = {f"{cases.OURS} x {MANY_STREAMS}": self.wan(num_streams=MANY_STREAMS)}
         specs = {**cases.gloo_methods(self.case, self.num_bytes), cases.OURS: self.wan(), **more}
         return self.in_turn({label + suffix: spec for label, spec in specs.items()})
+
+    def settle(self, spec: Spec, num_runs: int) -> None:
+        """Make a method, and run it so often untimed."""
+        key = cases.key_of(spec)
+        self.band.make(key, spec)
+        for _ in range(num_runs):
+            self.band.run(key, self.num_bytes)
+
+    def alone(self, label: str, spec: Spec, num_before: int = 1) -> Timed:
+        """Timed while no other method keeps its paths warm, after so many untimed runs."""
+        key = cases.key_of(spec)
+        self.settle(spec, num_before)
+        timed = self.repeated(label, lambda: self.band.run(key, self.num_bytes))
+        self.band.close(key)
+        return timed
 
     def busiest(self) -> Pair:
         """The directed region pair that the plan's flows keep busy longest."""
@@ -98,6 +115,17 @@ def idle(on: Setting) -> list[Timed]:
     return found
 
 
+def series(on: Setting) -> list[Timed]:
+    """Each run a column of its own."""
+    spec = on.wan()
+    key = cases.key_of(spec)
+    on.band.make(key, spec)
+    time.sleep(IDLE_S)
+    runs = [on.band.run(key, on.num_bytes) for _ in range(SERIES_RUNS)]
+    on.band.close(key)
+    return [Timed(f"run {number + 1}", on.num_bytes, (run,)) for number, run in enumerate(runs)]
+
+
 def first(on: Setting) -> list[Timed]:
     """New connections for every run; making the method includes its warming up."""
 
@@ -129,33 +157,29 @@ def foreign(on: Setting) -> list[Timed]:
 
 
 def wrong(on: Setting) -> list[Timed]:
-    """Plans by the truth, and by twice and half of the busiest link's rate."""
+    """Plans by the truth, and by twice and half of the busiest link's rate; as planned, and once it was seen."""
     busiest = on.busiest()
-
-    def believing(factor: float) -> Spec:
-        rate, one_way_s = on.case.links[busiest]
-        return on.wan({**on.case.links, busiest: (rate * factor, one_way_s)})
-
-    return on.in_turn({"true rates": on.wan(), "believes x 2": believing(2), "believes x 0.5": believing(0.5)})
+    rate, one_way_s = on.case.links[busiest]
+    found = []
+    for factor, label in ((1.0, "true"), (2.0, "x 2"), (0.5, "x 0.5")):
+        links = {**on.case.links, busiest: (rate * factor, one_way_s)}
+        found.append(on.alone(label, on.wan(links, drift=False)))
+        found.append(on.alone(f"{label}, seen", on.wan(links), SETTLED_RUNS if factor > 1 else 2 * SETTLED_RUNS))
+    return found
 
 
 def changed(on: Setting) -> list[Timed]:
-    """Before, then one after the other with the busiest link at half its rate; beside it a plan made for that."""
-    source, target = on.busiest()
-    rate, one_way_s = on.case.links[source, target]
-    spec = on.wan()
-    key = cases.key_of(spec)
-    on.band.make(key, spec)
-    before = time_in_turn({"before": key}, on.num_bytes, on.num_runs, on.band.run)
-    with _slowed(on, (source, target)):
-        after = [
-            Timed(f"run {number + 1} after", on.num_bytes, (on.band.run(key, on.num_bytes),))
-            for number in range(SETTLED_RUNS)
-        ]
-        new = on.wan({**on.case.links, (source, target): (rate / 2, one_way_s)})
-        again = on.in_turn({"planned anew": new})
-    on.band.close(key)
-    return [*before, *after, *again]
+    """Before, and with the busiest link at half its rate: as planned, when the ranks have seen it, planned anew."""
+    busiest = on.busiest()
+    rate, one_way_s = on.case.links[busiest]
+    fixed, seen = on.wan(drift=False), on.wan()
+    before = on.alone("before", fixed)
+    on.settle(seen, 2)
+    with _slowed(on, busiest):
+        on.settle(seen, SETTLED_RUNS)
+        after = on.alone("changed, seen", seen)
+        new = on.wan({**on.case.links, busiest: (rate / 2, one_way_s)}, drift=False)
+        return [before, on.alone("changed", fixed), after, on.alone("planned anew", new)]
 
 
 def connections(on: Setting) -> list[Timed]:
@@ -215,6 +239,7 @@ def _bulk_flow(on: Setting, pair: Pair) -> Iterator[None]:
 
 QUESTIONS: Mapping[str, Callable[[Setting], list[Timed]]] = {
     "idle": idle,
+    "series": series,
     "first": first,
     "loss": loss,
     "foreign": foreign,

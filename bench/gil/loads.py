@@ -20,7 +20,7 @@ LOOPBACK = "127.0.0.1"
 SECRET = b"0123456789abcdef"
 IN_FLIGHT = 2
 LONGEST = 1 << 62
-SETTINGS = Settings(warmth=0.0, pace=1.0)
+SETTINGS = Settings(hold_s=0, pace=1.0)
 
 
 @dataclass(frozen=True, slots=True)

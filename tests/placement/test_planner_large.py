@@ -15,6 +15,7 @@ from hulk_placement.search.graph import region_graphs
 from hulk_placement.search.problem import Problem, build
 from hulk_placement.search.workers import WorkerSearch
 from hulk_placement.solve import Budget, solve
+from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Model, Workload
 from hypothesis import assume, given, settings
@@ -41,7 +42,7 @@ def world(num_regions: int) -> Topology:
 INSIDE = Link(0.0005, 1e9)
 
 
-def heavy(topology: Topology, min_workers: int = 1) -> Workload:
+def heavy(topology: Topology, min_workers: int = 1, mode: str = "ring") -> Workload:
     """A job that computes for hours on one machine: only a large ring makes sense."""
     return Workload(
         key="team/large",
@@ -50,12 +51,13 @@ def heavy(topology: Topology, min_workers: int = 1) -> Workload:
         candidates={machine.name: ACCELERATORS for machine in topology.machines},
         min_workers=min_workers,
         max_workers=MOST_WORKERS,
+        sync=Sync(mode),
     )
 
 
-def planned(num_regions: int, budget: Budget, min_workers: int = 1) -> Plan:
+def planned(num_regions: int, budget: Budget, min_workers: int = 1, mode: str = "ring") -> Plan:
     topology = world(num_regions)
-    return solve([heavy(topology, min_workers)], [], topology, budget).plans["team/large"]
+    return solve([heavy(topology, min_workers, mode)], [], topology, budget).plans["team/large"]
 
 
 @pytest.mark.parametrize(("num_regions", "min_workers"), [(15, 1), (64, 1), (64, MOST_WORKERS)])
@@ -65,6 +67,15 @@ def test_the_seconds_hold_for_all_that_a_plan_takes(num_regions: int, min_worker
     plan = planned(num_regions, Budget(seconds=1), min_workers)
     assert time.process_time() - started_s < 4
     assert len(plan.workers) >= min_workers
+
+
+@pytest.mark.parametrize("num_regions", [15, 64])
+def test_the_seconds_hold_for_hulks_own_all_reduce_too(num_regions: int) -> None:
+    """CPU seconds, with room for a slower machine: what is left when the clock has ended is planned in plain ways."""
+    started_s = time.process_time()
+    plan = planned(num_regions, Budget(seconds=1), mode="auto")
+    assert time.process_time() - started_s < 10
+    assert plan.prediction.step_s <= planned(num_regions, Budget(seconds=1)).prediction.step_s
 
 
 @pytest.mark.parametrize("num_regions", [15, 64])

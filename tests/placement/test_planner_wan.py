@@ -16,6 +16,7 @@ from hulk_placement import wire
 from hulk_placement.collective import build_network
 from hulk_placement.cost import predict
 from hulk_placement.plan import Plan
+from hulk_placement.ring.region_graph import Work
 from hulk_placement.search.making import make_plan
 from hulk_placement.search.problem import Problem, build
 from hulk_placement.search.region_sets import MOST_LISTED_REGIONS
@@ -129,7 +130,7 @@ def test_the_stated_gap_is_true(data: st.DataObject) -> None:
 
 def full_plan(problem: Problem, order: tuple[int, ...]) -> Plan | None:
     try:
-        collective = _collective(problem, order, (1, 4), whole=False)
+        collective = _collective(problem, order, (1, 4), Work(1_000_000), whole=False)
     except ValueError:  # regions that do not reach each other
         return None
     return min((make_plan(problem, order, k, collective) for k in (1, 4)), key=lambda plan: plan.prediction.step_s)

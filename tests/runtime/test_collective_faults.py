@@ -102,7 +102,7 @@ def chunk(**changes: object) -> bytes:
     ("misbehave", "says"),
     [
         pytest.param(close_all, "connection", id="dies"),
-        pytest.param(lambda _: None, "nothing was heard of it for 1.6 s", id="stalls"),
+        pytest.param(send_all(Header(Kind.BEAT).pack()), "nothing was heard of it for 1.6 s", id="stalls"),
         pytest.param(
             send_all(b"GET / HTTP/1.1\r\nHost: hulk\r\n\r\n"), "it sent garbage: a frame begins with", id="http"
         ),
@@ -136,6 +136,20 @@ def test_a_rank_that_connects_again_ends_the_group() -> None:
         errors = errors_of(works)
         again.close()
         assert {str(error) for error in errors} == {"rank 3 was lost: it connected twice"}
+
+
+def test_a_chunk_that_begins_before_its_operation_is_looked_at_like_any_other() -> None:
+    """Its header comes first, the operation is begun, and then comes its payload."""
+    with three_and_a_stranger() as (ranks, sockets, _):
+        for connection in sockets:
+            connection.sendall(chunk(part=999)[:-2])
+        time.sleep(0.2)
+        works = begin(ranks)
+        time.sleep(0.2)
+        for connection in sockets:
+            connection.sendall(bytes(2))
+        errors = errors_of(works)
+        assert {str(error)[:50] for error in errors} == {"rank 3 was lost: it sent garbage: chunk 0 of part "}
 
 
 def test_strangers_at_the_door_disturb_nobody() -> None:
@@ -255,3 +269,43 @@ def test_a_failure_is_parsed_or_garbage(payload: bytes) -> None:
     except GarbageError:
         return
     assert failure.reason.isprintable()
+
+
+def test_a_goodbye_and_then_silence_is_noticed() -> None:
+    """A node may die right after it has said that it leaves."""
+    with three_and_a_stranger() as (ranks, sockets, _):
+        works = begin(ranks)
+        send_all(Header(Kind.LEAVE).pack())(sockets)
+        errors = errors_of(works)
+        assert {error.rank for error in errors} == {LAST}
+
+
+def test_ranks_that_start_late_are_waited_for() -> None:
+    """The first ranks are connected long before the last one, which some of them do not talk to yet."""
+    plan = CollectivePlan.direct([[0, 1], [2, 3]])
+    at = doors(4)
+
+    def late() -> Collective:
+        time.sleep(2 * BOUND_S)
+        return connect(3, at, plan, QUICK)
+
+    ranks = together([*(lambda rank=rank: connect(rank, at, plan, QUICK) for rank in range(3)), late])  # type: ignore[misc]
+    try:
+        mine = vectors(4, 1000)
+        all_reduce(ranks, mine)
+        assert torch.equal(mine[0], mine[3])
+    finally:
+        together([rank.close for rank in ranks])
+
+
+def test_strangers_who_say_nothing_keep_nobody_out() -> None:
+    at = doors(4)
+    host = (at.addresses[0].host, at.addresses[0].port)
+    idle = [socket.create_connection(host) for _ in range(80)]
+    ranks = together([lambda rank=rank: connect(rank, at, PLAN, QUICK) for rank in range(4)])  # type: ignore[misc]
+    idle += [socket.create_connection(host) for _ in range(80)]
+    started = time.monotonic()
+    together([rank.close for rank in ranks])
+    assert time.monotonic() - started < 5 * BOUND_S
+    for connection in idle:
+        connection.close()

@@ -1,5 +1,6 @@
 """Who goes on when a region is cut off: at most one side, whole regions only, and only those who agree."""
 
+import contextlib
 import itertools
 import random
 import socket
@@ -7,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from collective_ranks import PATIENCE_S, SECRET, all_reduce, connect, doors, together, vectors
+from collective_ranks import PATIENCE_S, SCOPE, SECRET, Doors, all_reduce, connect, doors, group, together, vectors
 from hulk_runtime.collective.failure import Failure
-from hulk_runtime.collective.frames import GarbageError
-from hulk_runtime.collective.group import Settings, digest
+from hulk_runtime.collective.frames import GarbageError, Header, Kind
+from hulk_runtime.collective.group import Collective, Settings, digest
 from hulk_runtime.collective.handshake import Identity, greet
 from hulk_runtime.collective.members import Membership, Regroup, pack, parse, shares_of
 from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
@@ -111,9 +112,9 @@ def test_never_two_groups(counts: list[int], seed: int) -> None:
             decided[target] = outcome
     groups = {outcome.members for outcome in decided.values() if isinstance(outcome, Membership)}
     assert len(groups) <= 1
-    for group in groups:
-        assert len({side_of[rank] for rank in group}) == 1
-        assert 2 * len(group) >= first
+    for members in groups:
+        assert len({side_of[rank] for rank in members}) == 1
+        assert 2 * len(members) >= first
 
 
 @given(st.binary(max_size=200))
@@ -185,3 +186,50 @@ def test_without_leave_the_group_ends() -> None:
             ranks[0].all_reduce(torch.zeros(4)).wait(PATIENCE_S)
     finally:
         together([rank.close for rank in ranks])
+
+
+def break_off(rank: Collective) -> None:
+    """In its own loop, between two events: all of its connections at once."""
+    for channel in rank._engine._channels.values():
+        with contextlib.suppress(OSError):
+            channel.socket.shutdown(socket.SHUT_RDWR)
+
+
+def test_regions_of_several_ranks_agree() -> None:
+    """Every rank that is left hears every other, whoever it shares sums with; both ranks of a region break off."""
+    plan = replace(CollectivePlan.direct([[0, 1], [2, 3], [4, 5]]), on_region_loss="continue")
+    with group(plan, Settings(bound_s=6.0, connect_s=PATIENCE_S)) as ranks:
+        works = [rank.all_reduce(torch.ones(100_000)) for rank in ranks[:4]]
+        for rank in ranks[4:]:
+            rank._engine._do(lambda rank=rank: break_off(rank))
+        for work in works:
+            with pytest.raises(MembershipChangedError, match="4 ranks go on in epoch 1"):
+                work.wait(PATIENCE_S)
+
+
+def test_ranks_that_do_not_exist_are_garbage() -> None:
+    at = doors(4)
+    joined = together([*(lambda rank=rank: connect(rank, at, PLAN, QUICK) for rank in range(3)), lambda: strangers(at)])
+    ranks, sockets = joined[:3], joined[3]
+    try:
+        works = [rank.all_reduce(vector) for rank, vector in zip(ranks, vectors(3, 30_000), strict=True)]
+        payload = pack(lost(77))
+        sockets[0].sendall(Header(Kind.VIEW, len(payload)).pack() + payload)
+        for work in works:
+            with pytest.raises(RankLostError, match=r"rank 3 was lost: it sent garbage: a loss of ranks \[77\]"):
+                work.wait(PATIENCE_S)
+    finally:
+        together([rank.close for rank in ranks])
+        for connection in (*sockets, at.listeners[3]):
+            connection.close()
+
+
+def strangers(at: Doors) -> list[socket.socket]:
+    """Rank 3's sockets, played by a test."""
+    who = Identity(SECRET, SCOPE, digest(PLAN))
+    found = []
+    for target in range(3):
+        connection = socket.create_connection((at.addresses[target].host, at.addresses[target].port))
+        greet(connection, who, 0, 3, target)
+        found.append(connection)
+    return found

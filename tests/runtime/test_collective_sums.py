@@ -55,7 +55,7 @@ def deliver_in_any_order(
         hops = Hops(values, far, codec(plan.compression), residuals[rank] if residuals else {})
         operations.append(Operation(0, 0, rank, values, mine, hops, send))
     for operation in operations:
-        operation.begin()
+        list(operation.begin())
     while sent:
         source, chunk = sent.pop(draw.randrange(len(sent)))
         header = parse(chunk.header)

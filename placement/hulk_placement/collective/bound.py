@@ -34,6 +34,9 @@ import numpy as np
 
 from hulk_placement.collective.network import Floats, Network
 
+MOST_QUICKEST_REGIONS = 24
+"""With more regions only the combined bound of single regions is looked at: it is quicker, and a bound as well."""
+
 Path = tuple[float, float]
 """Bytes/s that a path adds, and the seconds a byte takes along it."""
 
@@ -53,6 +56,8 @@ class Bound:
         if len(self.network.regions) == 1:
             return 0.0
         most = self.nodes_seconds(num_bytes)
+        if len(self.network.regions) > MOST_QUICKEST_REGIONS:
+            return most
         for pair, quick_s in sorted(self._at_most(num_bytes).items(), key=lambda found: -found[1]):
             if quick_s <= most:
                 break

@@ -8,37 +8,41 @@ import numpy as np
 
 from hulk_placement.collective.arborescence import cheapest_arborescence
 from hulk_placement.collective.network import Bools, Floats, Ints
-from hulk_placement.collective.program import Pool, Program, Sharing
+from hulk_placement.collective.program import Pool, Program, Sharing, distinct
 from hulk_placement.collective.timing import Delays
 
 MOST_TIMED = 800
 """Of the neighbours of the patterns in use, so many with the lowest price a link are looked at exactly."""
 
+MOST_VARIED = 16
+"""Patterns with the largest shares, of which neighbours are looked at."""
+
 MOST_ADDED = 24
 MOST_ROOTS = 3
+MOST_TOGETHER, MOST_REGIONS_TOGETHER = 3, 8
+"""Exchanges of so many regions are among the first patterns where there are at most so many."""
 
 Forests = tuple[Ints, Ints]
 """`up_NR` and `down_NR` of N patterns."""
 
 
 def first_patterns(known: Delays) -> Forests:
-    """One hop; for each region the star and the shortest-path trees; for each two, the nearest of them."""
+    """One hop; for each region the star and the shortest-path trees; for each few, the nearest of them."""
     num = len(known.hop_s)
-    in_by, out_by, in_s, out_s = _shortest_paths(known.hop_s)
+    in_by, out_by, far_s = _shortest_paths(known.hop_s)
     regions = np.arange(num)
     found = [(regions, regions)]
     for root in regions:
         found += [(np.full(num, root), np.full(num, root)), (in_by[:, root], out_by[root])]
-    for a, b in itertools.combinations(regions, 2):
-        up = np.where(in_s[:, a] <= in_s[:, b], in_by[:, a], in_by[:, b])
-        down = np.where(out_s[a] <= out_s[b], out_by[a], out_by[b])
-        up[[a, b]] = down[[a, b]] = (a, b)
-        found.append((up, down))
-    return _valid(np.array([up for up, _ in found]), np.array([down for _, down in found]))
+    for size in range(2, min(num, MOST_TOGETHER if num <= MOST_REGIONS_TOGETHER else 2) + 1):
+        for few in map(list, itertools.combinations(regions, size)):
+            to, of = np.array(few)[far_s[:, few].argmin(axis=1)], np.array(few)[far_s[few].argmin(axis=0)]
+            found.append((in_by[regions, to], out_by[of, regions]))
+    return distinct(*_valid(np.array([up for up, _ in found]), np.array([down for _, down in found])))
 
 
-def _shortest_paths(hop_s: Floats) -> tuple[Ints, Ints, Floats, Floats]:
-    """For all pairs (a, b): where a sends first towards b, whom b hears last from a, and the seconds (twice)."""
+def _shortest_paths(hop_s: Floats) -> tuple[Ints, Ints, Floats]:
+    """For all pairs (a, b): where a sends first towards b, whom b hears last from a, and the seconds."""
     num = len(hop_s)
     far = hop_s.copy()
     first = np.tile(np.arange(num), (num, 1))
@@ -49,14 +53,14 @@ def _shortest_paths(hop_s: Floats) -> tuple[Ints, Ints, Floats, Floats]:
         far = np.where(nearer, through, far)
         first = np.where(nearer, first[:, middle, None], first)
         last = np.where(nearer, last[None, middle, :], last)
-    return first, last, far, far
+    return first, last, far
 
 
 def asked_for(program: Program, found: Sharing) -> Forests:
     """Patterns that would make the sharing faster at the program's prices, best first; none: it cannot be told how."""
     pool = program.pool
     weight = link_weights(program)
-    used = np.array(list(found.bytes_by_pattern))
+    used = np.array(sorted(found.bytes_by_pattern, key=lambda p: -found.bytes_by_pattern[p])[:MOST_VARIED])
     up, down = _neighbours(pool.up_NR[used], pool.down_NR[used])
     cheap = np.argsort(_linear_price(up, down, weight), kind="stable")[:MOST_TIMED]
     trees_up, trees_down = _trees(weight, pool.delays)
@@ -84,7 +88,7 @@ def _trees(weight: Floats, known: Delays) -> Forests:
     tie = known.hop_s / known.hop_s[finite].max() * max(float(weight[finite].max()), 1e-12) * 1e-3
     priced = weight + tie
     np.fill_diagonal(priced, np.inf)
-    roots = np.argsort(priced.min(axis=0) + priced.min(axis=1), kind="stable")[::-1][:MOST_ROOTS]
+    roots = np.argsort(priced.min(axis=0) + priced.min(axis=1), kind="stable")[:MOST_ROOTS]
     found = [(cheapest_arborescence(priced.T, int(root)), cheapest_arborescence(priced, int(root))) for root in roots]
     trees = [(up, down) for up, down in found if up is not None and down is not None]
     num = len(weight)
@@ -96,7 +100,7 @@ def _linear_price(up_NR: Ints, down_NR: Ints, weight: Floats) -> Floats:
     free = weight.copy()
     np.fill_diagonal(free, 0.0)
     member = (up_NR == regions).astype(float)
-    exchange = np.einsum("na,ab,nb->n", member, np.where(np.isfinite(free), free, 1e9), member)
+    exchange = (member @ np.where(np.isfinite(free), free, 1e9) * member).sum(axis=1)
     price: Floats = free[regions, up_NR].sum(axis=1) + free[down_NR, regions].sum(axis=1) + exchange
     return price
 

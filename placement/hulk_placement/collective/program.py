@@ -6,7 +6,6 @@ the window [a, T - z] to themselves: with y_f bytes on pattern f and capacity c_
     sum over uses of e with release >= a and tail >= z of y_f  <=  c_e (T - a - z)        and  sum y_f = B.
 
 T is minimised. A row is made when a solution breaks it, a column (from a pool) when its reduced cost says it may help.
-Only B is on the right of the sum, so one program serves all sizes, each from the last one's solution.
 
 A row with a + z makes T at least that, even if no share uses it: patterns are therefore admitted by latency (`cap_s`).
 """
@@ -58,9 +57,7 @@ class Pool:
     def add(self, up_NR: Ints, down_NR: Ints) -> None:
         """Put in those patterns that are new."""
         up_NR, down_NR = np.concatenate([self.up_NR, up_NR]), np.concatenate([self.down_NR, down_NR])
-        _, first = np.unique(np.hstack([up_NR, down_NR]), axis=0, return_index=True)
-        first.sort()
-        self.up_NR, self.down_NR = up_NR[first], down_NR[first]
+        self.up_NR, self.down_NR = distinct(up_NR, down_NR)
         self._time()
 
     def counts(self, window: Window) -> Floats:
@@ -97,6 +94,13 @@ class Pool:
         self._starts = np.searchsorted(self.uses.resource, np.arange(len(self.delays.capacity) + 1))
 
 
+def distinct(up_NR: Ints, down_NR: Ints) -> tuple[Ints, Ints]:
+    """Each pattern where it is first."""
+    _, first = np.unique(np.hstack([up_NR, down_NR]), axis=0, return_index=True)
+    first.sort()
+    return up_NR[first], down_NR[first]
+
+
 @dataclass(frozen=True, slots=True)
 class Sharing:
     """A solution for so many bytes: bytes by pattern number, and the seconds T that they take by the program's rows."""
@@ -107,13 +111,21 @@ class Sharing:
 
 
 class Program:
-    """The restricted program over a pool. Bytes are counted in `unit` (the largest rate x 1 s), to be near 1."""
+    """The restricted program over a pool, in shares of the vector and seconds: neither is far from 1."""
 
-    def __init__(self, pool: Pool, windows: Sequence[Window] = (), columns: Sequence[int] = ()) -> None:
-        """An empty program, or one that begins with some rows and columns, of a solution that is likely near."""
-        self.pool = pool
-        rates = pool.delays.capacity
-        self.unit = float(rates[np.isfinite(rates)].max())
+    def __init__(
+        self,
+        pool: Pool,
+        num_bytes: float,
+        windows: Sequence[Window] = (),
+        columns: Sequence[int] = (),
+        is_coarse: bool = False,
+    ) -> None:
+        """An empty program, or one that begins with some rows and columns, of a solution that is likely near.
+
+        A coarse one has one row a resource, of the window that all its uses meet: quicker, and T is only a floor.
+        """
+        self.pool, self.num_bytes, self.is_coarse = pool, num_bytes, is_coarse
         self.windows: list[Window] = []
         self.columns: list[int] = []
         self.cap_s = np.inf
@@ -121,26 +133,25 @@ class Program:
         for option, value in (("output_flag", False), ("threads", 1), ("presolve", "off"), ("solver", "simplex")):
             self.highs.setOptionValue(option, value)
         self.highs.addCol(1.0, 0.0, highspy.kHighsInf, 0, np.array([], dtype=np.int32), np.array([]))
-        self.highs.addRow(0.0, 0.0, 0, np.array([], dtype=np.int32), np.array([]))
+        self.highs.addRow(1.0, 1.0, 0, np.array([], dtype=np.int32), np.array([]))
         self._enter(np.array(columns, dtype=np.int64))
         for window in windows:
             if pool.counts(window)[self.columns].any():
                 self._require(window)
 
-    def solve(self, num_bytes: float, cap_s: float) -> Sharing:
+    def solve(self, cap_s: float) -> Sharing:
         """The best sharing among patterns of the pool whose latency is at most the cap; one must be there."""
         self._admit(cap_s)
-        self.highs.changeRowBounds(0, num_bytes / self.unit, num_bytes / self.unit)
         if not any(self.pool.uses.latency_s[c] <= cap_s for c in self.columns):
             self._enter(np.argsort(self.pool.uses.latency_s, kind="stable")[:1])
         for _ in range(MAX_ROUNDS):
-            found = self._run(num_bytes)
+            found = self._run()
             if not self._separate(found) and not self._enter(self.promising(self.pool, found, COLUMNS_A_ROUND)):
                 break
         return found
 
     def duals(self) -> tuple[Floats, float]:
-        """The price of a byte in each window (T per byte, in units), and what the sharing pays for a byte."""
+        """The price of a second in each window (in T), and what the sharing pays for the whole vector."""
         duals = np.array(self.highs.getSolution().row_dual)
         return -duals[1:], float(duals[0])
 
@@ -150,27 +161,31 @@ class Program:
         return [window for window, price in zip(self.windows, prices, strict=True) if price > 0]
 
     def reduced_costs(self, pool: Pool) -> Floats:
-        """By pattern of a pool: what a unit of bytes moved to it adds to T; inf: not admitted."""
+        """By pattern of a pool: what the whole vector moved to it adds to T; inf: not admitted."""
         prices, pays = self.duals()
         costs = np.where(pool.uses.latency_s <= self.cap_s, -pays, np.inf)
         for window, price in zip(self.windows, prices, strict=True):
             if price > 0:
-                costs += price * pool.counts(window)
+                costs += price * self._seconds(window) * pool.counts(window)
         return costs
 
     def promising(self, pool: Pool, found: Sharing, most: int) -> Ints:
         """The patterns of a pool that promise most of T if all bytes could be moved to them, best first."""
         costs = self.reduced_costs(pool)
         best = np.argsort(costs, kind="stable")[:most]
-        return best[costs[best] * found.num_bytes / self.unit < -ENOUGH * found.seconds]
+        return best[costs[best] < -ENOUGH * found.seconds]
 
-    def _run(self, num_bytes: float) -> Sharing:
+    def _seconds(self, window: Window) -> float:
+        """Seconds that the whole vector keeps the window's resource busy."""
+        return float(self.num_bytes / self.pool.delays.capacity[window[0]])
+
+    def _run(self) -> Sharing:
         self.highs.run()
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             raise AssertionError(f"linear program: {self.highs.getModelStatus()}")
         values = np.array(self.highs.getSolution().col_value)
-        shares = {c: v * self.unit for c, v in zip(self.columns, values[1:], strict=True) if v > 1e-9}
-        return Sharing(num_bytes, float(values[0]), shares)
+        shares = {c: v * self.num_bytes for c, v in zip(self.columns, values[1:], strict=True) if v > 1e-9}
+        return Sharing(self.num_bytes, float(values[0]), shares)
 
     def _admit(self, cap_s: float) -> None:
         """Close columns and rows above the cap, open those below."""
@@ -185,19 +200,17 @@ class Program:
 
     def _room(self, window: Window) -> float:
         """The right side of a window's row; no limit where the window is longer than the cap."""
-        resource, release_s, tail_s = window
-        if release_s + tail_s > self.cap_s:
-            return float(highspy.kHighsInf)
-        return float(-self.pool.delays.capacity[resource] / self.unit * (release_s + tail_s))
+        _, release_s, tail_s = window
+        return float(highspy.kHighsInf) if release_s + tail_s > self.cap_s else -(release_s + tail_s)
 
     def _enter(self, patterns: Ints) -> bool:
         """Make columns of those patterns that are not; whether there were any."""
         fresh = [int(pattern) for pattern in patterns if pattern not in self.columns]
-        known = [self.pool.counts(window) for window in self.windows] if fresh else []
+        known = [self._seconds(window) * self.pool.counts(window) for window in self.windows] if fresh else []
         for pattern in fresh:
-            counts = np.array([1.0, *(all_counts[pattern] for all_counts in known)])
-            rows = np.flatnonzero(counts).astype(np.int32)
-            self.highs.addCol(0.0, 0.0, highspy.kHighsInf, len(rows), rows, counts[rows])
+            seconds = np.array([1.0, *(by_pattern[pattern] for by_pattern in known)])
+            rows = np.flatnonzero(seconds).astype(np.int32)
+            self.highs.addCol(0.0, 0.0, highspy.kHighsInf, len(rows), rows, seconds[rows])
             self.columns.append(pattern)
         return bool(fresh)
 
@@ -207,7 +220,7 @@ class Program:
         uses = self.pool.uses
         num_bytes = np.zeros(len(self.pool))
         num_bytes[list(found.bytes_by_pattern)] = list(found.bytes_by_pattern.values())
-        broken = overfull(
+        broken = (widest if self.is_coarse else overfull)(
             uses.resource[mine],
             uses.release_s[mine],
             uses.tail_s[mine],
@@ -220,10 +233,10 @@ class Program:
         return bool(broken)
 
     def _require(self, window: Window) -> None:
-        counts = self.pool.counts(window)[self.columns]
-        places = np.flatnonzero(counts)
+        seconds = self._seconds(window) * self.pool.counts(window)[self.columns]
+        places = np.flatnonzero(seconds)
         index = np.concatenate([[0], places + 1]).astype(np.int32)
-        values = np.concatenate([[-self.pool.delays.capacity[window[0]] / self.unit], counts[places]])
+        values = np.concatenate([[-1.0], seconds[places]])
         self.highs.addRow(-highspy.kHighsInf, self._room(window), len(index), index, values)
         self.windows.append(window)
 
@@ -232,19 +245,38 @@ def overfull(
     resource: Ints, release_s: Floats, tail_s: Floats, num_bytes: Floats, capacity: Floats, limit_s: float
 ) -> list[Window]:
     """For each resource (sorted) the window that needs the longest T, where that is more than the limit."""
+    found = []
+    for part, most_s in _parts(resource, release_s, tail_s, num_bytes, capacity):
+        if most_s <= limit_s:
+            break
+        window, need_s = fullest(int(resource[part][0]), release_s[part], tail_s[part], num_bytes[part], capacity)
+        if need_s > limit_s:
+            found.append(window)
+    return found
+
+
+def _parts(
+    resource: Ints, release_s: Floats, tail_s: Floats, num_bytes: Floats, capacity: Floats
+) -> list[tuple[slice, float]]:
+    """Each resource's part of the arrays, and a T that is enough for all its windows, in falling order of that."""
     first = np.flatnonzero(np.diff(resource, prepend=-1))
     most_s = (
         np.add.reduceat(num_bytes, first) / capacity[resource[first]]
         + np.maximum.reduceat(release_s, first)
         + np.maximum.reduceat(tail_s, first)
     )
-    found = []
-    for number in np.flatnonzero(most_s > limit_s):
-        part = slice(first[number], first[number + 1] if number + 1 < len(first) else None)
-        window, need_s = fullest(int(resource[part][0]), release_s[part], tail_s[part], num_bytes[part], capacity)
-        if need_s > limit_s:
-            found.append(window)
-    return found
+    ends = np.append(first[1:], len(resource))
+    return [(slice(first[n], ends[n]), float(most_s[n])) for n in np.argsort(-most_s, kind="stable")]
+
+
+def widest(
+    resource: Ints, release_s: Floats, tail_s: Floats, num_bytes: Floats, capacity: Floats, limit_s: float
+) -> list[Window]:
+    """For each resource (sorted) the window that all its uses meet, where that needs a longer T than the limit."""
+    first = np.flatnonzero(np.diff(resource, prepend=-1))
+    release, tail = np.minimum.reduceat(release_s, first), np.minimum.reduceat(tail_s, first)
+    need_s = np.add.reduceat(num_bytes, first) / capacity[resource[first]] + release + tail
+    return [(int(resource[first[n]]), float(release[n]), float(tail[n])) for n in np.flatnonzero(need_s > limit_s)]
 
 
 def fullest(
@@ -252,8 +284,8 @@ def fullest(
 ) -> tuple[Window, float]:
     """The window of a resource whose uses need the longest T, and that T: a + z + bytes / capacity.
 
-    >>> fullest(0, np.array([0.0, 0.1]), np.array([0.2, 0.1]), np.array([30.0, 10.0]), np.array([100.0]))
-    ((0, 0.0, 0.1), 0.5)
+    >>> fullest(0, np.array([0.0, 0.1]), np.array([0.2, 0.1]), np.array([30.0, 20.0]), np.array([100.0]))
+    ((0, 0.0, 0.1), 0.6)
     """
     late = release_s >= release_s[:, None]
     early = tail_s >= tail_s[:, None]
@@ -271,9 +303,10 @@ def closed_form_s(flows: Sequence[Flow], num_bytes: float, known: Delays) -> flo
         return float(np.inf)
     seconds = float(pool.uses.latency_s.max())
     load = shares[pool.uses.pattern] * num_bytes
-    for part in np.split(np.arange(len(load)), np.flatnonzero(np.diff(pool.uses.resource)) + 1):
-        if len(part):
-            resource = int(pool.uses.resource[part[0]])
-            window = (pool.uses.release_s[part], pool.uses.tail_s[part], load[part], known.capacity)
-            seconds = max(seconds, fullest(resource, *window)[1])
+    release_s, tail_s, resource = pool.uses.release_s, pool.uses.tail_s, pool.uses.resource
+    for part, most_s in _parts(resource, release_s, tail_s, load, known.capacity) if len(load) else ():
+        if most_s <= seconds:
+            break
+        window = fullest(int(resource[part][0]), release_s[part], tail_s[part], load[part], known.capacity)
+        seconds = max(seconds, window[1])
     return seconds

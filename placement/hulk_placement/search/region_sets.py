@@ -19,6 +19,9 @@ from hulk_placement.search.sizes import Shares, size_of
 MOST_LISTED_REGIONS = 6
 """Up to this many regions all sets are looked at (63 of six); with more, one region is added or dropped at a time."""
 
+MOST_VARIED_REGIONS = 24
+"""Of larger sets no neighbours are looked at: there are too many."""
+
 MOST_SIZES = 48
 
 
@@ -90,7 +93,9 @@ class RegionSets:
         for here in (start, everything):
             best = self.of(here)
             while not self.work.exhausted:
-                around = [self.of(here ^ {region}) for region in sorted(everything) if here != {region}]
+                if len(here) > MOST_VARIED_REGIONS:
+                    break
+                around = (self.of(here ^ {r}) for r in sorted(everything) if here != {r} and not self.work.exhausted)
                 better = min((k for k in around if k is not None), key=self.estimate_s, default=None)
                 if better is None or (best is not None and self.estimate_s(better) >= self.estimate_s(best)):
                     break

@@ -64,32 +64,34 @@ def _pinned(problem: Problem) -> Order | None:
 def _best_wan(built: Problem, sets: RegionSets, ring: Plan | Unplaced, pinned: Order | None) -> Plan | None:
     """The best plan of the all-reduce over two or more regions."""
     if pinned is not None:
-        return _planned(built, pinned) if len({built.region_of[m] for m in pinned}) > 1 else None
+        return _planned(built, pinned, sets.work) if len({built.region_of[m] for m in pinned}) > 1 else None
     if built.workload.pins:
         return None
-    number = {region: index for index, region in enumerate(built.regions)}
-    regions = ring.workers if isinstance(ring, Plan) else ()
-    start = frozenset(number[slot.region] for slot in regions) or frozenset(number.values())
+    regions = {slot.region for slot in ring.workers} if isinstance(ring, Plan) else set(built.regions)
+    start = frozenset(number for number, region in enumerate(built.regions) if region in regions)
     promising = [known for known in sets.search(start) if len(known.regions) > 1]
     best: Plan | None = None
     for known in promising[:MOST_PLANNED]:
         if best is not None and (known.floor_s >= best.prediction.step_s or sets.work.exhausted):
             break
-        found = _quickly_planned(built, known)
+        found = _quickly_planned(built, known, sets.work)
         if best is None or found.prediction.step_s < best.prediction.step_s:
             best = found
-    return None if best is None else _planned(built, tuple(built.names.index(s.machine) for s in best.workers))
+    if best is None:
+        return None
+    machine = {name: number for number, name in enumerate(built.names)}
+    return _planned(built, tuple(machine[slot.machine] for slot in best.workers), sets.work)
 
 
-def _quickly_planned(problem: Problem, known: RegionSet) -> Plan:
+def _quickly_planned(problem: Problem, known: RegionSet, work: Work) -> Plan:
     """A plan with flows for one bucket only: enough to compare sets."""
-    return _with_flows(problem, known.order, 1, _collective(problem, known.order, (1,), whole=False))
+    return _with_flows(problem, known.order, 1, _collective(problem, known.order, (1,), work, whole=False))
 
 
-def _planned(problem: Problem, order: Order) -> Plan:
+def _planned(problem: Problem, order: Order, work: Work) -> Plan:
     """The plan of these machines in its best number of buckets, with flows for all sizes."""
     numbers = (1,) if problem.workload.sync.mode == "local" else NUM_BUCKETS
-    collective = _collective(problem, order, numbers, whole=True)
+    collective = _collective(problem, order, numbers, work, whole=True)
     plans = [_with_flows(problem, order, number, collective) for number in numbers]
     return min(plans, key=lambda plan: plan.prediction.step_s)
 
@@ -100,7 +102,7 @@ def _with_flows(problem: Problem, order: Order, num_buckets: int, collective: Co
     return make_plan(problem, order, num_buckets, collective, inner_steps)
 
 
-def _collective(problem: Problem, order: Order, numbers: tuple[int, ...], whole: bool) -> CollectivePlan:
+def _collective(problem: Problem, order: Order, numbers: tuple[int, ...], work: Work, whole: bool) -> CollectivePlan:
     workload = problem.workload
     network = _network(problem, order)
     slack = SLACK_BYTES + SLACK_BYTES_A_RANK * network.num_ranks
@@ -113,6 +115,7 @@ def _collective(problem: Problem, order: Order, numbers: tuple[int, ...], whole:
         on_region_loss=workload.sync.on_region_loss if whole else "restart",
         compression=workload.sync.compression,
         with_alternatives=whole,
+        go_on=work.spend,
     )
 
 

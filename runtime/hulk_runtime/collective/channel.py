@@ -13,11 +13,16 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from hulk_runtime.collective.frames import HEADER_BYTES, Header, parse
+from hulk_runtime.collective.frames import HEADER_BYTES, Header, parse, steady
+from hulk_runtime.collective.meter import Meter, Outlook, Path
 from hulk_runtime.collective.operation import Outgoing
 
 NOTSENT_BYTES: Final = 128 << 10
 """What the kernel holds unsent: enough to keep a link busy, so little that an urgent chunk does not wait long."""
+UNPACED: Final = (1 << 64) - 1
+HELD_BYTES_PER_S: Final = 3500
+"""A packet of a header each 7 ms: many are on their way on every path between regions."""
+HELD_NOTSENT_BYTES: Final = 2048
 MAX_LOW_WATER_BYTES: Final = 32 << 10
 """More would make the kernel clamp the receive window to it, before that has had time to grow."""
 _READS_AT_ONCE: Final = 16
@@ -65,9 +70,9 @@ class Peer:
         """Queue a chunk by its urgency."""
         heapq.heappush(self._chunks, (chunk.urgency, next(self._count), chunk))
 
-    def push_first(self, header: Header, payload: memoryview | None = None) -> None:
+    def push_first(self, head: bytes, payload: memoryview | None = None) -> None:
         """Queue a frame that goes before all chunks."""
-        self._first.append((header.pack(), payload, None))
+        self._first.append((head, payload, None))
 
     def push_last(self, header: Header, payload: memoryview) -> None:
         """Queue a frame that waits for all chunks."""
@@ -82,10 +87,23 @@ class Peer:
             return chunk.header, chunk.payload, chunk
         return None
 
+    def carried(self) -> tuple[float, float]:
+        """Bytes/s that came over all connections while more waited to be sent, and seconds that were measured."""
+        measured = [channel.meter for channel in self.channels if channel.meter.seconds > 0]
+        if not measured:
+            return 0.0, 0.0
+        rate = sum(meter.bytes_per_s for meter in measured) * len(self.channels) / len(measured)
+        return rate, max(meter.seconds for meter in measured)
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether anything waits here, not in the kernel."""
+        return bool(self._first or self._chunks)
+
     @property
     def is_busy(self) -> bool:
         """Whether anything still has to leave."""
-        return bool(self.channels and (self._first or self._chunks or any(c.wants_write for c in self.channels)))
+        return bool(self.channels and (self.has_frames or any(c.wants_write for c in self.channels)))
 
     def drop_chunks(self) -> None:
         """Forget the chunks that wait: what they belong to has failed."""
@@ -98,10 +116,12 @@ class Channel:
     def __init__(self, connection: socket.socket, peer: Peer) -> None:
         self.socket, self.peer = connection, peer
         self.wants_write = False
+        self.is_held = False
+        self._bytes_per_s = UNPACED
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if peer.is_far:
-            connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, NOTSENT_BYTES)
+            self._limit(UNPACED, NOTSENT_BYTES)
         self._head_bytes = bytearray(HEADER_BYTES)
         self._head = memoryview(self._head_bytes)
         self._num_head = 0
@@ -111,11 +131,56 @@ class Channel:
         self._low_water = 1
         self._sending: list[memoryview] = []
         self._chunk: Outgoing | None = None
+        self.outlook = Outlook()
+        self.meter = Meter()
 
     def pace(self, bytes_per_s: float) -> None:
         """Send no faster than this: a router's queue that overflows costs more than a little less speed."""
-        rate = struct.pack("=Q", max(1, int(bytes_per_s)))
-        self.socket.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, rate)
+        self._bytes_per_s = max(1, int(bytes_per_s))
+        if not self.is_held:
+            self._limit(self._bytes_per_s, NOTSENT_BYTES)
+
+    def hold(self, frame: bytes) -> None:
+        """Keep the congestion window through a pause, with as few bytes as that takes; `frame` means nothing.
+
+        TCP shrinks the window of a connection that does not use it, down to a few packets after some seconds. It does
+        not when packets are on their way and the sender has more than its socket takes. So here a drip of tiny packets
+        leaves from a full socket: to the kernel the window waits for the application's data, not the other way round.
+        """
+        if not self.is_held:
+            if self._path().num_unsent_bytes:
+                return  # they would leave as slowly
+            self.is_held = True
+            self.outlook.pause()
+            self._limit(HELD_BYTES_PER_S, HELD_NOTSENT_BYTES)
+        self.wants_write = True
+        while True:
+            rest = self._sending.pop() if self._sending else memoryview(frame)
+            self._sending = [rest]
+            try:
+                count = self.socket.send(rest, socket.MSG_EOR)  # a packet of its own
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise PeerGoneError(f"its connection broke: {error.strerror}") from error
+            self._sending = [rest[count:]] if count < len(rest) else []
+
+    def _path(self) -> Path:
+        try:
+            return Path.of(self.socket)
+        except OSError as error:
+            raise PeerGoneError(f"its connection broke: {error.strerror}") from error
+
+    def release(self) -> None:
+        """The pause is over."""
+        if self.is_held:
+            self.is_held = False
+            self.outlook.pause()
+            self._limit(self._bytes_per_s, NOTSENT_BYTES)
+
+    def _limit(self, bytes_per_s: int, notsent_bytes: int) -> None:
+        self.socket.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("=Q", bytes_per_s))
+        self.socket.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, notsent_bytes)
 
     def finish(self) -> None:
         """Nothing more will be sent: the peer reads what is on the way, then the end."""
@@ -130,6 +195,7 @@ class Channel:
         """Send until nothing waits or the kernel takes no more (`wants_write`); the chunks that left whole."""
         left: list[Outgoing] = []
         self.wants_write = False
+        self._look()
         while self._sending or self._take():
             try:
                 count = self.socket.sendmsg(self._sending)
@@ -145,11 +211,19 @@ class Channel:
                 self._chunk = None
         return left
 
+    def _look(self) -> None:
+        """Only the ways between regions are measured."""
+        if self.peer.is_far and (self._sending or self.peer.has_frames):
+            with contextlib.suppress(OSError):
+                self.outlook.look(Path.of(self.socket), self._bytes_per_s if self._bytes_per_s < UNPACED else 0)
+
     def _take(self) -> bool:
         taken = self.peer.pop()
         if taken is None:
             return False
         head, payload, self._chunk = taken
+        if self.peer.is_far and self.outlook.begin():
+            head = steady(head)
         self._sending = [memoryview(head)] if payload is None else [memoryview(head), payload]
         return True
 
@@ -167,7 +241,7 @@ class Channel:
             if not count:
                 break
             self.peer.heard_s = now_s
-            self._deliver(sink)
+            self._deliver(sink, now_s)
             if count < wanted:
                 break
         self._await_whole()
@@ -190,7 +264,7 @@ class Channel:
         self._num_head += count - of_body
         return count
 
-    def _deliver(self, sink: Sink) -> None:
+    def _deliver(self, sink: Sink, now_s: float) -> None:
         while True:
             if self._header is not None:
                 if self._num_body < len(self._body):
@@ -202,6 +276,7 @@ class Channel:
                 return
             self._num_head = 0
             header = parse(self._head_bytes)
+            self.meter.take(header, now_s)
             self._header = header
             self._body = sink.place(self.peer, header) if header.num_bytes else memoryview(b"")
 

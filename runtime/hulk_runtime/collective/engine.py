@@ -12,9 +12,10 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from hulk_runtime.collective.channel import Channel, Peer, PeerGoneError
@@ -31,6 +32,10 @@ from hulk_runtime.errors import MembershipChangedError, PeerLostError, RankLostE
 
 MAX_EARLY_BYTES: Final = 1 << 30
 """Of chunks for operations that were not begun here yet; more is garbage."""
+EARLY_FRAME_BYTES: Final = 200
+"""What is counted for such a chunk beside its payload."""
+MAX_AHEAD: Final = 1024
+"""So many operations a peer may be ahead."""
 TICK_S: Final = 0.25
 WARM_FRAME_BYTES: Final = 16 << 10
 BEATS_PER_BOUND: Final = 8
@@ -67,6 +72,10 @@ class Work:
         """Whether it ended, well or not."""
         return self._ended.is_set()
 
+    def await_end(self, timeout_s: float) -> None:
+        """Return when it ended, well or not, or the time is up."""
+        self._ended.wait(timeout_s)
+
     def on_end(self, callback: Callable[[PeerLostError | None], None]) -> None:
         """Call back from the engine's thread when it ends, or now when it has."""
         with self._lock:
@@ -102,10 +111,14 @@ class Both:
 
 @dataclass(frozen=True, slots=True)
 class LinkReport:
-    """What one operation got from a peer: bytes, and seconds from the operation's begin to the last of them."""
+    """What one operation got from a peer: bytes, and seconds from the operation's begin to the last of them.
+
+    `bytes_per_s` is what came from it lately while more waited to be sent; 0 where nothing waited.
+    """
 
     num_bytes: int
     last_s: float
+    bytes_per_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,25 +132,34 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Warmth:
-    """What is sent to peers in pauses: bytes each quarter of a second, until a pause is so many seconds old."""
+class Order:
+    """An all-reduce that somebody wants: `begin` is called when it begins, which is when `after` has ended.
 
-    num_bytes: Mapping[int, int]
-    seconds: float
+    All ranks order the same in the same order, and what is ordered later begins later. One of the group's own is not
+    `reported`.
+    """
+
+    values: Values
+    begin: Callable[[], tuple[Sequence[Role], Hops]]
+    epoch: int
+    after: Work | None = None
+    reported: bool = True
 
 
 @dataclass
 class _Running:
+    order: Order
     operation: Operation
     work: Work
-    num_bytes: int
     begun_s: float
     num_unsent: int = 0
     links: dict[int, tuple[int, float]] = field(default_factory=dict)
 
 
 class Engine(threading.Thread):
-    """The loop. `bound_s`: within it every rank knows of a peer that is lost.
+    """The loop. `bound_s`: within it every rank knows of a peer that is lost. A peer may still wait for others when it
+    has connected here: it is given `first_s` more for its first frame.
+
 
     `regions` are the ranks of each region where the others may go on when one is cut off; empty where they may not.
     """
@@ -147,13 +169,15 @@ class Engine(threading.Thread):
         rank: int,
         peers: Mapping[int, Peer],
         bound_s: float,
-        warmth: Warmth,
+        hold_s: float,
+        first_s: float,
         membership: Membership,
         regions: Sequence[frozenset[int]],
     ) -> None:
         super().__init__(name="hulk-collective", daemon=True)
-        self._rank, self._peers, self._bound_s, self._warmth = rank, peers, bound_s, warmth
+        self._rank, self._peers, self._bound_s, self._hold_s = rank, peers, bound_s, hold_s
         self.membership, self._regions = membership, regions
+        self._everybody = membership.members
         self._regroup: Regroup | None = None
         self._channels = {c.socket.fileno(): c for peer in peers.values() for c in peer.channels}
         self._poll = select.epoll()
@@ -161,8 +185,10 @@ class Engine(threading.Thread):
         self._poll.register(self._bell, select.EPOLLIN)
         self._commands: deque[Callable[[], None]] = deque()
         self._running: dict[int, _Running] = {}
+        self._beginning: deque[tuple[_Running, Iterator[None]]] = deque()
         self._early: dict[tuple[int, int], list[tuple[Peer, Header, memoryview]]] = {}
         self._num_early_bytes = 0
+        self._unchecked: dict[int, Header] = {}
         self._next = 0
         self._next_here = 0
         self._next_tick_s = time.monotonic()
@@ -172,28 +198,26 @@ class Engine(threading.Thread):
         self._closing_until_s = math.inf
         self._is_ended = False
         self._late: list[Work] = []
+        self._held: deque[tuple[int, Order, Work]] = deque()
         self.verdict: Verdict | None = None
         self.reports: deque[Report] = deque(maxlen=1024)
         self._lock = threading.Lock()
         for peer in peers.values():
-            peer.heard_s = self._now_s
+            peer.heard_s = self._now_s + first_s
         for channel in self._channels.values():
             self._poll.register(channel.socket, select.EPOLLIN)
 
     # Called from other threads.
 
-    def all_reduce(self, values: Values, roles: Sequence[Role], hops: Hops, epoch: int) -> Work:
-        """Begin to sum a vector over all ranks, in place. All ranks begin the same operations in the same order.
-
-        A caller that does not know of the present epoch yet is told so.
-        """
+    def all_reduce(self, order: Order) -> Work:
+        """Begin to sum a vector over all ranks, in place. A caller that does not know of the epoch yet is told so."""
         with self._lock:
             work = Work(partial(self._blame, self._next), self._bound_s)
-            if self._is_ended or epoch != self.membership.epoch:
+            if self._is_ended or order.epoch != self.membership.epoch:
                 work.end(self._error())
                 return work
             number, self._next = self._next, self._next + 1
-            self._commands.append(lambda: self._begin(number, values, roles, hops, epoch, work))
+            self._commands.append(lambda: self._enter(number, order, work))
             os.eventfd_write(self._bell, 1)
         return work
 
@@ -201,9 +225,10 @@ class Engine(threading.Thread):
         """Somebody waited long enough: a peer that has not begun the operation is lost."""
 
         def find() -> None:
-            late = [rank for rank, peer in self._peers.items() if peer.num_begun <= number and peer.channels]
-            if number in self._running and late:
-                self._fail(Failure(late[0], f"it did not begin all-reduce {number} within {waited_s:g} s"))
+            older = max((running for running in self._running if running <= number), default=-1)
+            late = [rank for rank, peer in self._peers.items() if peer.num_begun <= older and peer.channels]
+            if late:
+                self._fail(Failure(late[0], f"it did not begin all-reduce {older} within {waited_s:g} s"))
 
         self._do(find)
 
@@ -239,15 +264,21 @@ class Engine(threading.Thread):
         """Serve until closed or failed."""
         try:
             while not self._is_over():
-                events = self._poll.poll(TICK_S)
+                events = self._poll.poll(0 if self._beginning else TICK_S)
                 self._now_s = time.monotonic()
                 for descriptor, what in events:
                     if descriptor == self._bell:
                         self._obey()
                     else:
-                        self._serve(self._channels[descriptor], what)
+                        channel = self._channels.get(descriptor)  # dropped by an event before it, perhaps
+                        if channel is not None:
+                            self._serve(channel, what)
+                self._go_on_beginning()
                 self._flush()
                 self._keep_time()
+        except Exception as error:
+            self.verdict = Verdict(Failure(self._rank, f"its engine broke: {error!r}"), self._rank, self._now_s)
+            raise
         finally:
             self._end()
 
@@ -311,15 +342,24 @@ class Engine(threading.Thread):
         touched, self._touched = self._touched, set()
         for peer in touched:
             for channel in list(peer.channels):
-                try:
+                with self._watch(channel):
                     self._send(channel)
-                except PeerGoneError as error:
-                    self._gone(channel, error)
 
-    def _send(self, channel: Channel) -> None:
+    @contextlib.contextmanager
+    def _watch(self, channel: Channel) -> Iterator[None]:
+        try:
+            yield
+        except PeerGoneError as error:
+            self._gone(channel, error)
+
+    def _send(self, channel: Channel, *, hold: bool = False) -> None:
         wanted = channel.wants_write
-        for chunk in channel.send(self._now_s):
-            self._sent(chunk)
+        if (hold or channel.is_held) and not channel.peer.has_frames:
+            channel.hold(self._beat())
+        else:
+            channel.release()
+            for chunk in channel.send(self._now_s):
+                self._sent(chunk)
         if channel.wants_write != wanted:
             self._poll.modify(channel.socket, select.EPOLLIN | (select.EPOLLOUT if channel.wants_write else 0))
 
@@ -337,18 +377,23 @@ class Engine(threading.Thread):
                 peer.heard_s = self._now_s
         self._next_tick_s = self._now_s + TICK_S
         for peer in self._peers.values():
-            if not peer.channels or peer.has_left:
+            if not peer.channels:
                 continue
             if self._now_s - peer.beat_s > self._bound_s / BEATS_PER_BOUND:
                 peer.beat_s = self._now_s
-                peer.push_first(Header(Kind.BEAT, epoch=self.membership.epoch, operation=self._next_here))
-                self._touched.add(peer)
+                if not any(channel.is_held for channel in peer.channels):
+                    peer.push_first(self._beat())
+                    self._touched.add(peer)
             silent_s = SILENT_SHARE * self._bound_s
-            if self._now_s - peer.heard_s > silent_s and self.verdict is None:
+            if self._now_s - peer.heard_s > silent_s and self.verdict is None and not self._may_be_silent(peer):
                 self._lose([Failure(peer.rank, f"nothing was heard of it for {silent_s:g} s")])
         self._settle()
-        self._keep_warm()
+        self._keep_windows()
         self._flush()
+
+    def _may_be_silent(self, peer: Peer) -> bool:
+        """It said goodbye, and nothing is awaited of it."""
+        return peer.has_left and not any(running.operation.awaits(peer.rank) for running in self._running.values())
 
     # Frames (the channels' sink).
 
@@ -365,21 +410,31 @@ class Engine(threading.Thread):
             return False
         return header.epoch == self.membership.epoch + (self._regroup is not None)
 
+    def _require_ranks(self, failures: Sequence[Failure]) -> None:
+        unknown = [failure.rank for failure in failures if failure.rank not in self._everybody]
+        if unknown:
+            raise GarbageError(f"a loss of ranks {unknown}, which do not exist")
+
     def _place_chunk(self, peer: Peer, header: Header) -> memoryview | None:
         running = self._running.get(header.operation) if self._is_whole() else None
         if running is not None:
             return running.operation.place(peer.rank, header)
         if self._is_whole() and header.operation < self._next_here:
             raise GarbageError(f"a chunk of operation {header.operation}, which has ended")
-        self._num_early_bytes += header.num_bytes
+        if header.operation >= self._next_here + MAX_AHEAD:
+            raise GarbageError(f"a chunk of operation {header.operation}, only {self._next_here} were begun here")
+        self._num_early_bytes += header.num_bytes + EARLY_FRAME_BYTES
         if self._num_early_bytes > MAX_EARLY_BYTES:
             raise GarbageError(f"{self._num_early_bytes} bytes of operations that were not begun here")
+        self._unchecked[id(header)] = header
         return None
 
     def arrived(self, peer: Peer, header: Header, payload: memoryview) -> None:
         """A whole frame is here."""
         if header.kind is Kind.ABORT:
-            self._fail(Failure.parse(payload), told_by=peer.rank)
+            failure = Failure.parse(payload)
+            self._require_ranks([failure])
+            self._fail(failure, told_by=peer.rank)
         elif header.kind is Kind.VIEW:
             self._hear(peer, header.epoch, payload)
         elif header.kind is Kind.BEAT:
@@ -390,8 +445,19 @@ class Engine(threading.Thread):
             running = self._running.get(header.operation) if self._is_whole() else None
             if running is None:
                 self._early.setdefault((header.epoch, header.operation), []).append((peer, header, payload))
+            elif id(header) in self._unchecked:
+                self._take_early(running, peer, header, payload)
             else:
                 self._take(running, peer, header, payload)
+
+    def _take_early(self, running: _Running, peer: Peer, header: Header, payload: memoryview) -> None:
+        """A chunk that came, or began to come, before its operation was begun here. Raises GarbageError."""
+        del self._unchecked[id(header)]
+        self._num_early_bytes -= header.num_bytes + EARLY_FRAME_BYTES
+        place = running.operation.place(peer.rank, header)
+        if place is not None:
+            place[:] = payload
+        self._take(running, peer, header, payload)
 
     def _take(self, running: _Running, peer: Peer, header: Header, payload: memoryview) -> None:
         num_bytes, _ = running.links.get(peer.rank, (0, 0.0))
@@ -401,32 +467,48 @@ class Engine(threading.Thread):
 
     # Operations.
 
-    def _begin(self, number: int, values: Values, roles: Sequence[Role], hops: Hops, epoch: int, work: Work) -> None:
-        if epoch != self.membership.epoch:
+    def _enter(self, number: int, order: Order, work: Work) -> None:
+        if order.after is not None:
+            order.after.on_end(lambda _: self._do(self._begin_held))
+        self._held.append((number, order, work))
+        self._begin_held()
+
+    def _begin_held(self) -> None:
+        """In their order, up to one that still has to wait."""
+        while self._held and (self._held[0][1].after is None or self._held[0][1].after.is_done):
+            self._begin(*self._held.popleft())
+
+    def _begin(self, number: int, order: Order, work: Work) -> None:
+        if order.epoch != self.membership.epoch:
             work.end(self._error())
             return
-        gone = [peer.rank for peer in self._members() if not peer.channels]
+        gone = [peer.rank for peer in self._members() if not peer.channels or peer.has_left]
         if gone and self._is_whole():
             self._fail(Failure(gone[0], "it left before an all-reduce"))
         if not self._is_whole() or self._closing:
             self._late.append(work)
             return
-        operation = Operation(number, epoch, self._rank, values, roles, hops, self._queue)
-        running = _Running(operation, work, len(values) * values.bytes_per_value, time.monotonic())
+        operation = Operation(number, order.epoch, self._rank, order.values, *order.begin(), self._queue)
+        running = _Running(order, operation, work, time.monotonic())
         self._running[number] = running
         self._next_here = number + 1
-        operation.begin()
-        for peer, header, payload in self._early.pop((epoch, number), ()):
-            self._num_early_bytes -= header.num_bytes
+        self._beginning.append((running, operation.begin()))
+        for peer, header, payload in self._early.pop((order.epoch, number), ()):
             try:
-                place = operation.place(peer.rank, header)
-                if place is not None:
-                    place[:] = payload
+                self._take_early(running, peer, header, payload)
             except GarbageError as error:
                 self._reject(peer, error)
                 return
-            self._take(running, peer, header, payload)
         self._check(running)
+
+    def _go_on_beginning(self) -> None:
+        """A part of the oldest operation that has not sent all it can: frames come and go between the parts."""
+        while self._beginning:
+            running, parts = self._beginning[0]
+            if running.operation.number in self._running and next(parts, running) is None:
+                return
+            self._beginning.popleft()
+            self._check(running)
 
     def _queue(self, chunk: Outgoing) -> None:
         peer = self._peers[chunk.target]
@@ -441,24 +523,32 @@ class Engine(threading.Thread):
             return
         del self._running[number]
         self._used_s = self._now_s
-        seconds = time.monotonic() - running.begun_s
-        links = {rank: LinkReport(*found) for rank, found in running.links.items()}
-        self.reports.append(Report(number, running.num_bytes, seconds, links))
+        if running.order.reported:
+            self.reports.append(self._report(running))
         running.work.end()
 
-    def _keep_warm(self) -> None:
-        """After each pause of TICK_S, for a while: TCP halves the congestion window of a connection that is silent."""
-        if (
-            self._running
-            or self._closing
-            or self._now_s - self._used_s > self._warmth.seconds
-            or self.verdict is not None
-        ):
-            return
-        for rank, count in self._warmth.num_bytes.items():
-            peer = self._peers[rank]
-            if self._now_s - peer.sent_s > TICK_S / 2 and peer.channels and not peer.has_left:
-                self._push_warm(peer, count)
+    def _report(self, running: _Running) -> Report:
+        values = running.order.values
+        links = {rank: LinkReport(*found, self._peers[rank].carried()[0]) for rank, found in running.links.items()}
+        seconds = time.monotonic() - running.begun_s
+        return Report(running.operation.number, values.num_bytes, seconds, links)
+
+    def _beat(self) -> bytes:
+        """The frame that says that this rank lives, and how far it is."""
+        return Header(Kind.BEAT, epoch=self.membership.epoch, operation=self._next_here).pack()
+
+    def _keep_windows(self) -> None:
+        """In a pause, for a while: connections to other regions keep their congestion windows."""
+        is_pause = self._is_whole() and not self._running and not self._closing
+        for peer in self._peers.values() if is_pause else ():
+            if not peer.is_far or peer.has_left or peer.has_frames:
+                continue
+            for channel in list(peer.channels):
+                if self._now_s - self._used_s > self._hold_s:
+                    channel.release()
+                elif not channel.is_held:
+                    with self._watch(channel):
+                        self._send(channel, hold=True)
 
     def _push_warm(self, peer: Peer, count: int) -> None:
         for start in range(0, count, WARM_FRAME_BYTES):
@@ -472,7 +562,7 @@ class Engine(threading.Thread):
         self._closing, self._closing_until_s = True, self._now_s + self._bound_s
         for peer in self._peers.values():
             if peer.channels:
-                peer.push_first(Header(Kind.LEAVE))
+                peer.push_first(Header(Kind.LEAVE).pack())
                 self._touched.add(peer)
 
     def _drop(self, channel: Channel) -> None:
@@ -494,7 +584,7 @@ class Engine(threading.Thread):
             peer.drop_chunks()
             if peer.channels:
                 payload = memoryview(failure.pack())
-                peer.push_first(Header(Kind.ABORT, len(payload)), payload)
+                peer.push_first(Header(Kind.ABORT, len(payload)).pack(), payload)
                 self._touched.add(peer)
 
     def _lose(self, losses: Sequence[Failure]) -> None:
@@ -519,6 +609,7 @@ class Engine(threading.Thread):
     def _hear(self, peer: Peer, epoch: int, payload: memoryview) -> None:
         """A member says whom it has lost."""
         losses = parse_view(payload)
+        self._require_ranks(losses)
         if self.verdict is not None:
             return
         if not self._regions or epoch != self.membership.epoch:
@@ -540,7 +631,7 @@ class Engine(threading.Thread):
             payload = memoryview(pack_view(self._regroup.losses.values()))
             for peer in self._members():
                 if peer.channels:
-                    peer.push_first(Header(Kind.VIEW, len(payload), self.membership.epoch), payload)
+                    peer.push_first(Header(Kind.VIEW, len(payload), self.membership.epoch).pack(), payload)
                     self._touched.add(peer)
 
     def _settle(self) -> None:
@@ -555,6 +646,10 @@ class Engine(threading.Thread):
                 self.membership, self._next = outcome, 0
             self._regroup, self._next_here = None, 0
             self._early = {key: frames for key, frames in self._early.items() if key[0] == outcome.epoch}
+            self._unchecked = {key: h for key, h in self._unchecked.items() if h.epoch == outcome.epoch}
+            self._num_early_bytes = sum(
+                header.num_bytes + EARLY_FRAME_BYTES for _, header, _ in chain(*self._early.values())
+            )
             for peer in self._peers.values():
                 peer.num_begun = 0
             self._release(self._error())
@@ -564,6 +659,9 @@ class Engine(threading.Thread):
         for running in self._running.values():
             running.work.end(error)
         self._running.clear()
+        self._beginning.clear()
+        self._late += [work for _, _, work in self._held]
+        self._held.clear()
         while self._late:
             self._late.pop().end(error)
 

@@ -13,6 +13,9 @@ MAGIC: Final = 0x4B48
 MAX_PAYLOAD_BYTES: Final = 4 << 20
 _HEADER: Final = struct.Struct("<HBBIIHHII")
 HEADER_BYTES: Final = _HEADER.size
+STEADY: Final = 1
+"""Flag: the sender had something to send without a pause from the beginning of the former frame to that of this one,
+and its congestion window was open, so that the time between the two says how fast the way is."""
 
 
 class GarbageError(ValueError):
@@ -49,30 +52,41 @@ class Header:
     part: int = 0
     chunk: int = 0
     phase: Phase = Phase.SUM
+    flags: int = 0
 
     def pack(self) -> bytes:
-        """The header's 24 bytes: little endian; magic, kind, phase, epoch, operation, part, zero, chunk, length.
+        """The header's 24 bytes: little endian; magic, kind, phase, epoch, operation, part, flags, chunk, length.
 
         >>> parse(Header(Kind.CHUNK, num_bytes=8, operation=3, part=1, chunk=2).pack()).operation
         3
         """
         return _HEADER.pack(
-            MAGIC, self.kind, self.phase, self.epoch, self.operation, self.part, 0, self.chunk, self.num_bytes
+            MAGIC, self.kind, self.phase, self.epoch, self.operation, self.part, self.flags, self.chunk, self.num_bytes
         )
+
+
+def steady(head: bytes) -> bytes:
+    """The header with the flag.
+
+    >>> parse(steady(Header(Kind.BEAT).pack())).flags
+    1
+    """
+    return head[:_FLAGS_AT] + STEADY.to_bytes(2, "little") + head[_FLAGS_AT + 2 :]
 
 
 def parse(head: bytes | bytearray) -> Header:
     """The header in 24 bytes. Raises GarbageError with what is wrong."""
-    magic, kind, phase, epoch, operation, part, zero, chunk, num_bytes = _HEADER.unpack(head)
-    if magic != MAGIC or zero:
+    magic, kind, phase, epoch, operation, part, flags, chunk, num_bytes = _HEADER.unpack(head)
+    if magic != MAGIC:
         raise GarbageError(f"a frame begins with {bytes(head[:2]).hex()}, not {MAGIC.to_bytes(2, 'little').hex()}")
-    if kind not in _KINDS or phase not in _PHASES:
-        raise GarbageError(f"a frame of kind {kind}, phase {phase}")
+    if kind not in _KINDS or phase not in _PHASES or flags & ~STEADY:
+        raise GarbageError(f"a frame of kind {kind}, phase {phase}, flags {flags:#x}")
     if num_bytes > MAX_PAYLOAD_BYTES or (num_bytes > 0) != (kind in _WITH_PAYLOAD):
         raise GarbageError(f"a frame of kind {_KINDS[kind].name} with {num_bytes} bytes")
-    return Header(_KINDS[kind], num_bytes, epoch, operation, part, chunk, _PHASES[phase])
+    return Header(_KINDS[kind], num_bytes, epoch, operation, part, chunk, _PHASES[phase], flags)
 
 
+_FLAGS_AT: Final = 14
 _KINDS: Final = {int(kind): kind for kind in Kind}
 _PHASES: Final = {int(phase): phase for phase in Phase}
 _WITH_PAYLOAD: Final = frozenset((Kind.CHUNK, Kind.WARM, Kind.ABORT, Kind.VIEW))

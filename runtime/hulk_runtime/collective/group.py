@@ -10,22 +10,24 @@ Needs neither Kubernetes nor torch.distributed: ranks, their addresses, a plan a
 import hashlib
 import math
 import socket
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Self
 
 import torch
 
 from hulk_runtime.collective.channel import Channel, Peer
 from hulk_runtime.collective.compression import Codec
-from hulk_runtime.collective.engine import Both, Engine, Report, Warmth, Work
+from hulk_runtime.collective.drift import Drift, LinkBelief, Turn
+from hulk_runtime.collective.engine import Both, Engine, Order, Report, Work
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.handshake import Identity
 from hulk_runtime.collective.hops import Hops, Residuals, codec
 from hulk_runtime.collective.joining import Address, Door, Gathering, listen
 from hulk_runtime.collective.members import Membership
-from hulk_runtime.collective.plan import CollectivePlan, LinkFigures
+from hulk_runtime.collective.plan import CollectivePlan, LinkFigures, Pair, SizeClass
 from hulk_runtime.collective.roles import Role, pace_shares, partners, roles
 from hulk_runtime.collective.values import Values
 
@@ -38,16 +40,17 @@ class Settings:
     """How a rank talks to its peers.
 
     `bound_s`: a peer that dies, stalls or sends garbage is found within it. `pace`: the share of a link's rate that is
-    used. `num_streams`: TCP connections to each peer in another region. In a pause, up to `warm_s`, each connection to
-    another region sends `warmth` of what its path holds, four times a second: after a longer one TCP starts slowly.
+    used. `num_streams`: TCP connections to each peer in another region. In a pause, up to `hold_s`, each connection to
+    another region keeps its congestion window by a drip of tiny packets; after a longer one TCP starts slowly.
+    With `drift` the ranks measure the links and follow what they carry.
     """
 
     bound_s: float = 10.0
     connect_s: float = 300.0
     pace: float = 0.97
     num_streams: int = 1
-    warmth: float = 0.125
-    warm_s: float = 60.0
+    hold_s: float = 600.0
+    drift: bool = True
 
     def __post_init__(self) -> None:
         if not (self.bound_s > 0 and self.connect_s > 0 and self.pace > 0 and self.num_streams >= 1):
@@ -64,15 +67,18 @@ class Collective:
         self.rank, self.plan = rank, plan
         self._plan_now = plan
         self._door, self._settings = door, settings
-        far = {peer.rank: self._path_bytes(peer.rank) for peer in peers.values() if peer.is_far}
-        warmth = Warmth({other: math.ceil(settings.warmth * held) for other, held in far.items()}, settings.warm_s)
         self._members = Membership(0, frozenset(range(plan.num_ranks)))
         regions = tuple(map(frozenset, plan.regions)) if plan.on_region_loss == "continue" else ()
-        self._engine = Engine(rank, peers, settings.bound_s, warmth, self._members, regions)
+        self._engine = Engine(
+            rank, peers, settings.bound_s, settings.hold_s, settings.connect_s, self._members, regions
+        )
         self._far = frozenset(peer.rank for peer in peers.values() if peer.is_far)
         self._codec = codec(plan.compression)
         self._residuals: dict[tuple[int, int], Residuals] = {}
         self._roles = lru_cache(maxsize=64)(self._find_roles)
+        self._peers = peers
+        self._order = threading.Lock()
+        self._drift = self._begin_drift()
 
     @classmethod
     def connect(
@@ -95,8 +101,8 @@ class Collective:
         settings = settings or Settings()
         if len(addresses) != plan.num_ranks:
             raise ValueError(f"{len(addresses)} addresses for a plan of {plan.num_ranks} ranks")
-        mine = plan.region_of(rank)
-        far = {partner: partner not in plan.regions[mine] for partner in partners(plan, rank)}
+        shares = pace_shares(plan, rank)
+        far = {partner: partner in shares for partner in partners(plan, rank)}
         wanted = {partner: settings.num_streams if is_far else 1 for partner, is_far in far.items()}
         identity = Identity(secret, scope, digest(plan))
         gathering = Gathering(rank, addresses, wanted, identity)
@@ -132,10 +138,41 @@ class Collective:
 
     def _sum(self, tensor: torch.Tensor, codec: Codec | None) -> Work:
         values = Values(tensor)
-        kept = self._residuals.setdefault((tensor.data_ptr(), len(values)), {}) if codec else {}
-        roles = self._roles(len(values), values.bytes_per_value)
-        hops = Hops(values, self._far, codec, kept)
-        return self._engine.all_reduce(values, roles, hops, self._members.epoch)
+        with self._order:
+            turn = self._drift.turn(values.num_bytes) if self._drift is not None else Turn()
+            if turn.asks:
+                self._ask()
+            begin = partial(self._begin, turn, values, tensor.data_ptr(), codec)
+            return self._engine.all_reduce(Order(values, begin, self._members.epoch, turn.after))
+
+    def _begin(self, turn: Turn, values: Values, address: int, codec: Codec | None) -> tuple[tuple[Role, ...], Hops]:
+        """Called by the engine: shares are those of the moment when an operation begins."""
+        if turn.begins and self._drift is not None and self._drift.begin():
+            self._residuals.clear()
+        of = self._plan_now if self._drift is None else self._drift
+        size = of.size_class(values.num_bytes)
+        kept = self._residuals.setdefault((address, len(values)), {}) if codec else {}
+        return self._roles(size, len(values), values.bytes_per_value), Hops(values, self._far, codec, kept)
+
+    def _ask(self) -> None:
+        """Begin the all-reduce of what all ranks have measured, by the plan's own flows."""
+        drift, size = self._drift, self._plan_now.classes[0]
+        assert drift is not None
+        figures_N = torch.zeros(drift.num_figures)
+        values = Values(figures_N)
+
+        def begin() -> tuple[tuple[Role, ...], Hops]:
+            drift.fill(figures_N)
+            return self._roles(size, len(values), values.bytes_per_value), Hops(values, self._far, None, {})
+
+        drift.asked(self._engine.all_reduce(Order(values, begin, self._members.epoch, reported=False)), figures_N)
+
+    def _begin_drift(self) -> Drift | None:
+        """Only where the plan knows every link that it uses."""
+        plan = self._plan_now
+        if not self._settings.drift or len(self._far) == 0 or not Drift.serves(plan):
+            return None
+        return Drift(plan, self.rank, self._peers, self._settings.pace)
 
     @property
     def members(self) -> Membership:
@@ -148,11 +185,16 @@ class Collective:
         self._plan_now = self.plan.among(self._members.members)
         self._residuals.clear()
         self._roles.cache_clear()
+        self._drift = self._begin_drift()
         return self._members
 
     def reports(self) -> list[Report]:
         """What the last all-reduces took, newest last."""
         return list(self._engine.reports)
+
+    def beliefs(self) -> dict[Pair, LinkBelief]:
+        """The rate of every link of the plan, by regions' numbers, as planned and as it is believed now."""
+        return {} if self._drift is None else self._drift.beliefs()
 
     def warm(self) -> None:
         """Open the congestion windows towards other regions, and return when that has happened on every rank.
@@ -164,6 +206,8 @@ class Collective:
 
     def close(self) -> None:
         """Leave; what is not awaited is lost."""
+        if self._drift is not None:
+            self._drift.settle(self._settings.bound_s / 2)
         self._door.close()
         self._engine.close()
 
@@ -176,8 +220,7 @@ class Collective:
         share = pace_shares(self.plan, self.rank)[rank]
         return math.ceil(share * link.bytes_per_s * (link.one_way_s + back.one_way_s))
 
-    def _find_roles(self, num_values: int, bytes_per_value: int) -> tuple[Role, ...]:
-        size = self._plan_now.size_class(num_values * bytes_per_value)
+    def _find_roles(self, size: SizeClass, num_values: int, bytes_per_value: int) -> tuple[Role, ...]:
         return roles(self.plan, size, self.rank, num_values, bytes_per_value)
 
     def _link(self, rank: int) -> LinkFigures | None:

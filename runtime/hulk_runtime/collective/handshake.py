@@ -15,6 +15,7 @@ import hmac
 import os
 import socket
 import struct
+import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,20 +70,22 @@ class Hello:
 def greet(connection: socket.socket, identity: Identity, stream: int, rank: int, peer: int) -> None:
     """As the client: prove who we are and have `peer` prove itself. Raises RefusedError, OSError."""
     connection.settimeout(TIMEOUT_S)
+    deadline_s = time.monotonic() + TIMEOUT_S
     mine = identity.hello(stream, rank, peer)
     connection.sendall(mine)
-    theirs = _read(connection, _HELLO.size)
+    theirs = _read(connection, _HELLO.size, deadline_s)
     hello = _checked(theirs, mine)
     if (hello.source, hello.target) != (peer, rank):
         raise RefusedError(f"rank {hello.source} answers where rank {peer} should")
     connection.sendall(identity.proof(b"client", mine, theirs))
-    _require(identity.proof(b"server", mine, theirs), _read(connection, _PROOF_BYTES))
+    _require(identity.proof(b"server", mine, theirs), _read(connection, _PROOF_BYTES, deadline_s))
 
 
 def answer(connection: socket.socket, identity: Identity, rank: int) -> Hello:
     """As the server: who connected, once it has proved that. Raises RefusedError, OSError."""
     connection.settimeout(TIMEOUT_S)
-    theirs = _read(connection, _HELLO.size)
+    deadline_s = time.monotonic() + TIMEOUT_S
+    theirs = _read(connection, _HELLO.size, deadline_s)
     if not theirs.startswith(MAGIC):
         raise RefusedError("it speaks another protocol")
     claimed = _parse(theirs)
@@ -92,7 +95,7 @@ def answer(connection: socket.socket, identity: Identity, rank: int) -> Hello:
     if claimed.target != rank:
         raise RefusedError(f"it looks for rank {claimed.target}, this is rank {rank}")
     try:
-        _require(identity.proof(b"client", theirs, mine), _read(connection, _PROOF_BYTES))
+        _require(identity.proof(b"client", theirs, mine), _read(connection, _PROOF_BYTES, deadline_s))
     except StrangerError:
         connection.sendall(bytes(_PROOF_BYTES))  # it is told, so that it does not take this for a broken connection
         raise
@@ -125,9 +128,10 @@ def _require(expected: bytes, proof: bytes) -> None:
         raise StrangerError("it has another secret")
 
 
-def _read(connection: socket.socket, count: int) -> bytes:
+def _read(connection: socket.socket, count: int, deadline_s: float) -> bytes:
     found = bytearray()
     while len(found) < count:
+        connection.settimeout(max(0.001, deadline_s - time.monotonic()))
         more = connection.recv(count - len(found))
         if not more:
             raise RefusedError("it closed the connection")

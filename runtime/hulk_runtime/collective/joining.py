@@ -19,7 +19,7 @@ from hulk_runtime.errors import PeerLostError, PortError
 RETRY_S: Final = 0.2
 CONNECT_TIMEOUT_S: Final = 5.0
 MAX_GREETING: Final = 64
-"""Connections that may be at the door at once."""
+"""Connections that may be at the door at once; one more, and the oldest has to go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ class Door:
 
     def __init__(self, listener: socket.socket, rank: int, identity: Identity, admit: Admit) -> None:
         self._listener, self._rank, self._identity, self._admit = listener, rank, identity, admit
-        self._places = threading.BoundedSemaphore(MAX_GREETING)
+        self._greeting: deque[socket.socket] = deque()
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._serve, name="hulk-door", daemon=True)
         self.refused: deque[str] = deque(maxlen=4)
         """Who was sent away last, and why."""
@@ -62,7 +63,12 @@ class Door:
                 connection, address = self._listener.accept()
             except OSError:
                 return
-            self._places.acquire()
+            with self._lock:
+                self._greeting.append(connection)
+                oldest = self._greeting.popleft() if len(self._greeting) > MAX_GREETING else None
+            if oldest is not None:  # whoever says nothing keeps nobody else out
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
             threading.Thread(target=self._greet, args=(connection, address[0]), daemon=True).start()
 
     def _greet(self, connection: socket.socket, host: str) -> None:
@@ -74,7 +80,8 @@ class Door:
         else:
             self._admit(hello.source, hello.stream, connection)
         finally:
-            self._places.release()
+            with self._lock, contextlib.suppress(ValueError):
+                self._greeting.remove(connection)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -98,13 +105,18 @@ class Gathering:
         self._changed = threading.Condition()
         self._complete = False
         self._error: str | None = None
-        self.twice: Callable[[int], None] = self._twice_at_start
+        self.twice: Callable[[int], None] = lambda _: None
 
     def admit(self, rank: int, stream: int, connection: socket.socket) -> None:
         """A connection that was authenticated, from either side."""
+        if stream >= self._wanted.get(rank, 0):
+            connection.close()
+            return
         with self._changed:
-            is_expected = stream < self._wanted.get(rank, 0) and (rank, stream) not in self._found
-            if is_expected and not self._complete:
+            if not self._complete:
+                older = self._found.get((rank, stream))
+                if older is not None:  # the other end did not hear that it had been let in, and tried again
+                    older.close()
                 self._found[rank, stream] = connection
                 self._changed.notify_all()
                 return
@@ -155,6 +167,3 @@ class Gathering:
         with self._changed:
             self._error = self._error or problem
             self._changed.notify_all()
-
-    def _twice_at_start(self, rank: int) -> None:
-        self._give_up(f"rank {rank} connected twice")

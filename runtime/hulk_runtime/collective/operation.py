@@ -4,8 +4,9 @@ Chunks of a vector are independent of each other: each goes its part's way as so
 Contributions are added in a fixed order, whatever order they arrive in.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 
@@ -24,6 +25,9 @@ class Outgoing:
     payload: memoryview
     urgency: tuple[int, float, float]
 
+
+CHUNKS_AT_ONCE: Final = 256
+"""Many enough to fill every link, few enough that peers hear of a rank meanwhile."""
 
 Send = Callable[[Outgoing], None]
 
@@ -44,12 +48,15 @@ class Operation:
         self._claimed: set[tuple[int, int, int, Phase]] = set()
         self.num_pending = sum(role.num_chunks for role in roles)
 
-    def begin(self) -> None:
-        """Send what needs nobody else's values."""
+    def begin(self) -> Iterator[None]:
+        """Send what needs nobody else's values, some of it from one yield to the next."""
+        num_begun = 0
         for part, role in enumerate(self._roles):
-            if not role.children:
-                for chunk in range(role.num_chunks):
-                    self._summed(part, chunk, self._values.own(*role.chunk(chunk)))
+            for chunk in range(0 if role.children else role.num_chunks):
+                self._summed(part, chunk, self._values.own(*role.chunk(chunk)))
+                num_begun += 1
+                if num_begun % CHUNKS_AT_ONCE == 0:
+                    yield
 
     def place(self, source: int, header: Header) -> memoryview | None:
         """Where to receive a chunk's payload: a result's own place, or None for anywhere. Raises GarbageError."""

@@ -3,9 +3,12 @@
 Regions are numbers into `CollectivePlan.regions`, each of which lists its ranks. docs/plan-wire.md has every field.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
+
+from hulk_runtime.collective.frames import MAX_PAYLOAD_BYTES
 
 Pair = tuple[int, int]
 """(child, parent) in a tree of regions, or (source, target) of a link between regions."""
@@ -33,6 +36,12 @@ class Flow:
             _require_tree(name, tree, self.exchange)
         if {child for child, _ in self.reduce} != {child for child, _ in self.broadcast}:
             raise ValueError(f"flow: reduce {self.reduce} and broadcast {self.broadcast} name different regions")
+
+    @property
+    def links(self) -> frozenset[Pair]:
+        """Every link that it crosses."""
+        up, down = frozenset(self.reduce), frozenset((parent, child) for child, parent in self.broadcast)
+        return up | down | frozenset(itertools.permutations(self.exchange, 2))
 
     @property
     def regions(self) -> frozenset[int]:
@@ -63,11 +72,16 @@ class SizeClass:
     predicted_s: float = 0.0
     advance_s: float = 0.0
 
+    @property
+    def every_flow(self) -> tuple[Flow, ...]:
+        """Its own and those of the alternatives."""
+        return (*self.flows, *(flow for other in self.alternatives for flow in other.flows))
+
     def __post_init__(self) -> None:
-        if self.max_bytes < 1 or self.chunk_bytes < 1 or not self.flows:
+        if self.max_bytes < 1 or not 1 <= self.chunk_bytes <= MAX_PAYLOAD_BYTES or not self.flows:
             raise ValueError(
-                f"size class: {self.max_bytes} bytes, chunks of {self.chunk_bytes} and {len(self.flows)} flows "
-                f"must be > 0"
+                f"size class: {self.max_bytes} bytes and {len(self.flows)} flows must be > 0, chunks of "
+                f"{self.chunk_bytes} bytes from 1 to {MAX_PAYLOAD_BYTES}"
             )
         for flows in (self.flows, *(other.flows for other in self.alternatives)):
             total = sum(flow.share for flow in flows)
@@ -173,6 +187,6 @@ def _require_classes(classes: Sequence[SizeClass], regions: frozenset[int]) -> N
     if not sizes or sizes != sorted(set(sizes)):
         raise ValueError(f"collective: size classes {sizes} must be ascending, at least one")
     for found in classes:
-        for flow in (*found.flows, *(flow for other in found.alternatives for flow in other.flows)):
+        for flow in found.every_flow:
             if flow.regions != regions:
                 raise ValueError(f"collective: a flow over regions {sorted(flow.regions)}, not {sorted(regions)}")

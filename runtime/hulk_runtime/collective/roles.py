@@ -14,6 +14,10 @@ from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
 
 ALIGNMENT = 16
 """Parts begin at a multiple of so many values, so that adding them is quick."""
+MAX_MESH = 64
+"""Up to so many ranks everybody is connected to everybody."""
+MAX_PARTS = 1 << 16
+"""The wire format has so many numbers for parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,10 @@ def roles(plan: CollectivePlan, size: SizeClass, rank: int, num_values: int, byt
             role = _role(plan, flow, ways, lane, rank, (start, stop, chunks))
             found.append(replace(role, advance_s=size.advance_s))
         first += share
+    if len(found) > MAX_PARTS:
+        raise ValueError(
+            f"{len(size.flows)} flows over {len(regions)} regions are {len(found)} parts, more than {MAX_PARTS}"
+        )
     return tuple(found)
 
 
@@ -102,7 +110,13 @@ def pace_shares(plan: CollectivePlan, rank: int) -> dict[int, float]:
 
 
 def partners(plan: CollectivePlan, rank: int) -> list[int]:
-    """Every rank that this one may have to talk to: its region's, and whoever shares a lane with it."""
+    """Every rank that this one is connected to.
+
+    All of them, so that all hear the same of a loss; of very many, where none goes on without others, only its region's
+    and whoever shares a lane with it.
+    """
+    if plan.num_ranks <= MAX_MESH or plan.on_region_loss == "continue":
+        return [other for other in range(plan.num_ranks) if other != rank]
     return sorted({*plan.regions[plan.region_of(rank)], *pace_shares(plan, rank)} - {rank})
 
 

@@ -31,6 +31,11 @@ class Values:
     def __len__(self) -> int:
         return self._tensor.numel()
 
+    @property
+    def num_bytes(self) -> int:
+        """Of the whole vector."""
+        return len(self) * self.bytes_per_value
+
     def place(self, start: int, stop: int) -> memoryview:
         """The memory of values [start, stop): a result is received right there."""
         return self._bytes[start * self.bytes_per_value : stop * self.bytes_per_value]
