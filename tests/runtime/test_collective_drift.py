@@ -10,12 +10,12 @@ import torch
 from collective_ranks import all_reduce, group, together, vectors
 from hulk_runtime.collective.beliefs import Belief, Seen, judge, slots
 from hulk_runtime.collective.drift import ROUND, WINDOW
-from hulk_runtime.collective.engine import Both, Work
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.plan import Alternative, CollectivePlan, Flow, LinkFigures, Pair, SizeClass
 from hulk_runtime.collective.sharing import best, play, seconds
 from hulk_runtime.collective.timing import Clock
 from hulk_runtime.collective.versions import Version, first, following
+from hulk_runtime.collective.work import Both, Work
 from hulk_runtime.errors import RankLostError
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -22,7 +22,8 @@ DEFAULT_SIZES = tuple(4**power << 10 for power in range(3, 9))
 """64 KiB to 64 MiB, by fours."""
 
 NUM_SIMULATED = 2
-"""Of the program's sharings, so many go into the simulation with the plain ones."""
+"""Of the program's sharings, so many go into the simulation with the plain ones. On 72 networks and sizes (3 to 10
+regions) a third one would have won 3 times, by 0.8 % at most: less than the time that simulating it takes is worth."""
 
 WORTH_SIMULATING = 1.3
 """Plain flows that the closed form finds slower than this, times the program's, are not simulated."""

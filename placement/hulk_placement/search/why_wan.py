@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hulk_placement.collective.bound import Bound
+from hulk_placement.collective.bound import MOST_QUICKEST_REGIONS, Bound
 from hulk_placement.collective.classes import WIRE_SHARE, CollectivePlan, SizeClass
 from hulk_placement.collective.network import Network, build_network
 from hulk_placement.collective.patterns import Flow
@@ -100,9 +100,12 @@ def _bound(collective: CollectivePlan, network: Network, num_bytes: int) -> str:
     bound = Bound(network)
     least_s, nodes_s = bound.seconds(sent), bound.nodes_seconds(sent)
     seconds = simulated(collective, network, num_bytes).seconds
+    by = "single regions' links"
+    if len(network.regions) <= MOST_QUICKEST_REGIONS:
+        by = f"quickest flow; {by} {nodes_s:.3f} s"
     return (
         f"Physics: no all-reduce of {num_bytes / 2**20:.3g} MiB over these links can take less than {least_s:.3f} s "
-        f"(quickest flow; single regions' links {nodes_s:.3f} s); this one is predicted to take {seconds:.3f} s "
+        f"({by}); this one is predicted to take {seconds:.3f} s "
         f"({seconds / least_s:.2f} x)."
     )
 

@@ -20,9 +20,9 @@ import torch
 
 from hulk_runtime.collective.beliefs import NUM_FIGURES, slots
 from hulk_runtime.collective.channel import Peer
-from hulk_runtime.collective.engine import Work
 from hulk_runtime.collective.plan import CollectivePlan, Pair, SizeClass
 from hulk_runtime.collective.versions import first, following
+from hulk_runtime.collective.work import Work
 from hulk_runtime.errors import PeerLostError
 
 log = logging.getLogger(__name__)

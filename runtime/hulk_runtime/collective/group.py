@@ -21,7 +21,7 @@ import torch
 from hulk_runtime.collective.channel import Channel, Peer
 from hulk_runtime.collective.compression import Codec
 from hulk_runtime.collective.drift import Drift, LinkBelief, Turn
-from hulk_runtime.collective.engine import Both, Engine, Order, Report, Work
+from hulk_runtime.collective.engine import Engine, Order
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.handshake import Identity
 from hulk_runtime.collective.hops import Hops, Residuals, codec
@@ -30,6 +30,7 @@ from hulk_runtime.collective.members import Membership
 from hulk_runtime.collective.plan import CollectivePlan, LinkFigures, Pair, SizeClass
 from hulk_runtime.collective.roles import Role, pace_shares, partners, roles
 from hulk_runtime.collective.values import Values
+from hulk_runtime.collective.work import Both, Report, Work
 
 UNKNOWN_PATH_BYTES = 1 << 19
 """Where nothing was measured: 40 Mbit/s over 100 ms."""

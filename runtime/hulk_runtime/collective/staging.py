@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import torch
 
-from hulk_runtime.collective.engine import Both, Work
 from hulk_runtime.collective.group import Collective
 from hulk_runtime.collective.members import Membership
+from hulk_runtime.collective.work import Both, Work
 from hulk_runtime.errors import PeerLostError
 
 
