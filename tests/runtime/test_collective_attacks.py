@@ -6,6 +6,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,7 +17,8 @@ from hulk_runtime.collective.group import Collective, Settings, digest
 from hulk_runtime.collective.handshake import Identity, RefusedError, greet
 from hulk_runtime.collective.joining import Address
 from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
-from hulk_runtime.errors import RankLostError
+from hulk_runtime.collective.work import Both, Work
+from hulk_runtime.errors import MembershipChangedError, PeerLostError, RankLostError
 
 PAIR = CollectivePlan(((0,), (1,)), {}, (SizeClass(1 << 40, 1 << 12, (Flow(1.0, (0, 1)),)),))
 SETTINGS = Settings(bound_s=2.0, connect_s=PATIENCE_S)
@@ -73,6 +75,7 @@ LEAVE = Header(Kind.LEAVE).pack()
         pytest.param(chunk(4096) + chunk(4096), "was not expected", id="a chunk twice"),
         pytest.param(chunk(part=65_535), "chunk 0 of part 65535", id="the last part number"),
         pytest.param(chunk(chunk=2**32 - 1), "chunk 4294967295 of part 0", id="the last chunk number"),
+        pytest.param(chunk(operation=2**32 - 1), "only 1 were begun here", id="a chunk for another day"),
         pytest.param(LEAVE + chunk(part=9), "chunk 0 of part 9", id="garbage after goodbye"),
         pytest.param(abort(bytes(4)), "a failure in 4 bytes", id="an abort without a reason"),
         pytest.param(abort(bytes(517)), "a failure in 517 bytes", id="an abort with a long reason"),
@@ -95,7 +98,6 @@ def test_garbage_is_named(sent: bytes, says: str) -> None:
     [
         pytest.param(Header(Kind.WARM, 4 << 20).pack() + bytes(100), id="a payload that does not end"),
         pytest.param(chunk()[:11], id="half a header"),
-        pytest.param(chunk(operation=2**32 - 1), id="a chunk for another day"),
         pytest.param(Header(Kind.BEAT, epoch=9, operation=2**32 - 1).pack(), id="a beat from the future"),
     ],
 )
@@ -251,3 +253,54 @@ def test_frames_may_come_in_the_smallest_pieces() -> None:
             assert torch.equal(mine[0], mine[1])
             assert torch.equal(mine[0], wanted)
         together([rank.close for rank in ranks])
+
+
+def any_frame(draw: random.Random) -> bytes:
+    """Mostly what a rank may send at some time; now and then one field is not."""
+    kind = draw.choice((Kind.CHUNK, *Kind))
+    views = struct.pack("<HHIB", 1, 5, draw.choice((0, 7)), 33)
+    payload = {
+        Kind.CHUNK: bytes(draw.choice((4096,) * 20 + (4, 5000))),
+        Kind.WARM: bytes(draw.randint(1, 300)),
+        Kind.ABORT: views[4:] if draw.random() < 0.1 else bytes(3),
+        Kind.VIEW: views if draw.random() < 0.2 else bytes(3),
+    }.get(kind, b"")
+    if kind in (Kind.ABORT, Kind.VIEW) and draw.random() < 0.9:
+        kind, payload = Kind.BEAT, b""
+
+    def near(*right: int) -> int:
+        return draw.choice(right * 20 + (1, 7, 65_535))
+
+    phase = Phase(draw.choice((1,) * 20 + (0, 2)))
+    number = near(0, 1, 2)
+    return Header(kind, len(payload), near(0), number, near(0), near(0, 1, 2, 3), phase, near(0) & 3).pack() + payload
+
+
+def failure_of(work: Work | Both) -> PeerLostError | None:
+    try:
+        work.wait(PATIENCE_S)
+    except PeerLostError as error:
+        return error
+    return None
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("on_region_loss", ["restart", "continue"])
+@pytest.mark.parametrize("seed", range(40))
+def test_an_engine_survives_any_frames(seed: int, on_region_loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a rank sends, before an all-reduce and while it runs: it is summed, or the rank is named."""
+    plan = replace(PAIR, on_region_loss=on_region_loss)
+    monkeypatch.setitem(globals(), "PAIR", plan)
+    monkeypatch.setitem(globals(), "IDENTITY", Identity(SECRET, SCOPE, digest(plan)))
+    draw = random.Random(seed)
+    with one_and_a_stranger() as (rank, stranger):
+        works = []
+        with suppress(OSError):
+            for _ in range(60):
+                stranger.sendall(any_frame(draw))
+                if draw.random() < 0.1:
+                    works.append(rank.all_reduce(torch.ones(4096)))
+            stranger.shutdown(socket.SHUT_WR)
+        for error in filter(None, map(failure_of, works)):
+            assert isinstance(error, RankLostError | MembershipChangedError)
+            assert "engine broke" not in str(error)
