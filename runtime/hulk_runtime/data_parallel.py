@@ -23,18 +23,30 @@ from hulk_runtime.groups import Work
 from hulk_runtime.sockets import LinkSample
 
 _SHARED_FIELDS = 3
-_RANK_FIELDS = 5
+_RANK_FIELDS = 7
 _STEP_BASE = 1 << 20
 """fp32 holds whole numbers only up to 2**24, so a step travels as two digits of this base: exact up to 2**44."""
 
 
 @dataclass(frozen=True, slots=True)
+class SumSample:
+    """One all-reduce between regions, from its begin on one rank; zeros where there was none."""
+
+    num_bytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class RankReport:
-    """What one rank tells the others about a step. `link` is towards the next rank of the ring."""
+    """What one rank tells the others about a step. `link` is towards the next rank of the ring.
+
+    `sum` is the former step's largest all-reduce: one that has ended.
+    """
 
     step: int
     compute_s: float
     link: LinkSample
+    sum: SumSample = SumSample()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +63,19 @@ class StepReport:
     save: bool = False
     of_all: bool = True
 
+    @property
+    def sum(self) -> SumSample:
+        """An all-reduce from its begin on the rank that began last, for which the others have waited."""
+        told = [own.sum for own in self.ranks if own.sum.num_bytes]
+        return min(told, key=lambda sample: sample.seconds, default=SumSample())
+
 
 @dataclass(frozen=True, slots=True)
 class Tail:
     """Packs reports into a vector whose sum over ranks holds them all: each rank fills its own slots only.
 
     [weighted loss, wishes to stop, wishes to save, then per rank: two digits of the step, compute_s, rtt_s,
-    bandwidth_bytes_per_s]
+    bandwidth_bytes_per_s, an all-reduce's bytes and seconds]
     """
 
     rank: int
@@ -73,10 +91,10 @@ class Tail:
         values = torch.zeros(self.length)
         values[:_SHARED_FIELDS] = torch.tensor([weighted_loss, float(stop), float(save)])
         start = _SHARED_FIELDS + _RANK_FIELDS * self.rank
-        link = mine.link
+        link, summed = mine.link, mine.sum
         high, low = divmod(mine.step, _STEP_BASE)
-        own = [float(high), float(low), mine.compute_s, link.rtt_s, link.bandwidth_bytes_per_s]
-        values[start : start + _RANK_FIELDS] = torch.tensor(own)
+        own = [high, low, mine.compute_s, link.rtt_s, link.bandwidth_bytes_per_s, summed.num_bytes, summed.seconds]
+        values[start : start + _RANK_FIELDS] = torch.tensor(own, dtype=torch.float64)
         return values
 
     def unpack(self, summed: torch.Tensor) -> StepReport:
@@ -84,8 +102,10 @@ class Tail:
         loss, stop, save, *rest = summed.tolist()
         rows = [rest[i : i + _RANK_FIELDS] for i in range(0, len(rest), _RANK_FIELDS)]
         ranks = tuple(
-            RankReport(round(high) * _STEP_BASE + round(low), compute, LinkSample(rtt, rate))
-            for high, low, compute, rtt, rate in rows
+            RankReport(
+                round(high) * _STEP_BASE + round(low), compute, LinkSample(rtt, rate), SumSample(round(size), seconds)
+            )
+            for high, low, compute, rtt, rate, size, seconds in rows
         )
         return StepReport(loss, stop > 0, ranks, save > 0)
 

@@ -72,7 +72,7 @@ class LocalStepper(Stepper):
         loss = self._inner_step(step)
         computed = self._now()
         compute_s = computed - started
-        mine = RankReport(step, compute_s, self._link)
+        mine = RankReport(step, compute_s, self._link, self._sum)
         if step % self._inner_steps and step != self._last_step:
             return Timing(compute_s, compute_s, 0.0), StepReport(loss, False, (mine,), of_all=False)
         report = self._outer_step(step, self._tail.pack(loss * self._share, stop, mine, save))

@@ -1,6 +1,6 @@
 """Every metric a worker serves, in one place; `reference` makes docs/metrics-runtime.md of them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from statistics import fmean, median
 
 from prometheus_client import (
@@ -12,9 +12,13 @@ from prometheus_client import (
     Gauge,
     Info,
 )
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from hulk_runtime import wire
+from hulk_runtime.collective.tally import WINDOW
 from hulk_runtime.data_parallel import StepReport
+from hulk_runtime.wan_report import WanFigures
 
 WINDOW_STEPS = 20
 
@@ -59,10 +63,10 @@ class JobMetrics:
         self._rtt = gauge("link_rtt_seconds", "Smallest round trip of the job's own connection.", link)
         self._rate = gauge("link_bandwidth_bytes_per_second", "Delivery rate of the job's own connection.", link)
 
-    def set_info(self, attempt: int, backend: str) -> None:
-        """What runs here."""
+    def set_info(self, attempt: int, backend: str, all_reduce: str) -> None:
+        """What runs here. `all_reduce`: by which algorithm of the plan gradients are summed, `ring` or `wan`."""
         versions = {"version": wire.runtime_version(), "wire_version": str(wire.VERSION)}
-        self._info.info({**versions, "attempt": str(attempt), "backend": backend})
+        self._info.info({**versions, "attempt": str(attempt), "backend": backend, "all_reduce": all_reduce})
 
     def set_membership(self, epoch: int, members: Collection[int]) -> None:
         """Which ranks take part, from the start on and whenever that changes; said by the lowest of them."""
@@ -105,3 +109,66 @@ class JobMetrics:
                 self._rtt.labels(source, target).set(own.link.rtt_s)
             if own.link.bandwidth_bytes_per_s > 0:
                 self._rate.labels(source, target).set(own.link.bandwidth_bytes_per_s)
+
+
+class WanCollector(Collector):
+    """The all-reduces between regions, by size class and by directed link of regions: read when somebody asks."""
+
+    def __init__(self, read: Callable[[], WanFigures]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family; what is not known has no series."""
+        figures = self._read()
+        yield from _by_size(figures)
+        yield from _by_link(figures)
+
+
+def _by_size(figures: WanFigures) -> Iterator[Metric]:
+    label = ["max_bytes"]
+    number = CounterMetricFamily("hulk_worker_all_reduces", "All-reduces whose time is known.", labels=label)
+    for size in figures.sizes:
+        number.add_metric([str(size.max_bytes)], size.num)
+    yield number
+    window = f"median of the last {WINDOW}"
+    seconds = (
+        ("seconds", f"From its begin on the rank that began last, {window} of the class.", "observed_s"),
+        ("predicted_seconds", "What the plan predicted for an all-reduce of that size.", "predicted_s"),
+        ("bound_seconds", "What no all-reduce of that size can beat on the links as planned.", "bound_s"),
+    )
+    for name, help_, field in seconds:
+        rows = [((str(size.max_bytes),), getattr(size, field)) for size in figures.sizes]
+        yield _gauges(f"hulk_worker_all_reduce_{name}", help_, label, rows)
+
+
+def _by_link(figures: WanFigures) -> Iterator[Metric]:
+    label, links = ["source", "target"], figures.links
+    carried = CounterMetricFamily("hulk_worker_region_link_bytes", "Chunks from one region to another.", labels=label)
+    for link in links:
+        carried.add_metric([link.source, link.target], link.carried.num_bytes)
+    yield carried
+    rate = "bytes_per_second"
+    for name, help_, values in (
+        (f"planned_{rate}", "Rate in the plan.", [link.planned_bytes_per_s for link in links]),
+        (f"believed_{rate}", "Rate that paces and shares follow now.", [link.believed_bytes_per_s for link in links]),
+        (
+            f"observed_{rate}",
+            "Rate while more waited to be sent, in the last round that measured it; paced at 0.97 of what is believed.",
+            [link.carried.bytes_per_s for link in links],
+        ),
+        (
+            "last_byte_seconds",
+            "From an all-reduce's begin to its last byte over the link, median of the last round.",
+            [link.carried.last_s for link in links],
+        ),
+    ):
+        rows = [((link.source, link.target), value) for link, value in zip(links, values, strict=True)]
+        yield _gauges(f"hulk_worker_region_link_{name}", help_, label, rows)
+
+
+def _gauges(name: str, help_: str, labels: Sequence[str], rows: Sequence[tuple[Sequence[str], float]]) -> Metric:
+    family = GaugeMetricFamily(name, help_, labels=labels)
+    for values, value in rows:
+        if value > 0:
+            family.add_metric(list(values), value)
+    return family

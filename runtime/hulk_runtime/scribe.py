@@ -10,10 +10,12 @@ from hulk_runtime.collective.members import Membership
 from hulk_runtime.data_parallel import StepReport
 from hulk_runtime.environment import Environment
 from hulk_runtime.errors import CheckpointError
-from hulk_runtime.metrics import JobMetrics
+from hulk_runtime.groups import Group
+from hulk_runtime.metrics import JobMetrics, WanCollector
 from hulk_runtime.region_loss import left_out
 from hulk_runtime.steps import Stepper, Timing
 from hulk_runtime.store import Store
+from hulk_runtime.wan_report import WanReport, lines
 from hulk_runtime.wire import Plan
 
 
@@ -23,10 +25,14 @@ class Scribe:
     At most one checkpoint is under way; training goes on meanwhile with a copied state.
     """
 
-    def __init__(self, environment: Environment, plan: Plan, registry: CollectorRegistry, backend: str) -> None:
+    def __init__(self, environment: Environment, plan: Plan, registry: CollectorRegistry, group: Group) -> None:
         self._plan = plan
         self._metrics = JobMetrics(registry, plan.nodes_by_rank(), plan.inner_steps)
-        self._metrics.set_info(environment.attempt, backend)
+        self._sums = f"backend={group.backend} all_reduce={'wan' if group.wan else 'ring'}"
+        self._metrics.set_info(environment.attempt, group.backend, "wan" if group.wan else "ring")
+        self._wan = WanReport(group.wan.collective) if group.wan else None
+        if self._wan:
+            registry.register(WanCollector(self._wan.figures))
         self._metrics.set_membership(0, range(plan.num_ranks))
         self._membership = Membership(0, frozenset(range(plan.num_ranks)))
         self.checkpoints = open_checkpoints(environment)
@@ -38,13 +44,13 @@ class Scribe:
         self._loss: float | None = None
         self._sent_bytes = 0
 
-    def introduce(self, stepper: Stepper, backend: str) -> None:
+    def introduce(self, stepper: Stepper) -> None:
         """Say what is about to run."""
         plan = self._plan
         local = f"inner_steps={plan.inner_steps} " if plan.inner_steps else ""
         predicted = f"{plan.prediction.step_seconds:.3f}" if plan.prediction else "unknown"
         say(
-            f"job={plan.job} attempt={plan.attempt} ranks={plan.num_ranks} backend={backend} "
+            f"job={plan.job} attempt={plan.attempt} ranks={plan.num_ranks} {self._sums} "
             f"parameters={stepper.flat.parameters_N.numel()} buckets={stepper.flat.num_buckets} "
             f"{local}planned_step_s={predicted} order={','.join(plan.nodes_by_rank()[:64])}"
         )
@@ -60,6 +66,8 @@ class Scribe:
         if self.checkpoints:
             self.checkpoints.take_over(membership.epoch)
         self._membership = membership
+        if self._wan:
+            self._wan.regathered()
         self._metrics.set_membership(membership.epoch, membership.members)
         without = ",".join(left_out(self._plan, membership))
         say(f"epoch={membership.epoch} without={without} ranks={len(membership.members)} go on after step {step}")
@@ -77,6 +85,8 @@ class Scribe:
         self._sent_bytes = stepper.sent_bytes
         self._loss = report.loss
         self._metrics.set_step(step, timing.step_s, stepper.sent_bytes, report)
+        if self._wan and report.of_all:
+            self._wan.completed(report)
         slowest_s = max(own.compute_s for own in report.ranks)
         say(
             f"step={step} loss={report.loss:.4f} step_s={timing.step_s:.4f} compute_s={timing.compute_s:.4f} "
@@ -87,7 +97,12 @@ class Scribe:
             self._begin_saving(step, stepper)
 
     def close(self, step: int, stepper: Stepper) -> None:
-        """Save the last step, unless it is saved, wait until it is committed, and say so. Raises CheckpointError."""
+        """Say what all-reduces took; save the last step, unless it is saved, and say so when it is committed.
+
+        Raises CheckpointError.
+        """
+        for line in lines(self._wan.figures()) if self._wan else ():
+            say(line)
         if self.checkpoints and step > self._saved_step:
             self._begin_saving(step, stepper)
         self._end_saving(tolerate=False)

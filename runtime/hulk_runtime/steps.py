@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import torch
 
-from hulk_runtime.data_parallel import FlatModel, RankReport, StepReport, Tail
+from hulk_runtime.data_parallel import FlatModel, RankReport, StepReport, SumSample, Tail
 from hulk_runtime.errors import HulkError
 from hulk_runtime.groups import Group
 from hulk_runtime.optimizers import OPTIMIZERS
@@ -94,6 +94,7 @@ class Stepper:
     def share_out(self, shares: Mapping[int, int]) -> None:
         """From now on these ranks train, each so many sequences of the global batch, in the order of their ranks."""
         self._members = frozenset(shares)
+        self._sum = SumSample()
         first = sum(count for rank, count in shares.items() if rank < self._group.rank)
         self._sequences = range(first, first + shares[self._group.rank])
 
@@ -128,7 +129,7 @@ class Stepper:
         loss = self._backward(step, together=True)
         computed = self._now()
         compute_s = computed - started + self._update_s
-        self.flat.finish(self._tail.pack(loss, stop, RankReport(step, compute_s, self._link), save))
+        self.flat.finish(self._tail.pack(loss, stop, RankReport(step, compute_s, self._link, self._sum), save))
         communicated = self._now()
         report = self._tail.unpack(self.flat.tail)
         self._require_lockstep(step, report)
@@ -161,6 +162,9 @@ class Stepper:
         group = self._group
         if group.world_size > 1:
             self._link = self._traffic.look(group.next_rank)
+        if group.wan is not None:
+            found = group.wan.collective.largest()
+            self._sum = SumSample(found.num_bytes, found.seconds) if found else SumSample()
 
     def _now(self) -> float:
         if self._group.device.type == "cuda":

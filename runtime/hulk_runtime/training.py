@@ -34,9 +34,9 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
             progress = stack.enter_context(Progress(registry, environment.attempt, environment.metrics_port))
         group = stack.enter_context(groups.connect(environment, plan))
         stepper = (LocalStepper if plan.inner_steps else Stepper)(plan, group, task, environment.metrics_port)
-        scribe = Scribe(environment, plan, registry, group.backend) if group.is_first else None
+        scribe = Scribe(environment, plan, registry, group) if group.is_first else None
         if scribe:
-            scribe.introduce(stepper, group.backend)
+            scribe.introduce(stepper)
         slowest_s = _preflight(group, stepper, progress) if plan.preflight else 0.0
         resumed = state.resume(group, stepper, plan.training.optimizer, scribe.checkpoints if scribe else None)
         if scribe:
@@ -45,7 +45,7 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
             _wait_for_start(progress, environment.start_s)
         group.bound_silence(silence_s(environment, plan, slowest_s))
         stop.training_begins()
-        run = Run(plan, group, stepper, stop, scribe, lambda: Scribe(environment, plan, registry, group.backend))
+        run = Run(plan, group, stepper, stop, scribe, lambda: Scribe(environment, plan, registry, group))
         last = run.train(resumed)
         if last >= plan.training.steps:
             group.part()

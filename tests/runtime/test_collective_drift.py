@@ -42,7 +42,7 @@ def carried(
     """The figures of links that carry a share of what the plan believes."""
     found = []
     for slot in slots(plan):
-        found += [share_of(slot.link) * plan.links[slot.link].bytes_per_s * slot.share, 1.0, queued, short]
+        found += [share_of(slot.link) * plan.links[slot.link].bytes_per_s * slot.share, 1.0, queued, short, 0.0, 0.0]
     return found
 
 
@@ -202,6 +202,7 @@ def test_ranks_change_together() -> None:
         assert believed[0] == believed[1] == believed[2]
         assert believed[0][0, 1].planned_bytes_per_s == RATE
         assert believed[0][0, 1].bytes_per_s == pytest.approx(RATE / 4, rel=0.3)
+        assert believed[0][0, 1].carried.bytes_per_s == pytest.approx(RATE / 4, rel=0.3)
         assert all(believed[0][link].bytes_per_s > 0.6 * RATE for link in LINKS if link != (0, 1))
         assert flows[0] == flows[1] == flows[2] != STARS
 

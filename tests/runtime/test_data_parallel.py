@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hulk_runtime.data_parallel import FlatModel, RankReport, Tail, bucket_edges
+from hulk_runtime.data_parallel import FlatModel, RankReport, SumSample, Tail, bucket_edges
 from hulk_runtime.groups import all_reduce
 from hulk_runtime.sockets import LinkSample
 
@@ -51,6 +51,16 @@ def test_the_sum_over_ranks_is_the_gradient_of_the_whole_batch(job, make_plan):
     """With 1, 2 and 5 buckets, two steps each."""
     for rank in job.run_ranks(make_plan((1, 1, 1)), "-c", PROGRAM):
         assert "agreed\n" in rank.output
+
+
+def test_of_an_all_reduce_the_rank_that_began_last_tells():
+    told = [SumSample(0, 0.0), SumSample(16_000_004, 0.75), SumSample(16_000_004, 0.5)]
+    reports = [RankReport(9, 0.1, LinkSample(0.0, 0.0), sample) for sample in told]
+    summed = sum(Tail(rank, 3).pack(0.5, False, report) for rank, report in enumerate(reports))
+    unpacked = Tail(0, 3).unpack(summed)
+    assert [own.sum for own in unpacked.ranks] == told
+    assert unpacked.sum == SumSample(16_000_004, 0.5)
+    assert Tail(0, 1).unpack(Tail(0, 1).pack(0.5, False, reports[0])).sum == SumSample()
 
 
 def test_a_tail_survives_a_sum():

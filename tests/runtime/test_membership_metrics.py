@@ -12,7 +12,7 @@ def read(registry: CollectorRegistry) -> observe.Observation:
 def test_the_operator_reads_the_epoch_and_who_was_left_out():
     registry = CollectorRegistry()
     metrics = JobMetrics(registry, ["a", "b", "c", "d"])
-    metrics.set_info(7, "gloo")
+    metrics.set_info(7, "gloo", "wan")
     metrics.set_membership(0, range(4))
     assert (read(registry).attempt, read(registry).epoch, read(registry).absent) == (7, 0, set())
     metrics.set_membership(1, (0, 1, 3))

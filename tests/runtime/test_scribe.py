@@ -17,7 +17,8 @@ def test_a_run_without_checkpoints_ends_with_its_last_step_too(make_plan, encode
     left: list[str] = []
     monkeypatch.setattr(errors, "leave", left.append)
     (tmp_path / "plan").write_bytes(encode_plan(make_plan((1,))))
-    scribe = Scribe(environment.read({}), wire.load(tmp_path / "plan"), CollectorRegistry(), "gloo")
+    group = cast(Any, SimpleNamespace(backend="gloo", wan=None))
+    scribe = Scribe(environment.read({}), wire.load(tmp_path / "plan"), CollectorRegistry(), group)
     stepper = cast(Any, SimpleNamespace(sent_bytes=0))
     for step in range(1, steps + 1):
         report = StepReport(3.0 - step / 8, False, (RankReport(step, 0.1, LinkSample(0.0, 0.0)),))

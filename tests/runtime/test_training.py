@@ -161,7 +161,7 @@ def test_rank_0_shows_the_job_and_other_workers_their_process(job, make_plan, ma
         link = f'{{source="node-{rank}",target="node-{1 - rank}"}}'
         assert 0 < float(values[f"hulk_worker_link_rtt_seconds{link}"]) < 1
         assert float(values[f"hulk_worker_link_bandwidth_bytes_per_second{link}"]) > 0
-    assert 'hulk_worker_info{attempt="1",backend="gloo",version="' in page
+    assert 'hulk_worker_info{all_reduce="ring",attempt="1",backend="gloo",version="' in page
     assert "process_cpu_seconds_total" in other
     assert "hulk_worker_" not in other
 

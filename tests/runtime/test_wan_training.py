@@ -1,5 +1,6 @@
 """Training over the planned all-reduce between regions: the same losses as over gloo, by Hulk's runtime and by DDP."""
 
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,28 @@ def wan(num_regions: int = 3, **changes: Any) -> dict[str, Any]:
     links = [[a, b, 10_000_000, 0.001] for a in range(num_regions) for b in range(num_regions) if a != b]
     regions = [f"region-{number}" for number in range(num_regions)]
     return {"algorithm": "wan", "collective": {"regions": regions, "links": links, "classes": [size], **changes}}
+
+
+def test_the_log_compares_what_was_planned_and_what_was_seen(job, make_plan, make_training) -> None:
+    first, *others = job.run_ranks(make_plan((1, 1, 1), training=make_training(3, steps=8), **wan()))
+    assert " backend=gloo all_reduce=wan " in first.output
+    lines = first.output.splitlines()
+    [size] = [line for line in lines if line.startswith("all-reduce ")]
+    found = re.fullmatch(
+        r"all-reduce max_mb=1.049 n=7 observed=(\S+)s predicted=0.1000s bound=0.1000s error=(\S+)%", size
+    )
+    assert found is not None, size
+    assert float(found[2]) == pytest.approx(100 * abs(float(found[1]) - 0.1) / float(found[1]), rel=0.05)
+    links = [line.split()[1:3] for line in lines if line.startswith("link ")]
+    pairs = [f"region-{a}->region-{b}" for a in range(3) for b in range(3) if a != b]
+    assert links == [[pair, "planned=10MB/s"] for pair in pairs]
+    assert not any("all-reduce " in other.output for other in others)
+
+
+def test_with_the_ring_the_log_says_so(job, make_plan) -> None:
+    first, *_ = job.run_ranks(make_plan((1, 1)))
+    assert " backend=gloo all_reduce=ring " in first.output
+    assert "all-reduce " not in first.output
 
 
 @pytest.mark.parametrize("accelerators", [(1, 1, 1)])

@@ -31,7 +31,8 @@ OFTEN: Final = 0.5
 MIN_SECONDS: Final = 0.05
 MIN_BYTES: Final = 128 << 10
 """What was measured over less is noise."""
-NUM_FIGURES: Final = 4
+NUM_FIGURES: Final = 6
+"""Of a connection, in the vector that all ranks sum: `Drift.fill` writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def seen(plan: CollectivePlan, figures: Sequence[float]) -> dict[Pair, Seen]:
     """
     measured: dict[Pair, list[tuple[float, ...]]] = {}
     for number, slot in enumerate(slots(plan)):
-        rate, seconds, queued, short = figures[NUM_FIGURES * number : NUM_FIGURES * (number + 1)]
+        rate, seconds, queued, short = figures[NUM_FIGURES * number : NUM_FIGURES * number + 4]
         if slot.link in plan.links and seconds >= MIN_SECONDS and rate * seconds >= MIN_BYTES:
             measured.setdefault(slot.link, []).append((rate, slot.share, queued, short))
     return {link: _together(measured[link]) for link in sorted(measured)}

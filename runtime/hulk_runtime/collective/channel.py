@@ -11,6 +11,7 @@ import socket
 import struct
 from collections import deque
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Final, Protocol
 
 from hulk_runtime.collective.frames import HEADER_BYTES, Header, parse, steady
@@ -62,6 +63,8 @@ class Peer:
     sent_s: float = 0.0
     num_begun: int = 0
     has_left: bool = False
+    _num_brought: int = 0
+    _brought: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=32))
     _first: deque[tuple[bytes, memoryview | None, Outgoing | None]] = field(default_factory=deque)
     _chunks: list[tuple[tuple[int, float, float], int, Outgoing]] = field(default_factory=list)
     _count: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -94,6 +97,19 @@ class Peer:
             return 0.0, 0.0
         rate = sum(meter.bytes_per_s for meter in measured) * len(self.channels) / len(measured)
         return rate, max(meter.seconds for meter in measured)
+
+    def ended(self, num_bytes: int, last_s: float) -> None:
+        """An all-reduce got so many bytes from here, the last of them `last_s` after it had begun."""
+        self._num_brought += num_bytes
+        self._brought.append((num_bytes, last_s))
+
+    def brought(self) -> tuple[int, float]:
+        """Bytes since the last call; the median of `last_s`, of the all-reduces that got most."""
+        num_bytes, brought = self._num_brought, list(self._brought)
+        self._num_brought = 0
+        self._brought.clear()
+        most = max((count for count, _ in brought), default=0)
+        return num_bytes, median([last_s for count, last_s in brought if 2 * count >= most] or [0.0])
 
     @property
     def has_frames(self) -> bool:

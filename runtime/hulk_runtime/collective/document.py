@@ -52,7 +52,15 @@ class ClassDocument(_Wire):
             Alternative(other.slow, tuple(flow.flow() for flow in other.flows)) for other in self.alternatives
         )
         flows = tuple(flow.flow() for flow in self.flows)
-        return SizeClass(self.max_bytes, self.chunk_bytes, flows, others, self.predicted_seconds, self.advance_seconds)
+        return SizeClass(
+            self.max_bytes,
+            self.chunk_bytes,
+            flows,
+            others,
+            predicted_s=self.predicted_seconds,
+            advance_s=self.advance_seconds,
+            bound_s=self.bound_seconds,
+        )
 
 
 class WithoutDocument(_Wire):

@@ -19,6 +19,7 @@ from typing import Final
 import torch
 
 from hulk_runtime.collective.beliefs import NUM_FIGURES, slots
+from hulk_runtime.collective.carried import NOTHING, Carried
 from hulk_runtime.collective.channel import Peer
 from hulk_runtime.collective.plan import CollectivePlan, Pair, SizeClass
 from hulk_runtime.collective.versions import first, following
@@ -36,10 +37,11 @@ MIN_BYTES: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class LinkBelief:
-    """A link's rate as the plan has it and as the ranks believe it now, bytes/s."""
+    """A link's rate as planned and as the ranks believe it now, bytes/s; what it has carried until this round."""
 
     planned_bytes_per_s: float
     bytes_per_s: float
+    carried: Carried = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,10 @@ class Drift:
 
     def beliefs(self) -> dict[Pair, LinkBelief]:
         """What is believed now of every link of the plan."""
+        now = self._now
         return {
-            link: LinkBelief(self._plan.links[link].bytes_per_s, belief.carries)
-            for link, belief in self._now.beliefs.items()
+            link: LinkBelief(self._plan.links[link].bytes_per_s, belief.carries, now.carried.get(link, NOTHING))
+            for link, belief in now.beliefs.items()
         }
 
     def begin(self) -> bool:
@@ -115,7 +118,9 @@ class Drift:
         for number, slot in enumerate(self._slots):
             at = NUM_FIGURES * number
             if slot.receiver == self._rank:
-                figures_N[at], figures_N[at + 1] = self._peers[slot.sender].carried()
+                sender = self._peers[slot.sender]
+                figures_N[at], figures_N[at + 1] = sender.carried()
+                figures_N[at + 4], figures_N[at + 5] = sender.brought()
             if slot.sender == self._rank:
                 outlooks = [channel.outlook for channel in self._peers[slot.receiver].channels]
                 figures_N[at + 2] = max((outlook.queued_share for outlook in outlooks), default=0.0)

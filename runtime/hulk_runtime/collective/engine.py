@@ -438,14 +438,16 @@ class Engine(threading.Thread):
         del self._running[number]
         self._used_s = self._now_s
         if running.order.reported:
-            self.reports.append(self._report(running))
+            self._tell(running)
         running.work.end()
 
-    def _report(self, running: _Running) -> Report:
+    def _tell(self, running: _Running) -> None:
         values = running.order.values
         links = {rank: LinkReport(*found, self._peers[rank].carried()[0]) for rank, found in running.links.items()}
         seconds = time.monotonic() - running.begun_s
-        return Report(running.operation.number, values.num_bytes, seconds, links)
+        self.reports.append(Report(running.operation.number, values.num_bytes, seconds, links))
+        for rank, found in running.links.items():
+            self._peers[rank].ended(*found)
 
     def _beat(self) -> bytes:
         """The frame that says that this rank lives, and how far it is."""

@@ -8,6 +8,7 @@ Needs neither Kubernetes nor torch.distributed: ranks, their addresses, a plan a
 """
 
 import hashlib
+import itertools
 import math
 import socket
 import threading
@@ -32,6 +33,10 @@ from hulk_runtime.collective.roles import Role, pace_shares, partners, roles
 from hulk_runtime.collective.values import Values
 from hulk_runtime.collective.work import Both, Report, Work
 
+ABOUT = 0.9
+"""All-reduces of that share of the largest one's bytes count as large as it: the last bucket has a little more."""
+MAX_LINKS = 256
+"""So many links are told of: all of 16 regions."""
 UNKNOWN_PATH_BYTES = 1 << 19
 """Where nothing was measured: 40 Mbit/s over 100 ms."""
 
@@ -80,6 +85,7 @@ class Collective:
         self._peers = peers
         self._order = threading.Lock()
         self._drift = self._begin_drift()
+        self._looked: Report | None = None
 
     @classmethod
     def connect(
@@ -183,6 +189,7 @@ class Collective:
     def adopt(self) -> Membership:
         """Go on with the ranks that are left, after MembershipChangedError."""
         self._members = self._engine.membership
+        self.largest()  # what was before counts no more
         self._plan_now = self.plan.among(self._members.members)
         self._residuals.clear()
         self._roles.cache_clear()
@@ -196,6 +203,29 @@ class Collective:
     def beliefs(self) -> dict[Pair, LinkBelief]:
         """The rate of every link of the plan, by regions' numbers, as planned and as it is believed now."""
         return {} if self._drift is None else self._drift.beliefs()
+
+    def largest(self) -> Report | None:
+        """The largest all-reduce since the last call; the same one on every rank.
+
+        Of several about as large the first begun: links serve it before the others, so it went as if alone.
+        """
+        new = list(itertools.takewhile(lambda report: report is not self._looked, reversed(self.reports())))
+        self._looked = new[0] if new else self._looked
+        most = max((report.num_bytes for report in new), default=0)
+        large = (report for report in new if report.num_bytes >= ABOUT * most)
+        return min(large, key=lambda report: report.number, default=None)
+
+    @property
+    def classes(self) -> tuple[SizeClass, ...]:
+        """The size classes of the plan for those who take part."""
+        return self._plan_now.classes
+
+    def links(self) -> dict[Pair, LinkBelief]:
+        """Of `beliefs` those that flows of the plan use, the first `MAX_LINKS`; as planned where none is held."""
+        beliefs, plan = self.beliefs(), self._plan_now
+        used = {link for size in plan.classes for flow in size.every_flow for link in flow.links} & plan.links.keys()
+        rates = {link: plan.links[link].bytes_per_s for link in sorted(used)[:MAX_LINKS]}
+        return {link: beliefs.get(link, LinkBelief(rate, rate)) for link, rate in rates.items()}
 
     def warm(self) -> None:
         """Open the congestion windows towards other regions, and return when that has happened on every rank.

@@ -61,8 +61,9 @@ class Alternative:
 class SizeClass:
     """The flows of vectors up to `max_bytes`, sent in chunks of about `chunk_bytes`.
 
-    `predicted_s` is what such a vector is predicted to take; 0 when nothing was. `advance_s`: so much of the way still
-    to go the last chunk of a flow gives way to the first of another, so that no link waits idle for it.
+    `predicted_s` is what a vector of `max_bytes` is predicted to take, `bound_s` what none can beat; 0 where the plan
+    does not say. `advance_s`: so much of the way still to go the last chunk of a flow gives way to another's first, so
+    that no link waits idle for it.
     """
 
     max_bytes: int
@@ -71,6 +72,7 @@ class SizeClass:
     alternatives: tuple[Alternative, ...] = ()
     predicted_s: float = 0.0
     advance_s: float = 0.0
+    bound_s: float = 0.0
 
     @property
     def every_flow(self) -> tuple[Flow, ...]:

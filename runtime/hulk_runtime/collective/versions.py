@@ -1,11 +1,12 @@
 """Figures that all ranks share -> the next version of flows and beliefs: a pure function, the same on every rank."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hulk_runtime.collective.beliefs import Belief, Beliefs, judge, seen
-from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
+from hulk_runtime.collective.carried import Carried, carried
+from hulk_runtime.collective.plan import CollectivePlan, Flow, Pair, SizeClass
 from hulk_runtime.collective.sharing import best, seconds
 from hulk_runtime.collective.timing import Clock
 
@@ -32,11 +33,12 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What holds from some operation on: the size classes with their flows, and what is believed of links."""
+    """What holds from some operation on: classes with their flows, what is believed of links, what they carried."""
 
     classes: tuple[SizeClass, ...]
     beliefs: Beliefs
     looked: tuple[Looked | None, ...]
+    carried: Mapping[Pair, Carried] = field(default_factory=dict)
 
 
 def first(plan: CollectivePlan) -> Version:
@@ -64,7 +66,8 @@ def following(
         if line:
             classes[number] = replace(classes[number], flows=flows)
             news.append(line)
-    return Version(tuple(classes), beliefs, tuple(looked)), news
+    sums = carried(plan, former.carried, figures, found)
+    return Version(tuple(classes), beliefs, tuple(looked), sums), news
 
 
 @dataclass(frozen=True, slots=True)
