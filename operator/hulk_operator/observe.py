@@ -19,6 +19,7 @@ from hulk_operator import names
 MAX_BYTES: Final = 1 << 20
 MAX_SECONDS: Final = 2.0
 MAX_LINKS: Final = 4096  # a ring of the largest job
+MAX_SIZES: Final = 64  # size classes of a plan
 MAX_WHOLE: Final = 2**53  # counts above it are not exact anywhere
 MAX_DURATION_S: Final = 1e9
 MIN_COMPUTE_S: Final = 1e-9
@@ -42,6 +43,27 @@ class ObservedLink:
 
 
 @dataclass(frozen=True, slots=True)
+class ObservedAllReduce:
+    """The all-reduces between regions of one size class: how many, what they take, and what the plan said of that."""
+
+    max_bytes: int
+    num: int
+    observed_s: float
+    predicted_s: float | None
+    bound_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedRegionLink:
+    """The link source -> target (regions): its rate in the plan, and what it carried while more waited to be sent."""
+
+    source: str
+    target: str
+    planned_bytes_per_s: float
+    observed_bytes_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """What the rank that speaks for the job said at one moment. None: it did not say; `step` is the last completed."""
 
@@ -55,6 +77,8 @@ class Observation:
     checkpoint_step: int | None = None
     checkpoint_bytes: int | None = None
     links: tuple[ObservedLink, ...] = ()
+    all_reduces: tuple[ObservedAllReduce, ...] = ()
+    region_links: tuple[ObservedRegionLink, ...] = ()
     epoch: int | None = None  # how often the gang went on without a region; said by the lowest rank that takes part
     absent: frozenset[int] = frozenset()  # ranks that take no part in it
 
@@ -155,6 +179,8 @@ def _observation(samples: Samples) -> Observation:
         checkpoint_step=_whole(samples, "checkpoint_step") or None,  # 0: none in this attempt, perhaps one before it
         checkpoint_bytes=_whole(samples, "checkpoint_bytes"),
         links=_links(samples),
+        all_reduces=_all_reduces(samples),
+        region_links=_region_links(samples),
         epoch=_whole(samples, "membership_epoch"),
         absent=frozenset(int(labels["rank"]) for labels, value in samples.get("member", []) if value == 0),
     )
@@ -197,6 +223,31 @@ def _links(samples: Samples) -> tuple[ObservedLink, ...]:
     return tuple(
         ObservedLink(source, target, rtt_s.get((source, target)), rate.get((source, target)))
         for source, target in pairs
+    )
+
+
+def _all_reduces(samples: Samples) -> tuple[ObservedAllReduce, ...]:
+    predicted_s, bound_s = (_by_size(samples.get(f"all_reduce_{kind}_seconds", [])) for kind in ("predicted", "bound"))
+    nums = _by_size(samples.get("all_reduces_total", []))
+    observed_s = sorted(_by_size(samples.get("all_reduce_seconds", [])).items())
+    return tuple(
+        ObservedAllReduce(size, int(nums.get(size, 0)), seconds, predicted_s.get(size), bound_s.get(size))
+        for size, seconds in observed_s[:MAX_SIZES]
+    )
+
+
+def _by_size(rows: list[tuple[dict[str, str], float]]) -> dict[int, float]:
+    """Durations and counts alike are positive and bounded."""
+    found = {int(labels["max_bytes"]): value for labels, value in rows if _is_duration(value)}
+    return {size: value for size, value in found.items() if 0 < size <= MAX_WHOLE}
+
+
+def _region_links(samples: Samples) -> tuple[ObservedRegionLink, ...]:
+    planned, observed = (
+        _by_pair(samples.get(f"region_link_{kind}_bytes_per_second", [])) for kind in ("planned", "observed")
+    )
+    return tuple(
+        ObservedRegionLink(*pair, rate, observed.get(pair)) for pair, rate in sorted(planned.items())[:MAX_LINKS]
     )
 
 

@@ -8,7 +8,7 @@ import threading
 import warnings
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, permutations
 
 import pytest
 from hulk_lab import up
@@ -196,6 +196,24 @@ def test_hulk_logs_shows_the_steps_while_they_happen(record: Record) -> None:
     assert record.live.phase_at_first_step == "Running"
     steps = [line for line in record.live.lines if line.startswith("step=")]
     assert [line.split()[0] for line in steps] == [f"step={step}" for step in range(1, STEPS + 1)]
+
+
+def test_all_reduces_and_links_are_compared_with_the_plan(record: Record, installed: up.Lab) -> None:
+    """In the status, in the log and for Grafana, whose panels would show 0 for a job without such all-reduces."""
+    assert record.plan["algorithm"] == "wan"
+    seen = record.status["observed"]["wan"]
+    planned = {size["maxBytes"] for size in record.plan["collective"]["classes"]}
+    assert {size["maxBytes"] for size in seen["allReduces"]} <= planned
+    assert all(size["observedMicroseconds"] > 0 for size in seen["allReduces"])
+    assert all(size["predictedMicroseconds"] >= size["boundMicroseconds"] for size in seen["allReduces"])
+    assert {(link["source"], link["target"]) for link in seen["regionLinks"]} <= set(
+        permutations(("ap", "eu", "us"), 2)
+    )
+    assert re.search(r"all-reduce max_mb=\S+ n=\d+ observed=\S+s predicted=\S+s bound=\S+s error=\S+%\n", record.log)
+    assert re.search(r"link (ap|eu|us)->(ap|eu|us) planned=\S+MB/s observed=", record.log)
+    for metric in ("all_reduce_observed_seconds", "region_link_planned_bytes_per_second"):
+        series = f'hulk_job_{metric}{{job="{NAME}"}}'
+        wait_until(lambda series=series: query(installed, series), series, timeout_s=30, interval_s=1)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ import yaml
 from hulk_operator.api import DeclaredLink, HulkJob, HulkTopology, HulkTopologySpec, LinkStatus, NodeProfile
 from hulk_operator.api.crds import crds
 from hulk_operator.cli import main, tables
+from hulk_operator.cli.commands import with_observed
 from hulk_operator.cli.output import plain
 from hulk_operator.cli.planning import declared_topology, plan_from_files, plan_report
-from hulk_operator.cli.reports import PlanReports
+from hulk_operator.cli.reports import ExplainReport, FlowRow, PlanReport, PlanReports
 from hulk_operator.cli.topology import topology_report
 from hulk_operator.probing.links import Accepted, accept
 from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
@@ -326,6 +327,33 @@ def test_many_regions_are_listed_instead_of_a_matrix() -> None:
     printed = plain(tables.topology(topology_report(machines, Accepted(()), [], NOW)))
     assert "FROM \\ TO" not in printed
     assert printed.count("unknown") == 12 * 11
+
+
+def test_a_running_job_is_explained_with_what_all_reduces_and_links_did() -> None:
+    document = example()
+    document["metadata"]["namespace"] = "team"
+    sizes = [{"maxBytes": 4 << 20, "observedMicroseconds": 500_000, "predictedMicroseconds": 450_000}]
+    links = [
+        {"source": "eu", "target": "us", "plannedBytesPerSecond": 10_000_000, "observedBytesPerSecond": 8_000_000},
+        {"source": "us", "target": "eu", "plannedBytesPerSecond": 20_000_000},
+    ]
+    wan = {"allReduces": sizes, "regionLinks": links}
+    seen = {"step": 3, "updatedAt": "2026-01-02T03:04:05Z", "wan": wan}
+    document["status"] = {"phase": "Running", "attempt": 1, "observed": seen}
+    job = HulkJob.model_validate(document)
+    rows = (
+        FlowRow(max_bytes=1 << 16, predicted_microseconds=90_000, bound_microseconds=80_000, flows=("100% a",)),
+        FlowRow(max_bytes=4 << 20, predicted_microseconds=450_000, bound_microseconds=400_000, flows=("100% b",)),
+    )
+    plan = PlanReport(job=job.key, planned=True, algorithm="wan", flows=with_observed(rows, job))
+    report = ExplainReport(job=job.key, steps=30, plan=plan, status=job.status)
+    lines = [" ".join(line.split()) for line in plain(tables.explained(report, job, NOW)).splitlines()]
+    assert "VECTORS UP TO PREDICTED OBSERVED ERROR PHYSICAL BOUND FLOWS" in lines
+    assert "64.0 KiB 90.0 ms - - 80.0 ms 100% a" in lines
+    assert "4.0 MiB 450.0 ms 500.0 ms 10.0 % 400.0 ms 100% b" in lines
+    assert "eu -> us 10.0 MB/s 8.0 MB/s 25.0 %" in lines
+    assert "us -> eu 20.0 MB/s - -" in lines
+    assert report.wire()["plan"]["flows"][1]["observedMicroseconds"] == 500_000
 
 
 def test_a_failed_job_shows_exit_code_node_and_last_lines() -> None:

@@ -61,7 +61,28 @@ RUNNING: dict[str, object] = {
         "source": "preflight",
         "writtenAt": TIME,
     },
-    "observed": {"step": 7, "stepMicroseconds": 400_000, "loss": "2.5", "relativeError": "0.25", "updatedAt": TIME},
+    "observed": {
+        "step": 7,
+        "stepMicroseconds": 400_000,
+        "loss": "2.5",
+        "relativeError": "0.25",
+        "wan": {
+            "allReduces": [
+                {"maxBytes": 64, "observedMicroseconds": 9},
+                {
+                    "maxBytes": 4096,
+                    "observedMicroseconds": 500_000,
+                    "predictedMicroseconds": 450_000,
+                    "boundMicroseconds": 400_000,
+                },
+            ],
+            "regionLinks": [
+                {"source": "eu", "target": "us", "plannedBytesPerSecond": 20, "observedBytesPerSecond": 19},
+                {"source": "us", "target": "eu", "plannedBytesPerSecond": 10},
+            ],
+        },
+        "updatedAt": TIME,
+    },
     "checkpoint": {"step": 5, "where": "s3://x", "bytes": 1},
 }
 
@@ -111,6 +132,13 @@ def test_everything_about_a_running_job() -> None:
             ("hulk_job_predicted_step_seconds", key): 0.5,
             ("hulk_job_observed_step_seconds", key): 0.4,
             ("hulk_job_step_relative_error", key): 0.25,
+            ("hulk_job_all_reduce_predicted_seconds", (*key, "4096")): 0.45,
+            ("hulk_job_all_reduce_observed_seconds", (*key, "64")): 9e-6,
+            ("hulk_job_all_reduce_observed_seconds", (*key, "4096")): 0.5,
+            ("hulk_job_all_reduce_bound_seconds", (*key, "4096")): 0.4,
+            ("hulk_job_region_link_planned_bytes_per_second", (*key, "eu", "us")): 20,
+            ("hulk_job_region_link_observed_bytes_per_second", (*key, "eu", "us")): 19,
+            ("hulk_job_region_link_planned_bytes_per_second", (*key, "us", "eu")): 10,
             ("hulk_job_checkpoint_step", key): 5,
             ("hulk_job_failures", key): 1,
             ("hulk_job_disruptions", key): 3,

@@ -8,7 +8,14 @@ import aiohttp
 import pytest
 from aiohttp import web
 from hulk_operator import observe
-from hulk_operator.observe import Observation, ObservedLink, ObserveError, Preflight
+from hulk_operator.observe import (
+    Observation,
+    ObservedAllReduce,
+    ObservedLink,
+    ObservedRegionLink,
+    ObserveError,
+    Preflight,
+)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -28,7 +35,18 @@ hulk_worker_checkpoint_bytes 2048.0
 hulk_worker_link_rtt_seconds{source="a",target="b"} 0.12
 hulk_worker_link_bandwidth_bytes_per_second{source="a",target="b"} 5e6
 hulk_worker_link_rtt_seconds{source="b",target="a"} 0.11
-hulk_worker_info{version="0.1.0",wire_version="1",attempt="3",backend="gloo"} 1.0
+# TYPE hulk_worker_all_reduces counter
+hulk_worker_all_reduces_total{max_bytes="65536"} 1.0
+hulk_worker_all_reduces_total{max_bytes="4200000"} 11.0
+hulk_worker_all_reduce_seconds{max_bytes="4200000"} 0.5
+hulk_worker_all_reduce_seconds{max_bytes="65536"} 0.125
+hulk_worker_all_reduce_predicted_seconds{max_bytes="4200000"} 0.45
+hulk_worker_all_reduce_bound_seconds{max_bytes="4200000"} 0.4
+hulk_worker_region_link_planned_bytes_per_second{source="us",target="eu"} 1e7
+hulk_worker_region_link_planned_bytes_per_second{source="eu",target="us"} 2e7
+hulk_worker_region_link_observed_bytes_per_second{source="eu",target="us"} 1.9e7
+hulk_worker_region_link_last_byte_seconds{source="eu",target="us"} 0.4
+hulk_worker_info{version="0.1.0",all_reduce="wan",wire_version="1",attempt="3",backend="gloo"} 1.0
 process_cpu_seconds_total 3.0
 """
 
@@ -68,6 +86,11 @@ async def test_reads_everything_rank_0_says() -> None:
         checkpoint_step=10,
         checkpoint_bytes=2048,
         links=(ObservedLink("a", "b", 0.12, 5e6), ObservedLink("b", "a", 0.11, None)),
+        all_reduces=(
+            ObservedAllReduce(65536, 1, 0.125, None, None),
+            ObservedAllReduce(4_200_000, 11, 0.5, 0.45, 0.4),
+        ),
+        region_links=(ObservedRegionLink("eu", "us", 2e7, 1.9e7), ObservedRegionLink("us", "eu", 1e7, None)),
     )
     assert observation.max_compute_s == 0.3
 
@@ -82,6 +105,9 @@ async def test_reads_everything_rank_0_says() -> None:
         ("hulk_worker_step NaN\nhulk_worker_step_seconds NaN\n", Observation()),
         ('hulk_worker_link_rtt_seconds{source="a",target="b"} -3\n', Observation()),
         ('other_metric{job="x"} 4\n', Observation()),
+        ('hulk_worker_all_reduce_seconds{max_bytes="64"} NaN\n', Observation()),
+        ('hulk_worker_all_reduce_seconds{max_bytes="-1"} 1\n', Observation()),
+        ('hulk_worker_region_link_planned_bytes_per_second{source="a",target="b"} +Inf\n', Observation()),
         ("hulk_worker_checkpoint_step 0\nhulk_worker_checkpoint_bytes 0\n", Observation(checkpoint_bytes=0)),
     ],
 )
@@ -115,6 +141,7 @@ def test_a_preflight_that_cannot_be_is_refused(seconds: str) -> None:
         'hulk_worker_compute_seconds{rank="x"} 1',
         'hulk_worker_member{rank="x"} 0',
         "hulk_worker_compute_seconds 1",
+        'hulk_worker_all_reduce_seconds{max_bytes="many"} 1',
         "hulk_worker_step",
     ],
 )

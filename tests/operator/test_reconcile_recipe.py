@@ -1,13 +1,14 @@
 """The recipe: what a whole pass decides, for every step, from a view."""
 
+import itertools
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from hulk_operator.api import CheckpointStatus, ConditionType, HulkJobStatus, Observed
+from hulk_operator.api import CheckpointStatus, ConditionType, HulkJobStatus, Observed, RegionShare
 from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Forbidden, QuotaExceeded
-from hulk_operator.observe import Observation, Preflight
+from hulk_operator.observe import Observation, ObservedAllReduce, ObservedRegionLink, Preflight
 from hulk_operator.pods import Exit, Reason
 from hulk_operator.reconcile.farewell import Farewell
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide, writes
@@ -576,10 +577,38 @@ def test_progress_is_written_down_with_its_error() -> None:
     observed = made.view.status.observed
     assert observed is not None
     assert (observed.step, observed.step_microseconds, observed.compute_microseconds) == (4, 400, 350)
-    assert (observed.loss, observed.relative_error) == ("2.5", "0.2500")
+    assert (observed.loss, observed.relative_error, observed.wan) == ("2.5", "0.2500", None)
     assert made.view.status.checkpoint is not None
     assert made.view.status.checkpoint.step == 2
     assert made.requeue_after_s == 4
+
+
+def test_what_all_reduces_and_links_do_is_written_down_as_far_as_it_can_be() -> None:
+    """Regions that the plan does not have are not believed; the status keeps what is used most, or furthest off."""
+    regions = tuple(RegionShare(name=f"r{number}", workers=1, accelerators=1) for number in range(6))
+    before = running()
+    assert before.plan is not None
+    before = before.model_copy(update={"plan": before.plan.model_copy(update={"regions": regions})})
+    sizes = tuple(ObservedAllReduce(size, size, 0.5, 0.4, None) for size in range(1, 11))
+    links = [
+        ObservedRegionLink(f"r{a}", f"r{b}", 1e6, 0.5e6 if a == 5 else 0.97e6)
+        for a, b in itertools.permutations(range(6), 2)
+    ]
+    unknown = ObservedRegionLink("r0", "elsewhere", 1e6, 1.0)
+    seen = Observation(attempt=1, step=4, all_reduces=sizes, region_links=(*links, unknown))
+    made = decide(view(before, full=full(), memory=replace(SWEPT, sighting=Sighting(1, ago(1), seen)), pods=gang()))
+    observed = made.view.status.observed
+    assert observed is not None
+    assert observed.wan is not None
+    assert [size.max_bytes for size in observed.wan.all_reduces] == [7, 8, 9, 10]
+    first = observed.wan.all_reduces[0]
+    assert (first.observed_microseconds, first.predicted_microseconds) == (500_000, 400_000)
+    assert first.bound_microseconds is None
+    pairs = [(link.source, link.target) for link in observed.wan.region_links]
+    assert len(pairs) == 6
+    assert pairs == sorted(pairs)
+    assert {("r5", f"r{number}") for number in range(5)} <= set(pairs)
+    assert observed.wan.region_links[-1].observed_bytes_per_second == 500_000
 
 
 def test_an_observation_of_another_attempt_is_not_taken_over() -> None:

@@ -34,6 +34,7 @@ from hulk_operator.api.nodeprofile import (
     NodeProfileStatus,
 )
 from hulk_operator.api.status import (
+    AllReduceTime,
     AvoidedNode,
     Bottleneck,
     CheckpointStatus,
@@ -46,12 +47,15 @@ from hulk_operator.api.status import (
     Phase,
     PlanSummary,
     PredictionSummary,
+    RegionLinkRate,
     RegionShare,
+    WanObserved,
 )
 from hulk_operator.api.template import Container, EnvVar, PodTemplate, TemplateMeta
 
 __all__ = [
     "AcceleratorStatus",
+    "AllReduceTime",
     "AvoidedNode",
     "Bottleneck",
     "Change",
@@ -91,6 +95,7 @@ __all__ = [
     "PodTemplate",
     "PredictionSummary",
     "Price",
+    "RegionLinkRate",
     "RegionShare",
     "Residency",
     "Resource",
@@ -102,6 +107,7 @@ __all__ = [
     "Transformer",
     "Uplink",
     "Utility",
+    "WanObserved",
     "Workers",
     "format_time",
 ]

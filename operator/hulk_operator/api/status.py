@@ -26,6 +26,8 @@ from hulk_operator.api.base import (
 from hulk_operator.api.meta import Condition
 
 MAX_AVOIDED_NODES = 64
+MAX_ALL_REDUCES = 4
+MAX_REGION_LINKS = 6
 
 
 class Phase(StrEnum):
@@ -139,6 +141,49 @@ class PredictionSummary(Resource):
     written_at: Annotated[Time, Field(description="When it was written.")]
 
 
+class AllReduceTime(Resource):
+    """What all-reduces of one size class take (Hulk's own, algorithm `wan`)."""
+
+    max_bytes: Annotated[Positive, Field(description="Largest vector of the class, which names it.")]
+    observed_microseconds: Annotated[
+        Positive, Field(description="Median of the last ones, from the begin on the rank that began last.")
+    ]
+    predicted_microseconds: Annotated[Positive | None, Field(description="What the plan predicted.")] = None
+    bound_microseconds: Annotated[Positive | None, Field(description="What none on the planned links can beat.")] = None
+
+
+class RegionLinkRate(Resource):
+    """What a directed link between regions carries."""
+
+    source: Annotated[Region, Field(description="Region that sends.")]
+    target: Annotated[Region, Field(description="Region that receives.")]
+    planned_bytes_per_second: Annotated[Positive, Field(description="Rate in the plan.")]
+    observed_bytes_per_second: Annotated[
+        Positive | None, Field(description="Rate while more waited to be sent; paced just below the planned one.")
+    ] = None
+
+
+class WanObserved(Resource):
+    """What all-reduces between regions do, beside what the plan says of them."""
+
+    all_reduces: Annotated[
+        tuple[AllReduceTime, ...],
+        Field(
+            max_length=MAX_ALL_REDUCES,
+            description=f"By size class; of more than {MAX_ALL_REDUCES} the most frequent.",
+            json_schema_extra=list_map("maxBytes"),
+        ),
+    ] = ()
+    region_links: Annotated[
+        tuple[RegionLinkRate, ...],
+        Field(
+            max_length=MAX_REGION_LINKS,
+            description=f"Links that they use; of more than {MAX_REGION_LINKS} those furthest from the plan.",
+            json_schema_extra=list_map("source", "target"),
+        ),
+    ] = ()
+
+
 class Observed(Resource):
     """What rank 0 reports."""
 
@@ -147,6 +192,7 @@ class Observed(Resource):
     compute_microseconds: Annotated[Count | None, Field(description="Of that, the slowest rank's compute.")] = None
     loss: Annotated[Number | None, Field(description="Training loss of the last step.")] = None
     relative_error: Annotated[Number | None, Field(description="(predicted - observed) / observed step time.")] = None
+    wan: Annotated[WanObserved | None, Field(description="All-reduces by algorithm `wan`; absent = none.")] = None
     updated_at: Annotated[Time, Field(description="When it was read.")]
 
 

@@ -1,5 +1,6 @@
 """What each command reads and reports; the text of the command line is in `app`."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ from hulk_operator.cli.files import Documents
 from hulk_operator.cli.live import Target
 from hulk_operator.cli.output import note
 from hulk_operator.cli.planning import flow_rows, link_row, plan_from_files, worker_rows
-from hulk_operator.cli.reports import ExplainReport, PlanReport, PlanReports, PredictionRow, TopologyReport
+from hulk_operator.cli.reports import ExplainReport, FlowRow, PlanReport, PlanReports, PredictionRow, TopologyReport
 from hulk_operator.cli.topology import topology_report
 from hulk_operator.cluster import Cluster, Forbidden, NotFound
 
@@ -61,11 +62,18 @@ async def explain_job(name: str, namespace: str, target: Target) -> tuple[dict[s
             optimality_gap=job.status.plan.optimality_gap,
             optimality_num_workers=plan.gap_num_workers,
             workers=worker_rows(plan, topology),
-            flows=flow_rows(plan),
+            flows=with_observed(flow_rows(plan), job),
             why=why,
         )
     explained = ExplainReport(job=job.key, steps=job.spec.training.steps, plan=report, status=job.status)
     return explained.wire(), tables.explained(explained, job, datetime.now(UTC))
+
+
+def with_observed(rows: Iterable[FlowRow], job: HulkJob) -> tuple[FlowRow, ...]:
+    """Each with what all-reduces of its size class took, where there were any."""
+    seen = job.status.observed.wan if job.status.observed else None
+    took = {size.max_bytes: size.observed_microseconds for size in seen.all_reduces} if seen else {}
+    return tuple(row.model_copy(update={"observed_microseconds": took.get(row.max_bytes)}) for row in rows)
 
 
 async def follow_logs(name: str, namespace: str, worker: int, follow: bool, tail: int | None, target: Target) -> None:

@@ -74,6 +74,7 @@ class FlowRow(Resource):
     max_bytes: int
     predicted_microseconds: int
     bound_microseconds: int
+    observed_microseconds: int | None = None  # of a running job: the median of the last ones
     flows: tuple[str, ...]
 
 

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hulk_operator.api import HulkJob
+from hulk_operator.api import HulkJob, RegionLinkRate
 from hulk_operator.cli import units
 from hulk_operator.cli.reports import ExplainReport, LinkRow, PlanReport, PlanReports, TopologyReport
 
@@ -101,14 +101,32 @@ def _workers(plan: PlanReport) -> Table:
 
 
 def _flows(plan: PlanReport) -> Table:
-    numbers = ("VECTORS UP TO", "PREDICTED", "PHYSICAL BOUND")
+    has_run = any(row.observed_microseconds for row in plan.flows)
+    numbers = ("VECTORS UP TO", "PREDICTED", *(("OBSERVED", "ERROR") if has_run else ()), "PHYSICAL BOUND")
     made = table(*numbers, "FLOWS", numbers=numbers)
     for row in plan.flows:
         shown = "; ".join(row.flows[:MAX_FLOWS])
         more = f"; {len(row.flows) - MAX_FLOWS} more" if len(row.flows) > MAX_FLOWS else ""
         predicted, bound = units.duration(row.predicted_microseconds), units.duration(row.bound_microseconds)
-        made.add_row(units.size(row.max_bytes), predicted, bound, shown + more)
+        took = row.observed_microseconds
+        seen = (units.duration(took), _error(took, row.predicted_microseconds)) if has_run else ()
+        made.add_row(units.size(row.max_bytes), predicted, *seen, bound, shown + more)
     return made
+
+
+def _region_links(links: Iterable[RegionLinkRate]) -> Table:
+    made = table("LINK", "PLANNED", "OBSERVED", "ERROR", numbers=("PLANNED", "OBSERVED", "ERROR"))
+    for link in links:
+        planned, observed = link.planned_bytes_per_second, link.observed_bytes_per_second
+        made.add_row(
+            f"{link.source} -> {link.target}", units.rate(planned), units.rate(observed), _error(observed, planned)
+        )
+    return made
+
+
+def _error(observed: int | None, predicted: int | None) -> str:
+    """|observed - predicted| / observed."""
+    return units.percent(abs(observed - predicted) / observed) if observed and predicted else units.ABSENT
 
 
 def link_words(link: LinkRow) -> str:
@@ -222,4 +240,6 @@ def explained(report: ExplainReport, job: HulkJob, now: datetime) -> RenderableT
     """A job's running plan and its state."""
     nothing = Text(f"{report.job}: no plan yet; the conditions say why", style="yellow")
     plan: Iterable[RenderableType] = _plan(report.plan) if report.plan else (nothing,)
-    return Group(*plan, "", job_state(job, now))
+    seen = job.status.observed.wan if job.status.observed else None
+    links: Iterable[RenderableType] = ("", _region_links(seen.region_links)) if seen else ()
+    return Group(*plan, *links, "", job_state(job, now))

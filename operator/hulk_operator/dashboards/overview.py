@@ -2,10 +2,9 @@
 
 from typing import Final
 
-from hulk_operator.dashboards.panels import Json, Panel, Query, Row
+from hulk_operator.dashboards import wan
+from hulk_operator.dashboards.panels import JOB, Json, Panel, Query, Row, columns
 
-JOB: Final = 'namespace=~"$namespace",job=~"$job"'
-HIDDEN: Final = ("Time", "Value", "__name__", "instance", "pod", "endpoint", "container")
 _RING: Final = f"hulk_job_ring_position{{{JOB}}}"
 _RING_LABELS: Final = "max by (namespace, job, node, region)"
 # The ring now; of a job that has no ring any more, its last one.
@@ -33,18 +32,6 @@ def matrix(title: str, metric: str, unit: str, description: str) -> Panel:
     options = {"columnField": "target", "rowField": "source", "valueField": "Value", "emptyValue": "null"}
     grouping: Json = {"id": "groupingToMatrix", "options": options}
     return Panel(title, "table", description, (query,), unit, transformations=(grouping,))
-
-
-def columns(names: dict[str, str], order: tuple[str, ...]) -> Json:
-    """Show only the columns in `order`, under better names."""
-    return {
-        "id": "organize",
-        "options": {
-            "excludeByName": {name: True for name in HIDDEN if name not in order},
-            "indexByName": {name: index for index, name in enumerate(order)},
-            "renameByName": names,
-        },
-    }
 
 
 ROWS: Final = (
@@ -150,6 +137,7 @@ ROWS: Final = (
                 ),
                 "percentunit",
             ),
+            *wan.PANELS,
         ),
     ),
     Row(

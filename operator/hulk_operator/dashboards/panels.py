@@ -6,6 +6,8 @@ from typing import Any, Final, Literal
 WIDTH: Final = 24
 Json = dict[str, Any]
 Shape = Literal["time", "now", "table"]
+JOB: Final = 'namespace=~"$namespace",job=~"$job"'
+HIDDEN: Final = ("Time", "Value", "__name__", "instance", "pod", "endpoint", "container")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +40,15 @@ class Row:
 
     title: str
     panels: tuple[Panel, ...]
+
+
+def columns(names: dict[str, str], order: tuple[str, ...]) -> Json:
+    """Show only the columns in `order`, under better names."""
+    return {
+        "id": "organize",
+        "options": {
+            "excludeByName": {name: True for name in HIDDEN if name not in order},
+            "indexByName": {name: index for index, name in enumerate(order)},
+            "renameByName": names,
+        },
+    }

@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from hulk_operator import VERSION
-from hulk_operator.api import HulkJob
+from hulk_operator.api import AllReduceTime, HulkJob, RegionLinkRate
 from hulk_operator.metrics import definitions as d
 from hulk_operator.metrics.definitions import Definition, Kind
 from hulk_operator.metrics.state import BUCKETS_S, Health, Snapshot, folded
@@ -45,6 +45,7 @@ class OperatorCollector(Collector):
         snapshot = self._snapshot()
         rows = {
             **_job_rows(snapshot),
+            **_wan_rows(snapshot),
             **_link_rows(snapshot, self._clock().timestamp()),
             **_probing_rows(snapshot),
             **_operator_rows(snapshot, self._health),
@@ -101,6 +102,30 @@ def _job_rows(snapshot: Snapshot) -> dict[Definition, Rows]:
             ((*labels, link.source, link.target), 1.0) for labels, link in bottlenecks.items() if link is not None
         ],
         d.JOB_RING: list(_ring_rows(snapshot)),
+    }
+
+
+def _wan_rows(snapshot: Snapshot) -> dict[Definition, Rows]:
+    """What the job's own all-reduces take, by size class, and what their links carry."""
+    seen = [
+        (_names(job), job.status.observed.wan)
+        for job in snapshot.jobs
+        if job.status.observed and job.status.observed.wan
+    ]
+
+    def per_size(value: Callable[[AllReduceTime], int | None]) -> Rows:
+        rows = [((*labels, str(size.max_bytes)), value(size)) for labels, of in seen for size in of.all_reduces]
+        return [(labels, found / 1e6) for labels, found in rows if found is not None]
+
+    def per_link(value: Callable[[RegionLinkRate], int | None]) -> Rows:
+        return [((*labels, link.source, link.target), value(link)) for labels, of in seen for link in of.region_links]
+
+    return {
+        d.JOB_SUM_PREDICTED: per_size(lambda size: size.predicted_microseconds),
+        d.JOB_SUM_OBSERVED: per_size(lambda size: size.observed_microseconds),
+        d.JOB_SUM_BOUND: per_size(lambda size: size.bound_microseconds),
+        d.JOB_LINK_PLANNED: per_link(lambda link: link.planned_bytes_per_second),
+        d.JOB_LINK_OBSERVED: per_link(lambda link: link.observed_bytes_per_second),
     }
 
 

@@ -44,6 +44,36 @@ JOB_OBSERVED: Final = Definition(
 JOB_ERROR: Final = Definition(
     "hulk_job_step_relative_error", Kind.GAUGE, _JOB, "(predicted - observed) / observed step time."
 )
+JOB_SUM_PREDICTED: Final = Definition(
+    "hulk_job_all_reduce_predicted_seconds",
+    Kind.GAUGE,
+    (*_JOB, "max_bytes"),
+    "What the plan predicted for an all-reduce between regions of a size class that is used.",
+)
+JOB_SUM_OBSERVED: Final = Definition(
+    "hulk_job_all_reduce_observed_seconds",
+    Kind.GAUGE,
+    (*_JOB, "max_bytes"),
+    "Median of the last of them, from the begin on the rank that began last.",
+)
+JOB_SUM_BOUND: Final = Definition(
+    "hulk_job_all_reduce_bound_seconds",
+    Kind.GAUGE,
+    (*_JOB, "max_bytes"),
+    "What no all-reduce of that size can beat on the links as planned.",
+)
+JOB_LINK_PLANNED: Final = Definition(
+    "hulk_job_region_link_planned_bytes_per_second",
+    Kind.GAUGE,
+    (*_JOB, "source", "target"),
+    "Rate of a link between regions in the plan. At most the 6 links of a job that are furthest from it.",
+)
+JOB_LINK_OBSERVED: Final = Definition(
+    "hulk_job_region_link_observed_bytes_per_second",
+    Kind.GAUGE,
+    (*_JOB, "source", "target"),
+    "What it carried while more waited to be sent.",
+)
 JOB_CHECKPOINT: Final = Definition("hulk_job_checkpoint_step", Kind.GAUGE, _JOB, "Step of the last checkpoint.")
 JOB_FAILURES: Final = Definition("hulk_job_failures", Kind.GAUGE, _JOB, "Failures that count towards backoffLimit.")
 JOB_DISRUPTIONS: Final = Definition(
@@ -111,6 +141,11 @@ DEFINITIONS: Final = (
     JOB_PREDICTED,
     JOB_OBSERVED,
     JOB_ERROR,
+    JOB_SUM_PREDICTED,
+    JOB_SUM_OBSERVED,
+    JOB_SUM_BOUND,
+    JOB_LINK_PLANNED,
+    JOB_LINK_OBSERVED,
     JOB_CHECKPOINT,
     JOB_FAILURES,
     JOB_DISRUPTIONS,

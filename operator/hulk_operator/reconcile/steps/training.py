@@ -25,7 +25,7 @@ from hulk_operator.reconcile.facts import (
     since,
     update,
 )
-from hulk_operator.reconcile.summary import assumed_prediction, microseconds
+from hulk_operator.reconcile.summary import assumed_prediction, microseconds, wan_observed
 from hulk_operator.reconcile.types import NOTHING, Calibrate, Outcome, Poll, RecordSpeeds, Sighting, Start, View
 from hulk_operator.status import whole_second
 
@@ -170,9 +170,15 @@ def _observed(view: View, seen: Observation) -> HulkJobStatus:
         compute_microseconds=microseconds(seen.max_compute_s) if seen.max_compute_s else None,
         loss=None if seen.loss is None else f"{seen.loss:.6g}",
         relative_error=None if error is None else f"{error:.4f}",
+        wan=wan_observed(seen, _regions(view)),
         updated_at=whole_second(view.now),
     )
     return update(view.status, observed=observed, checkpoint=_checkpoint(view, seen))
+
+
+def _regions(view: View) -> frozenset[str]:
+    plan = view.status.plan
+    return frozenset(region.name for region in plan.regions) if plan else frozenset()
 
 
 def _checkpoint(view: View, seen: Observation) -> CheckpointStatus | None:
