@@ -25,18 +25,26 @@ def wan(num_regions: int = 3, **changes: Any) -> dict[str, Any]:
 
 
 def test_the_log_compares_what_was_planned_and_what_was_seen(job, make_plan, make_training) -> None:
-    first, *others = job.run_ranks(make_plan((1, 1, 1), training=make_training(3, steps=8), **wan()))
+    """Two buckets of half a megabyte in each of 16 steps: five rounds, in which links are measured."""
+    model = {"layers": 1, "hidden": 128, "heads": 2, "sequenceLength": 32, "vocabulary": 256, "feedForward": 512}
+    first, *others = job.run_ranks(make_plan((1, 1, 1), model=model, training=make_training(3, steps=16), **wan()))
     assert " backend=gloo all_reduce=wan " in first.output
     lines = first.output.splitlines()
     [size] = [line for line in lines if line.startswith("all-reduce ")]
     found = re.fullmatch(
-        r"all-reduce max_mb=1.049 n=7 observed=(\S+)s predicted=0.1000s bound=0.1000s error=(\S+)%", size
+        r"all-reduce max_mb=1.049 n=15 observed=(\S+)s predicted=0.1000s bound=0.1000s error=(\S+)%", size
     )
     assert found is not None, size
     assert float(found[2]) == pytest.approx(100 * abs(float(found[1]) - 0.1) / float(found[1]), rel=0.05)
     links = [line.split()[1:3] for line in lines if line.startswith("link ")]
     pairs = [f"region-{a}->region-{b}" for a in range(3) for b in range(3) if a != b]
     assert links == [[pair, "planned=10MB/s"] for pair in pairs]
+    assert re.search(
+        r"^link region-0->region-1 planned=10MB/s observed=[\d.]+MB/s error=[\d.]+% believed=[\d.]+MB/s "
+        r"carried=[\d.]+MB last_byte=[\d.]+s$",
+        first.output,
+        re.MULTILINE,
+    )
     assert not any("all-reduce " in other.output for other in others)
 
 
