@@ -5,11 +5,14 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import promql_parser
 import pytest
 import yaml
-from hulk_operator.dashboards import ROWS, dashboard, queries
+from hulk_operator.dashboards import ROWS, dashboard, queries, wan
+from hulk_operator.dashboards.overview import substituted
+from hulk_operator.dashboards.panels import Panel
 from hulk_operator.metrics import DEFINITIONS
 from hulk_operator.metrics.definitions import Kind
 from rendering import CHART
@@ -64,6 +67,28 @@ def test_queries_ask_for_metrics_and_labels_that_exist(name: str, expression: st
         assert selector.name in SERIES, name
         assert {matcher.name for matcher in selector.matchers.matchers} <= SERIES[selector.name], name
     assert grouped_by(expression) <= set().union(*(SERIES[selector.name] for selector in asked)), name
+
+
+@pytest.mark.parametrize("panel", wan.PANELS, ids=[panel.title for panel in wan.PANELS])
+def test_panels_of_all_reduces_are_0_only_where_there_are_none(panel: Panel, tmp_path: Path) -> None:
+    """As Prometheus computes it: a job by gloo's ring leaves no panel empty, and adds nothing beside one by wan."""
+    cases = [case for query in panel.queries for case in promql_cases(substituted(query.expression))]
+    path = tmp_path / "panel.yaml"
+    path.write_text(yaml.safe_dump({"rule_files": [], "evaluation_interval": "1m", "tests": cases}))
+    done = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def promql_cases(expression: str) -> Iterator[dict[str, Any]]:
+    """Without any series, and with one."""
+    name = next(selectors(expression)).name
+    labels = "{" + ", ".join(f'{label}="x"' for label in sorted(SERIES[name])) + "}"
+    for series, sample in (
+        ([], {"labels": "{}", "value": 0}),
+        ([{"series": f"{name}{labels}", "values": "5 5 5"}], {"labels": labels, "value": 5}),
+    ):
+        check = {"expr": expression, "eval_time": "2m", "exp_samples": [sample]}
+        yield {"interval": "1m", "input_series": series, "promql_expr_test": [check]}
 
 
 def test_a_query_for_a_misspelt_metric_would_be_noticed() -> None:
