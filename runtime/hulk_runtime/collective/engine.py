@@ -37,7 +37,8 @@ EARLY_FRAME_BYTES: Final = 200
 """What is counted for such a chunk beside its payload."""
 MAX_AHEAD: Final = 1024
 """So many operations a peer may be ahead."""
-TICK_S: Final = 0.25
+TICK_S: Final = 0.1
+"""Half of the least time after which TCP calls a connection idle."""
 WARM_FRAME_BYTES: Final = 16 << 10
 BEATS_PER_BOUND: Final = 8
 """A peer sends something at least so often in the bound."""
@@ -266,14 +267,11 @@ class Engine(threading.Thread):
         except PeerGoneError as error:
             self._gone(channel, error)
 
-    def _send(self, channel: Channel, *, hold: bool = False) -> None:
+    def _send(self, channel: Channel) -> None:
         wanted = channel.wants_write
-        if (hold or channel.is_held) and not channel.peer.has_frames:
-            channel.hold(self._beat())
-        else:
-            channel.release()
-            for chunk in channel.send(self._now_s):
-                self._sent(chunk)
+        channel.release(self._beat())
+        for chunk in channel.send(self._now_s):
+            self._sent(chunk)
         if channel.wants_write != wanted:
             self._poll.modify(channel.socket, select.EPOLLIN | (select.EPOLLOUT if channel.wants_write else 0))
 
@@ -458,11 +456,11 @@ class Engine(threading.Thread):
             if not peer.is_far or peer.has_left or peer.has_frames:
                 continue
             for channel in list(peer.channels):
-                if self._now_s - self._used_s > self._hold_s:
-                    channel.release()
-                elif not channel.is_held:
-                    with self._watch(channel):
-                        self._send(channel, hold=True)
+                with self._watch(channel):
+                    if self._now_s - self._used_s > self._hold_s:
+                        channel.release(self._beat())
+                    else:
+                        channel.hold(self._beat())
 
     def _push_warm(self, peer: Peer, count: int) -> None:
         for start in range(0, count, WARM_FRAME_BYTES):
