@@ -113,7 +113,7 @@ class Channel:
     def __init__(self, connection: socket.socket, peer: Peer) -> None:
         self.socket, self.peer = connection, peer
         self.wants_write = False
-        self.is_held = False
+        self._held = b""
         self._bytes_per_s = UNPACED
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -141,14 +141,15 @@ class Channel:
 
         TCP shrinks the window of a connection that does not use it, down to a few packets after some seconds. It does
         not where the sender has more than its socket takes: to the kernel the window waits for the application's data
-        then, not the other way round. So here a frame is kept back until a second one has found the socket full.
+        then, not the other way round. So here `frame` is kept back until a second one has found the socket full.
+        Raises PeerGoneError.
         """
         if self.wants_write or self._sending:
             return
         if not self.is_held:
-            self.is_held = True
             self.outlook.pause()
             self._set_notsent(1)
+        self._held = frame
         try:
             if self.socket.send(frame, socket.MSG_MORE | socket.MSG_EOR) == len(frame):
                 self._sending = [memoryview(frame)]
@@ -159,11 +160,16 @@ class Channel:
             raise PeerGoneError(f"its connection broke: {error.strerror}") from error
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what was kept back leaves
 
-    def release(self, frame: bytes) -> None:
-        """The pause is over: what follows finds a window that was held just now."""
+    @property
+    def is_held(self) -> bool:
+        """Whether there is a pause."""
+        return bool(self._held)
+
+    def release(self) -> None:
+        """The pause is over: what follows finds a window that was held just now. Raises PeerGoneError."""
         if self.is_held:
-            self.hold(frame)
-            self.is_held = False
+            self.hold(self._held)
+            self._held = b""
             self._set_notsent(NOTSENT_BYTES)
 
     def _set_notsent(self, num_bytes: int) -> None:

@@ -21,12 +21,13 @@ import torch
 from hulk_runtime.collective.channel import Channel, Peer
 from hulk_runtime.collective.compression import Codec
 from hulk_runtime.collective.drift import Drift, LinkBelief, Turn
-from hulk_runtime.collective.engine import Engine, Order
+from hulk_runtime.collective.engine import Engine
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.handshake import Identity
 from hulk_runtime.collective.hops import Hops, Residuals, codec
 from hulk_runtime.collective.joining import Address, Door, Gathering, listen
 from hulk_runtime.collective.members import Membership
+from hulk_runtime.collective.operations import Order
 from hulk_runtime.collective.plan import CollectivePlan, LinkFigures, Pair, SizeClass
 from hulk_runtime.collective.roles import Role, pace_shares, partners, roles
 from hulk_runtime.collective.values import Values
