@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 from collective_ranks import PATIENCE_S, SCOPE, SECRET, Doors, all_reduce, connect, doors, together, vectors
-from hulk_runtime.collective import engine
+from hulk_runtime.collective import early
 from hulk_runtime.collective.frames import Header, Kind, Phase
 from hulk_runtime.collective.group import Collective, Settings, digest
 from hulk_runtime.collective.handshake import Identity, RefusedError, greet
@@ -119,7 +119,7 @@ def test_who_leaves_in_the_middle_is_named() -> None:
 
 
 def test_chunks_that_nobody_asked_for_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "MAX_EARLY_BYTES", 1 << 20)
+    monkeypatch.setattr(early, "MAX_EARLY_BYTES", 1 << 20)
     with one_and_a_stranger() as (rank, stranger):
         with suppress(OSError):
             for number in range(1000):

@@ -190,7 +190,7 @@ def test_without_leave_the_group_ends() -> None:
 
 def break_off(rank: Collective) -> None:
     """In its own loop, between two events: all of its connections at once."""
-    for channel in rank._engine._channels.values():
+    for channel in rank._engine._lines.channels:
         with contextlib.suppress(OSError):
             channel.socket.shutdown(socket.SHUT_RDWR)
 
@@ -201,7 +201,7 @@ def test_regions_of_several_ranks_agree() -> None:
     with group(plan, Settings(bound_s=6.0, connect_s=PATIENCE_S)) as ranks:
         works = [rank.all_reduce(torch.ones(100_000)) for rank in ranks[:4]]
         for rank in ranks[4:]:
-            rank._engine._do(lambda rank=rank: break_off(rank))
+            rank._engine.do(lambda rank=rank: break_off(rank))
         for work in works:
             with pytest.raises(MembershipChangedError, match="4 ranks go on in epoch 1"):
                 work.wait(PATIENCE_S)

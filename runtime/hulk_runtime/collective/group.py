@@ -22,12 +22,13 @@ import torch
 from hulk_runtime.collective.channel import Channel, Peer
 from hulk_runtime.collective.compression import Codec
 from hulk_runtime.collective.drift import Drift, LinkBelief, Turn
-from hulk_runtime.collective.engine import Engine, Order
+from hulk_runtime.collective.engine import Engine
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.handshake import Identity
 from hulk_runtime.collective.hops import Hops, Residuals, codec
 from hulk_runtime.collective.joining import Address, Door, Gathering, listen
 from hulk_runtime.collective.members import Membership
+from hulk_runtime.collective.operations import Order
 from hulk_runtime.collective.plan import CollectivePlan, LinkFigures, Pair, SizeClass
 from hulk_runtime.collective.roles import Role, pace_shares, partners, roles
 from hulk_runtime.collective.values import Values
@@ -47,7 +48,7 @@ class Settings:
 
     `bound_s`: a peer that dies, stalls or sends garbage is found within it. `pace`: the share of a link's rate that is
     used. `num_streams`: TCP connections to each peer in another region. In a pause, up to `hold_s`, each connection to
-    another region keeps its congestion window by a drip of tiny packets; after a longer one TCP starts slowly.
+    another region keeps its congestion window by a few tiny packets; after a longer one TCP starts slowly.
     With `drift` the ranks measure the links and follow what they carry.
     """
 
@@ -232,7 +233,7 @@ class Collective:
 
         Slow start fills a path after about twice the bytes that it holds.
         """
-        self._engine.warm({rank: 2 * self._path_bytes(rank) for rank in pace_shares(self.plan, self.rank)})
+        self._engine.warm({rank: 2 * self._path_bytes(rank) for rank in pace_shares(self.plan, self.rank)}).wait()
         self.all_reduce(torch.zeros(max(1, self.plan.num_ranks))).wait()
 
     def close(self) -> None:

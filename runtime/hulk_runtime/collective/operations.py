@@ -1,0 +1,227 @@
+"""All-reduces of one rank: each begins in its turn, takes its chunks, and ends when all have come and gone."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from hulk_runtime.collective.channel import Peer
+from hulk_runtime.collective.early import Early
+from hulk_runtime.collective.failure import Failure
+from hulk_runtime.collective.frames import GarbageError, Header
+from hulk_runtime.collective.hops import Hops
+from hulk_runtime.collective.lines import Lines
+from hulk_runtime.collective.operation import Operation, Outgoing
+from hulk_runtime.collective.roles import Role
+from hulk_runtime.collective.standing import Standing
+from hulk_runtime.collective.values import Values
+from hulk_runtime.collective.work import LinkReport, Report, Work
+from hulk_runtime.errors import PeerLostError
+
+MAX_AHEAD: Final = 1024
+"""So many operations a peer may be ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An all-reduce that somebody wants: `begin` is called when it begins, which is when `after` has ended.
+
+    All ranks order the same in the same order, and what is ordered later begins later. One of the group's own is not
+    `reported`.
+    """
+
+    values: Values
+    begin: Callable[[], tuple[Sequence[Role], Hops]]
+    epoch: int
+    after: Work | None = None
+    reported: bool = True
+
+
+@dataclass
+class _Running:
+    order: Order
+    operation: Operation
+    work: Work
+    begun_s: float
+    num_unsent: int = 0
+    links: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+
+class Operations:
+    """Those that run and those that wait for their turn. `used_s` is when one ended last.
+
+    `do` has the engine's thread do something, `reject` is told of a peer whose early chunks are garbage.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        lines: Lines,
+        standing: Standing,
+        do: Callable[[Callable[[], None]], None],
+        reject: Callable[[Peer, GarbageError], None],
+    ) -> None:
+        self._rank, self._lines, self._standing, self._do, self._reject = rank, lines, standing, do, reject
+        self._held: deque[tuple[int, Order, Work]] = deque()
+        self._beginning: deque[tuple[_Running, Iterator[None]]] = deque()
+        self._running: dict[int, _Running] = {}
+        self._late: list[Work] = []
+        self._early = Early()
+        self.num_begun = 0
+        self.used_s = lines.now_s
+        self.reports: deque[Report] = deque(maxlen=1024)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether none runs."""
+        return not self._running
+
+    @property
+    def is_beginning(self) -> bool:
+        """Whether one has not sent all it can."""
+        return bool(self._beginning)
+
+    def awaits(self, rank: int) -> bool:
+        """Whether a rank still has to send something."""
+        return any(running.operation.awaits(rank) for running in self._running.values())
+
+    def late_for(self, number: int) -> tuple[int, list[int]]:
+        """The newest that runs, `number` or before it, and the ranks that have not begun it."""
+        older = max((running for running in self._running if running <= number), default=-1)
+        peers = self._lines.peers.items()
+        return older, [rank for rank, peer in peers if peer.num_begun <= older and peer.channels]
+
+    # From order to beginning.
+
+    def enter(self, number: int, order: Order, work: Work) -> None:
+        """Begin it in its turn."""
+        if order.after is not None:
+            order.after.on_end(lambda _: self._do(self._begin_held))
+        self._held.append((number, order, work))
+        self._begin_held()
+
+    def _begin_held(self) -> None:
+        """In their order, up to one that still has to wait."""
+        while self._held and (self._held[0][1].after is None or self._held[0][1].after.is_done):
+            self._begin(*self._held.popleft())
+
+    def _begin(self, number: int, order: Order, work: Work) -> None:
+        standing = self._standing
+        if order.epoch != standing.membership.epoch:
+            work.end(standing.error())
+            return
+        gone = [peer.rank for peer in standing.members if not peer.channels or peer.has_left]
+        if gone and standing.is_whole:
+            standing.fail(Failure(gone[0], "it left before an all-reduce"))
+        if not standing.is_whole or standing.is_closing:
+            self._late.append(work)
+            return
+        operation = Operation(number, order.epoch, self._rank, order.values, *order.begin(), self._queue)
+        running = _Running(order, operation, work, time.monotonic())
+        self._running[number] = running
+        self.num_begun = number + 1
+        self._beginning.append((running, operation.begin()))
+        for peer, header, payload in self._early.take(order.epoch, number):
+            try:
+                self._take_early(running, peer, header, payload)
+            except GarbageError as error:
+                self._reject(peer, error)
+                return
+        self._check(running)
+
+    def go_on_beginning(self) -> None:
+        """A part of the oldest operation that has not sent all it can: frames come and go between the parts."""
+        while self._beginning:
+            running, parts = self._beginning[0]
+            if running.operation.number in self._running and next(parts, running) is None:
+                return
+            self._beginning.popleft()
+            self._check(running)
+
+    # Chunks that are wanted.
+
+    def place(self, peer: Peer, header: Header) -> memoryview | None:
+        """Where to receive it; None is anywhere. Raises GarbageError."""
+        if self._standing.is_whole:
+            running = self._running.get(header.operation)
+            if running is not None:
+                return running.operation.place(peer.rank, header)
+            if header.operation < self.num_begun:
+                raise GarbageError(f"a chunk of operation {header.operation}, which has ended")
+        if header.operation >= self.num_begun + MAX_AHEAD:
+            raise GarbageError(f"a chunk of operation {header.operation}, only {self.num_begun} were begun here")
+        self._early.expect(header)
+        return None
+
+    def arrived(self, peer: Peer, header: Header, payload: memoryview) -> None:
+        """It is here. Raises GarbageError."""
+        running = self._running.get(header.operation) if self._standing.is_whole else None
+        if running is None:
+            self._early.keep((peer, header, payload))
+        elif self._early.is_early(header):
+            self._take_early(running, peer, header, payload)
+        else:
+            self._take(running, peer, header, payload)
+
+    def _take_early(self, running: _Running, peer: Peer, header: Header, payload: memoryview) -> None:
+        """A chunk that came, or began to come, before its operation was begun here. Raises GarbageError."""
+        self._early.checked(header)
+        place = running.operation.place(peer.rank, header)
+        if place is not None:
+            place[:] = payload
+        self._take(running, peer, header, payload)
+
+    def _take(self, running: _Running, peer: Peer, header: Header, payload: memoryview) -> None:
+        num_bytes, _ = running.links.get(peer.rank, (0, 0.0))
+        running.links[peer.rank] = (num_bytes + len(payload), self._lines.now_s - running.begun_s)
+        running.operation.arrived(peer.rank, header, payload)
+        self._check(running)
+
+    def _queue(self, chunk: Outgoing) -> None:
+        self._lines.push(chunk)
+        self._running[chunk.urgency[0]].num_unsent += 1
+
+    def sent(self, chunk: Outgoing) -> None:
+        """It left whole."""
+        running = self._running.get(chunk.urgency[0])
+        if running is not None:
+            running.num_unsent -= 1
+            self._check(running)
+
+    # Ends.
+
+    def _check(self, running: _Running) -> None:
+        """End an operation whose chunks have all come and gone."""
+        number = running.operation.number
+        if running.operation.num_pending or running.num_unsent or number not in self._running:
+            return
+        del self._running[number]
+        self.used_s = self._lines.now_s
+        if running.order.reported:
+            self._tell(running)
+        running.work.end()
+
+    def _tell(self, running: _Running) -> None:
+        peers = self._lines.peers
+        links = {rank: LinkReport(*found, peers[rank].carried()[0]) for rank, found in running.links.items()}
+        seconds = time.monotonic() - running.begun_s
+        self.reports.append(Report(running.operation.number, running.order.values.num_bytes, seconds, links))
+        for rank, found in running.links.items():
+            peers[rank].ended(*found)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """They are numbered anew; chunks of the epoch may be here."""
+        self.num_begun = 0
+        self._early.keep_only(epoch)
+
+    def release(self, error: PeerLostError) -> None:
+        """Whoever waits for an operation is told why it does not end."""
+        for running in self._running.values():
+            running.work.end(error)
+        self._running.clear()
+        self._beginning.clear()
+        self._late += [work for _, _, work in self._held]
+        self._held.clear()
+        while self._late:
+            self._late.pop().end(error)

@@ -1,0 +1,77 @@
+"""What a rank does by the clock: it says that it lives, loses peers that say nothing, and keeps windows in pauses."""
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from hulk_runtime.collective.channel import Channel, Peer
+from hulk_runtime.collective.failure import Failure
+from hulk_runtime.collective.lines import Lines
+from hulk_runtime.collective.operations import Operations
+from hulk_runtime.collective.standing import Standing
+
+TICK_S: Final = 0.1
+"""Half of the least time after which TCP calls a connection idle."""
+BEATS_PER_BOUND: Final = 8
+"""A peer sends something at least so often in the bound."""
+SILENT_SHARE: Final = 0.8
+"""Of the bound: so long nothing is heard of a lost peer. The rest is for telling all others."""
+
+
+class Pulse:
+    """One rank's clock. `hold_s`: so long a pause may be until congestion windows are let go."""
+
+    def __init__(self, lines: Lines, standing: Standing, operations: Operations, bound_s: float, hold_s: float) -> None:
+        self._lines, self._standing, self._operations = lines, standing, operations
+        self._bound_s, self._hold_s = bound_s, hold_s
+        self._next_tick_s = time.monotonic()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to `tick`."""
+        return self._lines.now_s >= self._next_tick_s
+
+    @property
+    def frame(self) -> bytes:
+        """Says that this rank lives, and how far it is."""
+        return self._standing.beat(self._operations.num_begun)
+
+    def tick(self) -> None:
+        """Look at every peer."""
+        now_s, peers = self._lines.now_s, self._lines.peers.values()
+        if now_s > self._next_tick_s + self._bound_s / 2:  # it was this process that stood still
+            for peer in peers:
+                peer.heard_s = now_s
+        self._next_tick_s = now_s + TICK_S
+        for peer in peers:
+            if peer.channels:
+                self._beat(peer)
+                self._require_sound(peer)
+
+    def _beat(self, peer: Peer) -> None:
+        if self._lines.now_s - peer.beat_s > self._bound_s / BEATS_PER_BOUND:
+            peer.beat_s = self._lines.now_s
+            if not any(channel.is_held for channel in peer.channels):
+                self._lines.push_first(peer, self.frame)
+
+    def _require_sound(self, peer: Peer) -> None:
+        """A peer that says nothing for too long is lost, unless it said goodbye and nothing is awaited of it."""
+        silent_s = SILENT_SHARE * self._bound_s
+        may_be_silent = peer.has_left and not self._operations.awaits(peer.rank)
+        if self._lines.now_s - peer.heard_s > silent_s and self._standing.verdict is None and not may_be_silent:
+            self._standing.lose(Failure(peer.rank, f"nothing was heard of it for {silent_s:g} s"))
+
+    def resting(self) -> Iterator[Channel]:
+        """In a pause: the connections to other regions."""
+        if not self._standing.is_whole or not self._operations.is_idle or self._standing.is_closing:
+            return
+        for peer in self._lines.peers.values():
+            if peer.is_far and not peer.has_left and not peer.has_frames:
+                yield from list(peer.channels)
+
+    def rest(self, channel: Channel) -> None:
+        """Keep a connection's window; not for ever. Raises PeerGoneError."""
+        if self._lines.now_s - self._operations.used_s > self._hold_s:
+            channel.release()
+        else:
+            channel.hold(self.frame)
