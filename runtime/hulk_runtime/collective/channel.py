@@ -20,9 +20,6 @@ from hulk_runtime.collective.operation import Outgoing
 NOTSENT_BYTES: Final = 128 << 10
 """What the kernel holds unsent: enough to keep a link busy, so little that an urgent chunk does not wait long."""
 UNPACED: Final = (1 << 64) - 1
-HELD_BYTES_PER_S: Final = 3500
-"""A packet of a header each 7 ms: many are on their way on every path between regions."""
-HELD_NOTSENT_BYTES: Final = 2048
 MAX_LOW_WATER_BYTES: Final = 32 << 10
 """More would make the kernel clamp the receive window to it, before that has had time to grow."""
 _READS_AT_ONCE: Final = 16
@@ -116,12 +113,12 @@ class Channel:
     def __init__(self, connection: socket.socket, peer: Peer) -> None:
         self.socket, self.peer = connection, peer
         self.wants_write = False
-        self.is_held = False
+        self._held = b""
         self._bytes_per_s = UNPACED
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if peer.is_far:
-            self._limit(UNPACED, NOTSENT_BYTES)
+            self._set_notsent(NOTSENT_BYTES)
         self._head_bytes = bytearray(HEADER_BYTES)
         self._head = memoryview(self._head_bytes)
         self._num_head = 0
@@ -137,50 +134,46 @@ class Channel:
     def pace(self, bytes_per_s: float) -> None:
         """Send no faster than this: a router's queue that overflows costs more than a little less speed."""
         self._bytes_per_s = max(1, int(bytes_per_s))
-        if not self.is_held:
-            self._limit(self._bytes_per_s, NOTSENT_BYTES)
+        self.socket.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("=Q", self._bytes_per_s))
 
     def hold(self, frame: bytes) -> None:
-        """Keep the congestion window through a pause, with as few bytes as that takes; `frame` means nothing.
+        """Keep the congestion window through a pause: called more often than a retransmission times out (200 ms).
 
         TCP shrinks the window of a connection that does not use it, down to a few packets after some seconds. It does
-        not when packets are on their way and the sender has more than its socket takes. So here a drip of tiny packets
-        leaves from a full socket: to the kernel the window waits for the application's data, not the other way round.
+        not where the sender has more than its socket takes: to the kernel the window waits for the application's data
+        then, not the other way round. So here `frame` is kept back until a second one has found the socket full.
+        Raises PeerGoneError.
         """
+        if self.wants_write or self._sending:
+            return
         if not self.is_held:
-            if self._path().num_unsent_bytes:
-                return  # they would leave as slowly
-            self.is_held = True
             self.outlook.pause()
-            self._limit(HELD_BYTES_PER_S, HELD_NOTSENT_BYTES)
-        self.wants_write = True
-        while True:
-            rest = self._sending.pop() if self._sending else memoryview(frame)
-            self._sending = [rest]
-            try:
-                count = self.socket.send(rest, socket.MSG_EOR)  # a packet of its own
-            except BlockingIOError:
-                return
-            except OSError as error:
-                raise PeerGoneError(f"its connection broke: {error.strerror}") from error
-            self._sending = [rest[count:]] if count < len(rest) else []
-
-    def _path(self) -> Path:
+            self._set_notsent(1)
+        self._held = frame
         try:
-            return Path.of(self.socket)
+            if self.socket.send(frame, socket.MSG_MORE | socket.MSG_EOR) == len(frame):
+                self._sending = [memoryview(frame)]
+                self._advance(self.socket.send(frame))
+        except BlockingIOError:
+            self._sending = []
         except OSError as error:
             raise PeerGoneError(f"its connection broke: {error.strerror}") from error
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what was kept back leaves
+
+    @property
+    def is_held(self) -> bool:
+        """Whether there is a pause."""
+        return bool(self._held)
 
     def release(self) -> None:
-        """The pause is over."""
+        """The pause is over: what follows finds a window that was held just now. Raises PeerGoneError."""
         if self.is_held:
-            self.is_held = False
-            self.outlook.pause()
-            self._limit(self._bytes_per_s, NOTSENT_BYTES)
+            self.hold(self._held)
+            self._held = b""
+            self._set_notsent(NOTSENT_BYTES)
 
-    def _limit(self, bytes_per_s: int, notsent_bytes: int) -> None:
-        self.socket.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("=Q", bytes_per_s))
-        self.socket.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, notsent_bytes)
+    def _set_notsent(self, num_bytes: int) -> None:
+        self.socket.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, num_bytes)
 
     def finish(self) -> None:
         """Nothing more will be sent: the peer reads what is on the way, then the end."""

@@ -199,11 +199,8 @@ class Engine(threading.Thread):
         for peer in self._lines.touched():
             for channel in list(peer.channels):
                 with self._watch(channel):
-                    if channel.is_held and not peer.has_frames:
-                        self._lines.hold(channel, self._pulse.frame)
-                    else:
-                        for chunk in self._lines.send(channel):
-                            self._operations.sent(chunk)
+                    for chunk in self._lines.send(channel):
+                        self._operations.sent(chunk)
 
     @contextlib.contextmanager
     def _watch(self, channel: Channel) -> Iterator[None]:
@@ -218,7 +215,7 @@ class Engine(threading.Thread):
             self._settle()
             for channel in self._pulse.resting():
                 with self._watch(channel):
-                    self._lines.hold(channel, self._pulse.frame)
+                    self._pulse.rest(channel)
             self._flush()
 
     # Frames (the channels' sink).

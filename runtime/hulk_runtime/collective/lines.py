@@ -87,18 +87,9 @@ class Lines:
         wanted = channel.wants_write
         channel.release()
         left = channel.send(self.now_s)
-        self._await_room(channel, wanted)
-        return left
-
-    def hold(self, channel: Channel, frame: bytes) -> None:
-        """Keep its window (see `Channel.hold`). Raises PeerGoneError."""
-        wanted = channel.wants_write
-        channel.hold(frame)
-        self._await_room(channel, wanted)
-
-    def _await_room(self, channel: Channel, awaited: bool) -> None:
-        if channel.wants_write != awaited:
+        if channel.wants_write != wanted:
             self._poll.modify(channel.socket, select.EPOLLIN | (WRITABLE if channel.wants_write else 0))
+        return left
 
     def forget_chunks(self) -> None:
         """What waits and what is under way belongs to nothing any more."""

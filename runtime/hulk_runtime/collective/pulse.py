@@ -10,7 +10,8 @@ from hulk_runtime.collective.lines import Lines
 from hulk_runtime.collective.operations import Operations
 from hulk_runtime.collective.standing import Standing
 
-TICK_S: Final = 0.25
+TICK_S: Final = 0.1
+"""Half of the least time after which TCP calls a connection idle."""
 BEATS_PER_BOUND: Final = 8
 """A peer sends something at least so often in the bound."""
 SILENT_SHARE: Final = 0.8
@@ -61,14 +62,16 @@ class Pulse:
             self._standing.lose(Failure(peer.rank, f"nothing was heard of it for {silent_s:g} s"))
 
     def resting(self) -> Iterator[Channel]:
-        """In a pause, for a while: connections to other regions whose windows are to be kept from now on."""
+        """In a pause: the connections to other regions."""
         if not self._standing.is_whole or not self._operations.is_idle or self._standing.is_closing:
             return
         for peer in self._lines.peers.values():
-            if not peer.is_far or peer.has_left or peer.has_frames:
-                continue
-            for channel in list(peer.channels):
-                if self._lines.now_s - self._operations.used_s > self._hold_s:
-                    channel.release()
-                elif not channel.is_held:
-                    yield channel
+            if peer.is_far and not peer.has_left and not peer.has_frames:
+                yield from list(peer.channels)
+
+    def rest(self, channel: Channel) -> None:
+        """Keep a connection's window; not for ever. Raises PeerGoneError."""
+        if self._lines.now_s - self._operations.used_s > self._hold_s:
+            channel.release()
+        else:
+            channel.hold(self.frame)
