@@ -8,7 +8,6 @@ Needs neither Kubernetes nor torch.distributed: ranks, their addresses, a plan a
 """
 
 import hashlib
-import math
 import socket
 import threading
 from collections.abc import Sequence
@@ -29,14 +28,12 @@ from hulk_runtime.collective.inside import Inside
 from hulk_runtime.collective.joining import Address, Door, Gathering, listen
 from hulk_runtime.collective.members import Membership
 from hulk_runtime.collective.operations import Order
-from hulk_runtime.collective.plan import CollectivePlan, LinkFigures, Pair, SizeClass
+from hulk_runtime.collective.paths import pace_channels, path_bytes
+from hulk_runtime.collective.plan import CollectivePlan, Pair, SizeClass
 from hulk_runtime.collective.region import Region
 from hulk_runtime.collective.roles import Role, pace_shares, partners, roles
 from hulk_runtime.collective.values import Values
 from hulk_runtime.collective.work import Both, Report, Work
-
-UNKNOWN_PATH_BYTES = 1 << 19
-"""Where nothing was measured: 40 Mbit/s over 100 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +131,7 @@ class Collective:
         for partner, connections in found.items():
             peers[partner].channels = [Channel(connection, peers[partner]) for connection in connections]
         group = cls(rank, plan, peers, door, settings, inside)
-        group._pace(peers)
+        pace_channels(plan, rank, peers, settings.pace)
         gathering.twice = group._twice
         group._engine.start()
         return group
@@ -247,7 +244,7 @@ class Collective:
 
         Slow start fills a path after about twice the bytes that it holds.
         """
-        self._engine.warm({rank: 2 * self._path_bytes(rank) for rank in pace_shares(self.plan, self.rank)})
+        self._engine.warm({rank: 2 * count for rank, count in path_bytes(self.plan, self.rank).items()})
         self.all_reduce(torch.zeros(max(1, self.plan.num_ranks))).wait()
 
     def close(self) -> None:
@@ -259,27 +256,8 @@ class Collective:
         if self._region is not None:
             self._region.close()
 
-    def _path_bytes(self, rank: int) -> int:
-        """What the path to a rank in another region holds: its share of the link's rate times the round trip."""
-        link = self._link(rank)
-        back = self.plan.links.get((self.plan.region_of(rank), self.plan.region_of(self.rank)))
-        if link is None or back is None:
-            return UNKNOWN_PATH_BYTES
-        share = pace_shares(self.plan, self.rank)[rank]
-        return math.ceil(share * link.bytes_per_s * (link.one_way_s + back.one_way_s))
-
     def _find_roles(self, size: SizeClass, num_values: int, bytes_per_value: int, for_region: bool) -> tuple[Role, ...]:
         return roles(self.plan, size, self.rank, num_values, bytes_per_value, for_region=for_region)
-
-    def _link(self, rank: int) -> LinkFigures | None:
-        return self.plan.links.get((self.plan.region_of(self.rank), self.plan.region_of(rank)))
-
-    def _pace(self, peers: dict[int, Peer]) -> None:
-        for rank, share in pace_shares(self.plan, self.rank).items():
-            link = self._link(rank)
-            if link is not None:
-                for channel in peers[rank].channels:
-                    channel.pace(self._settings.pace * share * link.bytes_per_s / len(peers[rank].channels))
 
     def _twice(self, rank: int) -> None:
         self._engine.fail(Failure(rank, "it connected twice"))
