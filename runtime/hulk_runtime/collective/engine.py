@@ -11,7 +11,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
 
 from hulk_runtime.collective.channel import Channel, Peer, PeerGoneError
 from hulk_runtime.collective.failure import Failure
@@ -21,9 +20,8 @@ from hulk_runtime.collective.members import Membership
 from hulk_runtime.collective.operations import Operations, Order
 from hulk_runtime.collective.pulse import TICK_S, Pulse
 from hulk_runtime.collective.standing import Standing
+from hulk_runtime.collective.warming import Warming
 from hulk_runtime.collective.work import Report, Work
-
-WARM_FRAME_BYTES: Final = 16 << 10
 
 
 class Engine(threading.Thread):
@@ -48,6 +46,7 @@ class Engine(threading.Thread):
         self._lines = Lines(peers, first_s)
         self._standing = Standing(rank, self._lines, bound_s, membership, regions)
         self._operations = Operations(rank, self._lines, self._standing, self.do, self._reject)
+        self._warming = Warming(self._lines)
         self._pulse = Pulse(self._lines, self._standing, self._operations, bound_s, hold_s)
         self._commands: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
@@ -79,20 +78,16 @@ class Engine(threading.Thread):
         """What the last all-reduces took."""
         return self._operations.reports
 
-    def warm(self, num_bytes: Mapping[int, int]) -> None:
-        """Send so many bytes without meaning to each peer, so that congestion windows open."""
-
-        def push() -> None:
-            for rank, count in num_bytes.items():
-                self._push_warm(self._lines.peers[rank], count)
-
-        self.do(push)
-
-    def _push_warm(self, peer: Peer, count: int) -> None:
-        for start in range(0, count, WARM_FRAME_BYTES):
-            payload = memoryview(bytes(min(WARM_FRAME_BYTES, count - start)))
-            peer.push_last(Header(Kind.WARM, len(payload)), payload)
-        self._lines.touch(peer)
+    def warm(self, num_bytes: Mapping[int, int]) -> Work:
+        """Open congestion windows by so many bytes without meaning to each peer; ends when they have left."""
+        work = Work(lambda _: None, self._bound_s)
+        with self._lock:
+            if self._is_ended:
+                work.end(self._standing.error())
+                return work
+            self._commands.append(lambda: self._warming.begin(num_bytes, work))
+            self._lines.ring()
+        return work
 
     def fail(self, failure: Failure, epoch: int | None = None) -> None:
         """End the group because of something seen outside the loop; with `epoch` only if that still lasts."""
@@ -150,7 +145,7 @@ class Engine(threading.Thread):
         connected, verdict, now_s = self._lines.connected, self._standing.verdict, self._lines.now_s
         if verdict is not None:
             if verdict.is_settled(now_s, connected):
-                self._operations.release(self._standing.error())
+                self._release()
                 self._lines.finish()
             return not connected or verdict.is_late(now_s)
         if self._standing.is_closing and not self._lines.is_busy:
@@ -213,6 +208,7 @@ class Engine(threading.Thread):
         if self._pulse.is_due:
             self._pulse.tick()
             self._settle()
+            self._warming.look()
             for channel in self._pulse.resting():
                 with self._watch(channel):
                     self._pulse.rest(channel)
@@ -250,7 +246,12 @@ class Engine(threading.Thread):
                 self._standing.adopt(membership)
                 self._next = 0
             self._operations.begin_epoch(membership.epoch)
-            self._operations.release(self._standing.error())
+            self._release()
+
+    def _release(self) -> None:
+        error = self._standing.error()
+        self._operations.release(error)
+        self._warming.release(error)
 
     def _leave(self) -> None:
         self._closing_until_s = self._lines.now_s + self._bound_s
@@ -262,5 +263,5 @@ class Engine(threading.Thread):
             self._is_ended = True
         self._standing.is_closing = True
         self._obey()
-        self._operations.release(self._standing.error())
+        self._release()
         self._lines.close()

@@ -42,7 +42,7 @@ class Settings:
 
     `bound_s`: a peer that dies, stalls or sends garbage is found within it. `pace`: the share of a link's rate that is
     used. `num_streams`: TCP connections to each peer in another region. In a pause, up to `hold_s`, each connection to
-    another region keeps its congestion window by a drip of tiny packets; after a longer one TCP starts slowly.
+    another region keeps its congestion window by a few tiny packets; after a longer one TCP starts slowly.
     With `drift` the ranks measure the links and follow what they carry.
     """
 
@@ -244,7 +244,7 @@ class Collective:
 
         Slow start fills a path after about twice the bytes that it holds.
         """
-        self._engine.warm({rank: 2 * count for rank, count in path_bytes(self.plan, self.rank).items()})
+        self._engine.warm({rank: 2 * count for rank, count in path_bytes(self.plan, self.rank).items()}).wait()
         self.all_reduce(torch.zeros(max(1, self.plan.num_ranks))).wait()
 
     def close(self) -> None:
