@@ -2,7 +2,7 @@
 
 {"kind": "flat", "order": [ranks]}                        gloo's ring in this order
 {"kind": "hierarchical", "order": [regions], "members": m}   gloo: reduce inside regions, rings over them, broadcast
-{"kind": "wan", "plan": {...}}                            Hulk's own
+{"kind": "wan", "plan": {...}, "inside": false}           Hulk's own; with `inside` gloo sums inside regions
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
+from hulk_runtime.collective import inside
 from hulk_runtime.collective.document import CollectiveDocument
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.joining import Address
@@ -99,7 +100,8 @@ class Wan:
         addresses = [Address(address, spec["port"]) for address in place.addresses]
         document, settings = CollectiveDocument.model_validate(spec["plan"]), Settings(**spec["settings"])
         plan = document.plan(spec["region_of_rank"])
-        self.collective = Collective.connect(place.rank, addresses, plan, SECRET, SCOPE, settings)
+        found = inside.join(plan, place.rank, torch.device("cpu")) if spec.get("inside") else None
+        self.collective = Collective.connect(place.rank, addresses, plan, SECRET, SCOPE, settings, inside=found)
         self.collective.warm()
 
     def all_reduce(self, values: torch.Tensor) -> None:

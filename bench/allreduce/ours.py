@@ -35,8 +35,10 @@ def network(regions: Regions, links: LinkOf) -> Network:
     )
 
 
-def method(regions: Regions, links: LinkOf, sizes: Sequence[int], **settings: Any) -> Mapping[str, Any]:
-    """The method with a plan for these sizes; `settings` are the runtime's."""
+def method(
+    regions: Regions, links: LinkOf, sizes: Sequence[int], *, inside: bool = False, **settings: Any
+) -> Mapping[str, Any]:
+    """The method with a plan for these sizes; `settings` are the runtime's. With `inside` gloo sums inside regions."""
     plan = plan_collective(network(regions, links), sizes)
     return {
         "port": next(_PORTS),
@@ -44,6 +46,7 @@ def method(regions: Regions, links: LinkOf, sizes: Sequence[int], **settings: An
         "plan": as_document(plan),
         "region_of_rank": [region for region, ranks in zip(plan.network.regions, regions, strict=True) for _ in ranks],
         "settings": settings,
+        "inside": inside,
     }
 
 

@@ -9,6 +9,7 @@ wrong        the plan believes in 2 x, and in half of the busiest link's rate; s
 changed      the busiest link has half its rate from one moment on; shares that stay, shares that follow, a new plan
 connections  1, 2 and 4 to each peer
 ring         the pipelined ring, as flows, in both directions
+inside       sums inside regions by Hulk's own connections, and by gloo
 """
 
 from __future__ import annotations
@@ -196,6 +197,11 @@ def ring(on: Setting) -> list[Timed]:
     return on.in_turn(specs)
 
 
+def inside(on: Setting) -> list[Timed]:
+    """The same plan both ways."""
+    return on.in_turn({"engine inside": on.wan(), "gloo inside": on.wan(inside=True)})
+
+
 @contextlib.contextmanager
 def _lossy(net: LabNetwork, share: float) -> Iterator[None]:
     for number, link in enumerate(net.spec.links):
@@ -247,6 +253,7 @@ QUESTIONS: Mapping[str, Callable[[Setting], list[Timed]]] = {
     "changed": changed,
     "connections": connections,
     "ring": ring,
+    "inside": inside,
 }
 AIMS: Mapping[str, tuple[str, str, float]] = {
     "idle": (f"{cases.OURS} after {IDLE_S:g} s", f"{cases.OURS} warm", 1.3),

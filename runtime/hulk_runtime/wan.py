@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hulk_runtime import names
+from hulk_runtime.collective import inside
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.joining import Address, listen
 from hulk_runtime.collective.staging import AllReduce
@@ -38,6 +39,7 @@ def connect(environment: Environment, plan: Plan, group: "Group") -> Iterator[Al
             scope=f"{environment.job_uid or environment.job}/{environment.attempt}",
             settings=Settings(connect_s=environment.rendezvous_s),
             listener=listener,
+            inside=inside.join(planned, group.rank, group.device) if inside.is_wanted(group.device) else None,
         )
         with contextlib.closing(collective):
             collective.warm()

@@ -14,6 +14,8 @@ FLOWS = [
     {"share": 0.3, "exchange": [0, 1, 2], "reduce": [], "broadcast": []},
 ]
 DDP = Path(__file__).with_name("ddp_script.py")
+INSIDE = str(Path(__file__).with_name("inside_script.py"))
+UNEVEN = [{"node": f"node-{i}", "region": f"region-{r}", "accelerators": 1} for i, r in enumerate((0, 0, 1, 1, 2))]
 
 
 def wan(num_regions: int = 3, **changes: Any) -> dict[str, Any]:
@@ -115,6 +117,38 @@ def test_the_others_go_on_without_a_region(job, make_plan, make_training, tmp_pa
     committed = {path.name for path in (tmp_path / "checkpoints" / "u-1").iterdir()}
     assert {"begun-00000001", "begun-00000001.0001", "latest-00000001.0001"} <= committed
     assert "state-00000001.0001-0000000024" in committed
+
+
+def test_torch_may_sum_inside_regions(job, make_plan, make_training) -> None:
+    changes = {"training": make_training(5, steps=8), "workers": UNEVEN}
+    whole = job.run_ranks(make_plan((1,) * 5, **changes))[0].losses()
+    split = job.run_ranks(make_plan((1,) * 5, **changes, **wan()), INSIDE)[0].losses()
+    assert [float(loss) for loss in split.values()] == pytest.approx([float(loss) for loss in whole.values()], abs=2e-4)
+
+
+def test_a_killed_rank_is_named_by_all_where_torch_sums_inside_regions(job, make_plan, make_training) -> None:
+    plan = make_plan((1,) * 5, training=make_training(5, steps=100_000), workers=UNEVEN, **wan())
+    ranks = job.start_ranks(plan, INSIDE)
+    ranks[0].wait_for("step=3 ")
+    ranks[3].popen.send_signal(signal.SIGKILL)
+    others = [rank for number, rank in enumerate(ranks) if number != 3]
+    assert [rank.wait() for rank in others] == [69] * 4
+    errors = {rank.output.strip().splitlines()[-1] for rank in others}
+    assert len(errors) == 1
+    assert errors.pop().startswith("RankLostError: rank 3 was lost: ")
+
+
+def test_the_others_go_on_where_torch_sums_inside_regions(job, make_plan, make_training) -> None:
+    """The groups that the next epoch needs were made at the start."""
+    changes = {"training": make_training(5, steps=24), "workers": UNEVEN}
+    whole = job.run_ranks(make_plan((1,) * 5, **changes))[0].losses()
+    ranks = job.start_ranks(make_plan((1,) * 5, **changes, **wan(onRegionLoss="continue")), INSIDE)
+    ranks[0].wait_for("step=4 ")
+    ranks[4].popen.send_signal(signal.SIGKILL)
+    assert [rank.wait() for rank in ranks[:4]] == [0] * 4, "\n".join(rank.output for rank in ranks[:4])
+    assert "epoch=1 without=region-2 ranks=4 go on after step " in ranks[0].output
+    losses = {step: float(loss) for step, loss in ranks[0].losses().items()}
+    assert losses == pytest.approx({step: float(loss) for step, loss in whole.items()}, abs=2e-3)
 
 
 def test_without_the_secret_nobody_joins(job, make_plan) -> None:

@@ -89,9 +89,14 @@ class Engine(threading.Thread):
             self._lines.ring()
         return work
 
-    def fail(self, failure: Failure) -> None:
-        """End the group because of something seen outside the loop."""
-        self.do(lambda: self._standing.fail(failure))
+    def fail(self, failure: Failure, epoch: int | None = None) -> None:
+        """End the group because of something seen outside the loop; with `epoch` only if that still lasts."""
+
+        def find() -> None:
+            if epoch is None or (self._standing.is_whole and self.membership.epoch == epoch):
+                self._standing.fail(failure)
+
+        self.do(find)
 
     def close(self) -> None:
         """Say goodbye and stop; peers do not take it for a failure."""

@@ -9,7 +9,6 @@ Needs neither Kubernetes nor torch.distributed: ranks, their addresses, a plan a
 
 import hashlib
 import itertools
-import math
 import socket
 import threading
 from collections.abc import Sequence
@@ -26,10 +25,13 @@ from hulk_runtime.collective.engine import Engine
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.handshake import Identity
 from hulk_runtime.collective.hops import Hops, Residuals, codec
+from hulk_runtime.collective.inside import Inside
 from hulk_runtime.collective.joining import Address, Door, Gathering, listen
 from hulk_runtime.collective.members import Membership
 from hulk_runtime.collective.operations import Order
-from hulk_runtime.collective.plan import CollectivePlan, LinkFigures, Pair, SizeClass
+from hulk_runtime.collective.paths import pace_channels, path_bytes
+from hulk_runtime.collective.plan import CollectivePlan, Pair, SizeClass
+from hulk_runtime.collective.region import Region
 from hulk_runtime.collective.roles import Role, pace_shares, partners, roles
 from hulk_runtime.collective.values import Values
 from hulk_runtime.collective.work import Both, Report, Work
@@ -38,8 +40,6 @@ ABOUT = 0.9
 """All-reduces of that share of the largest one's bytes count as large as it: the last bucket has a little more."""
 MAX_LINKS = 256
 """So many links are told of: all of 16 regions."""
-UNKNOWN_PATH_BYTES = 1 << 19
-"""Where nothing was measured: 40 Mbit/s over 100 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,17 @@ class Settings:
 class Collective:
     """One rank's side of the group."""
 
-    def __init__(self, rank: int, plan: CollectivePlan, peers: dict[int, Peer], door: Door, settings: Settings) -> None:
+    def __init__(
+        self,
+        rank: int,
+        plan: CollectivePlan,
+        peers: dict[int, Peer],
+        door: Door,
+        settings: Settings,
+        inside: Inside | None,
+    ) -> None:
         self.rank, self.plan = rank, plan
+        self._inside = inside
         self._plan_now = plan
         self._door, self._settings = door, settings
         self._members = Membership(0, frozenset(range(plan.num_ranks)))
@@ -85,6 +94,7 @@ class Collective:
         self._roles = lru_cache(maxsize=64)(self._find_roles)
         self._peers = peers
         self._order = threading.Lock()
+        self._region = self._open_region()
         self._drift = self._begin_drift()
         self._looked: Report | None = None
 
@@ -99,12 +109,14 @@ class Collective:
         settings: Settings | None = None,
         listener: socket.socket | None = None,
         *,
+        inside: Inside | None = None,
         listen_everywhere: bool = False,
     ) -> Self:
         """Connect to every partner. Raises PeerLostError that names who is missing, ValueError for a bad plan.
 
         `scope` names job and attempt: only ranks of the same scope, secret and plan come together. A rank listens at
         its own address, or at all of its machine's where others know it by a name or address that is not its own.
+        `inside` leaves sums and results inside its region to torch, on all ranks of the region or on none.
         """
         settings = settings or Settings()
         if len(addresses) != plan.num_ranks:
@@ -125,42 +137,64 @@ class Collective:
         peers = {partner: Peer(partner, far[partner]) for partner in found}
         for partner, connections in found.items():
             peers[partner].channels = [Channel(connection, peers[partner]) for connection in connections]
-        group = cls(rank, plan, peers, door, settings)
-        group._pace(peers)
+        group = cls(rank, plan, peers, door, settings, inside)
+        pace_channels(plan, rank, peers, settings.pace)
         gathering.twice = group._twice
         group._engine.start()
         return group
 
-    def all_reduce(self, tensor: torch.Tensor, num_exact: int = 0) -> Work | Both:
+    def all_reduce(self, tensor: torch.Tensor, num_exact: int = 0, source: torch.Tensor | None = None) -> Work | Both:
         """Begin to sum a vector over all ranks, in place; the same vectors in the same order on every rank.
 
         `tensor`: contiguous, one dimension, on the CPU, float32, bfloat16 or float16 (ValueError for others). Every
-        rank gets the same bits. The last `num_exact` values are compressed nowhere.
+        rank gets the same bits. The last `num_exact` values are compressed nowhere. This rank's values are in `source`
+        where that is given, on a device, as far as its current stream has come.
         """
         num_rounded = tensor.numel() - num_exact
         if self._codec is None or num_rounded <= 0:
-            return self._sum(tensor, None)
+            return self._sum(tensor, source, None)
         if not num_exact:
-            return self._sum(tensor, self._codec)
-        return Both(self._sum(tensor[:num_rounded], self._codec), self._sum(tensor[num_rounded:], None))
+            return self._sum(tensor, source, self._codec)
+        first, second = (None, None) if source is None else (source[:num_rounded], source[num_rounded:])
+        return Both(self._sum(tensor[:num_rounded], first, self._codec), self._sum(tensor[num_rounded:], second, None))
 
-    def _sum(self, tensor: torch.Tensor, codec: Codec | None) -> Work:
+    def _sum(self, tensor: torch.Tensor, source: torch.Tensor | None, codec: Codec | None) -> Work:
         values = Values(tensor)
         with self._order:
             turn = self._drift.turn(values.num_bytes) if self._drift is not None else Turn()
             if turn.asks:
                 self._ask()
-            begin = partial(self._begin, turn, values, tensor.data_ptr(), codec)
-            return self._engine.all_reduce(Order(values, begin, self._members.epoch, turn.after))
+            after = [turn.after] if turn.after is not None else []
+            region = self._region if self._region is not None and self._region.serves(values.num_bytes) else None
+            begin = partial(self._begin, turn, values, tensor.data_ptr(), codec, region is not None)
+            if region is None:
+                if source is not None:
+                    tensor.copy_(source)
+                return self._engine.all_reduce(Order(values, begin, self._members.epoch, after))
+            after.append(region.reduce(values, tensor if source is None else source))
+            return self._engine.all_reduce(Order(values, begin, self._members.epoch, after, region.share(values)))
 
-    def _begin(self, turn: Turn, values: Values, address: int, codec: Codec | None) -> tuple[tuple[Role, ...], Hops]:
+    def _begin(
+        self, turn: Turn, values: Values, address: int, codec: Codec | None, for_region: bool
+    ) -> tuple[tuple[Role, ...], Hops]:
         """Called by the engine: shares are those of the moment when an operation begins."""
         if turn.begins and self._drift is not None and self._drift.begin():
             self._residuals.clear()
         of = self._plan_now if self._drift is None else self._drift
         size = of.size_class(values.num_bytes)
         kept = self._residuals.setdefault((address, len(values)), {}) if codec else {}
-        return self._roles(size, len(values), values.bytes_per_value), Hops(values, self._far, codec, kept)
+        found = self._roles(size, len(values), values.bytes_per_value, for_region)
+        return found, Hops(values, self._far, codec, kept)
+
+    def _open_region(self) -> Region | None:
+        if self._inside is None:
+            return None
+        epoch = self._members.epoch
+
+        def broken(reason: str) -> None:
+            self._engine.fail(Failure(self.rank, reason), epoch)
+
+        return Region(self._inside, epoch, self._settings.bound_s, broken)
 
     def _ask(self) -> None:
         """Begin the all-reduce of what all ranks have measured, by the plan's own flows."""
@@ -171,7 +205,7 @@ class Collective:
 
         def begin() -> tuple[tuple[Role, ...], Hops]:
             drift.fill(figures_N)
-            return self._roles(size, len(values), values.bytes_per_value), Hops(values, self._far, None, {})
+            return self._roles(size, len(values), values.bytes_per_value, False), Hops(values, self._far, None, {})
 
         drift.asked(self._engine.all_reduce(Order(values, begin, self._members.epoch, reported=False)), figures_N)
 
@@ -181,6 +215,11 @@ class Collective:
         if not self._settings.drift or len(self._far) == 0 or not Drift.serves(plan):
             return None
         return Drift(plan, self.rank, self._peers, self._settings.pace)
+
+    @property
+    def is_split(self) -> bool:
+        """Whether torch sums inside the region: this rank then takes vectors from a device itself (`source`)."""
+        return self._region is not None
 
     @property
     def members(self) -> Membership:
@@ -194,6 +233,9 @@ class Collective:
         self._plan_now = self.plan.among(self._members.members)
         self._residuals.clear()
         self._roles.cache_clear()
+        if self._region is not None:
+            self._region.close()
+            self._region = self._open_region()
         self._drift = self._begin_drift()
         return self._members
 
@@ -233,7 +275,7 @@ class Collective:
 
         Slow start fills a path after about twice the bytes that it holds.
         """
-        self._engine.warm({rank: 2 * self._path_bytes(rank) for rank in pace_shares(self.plan, self.rank)}).wait()
+        self._engine.warm({rank: 2 * count for rank, count in path_bytes(self.plan, self.rank).items()}).wait()
         self.all_reduce(torch.zeros(max(1, self.plan.num_ranks))).wait()
 
     def close(self) -> None:
@@ -242,28 +284,11 @@ class Collective:
             self._drift.settle(self._settings.bound_s / 2)
         self._door.close()
         self._engine.close()
+        if self._region is not None:
+            self._region.close()
 
-    def _path_bytes(self, rank: int) -> int:
-        """What the path to a rank in another region holds: its share of the link's rate times the round trip."""
-        link = self._link(rank)
-        back = self.plan.links.get((self.plan.region_of(rank), self.plan.region_of(self.rank)))
-        if link is None or back is None:
-            return UNKNOWN_PATH_BYTES
-        share = pace_shares(self.plan, self.rank)[rank]
-        return math.ceil(share * link.bytes_per_s * (link.one_way_s + back.one_way_s))
-
-    def _find_roles(self, size: SizeClass, num_values: int, bytes_per_value: int) -> tuple[Role, ...]:
-        return roles(self.plan, size, self.rank, num_values, bytes_per_value)
-
-    def _link(self, rank: int) -> LinkFigures | None:
-        return self.plan.links.get((self.plan.region_of(self.rank), self.plan.region_of(rank)))
-
-    def _pace(self, peers: dict[int, Peer]) -> None:
-        for rank, share in pace_shares(self.plan, self.rank).items():
-            link = self._link(rank)
-            if link is not None:
-                for channel in peers[rank].channels:
-                    channel.pace(self._settings.pace * share * link.bytes_per_s / len(peers[rank].channels))
+    def _find_roles(self, size: SizeClass, num_values: int, bytes_per_value: int, for_region: bool) -> tuple[Role, ...]:
+        return roles(self.plan, size, self.rank, num_values, bytes_per_value, for_region=for_region)
 
     def _twice(self, rank: int) -> None:
         self._engine.fail(Failure(rank, "it connected twice"))

@@ -25,17 +25,23 @@ MAX_AHEAD: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An all-reduce that somebody wants: `begin` is called when it begins, which is when `after` has ended.
+    """An all-reduce that somebody wants: `begin` is called when it begins, which is when all of `after` have ended.
 
-    All ranks order the same in the same order, and what is ordered later begins later. One of the group's own is not
-    `reported`.
+    All ranks order the same in the same order, and what is ordered later begins later. `then` is called when the sum is
+    there, and calls back, from any thread, when the all-reduce has ended. One of the group's own is not `reported`.
     """
 
     values: Values
     begin: Callable[[], tuple[Sequence[Role], Hops]]
     epoch: int
-    after: Work | None = None
+    after: Sequence[Work] = ()
+    then: Callable[[Callable[[], None]], None] | None = None
     reported: bool = True
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether it waits for nothing but its turn."""
+        return all(work.is_done for work in self.after)
 
 
 @dataclass
@@ -45,6 +51,7 @@ class _Running:
     work: Work
     begun_s: float
     num_unsent: int = 0
+    is_summed: bool = False
     links: dict[int, tuple[int, float]] = field(default_factory=dict)
 
 
@@ -68,7 +75,7 @@ class Operations:
         self._running: dict[int, _Running] = {}
         self._late: list[Work] = []
         self._early = Early()
-        self.num_begun = 0
+        self.num_entered = self.num_begun = 0
         self.used_s = lines.now_s
         self.reports: deque[Report] = deque(maxlen=1024)
 
@@ -87,8 +94,9 @@ class Operations:
         return any(running.operation.awaits(rank) for running in self._running.values())
 
     def late_for(self, number: int) -> tuple[int, list[int]]:
-        """The newest that runs, `number` or before it, and the ranks that have not begun it."""
-        older = max((running for running in self._running if running <= number), default=-1)
+        """The newest that has not ended, `number` or before it, and the ranks that nobody has told to begin it."""
+        waiting = (*self._running, *(number for number, _, _ in self._held))
+        older = max((found for found in waiting if found <= number), default=-1)
         peers = self._lines.peers.items()
         return older, [rank for rank, peer in peers if peer.num_begun <= older and peer.channels]
 
@@ -96,14 +104,15 @@ class Operations:
 
     def enter(self, number: int, order: Order, work: Work) -> None:
         """Begin it in its turn."""
-        if order.after is not None:
-            order.after.on_end(lambda _: self._do(self._begin_held))
+        self.num_entered = number + 1
         self._held.append((number, order, work))
+        for awaited in order.after:
+            awaited.on_end(lambda _: self._do(self._begin_held))
         self._begin_held()
 
     def _begin_held(self) -> None:
         """In their order, up to one that still has to wait."""
-        while self._held and (self._held[0][1].after is None or self._held[0][1].after.is_done):
+        while self._held and self._held[0][1].may_begin:
             self._begin(*self._held.popleft())
 
     def _begin(self, number: int, order: Order, work: Work) -> None:
@@ -192,11 +201,19 @@ class Operations:
     # Ends.
 
     def _check(self, running: _Running) -> None:
-        """End an operation whose chunks have all come and gone."""
-        number = running.operation.number
-        if running.operation.num_pending or running.num_unsent or number not in self._running:
+        """End an operation whose chunks have all come and gone, or first do what is to be done then."""
+        if running.operation.num_pending or running.num_unsent or running.is_summed:
             return
-        del self._running[number]
+        running.is_summed = True
+        if running.order.then is None:
+            self._end(running)
+        else:
+            running.order.then(lambda: self._do(lambda: self._end(running)))
+
+    def _end(self, running: _Running) -> None:
+        if self._running.get(running.operation.number) is not running:
+            return  # the group or its epoch has ended before
+        del self._running[running.operation.number]
         self.used_s = self._lines.now_s
         if running.order.reported:
             self._tell(running)
@@ -212,7 +229,7 @@ class Operations:
 
     def begin_epoch(self, epoch: int) -> None:
         """They are numbered anew; chunks of the epoch may be here."""
-        self.num_begun = 0
+        self.num_entered = self.num_begun = 0
         self._early.keep_only(epoch)
 
     def release(self, error: PeerLostError) -> None:

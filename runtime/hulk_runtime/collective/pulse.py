@@ -34,7 +34,7 @@ class Pulse:
     @property
     def frame(self) -> bytes:
         """Says that this rank lives, and how far it is."""
-        return self._standing.beat(self._operations.num_begun)
+        return self._standing.beat(self._operations.num_entered)
 
     def tick(self) -> None:
         """Look at every peer."""

@@ -1,8 +1,8 @@
 """What one rank does for every part of a vector: the plan's flows over regions become ways between ranks.
 
-A flow's values are cut into lanes so that each rank of a region owns an equal part of them, whatever the number of
-ranks in the other regions: its owners alone talk to other regions, all in parallel, and the other ranks of the region
-send them their values and get the result back. A *part* is one lane of one flow.
+A vector is cut into lanes so that each rank of a region owns an equal piece of it, whatever the number of ranks in the
+other regions: a lane's owners alone talk to other regions, all in parallel, and the other ranks of the region send them
+their values and get the result back (or leave that to torch, see inside.py). A *part* is one flow's share of a lane.
 """
 
 import itertools
@@ -22,7 +22,7 @@ MAX_PARTS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """An interval of a flow's values (0 to 1), and the rank that owns it in each region."""
+    """An interval of the vector (0 to 1), and the rank that owns it in each region."""
 
     start: Fraction
     stop: Fraction
@@ -75,25 +75,44 @@ def lanes(regions: Mapping[int, Sequence[int]]) -> list[Lane]:
     ]
 
 
-def roles(plan: CollectivePlan, size: SizeClass, rank: int, num_values: int, bytes_per_value: int) -> tuple[Role, ...]:
-    """What `rank` does for each part of a vector; the same parts in the same order on every rank."""
+def roles(
+    plan: CollectivePlan,
+    size: SizeClass,
+    rank: int,
+    num_values: int,
+    bytes_per_value: int,
+    *,
+    for_region: bool = False,
+) -> tuple[Role, ...]:
+    """What `rank` does for each part of a vector; the same parts in the same order on every rank.
+
+    A lane's parts, one of each flow, lie side by side: what a rank owns is one piece of the vector. With `for_region`
+    a rank's own values of its piece are its region's sum already, and its region gets the result from it otherwise.
+    """
     regions = {number: plan.regions[number] for number in sorted(size.flows[0].regions)}
+    ways = [_Ways(plan, flow) for flow in size.flows]
     found: list[Role] = []
-    first = Fraction(0)
-    for flow, share in zip(size.flows, _exact_shares(size.flows), strict=True):
-        ways = _Ways(plan, flow)
-        for lane in lanes(regions):
-            start = _cut(first + share * lane.start, num_values)
-            stop = _cut(first + share * lane.stop, num_values)
+    for lane in lanes(regions):
+        for way, first, last in zip(ways, *_exact_edges(size.flows), strict=True):
+            start, stop = (_cut(lane.start + (lane.stop - lane.start) * edge, num_values) for edge in (first, last))
             chunks = -(-(stop - start) * bytes_per_value // size.chunk_bytes)
-            role = _role(plan, flow, ways, lane, rank, (start, stop, chunks))
+            role = _role(plan, way, lane, rank, (start, stop, chunks), for_region)
             found.append(replace(role, advance_s=size.advance_s))
-        first += share
     if len(found) > MAX_PARTS:
         raise ValueError(
             f"{len(size.flows)} flows over {len(regions)} regions are {len(found)} parts, more than {MAX_PARTS}"
         )
     return tuple(found)
+
+
+def pieces(num_ranks: int, num_values: int) -> list[tuple[int, int]]:
+    """The values that each rank of a region owns, whatever the flows.
+
+    >>> pieces(3, 100)
+    [(0, 32), (32, 64), (64, 100)]
+    """
+    edges = [_cut(Fraction(number, num_ranks), num_values) for number in range(num_ranks + 1)]
+    return list(itertools.pairwise(edges))
 
 
 def pace_shares(plan: CollectivePlan, rank: int) -> dict[int, float]:
@@ -120,11 +139,11 @@ def partners(plan: CollectivePlan, rank: int) -> list[int]:
     return sorted({*plan.regions[plan.region_of(rank)], *pace_shares(plan, rank)} - {rank})
 
 
-def _exact_shares(flows: Sequence[Flow]) -> list[Fraction]:
-    """Shares that sum to exactly 1: every rank must cut alike."""
+def _exact_edges(flows: Sequence[Flow]) -> tuple[list[Fraction], list[Fraction]]:
+    """Where each flow's share begins and ends, from 0 to exactly 1: every rank must cut alike."""
     shares = [Fraction(flow.share).limit_denominator(1 << 24) for flow in flows]
-    total = sum(shares)
-    return [share / total for share in shares]
+    edges = [edge / sum(shares) for edge in itertools.accumulate(shares, initial=Fraction(0))]
+    return edges[:-1], edges[1:]
 
 
 def _cut(position: Fraction, num_values: int) -> int:
@@ -133,13 +152,17 @@ def _cut(position: Fraction, num_values: int) -> int:
     return int(position * num_values) // ALIGNMENT * ALIGNMENT
 
 
-def _role(plan: CollectivePlan, flow: Flow, ways: "_Ways", lane: Lane, rank: int, values: tuple[int, int, int]) -> Role:
-    region = plan.region_of(rank)
+def _role(
+    plan: CollectivePlan, ways: "_Ways", lane: Lane, rank: int, values: tuple[int, int, int], for_region: bool
+) -> Role:
+    flow, region = ways.flow, plan.region_of(rank)
     owner, is_broadcast = lane.owners[region], bool(flow.broadcast)
+    if rank != owner and for_region:
+        return Role(values[0], values[1], 0, (), None, (), None, (), is_broadcast, {}, {})
     if rank != owner:
         tails = {owner: ways.after_sum(region)}
         return Role(*values, (), owner, (), owner, (), is_broadcast, tails, {})
-    beside = tuple(other for other in plan.regions[region] if other != rank)
+    beside = () if for_region else tuple(other for other in plan.regions[region] if other != rank)
     below = tuple(lane.owners[child] for child, parent in flow.reduce if parent == region)
     onward = tuple(child for child, parent in flow.broadcast if parent == region)
     results = {lane.owners[child]: ways.to_end(region, child) for child in onward} | dict.fromkeys(beside, 0.0)
@@ -159,12 +182,12 @@ class _Ways:
     """How long values of a flow are still on their way, in seconds of latency."""
 
     def __init__(self, plan: CollectivePlan, flow: Flow) -> None:
-        self._plan, self._flow = plan, flow
+        self._plan, self.flow = plan, flow
         self._parent = dict(flow.reduce)
 
     def to_end(self, source: int, target: int) -> float:
         """From leaving `source` for `target` as a result (or as a sum to exchange) until the last region has it."""
-        below = [child for child, parent in self._flow.broadcast if parent == target]
+        below = [child for child, parent in self.flow.broadcast if parent == target]
         return self._one_way(source, target) + max((self.to_end(target, child) for child in below), default=0.0)
 
     def after_sum(self, region: int) -> float:
@@ -172,8 +195,8 @@ class _Ways:
         if region in self._parent:
             parent = self._parent[region]
             return self._one_way(region, parent) + self.after_sum(parent)
-        below = [child for child, parent in self._flow.broadcast if parent == region]
-        others = [other for other in self._flow.exchange if other != region]
+        below = [child for child, parent in self.flow.broadcast if parent == region]
+        others = [other for other in self.flow.exchange if other != region]
         return max((self.to_end(region, other) for other in (*below, *others)), default=0.0)
 
     def _one_way(self, source: int, target: int) -> float:

@@ -1,7 +1,8 @@
 """All-reduces of tensors wherever they are: on a GPU they go through pinned host memory, beside what the GPU computes.
 
 A bucket is copied to the host on a stream of its own as soon as the gradients in it are final, summed there, and
-copied back; the stream that waits for the result waits on the GPU, not in Python.
+copied back; the stream that waits for the result waits on the GPU, not in Python. Where torch sums inside the region
+(see inside.py) that happens on the GPU, and only this rank's piece of the bucket is copied to the host.
 """
 
 import contextlib
@@ -64,13 +65,17 @@ class StagedWork:
         self._begun = threading.Event()
         self._work: Work | Both | None = None
         self._copied: torch.cuda.Event | None = None
+        self._told = threading.Event()
 
     def begun(self, work: Work | Both, copy_back: Callable[[], "torch.cuda.Event | None"]) -> None:
         """The host's copy is being summed; when it is, it is copied back before anybody is told."""
 
         def ended(error: PeerLostError | None) -> None:
-            if error is None:
-                self._copied = copy_back()
+            try:
+                if error is None:
+                    self._copied = copy_back()
+            finally:
+                self._told.set()
 
         work.on_end(ended)
         self._work = work
@@ -81,6 +86,7 @@ class StagedWork:
         self._begun.wait()
         assert self._work is not None
         self._work.wait(timeout_s)
+        self._told.wait()  # those who wait hear of the end first
         if self._copied is not None:
             self._copied.wait(torch.cuda.current_stream())
 
@@ -110,7 +116,12 @@ class Stage:
     def all_reduce(self, values: torch.Tensor, num_exact: int) -> StagedWork:
         """Copy out behind what the current stream still computes, sum, copy back."""
         work, host = StagedWork(), self._host(values)
-        copied = self._copy(values, host)
+        source = values if self._collective.is_split else None
+        copied = None
+        if source is None:
+            copied = self._copy(values, host)
+        else:
+            self._follow(values.device)
 
         def copy_back() -> "torch.cuda.Event | None":
             done = self._copy(host, values, after_current=False)
@@ -120,7 +131,8 @@ class Stage:
         def hand_on() -> None:
             if copied is not None:
                 copied.synchronize()
-            work.begun(self._collective.all_reduce(host, num_exact), copy_back)
+            with torch.cuda.stream(self._stream) if self._stream is not None else contextlib.nullcontext():
+                work.begun(self._collective.all_reduce(host, num_exact, source), copy_back)
 
         self._waiting.put(hand_on)
         return work
@@ -143,8 +155,13 @@ class Stage:
             target.copy_(source)
             return None
         if after_current:
-            self._stream.wait_stream(torch.cuda.current_stream(source.device))
+            self._follow(source.device)
         with torch.cuda.stream(self._stream):
             target.copy_(source, non_blocking=True)
             done: torch.cuda.Event = self._stream.record_event()
             return done
+
+    def _follow(self, device: torch.device) -> None:
+        """What comes now on the stage's stream comes after what the current one still computes."""
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream(device))

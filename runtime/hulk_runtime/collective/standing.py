@@ -47,9 +47,9 @@ class Standing:
             raise GarbageError(f"a frame of epoch {header.epoch} in epoch {self.membership.epoch}")
         return header.kind is Kind.CHUNK and header.epoch == newest and self.verdict is None
 
-    def beat(self, num_begun: int) -> bytes:
+    def beat(self, num_entered: int) -> bytes:
         """The frame that says that this rank lives, and how far it is."""
-        return Header(Kind.BEAT, epoch=self.membership.epoch, operation=num_begun).pack()
+        return Header(Kind.BEAT, epoch=self.membership.epoch, operation=num_entered).pack()
 
     def leave(self) -> None:
         """Say goodbye."""

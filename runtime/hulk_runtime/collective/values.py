@@ -23,13 +23,14 @@ class Values:
                 f"all_reduce of a tensor of shape {tuple(tensor.shape)}, strides {tensor.stride()}, on "
                 f"{tensor.device}: it must be contiguous, of one dimension, on the CPU"
             )
-        self._tensor = tensor.detach()
-        self._bytes = _memory(self._tensor)
+        self.tensor = tensor.detach()
+        self._bytes = _memory(self.tensor)
+        self._sums: tuple[int, torch.Tensor] | None = None
         self.bytes_per_value = tensor.element_size()
         self._in_place = tensor.dtype is torch.float32
 
     def __len__(self) -> int:
-        return self._tensor.numel()
+        return self.tensor.numel()
 
     @property
     def num_bytes(self) -> int:
@@ -42,26 +43,33 @@ class Values:
 
     def own(self, start: int, stop: int) -> torch.Tensor:
         """This rank's values as float32, to add to; of a float32 vector they are the vector's own memory."""
-        own = self._tensor[start:stop]
+        if self._sums is not None:
+            first, sums = self._sums
+            return sums[start - first : stop - first]
+        own = self.tensor[start:stop]
         return own if self._in_place else own.float()
+
+    def take_sums(self, first: int, sums: torch.Tensor) -> None:
+        """From value `first` on, this rank's own values are these from now on; float32, on the CPU."""
+        self._sums = (first, sums)
 
     def received(self, payload: memoryview) -> torch.Tensor:
         """What another rank sent, as it sent it."""
-        return torch.frombuffer(payload, dtype=self._tensor.dtype)
+        return torch.frombuffer(payload, dtype=self.tensor.dtype)
 
     def payload(self, total: torch.Tensor) -> memoryview:
         """A sum as it is sent."""
-        rounded = total if self._in_place else total.to(self._tensor.dtype)
+        rounded = total if self._in_place else total.to(self.tensor.dtype)
         return _memory(rounded)
 
     def keep(self, start: int, stop: int, total: torch.Tensor) -> None:
         """Store the result of values [start, stop)."""
-        if not self._in_place or total.data_ptr() != self._tensor[start:stop].data_ptr():
-            self._tensor[start:stop].copy_(total)
+        if not self._in_place or total.data_ptr() != self.tensor[start:stop].data_ptr():
+            self.tensor[start:stop].copy_(total)
 
     def partial(self, total: torch.Tensor) -> torch.Tensor:
         """A sum to exchange, as the others will see it, in memory of its own."""
-        return total.clone() if self._in_place else total.to(self._tensor.dtype)
+        return total.clone() if self._in_place else total.to(self.tensor.dtype)
 
     @staticmethod
     def sum(parts: Sequence[torch.Tensor]) -> torch.Tensor:
