@@ -62,8 +62,8 @@ class Pulse:
             self._standing.lose(Failure(peer.rank, f"nothing was heard of it for {silent_s:g} s"))
 
     def resting(self) -> Iterator[Channel]:
-        """In a pause: the connections to other regions."""
-        if not self._standing.is_whole or not self._operations.is_idle or self._standing.is_closing:
+        """The connections to other regions on which nothing waits, also while an all-reduce waits for somebody."""
+        if not self._standing.is_whole or self._standing.is_closing:
             return
         for peer in self._lines.peers.values():
             if peer.is_far and not peer.has_left and not peer.has_frames:
@@ -71,7 +71,7 @@ class Pulse:
 
     def rest(self, channel: Channel) -> None:
         """Keep a connection's window; not for ever. Raises PeerGoneError."""
-        if self._lines.now_s - self._operations.used_s > self._hold_s:
+        if self._operations.is_idle and self._lines.now_s - self._operations.used_s > self._hold_s:
             channel.release()
         else:
             channel.hold(self.frame)
