@@ -150,5 +150,5 @@ def open_checkpoints(environment: Environment) -> Checkpoints | None:
 
 
 def say(line: str) -> None:
-    """One line of the job's log, at once."""
-    print(line, flush=True)
+    """One line of the job's log, at once and whole: checkpoints are committed by another thread."""
+    print(f"{line}\n", end="", flush=True)

@@ -160,21 +160,33 @@ class Channel:
         then, not the other way round. So here `frame` is kept back until a second one has found the socket full.
         Raises PeerGoneError.
         """
-        if self.wants_write or self._sending:
-            return
+        if self._sending or self._path().num_unsent_bytes:
+            return  # it is in use
         if not self.is_held:
             self.outlook.pause()
             self._set_notsent(1)
         self._held = frame
         try:
-            if self.socket.send(frame, socket.MSG_MORE | socket.MSG_EOR) == len(frame):
-                self._sending = [memoryview(frame)]
-                self._advance(self.socket.send(frame))
+            if self._give(frame, socket.MSG_MORE | socket.MSG_EOR):
+                self._give(frame, 0)
         except BlockingIOError:
-            self._sending = []
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what was kept back leaves
         except OSError as error:
             raise PeerGoneError(f"its connection broke: {error.strerror}") from error
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what was kept back leaves
+
+    def _give(self, frame: bytes, flags: int) -> bool:
+        """Whether the socket took all of a frame; the rest of one that it took in part goes before everything else."""
+        count = self.socket.send(frame, flags)
+        if count < len(frame):
+            self._sending = [memoryview(frame)[count:]]
+            self._end_pause()
+        return not self._sending
+
+    def _path(self) -> Path:
+        try:
+            return Path.of(self.socket)
+        except OSError as error:
+            raise PeerGoneError(f"its connection broke: {error.strerror}") from error
 
     @property
     def is_held(self) -> bool:
@@ -185,8 +197,11 @@ class Channel:
         """The pause is over: what follows finds a window that was held just now. Raises PeerGoneError."""
         if self.is_held:
             self.hold(self._held)
-            self._held = b""
-            self._set_notsent(NOTSENT_BYTES)
+            self._end_pause()
+
+    def _end_pause(self) -> None:
+        self._held = b""
+        self._set_notsent(NOTSENT_BYTES)
 
     def _set_notsent(self, num_bytes: int) -> None:
         self.socket.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, num_bytes)
