@@ -1,4 +1,4 @@
-"""A connection on which chunks and the frames of a pause alternate: the other end reads whole frames, in their order."""
+"""Chunks and the frames of a pause alternate on a connection: the other end reads whole frames, in their order."""
 
 import random
 import socket
