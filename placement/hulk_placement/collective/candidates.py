@@ -24,7 +24,7 @@ MOST_EXACT_REGIONS = 6
 MOST_CAPS = 4
 CLOSE_CAPS = 1.03
 
-ROUNDS, ROUNDS_A_CAP, MOST_IDLE = 16, 4, 4
+ROUNDS, ROUNDS_A_CAP, MOST_IDLE = 8, 3, 3
 COLUMNS_A_ROUND = 32
 LEAST_GAIN = 0.002
 """Rounds that gain less, one after the other, before it is given up: among equal sharings one may gain nothing."""
@@ -36,12 +36,6 @@ MOST_ORDERED_REGIONS = 5
 MOST_STARTS = 8
 MOST_REGIONS_OF_ALL_WAYS = 24
 
-
-MOST_VARIED_REGIONS = 10
-"""With more, only trees are grown: neighbours of the patterns in use take as long, and gain less than more rounds."""
-
-Oracle = Callable[[Program, Sharing], Pool]
-"""What finds patterns that would make a sharing faster."""
 
 Closed = tuple[float, tuple[Flow, ...]]
 """Flows with their seconds by the closed form."""
@@ -67,7 +61,6 @@ class Sharer:
         num = len(network.regions)
         is_listed = num <= MOST_LISTED_REGIONS if is_listed is None else is_listed
         self.is_coarse = num > MOST_EXACT_REGIONS
-        self.oracles: tuple[Oracle, ...] = (asked_for, neighbours) if num <= MOST_VARIED_REGIONS else (asked_for,)
         self.listed = _listed(num, self.delays) if is_listed else None
         self._least = self._first = first_patterns(self.delays)
         if before is not None:
@@ -128,7 +121,9 @@ class Sharer:
         num_idle = 0
         for _ in range(rounds):
             is_broken = program.separate(found)
-            pools = (oracle(program, found) for oracle in self.oracles) if self.listed is None else [self.listed]
+            pools = (
+                (oracle(program, found) for oracle in (asked_for, neighbours)) if self.listed is None else [self.listed]
+            )
             entered = any(program.enter(pool, found, COLUMNS_A_ROUND) for pool in pools)
             if num_idle >= MOST_IDLE or not self.go_on() or not (entered or is_broken):
                 break

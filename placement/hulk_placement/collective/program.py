@@ -28,7 +28,7 @@ ENOUGH = 1e-4
 
 MOST_ROUNDS = 200
 
-SHORTER = 0.02
+SHORTER = 0.1
 """Seconds of T that a second less of latency is worth: shorter ways are the easier to keep to."""
 
 PRIMAL = 4
