@@ -51,6 +51,7 @@ def test_the_rows(name: str, seconds: float) -> None:
 
 
 def test_the_program_finds_the_shares() -> None:
-    seconds, flows = Sharer(GUIDE, IDEAL, 0).sharings(NUM_BYTES, 1)[0]
+    seconds, flows = Sharer(GUIDE, IDEAL, 0).sharings(NUM_BYTES, 0.2)[0]
     assert seconds == pytest.approx(0.1 + 1 / 12, rel=1e-3)
-    assert max(flow.share for flow in flows if flow.pattern == HUB) == pytest.approx(5 / 6, abs=0.01)
+    over_b = [flow.share for flow in flows if 1 in flow.pattern.exchange and len(flow.pattern.exchange) < 3]
+    assert sum(over_b) == pytest.approx(5 / 6, abs=0.01)  # whether b and one more exchange is all the same here

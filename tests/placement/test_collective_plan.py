@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from hulk_placement.collective import as_document, build_network, from_document, plan_collective
 from hulk_placement.collective import simulation as chunks
-from hulk_placement.collective.arborescence import cheapest_arborescence
 from hulk_placement.collective.bound import Bound
 from hulk_placement.collective.candidates import Sharer, plain
 from hulk_placement.collective.classes import CollectivePlan, Planner
+from hulk_placement.collective.columns import grown
 from hulk_placement.collective.network import Network
 from hulk_placement.collective.simulation import simulate
 from hulk_placement.collective.transport import TRANSPORT, Transport
@@ -218,26 +218,21 @@ def test_network_of_machines() -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.data())
-def test_cheapest_arborescence_is_the_cheapest_of_all(data: st.DataObject) -> None:
-    num = data.draw(st.integers(1, 5))
+@given(networks(most=5, full=True), st.data())
+def test_grown_forests_are_rooted_in_their_sets_and_no_deeper_than_the_limit(net: Network, data: st.DataObject) -> None:
+    """The limit is that of the furthest region's straight link from the set: all can keep it."""
+    num = len(net.regions)
+    hop_s = np.array(net.latency_s)
+    members = np.array([[data.draw(st.booleans()) for _ in range(num)]])
+    members[0, data.draw(st.integers(0, num - 1))] = True
     weight = np.array([[float(data.draw(st.integers(0, 9))) for _ in range(num)] for _ in range(num)])
-    found = cheapest_arborescence(weight, 0)
-    assert found is not None
-    cheapest = min(
-        sum(weight[parents[child - 1], child] for child in range(1, num))
-        for parents in itertools.product(range(num), repeat=num - 1)
-        if is_tree(parents)
-    )
-    assert sum(weight[found[child], child] for child in range(1, num)) == cheapest
-    assert is_tree(tuple(int(parent) for parent in found[1:]))
-
-
-def is_tree(parents: tuple[int, ...]) -> bool:
-    for child in range(1, len(parents) + 1):
-        here = child
-        for _ in parents:
-            here = parents[here - 1] if here else 0
-        if here:
-            return False
-    return True
+    np.fill_diagonal(weight, np.inf)
+    direct_s = hop_s[members[0]].min(axis=0).max()
+    (parents,) = grown(weight, hop_s, members, np.array([direct_s]))
+    for region in range(num):
+        here, seconds = region, 0.0
+        for _ in range(num):
+            seconds += hop_s[parents[here], here]
+            here = int(parents[here])
+        assert members[0, here]
+        assert seconds <= direct_s * (1 + 1e-6)

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -46,22 +47,24 @@ class Bound:
 
     def __init__(self, network: Network) -> None:
         self.network = network
-        self._paths: dict[tuple[int, int], list[Path]] = {}
+        self._paths: dict[tuple[int, int], tuple[list[Path], Iterator[Path]]] = {}
 
     def seconds(self, num_bytes: float) -> float:
         """The quickest-flow bound: the largest over pairs of regions; infinite where one cannot reach another.
 
-        A pair is looked at only where what is known of it does not settle that it is below the largest so far.
+        A pair is looked at only where, and as far as, what is known of it does not settle that it is not the largest.
         """
         if len(self.network.regions) == 1:
             return 0.0
         most = self.nodes_seconds(num_bytes)
         if len(self.network.regions) > MOST_QUICKEST_REGIONS:
             return most
-        for pair, quick_s in sorted(self._at_most(num_bytes).items(), key=lambda found: -found[1]):
-            if quick_s <= most:
-                break
-            most = max(most, quickest_s(self.paths(*pair), num_bytes))
+        at_most = self._at_most(num_bytes)
+        out_s, in_s = np.split(quickest_s(*self._single, num_bytes), 2)
+        at_least = np.array([max(out_s[s], in_s[t]) for s, t in self._pairs])
+        for place in np.argsort(-at_least, kind="stable"):
+            if at_most[place] > most:
+                most = max(most, self._quickest_s(self._pairs[place], num_bytes, most))
         return most
 
     def latency_seconds(self) -> float:
@@ -77,40 +80,53 @@ class Bound:
         """The combined bound of single regions: the longest shortest path, and the links out of or into each region."""
         if len(self.network.regions) == 1:
             return 0.0
-        rate, latency_s = np.array(self.network.rate), np.array(self.network.latency_s)
-        single = [
-            quickest_s(_capped(sorted(zip(delays, rates, strict=True)), cap), num_bytes)
-            for delays, rates, cap in [
-                *zip(latency_s, rate, self.network.egress, strict=True),
-                *zip(latency_s.T, rate.T, self.network.ingress, strict=True),
-            ]
-        ]
-        return max(self.latency_seconds(), *single)
+        return max(self.latency_seconds(), float(quickest_s(*self._single, num_bytes).max()))
 
-    def paths(self, source: int, target: int) -> list[Path]:
-        """The shortest augmenting paths of a pair, in order of latency."""
-        if (source, target) not in self._paths:
-            self._paths[source, target] = _augmenting(*self._arcs, source, target)
-        return self._paths[source, target]
+    def _quickest_s(self, pair: tuple[int, int], num_bytes: float, enough_s: float) -> float:
+        """Seconds of a pair by its shortest augmenting paths, of which as many are found as show it is not above."""
+        if pair not in self._paths:
+            self._paths[pair] = ([], _augmenting(*self._arcs, *pair))
+        known, further = self._paths[pair]
+        number, best, total, delayed = 0, math.inf, 0.0, 0.0
+        while best > enough_s:
+            if number == len(known):
+                known.extend(itertools.islice(further, 1))
+            if number == len(known) or known[number][1] >= best:
+                break
+            width, seconds = known[number]
+            number, total, delayed = number + 1, total + width, delayed + width * seconds
+            best = (num_bytes + delayed) / total
+        return best
 
-    def _at_most(self, num_bytes: float) -> dict[tuple[int, int], float]:
+    @cached_property
+    def _pairs(self) -> list[tuple[int, int]]:
+        return list(itertools.permutations(range(len(self.network.regions)), 2))
+
+    def _at_most(self, num_bytes: float) -> Floats:
         """For each pair the seconds of one flow: straight and over each other region, no link used twice.
 
         Uplinks are not split among those, so with a cap nothing is known but that it is finite.
         """
-        num = len(self.network.regions)
-        pairs = list(itertools.permutations(range(num), 2))
-        if np.isfinite([*self.network.egress, *self.network.ingress]).any():
-            return dict.fromkeys(pairs, math.inf)
+        return np.full(len(self._pairs), np.inf) if self._is_split else quickest_s(*self._double, num_bytes)
+
+    @cached_property
+    def _single(self) -> tuple[Floats, Floats]:
+        """The links out of and into each region, nearest first, as far as its uplink carries them."""
         rate, latency_s = np.array(self.network.rate), np.array(self.network.latency_s)
-        found = {}
-        for s, t in pairs:
-            width = np.minimum(rate[s], rate[:, t])
-            seconds = latency_s[s] + latency_s[:, t]
-            width[[s, t]], seconds[[s, t]] = (rate[s, t], 0.0), (latency_s[s, t], 0.0)
-            order = np.argsort(seconds, kind="stable")
-            found[s, t] = quickest_s(list(zip(width[order], seconds[order], strict=True)), num_bytes)
-        return found
+        width, seconds = nearest_first(np.vstack([rate, rate.T]), np.vstack([latency_s, latency_s.T]))
+        caps = np.concatenate([self.network.egress, self.network.ingress])
+        return np.diff(np.minimum(width.cumsum(axis=1), caps[:, None]), axis=1, prepend=0.0), seconds
+
+    @cached_property
+    def _double(self) -> tuple[Floats, Floats]:
+        """For each pair its ways of one and of two links."""
+        rate, latency_s = np.array(self.network.rate), np.array(self.network.latency_s)
+        s, t = np.array(self._pairs).T
+        width, seconds = np.minimum(rate[s], rate[:, t].T), latency_s[s] + latency_s[:, t].T
+        here = np.arange(len(s))
+        width[here, s], seconds[here, s] = rate[s, t], latency_s[s, t]
+        width[here, t] = 0.0
+        return nearest_first(width, seconds)
 
     @cached_property
     def _shortest(self) -> Floats:
@@ -138,35 +154,29 @@ class Bound:
         return bool(np.isfinite([*self.network.egress, *self.network.ingress]).any())
 
 
-def quickest_s(paths: list[Path], num_bytes: float) -> float:
-    """The T at which paths, in order of latency, have brought the bytes: the least over k of the first k's."""
-    best, total, delayed = math.inf, 0.0, 0.0
-    for bytes_per_s, seconds in paths:
-        if bytes_per_s > 0 and seconds < best:
-            total += bytes_per_s
-            delayed += bytes_per_s * seconds
-            best = min(best, (num_bytes + delayed) / total)
-    return float(best)
+def nearest_first(width: Floats, seconds: Floats) -> tuple[Floats, Floats]:
+    """Ways (bytes/s and seconds, a row of each) sorted by latency; those without a width take none."""
+    seconds = np.where(width > 0, seconds, 0.0)
+    order = np.argsort(seconds, axis=1, kind="stable")
+    return np.take_along_axis(width, order, axis=1), np.take_along_axis(seconds, order, axis=1)
 
 
-def _capped(links: list[tuple[float, float]], cap: float) -> list[Path]:
-    """Links of a region, nearest first, as far as its uplink carries them."""
-    paths = []
-    for seconds, bytes_per_s in links:
-        paths.append((min(bytes_per_s, cap), seconds))
-        cap = max(0.0, cap - bytes_per_s)
-    return paths
+def quickest_s(width: Floats, seconds: Floats, num_bytes: float) -> Floats:
+    """The T at which each row's ways, nearest first, have brought the bytes: the least over k of the first k's."""
+    total, delayed = width.cumsum(axis=1), (width * seconds).cumsum(axis=1)
+    with np.errstate(divide="ignore"):
+        least: Floats = ((num_bytes + delayed) / total).min(axis=1)
+    return least
 
 
-def _augmenting(rate: Floats, latency_s: Floats, source: int, target: int) -> list[Path]:
-    """Successive shortest paths from source to target in the residual network."""
+def _augmenting(rate: Floats, latency_s: Floats, source: int, target: int) -> Iterator[Path]:
+    """Successive shortest paths from source to target in the residual network, in order of latency."""
     left = np.stack([rate, np.zeros_like(rate)])  # forward, and what may be taken back (at minus the latency)
-    found: list[Path] = []
     while True:
         cost = np.minimum(np.where(left[0] > 0, latency_s, np.inf), np.where(left[1] > 0, -latency_s.T, np.inf))
         far, before = _shortest_from(cost, source)
         if not np.isfinite(far[target]):
-            return found
+            return
         steps = _steps(before, source, target)
         # of two arcs (forward and back) between the same nodes the path takes the cheaper one
         layers = [0 if left[0][a, b] > 0 and latency_s[a, b] <= cost[a, b] else 1 for a, b in steps]
@@ -174,7 +184,7 @@ def _augmenting(rate: Floats, latency_s: Floats, source: int, target: int) -> li
         for k, (a, b) in zip(layers, steps, strict=True):
             left[k][a, b] = left[k][a, b] - width if left[k][a, b] > width * (1 + 1e-9) else 0.0
             left[1 - k][b, a] += width
-        found.append((width, float(far[target])))
+        yield width, float(far[target])
 
 
 def _shortest_from(cost: Floats, source: int) -> tuple[Floats, list[int]]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from hulk_placement.collective.columns import asked_for, first_patterns
+from hulk_placement.collective.neighbours import neighbours
 from hulk_placement.collective.network import Network
 from hulk_placement.collective.patterns import Flow, Pattern, all_patterns, one_hop, ring, star
-from hulk_placement.collective.program import Pool, Program, Sharing, Window, closed_form_s
+from hulk_placement.collective.program import Pool, Program, Sharing, Window, closed_form_s, joined, timed
 from hulk_placement.collective.timing import Delays, delays
 from hulk_placement.collective.transport import Transport
 
@@ -22,9 +23,10 @@ MOST_EXACT_REGIONS = 6
 
 MOST_CAPS = 4
 CLOSE_CAPS = 1.03
-ROUNDS, ROUNDS_A_CAP = 8, 2
+
+ROUNDS, ROUNDS_A_CAP, MOST_IDLE = 8, 3, 3
+COLUMNS_A_ROUND = 32
 LEAST_GAIN = 0.002
-MOST_IDLE = 2
 """Rounds that gain less, one after the other, before it is given up: among equal sharings one may gain nothing."""
 
 LEAST_SHARES = (0.02, 0.005, 0.0)
@@ -40,7 +42,10 @@ Closed = tuple[float, tuple[Flow, ...]]
 
 
 class Sharer:
-    """The linear program of one network and chunk size, for any number of bytes, each from what the last one used."""
+    """The linear program of one network and chunk size, for any number of bytes.
+
+    Each begins with the patterns that the last one used, the first with those of the sharer `before`.
+    """
 
     def __init__(
         self,
@@ -48,87 +53,102 @@ class Sharer:
         transport: Transport,
         chunk_bytes: int,
         is_listed: bool | None = None,
+        before: Sharer | None = None,
         go_on: Callable[[], bool] = lambda: True,
     ) -> None:
         self.go_on = go_on
         self.delays = delays(network, transport, chunk_bytes)
         num = len(network.regions)
-        self.is_listed = num <= MOST_LISTED_REGIONS if is_listed is None else is_listed
+        is_listed = num <= MOST_LISTED_REGIONS if is_listed is None else is_listed
         self.is_coarse = num > MOST_EXACT_REGIONS
-        self.pool = _listed(num, self.delays) if self.is_listed else Pool(self.delays, *first_patterns(self.delays))
+        self.listed = _listed(num, self.delays) if is_listed else None
+        self._least = self._first = first_patterns(self.delays)
+        if before is not None:
+            used = before._first
+            self._first = joined(self._least, timed(self.delays, used.up_NR, used.down_NR))
         self._windows: list[Window] = []
-        self._columns: list[int] = []
 
-    def sharings(self, num_bytes: float, most: int) -> list[Closed]:
-        """The fastest pruned sharings with the seconds of the closed form, of caps that bracket the best."""
-        program = self._program(num_bytes, self._windows, self._columns)
-        found = [(sharing, program.binding()) for sharing in self._at_caps(program)]
+    def sharings(self, num_bytes: float, near_s: float, most: int = 1) -> list[Closed]:
+        """The fastest sharings without their smallest shares, with the seconds of the closed form.
+
+        `near_s` is a guess at those.
+        """
+        program = Program(self._first, num_bytes, self._windows, self.is_coarse)
+        found = self._bracketed(program, near_s, MOST_CAPS, CLOSE_CAPS)
         found.sort(key=lambda item: item[0].seconds)
-        self._columns, self._windows = list(found[0][0].bytes_by_pattern), found[0][1]
+        self._first = joined(self._least, program.pool.take(np.flatnonzero(found[0][0].shares)))
         distinct = {item[0].seconds: item for item in reversed(found)}
-        pruned = [self._pruned(*distinct[seconds]) for seconds in sorted(distinct)[:most]]
+        pruned = [self._pruned(program, *distinct[seconds]) for seconds in sorted(distinct)[:most]]
         return sorted(pruned, key=lambda closed: closed[0])
-
-    def _program(self, num_bytes: float, windows: Sequence[Window] = (), columns: Sequence[int] = ()) -> Program:
-        return Program(self.pool, num_bytes, windows, columns, self.is_coarse)
 
     def least_s(self, num_bytes: float) -> float:
         """The program's seconds, before small shares are pruned, with caps as close as it takes."""
-        return min(found.seconds for found in self._at_caps(self._program(num_bytes), most_caps=16, close=1.0005))
+        program = Program(self._first, num_bytes, is_coarse=self.is_coarse)
+        found = self._bracketed(program, np.inf, 16, 1.0005)
+        return min(sharing.seconds for sharing, _ in found)
 
-    def _at_caps(self, program: Program, most_caps: int = MOST_CAPS, close: float = CLOSE_CAPS) -> Iterator[Sharing]:
-        """Solutions by cap: T falls as the cap rises, until T is no more than the cap; bisection finds where.
+    def _bracketed(self, program: Program, cap_s: float, most_caps: int, close: float) -> list[tuple[Sharing, float]]:
+        """Sharings of patterns no later than a cap, with the cap; bisection finds where the best is.
 
-        Where T without a cap is above every latency, no cap can lower it: each of its rows then allows that T.
+        T falls as the cap on latency rises, until T is no more than the cap: then rows that are longer than T, which
+        have no part in it, hold T up.
         """
-        free = self._solve(program, np.inf, ROUNDS)
-        yield free
-        latency_s = self.pool.uses.latency_s
-        low_s, high_s = float(latency_s.min()), free.seconds
-        if high_s > latency_s.max():
-            return
-        for _ in range(most_caps):
-            if high_s <= low_s * close or not self.go_on():
-                return
-            cap_s = (low_s + high_s) / 2
-            found = self._solve(program, cap_s, ROUNDS_A_CAP)
-            yield found
+        low_s, high_s = float(program.pool.uses.latency_s.min()), np.inf
+        solved: list[tuple[Sharing, float]] = []
+        for number in range(most_caps):
+            cap_s = max(cap_s, low_s)
+            found = self._solve(program, cap_s, ROUNDS if number == 0 else ROUNDS_A_CAP)
+            if not solved or found.seconds < min(known.seconds for known, _ in solved):
+                self._windows = program.binding()
+            solved.append((found, cap_s))
             if found.seconds <= cap_s:
-                high_s = cap_s
+                high_s = min(cap_s, found.seconds)
             else:
                 low_s, high_s = cap_s, min(high_s, found.seconds)
+            if high_s <= low_s * close or low_s >= self._latest_s(program) or not self.go_on():
+                break
+            cap_s = (low_s + high_s) / 2
+        return solved
+
+    def _latest_s(self, program: Program) -> float:
+        """The latency of the latest pattern there is."""
+        return float((program.pool if self.listed is None else self.listed).uses.latency_s.max())
 
     def _solve(self, program: Program, cap_s: float, rounds: int) -> Sharing:
         """A solution, for so many rounds with the patterns that the last one's prices asked for."""
-        found = program.solve(cap_s)
+        program.admit(cap_s)
+        found = program.run()
         num_idle = 0
-        for _ in range(0 if self.is_listed else rounds):
-            up_NR, down_NR = asked_for(program, found)
-            if not len(up_NR) or num_idle == MOST_IDLE or not self.go_on():
+        for _ in range(rounds):
+            is_broken = program.separate(found)
+            pools = (
+                (oracle(program, found) for oracle in (asked_for, neighbours)) if self.listed is None else [self.listed]
+            )
+            entered = any(program.enter(pool, found, COLUMNS_A_ROUND) for pool in pools)
+            if num_idle >= MOST_IDLE or not self.go_on() or not (entered or is_broken):
                 break
-            self.pool.add(up_NR, down_NR)
-            before_s, found = found.seconds, program.solve(cap_s)
-            num_idle = num_idle + 1 if found.seconds > before_s * (1 - LEAST_GAIN) else 0
-        return found
+            before_s, found = found.seconds, program.run()
+            num_idle = num_idle + 1 if abs(found.seconds - before_s) < before_s * LEAST_GAIN else 0
+        return program.solve()
 
-    def _pruned(self, sharing: Sharing, windows: Sequence[Window]) -> Closed:
+    def _pruned(self, program: Program, sharing: Sharing, cap_s: float) -> Closed:
         """The sharing without its smallest shares, at most a hundredth slower unless it has too many flows."""
-        pool = self.pool
-        most = FLOWS_A_REGION * pool.num_regions
-        by_share = sorted(sharing.bytes_by_pattern.items(), key=lambda item: (-item[1], item[0]))[:most]
+        program.admit(cap_s)
+        pool, shares = program.pool, np.zeros(len(program.pool))
+        shares[: len(sharing.shares)] = sharing.shares
+        least_of_most = np.sort(shares)[-FLOWS_A_REGION * pool.up_NR.shape[1] :][0]
         for least in LEAST_SHARES:
-            kept = np.array([number for number, size in by_share if size >= least * sharing.num_bytes])
-            if len(kept):
-                small = Pool(self.delays, pool.up_NR[kept], pool.down_NR[kept])
-                few = Program(small, sharing.num_bytes, windows, range(len(kept)), self.is_coarse).solve(np.inf)
-                if few.seconds <= sharing.seconds * (1 + PRUNING_LOSS):
+            kept = (shares > 0) & (shares >= max(least, least_of_most))
+            if kept.any():
+                program.keep(kept)
+                found = program.solve()
+                if found.seconds <= sharing.seconds * (1 + PRUNING_LOSS):
                     break
-        total = sum(few.bytes_by_pattern.values())
+        total = found.shares.sum()
         flows = tuple(
-            Flow(float(size / total), _pattern(pool, int(kept[number])))
-            for number, size in few.bytes_by_pattern.items()
+            Flow(float(found.shares[n] / total), _pattern(pool, int(n))) for n in np.flatnonzero(found.shares)
         )
-        return closed_form_s(flows, sharing.num_bytes, self.delays) if self.is_coarse else few.seconds, flows
+        return closed_form_s(flows, program.num_bytes, self.delays) if self.is_coarse else found.seconds, flows
 
 
 def _pattern(pool: Pool, number: int) -> Pattern:
@@ -137,7 +157,7 @@ def _pattern(pool: Pool, number: int) -> Pattern:
 
 def _listed(num_regions: int, known: Delays) -> Pool:
     patterns = all_patterns(num_regions)
-    return Pool(known, np.array([p.up for p in patterns]), np.array([p.down for p in patterns]))
+    return timed(known, np.array([p.up for p in patterns]), np.array([p.down for p in patterns]))
 
 
 def plain(network: Network, num_bytes: float, transport: Transport, chunk_bytes: int) -> dict[str, Closed]:

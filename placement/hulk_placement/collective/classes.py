@@ -21,9 +21,11 @@ from hulk_placement.sync import COMPRESSIONS, ON_REGION_LOSS
 DEFAULT_SIZES = tuple(4**power << 10 for power in range(3, 9))
 """64 KiB to 64 MiB, by fours."""
 
+USUAL_GAP = 1.2
+"""Seconds of flows by those of the bound: where the program's search for a cap on latency begins."""
+
 NUM_SIMULATED = 2
-"""Of the program's sharings, so many go into the simulation with the plain ones. On 72 networks and sizes (3 to 10
-regions) a third one would have won 3 times, by 0.8 % at most: less than the time that simulating it takes is worth."""
+"""Of the program's sharings, so many go into the simulation with the plain ones."""
 
 WORTH_SIMULATING = 1.3
 """Plain flows that the closed form finds slower than this, times the program's, are not simulated."""
@@ -32,7 +34,7 @@ CHUNKS_TO_RANK = 8
 """Simulated chunks of a flow where candidates are compared: off by 0.7 % on the mean."""
 
 USUAL_ADVANCE = 0.05
-ADVANCES = (USUAL_ADVANCE, 0.0, 0.2)
+OTHER_ADVANCES = (0.0, 0.2)
 """Of the seconds that the flows take; the usual one costs three regions nothing and gains a tenth with four or more."""
 
 SLOWED = 0.5
@@ -132,22 +134,26 @@ class Planner:
         """The best flows for a vector of so many bytes."""
         sent = self.sent(num_bytes)
         chunk_bytes = self.transport.chunk_bytes(sent)
-        candidates = self._candidates(sent, chunk_bytes)
-        timed = [self._timed(found, sent, USUAL_ADVANCE, CHUNKS_TO_RANK)[0] for found in candidates]
-        best = min(zip(timed, candidates, strict=True), key=lambda tried: (tried[0], len(tried[1][1])))[1]
-        advanced = [self._timed(best, sent, advance, MOST_CHUNKS) for advance in ADVANCES]
-        predicted_s, advance_s = min(advanced, key=lambda tried: tried[0])
         bound_s = self.bound.seconds(sent)
+        timed = [
+            (*self._timed(found, sent, USUAL_ADVANCE), len(found[1]), found)
+            for found in self._candidates(sent, chunk_bytes, bound_s)
+        ]
+        seconds, advance_s, _, best = min(timed, key=lambda tried: (tried[0], tried[2]))
+        others = [self._timed(best, sent, advance) for advance in OTHER_ADVANCES]
+        _, advance_s = min([(seconds, advance_s), *others], key=lambda tried: tried[0])
+        predicted_s = self._simulated_s(best[1], sent, advance_s, MOST_CHUNKS)
         return SizeClass(num_bytes, chunk_bytes, predicted_s, bound_s, best[1], advance_s=advance_s)
 
-    def _timed(self, found: Closed, sent: int, advance: float, most_chunks: int) -> tuple[float, float]:
-        """Simulated seconds, with the advance in seconds."""
-        seconds, flows = found
-        advance_s = round(advance * seconds, 6)
-        run = simulate(
+    def _timed(self, found: Closed, sent: int, advance: float) -> tuple[float, float]:
+        """Seconds by a coarse simulation, with the advance in seconds."""
+        advance_s = round(advance * found[0], 6)
+        return self._simulated_s(found[1], sent, advance_s, CHUNKS_TO_RANK), advance_s
+
+    def _simulated_s(self, flows: Sequence[Flow], sent: int, advance_s: float, most_chunks: int) -> float:
+        return simulate(
             self.network, flows, sent, transport=self.transport, advance_s=advance_s, most_chunks=most_chunks
-        )
-        return run.seconds, advance_s
+        ).seconds
 
     def sent(self, num_bytes: int) -> int:
         """Bytes of a vector on a WAN hop."""
@@ -161,21 +167,24 @@ class Planner:
         """Seconds of given flows by the program's rows."""
         return closed_form_s(flows, sent, delays(self.network, self.transport, chunk_bytes))
 
-    def _candidates(self, sent: int, chunk_bytes: int) -> list[Closed]:
+    def _candidates(self, sent: int, chunk_bytes: int, bound_s: float) -> list[Closed]:
         """The program's flows, and the plain ones that are not far behind by the closed form."""
         named = plain(self.network, sent, self.transport, chunk_bytes)
         if len(self.network.regions) < 2:
             return [named["one hop"]]
         if not self.go_on() or len(self.network.regions) > MOST_REGIONS:
             return sorted(named.values(), key=lambda closed: closed[0])[:1]
-        found = self.sharer(chunk_bytes).sharings(sent, NUM_SIMULATED)
+        found = self.sharer(chunk_bytes).sharings(sent, bound_s * USUAL_GAP, NUM_SIMULATED)
         near_s = found[0][0] * WORTH_SIMULATING
         return [*found, *(other for other in named.values() if other[0] <= near_s)]
 
     def sharer(self, chunk_bytes: int) -> Sharer:
         """The linear program for chunks of this size."""
         if chunk_bytes not in self._sharers:
-            self._sharers[chunk_bytes] = Sharer(self.network, self.transport, chunk_bytes, go_on=self.go_on)
+            before = next(reversed(self._sharers.values()), None)
+            self._sharers[chunk_bytes] = Sharer(
+                self.network, self.transport, chunk_bytes, before=before, go_on=self.go_on
+            )
         return self._sharers[chunk_bytes]
 
 
@@ -193,7 +202,7 @@ class Slowed:
         for link in self._felt(found, sent):
             planner = self._planners.setdefault(link, self.planner.slowed(link))
             old_s = planner.closed_form_s(found.flows, sent, found.chunk_bytes)
-            new_s, flows = planner.sharer(found.chunk_bytes).sharings(sent, 1)[0]
+            new_s, flows = planner.sharer(found.chunk_bytes).sharings(sent, old_s)[0]
             if old_s > SLOWER * new_s:
                 saved.append((old_s / new_s, Alternative(link, flows)))
         saved.sort(key=lambda item: -item[0])
@@ -230,7 +239,7 @@ def plan_collective(
     if not wanted or wanted[0] < 1:
         raise ValueError(f"sizes {wanted}: at least one, each at least 1 byte")
     planner = Planner(network, transport, compression, go_on)
-    classes = tuple(planner.size_class(size) for size in wanted)
+    classes = tuple(reversed([planner.size_class(size) for size in reversed(wanted)]))
     if with_alternatives and 1 < len(network.regions) <= MOST_REGIONS_WITH_ALTERNATIVES:
         slowed = Slowed(planner)
         classes = tuple(

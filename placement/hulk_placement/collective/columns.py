@@ -1,158 +1,156 @@
-"""Where patterns come from when there are too many to list: simple ones to begin with, then what prices ask for."""
+"""Where patterns come from: for each small set of exchanging regions the trees that are cheapest at a program's prices.
+
+A cheapest tree may be deep, and a deep one is late; the cheapest of bounded depth (in seconds) is NP-hard. So trees
+are grown from their roots, always along the cheapest link that keeps within the limit, for many root sets and limits
+at once; the program then prices them exactly.
+"""
 
 from __future__ import annotations
 
 import itertools
+from functools import cache
 
 import numpy as np
 
-from hulk_placement.collective.arborescence import cheapest_arborescence
 from hulk_placement.collective.network import Bools, Floats, Ints
-from hulk_placement.collective.program import Pool, Program, Sharing, distinct
+from hulk_placement.collective.program import Forests, Pool, Program, Sharing, timed
 from hulk_placement.collective.timing import Delays
 
-MOST_TIMED = 800
-"""Of the neighbours of the patterns in use, so many with the lowest price a link are looked at exactly."""
+MOST_ALL_SETS = 6
+"""Up to so many regions every set of regions may exchange; with more, single ones and all of them to begin with."""
 
-MOST_VARIED = 16
-"""Patterns with the largest shares, of which neighbours are looked at."""
+SLACKS = (0.1, 0.5, 1.0)
+"""Seconds by which trees may be deeper than the shallowest, in parts of T."""
 
-MOST_ADDED = 24
-MOST_ROOTS = 3
-MOST_TOGETHER, MOST_REGIONS_TOGETHER = 3, 8
-"""Exchanges of so many regions are among the first patterns where there are at most so many."""
+MOST_VARIED = 8
+"""Patterns with the largest shares, near whose exchanging sets others are tried where not all sets are."""
 
-Forests = tuple[Ints, Ints]
-"""`up_NR` and `down_NR` of N patterns."""
+LATE = 1e6
+"""What is later than the limit costs by its lateness, so many times more than any link."""
+
+TIE = 1e-3
+"""Of the highest price of a link is the most that its latency counts."""
 
 
-def first_patterns(known: Delays) -> Forests:
-    """One hop; for each region the star and the shortest-path trees; for each few, the nearest of them."""
+@cache
+def member_sets(num_regions: int) -> Bools:
+    """The sets of regions that may exchange, as rows of flags."""
+    sizes = range(1, num_regions + 1) if num_regions <= MOST_ALL_SETS else (1, num_regions)
+    sets = [few for size in sizes for few in itertools.combinations(range(num_regions), size)]
+    member = np.zeros((len(sets), num_regions), dtype=bool)
+    for row, few in enumerate(sets):
+        member[row, list(few)] = True
+    return member
+
+
+def grown(weight: Floats, hop_s: Floats, member_BR: Bools, limit_B: Floats) -> Ints:
+    """Forests out of member sets along cheap links `weight[parent, child]`, no deeper than the limit where possible.
+
+    >>> inf = np.inf
+    >>> hop_s = np.array([[0, 3, 5], [3, 0, 1], [5, 1, 0.0]])
+    >>> weight = np.array([[inf, 1, 2], [1, inf, 1], [2, 1, inf]])
+    >>> grown(weight, hop_s, np.array([[True, False, False]] * 2), np.array([5.0, 4.0]))
+    array([[0, 0, 0],
+           [0, 0, 1]])
+    """
+    num_sets, num = member_BR.shape
+    rows = np.arange(num_sets)
+    late = LATE * float(weight[np.isfinite(weight)].max(initial=1e-12)) / float(hop_s[np.isfinite(hop_s)].max())
+    parent = np.tile(np.arange(num), (num_sets, 1))
+    depth_s = np.where(member_BR, 0.0, np.inf)
+    left = ~member_BR
+    through_s = np.where(member_BR[:, :, None], hop_s, np.inf)
+    cost = np.where(through_s > limit_B[:, None, None] * (1 + 1e-9), late * through_s, weight)
+    cost = np.where(member_BR[:, :, None], cost, np.inf)
+    first = cost.argmin(axis=1)
+    best = np.where(left, np.take_along_axis(cost, first[:, None, :], axis=1)[:, 0], np.inf)
+    above = first
+    for _ in range(num - int(member_BR.sum(axis=1).min())):
+        child = best.argmin(axis=1)
+        more = left[rows, child]
+        node = above[rows, child]
+        parent[rows[more], child[more]] = node[more]
+        depth_s[rows[more], child[more]] = depth_s[rows, node][more] + hop_s[node, child][more]
+        left[rows, child] = False
+        best[rows, child] = np.inf
+        reach_s = depth_s[rows, child][:, None] + hop_s[child]
+        price = np.where(reach_s > limit_B[:, None] * (1 + 1e-9), late * reach_s, weight[child])
+        nearer = left & (price < best) & more[:, None]
+        best = np.where(nearer, price, best)
+        above = np.where(nearer, child[:, None], above)
+    return parent
+
+
+def first_patterns(known: Delays) -> Pool:
+    """One hop; for each region the star; for each set that may exchange the shallowest forests."""
     num = len(known.hop_s)
-    in_by, out_by, far_s = _shortest_paths(known.hop_s)
-    regions = np.arange(num)
-    found = [(regions, regions)]
-    for root in regions:
-        found += [(np.full(num, root), np.full(num, root)), (in_by[:, root], out_by[root])]
-    for size in range(2, min(num, MOST_TOGETHER if num <= MOST_REGIONS_TOGETHER else 2) + 1):
-        for few in map(list, itertools.combinations(regions, size)):
-            to, of = np.array(few)[far_s[:, few].argmin(axis=1)], np.array(few)[far_s[few].argmin(axis=0)]
-            found.append((in_by[regions, to], out_by[of, regions]))
-    return distinct(*_valid(np.array([up for up, _ in found]), np.array([down for _, down in found])))
+    everyone = np.arange(num)
+    stars = np.tile(everyone[:, None], (1, num))
+    hop_s = known.hop_s.copy()
+    np.fill_diagonal(hop_s, np.inf)
+    far_s = shortest_s(known.hop_s)
+    up_NR, down_NR = _forests(hop_s, known.hop_s, 2 * float(far_s[np.isfinite(far_s)].max()), member_sets(num))
+    return timed(known, *distinct(np.vstack([everyone, stars, up_NR]), np.vstack([everyone, stars, down_NR])))
 
 
-def _shortest_paths(hop_s: Floats) -> tuple[Ints, Ints, Floats]:
-    """For all pairs (a, b): where a sends first towards b, whom b hears last from a, and the seconds."""
-    num = len(hop_s)
+def asked_for(program: Program, found: Sharing) -> Pool:
+    """Patterns that are cheap at the prices of the program."""
+    pool, known = program.pool, program.pool.delays
+    used = np.argsort(-found.shares, kind="stable")[:MOST_VARIED]
+    sets = near_sets(pool.up_NR[used] == np.arange(pool.up_NR.shape[1]))
+    finite = np.isfinite(known.hop_s)
+    prices = program.link_prices()
+    tie = known.hop_s / known.hop_s[finite].max() * max(float(prices[finite].max()), 1e-12) * TIE
+    weight = prices + tie
+    np.fill_diagonal(weight, np.inf)
+    cap_s = min(program.cap_s, found.seconds * 1.5)
+    return timed(known, *distinct(*_forests(weight, known.hop_s, cap_s, sets)))
+
+
+def near_sets(member_NR: Bools) -> Bools:
+    """Sets of regions that may exchange: all if they are few, else each, everyone, and those given but for one."""
+    num = member_NR.shape[1]
+    if num <= MOST_ALL_SETS:
+        return member_sets(num)
+    flipped = (member_NR[:, None, :] ^ np.eye(num, dtype=bool)).reshape(-1, num)
+    sets = np.unique(np.vstack([np.eye(num, dtype=bool), np.ones((1, num), dtype=bool), member_NR, flipped]), axis=0)
+    return np.asarray(sets[sets.any(axis=1)])
+
+
+def _forests(weight: Floats, hop_s: Floats, cap_s: float, member_SR: Bools) -> Forests:
+    """The cheap forests of sets of members in both directions, of several depths, no later in all than the cap."""
+    far_s = shortest_s(hop_s)
+    up_S, down_S = depths_s(far_s.T, member_SR), depths_s(far_s, member_SR)
+    exchange_S = np.where(member_SR[:, :, None] & member_SR[:, None, :], hop_s, 0.0).max(axis=(1, 2))
+    latency_S = up_S + down_S + exchange_S
+    slack_S = max(cap_s, float(latency_S.min())) - latency_S
+    good = slack_S >= 0
+    slack_FS = np.array(SLACKS)[:, None] / 2 * slack_S[good]
+    member_BR = np.tile(member_SR[good], (len(slack_FS), 1))
+    return (
+        grown(weight.T, hop_s.T, member_BR, (up_S[good] + slack_FS).ravel()),
+        grown(weight, hop_s, member_BR, (down_S[good] + slack_FS).ravel()),
+    )
+
+
+def depths_s(far_s: Floats, member_BR: Bools) -> Floats:
+    """How far the furthest region is from each set: the least depth of its forest."""
+    nearest = np.where(member_BR[:, :, None], far_s, np.inf).min(axis=1)
+    deepest: Floats = nearest.max(axis=1)
+    return deepest
+
+
+def shortest_s(hop_s: Floats) -> Floats:
+    """Seconds of the shortest ways between all pairs."""
     far = hop_s.copy()
-    first = np.tile(np.arange(num), (num, 1))
-    last = first.T.copy()
-    for middle in range(num):
-        through = far[:, middle, None] + far[None, middle, :]
-        nearer = through < far - 1e-12
-        far = np.where(nearer, through, far)
-        first = np.where(nearer, first[:, middle, None], first)
-        last = np.where(nearer, last[None, middle, :], last)
-    return first, last, far
+    for middle in range(len(far)):
+        far = np.minimum(far, far[:, middle, None] + far[None, middle, :])
+    return far
 
 
-def asked_for(program: Program, found: Sharing) -> Forests:
-    """Patterns that would make the sharing faster at the program's prices, best first; none: it cannot be told how."""
-    pool = program.pool
-    weight = link_weights(program)
-    used = np.array(sorted(found.bytes_by_pattern, key=lambda p: -found.bytes_by_pattern[p])[:MOST_VARIED])
-    up, down = _neighbours(pool.up_NR[used], pool.down_NR[used])
-    cheap = np.argsort(_linear_price(up, down, weight), kind="stable")[:MOST_TIMED]
-    trees_up, trees_down = _trees(weight, pool.delays)
-    nearby = Pool(pool.delays, np.concatenate([up[cheap], trees_up]), np.concatenate([down[cheap], trees_down]))
-    best = program.promising(nearby, found, MOST_ADDED)
-    return nearby.up_NR[best], nearby.down_NR[best]
-
-
-def link_weights(program: Program) -> Floats:
-    """The price of a byte on each link, by source and target, as if it met all of its windows; absent: infinite."""
-    pool = program.pool
-    num = pool.num_regions
-    prices, _ = program.duals()
-    total = np.zeros(len(pool.delays.capacity))
-    for (resource, _, _), price in zip(program.windows, prices, strict=True):
-        total[resource] += price
-    out, into = total[num * num : num * num + num], total[num * num + num :]
-    weight = total[: num * num].reshape(num, num) + out[:, None] + into[None, :]
-    return np.where(np.isfinite(pool.delays.hop_s), weight, np.inf)
-
-
-def _trees(weight: Floats, known: Delays) -> Forests:
-    """For the roots that are cheapest to reach and to reach from: the cheapest trees, latency breaking ties."""
-    finite = np.isfinite(weight)
-    tie = known.hop_s / known.hop_s[finite].max() * max(float(weight[finite].max()), 1e-12) * 1e-3
-    priced = weight + tie
-    np.fill_diagonal(priced, np.inf)
-    roots = np.argsort(priced.min(axis=0) + priced.min(axis=1), kind="stable")[:MOST_ROOTS]
-    found = [(cheapest_arborescence(priced.T, int(root)), cheapest_arborescence(priced, int(root))) for root in roots]
-    trees = [(up, down) for up, down in found if up is not None and down is not None]
-    num = len(weight)
-    return np.array([up for up, _ in trees]).reshape(-1, num), np.array([down for _, down in trees]).reshape(-1, num)
-
-
-def _linear_price(up_NR: Ints, down_NR: Ints, weight: Floats) -> Floats:
-    regions = np.arange(len(weight))
-    free = weight.copy()
-    np.fill_diagonal(free, 0.0)
-    member = (up_NR == regions).astype(float)
-    exchange = (member @ np.where(np.isfinite(free), free, 1e9) * member).sum(axis=1)
-    price: Floats = free[regions, up_NR].sum(axis=1) + free[down_NR, regions].sum(axis=1) + exchange
-    return price
-
-
-def _neighbours(up_NR: Ints, down_NR: Ints) -> Forests:
-    """Patterns that differ in one region: another parent (in, out or both), joining the exchange, or leaving it."""
-    num_patterns, num = up_NR.shape
-    n, v, u = (index.ravel() for index in np.indices((num_patterns, num, num)))
-    joins = u == v
-    outside = up_NR[n, v] != v
-    ups, downs = [], []
-    for with_up, with_down, which in (
-        (True, True, np.full(len(n), True)),
-        (True, False, outside & ~joins),
-        (False, True, outside & ~joins),
-    ):
-        up, down, rows = up_NR[n[which]], down_NR[n[which]], np.arange(int(which.sum()))
-        if with_up:
-            up[rows, v[which]] = u[which]
-        if with_down:
-            down[rows, v[which]] = u[which]
-        ups.append(up)
-        downs.append(down)
-    swapped = _swapped(up_NR, down_NR)
-    return _valid(np.concatenate([*ups, swapped[0]]), np.concatenate([*downs, swapped[1]]))
-
-
-def _swapped(up_NR: Ints, down_NR: Ints) -> Forests:
-    """Patterns in which a member and a region outside have changed places."""
-    num = up_NR.shape[1]
-    n, a, b = np.nonzero((up_NR == np.arange(num))[:, :, None] & (up_NR != np.arange(num))[:, None, :])
-    turn = np.tile(np.arange(num), (len(n), 1))
-    rows = np.arange(len(n))
-    turn[rows, a], turn[rows, b] = b, a
-
-    def turned(parent_NR: Ints) -> Ints:
-        return np.take_along_axis(turn, np.take_along_axis(parent_NR[n], turn, axis=1), axis=1)
-
-    return turned(up_NR), turned(down_NR)
-
-
-def _valid(up_NR: Ints, down_NR: Ints) -> Forests:
-    """Those whose forests have the same roots, one at least, and no cycle."""
-    regions = np.arange(up_NR.shape[1])
-    member: Bools = np.equal(up_NR, regions)
-    same = np.equal(member, np.equal(down_NR, regions)).all(axis=1)
-    good = np.flatnonzero(same & _rooted(up_NR, member) & _rooted(down_NR, member))
-    return up_NR[good], down_NR[good]
-
-
-def _rooted(parent_NR: Ints, member_NR: Bools) -> Bools:
-    ancestor = parent_NR
-    for _ in range(int(parent_NR.shape[1]).bit_length()):
-        ancestor = np.take_along_axis(ancestor, ancestor, axis=1)
-    return np.asarray(np.take_along_axis(member_NR, ancestor, axis=1).all(axis=1))
+def distinct(up_NR: Ints, down_NR: Ints) -> Forests:
+    """Each pattern where it is first."""
+    both = np.ascontiguousarray(np.hstack([up_NR, down_NR]).astype(np.int8))
+    _, first = np.unique(both.view(f"V{both.shape[1]}").ravel(), return_index=True)
+    first.sort()
+    return up_NR[first], down_NR[first]

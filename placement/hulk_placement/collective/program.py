@@ -12,8 +12,8 @@ A row with a + z makes T at least that, even if no share uses it: patterns are t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import highspy
@@ -26,175 +26,171 @@ from hulk_placement.collective.timing import Delays, Uses, are_usable, uses
 ENOUGH = 1e-4
 """A row broken, or a column promising, by less than this share of T is left."""
 
-MAX_ROUNDS = 200
-COLUMNS_A_ROUND = 12
+MOST_ROUNDS = 200
+
+SHORTER = 0.1
+"""Seconds of T that a second less of latency is worth: shorter ways are the easier to keep to."""
+
+PRIMAL = 4
+"""Of HiGHS' simplex strategies: takes half as long as the default where nearly all that changes is new columns."""
+
+Forests = tuple[Ints, Ints]
+"""`up_NR` and `down_NR` of N patterns."""
 
 Window = tuple[int, float, float]
 """A resource, a release and a tail."""
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Pool:
-    """Patterns by number, with their uses sorted by resource; grows. Those that need an absent link are left out."""
+    """Patterns by number, with their uses sorted by resource; `starts` says where each resource's begin."""
 
     delays: Delays
     up_NR: Ints  # noqa: N815 - a shape suffix
     down_NR: Ints  # noqa: N815 - as above
-    uses: Uses = field(init=False)
-    _starts: Ints = field(init=False)
-    _counts: dict[Window, Floats] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._time()
+    uses: Uses
+    starts: Ints
 
     def __len__(self) -> int:
         return len(self.up_NR)
 
-    @property
-    def num_regions(self) -> int:
-        return int(self.up_NR.shape[1])
-
-    def add(self, up_NR: Ints, down_NR: Ints) -> None:
-        """Put in those patterns that are new."""
-        up_NR, down_NR = np.concatenate([self.up_NR, up_NR]), np.concatenate([self.down_NR, down_NR])
-        self.up_NR, self.down_NR = distinct(up_NR, down_NR)
-        self._time()
+    def take(self, numbers: Ints) -> Pool:
+        """Some of the patterns, numbered anew."""
+        new = np.full(len(self), -1)
+        new[numbers] = np.arange(len(numbers))
+        old = self.uses
+        kept = new[old.pattern] >= 0
+        some = Uses(
+            new[old.pattern[kept]],
+            old.resource[kept],
+            old.release_s[kept],
+            old.tail_s[kept],
+            old.latency_s[numbers],
+        )
+        return _sorted(self.delays, self.up_NR[numbers], self.down_NR[numbers], some)
 
     def counts(self, window: Window) -> Floats:
         """How often each pattern uses the window's resource within it."""
-        if window not in self._counts:
-            self._counts[window] = self._count(window)
-        return self._counts[window]
-
-    def _count(self, window: Window) -> Floats:
         resource, release_s, tail_s = window
-        part = slice(self._starts[resource], self._starts[resource + 1])
+        part = slice(self.starts[resource], self.starts[resource + 1])
         inside = (self.uses.release_s[part] >= release_s) & (self.uses.tail_s[part] >= tail_s)
         return np.bincount(self.uses.pattern[part][inside], minlength=len(self)).astype(float)
 
-    def of(self, patterns: Ints) -> Bools:
-        """Which uses are of these patterns."""
-        chosen = np.zeros(len(self), dtype=bool)
-        chosen[patterns] = True
-        return chosen[self.uses.pattern]
 
-    def _time(self) -> None:
-        self._counts = {}
-        usable = are_usable(self.up_NR, self.down_NR, self.delays)
-        self.up_NR, self.down_NR = self.up_NR[usable], self.down_NR[usable]
-        found = uses(self.up_NR, self.down_NR, self.delays)
-        order = np.argsort(found.resource, kind="stable")
-        self.uses = Uses(
-            found.pattern[order],
-            found.resource[order],
-            found.release_s[order],
-            found.tail_s[order],
-            found.latency_s,
-        )
-        self._starts = np.searchsorted(self.uses.resource, np.arange(len(self.delays.capacity) + 1))
+def timed(known: Delays, up_NR: Ints, down_NR: Ints) -> Pool:
+    """The pool of those patterns that need no absent link."""
+    usable = are_usable(up_NR, down_NR, known)
+    up_NR, down_NR = up_NR[usable], down_NR[usable]
+    return _sorted(known, up_NR, down_NR, uses(up_NR, down_NR, known))
 
 
-def distinct(up_NR: Ints, down_NR: Ints) -> tuple[Ints, Ints]:
-    """Each pattern where it is first."""
-    _, first = np.unique(np.hstack([up_NR, down_NR]), axis=0, return_index=True)
-    first.sort()
-    return up_NR[first], down_NR[first]
+def joined(one: Pool, other: Pool) -> Pool:
+    """The patterns of both."""
+    a, b = one.uses, other.uses
+    both = Uses(
+        np.concatenate([a.pattern, b.pattern + len(one)]),
+        np.concatenate([a.resource, b.resource]),
+        np.concatenate([a.release_s, b.release_s]),
+        np.concatenate([a.tail_s, b.tail_s]),
+        np.concatenate([a.latency_s, b.latency_s]),
+    )
+    up_NR, down_NR = np.concatenate([one.up_NR, other.up_NR]), np.concatenate([one.down_NR, other.down_NR])
+    return _sorted(one.delays, up_NR, down_NR, both)
+
+
+def _sorted(known: Delays, up_NR: Ints, down_NR: Ints, found: Uses) -> Pool:
+    order = np.argsort(found.resource.astype(np.int16), kind="stable")
+    resource = found.resource[order]
+    ordered = Uses(found.pattern[order], resource, found.release_s[order], found.tail_s[order], found.latency_s)
+    starts = np.searchsorted(resource, np.arange(len(known.capacity) + 1))
+    return Pool(known, up_NR, down_NR, ordered, starts)
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """A solution for so many bytes: bytes by pattern number, and the seconds T that they take by the program's rows."""
+    """A solution: the share of each column, and the seconds T that they take by the program's rows."""
 
-    num_bytes: float
     seconds: float
-    bytes_by_pattern: dict[int, float]
+    shares: Floats
 
 
 class Program:
-    """The restricted program over a pool, in shares of the vector and seconds: neither is far from 1."""
+    """The restricted program, in shares of the vector and seconds: neither is far from 1."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        num_bytes: float,
-        windows: Sequence[Window] = (),
-        columns: Sequence[int] = (),
-        is_coarse: bool = False,
-    ) -> None:
-        """An empty program, or one that begins with some rows and columns, of a solution that is likely near.
+    def __init__(self, pool: Pool, num_bytes: float, windows: Iterable[Window] = (), is_coarse: bool = False) -> None:
+        """A program whose first columns are a pool's; with windows that a near solution needed, which saves rounds.
 
         A coarse one has one row a resource, of the window that all its uses meet: quicker, and T is only a floor.
         """
         self.pool, self.num_bytes, self.is_coarse = pool, num_bytes, is_coarse
         self.windows: list[Window] = []
-        self.columns: list[int] = []
         self.cap_s = np.inf
+        self.prices, self.pays = np.zeros(0), 0.0  # of a second in each window (in T), and for the whole vector
         self.highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in (("output_flag", False), ("threads", 1), ("presolve", "off"), ("solver", "simplex")):
             self.highs.setOptionValue(option, value)
+        if is_coarse:
+            self.highs.setOptionValue("simplex_strategy", PRIMAL)
         self.highs.addCol(1.0, 0.0, highspy.kHighsInf, 0, np.array([], dtype=np.int32), np.array([]))
         self.highs.addRow(1.0, 1.0, 0, np.array([], dtype=np.int32), np.array([]))
-        self._enter(np.array(columns, dtype=np.int64))
-        for window in windows:
-            if pool.counts(window)[self.columns].any():
-                self._require(window)
+        self._add(pool)
+        self._require([window for window in windows if pool.counts(window).any()])
 
-    def solve(self, cap_s: float) -> Sharing:
-        """The best sharing among patterns of the pool whose latency is at most the cap; one must be there."""
-        self._admit(cap_s)
-        if not any(self.pool.uses.latency_s[c] <= cap_s for c in self.columns):
-            self._enter(np.argsort(self.pool.uses.latency_s, kind="stable")[:1])
-        for _ in range(MAX_ROUNDS):
-            found = self._run()
-            if not self._separate(found) and not self._enter(self.promising(self.pool, found, COLUMNS_A_ROUND)):
+    def solve(self) -> Sharing:
+        """The best sharing among open columns, with all the rows that it takes."""
+        for _ in range(MOST_ROUNDS):
+            found = self.run()
+            if not self.separate(found):
                 break
         return found
 
-    def duals(self) -> tuple[Floats, float]:
-        """The price of a second in each window (in T), and what the sharing pays for the whole vector."""
-        duals = np.array(self.highs.getSolution().row_dual)
-        return -duals[1:], float(duals[0])
+    def enter(self, pool: Pool, found: Sharing, most: int) -> bool:
+        """Make columns of those patterns of a pool that promise most of T; whether there were any."""
+        costs = self.reduced_costs(pool)
+        best = np.argsort(costs, kind="stable")[:most]
+        best = best[costs[best] < -ENOUGH * found.seconds]
+        if len(best):
+            fresh = pool.take(best)
+            self.pool = joined(self.pool, fresh)
+            self._add(fresh)
+        return bool(len(best))
+
+    def keep(self, kept: Bools) -> None:
+        """Close all other columns."""
+        upper = np.where(kept, highspy.kHighsInf, 0.0)
+        numbers = np.arange(1, len(self.pool) + 1, dtype=np.int32)
+        self.highs.changeColsBounds(len(numbers), numbers, np.zeros(len(numbers)), upper)
 
     def binding(self) -> list[Window]:
         """The windows that hold the last solution back."""
-        prices, _ = self.duals()
-        return [window for window, price in zip(self.windows, prices, strict=True) if price > 0]
+        return [self.windows[number] for number in np.flatnonzero(self.prices > 0)]
 
     def reduced_costs(self, pool: Pool) -> Floats:
         """By pattern of a pool: what the whole vector moved to it adds to T; inf: not admitted."""
-        prices, pays = self.duals()
-        costs = np.where(pool.uses.latency_s <= self.cap_s, -pays, np.inf)
-        for window, price in zip(self.windows, prices, strict=True):
-            if price > 0:
-                costs += price * self._seconds(window) * pool.counts(window)
+        costs = np.where(pool.uses.latency_s <= self.cap_s, SHORTER * pool.uses.latency_s - self.pays, np.inf)
+        for number in np.flatnonzero(self.prices > 0):
+            window = self.windows[number]
+            costs += self.prices[number] * self._seconds(window) * pool.counts(window)
         return costs
-
-    def promising(self, pool: Pool, found: Sharing, most: int) -> Ints:
-        """The patterns of a pool that promise most of T if all bytes could be moved to them, best first."""
-        costs = self.reduced_costs(pool)
-        best = np.argsort(costs, kind="stable")[:most]
-        return best[costs[best] < -ENOUGH * found.seconds]
 
     def _seconds(self, window: Window) -> float:
         """Seconds that the whole vector keeps the window's resource busy."""
         return float(self.num_bytes / self.pool.delays.capacity[window[0]])
 
-    def _run(self) -> Sharing:
+    def run(self) -> Sharing:
+        """The best sharing among open columns by the rows there are; sets the prices."""
         self.highs.run()
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             raise AssertionError(f"linear program: {self.highs.getModelStatus()}")
-        values = np.array(self.highs.getSolution().col_value)
-        shares = {c: v * self.num_bytes for c, v in zip(self.columns, values[1:], strict=True) if v > 1e-9}
-        return Sharing(self.num_bytes, float(values[0]), shares)
+        solution = self.highs.getSolution()
+        values, duals = np.array(solution.col_value), np.array(solution.row_dual)
+        self.prices, self.pays = -duals[1:], float(duals[0])
+        return Sharing(float(values[0]), np.where(values[1:] > 1e-9, values[1:], 0.0))
 
-    def _admit(self, cap_s: float) -> None:
+    def admit(self, cap_s: float) -> None:
         """Close columns and rows above the cap, open those below."""
-        if cap_s == self.cap_s:
-            return
         self.cap_s = cap_s
-        for number, pattern in enumerate(self.columns):
-            is_open = self.pool.uses.latency_s[pattern] <= cap_s
-            self.highs.changeColBounds(number + 1, 0.0, highspy.kHighsInf if is_open else 0.0)
+        self.keep(self.pool.uses.latency_s <= cap_s)
         for number, window in enumerate(self.windows):
             self.highs.changeRowBounds(number + 1, -highspy.kHighsInf, self._room(window))
 
@@ -203,55 +199,76 @@ class Program:
         _, release_s, tail_s = window
         return float(highspy.kHighsInf) if release_s + tail_s > self.cap_s else -(release_s + tail_s)
 
-    def _enter(self, patterns: Ints) -> bool:
-        """Make columns of those patterns that are not; whether there were any."""
-        fresh = [int(pattern) for pattern in patterns if pattern not in self.columns]
-        known = [self._seconds(window) * self.pool.counts(window) for window in self.windows] if fresh else []
-        for pattern in fresh:
-            seconds = np.array([1.0, *(by_pattern[pattern] for by_pattern in known)])
-            rows = np.flatnonzero(seconds).astype(np.int32)
-            self.highs.addCol(0.0, 0.0, highspy.kHighsInf, len(rows), rows, seconds[rows])
-            self.columns.append(pattern)
-        return bool(fresh)
+    def _add(self, fresh: Pool) -> None:
+        """Make columns of a pool's patterns."""
+        seconds = np.vstack([np.ones(len(fresh)), *(self._seconds(w) * fresh.counts(w) for w in self.windows)]).T
+        columns, rows = np.nonzero(seconds)
+        num = len(fresh)
+        starts = np.searchsorted(columns, np.arange(num)).astype(np.int32)
+        costs, none, wide = SHORTER * fresh.uses.latency_s, np.zeros(num), np.full(num, highspy.kHighsInf)
+        self.highs.addCols(num, costs, none, wide, len(rows), starts, rows.astype(np.int32), seconds[columns, rows])
 
-    def _separate(self, found: Sharing) -> bool:
-        """Add, for each resource, the window that the sharing overfills most; whether there was one."""
-        mine = self.pool.of(np.array(list(found.bytes_by_pattern)))
+    def link_prices(self) -> Floats:
+        """The price of a byte on each link, by source and target, as if it met all of its windows; absent: infinite."""
+        known = self.pool.delays
+        num = len(known.hop_s)
+        total = np.zeros(len(known.capacity))
+        for number in np.flatnonzero(self.prices > 0):
+            resource = self.windows[number][0]
+            total[resource] += self.prices[number] / known.capacity[resource]
+        out, into = total[num * num : num * num + num], total[num * num + num :]
+        prices = total[: num * num].reshape(num, num) + out[:, None] + into[None, :]
+        return np.where(np.isfinite(known.hop_s), prices, np.inf)
+
+    def separate(self, found: Sharing) -> bool:
+        """Add, for each resource, the windows that the sharing overfills most; whether there was one."""
         uses = self.pool.uses
-        num_bytes = np.zeros(len(self.pool))
-        num_bytes[list(found.bytes_by_pattern)] = list(found.bytes_by_pattern.values())
+        mine = found.shares[uses.pattern] > 0
         broken = (widest if self.is_coarse else overfull)(
             uses.resource[mine],
             uses.release_s[mine],
             uses.tail_s[mine],
-            num_bytes[uses.pattern[mine]],
+            found.shares[uses.pattern[mine]] * self.num_bytes,
             self.pool.delays.capacity,
             found.seconds * (1 + ENOUGH),
         )
-        for window in broken:
-            self._require(window)
+        self._require(broken)
         return bool(broken)
 
-    def _require(self, window: Window) -> None:
-        seconds = self._seconds(window) * self.pool.counts(window)[self.columns]
-        places = np.flatnonzero(seconds)
-        index = np.concatenate([[0], places + 1]).astype(np.int32)
-        values = np.concatenate([[-1.0], seconds[places]])
-        self.highs.addRow(-highspy.kHighsInf, self._room(window), len(index), index, values)
-        self.windows.append(window)
+    def _require(self, windows: Sequence[Window]) -> None:
+        if not windows:
+            return
+        seconds = np.array([self._seconds(window) * self.pool.counts(window) for window in windows])
+        rows, columns = np.nonzero(np.hstack([np.ones((len(windows), 1)), seconds]))
+        values = np.hstack([np.full((len(windows), 1), -1.0), seconds])[rows, columns]
+        self.highs.addRows(
+            len(windows),
+            np.full(len(windows), -highspy.kHighsInf),
+            np.array([self._room(window) for window in windows]),
+            len(rows),
+            np.searchsorted(rows, np.arange(len(windows))).astype(np.int32),
+            columns.astype(np.int32),
+            values,
+        )
+        self.windows += windows
 
 
 def overfull(
     resource: Ints, release_s: Floats, tail_s: Floats, num_bytes: Floats, capacity: Floats, limit_s: float
 ) -> list[Window]:
-    """For each resource (sorted) the window that needs the longest T, where that is more than the limit."""
+    """For each resource (sorted) and release the window that needs the longest T, where that is over the limit."""
     found = []
     for part, most_s in _parts(resource, release_s, tail_s, num_bytes, capacity):
         if most_s <= limit_s:
             break
-        window, need_s = fullest(int(resource[part][0]), release_s[part], tail_s[part], num_bytes[part], capacity)
-        if need_s > limit_s:
-            found.append(window)
+        number = int(resource[part][0])
+        need_s = _need_s(release_s[part], tail_s[part], num_bytes[part], capacity[number])
+        worst = need_s.argmax(axis=1)
+        fresh = {
+            (number, float(release_s[part][a]), float(tail_s[part][worst[a]]))
+            for a in np.flatnonzero(need_s[np.arange(len(worst)), worst] > limit_s)
+        }
+        found += sorted(fresh)
     return found
 
 
@@ -279,25 +296,22 @@ def widest(
     return [(int(resource[first[n]]), float(release[n]), float(tail[n])) for n in np.flatnonzero(need_s > limit_s)]
 
 
-def fullest(
-    resource: int, release_s: Floats, tail_s: Floats, num_bytes: Floats, capacity: Floats
-) -> tuple[Window, float]:
-    """The window of a resource whose uses need the longest T, and that T: a + z + bytes / capacity.
+def _need_s(release_s: Floats, tail_s: Floats, num_bytes: Floats, capacity: float) -> Floats:
+    """The T that the uses of one resource need in each of their windows, by release and tail: a + z + bytes / capacity.
 
-    >>> fullest(0, np.array([0.0, 0.1]), np.array([0.2, 0.1]), np.array([30.0, 20.0]), np.array([100.0]))
-    ((0, 0.0, 0.1), 0.6)
+    >>> _need_s(np.array([0.0, 0.1]), np.array([0.2, 0.1]), np.array([30.0, 20.0]), 100.0)
+    array([[0.5, 0.6],
+           [0. , 0.4]])
     """
     late = release_s >= release_s[:, None]
     early = tail_s >= tail_s[:, None]
     load = (late * num_bytes) @ early.T.astype(float)
-    need_s = np.where(load > 0, load / capacity[resource] + release_s[:, None] + tail_s, 0.0)
-    a, z = divmod(int(need_s.argmax()), len(tail_s))
-    return (resource, float(release_s[a]), float(tail_s[z])), float(need_s[a, z])
+    return np.where(load > 0, load / capacity + release_s[:, None] + tail_s, 0.0)
 
 
 def closed_form_s(flows: Sequence[Flow], num_bytes: float, known: Delays) -> float:
     """Seconds of an all-reduce by given flows: the T of the program's rows; infinite where a link is absent."""
-    pool = Pool(known, np.array([f.pattern.up for f in flows]), np.array([f.pattern.down for f in flows]))
+    pool = timed(known, np.array([f.pattern.up for f in flows]), np.array([f.pattern.down for f in flows]))
     shares = np.array([f.share for f in flows])
     if len(pool) < len(flows):
         return float(np.inf)
@@ -307,6 +321,6 @@ def closed_form_s(flows: Sequence[Flow], num_bytes: float, known: Delays) -> flo
     for part, most_s in _parts(resource, release_s, tail_s, load, known.capacity) if len(load) else ():
         if most_s <= seconds:
             break
-        window = fullest(int(resource[part][0]), release_s[part], tail_s[part], load[part], known.capacity)
-        seconds = max(seconds, window[1])
+        need_s = _need_s(release_s[part], tail_s[part], load[part], known.capacity[resource[part][0]])
+        seconds = max(seconds, float(need_s.max()))
     return seconds

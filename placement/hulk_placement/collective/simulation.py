@@ -10,13 +10,15 @@ never faster than its last one comes.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
-from hulk_placement.collective.network import Matrix, Network
+from hulk_placement.collective.network import Network
 from hulk_placement.collective.patterns import Flow, Pattern
 from hulk_placement.collective.timing import delays, num_lanes
 from hulk_placement.collective.transport import TRANSPORT, Transport
@@ -28,6 +30,12 @@ MOST_CROSSINGS = 20_000
 """Of chunks over links in one simulation: with many regions chunks are simulated larger."""
 
 Link = tuple[int, int]
+
+SUM, EXCHANGE, HEARD, FREE = range(4)
+"""What an event says: a subtree's sum, a partial sum or the result has come, or a link is free."""
+
+BEHIND = 4
+"""Added to what comes over a link into a region with a cap: it has not yet come in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,211 +66,201 @@ def simulate(
     up to `advance_s`: without that, flows with a short way only begin when others end, and leave links idle.
     """
     size = transport.chunk_bytes(num_bytes) if chunk_bytes is None else chunk_bytes
+    if any(network.rate[a][b] <= 0 for flow in flows for a, b in _links(flow.pattern)):
+        return Simulated(math.inf, {})
     run = _Run(network, transport, num_bytes, size, advance_s)
-    crossings = sum(_num_crossings(flow.pattern) for flow in flows)
+    crossings = sum(len(_links(flow.pattern)) for flow in flows)
     num_chunks = max(2, min(most_chunks or MOST_CHUNKS, MOST_CROSSINGS // max(1, crossings)))
     for flow in flows:
-        if not run.add(flow, num_chunks):
-            return Simulated(math.inf, {})
+        run.add(flow, num_chunks)
     finish_s = run.finish()
-    return Simulated(transport.start_s + transport.stretch * finish_s, run.busy_s)
+    num = len(network.regions)
+    busy_s = {divmod(wire, num): seconds for wire, seconds in enumerate(run.busy_s) if seconds > 0}
+    return Simulated(transport.start_s + transport.stretch * finish_s, busy_s)
 
 
-@dataclass(slots=True)
-class _Part:
-    """One simulated chunk: its bytes, and for every region what it still waits for and since when its inputs are there.
-
-    `ready` holds (first, last): when the first and the last real chunk of all inputs so far was there.
-    """
-
-    flow: int
-    position: float
-    num_bytes: float
-    sums_missing: list[int]
-    sums: list[tuple[float, float]]
-    exchange_missing: list[int]
-    exchanged: list[tuple[float, float]]
+Hop = tuple[int, int, int, float]
+"""What a region does with a chunk: the link (source * R + target), what it is at the target, the target, the tail."""
 
 
 @dataclass(slots=True)
 class _Way:
-    """A pattern as lists by region, and the tails: seconds of latency from leaving on a link to the end of the way.
+    """A pattern by region: how many sums it waits for, and where it sends a subtree's sum and the result.
 
-    `sum_tails_s` is of a subtree's sum on its way to the parent; `result_tails_s` of a result, or of a sum to exchange.
+    A tail is the seconds of latency from leaving on a link to the end of the way.
     """
 
-    up: tuple[int, ...]
-    members: tuple[int, ...]
-    children: list[list[int]]
-    sum_tails_s: dict[int, float]
-    result_tails_s: dict[Link, float]
+    inputs: list[int]
+    after_sum: list[list[Hop]]
+    after_result: list[list[Hop]]
+    is_member: list[bool]
+    num_members: int
 
 
 @dataclass(slots=True)
-class _Wire:
-    """A link at work: what waits (minus urgency, position, event number, kind, part, last), and if it sends."""
+class _Part:
+    """One simulated chunk: its bytes, and by region what it still waits for and when its last real chunk came."""
 
-    rate: float
-    last_s: float
-    piece_bytes: float
-    waiting: list[tuple[float, float, int, str, _Part, float]] = field(default_factory=list)
-    sending: bool = False
+    way: _Way
+    position: float
+    num_bytes: float
+    sums_missing: list[int]
+    sums_last_s: list[float]
+    exchange_missing: list[int]
+    exchanged_last_s: list[float]
 
 
 class _Run:
-    """One simulation: add flows, then finish."""
+    """One simulation: add flows, then finish. Links and regions are numbers, for speed."""
 
     def __init__(
         self, network: Network, transport: Transport, num_bytes: int, chunk_bytes: int, advance_s: float
     ) -> None:
         known = delays(network, transport, chunk_bytes)
         lanes = num_lanes(network)
-        self.network, self.num_bytes, self.chunk_bytes = network, num_bytes, chunk_bytes
+        num = len(network.regions)
+        self.network, self.num_bytes, self.chunk_bytes, self.num = network, num_bytes, chunk_bytes, num
         self.advance_s = advance_s
-        self.num = len(network.regions)
-        self.wires = {
-            (a, b): _Wire(
-                network.rate[a][b] * transport.pace, float(known.last_s[a, b]), float(chunk_bytes * lanes[a, b])
-            )
-            for a in range(self.num)
-            for b in range(self.num)
-            if network.rate[a][b] > 0
-        }
         self.most_lanes = float(np.max(lanes))
-        self.egress_free, self.ingress_free = [0.0] * self.num, [0.0] * self.num
-        self.inside_free = [0.0] * self.num
-        self.inside_s = [_inside_s(network, r, num_bytes) for r in range(self.num)]
-        self.ways: list[_Way] = []
-        self.events: list[tuple[float, int, str, Link, _Part | None, float]] = []
+        self.rate = (np.array(network.rate) * transport.pace).ravel().tolist()
+        self.last_s = known.last_s.ravel().tolist()
+        self.piece_bytes = (chunk_bytes * lanes).ravel().tolist()
+        self.waiting: list[list[tuple[float, float, int, Hop, _Part, float]]] = [[] for _ in self.rate]
+        self.free_s = [0.0] * num * num
+        self.busy_s = [0.0] * num * num
+        self.is_capped = min(network.egress) < math.inf
+        self.egress_free, self.ingress_free = [0.0] * num, [0.0] * num
+        self.inside_free = [0.0] * num
+        self.inside_s = [_inside_s(network, r, num_bytes) for r in range(num)]
+        self.events: list[tuple[float, int, int, int, _Part | None, float]] = []
         self.num_events = 0
         self.end_s = 0.0
-        self.busy_s: dict[Link, float] = {}
 
-    def add(self, flow: Flow, most_chunks: int) -> bool:
-        """Put in a flow's chunks; False when it needs an absent link."""
-        pattern = flow.pattern
-        members = pattern.exchange
-        links = [*pattern.reduce, *((p, r) for r, p in pattern.broadcast), *((a, b) for a in members for b in members)]
-        if any(a != b and (a, b) not in self.wires for a, b in links):
-            return False
-        self.ways.append(_way(pattern, self.network.latency_s))
-        inputs = [1] * self.num
-        for _, parent in pattern.reduce:
-            inputs[parent] += 1
+    def add(self, flow: Flow, most_chunks: int) -> None:
+        """Put in a flow's chunks."""
+        way = _way(flow.pattern, self.network)
         num_bytes = flow.share * self.num_bytes
         num_chunks = min(most_chunks, max(1, math.ceil(num_bytes / self.most_lanes / self.chunk_bytes)))
         for chunk in range(num_chunks):
             part = _Part(
-                flow=len(self.ways) - 1,
+                way=way,
                 position=chunk / num_chunks,
                 num_bytes=num_bytes / num_chunks,
-                sums_missing=list(inputs),
-                sums=[(0.0, 0.0)] * self.num,
-                exchange_missing=[len(members)] * self.num,
-                exchanged=[(0.0, 0.0)] * self.num,
+                sums_missing=list(way.inputs),
+                sums_last_s=[0.0] * self.num,
+                exchange_missing=[way.num_members] * self.num,
+                exchanged_last_s=[0.0] * self.num,
             )
-            for region in range(self.num):
-                latency_s, whole_s = self.inside_s[region]
+            for region, (latency_s, whole_s) in enumerate(self.inside_s):
+                if not whole_s:
+                    self._come(0.0, SUM, region, part, 0.0)
+                    continue
                 first_s = latency_s + whole_s * chunk / num_chunks
-                self._at(first_s, "sum", (region, region), part, latency_s + whole_s * (chunk + 1) / num_chunks)
-        return True
+                self._at(first_s, SUM, region, part, latency_s + whole_s * (chunk + 1) / num_chunks)
 
     def finish(self) -> float:
         """Seconds until every region's ranks have the whole result."""
-        while self.events:
-            now, _, kind, (source, target), part, last_s = heapq.heappop(self.events)
+        events, ingress = self.events, self.network.ingress
+        while events:
+            now, _, kind, place, part, last_s = heapq.heappop(events)
             if part is None:
-                self.wires[source, target].sending = False
-                self._send(now, source, target)
-            elif source != target and self.network.ingress[target] < math.inf:
-                first_s = max(now, self.ingress_free[target])
-                self.ingress_free[target] = first_s + part.num_bytes / self.network.ingress[target]
-                self._at(first_s, kind, (target, target), part, max(last_s, self.ingress_free[target]))
-            elif kind == "sum":
-                self._summed(now, target, part, last_s)
-            elif kind == "exchange":
-                self._exchanged(now, target, part, last_s)
+                self._freed(now, place)
+            elif kind >= BEHIND:
+                first_s = max(now, self.ingress_free[place])
+                self.ingress_free[place] = first_s + part.num_bytes / ingress[place]
+                self._at(first_s, kind - BEHIND, place, part, max(last_s, self.ingress_free[place]))
             else:
-                self._heard(now, target, part, last_s)
+                self._come(now, kind, place, part, last_s)
         return self.end_s
 
-    def _at(self, when_s: float, kind: str, link: Link, part: _Part | None, last_s: float) -> None:
+    def _at(self, when_s: float, kind: int, place: int, part: _Part | None, last_s: float) -> None:
         self.num_events += 1
-        heapq.heappush(self.events, (when_s, self.num_events, kind, link, part, last_s))
+        heapq.heappush(self.events, (when_s, self.num_events, kind, place, part, last_s))
 
-    def _summed(self, now: float, region: int, part: _Part, last_s: float) -> None:
-        """One more input of a region's subtree is there."""
-        part.sums[region] = _later(part.sums[region], now, last_s)
-        part.sums_missing[region] -= 1
-        if part.sums_missing[region]:
-            return
-        way, last_s = self.ways[part.flow], part.sums[region][1]
-        if region not in way.members:
-            self._queue(now, "sum", (region, way.up[region]), part, (way.sum_tails_s[region], last_s))
-            return
-        for other in way.members:
-            if other != region:
-                self._queue(now, "exchange", (region, other), part, (way.result_tails_s[region, other], last_s))
-        self._exchanged(now, region, part, last_s)
-
-    def _exchanged(self, now: float, region: int, part: _Part, last_s: float) -> None:
-        """One more partial sum is there at a member."""
-        part.exchanged[region] = _later(part.exchanged[region], now, last_s)
-        part.exchange_missing[region] -= 1
-        if not part.exchange_missing[region]:
-            self._heard(now, region, part, part.exchanged[region][1])
-
-    def _heard(self, now: float, region: int, part: _Part, last_s: float) -> None:
-        """The result is there: to the regions below, and to the region's own ranks."""
-        way = self.ways[part.flow]
-        for child in way.children[region]:
-            self._queue(now, "heard", (region, child), part, (way.result_tails_s[region, child], last_s))
+    def _come(self, now: float, kind: int, region: int, part: _Part, last_s: float) -> None:
+        """A chunk is there: the region sends on what is whole with it."""
+        way = part.way
+        if kind == SUM:
+            last_s = part.sums_last_s[region] = max(part.sums_last_s[region], last_s)
+            part.sums_missing[region] -= 1
+            if part.sums_missing[region]:
+                return
+            for hop in way.after_sum[region]:
+                self._queue(now, hop, part, last_s)
+            if not way.is_member[region]:
+                return
+        if kind != HEARD:
+            last_s = part.exchanged_last_s[region] = max(part.exchanged_last_s[region], last_s)
+            part.exchange_missing[region] -= 1
+            if part.exchange_missing[region]:
+                return
+        for hop in way.after_result[region]:
+            self._queue(now, hop, part, last_s)
         latency_s, whole_s = self.inside_s[region]
-        own_s = whole_s * part.num_bytes / self.num_bytes
-        self.inside_free[region] = max(self.inside_free[region], now) + own_s
-        self.end_s = max(self.end_s, latency_s + max(self.inside_free[region], last_s))
+        inside_s = max(self.inside_free[region], now) + whole_s * part.num_bytes / self.num_bytes
+        self.inside_free[region] = inside_s
+        self.end_s = max(self.end_s, latency_s + max(inside_s, last_s))
 
-    def _queue(self, now: float, kind: str, link: Link, part: _Part, tail_and_last_s: tuple[float, float]) -> None:
-        wire = self.wires[link]
-        tail_s, last_s = tail_and_last_s
+    def _queue(self, now: float, hop: Hop, part: _Part, last_s: float) -> None:
+        """A chunk is ready for a link: it goes, or waits until the link is free."""
+        wire, waiting, free_s = hop[0], self.waiting[hop[0]], self.free_s[hop[0]]
+        if not waiting:
+            if free_s <= now:
+                self._send(now, hop, part, last_s)
+                return
+            self._at(free_s, FREE, wire, None, 0.0)
         self.num_events += 1
         heapq.heappush(
-            wire.waiting, (part.position * self.advance_s - tail_s, part.position, self.num_events, kind, part, last_s)
+            waiting, (part.position * self.advance_s - hop[3], part.position, self.num_events, hop, part, last_s)
         )
-        if not wire.sending:
-            self._send(now, *link)
 
-    def _send(self, now: float, source: int, target: int) -> None:
-        """Begin the next chunk of a link, if one waits."""
-        wire = self.wires[source, target]
-        if not wire.waiting:
-            return
-        _, _, _, kind, part, last_s = heapq.heappop(wire.waiting)
-        start_s = max(now, self.egress_free[source])
-        self.egress_free[source] = start_s + part.num_bytes / self.network.egress[source]
-        wire_s = part.num_bytes / wire.rate
-        slowest = min(wire.rate, self.network.egress[source])
-        piece_s = min(part.num_bytes, wire.piece_bytes) / slowest
-        end_s = max(start_s + part.num_bytes / slowest, last_s + piece_s)
-        self.busy_s[source, target] = self.busy_s.get((source, target), 0.0) + wire_s
-        wire.sending = True
-        self._at(start_s + wire_s, "free", (source, target), None, 0.0)
-        self._at(start_s + piece_s + wire.last_s, kind, (source, target), part, end_s + wire.last_s)
+    def _freed(self, now: float, wire: int) -> None:
+        """A link sends the most urgent chunk that waits."""
+        waiting = self.waiting[wire]
+        _, _, _, hop, part, last_s = heapq.heappop(waiting)
+        self._send(now, hop, part, last_s)
+        if waiting:
+            self._at(self.free_s[wire], FREE, wire, None, 0.0)
+
+    def _send(self, now: float, hop: Hop, part: _Part, last_s: float) -> None:
+        wire, kind, target, _ = hop
+        num_bytes, rate = part.num_bytes, self.rate[wire]
+        wire_s = piece_s = num_bytes / rate
+        if num_bytes > self.piece_bytes[wire]:
+            piece_s = self.piece_bytes[wire] / rate
+        start_s, slow_s = now, wire_s
+        if self.is_capped:
+            source = wire // self.num
+            start_s = max(now, self.egress_free[source])
+            slow_s = num_bytes / min(rate, self.network.egress[source])
+            piece_s *= slow_s / wire_s
+            self.egress_free[source] = start_s + num_bytes / self.network.egress[source]
+        self.busy_s[wire] += wire_s
+        self.free_s[wire] = start_s + wire_s
+        there_s = self.last_s[wire]
+        self._at(start_s + piece_s + there_s, kind, target, part, max(start_s + slow_s, last_s + piece_s) + there_s)
 
 
-def _num_crossings(pattern: Pattern) -> int:
-    num_members = len(pattern.exchange)
-    return 2 * len(pattern.reduce) + num_members * (num_members - 1)
+def _links(pattern: Pattern) -> list[Link]:
+    """The links that a pattern uses, each as often as it does."""
+    down = [(parent, region) for region, parent in pattern.broadcast]
+    return [*pattern.reduce, *itertools.permutations(pattern.exchange, 2), *down]
 
 
-def _way(pattern: Pattern, latency_s: Matrix) -> _Way:
-    children: list[list[int]] = [[] for _ in pattern.up]
+def _way(pattern: Pattern, network: Network) -> _Way:
+    num, latency_s = len(pattern.up), network.latency_s
+    children: list[list[int]] = [[] for _ in range(num)]
     for region, parent in pattern.broadcast:
         children[parent].append(region)
 
-    def to_end(source: int, target: int) -> float:
-        return latency_s[source][target] + max((to_end(target, child) for child in children[target]), default=0.0)
+    @cache
+    def below(region: int) -> float:
+        return max((to_end(region, child) for child in children[region]), default=0.0)
 
+    def to_end(source: int, target: int) -> float:
+        return latency_s[source][target] + below(target)
+
+    @cache
     def after_sum(region: int) -> float:
         parent = pattern.up[region]
         if parent != region:
@@ -270,19 +268,21 @@ def _way(pattern: Pattern, latency_s: Matrix) -> _Way:
         others = [other for other in pattern.exchange if other != region]
         return max((to_end(region, other) for other in (*children[region], *others)), default=0.0)
 
-    exchanged = [(a, b) for a in pattern.exchange for b in pattern.exchange if a != b]
-    down = [(parent, region) for region, parent in pattern.broadcast]
+    def hop(kind: int, source: int, target: int, tail_s: float) -> Hop:
+        return source * num + target, kind + (BEHIND if network.ingress[target] < math.inf else 0), target, tail_s
+
+    sums: list[list[Hop]] = [[] for _ in range(num)]
+    for region, parent in pattern.reduce:
+        sums[region].append(hop(SUM, region, parent, after_sum(region)))
+    for a, b in itertools.permutations(pattern.exchange, 2):
+        sums[a].append(hop(EXCHANGE, a, b, to_end(a, b)))
     return _Way(
-        pattern.up,
-        pattern.exchange,
-        children,
-        {region: after_sum(region) for region, _ in pattern.reduce},
-        {link: to_end(*link) for link in (*exchanged, *down)},
+        inputs=[1 + sum(parent == region for _, parent in pattern.reduce) for region in range(num)],
+        after_sum=sums,
+        after_result=[[hop(HEARD, r, child, to_end(r, child)) for child in children[r]] for r in range(num)],
+        is_member=[parent == region for region, parent in enumerate(pattern.up)],
+        num_members=len(pattern.exchange),
     )
-
-
-def _later(known: tuple[float, float], first_s: float, last_s: float) -> tuple[float, float]:
-    return max(known[0], first_s), max(known[1], last_s)
 
 
 def _inside_s(network: Network, region: int, num_bytes: int) -> tuple[float, float]:

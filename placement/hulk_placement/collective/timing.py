@@ -119,14 +119,15 @@ def _with_uplinks(found: Uses, known: Delays, num_regions: int) -> Uses:
 
 def _longest_below(parent_NR: Ints, member_NR: Bools, hop_NR: Floats) -> Floats:
     """For each region the longest way from a leaf of its subtree to it."""
-    rows = np.arange(len(parent_NR))[:, None]
+    num_patterns, num_regions = parent_NR.shape
+    place = (parent_NR + np.arange(num_patterns)[:, None] * num_regions).ravel()
     longest = np.zeros(parent_NR.shape)
     while True:
-        longer = np.zeros(parent_NR.shape)
-        np.maximum.at(longer, (rows, parent_NR), np.where(member_NR, 0.0, longest + hop_NR))
-        if (longer == longest).all():
+        longer = np.zeros(parent_NR.size)
+        np.maximum.at(longer, place, np.where(member_NR, 0.0, longest + hop_NR).ravel())
+        if (longer == longest.ravel()).all():
             return longest
-        longest = longer
+        longest = longer.reshape(parent_NR.shape)
 
 
 def _from_roots(parent_NR: Ints, member_NR: Bools, root_NR: Floats, hop_NR: Floats) -> Floats:
