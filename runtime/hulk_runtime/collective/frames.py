@@ -78,7 +78,7 @@ def parse(head: bytes | bytearray) -> Header:
     """The header in 24 bytes. Raises GarbageError with what is wrong."""
     magic, kind, phase, epoch, operation, part, flags, chunk, num_bytes = _HEADER.unpack(head)
     if magic != MAGIC:
-        raise GarbageError(f"a frame begins with {bytes(head[:2]).hex()}, not {MAGIC.to_bytes(2, 'little').hex()}")
+        raise GarbageError(f"a frame begins with {bytes(head).hex()}, not with {MAGIC.to_bytes(2, 'little').hex()}")
     if kind not in _KINDS or phase not in _PHASES or flags & ~STEADY:
         raise GarbageError(f"a frame of kind {kind}, phase {phase}, flags {flags:#x}")
     if num_bytes > MAX_PAYLOAD_BYTES or (num_bytes > 0) != (kind in _WITH_PAYLOAD):
