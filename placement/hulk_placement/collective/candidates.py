@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -11,7 +11,8 @@ from hulk_placement.collective.columns import asked_for, first_patterns
 from hulk_placement.collective.neighbours import neighbours
 from hulk_placement.collective.network import Network
 from hulk_placement.collective.patterns import Flow, Pattern, all_patterns, one_hop, ring, star
-from hulk_placement.collective.program import Pool, Program, Sharing, Window, closed_form_s, joined, timed
+from hulk_placement.collective.pool import Pool, Window, joined, timed
+from hulk_placement.collective.program import Program, Sharing, closed_form_s
 from hulk_placement.collective.timing import Delays, delays
 from hulk_placement.collective.transport import Transport
 
@@ -24,9 +25,12 @@ MOST_EXACT_REGIONS = 6
 MOST_CAPS = 4
 CLOSE_CAPS = 1.03
 
-ROUNDS, ROUNDS_A_CAP, MOST_IDLE = 8, 3, 3
+ROUNDS, ROUNDS_A_CAP = 8, 3
+"""Rounds of new patterns below the first cap, and below each further one: more of them gain less than they take."""
+
 COLUMNS_A_ROUND = 32
 LEAST_GAIN = 0.002
+MOST_IDLE = 3
 """Rounds that gain less, one after the other, before it is given up: among equal sharings one may gain nothing."""
 
 LEAST_SHARES = (0.02, 0.005, 0.0)
@@ -35,7 +39,6 @@ FLOWS_A_REGION = 4
 MOST_ORDERED_REGIONS = 5
 MOST_STARTS = 8
 MOST_REGIONS_OF_ALL_WAYS = 24
-
 
 Closed = tuple[float, tuple[Flow, ...]]
 """Flows with their seconds by the closed form."""
@@ -121,15 +124,20 @@ class Sharer:
         num_idle = 0
         for _ in range(rounds):
             is_broken = program.separate(found)
-            pools = (
-                (oracle(program, found) for oracle in (asked_for, neighbours)) if self.listed is None else [self.listed]
-            )
-            entered = any(program.enter(pool, found, COLUMNS_A_ROUND) for pool in pools)
+            entered = any(program.enter(pool, found, COLUMNS_A_ROUND) for pool in self._pools(program, found))
             if num_idle >= MOST_IDLE or not self.go_on() or not (entered or is_broken):
                 break
             before_s, found = found.seconds, program.run()
             num_idle = num_idle + 1 if abs(found.seconds - before_s) < before_s * LEAST_GAIN else 0
         return program.solve()
+
+    def _pools(self, program: Program, found: Sharing) -> Iterator[Pool]:
+        """Patterns that may make a sharing faster: the second pool is for when the first one has none that does."""
+        if self.listed is not None:
+            yield self.listed
+            return
+        yield asked_for(program, found)
+        yield neighbours(program, found)
 
     def _pruned(self, program: Program, sharing: Sharing, cap_s: float) -> Closed:
         """The sharing without its smallest shares, at most a hundredth slower unless it has too many flows."""

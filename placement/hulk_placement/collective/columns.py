@@ -13,7 +13,8 @@ from functools import cache
 import numpy as np
 
 from hulk_placement.collective.network import Bools, Floats, Ints
-from hulk_placement.collective.program import Forests, Pool, Program, Sharing, timed
+from hulk_placement.collective.pool import Forests, Pool, timed
+from hulk_placement.collective.program import Program, Sharing
 from hulk_placement.collective.timing import Delays
 
 MOST_ALL_SETS = 6
@@ -48,7 +49,7 @@ def grown(weight: Floats, hop_s: Floats, member_BR: Bools, limit_B: Floats) -> I
 
     >>> inf = np.inf
     >>> hop_s = np.array([[0, 3, 5], [3, 0, 1], [5, 1, 0.0]])
-    >>> weight = np.array([[inf, 1, 2], [1, inf, 1], [2, 1, inf]])
+    >>> weight = np.array([[inf, 1, 1], [1, inf, 2], [1, 2, inf]])
     >>> grown(weight, hop_s, np.array([[True, False, False]] * 2), np.array([5.0, 4.0]))
     array([[0, 0, 0],
            [0, 0, 1]])

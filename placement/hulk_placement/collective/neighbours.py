@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hulk_placement.collective.network import Bools, Floats, Ints
-from hulk_placement.collective.program import Forests, Pool, Program, Sharing, timed
+from hulk_placement.collective.pool import Forests, Pool, timed
+from hulk_placement.collective.program import Program, Sharing
 
 MOST_TIMED = 300
 """Of the neighbours of the patterns in use, so many with the lowest price a link are looked at exactly."""
