@@ -18,8 +18,11 @@ from hulk_runtime.collective.frames import HEADER_BYTES, Header, parse, steady
 from hulk_runtime.collective.meter import Meter, Outlook, Path
 from hulk_runtime.collective.operation import Outgoing
 
-NOTSENT_BYTES: Final = 128 << 10
-"""What the kernel holds unsent: enough to keep a link busy, so little that an urgent chunk does not wait long."""
+NOTSENT_S: Final = 0.015
+"""Of its pace a connection's kernel holds so much unsent: enough to keep a link busy while this process does something
+else, so little that an urgent chunk does not wait long."""
+MIN_NOTSENT_BYTES: Final = 16 << 10
+MAX_NOTSENT_BYTES: Final = 128 << 10
 UNPACED: Final = (1 << 64) - 1
 MAX_LOW_WATER_BYTES: Final = 32 << 10
 """More would make the kernel clamp the receive window to it, before that has had time to grow."""
@@ -131,10 +134,11 @@ class Channel:
         self.wants_write = False
         self._held = b""
         self._bytes_per_s = UNPACED
+        self._notsent_bytes = MAX_NOTSENT_BYTES
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if peer.is_far:
-            self._set_notsent(NOTSENT_BYTES)
+            self._set_notsent(self._notsent_bytes)
         self._head_bytes = bytearray(HEADER_BYTES)
         self._head = memoryview(self._head_bytes)
         self._num_head = 0
@@ -151,6 +155,9 @@ class Channel:
         """Send no faster than this: a router's queue that overflows costs more than a little less speed."""
         self._bytes_per_s = max(1, int(bytes_per_s))
         self.socket.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("=Q", self._bytes_per_s))
+        self._notsent_bytes = min(MAX_NOTSENT_BYTES, max(MIN_NOTSENT_BYTES, int(NOTSENT_S * bytes_per_s)))
+        if not self.is_held:
+            self._set_notsent(self._notsent_bytes)
 
     def hold(self, frame: bytes) -> None:
         """Keep the congestion window through a pause: called more often than a retransmission times out (200 ms).
@@ -201,7 +208,7 @@ class Channel:
 
     def _end_pause(self) -> None:
         self._held = b""
-        self._set_notsent(NOTSENT_BYTES)
+        self._set_notsent(self._notsent_bytes)
 
     def _set_notsent(self, num_bytes: int) -> None:
         self.socket.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, num_bytes)
