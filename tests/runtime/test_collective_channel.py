@@ -5,9 +5,10 @@ import socket
 import threading
 
 import pytest
-from hulk_runtime.collective.channel import Channel, Peer
+from hulk_runtime.collective.channel import Channel
 from hulk_runtime.collective.frames import HEADER_BYTES, Header, Kind, Phase, parse
 from hulk_runtime.collective.operation import Outgoing
+from hulk_runtime.collective.peer import Peer
 
 BEAT = Header(Kind.BEAT).pack()
 PACE_BYTES_PER_S = 20_000_000  # much stays unsent

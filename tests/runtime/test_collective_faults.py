@@ -10,11 +10,12 @@ from contextlib import contextmanager
 import pytest
 import torch
 from collective_ranks import PATIENCE_S, SCOPE, SECRET, Doors, all_reduce, connect, doors, group, together, vectors
-from hulk_runtime.collective.channel import Channel, Peer, PeerGoneError
+from hulk_runtime.collective.channel import Channel, PeerGoneError
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.frames import GarbageError, Header, Kind, Phase, parse
 from hulk_runtime.collective.group import Collective, Settings, digest
 from hulk_runtime.collective.handshake import Identity, RefusedError, greet
+from hulk_runtime.collective.peer import Peer
 from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
 from hulk_runtime.collective.work import Work
 from hulk_runtime.errors import PeerLostError, RankLostError

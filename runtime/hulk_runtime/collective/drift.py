@@ -20,7 +20,7 @@ import torch
 
 from hulk_runtime.collective.beliefs import NUM_FIGURES, slots
 from hulk_runtime.collective.carried import NOTHING, Carried
-from hulk_runtime.collective.channel import Peer
+from hulk_runtime.collective.peer import Peer
 from hulk_runtime.collective.plan import CollectivePlan, Pair, SizeClass
 from hulk_runtime.collective.versions import first, following
 from hulk_runtime.collective.work import Work

@@ -3,8 +3,8 @@
 from itertools import chain
 from typing import Final
 
-from hulk_runtime.collective.channel import Peer
 from hulk_runtime.collective.frames import GarbageError, Header
+from hulk_runtime.collective.peer import Peer
 
 MAX_EARLY_BYTES: Final = 1 << 30
 """More is garbage."""

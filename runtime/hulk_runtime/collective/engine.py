@@ -12,12 +12,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from hulk_runtime.collective.channel import Channel, Peer, PeerGoneError
+from hulk_runtime.collective.channel import Channel, PeerGoneError
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.frames import GarbageError, Header, Kind
 from hulk_runtime.collective.lines import WRITABLE, Lines
 from hulk_runtime.collective.members import Membership
 from hulk_runtime.collective.operations import Operations, Order
+from hulk_runtime.collective.peer import Peer
 from hulk_runtime.collective.pulse import TICK_S, Pulse
 from hulk_runtime.collective.standing import Standing
 from hulk_runtime.collective.warming import Warming

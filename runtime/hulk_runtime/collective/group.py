@@ -18,7 +18,7 @@ from typing import Self
 
 import torch
 
-from hulk_runtime.collective.channel import Channel, Peer
+from hulk_runtime.collective.channel import Channel
 from hulk_runtime.collective.compression import Codec
 from hulk_runtime.collective.drift import Drift, LinkBelief, Turn
 from hulk_runtime.collective.engine import Engine
@@ -30,6 +30,7 @@ from hulk_runtime.collective.joining import Address, Door, Gathering, listen
 from hulk_runtime.collective.members import Membership
 from hulk_runtime.collective.operations import Order
 from hulk_runtime.collective.paths import pace_channels, path_bytes
+from hulk_runtime.collective.peer import Peer
 from hulk_runtime.collective.plan import CollectivePlan, Pair, SizeClass
 from hulk_runtime.collective.region import Region
 from hulk_runtime.collective.roles import Role, pace_shares, partners, roles

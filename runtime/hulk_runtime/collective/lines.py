@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from hulk_runtime.collective.channel import Channel, Peer
+from hulk_runtime.collective.channel import Channel
 from hulk_runtime.collective.operation import Outgoing
+from hulk_runtime.collective.peer import Peer
 
 WRITABLE: Final = select.EPOLLOUT
 

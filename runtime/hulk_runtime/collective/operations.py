@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from hulk_runtime.collective.channel import Peer
 from hulk_runtime.collective.early import Early
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.frames import GarbageError, Header
 from hulk_runtime.collective.hops import Hops
 from hulk_runtime.collective.lines import Lines
 from hulk_runtime.collective.operation import Operation, Outgoing
+from hulk_runtime.collective.peer import Peer
 from hulk_runtime.collective.roles import Role
 from hulk_runtime.collective.standing import Standing
 from hulk_runtime.collective.values import Values

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from hulk_runtime.collective.channel import Peer
+from hulk_runtime.collective.peer import Peer
 from hulk_runtime.collective.plan import CollectivePlan
 from hulk_runtime.collective.roles import pace_shares
 

@@ -4,10 +4,11 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from hulk_runtime.collective.channel import Channel, Peer
+from hulk_runtime.collective.channel import Channel
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.lines import Lines
 from hulk_runtime.collective.operations import Operations
+from hulk_runtime.collective.peer import Peer
 from hulk_runtime.collective.standing import Standing
 
 TICK_S: Final = 0.1

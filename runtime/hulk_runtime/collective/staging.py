@@ -109,7 +109,8 @@ class Stage:
     def __init__(self, collective: Collective, device: torch.device) -> None:
         self._collective = collective
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
-        self._free: dict[tuple[int, torch.dtype], list[torch.Tensor]] = defaultdict(list)
+        self._free: dict[tuple[int, torch.dtype], list[tuple[torch.Tensor, torch.cuda.Event | None]]]
+        self._free = defaultdict(list)  # with what says that it was copied back
         self._waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         threading.Thread(target=self._hand_on, name="hulk-stage", daemon=True).start()
 
@@ -125,7 +126,7 @@ class Stage:
 
         def copy_back() -> "torch.cuda.Event | None":
             done = self._copy(host, values, after_current=False)
-            self._free[host.numel(), host.dtype].append(host)
+            self._free[host.numel(), host.dtype].append((host, done))
             return done
 
         def hand_on() -> None:
@@ -143,9 +144,12 @@ class Stage:
 
     def _host(self, values: torch.Tensor) -> torch.Tensor:
         free = self._free[values.numel(), values.dtype]
-        return (
-            free.pop() if free else torch.empty(values.numel(), dtype=values.dtype, pin_memory=self._stream is not None)
-        )
+        if not free:
+            return torch.empty(values.numel(), dtype=values.dtype, pin_memory=self._stream is not None)
+        host, done = free.pop()
+        if done is not None:
+            done.synchronize()
+        return host
 
     def _copy(
         self, source: torch.Tensor, target: torch.Tensor, *, after_current: bool = True

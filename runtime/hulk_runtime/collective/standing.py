@@ -6,11 +6,11 @@ on in a new epoch, where their plan allows it.
 
 from collections.abc import Sequence
 
-from hulk_runtime.collective.channel import Peer
 from hulk_runtime.collective.failure import Failure, Verdict
 from hulk_runtime.collective.frames import GarbageError, Header, Kind
 from hulk_runtime.collective.lines import Lines
 from hulk_runtime.collective.members import Membership, Regroup, pack, parse
+from hulk_runtime.collective.peer import Peer
 from hulk_runtime.errors import MembershipChangedError, PeerLostError, RankLostError
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from hulk_runtime.collective.channel import Peer
 from hulk_runtime.collective.frames import Header, Kind
 from hulk_runtime.collective.lines import Lines
+from hulk_runtime.collective.peer import Peer
 from hulk_runtime.collective.work import Work
 from hulk_runtime.errors import PeerLostError
 
