@@ -111,9 +111,14 @@ def test_the_others_go_on_without_a_region(job, make_plan, make_training, tmp_pa
     ranks[lost].popen.send_signal(signal.SIGKILL)
     left = [rank for number, rank in enumerate(ranks) if number != lost]
     assert [rank.wait() for rank in left] == [0, 0], "\n".join(rank.output for rank in left)
-    assert f"epoch=1 without=region-{lost} ranks=2 go on after step " in left[0].output
+    gone_on = re.search(
+        rf"^epoch=1 without=region-{lost} ranks=2 go on after step (\d+)$", left[0].output, re.MULTILINE
+    )
+    assert gone_on is not None
     losses = {step: float(loss) for rank in ranks for step, loss in rank.losses().items()}
-    assert losses == pytest.approx({step: float(loss) for step, loss in whole.items()}, abs=2e-3)
+    untold = whole.keys() - losses.keys()
+    assert untold <= {int(gone_on[1])}, "rank 0 may have been killed between a step's sum and its line"
+    assert losses == pytest.approx({step: float(whole[step]) for step in losses}, abs=2e-3)
     committed = {path.name for path in (tmp_path / "checkpoints" / "u-1").iterdir()}
     assert {"begun-00000001", "begun-00000001.0001", "latest-00000001.0001"} <= committed
     assert "state-00000001.0001-0000000024" in committed

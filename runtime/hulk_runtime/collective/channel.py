@@ -18,6 +18,8 @@ NOTSENT_S: Final = 0.015
 """Of its pace a connection's kernel holds so much unsent: enough to keep a link busy while this process does something
 else, so little that an urgent chunk does not wait long."""
 MIN_NOTSENT_BYTES: Final = 16 << 10
+NOTSENT_SEGMENTS: Final = 4
+"""More than leave at once, also on loopback, where one may be 64 KiB."""
 MAX_NOTSENT_BYTES: Final = 128 << 10
 UNPACED: Final = (1 << 64) - 1
 MAX_LOW_WATER_BYTES: Final = 32 << 10
@@ -70,7 +72,9 @@ class Channel:
         """Send no faster than this: a router's queue that overflows costs more than a little less speed."""
         self._bytes_per_s = max(1, int(bytes_per_s))
         self.socket.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("=Q", self._bytes_per_s))
-        self._notsent_bytes = min(MAX_NOTSENT_BYTES, max(MIN_NOTSENT_BYTES, int(NOTSENT_S * bytes_per_s)))
+        segment_bytes = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+        least = max(MIN_NOTSENT_BYTES, NOTSENT_SEGMENTS * segment_bytes)
+        self._notsent_bytes = max(least, min(MAX_NOTSENT_BYTES, int(NOTSENT_S * bytes_per_s)))
         if not self.is_held:
             self._set_notsent(self._notsent_bytes)
 
