@@ -7,7 +7,6 @@ rounded, so that another order of adding shows in the bits, and what the sum mus
 
 from __future__ import annotations
 
-import resource
 import time
 import zlib
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from bench.allreduce.conductor import Answer, Player, sleep_until
 from bench.allreduce.methods import KINDS, Method
 from bench.allreduce.place import Place
 from bench.allreduce.steps import Steps
+from bench.processor import cpu_s
 
 MAX_ERROR = 1e-5
 """Of the largest value: some float32 roundings."""
@@ -62,10 +62,10 @@ class Worker:
 
     def _reduce(self, order: Answer) -> Answer:
         method = self._methods[order["key"]]
-        cpu_s = _cpu_s()
+        before_s = cpu_s()
         sleep_until(order["start"])
         method.all_reduce(self._values)
-        return {"end": time.monotonic(), "cpu_s": _cpu_s() - cpu_s}
+        return {"end": time.monotonic(), "cpu_s": cpu_s() - before_s}
 
     def _check(self, _: Answer) -> Answer:
         pattern = self._pattern(self._values.numel() * 4)
@@ -78,9 +78,9 @@ class Worker:
         return {}
 
     def _step(self, order: Answer) -> Answer:
-        steps, cpu_s = self._steps[order["key"]], _cpu_s()
+        steps, before_s = self._steps[order["key"]], cpu_s()
         sleep_until(order["start"])
-        return {"end": steps.step(), "cpu_s": _cpu_s() - cpu_s}
+        return {"end": steps.step(), "cpu_s": cpu_s() - before_s}
 
     def _same(self, order: Answer) -> Answer:
         return {"right": True, "crc": self._steps[order["key"]].crc()}
@@ -98,11 +98,6 @@ class Worker:
     @staticmethod
     def _factor(rank: int) -> float:
         return 1 + rank / 7
-
-
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import resource
 import threading
 import time
 from dataclasses import dataclass
@@ -125,9 +124,3 @@ class Gloos:
 def stream(load: Load, rank: int) -> Stream:
     """Connected; returns when the other end has called it too."""
     return Ours(load, rank) if load.kind == "hulk" else Gloos(load, rank)
-
-
-def cpu_s() -> float:
-    """Processor seconds of this process so far."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from bench.gil.loads import LOOPBACK, Load, cpu_s, stream
+from bench.gil.loads import LOOPBACK, Load, stream
+from bench.processor import cpu_s
 
 PATIENCE_S = 300.0
 

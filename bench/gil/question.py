@@ -25,8 +25,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import conditions
-from bench.gil.loads import Load, cpu_s, stream
+from bench.gil.loads import Load, stream
 from bench.gil.partner import Partner, partners
+from bench.processor import cpu_s
 from bench.raw import Raw
 from bench.simulated import free_port
 from bench.verdicts import verdict

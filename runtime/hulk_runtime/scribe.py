@@ -28,8 +28,9 @@ class Scribe:
     def __init__(self, environment: Environment, plan: Plan, registry: CollectorRegistry, group: Group) -> None:
         self._plan = plan
         self._metrics = JobMetrics(registry, plan.nodes_by_rank(), plan.inner_steps)
-        self._sums = f"backend={group.backend} all_reduce={'wan' if group.wan else 'ring'}"
-        self._metrics.set_info(environment.attempt, group.backend, "wan" if group.wan else "ring")
+        all_reduce = "wan" if group.wan else "ring"
+        self._sums = f"backend={group.backend} all_reduce={all_reduce}"
+        self._metrics.set_info(environment.attempt, group.backend, all_reduce)
         self._wan = WanReport(group.wan.collective) if group.wan else None
         if self._wan:
             registry.register(WanCollector(self._wan.figures))

@@ -23,6 +23,9 @@ from lab_names import lab_name
 
 pytestmark = pytest.mark.lab  # its figures want no other WAN beside it
 
+BUSY_S = 240.0
+"""How long other programs may keep the machine from emulating a WAN before a test gives up."""
+
 
 def description(name: str) -> LabSpec:
     """Two regions, three nodes, directions that differ."""
@@ -130,10 +133,10 @@ def pods(net: LabNetwork) -> list[str]:
 
 def test_every_pair_is_what_the_file_says(net: LabNetwork) -> None:
     """An invalid run says nothing about the WAN, so it is measured again; a wrong figure of a valid run fails."""
-    for _ in range(3):
+    deadline_s = time.monotonic() + BUSY_S
+    report = check.check(net, seconds=4, omitted_seconds=2)
+    while not report.lateness.is_valid and time.monotonic() < deadline_s:
         report = check.check(net, seconds=4, omitted_seconds=2)
-        if report.lateness.is_valid:
-            break
     assert report.lateness.is_valid, str(report.lateness)
     assert [pair for pair in report.pairs if not (pair.rtt_ok and pair.rate_ok)] == []
     assert all(pair.loaded_rtt_s > pair.rtt_s for pair in report.pairs)

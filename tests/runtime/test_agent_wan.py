@@ -16,7 +16,7 @@ pytestmark = pytest.mark.lab
 TOLERANCE = 0.05
 RTT_S = 0.060
 MBIT_PER_S = {("us", "eu"): 30, ("eu", "us"): 15}
-NUM_TRIES = 3  # of a run in which this machine was too busy to emulate the WAN
+BUSY_S = 240.0  # of runs in which this machine was too busy to emulate the WAN
 PROGRAM = """
 import asyncio, sys, time
 from hulk_runtime.agent import bandwidth
@@ -79,11 +79,12 @@ async def measure(source: NodeNetwork, target: NodeNetwork) -> tuple[float, floa
 @pytest.mark.parametrize("pair", list(MBIT_PER_S), ids="-".join)
 async def test_agents_measure_the_wan_as_it_is(wan: LabNetwork, pair: tuple[str, str]) -> None:
     nodes = {node.region: node for node in wan.nodes}
-    for _ in range(NUM_TRIES):
+    deadline_s = time.monotonic() + BUSY_S
+    while True:
         before = relay.stats(wan)
         rtt_s, mbit_per_s = await measure(nodes[pair[0]], nodes[pair[1]])
         lateness = relay.lateness(before, relay.stats(wan))
-        if lateness.is_valid:
+        if lateness.is_valid or time.monotonic() > deadline_s:
             break
     assert lateness.is_valid, str(lateness)
     assert rtt_s == pytest.approx(RTT_S, rel=TOLERANCE)

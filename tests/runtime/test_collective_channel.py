@@ -48,12 +48,12 @@ def test_frames_stay_whole_when_a_pause_begins_while_the_socket_is_full(seed: in
         head = Header(Kind.CHUNK, num_bytes, operation=number, phase=Phase.SUM).pack()
         peer.push(Outgoing(1, head, memoryview(bytes(num_bytes)), (number, 0.0, 0.0)))
         channel.release()
-        channel.send(0.0)
+        channel.send()
         for _ in range(draw.randint(1, 3)):
             channel.hold(BEAT)
     while peer.has_frames or channel.wants_write:
         channel.release()
-        channel.send(0.0)
+        channel.send()
     channel.finish()
     reader.join(30)
     assert [length for length in heard if length] == sent

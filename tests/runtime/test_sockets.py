@@ -4,6 +4,9 @@ import socket
 
 from hulk_runtime import sockets
 
+OWN = "127.0.77.1"
+"""A loopback address of this file's: other tests of this process may still have connections to theirs."""
+
 
 def test_a_connection_whose_peer_has_ended_still_counts() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours:
@@ -18,8 +21,8 @@ def test_a_connection_whose_peer_has_ended_still_counts() -> None:
 
 def test_what_was_sent_is_never_taken_back() -> None:
     """gloo closes its own end as soon as it sees that a peer has left."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        traffic = sockets.Traffic({1: sockets.canonical("127.0.0.1")}, exclude_port=server.getsockname()[1])
+    with socket.create_server((OWN, 0)) as server:
+        traffic = sockets.Traffic({1: sockets.canonical(OWN)}, exclude_port=server.getsockname()[1])
         for expected in (1000, 2000):
             with socket.create_connection(server.getsockname()) as ours:
                 theirs, _ = server.accept()

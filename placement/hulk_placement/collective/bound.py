@@ -33,7 +33,7 @@ from functools import cached_property
 
 import numpy as np
 
-from hulk_placement.collective.network import Floats, Network
+from hulk_placement.collective.network import Floats, Network, shortest_s
 
 MOST_QUICKEST_REGIONS = 24
 """With more regions only the combined bound of single regions is looked at: it is quicker, and a bound as well."""
@@ -130,10 +130,7 @@ class Bound:
 
     @cached_property
     def _shortest(self) -> Floats:
-        shortest = np.array(self.network.latency_s)
-        for middle in range(len(shortest)):
-            shortest = np.minimum(shortest, shortest[:, middle, None] + shortest[None, middle, :])
-        return shortest
+        return shortest_s(np.array(self.network.latency_s))
 
     @cached_property
     def _arcs(self) -> tuple[Floats, Floats]:

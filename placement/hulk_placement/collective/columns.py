@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from hulk_placement.collective.network import Bools, Floats, Ints
+from hulk_placement.collective.network import Bools, Floats, Ints, shortest_s
 from hulk_placement.collective.pool import Forests, Pool, timed
 from hulk_placement.collective.program import Program, Sharing
 from hulk_placement.collective.timing import Delays
@@ -139,14 +139,6 @@ def depths_s(far_s: Floats, member_BR: Bools) -> Floats:
     nearest = np.where(member_BR[:, :, None], far_s, np.inf).min(axis=1)
     deepest: Floats = nearest.max(axis=1)
     return deepest
-
-
-def shortest_s(hop_s: Floats) -> Floats:
-    """Seconds of the shortest ways between all pairs."""
-    far = hop_s.copy()
-    for middle in range(len(far)):
-        far = np.minimum(far, far[:, middle, None] + far[None, middle, :])
-    return far
 
 
 def distinct(up_NR: Ints, down_NR: Ints) -> Forests:

@@ -127,3 +127,11 @@ def build_network(
         inside_rate=tuple(inside[region].bandwidth_bytes_per_s for region in names),
         inside_latency_s=tuple(inside[region].rtt_s / 2 for region in names),
     )
+
+
+def shortest_s(hop_s: Floats) -> Floats:
+    """Seconds of the shortest ways between all pairs."""
+    far = hop_s.copy()
+    for middle in range(len(far)):
+        far = np.minimum(far, far[:, middle, None] + far[None, middle, :])
+    return far

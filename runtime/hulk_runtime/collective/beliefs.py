@@ -7,9 +7,9 @@ tries more; when not, the next trial is twice as long away.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from hulk_runtime.collective.plan import CollectivePlan, Pair
 from hulk_runtime.collective.roles import pace_shares
@@ -31,8 +31,24 @@ OFTEN: Final = 0.5
 MIN_SECONDS: Final = 0.05
 MIN_BYTES: Final = 128 << 10
 """What was measured over less is noise."""
-NUM_FIGURES: Final = 6
-"""Of a connection, in the vector that all ranks sum: `Drift.fill` writes them."""
+
+
+class Figures(NamedTuple):
+    """Of a connection, in the vector that all ranks sum; 0 in what the other end writes.
+
+    The receiver writes bytes/s and seconds of what came while more waited to be sent, the bytes of chunks in all, and
+    when the last of an all-reduce came; the sender how often it saw a queue and a short window.
+    """
+
+    bytes_per_s: float = 0.0
+    seconds: float = 0.0
+    queued_share: float = 0.0
+    short_share: float = 0.0
+    num_bytes: float = 0.0
+    last_s: float = 0.0
+
+
+NUM_FIGURES: Final = len(Figures._fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +103,19 @@ def slots(plan: CollectivePlan) -> list[Slot]:
     ]
 
 
-def seen(plan: CollectivePlan, figures: Sequence[float]) -> dict[Pair, Seen]:
-    """Links by what their connections measured.
-
-    Of each the receiver's bytes/s and seconds, and how often the sender saw a queue and a short window.
-    """
-    measured: dict[Pair, list[tuple[float, ...]]] = {}
+def connections(plan: CollectivePlan, figures: Sequence[float]) -> Iterator[tuple[Slot, Figures]]:
+    """The vector that all ranks summed, by connection."""
     for number, slot in enumerate(slots(plan)):
-        rate, seconds, queued, short = figures[NUM_FIGURES * number : NUM_FIGURES * number + 4]
-        if slot.link in plan.links and seconds >= MIN_SECONDS and rate * seconds >= MIN_BYTES:
-            measured.setdefault(slot.link, []).append((rate, slot.share, queued, short))
+        yield slot, Figures(*figures[NUM_FIGURES * number : NUM_FIGURES * (number + 1)])
+
+
+def seen(plan: CollectivePlan, figures: Sequence[float]) -> dict[Pair, Seen]:
+    """Links by what their connections measured."""
+    measured: dict[Pair, list[tuple[float, ...]]] = {}
+    for slot, of in connections(plan, figures):
+        if slot.link in plan.links and of.seconds >= MIN_SECONDS and of.bytes_per_s * of.seconds >= MIN_BYTES:
+            found = (of.bytes_per_s, slot.share, of.queued_share, of.short_share)
+            measured.setdefault(slot.link, []).append(found)
     return {link: _together(measured[link]) for link in sorted(measured)}
 
 

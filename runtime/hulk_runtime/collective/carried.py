@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hulk_runtime.collective.beliefs import NUM_FIGURES, Seen, slots
+from hulk_runtime.collective.beliefs import Seen, connections
 from hulk_runtime.collective.plan import CollectivePlan, Pair
 
 
@@ -30,10 +30,9 @@ def carried(
     """What links have carried after a round. `figures` are what all ranks filled in, `found` the rates among them."""
     num_bytes: dict[Pair, float] = {}
     last_s: dict[Pair, float] = {}
-    for number, slot in enumerate(slots(plan)):
-        came, last = figures[NUM_FIGURES * number + 4 : NUM_FIGURES * number + 6]
-        num_bytes[slot.link] = num_bytes.get(slot.link, 0.0) + came
-        last_s[slot.link] = max(last_s.get(slot.link, 0.0), last)
+    for slot, of in connections(plan, figures):
+        num_bytes[slot.link] = num_bytes.get(slot.link, 0.0) + of.num_bytes
+        last_s[slot.link] = max(last_s.get(slot.link, 0.0), of.last_s)
     return {link: _after(former.get(link, NOTHING), num_bytes[link], last_s[link], found.get(link)) for link in last_s}
 
 

@@ -141,7 +141,7 @@ class Channel:
         """Receive the rest of the payload under way elsewhere: its place belongs to others again."""
         self._body = memoryview(bytearray(len(self._body)))
 
-    def send(self, now_s: float) -> list[Outgoing]:
+    def send(self) -> list[Outgoing]:
         """Send until nothing waits or the kernel takes no more (`wants_write`); the chunks that left whole."""
         left: list[Outgoing] = []
         self.wants_write = False
@@ -154,7 +154,6 @@ class Channel:
                 return left
             except OSError as error:
                 raise PeerGoneError(f"its connection broke: {error.strerror}") from error
-            self.peer.sent_s = now_s
             self._advance(count)
             if not self._sending and self._chunk is not None:
                 left.append(self._chunk)

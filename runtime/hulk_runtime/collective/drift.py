@@ -18,7 +18,7 @@ from typing import Final
 
 import torch
 
-from hulk_runtime.collective.beliefs import NUM_FIGURES, slots
+from hulk_runtime.collective.beliefs import NUM_FIGURES, Figures, slots
 from hulk_runtime.collective.carried import NOTHING, Carried
 from hulk_runtime.collective.peer import Peer
 from hulk_runtime.collective.plan import CollectivePlan, Pair, SizeClass
@@ -115,16 +115,11 @@ class Drift:
 
     def fill(self, figures_N: torch.Tensor) -> None:
         """Write what this rank measured into its places."""
-        for number, slot in enumerate(self._slots):
-            at = NUM_FIGURES * number
+        for row_F, slot in zip(figures_N.view(-1, NUM_FIGURES), self._slots, strict=True):
             if slot.receiver == self._rank:
-                sender = self._peers[slot.sender]
-                figures_N[at], figures_N[at + 1] = sender.carried()
-                figures_N[at + 4], figures_N[at + 5] = sender.brought()
+                row_F.copy_(torch.tensor(_received(self._peers[slot.sender])))
             if slot.sender == self._rank:
-                outlooks = [channel.outlook for channel in self._peers[slot.receiver].channels]
-                figures_N[at + 2] = max((outlook.queued_share for outlook in outlooks), default=0.0)
-                figures_N[at + 3] = max((outlook.short_share for outlook in outlooks), default=0.0)
+                row_F.copy_(torch.tensor(_sent(self._peers[slot.receiver])))
 
     def asked(self, work: Work, figures_N: torch.Tensor) -> None:
         """The sum of all ranks' figures is under way; when it is there a thread decides what follows."""
@@ -155,3 +150,17 @@ class Drift:
 
     def _number(self, num_bytes: int) -> int:
         return self._plan.classes.index(self._plan.size_class(num_bytes))
+
+
+def _received(sender: Peer) -> Figures:
+    bytes_per_s, seconds = sender.carried()
+    num_bytes, last_s = sender.brought()
+    return Figures(bytes_per_s=bytes_per_s, seconds=seconds, num_bytes=float(num_bytes), last_s=last_s)
+
+
+def _sent(receiver: Peer) -> Figures:
+    outlooks = [channel.outlook for channel in receiver.channels]
+    return Figures(
+        queued_share=max((outlook.queued_share for outlook in outlooks), default=0.0),
+        short_share=max((outlook.short_share for outlook in outlooks), default=0.0),
+    )

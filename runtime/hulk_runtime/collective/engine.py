@@ -82,12 +82,8 @@ class Engine(threading.Thread):
     def warm(self, num_bytes: Mapping[int, int]) -> Work:
         """Open congestion windows by so many bytes without meaning to each peer; ends when they have left."""
         work = Work(lambda _: None, self._bound_s)
-        with self._lock:
-            if self._is_ended:
-                work.end(self._standing.error())
-                return work
-            self._commands.append(lambda: self._warming.begin(num_bytes, work))
-            self._lines.ring()
+        if not self._take(lambda: self._warming.begin(num_bytes, work)):
+            work.end(self._standing.error())
         return work
 
     def fail(self, failure: Failure, epoch: int | None = None) -> None:
@@ -107,10 +103,15 @@ class Engine(threading.Thread):
 
     def do(self, command: Callable[[], None]) -> None:
         """Have the loop do it; after its end nothing is done any more."""
+        self._take(command)
+
+    def _take(self, command: Callable[[], None]) -> bool:
+        """Whether the loop will do it."""
         with self._lock:
             if not self._is_ended:
                 self._commands.append(command)
                 self._lines.ring()
+            return not self._is_ended
 
     def _blame(self, number: int, waited_s: float) -> None:
         """Somebody waited long enough: a peer that has not begun the operation is lost."""
@@ -187,7 +188,7 @@ class Engine(threading.Thread):
         self._standing.fail(Failure(peer.rank, f"it sent garbage: {error}"))
         for channel in list(peer.channels):
             with contextlib.suppress(PeerGoneError):
-                channel.send(self._lines.now_s)
+                channel.send()
             self._lines.drop(channel)
 
     def _flush(self) -> None:

@@ -87,7 +87,7 @@ class Lines:
         """What waits for its peer; the chunks that left whole. Raises PeerGoneError."""
         wanted = channel.wants_write
         channel.release()
-        left = channel.send(self.now_s)
+        left = channel.send()
         if channel.wants_write != wanted:
             self._poll.modify(channel.socket, select.EPOLLIN | (WRITABLE if channel.wants_write else 0))
         return left

@@ -28,7 +28,6 @@ class Peer:
     channels: list["Channel"] = field(default_factory=list)
     heard_s: float = 0.0
     beat_s: float = 0.0
-    sent_s: float = 0.0
     num_begun: int = 0
     has_left: bool = False
     _num_brought: int = 0

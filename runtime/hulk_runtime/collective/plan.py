@@ -135,8 +135,8 @@ class CollectivePlan:
         return sum(map(len, self.regions))
 
     def size_class(self, num_bytes: int) -> SizeClass:
-        """The class that serves a vector; the last one also serves anything larger."""
-        return next((found for found in self.classes if num_bytes <= found.max_bytes), self.classes[-1])
+        """The class that serves a vector."""
+        return serving(self.classes, num_bytes)
 
     def region_of(self, rank: int) -> int:
         """The number of a rank's region."""
@@ -163,6 +163,11 @@ class CollectivePlan:
         numbers = range(len(regions))
         flows = tuple(_star(root, numbers) for root in numbers)
         return cls(tuple(map(tuple, regions)), {}, (SizeClass(1, chunk_bytes, flows),))
+
+
+def serving(classes: Sequence[SizeClass], num_bytes: int) -> SizeClass:
+    """The class, of ascending ones, that serves a vector; the last one also serves anything larger."""
+    return next((found for found in classes if num_bytes <= found.max_bytes), classes[-1])
 
 
 def _star(root: int, regions: Sequence[int]) -> Flow:

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Final
 
 from hulk_runtime.collective.expected import expected
-from hulk_runtime.collective.plan import SizeClass
+from hulk_runtime.collective.plan import SizeClass, serving
 
 WINDOW: Final = 20
 
@@ -52,8 +52,7 @@ class Tally:
 
     def take(self, num_bytes: int, seconds: float) -> None:
         """One all-reduce."""
-        size = next((found for found in self._classes if num_bytes <= found.max_bytes), self._classes[-1])
-        taken = self._taken.setdefault(size.max_bytes, _Taken())
+        taken = self._taken.setdefault(serving(self._classes, num_bytes).max_bytes, _Taken())
         taken.recent.append((seconds, num_bytes))
         taken.num += 1
 
