@@ -9,6 +9,7 @@
     ddp          a step of torch's DDP over the emulated WAN, with gloo and with Hulk's all-reduce
     gil          whether the all-reduce's thread slows the backward pass, and at which rate Python is the limit
     convergence  what local SGD and compression do to the loss; ranks are threads of one process
+    crossover    from which link speed on a synchronous step pays, local SGD below; predictions only, nothing measured
     solve        how good and how quick planning is; predictions only, nothing measured
     flows        how good and how quick planning Hulk's own all-reduce is; predictions only, nothing measured
 
@@ -26,7 +27,17 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from bench import bench_solve, change, collective_plans, convergence, deployment, predict, ring_order, starting
+from bench import (
+    bench_solve,
+    change,
+    collective_plans,
+    convergence,
+    crossover,
+    deployment,
+    predict,
+    ring_order,
+    starting,
+)
 from bench.allreduce import whole as all_reduces
 from bench.gil import question as gil
 
@@ -40,6 +51,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "ddp": all_reduces.run_ddp,
     "gil": gil.run,
     "convergence": convergence.run,
+    "crossover": lambda short: crossover.run(factors=crossover.FACTORS[::2] if short else crossover.FACTORS),
     "solve": lambda _: bench_solve.run(),
     "flows": lambda short: collective_plans.run(num_regions=(3, 4, 6) if short else collective_plans.NUM_REGIONS),
 }

@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--sizes", default="0.25,1,4,16,64", help="MiB")
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
+    signal.signal(signal.SIGTERM, _end)
     profiles = options.profiles.split(",")
     cases = [Case(profile, node_counts(profile, nodes)) for profile in profiles for nodes in options.nodes]
     sizes = [round(float(word) * MIB) for word in options.sizes.split(",")]
@@ -40,6 +40,12 @@ def main() -> int:
     if others:
         answers.run(others, cases, sizes, options.runs)
     return 0
+
+
+def _end(*_: object) -> None:
+    """Clean up once, however often one is told to end."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit("ended")
 
 
 if __name__ == "__main__":
