@@ -16,12 +16,14 @@ class Sync:
     `mode`: "ring" is the stock backend's all-reduce, "wan" is Hulk's own, "local" takes `inner_steps` optimizer steps
     between two synchronisations, "auto" leaves the choice to the planner. `compression` is of WAN hops only.
     `on_region_loss` "continue": the workers that are left go on without a region that was cut off.
+    `fixed_shares`: Hulk's own keeps the plan's shares whatever the links do.
     """
 
     mode: str = "auto"
     inner_steps: int = 50
     compression: str = "none"
     on_region_loss: str = "restart"
+    fixed_shares: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:

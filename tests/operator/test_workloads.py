@@ -130,8 +130,8 @@ def test_what_this_version_cannot_do_is_refused_by_name(changes: dict[str, Any],
         ({"mode": "local"}, Sync(mode="local", inner_steps=50)),
         ({"mode": "local", "local": {"innerSteps": 200}}, Sync(mode="local", inner_steps=200)),
         (
-            {"mode": "wan", "compression": "int8", "onRegionLoss": "continue"},
-            Sync(mode="wan", compression="int8", on_region_loss="continue"),
+            {"mode": "wan", "compression": "int8", "onRegionLoss": "continue", "fixedShares": True},
+            Sync(mode="wan", compression="int8", on_region_loss="continue", fixed_shares=True),
         ),
     ],
 )

@@ -104,6 +104,15 @@ class Sync(Resource):
             )
         ),
     ] = "restart"
+    fixed_shares: Annotated[
+        bool,
+        Field(
+            description=(
+                "Whether Hulk's own all-reduce keeps the plan's shares and paces whatever the links do: sums then have "
+                "the same bits whenever the same plan runs again. Without it the ranks follow what links carry."
+            )
+        ),
+    ] = False
 
     @property
     def may_use_wan(self) -> bool:

@@ -120,7 +120,13 @@ def to_sync(spec: HulkJobSpec) -> Sync:
     """How the job's replicas are to come together."""
     asked = spec.sync
     steps = {"inner_steps": asked.local.inner_steps} if asked.local else {}
-    return Sync(mode=asked.mode, compression=asked.compression, on_region_loss=asked.on_region_loss, **steps)
+    return Sync(
+        mode=asked.mode,
+        compression=asked.compression,
+        on_region_loss=asked.on_region_loss,
+        fixed_shares=asked.fixed_shares,
+        **steps,
+    )
 
 
 def with_measured_speeds(

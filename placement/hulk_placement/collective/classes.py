@@ -92,6 +92,7 @@ class CollectivePlan:
     without: tuple[Without, ...] = ()
     compression: str = "none"
     on_region_loss: str = "restart"
+    fixed_shares: bool = False
 
     def __post_init__(self) -> None:
         if self.compression not in COMPRESSIONS or self.on_region_loss not in ON_REGION_LOSS:
@@ -225,6 +226,7 @@ def plan_collective(
     sizes: Iterable[int] = DEFAULT_SIZES,
     *,
     on_region_loss: str = "restart",
+    fixed_shares: bool = False,
     compression: str = "none",
     with_alternatives: bool = True,
     transport: Transport = TRANSPORT,
@@ -251,6 +253,7 @@ def plan_collective(
         without=tuple(_without(planner, wanted)) if on_region_loss == "continue" else (),
         compression=compression,
         on_region_loss=on_region_loss,
+        fixed_shares=fixed_shares,
     )
 
 

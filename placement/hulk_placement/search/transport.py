@@ -113,6 +113,7 @@ def _collective(problem: Problem, order: Order, numbers: tuple[int, ...], work: 
         network,
         sizes,
         on_region_loss=workload.sync.on_region_loss if whole else "restart",
+        fixed_shares=workload.sync.fixed_shares,
         compression=workload.sync.compression,
         with_alternatives=whole,
         go_on=work.spend,

@@ -79,6 +79,7 @@ class CollectiveDocument(_Wire):
     without: tuple[WithoutDocument, ...] = ()
     compression: Literal["none", "bf16", "int8"] = "none"
     on_region_loss: Literal["restart", "continue"] = "restart"
+    fixed_shares: bool = False
 
     def plan(self, region_of_rank: Sequence[str]) -> CollectivePlan:
         """The plan of ranks in these regions. Raises ValueError with what does not fit."""
@@ -94,5 +95,6 @@ class CollectiveDocument(_Wire):
             without={cut.region: tuple(found.size_class() for found in cut.classes) for cut in self.without},
             compression=self.compression,
             on_region_loss=self.on_region_loss,
+            fixed_shares=self.fixed_shares,
             names=self.regions,
         )

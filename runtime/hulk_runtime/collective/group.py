@@ -213,7 +213,7 @@ class Collective:
     def _begin_drift(self) -> Drift | None:
         """Only where the plan knows every link that it uses."""
         plan = self._plan_now
-        if not self._settings.drift or len(self._far) == 0 or not Drift.serves(plan):
+        if not self._settings.drift or plan.fixed_shares or len(self._far) == 0 or not Drift.serves(plan):
             return None
         return Drift(plan, self.rank, self._peers, self._settings.pace)
 

@@ -108,7 +108,7 @@ class CollectivePlan:
     """Ranks by region, the links between the regions, and the size classes in ascending order.
 
     `without` has the classes to go on with when a region, by number, is cut off; `left_out` are the regions that were.
-    `names` are the regions' own.
+    With `fixed_shares` the ranks do not follow what the links carry. `names` are the regions' own.
     """
 
     regions: tuple[tuple[int, ...], ...]
@@ -117,6 +117,7 @@ class CollectivePlan:
     without: Mapping[int, tuple[SizeClass, ...]] = field(default_factory=dict)
     compression: str = "none"
     on_region_loss: str = "restart"
+    fixed_shares: bool = False
     names: tuple[str, ...] = ()
     left_out: frozenset[int] = frozenset()
 
