@@ -47,16 +47,22 @@ class Found:
     timed: tuple[Timed, ...]
 
     def gain(self, way: str) -> float | None:
-        """How many times faster Hulk's own is than a way of gloo's; None without runs that count."""
+        """How many times faster Hulk's own is than a way of gloo's; None without runs that count.
+
+        Nor is it known what gloo's best is when a number of buckets has none in the sweep.
+        """
+        if way == BEST and not all(timed.valid for timed in self.sweep):
+            return None
         median_s = {timed.method: timed.median_s for timed in self.timed}
         theirs_s, ours_s = median_s[way], median_s[OURS]
         return None if theirs_s is None or ours_s is None else theirs_s / ours_s
 
     def __str__(self) -> str:
+        timed = ", ".join(f"{timed.method} {timed}" for timed in self.timed)
         swept = ", ".join(f"{count}: {timed}" for count, timed in zip(SWEPT, self.sweep, strict=True))
         return (
             f"{self.case} {self.num_bytes / MIB:g} MiB: gloo by buckets {swept}, best {self.num_best}; "
-            f"{cases.OURS} {self.num_planned} as planned, predicted {self.predicted_s:.3f}"
+            f"{cases.OURS} {self.num_planned} as planned, predicted {self.predicted_s:.3f}; in turn {timed}"
         )
 
 

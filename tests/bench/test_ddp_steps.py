@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from bench.allreduce import ddp, job, ours, rounds, steps
 from bench.allreduce.case import Case
 from bench.allreduce.place import Place
 from bench.allreduce.rounds import MIB, Run, Timed
+from bench.raw import Raw
 
 CASE = Case("B", (1, 1, 1))
 
@@ -132,6 +135,30 @@ def test_without_runs_that_count_the_sweep_still_chooses_and_nothing_is_conclude
     others = (Timed(ddp.TORCHS, MIB, (run(2.0),)), Timed(ddp.BEST, MIB, (run(2.0),)))
     found = ddp.Found(CASE, MIB, (), 1, 1, 1.0, (*others, timed))
     assert ddp.verdicts([found])[0].endswith("no verdict, aim at least 1")
+
+
+def test_gloos_best_is_not_known_when_a_number_of_buckets_has_no_run_that_counts() -> None:
+    timed = tuple(Timed(way, MIB, (run(1.0),)) for way in (ddp.TORCHS, ddp.BEST, ddp.OURS))
+    sweep = [Timed(str(count), MIB, (run(1.0, valid=count != 3),)) for count in ddp.SWEPT]
+    found = ddp.Found(CASE, MIB, tuple(sweep), 1, 1, 1.0, timed)
+    assert (found.gain(ddp.TORCHS), found.gain(ddp.BEST)) == (1.0, None)
+    assert "3: 1.000!" in str(found)
+
+
+def test_all_that_was_timed_is_printed_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caps = [None, *(bucket_mib(8 * MIB, count) for count in ddp.SWEPT)]
+    monkeypatch.setattr(cases, "band", lambda _: contextlib.nullcontext(Played(dict.fromkeys(caps, 1.0))))
+    kept = Raw("allreduce-ddp", tmp_path)
+    monkeypatch.setattr(ddp, "Raw", lambda _: kept)
+    ddp.run([CASE], [8], 1)
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"DDP step, {ddp.BEST} / {ddp.OURS}, least: 2, aim at least 1: met" in out
+    assert all(way in out for way in ("B n=3: seconds of a DDP step", ddp.TORCHS, ddp.BEST, ddp.OURS, "in turn"))
+    rows = [json.loads(line) for line in kept.path.read_text().splitlines()]
+    assert [row["num_buckets"] for row in rows if row["question"] == "sweep"] == list(ddp.SWEPT)
+    assert len(rows) == len(ddp.SWEPT) + 3
 
 
 def test_orders_of_ranks_go_with_the_largest_bucket() -> None:
