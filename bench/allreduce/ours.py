@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hulk_placement.collective.classes import Planner, plan_collective
+from hulk_placement.collective.classes import CollectivePlan, plan_collective
 from hulk_placement.collective.document import as_document
 from hulk_placement.collective.network import Network
 
@@ -39,30 +39,29 @@ def method(
     regions: Regions, links: LinkOf, sizes: Sequence[int], *, inside: bool = False, **settings: Any
 ) -> Mapping[str, Any]:
     """The method with a plan for these sizes; `settings` are the runtime's. With `inside` gloo sums inside regions."""
-    plan = plan_collective(network(regions, links), sizes)
+    return as_method(plan_collective(network(regions, links), sizes), inside=inside, **settings)
+
+
+def as_method(plan: CollectivePlan, *, inside: bool = False, **settings: Any) -> Mapping[str, Any]:
+    """The method that a plan is, whoever made it; ranks are numbered region after region."""
     return {
         "port": next(_PORTS),
         "kind": "wan",
         "plan": as_document(plan),
-        "region_of_rank": [region for region, ranks in zip(plan.network.regions, regions, strict=True) for _ in ranks],
+        "region_of_rank": [
+            name for name, ranks in zip(plan.network.regions, plan.network.ranks, strict=True) for _ in ranks
+        ],
         "settings": settings,
         "inside": inside,
     }
 
 
-class Figures:
-    """What the planner says of one network, by size."""
+def planned(method: Mapping[str, Any], num_bytes: int) -> Mapping[str, Any]:
+    """The class that the ranks' own plan has for vectors of exactly this size: what is printed is what it says.
 
-    def __init__(self, regions: Regions, links: LinkOf) -> None:
-        self._planner = Planner(network(regions, links))
-
-    def bound_s(self, num_bytes: int) -> float:
-        """No algorithm is faster."""
-        return self._planner.bound.seconds(num_bytes)
-
-    def predicted_s(self, num_bytes: int) -> float:
-        """Of the flows that the plan has for this size."""
-        return self._planner.size_class(num_bytes).predicted_s
+    Another planner may find other flows: what it has planned before is where its search begins.
+    """
+    return next(found for found in method["plan"]["classes"] if found["maxBytes"] == num_bytes)
 
 
 def loads(flows: Sequence[Mapping[str, Any]]) -> dict[Pair, float]:

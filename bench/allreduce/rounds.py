@@ -70,9 +70,11 @@ class Timed:
             return f"{statistics.median(run.seconds for run in self.runs):.3f}!"
         return f"{self.median_s:.3f}"
 
-    def cpu_s_per_gb(self, num_ranks: int) -> float:
-        """Processor seconds of a rank for 10^9 bytes reduced."""
-        return statistics.median(run.cpu_s for run in self.runs) / num_ranks / self.num_bytes * 1e9
+    def cpu_s_per_gb(self, num_ranks: int) -> float | None:
+        """Processor seconds of a rank for 10^9 bytes reduced, of the runs that count; None when none does."""
+        if not self.valid:
+            return None
+        return statistics.median(run.cpu_s for run in self.valid) / num_ranks / self.num_bytes * 1e9
 
 
 @dataclass(slots=True)
@@ -101,13 +103,17 @@ class Band:
         self._ask("prepare", num_bytes=num_bytes)
         return self._timed("reduce", "check", key)
 
+    def compute_s(self, num_layers: int) -> float:
+        """Seconds of a step on the slowest rank without any sum, all ranks at the same time."""
+        return max(float(answer["seconds"]) for answer in self._ask("compute", num_layers=num_layers))
+
     def make_steps(self, key: str, steps: Mapping[str, Any]) -> None:
         """A model and its way of summing gradients, on all ranks."""
         self._ask("make steps", key=key, steps=steps)
 
     def step(self, key: str, _: int) -> Run:
-        """Forward and backward with all gradients summed; WrongSumError when ranks have different ones."""
-        return self._timed("step", "same", key)
+        """Forward and backward with all gradients summed, verified; WrongSumError."""
+        return self._timed("step", "check steps", key)
 
     def close_steps(self, key: str) -> None:
         """No rank has them any more."""

@@ -12,7 +12,6 @@ from rich.table import Table
 from bench.allreduce import case as cases
 from bench.allreduce import ours, reference
 from bench.allreduce.case import Case, Spec
-from bench.allreduce.ours import Figures
 from bench.allreduce.rounds import MIB, Band, Timed, time_in_turn
 from bench.raw import Raw
 from bench.verdicts import verdict
@@ -66,7 +65,7 @@ class Row:
         num_ranks = self.case.num_nodes
         gloo = next(timed for timed in self.timed if timed.median_s == self.best_gloo_s)
         wan = next(timed for timed in self.timed if timed.method == cases.OURS)
-        return wan.cpu_s_per_gb(num_ranks) / gloo.cpu_s_per_gb(num_ranks)
+        return _ratio(wan.cpu_s_per_gb(num_ranks), gloo.cpu_s_per_gb(num_ranks))
 
     @property
     def prediction_error(self) -> float | None:
@@ -85,10 +84,9 @@ def run(chosen: Iterable[Case], sizes: Sequence[int], num_runs: int) -> list[Row
         with cases.band(case) as band:
             found = []
             wan = ours.method(case.regions, case.links, sizes)
-            figures = ours.Figures(case.regions, case.links)
             for num_bytes in sizes:
                 fewer = min(num_runs, MOST_LARGE_RUNS) if num_bytes >= LARGE_BYTES else num_runs
-                found.append(time_size(case, band, wan, figures, num_bytes, fewer))
+                found.append(time_size(case, band, wan, num_bytes, fewer))
                 for timed in found[-1].timed:
                     raw.add(timed, case=str(case), bound_s=found[-1].bound_s, predicted_s=found[-1].predicted_s)
                 console.print(f"[dim]{case} {num_bytes / MIB:g} MiB: {_line(found[-1])}")
@@ -100,21 +98,21 @@ def run(chosen: Iterable[Case], sizes: Sequence[int], num_runs: int) -> list[Row
     return rows
 
 
-def time_size(case: Case, band: Band, wan: Spec, figures: Figures, num_bytes: int, num_runs: int) -> Row:
+def time_size(case: Case, band: Band, wan: Spec, num_bytes: int, num_runs: int) -> Row:
     """All methods in turn on one size, gloo's first."""
     specs = {**cases.gloo_methods(case, num_bytes), cases.OURS: wan}
     keys = {method: cases.key_of(spec) for method, spec in specs.items()}
     for method, spec in specs.items():
         band.make(keys[method], spec)
     timed = time_in_turn(keys, num_bytes, num_runs, band.run)
-    order = specs[cases.FLAT]["order"]
+    order, planned = specs[cases.FLAT]["order"], ours.planned(wan, num_bytes)
     return Row(
         case,
         num_bytes,
         tuple(timed),
         reference.gloo_s(case.profile, cases.pattern(case, order), num_bytes),
-        figures.bound_s(num_bytes),
-        figures.predicted_s(num_bytes),
+        planned["boundSeconds"],
+        planned["predictedSeconds"],
     )
 
 
@@ -141,15 +139,16 @@ def table(case: Case, rows: Sequence[Row]) -> Table:
 
 
 def resources(case: Case, rows: Sequence[Row]) -> Table:
-    """What the runs cost, and whether the machine or the WAN set their pace; medians of all runs."""
-    found = Table("MiB", "method", "CPU s/GB a rank", title=f"{case}, all runs", title_justify="left")
+    """What the runs that count cost, and, of all runs, whether the machine or the WAN set their pace; medians."""
+    title = f"{case}: processor seconds of the runs that count, the rest of all runs"
+    found = Table("MiB", "method", "CPU s/GB a rank", title=title, title_justify="left")
     for column in ("processors busy", "by others", "packets dropped", "late", "stolen", "runs that count"):
         found.add_column(column)
     for row, timed in [(one, timed) for one in rows for timed in one.timed]:
         found.add_row(
             f"{row.num_bytes / MIB:g}",
             timed.method,
-            f"{timed.cpu_s_per_gb(case.num_nodes):.1f}",
+            "-" if (cpu := timed.cpu_s_per_gb(case.num_nodes)) is None else f"{cpu:.1f}",
             f"{statistics.median(run.busy_share for run in timed.runs):.0%}",
             f"{statistics.median(run.others_share for run in timed.runs):.0%}",
             f"{statistics.median(run.num_dropped for run in timed.runs):g}",
@@ -164,18 +163,28 @@ def _seconds(figure: float | None) -> str:
     return "-" if figure is None else f"{figure:.3f}"
 
 
+def _cpu_rows(cpu: Sequence[tuple[float, Row]]) -> str:
+    """The median, and by name every row that takes more than gloo, the worst first."""
+    above = sorted((found for found in cpu if found[0] > 1), key=lambda found: -found[0])
+    middle = statistics.median(ratio for ratio, _ in cpu)
+    text = f"CPU, wan / gloo's quickest: median {middle:.4g}, {len(above)} of {len(cpu)} above 1"
+    return text + "".join(f"; {row.case} {row.num_bytes / MIB:g} MiB {ratio:.4g}" for ratio, row in above)
+
+
 def verdicts(rows: Sequence[Row]) -> list[str]:
     """The aims over all cases; beside them whether gloo's figures are those that were measured before."""
     to_bound = [row.bound_ratio for row in rows if row.bound_ratio is not None]
     to_gloo = [row.gloo_ratio for row in rows if row.gloo_ratio is not None]
     errors = [abs(row.prediction_error) for row in rows if row.prediction_error is not None]
-    cpu = [row.cpu_ratio for row in rows if row.cpu_ratio is not None]
+    cpu = [(ratio, row) for row in rows if (ratio := row.cpu_ratio) is not None]
     lines = [
         verdict("wan / bound, median", statistics.median(to_bound) if to_bound else None, "at most", MAX_BOUND_RATIO),
         verdict("gloo's best / wan, least", min(to_gloo, default=None), "at least", 1),
         verdict("prediction, mean error", statistics.mean(errors) if errors else None, "at most", MAX_PREDICTION_ERROR),
-        verdict("CPU, wan / gloo's quickest, median", statistics.median(cpu) if cpu else None, "at most", 1),
+        verdict("CPU, wan / gloo's quickest, most", max((ratio for ratio, _ in cpu), default=None), "at most", 1),
     ]
+    if cpu:
+        lines.append(_cpu_rows(cpu))
     agreement = [
         abs(flat_s / row.reference_s - 1)
         for row in rows

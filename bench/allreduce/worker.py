@@ -18,7 +18,7 @@ import torch.distributed as dist
 from bench.allreduce.conductor import Answer, Player, sleep_until
 from bench.allreduce.methods import KINDS, Method
 from bench.allreduce.place import Place
-from bench.allreduce.steps import Steps
+from bench.allreduce.steps import Steps, compute_s
 from bench.processor import cpu_s
 
 MAX_ERROR = 1e-5
@@ -40,9 +40,10 @@ class Worker:
             "reduce": self._reduce,
             "check": self._check,
             "close": self._close,
+            "compute": self._compute,
             "make steps": self._make_steps,
             "step": self._step,
-            "same": self._same,
+            "check steps": self._check_steps,
             "close steps": self._close_steps,
         }
 
@@ -73,6 +74,9 @@ class Worker:
         error = (self._values / total).sub_(pattern).abs_().max().item() / pattern.abs().max().item()
         return {"right": error <= MAX_ERROR, "crc": zlib.crc32(self._values.numpy().tobytes())}
 
+    def _compute(self, order: Answer) -> Answer:
+        return {"seconds": compute_s(order["num_layers"])}
+
     def _make_steps(self, order: Answer) -> Answer:
         self._steps[order["key"]] = Steps(self._place, order["steps"])
         return {}
@@ -82,8 +86,9 @@ class Worker:
         sleep_until(order["start"])
         return {"end": steps.step(), "cpu_s": cpu_s() - before_s}
 
-    def _same(self, order: Answer) -> Answer:
-        return {"right": True, "crc": self._steps[order["key"]].crc()}
+    def _check_steps(self, order: Answer) -> Answer:
+        steps = self._steps[order["key"]]
+        return {"right": steps.is_right, "crc": steps.crc()}
 
     def _close_steps(self, order: Answer) -> Answer:
         self._steps.pop(order["key"]).close()

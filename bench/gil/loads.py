@@ -33,6 +33,14 @@ class Load:
     chunk_bytes: int = 128 << 10
     ports: tuple[int, int] = (0, 0)
 
+    def mb_per_s(self, seconds: float) -> float:
+        """The rate of all its bytes in so many seconds.
+
+        >>> Load("hulk", num_bytes=4_000_000, count=5).mb_per_s(2.0)
+        10.0
+        """
+        return self.count * self.num_bytes / seconds / 1e6
+
 
 class Stream(Protocol):
     """One rank's end."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -15,6 +17,14 @@ from bench.gil.loads import LOOPBACK, Load, stream
 from bench.processor import cpu_s
 
 PATIENCE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What one end took from its beginning to its end: processor seconds, and seconds."""
+
+    cpu_s: float
+    seconds: float
 
 
 class Partner:
@@ -32,11 +42,18 @@ class Partner:
         self._pipe.recv()
         self._pipe.send(None)
 
-    def wait(self) -> float:
-        """The processor seconds that its end took."""
+    @property
+    def is_done(self) -> bool:
+        """Whether its end has ended: `wait` would return at once."""
+        return self._pipe.poll()
+
+    def wait(self) -> Ended:
+        """What its end took."""
         if not self._pipe.poll(PATIENCE_S):
             raise RuntimeError(f"the partner did not end within {PATIENCE_S:g} s")
-        return float(self._pipe.recv())
+        ended = self._pipe.recv()
+        assert isinstance(ended, Ended)
+        return ended
 
 
 @contextmanager
@@ -73,7 +90,7 @@ def _play(pipe: Connection, gloo_port: int | None) -> None:
         end = stream(load, rank)
         pipe.send("connected")
         pipe.recv()
-        began_s = cpu_s()
+        began_s, before_s = time.monotonic(), cpu_s()
         end.start()
         end.wait()
-        pipe.send(cpu_s() - began_s)
+        pipe.send(Ended(cpu_s() - before_s, time.monotonic() - began_s))

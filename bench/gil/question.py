@@ -8,14 +8,16 @@ process over loopback, at a rate that pacing sets:
     gloo        by gloo in the computing process, as many bytes in the same time, in bursts
 
 A pass beside traffic is compared with passes without any in the same round. Rounds are interleaved; figures are medians
-of rounds. `thread` over `elsewhere` is what sharing a Python interpreter costs. Without passes the all-reduces then run
-as fast as they can, in chunks of several sizes: at that rate Python is the limit.
+of rounds. `thread` over `elsewhere` is what sharing a Python interpreter costs, and that is judged, at the rates that
+both reached. A rate is what the partner process took for all the bytes, whoever computes beside it. Without passes the
+all-reduces then run as fast as they can, in chunks of several sizes: at that rate Python is the limit.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -43,6 +45,8 @@ CHUNKS = (16 << 10, 64 << 10, 128 << 10)
 WAYS = ("thread", "elsewhere", "gloo")
 NUM_ROUNDS = 5
 MAX_SLOWING = 1.05
+REACHED = 0.9
+"""Of a rate: less is another rate, and not compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,27 +106,25 @@ class Bench:
         self._own.connect(load)
         mine = stream(load, 0)
         self._own.start()
-        began_s = time.monotonic()
         mine.start()
-        times = [self._pass()]
-        while not mine.is_done:
-            times.append(self._pass())
+        times = self._passes_until(lambda: mine.is_done)
         mine.wait()
-        self._own.wait()
-        return times[:-1] or times, count * VECTOR_BYTES / (time.monotonic() - began_s) / 1e6
+        return times, load.mb_per_s(self._own.wait().seconds)
 
     def _beside_others(self, load: Load) -> tuple[list[tuple[float, float]], float]:
         for other in self._others:
             other.connect(load)
         for other in self._others:
             other.start()
-        began_s = time.monotonic()
+        times = self._passes_until(lambda: any(other.is_done for other in self._others))
+        return times, load.mb_per_s(max(other.wait().seconds for other in self._others))
+
+    def _passes_until(self, is_done: Callable[[], bool]) -> list[tuple[float, float]]:
+        """The passes all of which traffic was beside; the one in which it ended only where there is no other."""
         times = [self._pass()]
-        while time.monotonic() - began_s < SECONDS:
+        while not is_done():
             times.append(self._pass())
-        for other in self._others:
-            other.wait()
-        return times, load.bytes_per_s / 1e6
+        return times[:-1] or times
 
     def _pass(self) -> tuple[float, float]:
         """Seconds of forward and backward."""
@@ -147,7 +149,7 @@ class Bench:
         mine.wait()
         seconds, mine_s = time.monotonic() - began_s, cpu_s() - before_s
         moved = count * VECTOR_BYTES
-        used_s = (mine_s + self._own.wait()) / 2
+        used_s = (mine_s + self._own.wait().cpu_s) / 2
         return Fast(kind, chunk_bytes, moved / seconds, used_s / moved * 1e9, conditions.stolen_share(ticks))
 
 
@@ -171,28 +173,56 @@ def run(short: bool) -> None:
             raw.add(each)
     console.print(_slowing(rounds))
     console.print(_speeds(fast))
-    worst = [ratio(rounds, "thread", rate, "backward_s") for rate in RATES_MB_PER_S]
-    known = [found for found in worst if found is not None]
-    console.print(
-        verdict("backward beside the engine's thread, most", max(known, default=None), "at most", MAX_SLOWING)
-    )
+    for line in verdicts(rounds):
+        console.print(line)
 
 
 def _fast_ones() -> list[tuple[str, int]]:
     return [*(("hulk", size) for size in CHUNKS), ("gloo", 0)]
 
 
-def ratio(rounds: list[list[Passes]], way: str, mb_per_s: float, what: str) -> float | None:
+def verdicts(rounds: Sequence[Sequence[Passes]]) -> list[str]:
+    """Python's part in slowing the backward pass; beside it all of it, and the rates that say nothing of it."""
+    shared = {rate: over_elsewhere(rounds, rate) for rate in RATES_MB_PER_S}
+    known = [found for found in shared.values() if found is not None]
+    lines = [verdict("backward, thread / elsewhere, most", max(known, default=None), "at most", MAX_SLOWING)]
+    whole = [found for rate in RATES_MB_PER_S if (found := ratio(rounds, "thread", rate, "backward_s")) is not None]
+    if whole:
+        lines.append(f"backward, thread / alone, most: {max(whole):.4g}: with what processors and memory cost")
+    unknown = [f"{rate}" for rate, found in shared.items() if found is None]
+    if unknown:
+        lines.append(f"no figure where the rate was not reached or others had processors: {', '.join(unknown)} MB/s")
+    return lines
+
+
+def ratio(rounds: Sequence[Sequence[Passes]], way: str, mb_per_s: float, what: str) -> float | None:
     """Median over rounds of a pass beside traffic over one without; None when no round counts."""
     found = []
     for alone, *beside in rounds:
-        one = next(passes for passes in beside if (passes.way, passes.mb_per_s) == (way, mb_per_s))
+        one = _of(beside, way, mb_per_s)
         if one.valid and alone.valid:
             found.append(getattr(one, what) / getattr(alone, what))
     return statistics.median(found) if found else None
 
 
-def _slowing(rounds: list[list[Passes]]) -> Table:
+def over_elsewhere(rounds: Sequence[Sequence[Passes]], mb_per_s: float) -> float | None:
+    """Median over rounds of a backward pass beside the thread over one beside the same traffic of other processes.
+
+    None when no round counts: both must have reached the rate.
+    """
+    found = []
+    for _, *beside in rounds:
+        thread, elsewhere = (_of(beside, way, mb_per_s) for way in ("thread", "elsewhere"))
+        if all(one.valid and one.reached_mb_per_s >= REACHED * mb_per_s for one in (thread, elsewhere)):
+            found.append(thread.backward_s / elsewhere.backward_s)
+    return statistics.median(found) if found else None
+
+
+def _of(beside: Sequence[Passes], way: str, mb_per_s: float) -> Passes:
+    return next(passes for passes in beside if (passes.way, passes.mb_per_s) == (way, mb_per_s))
+
+
+def _slowing(rounds: Sequence[Sequence[Passes]]) -> Table:
     alone = [found[0] for found in rounds]
     forward_ms, backward_ms = (
         1000 * statistics.median(getattr(passes, what) for passes in alone) for what in ("forward_s", "backward_s")
@@ -201,18 +231,20 @@ def _slowing(rounds: list[list[Passes]]) -> Table:
         f"times a pass without traffic (forward {forward_ms:.0f} ms, backward {backward_ms:.0f} ms), median of "
         f"{len(rounds)} rounds; forward / backward"
     )
-    table = Table("MB/s each way", *WAYS, "reached by thread, gloo", "most stolen", title=title, title_justify="left")
+    table = Table("MB/s each way", *WAYS, "thread / elsewhere", title=title, title_justify="left")
+    for column in (f"reached by {', '.join(WAYS)}", "most stolen"):
+        table.add_column(column)
     for rate in RATES_MB_PER_S:
         of_rate = [passes for found in rounds for passes in found if passes.mb_per_s == rate]
         cells = [
             " / ".join(_figure(ratio(rounds, way, rate, what)) for what in ("forward_s", "backward_s")) for way in WAYS
         ]
         reached = [
-            statistics.median(passes.reached_mb_per_s for passes in of_rate if passes.way == way)
-            for way in ("thread", "gloo")
+            statistics.median(passes.reached_mb_per_s for passes in of_rate if passes.way == way) for way in WAYS
         ]
         stolen = max(passes.stolen_share for passes in of_rate)
-        table.add_row(str(rate), *cells, ", ".join(f"{figure:.0f}" for figure in reached), f"{stolen:.1%}")
+        shared = _figure(over_elsewhere(rounds, rate))
+        table.add_row(str(rate), *cells, shared, ", ".join(f"{figure:.0f}" for figure in reached), f"{stolen:.1%}")
     return table
 
 

@@ -79,13 +79,13 @@ def test_every_method_sums_and_says_how_long_it_took() -> None:
             leader.ask("close", timeout_s=60, key=key)
 
 
-def test_ranks_have_the_same_gradients_with_gloo_and_with_the_hook() -> None:
+def test_gradients_are_the_mean_of_all_ranks_with_gloo_and_with_the_hook() -> None:
     with workers() as leader:
         for key, steps in STEPS.items():
             whole = {"num_layers": 2, "cap_mb": 1, "order": [0, 1, 2, 3], **steps}
             leader.ask("make steps", timeout_s=60, key=key, steps=whole)
             leader.ask("step", timeout_s=60, key=key)
-            rounds.verify(key, leader.ask("same", timeout_s=60, key=key))
+            rounds.verify(key, leader.ask("check steps", timeout_s=60, key=key))
             leader.ask("close steps", timeout_s=60, key=key)
 
 
