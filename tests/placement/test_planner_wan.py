@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import itertools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,6 +86,21 @@ def test_local_sgd_bears_its_part_of_an_outer_step() -> None:
     assert (often.inner_steps, rarely.inner_steps) == (10, 100)
     assert rarely.prediction.communication_s == pytest.approx(often.prediction.communication_s / 10)
     assert often.num_buckets == 1
+
+
+@pytest.mark.parametrize("mode", ["wan", "local"])
+def test_a_plan_names_the_seconds_a_step_of_local_sgd_and_of_a_synchronous_one(mode: str) -> None:
+    """The same as a plan of the other mode predicts, on the same workers."""
+    topology = worlds.profile("B")
+    here, local, wan = (
+        planned(job(topology, sync=Sync(way, 20), min_workers=6), topology) for way in (mode, "local", "wan")
+    )
+    (sentence,) = [sentence for sentence in here.why if sentence.startswith("Local SGD with 20 inner steps")]
+    told = [float(word) for word in re.findall(r"([0-9.]+) s(?: a step|\b \()", sentence)]
+    assert told[0] == pytest.approx(local.prediction.step_s, rel=0.02)
+    assert told[1] == pytest.approx(wan.prediction.step_s, rel=0.02 if mode == "wan" else 0.5)  # in other buckets
+    mine = told[0] if mode == "local" else told[1]
+    assert mine == pytest.approx(here.prediction.step_s, abs=6e-4)
 
 
 def test_crossover_is_where_a_tenth_of_the_computation_is_waited() -> None:
