@@ -1,16 +1,16 @@
-"""Nobody waits without bound, nothing that fails on the way to the engine is lost, and feedback stays with its bucket."""
+"""Nobody waits without bound, what fails on the way to the engine is heard of, feedback stays with its bucket."""
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 import torch
-from collective_ranks import SCOPE, SECRET, connect, doors, group, together
+from collective_ranks import group, together
 from hulk_runtime.collective import ddp
-from hulk_runtime.collective.group import Collective, Settings
+from hulk_runtime.collective.group import Settings
 from hulk_runtime.collective.plan import CollectivePlan
 from hulk_runtime.collective.staging import AllReduce, Stage, StagedWork
 from hulk_runtime.collective.work import Work
@@ -45,12 +45,12 @@ def raised_by(action: Callable[[], object]) -> BaseException | None:
 class Bucket:
     """What the hook reads of torch's GradBucket."""
 
-    gradients_N: torch.Tensor
+    gradients: torch.Tensor
     parameter: torch.Tensor
     number: int = 0
 
     def buffer(self) -> torch.Tensor:
-        return self.gradients_N
+        return self.gradients
 
     def index(self) -> int:
         return self.number
@@ -69,9 +69,8 @@ def outcome(future: "torch.futures.Future[torch.Tensor]") -> BaseException | Non
 
 
 @pytest.fixture
-def _world_of_3(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _world_of_3(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ddp.dist, "get_world_size", lambda: 3)
-    yield
 
 
 @pytest.mark.usefixtures("_world_of_3")
@@ -194,7 +193,7 @@ EXACT = torch.tensor([127.0, 1.0] * 2000)
 
 def means(betweens: list[AllReduce], num_steps: int = 20) -> torch.Tensor:
     """Of what comes of COARSE's sums, with EXACT as another bucket of the same length; always in new memory."""
-    total_N, before = torch.zeros_like(COARSE, dtype=torch.float64), []
+    total, before = torch.zeros_like(COARSE, dtype=torch.float64), []
     for _ in range(num_steps):
         steps = [[vector.clone() for vector in (COARSE, EXACT)] for _ in betweens]
         before.append(steps)  # no address is used again
@@ -205,8 +204,8 @@ def means(betweens: list[AllReduce], num_steps: int = 20) -> torch.Tensor:
         ]
         for work in works:
             work.wait()
-        total_N += steps[0][0].double()
-    return total_N / num_steps
+        total += steps[0][0].double()
+    return total / num_steps
 
 
 @pytest.mark.parametrize("staged", [False, True], ids=["in host memory", "on a device"])

@@ -290,9 +290,8 @@ class Collective:
         later than others by as much as it may connect later.
         """
         patience_s = self._settings.connect_s
-        self._engine.warm({rank: 2 * count for rank, count in path_bytes(self.plan, self.rank).items()}).wait(
-            patience_s
-        )
+        num_bytes = {rank: 2 * count for rank, count in path_bytes(self.plan, self.rank).items()}
+        self._engine.warm(num_bytes).wait(patience_s)
         self.all_reduce(torch.zeros(max(1, self.plan.num_ranks))).wait(patience_s)
 
     def close(self) -> None:
