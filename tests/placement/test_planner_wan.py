@@ -168,6 +168,22 @@ def test_every_plan_is_what_the_evaluator_says_and_fits_the_schema(data: st.Data
         assert json.loads(json.dumps(wire.document(decoded, meta))) == document
 
 
+def test_a_plan_says_what_a_region_shares() -> None:
+    """The runtime paces by it, and a plan that is read again is predicted as it was."""
+    topology = replace(worlds.profile("B"), uplinks={"O": 3e6})
+    asked = job(topology, "wan", min_workers=6)
+    plan = planned(asked, topology)
+    document = json.loads(json.dumps(wire.document(plan, meta_of(asked))))
+    jsonschema.validate(document, SCHEMA)
+    number = document["collective"]["regions"].index("O")
+    assert document["collective"]["uplinks"] == [[number, 3_000_000, 3_000_000]]
+    decoded, _ = wire.decode(wire.encode(plan, meta_of(asked)))
+    assert decoded.collective is not None
+    assert plan.collective is not None
+    network = decoded.collective.network
+    assert (network.egress, network.ingress) == (plan.collective.network.egress, plan.collective.network.ingress)
+
+
 def test_many_regions_are_planned() -> None:
     regions = [f"r{n}" for n in range(MOST_LISTED_REGIONS + 2)]
     links = {(a, b): Link(0.02 * (1 + abs(i - j)), 1e7) for i, a in enumerate(regions) for j, b in enumerate(regions)}

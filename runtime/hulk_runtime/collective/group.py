@@ -250,6 +250,8 @@ class Collective:
             self._region.close()
             self._region = self._open_region()
         self._drift = self._begin_drift()
+        now, pace = self._plan_now, self._settings.pace  # other flows: an uplink is shared anew
+        self._engine.do(lambda: pace_channels(now, self.rank, self._peers, pace))
         return self._members
 
     def reports(self) -> list[Report]:
