@@ -104,6 +104,12 @@ def test_a_used_link_has_more_of_an_uplink() -> None:
     assert (rates[0, 1], rates[0, 2]) == pytest.approx((PACE * 0.75 * RATE, PACE * 0.25 * RATE))
 
 
+def test_a_link_that_is_hardly_used_still_has_room_for_beats() -> None:
+    found = share_out(1e6, {(0, 1): 1e6, (0, 2): 1e6}, {(0, 1): 1.0, (0, 2): 1e-9})
+    assert found[0, 2] == pytest.approx(1e6 / 17)
+    assert sum(found.values()) == pytest.approx(1e6)
+
+
 RATES = st.floats(1.0, 1e9)
 
 

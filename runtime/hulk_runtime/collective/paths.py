@@ -15,6 +15,8 @@ from hulk_runtime.collective.roles import pace_shares
 
 UNKNOWN_PATH_BYTES: Final = 1 << 19
 """Where nothing was measured: 40 Mbit/s over 100 ms."""
+LEAST_SHARE: Final = 1 / 16
+"""Of what the link of an uplink that is used most has: less is given to none, as more than flows goes over it."""
 
 
 def path_bytes(plan: CollectivePlan, rank: int) -> dict[int, int]:
@@ -65,10 +67,14 @@ def share_out(cap: float, rates: Mapping[Pair, float], loads: Mapping[Pair, floa
     {(0, 3): 1.0, (0, 1): 5.5, (0, 2): 5.5}
     """
     found = {link: min(rate, cap) for link, rate in rates.items() if link not in loads}
-    rest, load = cap, math.fsum(loads[link] for link in rates if link in loads)
-    for link in sorted(rates.keys() & loads.keys(), key=lambda link: (rates[link] / loads[link], link)):
-        found[link] = min(rates[link], rest * loads[link] / load)
-        rest, load = rest - found[link], load - loads[link]
+    used = {link: loads[link] for link in rates if link in loads}
+    least = LEAST_SHARE * max(used.values(), default=0.0)
+    used = {link: max(load, least) for link, load in used.items()}
+    rest = cap
+    for link in sorted(used, key=lambda each: (rates[each] / used[each], each)):
+        found[link] = min(rates[link], rest * used[link] / math.fsum(used.values()))
+        rest -= found[link]
+        del used[link]
     return found
 
 
