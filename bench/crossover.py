@@ -1,7 +1,7 @@
 """From which link speed on a synchronous step pays, and local SGD below it: `python -m bench crossover`.
 
 All figures are predictions of the planner, none measured. The links of each profile, six nodes, all bandwidths
-multiplied by a factor; every node trains GPT-2 small at 1e13 FLOP/s on 8 sequences a step. Local SGD has 50 inner steps
+multiplied by a factor; every node trains GPT-2 small at 1e13 FLOP/s on 64 sequences a step. Local SGD has 50 inner steps
 between two all-reduces. It always takes less time per step, as it sends less; `from` is where a synchronous step no
 longer waits for more than a tenth of its computation. What local SGD does to the loss is another question:
 `convergence` measures it.
@@ -29,7 +29,7 @@ from bench.bench_solve import GPT
 FACTORS = (1.0, 4.0, 16.0, 64.0, 256.0)
 INNER_STEPS = 50
 FLOPS_PER_S = 1e13
-SEQUENCES_PER_NODE = 8
+SEQUENCES_PER_NODE = 64
 CASES = (*(Case(profile, (2, 2, 2)) for profile in "ABCD"), Case("E", (2, 2, 2, 2)))
 INSIDE = Link(0.0002, 1.2e9)
 

@@ -8,7 +8,7 @@ both senders.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 
@@ -76,7 +76,7 @@ class ThreadGroup(Group):
 
     meeting: Meeting
 
-    def all_reduce(self, values: torch.Tensor, num_exact: int = 0) -> Work:
+    def all_reduce(self, values: torch.Tensor, num_exact: int = 0, name: Hashable = None) -> Work:
         """At once."""
         self.meeting.reduce(self.rank, values, num_exact)
         return Done()

@@ -114,13 +114,13 @@ class FlatModel:
     """A module whose parameters and gradients are views of `parameters_N` and `gradients_N` (N parameters, fp32).
 
     `tail_length` more values follow the gradients in the buffer that is reduced. `all_reduce` (see `Group.all_reduce`)
-    begins to sum a part of it over all ranks.
+    begins to sum a part of it, a bucket by its number, over all ranks.
     """
 
     def __init__(
         self,
         module: torch.nn.Module,
-        all_reduce: Callable[[torch.Tensor, int], Work],
+        all_reduce: Callable[[torch.Tensor, int, int], Work],
         num_buckets: int,
         tail_length: int,
     ) -> None:
@@ -199,7 +199,7 @@ class FlatModel:
         last = bucket == self.num_buckets - 1
         end = len(self._buffer) if last else self._edges[bucket + 1]
         num_exact = len(self.tail) if last else 0
-        self._work.append(self._all_reduce(self._buffer[self._edges[bucket] : end], num_exact))
+        self._work.append(self._all_reduce(self._buffer[self._edges[bucket] : end], num_exact, bucket))
 
 
 def bucket_edges(num_values: int, num_buckets: int) -> list[int]:

@@ -6,7 +6,7 @@ The planned order is the rank order, so the default group's ring is the planned 
 import contextlib
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from ipaddress import IPv6Address
@@ -57,12 +57,13 @@ class Group:
         """The rank this one sends to in gloo's ring: data flows from rank r to rank r-1."""
         return (self.rank - 1) % self.world_size
 
-    def all_reduce(self, values: torch.Tensor, num_exact: int = 0) -> Work:
+    def all_reduce(self, values: torch.Tensor, num_exact: int = 0, name: Hashable = None) -> Work:
         """Begin to sum `values` over all ranks, in place. All ranks must begin their sums in the same order.
 
-        The last `num_exact` values are not to be rounded, where the plan compresses on its way what may be.
+        The last `num_exact` values are not to be rounded, where the plan compresses on its way what may be. What that
+        takes from values of some `name` is added to the next ones of that name.
         """
-        return all_reduce(values, num_exact) if self.wan is None else self.wan.all_reduce(values, num_exact)
+        return all_reduce(values) if self.wan is None else self.wan.all_reduce(values, num_exact, name)
 
     def gather(self, values: torch.Tensor) -> torch.Tensor:
         """Every rank's one-dimensional `values`, one row per rank, on all ranks. Shape (world_size, n)."""
@@ -123,7 +124,7 @@ def connect(environment: Environment, plan: Plan | None = None) -> Iterator[Grou
     dist.destroy_process_group()
 
 
-def all_reduce(values: torch.Tensor, num_exact: int = 0) -> Work:
+def all_reduce(values: torch.Tensor, num_exact: int = 0, name: Hashable = None) -> Work:
     """Torch's own sum over the default group, in place; it rounds nothing. Raises PeerLostError, also from `wait`."""
     with lost_peers():
         return _TorchWork(dist.all_reduce(values, async_op=True))

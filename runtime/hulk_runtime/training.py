@@ -11,6 +11,7 @@ from hulk_runtime.environment import Environment
 from hulk_runtime.errors import EXIT_DONE, EXIT_STOPPED, MembershipChangedError, PeerLostError
 from hulk_runtime.groups import Group
 from hulk_runtime.local_sgd import LocalStepper
+from hulk_runtime.patience import silence_s
 from hulk_runtime.progress import Progress
 from hulk_runtime.scribe import Scribe, say
 from hulk_runtime.steps import Stepper, Task
@@ -18,8 +19,6 @@ from hulk_runtime.stopping import Stop
 from hulk_runtime.wire import Plan
 
 SEED = 20260
-SILENT_STEPS = 10
-SILENT_ROUNDS = 2
 TaskMaker = Callable[[Plan, torch.device], Task]
 
 
@@ -52,18 +51,6 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
         if run.scribe:
             run.scribe.close(last, stepper)
         return EXIT_DONE if last >= plan.training.steps else EXIT_STOPPED
-
-
-def silence_s(environment: Environment, plan: Plan, slowest_s: float) -> float:
-    """How long a rank waits for a peer within a step: a slow peer may take some steps' time, a lost one takes more.
-
-    Between two outer steps of local SGD the ranks drift apart: a slow peer may take some rounds' time more. `slowest_s`
-    is what the slowest rank computed for in the preflight, after which rank 0 alone waits for the go.
-    """
-    num_steps = SILENT_STEPS + SILENT_ROUNDS * (plan.inner_steps or 0)
-    predicted_s = plan.prediction.step_seconds if plan.prediction else 0.0
-    waits_s = environment.start_s if plan.preflight else 0.0
-    return max(environment.silence_s, num_steps * max(predicted_s, slowest_s)) + waits_s
 
 
 @dataclass

@@ -43,7 +43,7 @@ def connect(environment: Environment, plan: Plan, group: "Group") -> Iterator[Al
         )
         with contextlib.closing(collective):
             collective.warm()
-            yield AllReduce(collective, group.device)
+            yield AllReduce(collective, group.device, environment.rendezvous_s)  # until a step's own bound is known
 
 
 def _addresses(group: "Group", port: int) -> list[Address]:

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import itertools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,6 +88,21 @@ def test_local_sgd_bears_its_part_of_an_outer_step() -> None:
     assert often.num_buckets == 1
 
 
+@pytest.mark.parametrize("mode", ["wan", "local"])
+def test_a_plan_names_the_seconds_a_step_of_local_sgd_and_of_a_synchronous_one(mode: str) -> None:
+    """The same as a plan of the other mode predicts, on the same workers."""
+    topology = worlds.profile("B")
+    here, local, wan = (
+        planned(job(topology, sync=Sync(way, 20), min_workers=6), topology) for way in (mode, "local", "wan")
+    )
+    (sentence,) = [sentence for sentence in here.why if sentence.startswith("Local SGD with 20 inner steps")]
+    told = [float(word) for word in re.findall(r"([0-9.]+) s(?: a step|\b \()", sentence)]
+    assert told[0] == pytest.approx(local.prediction.step_s, rel=0.02)
+    assert told[1] == pytest.approx(wan.prediction.step_s, rel=0.02 if mode == "wan" else 0.5)  # in other buckets
+    mine = told[0] if mode == "local" else told[1]
+    assert mine == pytest.approx(here.prediction.step_s, abs=6e-4)
+
+
 def test_crossover_is_where_a_tenth_of_the_computation_is_waited() -> None:
     topology = worlds.profile("B")
     asked = job(topology, "wan", min_workers=6, model=Model(16_000_000, 4e11, 1000))
@@ -150,6 +166,22 @@ def test_every_plan_is_what_the_evaluator_says_and_fits_the_schema(data: st.Data
         jsonschema.validate(document, SCHEMA)
         decoded, meta = wire.decode(wire.encode(plan, meta_of(asked)))
         assert json.loads(json.dumps(wire.document(decoded, meta))) == document
+
+
+def test_a_plan_says_what_a_region_shares() -> None:
+    """The runtime paces by it, and a plan that is read again is predicted as it was."""
+    topology = replace(worlds.profile("B"), uplinks={"O": 3e6})
+    asked = job(topology, "wan", min_workers=6)
+    plan = planned(asked, topology)
+    document = json.loads(json.dumps(wire.document(plan, meta_of(asked))))
+    jsonschema.validate(document, SCHEMA)
+    number = document["collective"]["regions"].index("O")
+    assert document["collective"]["uplinks"] == [[number, 3_000_000, 3_000_000]]
+    decoded, _ = wire.decode(wire.encode(plan, meta_of(asked)))
+    assert decoded.collective is not None
+    assert plan.collective is not None
+    network = decoded.collective.network
+    assert (network.egress, network.ingress) == (plan.collective.network.egress, plan.collective.network.ingress)
 
 
 def test_many_regions_are_planned() -> None:

@@ -1,5 +1,7 @@
-"""A plain DDP script; only the import of DistributedDataParallel is Hulk's."""
+"""A plain DDP script; only the import of DistributedDataParallel is Hulk's. Rank HANGS lives, but trains no step."""
 
+import os
+import time
 import zlib
 
 import torch
@@ -11,6 +13,8 @@ torch.manual_seed(1)
 model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Tanh(), torch.nn.Linear(256, 8)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 torch.manual_seed(dist.get_rank())
+if os.environ.get("HANGS") == os.environ["RANK"]:
+    time.sleep(600)
 for _ in range(4):
     optimizer.zero_grad()
     model(torch.randn(16, 64)).square().mean().backward()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hulk_runtime import wire
+from hulk_runtime.collective.plan import Uplink
 from hulk_runtime.errors import PlanError
 
 GOLDEN = Path(__file__).resolve().parents[1] / "placement" / "golden" / "plan-wan-v1.json"
@@ -29,6 +30,17 @@ def test_the_planners_golden_flows_are_what_the_collective_runs():
         assert found.max_bytes == written.max_bytes
         assert written.predicted_seconds >= written.bound_seconds
     assert {flow.regions for flow in flows.without[1][0].flows} == {frozenset({0, 2})}
+
+
+def test_uplinks_are_read_and_may_be_absent(encode_plan):
+    """Null is no limit. An operator that knows nothing of uplinks wrote none."""
+    assert golden().collective_plan().uplinks == {}
+    capped = wire.decode(
+        changed(encode_plan, lambda body: body["collective"].update(uplinks=[[0, 6_000_000, 5_000_000], [2, None, 7]]))
+    )
+    assert capped.collective_plan().uplinks == {0: Uplink(6e6, 5e6), 2: Uplink(ingress_bytes_per_s=7.0)}
+    older = wire.decode(changed(encode_plan, lambda body: body["collective"].pop("uplinks")))
+    assert older.collective_plan().uplinks == {}
 
 
 def changed(encode_plan, change):
@@ -56,6 +68,8 @@ def first_flow(body):
             "a cycle",
             lambda body: first_flow(body).update(exchange=[0], reduce=[[1, 2], [2, 1]], broadcast=[[1, 0], [2, 0]]),
         ),
+        ("an uplink of another region", lambda body: body["collective"].update(uplinks=[[3, 10, 10]])),
+        ("an uplink that carries nothing", lambda body: body["collective"].update(uplinks=[[0, 0, None]])),
         ("falling sizes", lambda body: body["collective"]["classes"].reverse()),
     ],
 )

@@ -28,6 +28,11 @@ def as_document(plan: CollectivePlan) -> dict[str, Any]:
             for b in everyone
             if network.rate[a][b] > 0
         ],
+        "uplinks": [
+            [region, _cap(network.egress[region]), _cap(network.ingress[region])]
+            for region in everyone
+            if min(network.egress[region], network.ingress[region]) < math.inf
+        ],
         "classes": [_class(found, everyone) for found in plan.classes],
         "without": [
             {"region": cut.region, "classes": [_class(found, _others(everyone, cut.region)) for found in cut.classes]}
@@ -42,7 +47,7 @@ def as_document(plan: CollectivePlan) -> dict[str, Any]:
 def from_document(document: Mapping[str, Any], region_of_rank: Sequence[str]) -> CollectivePlan:
     """The plan in `as_document`'s values, of ranks in these regions; ValueError or KeyError for anything else.
 
-    Uplinks and the insides of regions are not in it: they count as unlimited.
+    The insides of regions are not in it: they count as unlimited.
     """
     network = _network(document, region_of_rank)
     everyone = range(len(network.regions))
@@ -59,6 +64,11 @@ def from_document(document: Mapping[str, Any], region_of_rank: Sequence[str]) ->
         on_region_loss=document["onRegionLoss"],
         fixed_shares=document.get("fixedShares", False),
     )
+
+
+def _cap(bytes_per_s: float) -> int | None:
+    """Of an uplink; None without one."""
+    return None if math.isinf(bytes_per_s) else max(1, round(bytes_per_s))
 
 
 def _others(everyone: Numbers, region: int) -> Numbers:
@@ -133,14 +143,17 @@ def _network(document: Mapping[str, Any], region_of_rank: Sequence[str]) -> Netw
     latency_s = [[0.0 if a == b else math.inf for b in range(num)] for a in range(num)]
     for a, b, bytes_per_s, one_way_s in document["links"]:
         rate[a][b], latency_s[a][b] = float(bytes_per_s), float(one_way_s)
-    unlimited = (math.inf,) * num
+    egress, ingress = [math.inf] * num, [math.inf] * num
+    for region, leaving, entering in document.get("uplinks", []):
+        egress[region] = math.inf if leaving is None else float(leaving)
+        ingress[region] = math.inf if entering is None else float(entering)
     return Network(
         regions=names,
         ranks=tuple(tuple(rank for rank, region in enumerate(region_of_rank) if region == name) for name in names),
         rate=tuple(map(tuple, rate)),
         latency_s=tuple(map(tuple, latency_s)),
-        egress=unlimited,
-        ingress=unlimited,
-        inside_rate=unlimited,
+        egress=tuple(egress),
+        ingress=tuple(ingress),
+        inside_rate=(math.inf,) * num,
         inside_latency_s=(0.0,) * num,
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from hulk_placement.collective.bound import MOST_QUICKEST_REGIONS, Bound
 from hulk_placement.collective.classes import WIRE_SHARE, CollectivePlan, SizeClass
 from hulk_placement.collective.network import Network, build_network
 from hulk_placement.collective.patterns import Flow
+from hulk_placement.cost import predict
 from hulk_placement.cost.compute import is_any_known
 from hulk_placement.cost.wan import BACKWARD_SHARE, simulated
 from hulk_placement.plan import Plan
@@ -32,7 +34,7 @@ def sentences(problem: Problem, plan: Plan, ring: Plan | Unplaced) -> tuple[str,
     found += why.unused(problem, plan)
     found += [f"Not considered: {phrase}." for phrase in problem.left_out]
     if is_any_known(problem.workload, problem.topology):
-        found.append(_crossover(problem, plan, network))
+        found += [_other_way(problem, plan), _crossover(problem, plan, network)]
     if not plan.prediction.calibrated:
         found.append(why.assumed(problem))
     return (*found, *why.at_most_faster(plan))
@@ -116,6 +118,18 @@ def _against_ring(plan: Plan, ring: Plan | Unplaced) -> list[str]:
     ratio = ring.prediction.step_s / plan.prediction.step_s
     num = len(ring.workers)
     return [f"gloo's ring would take {ring.prediction.step_s:.3f} s a step with {num} workers ({ratio:.2f} x)."]
+
+
+def _other_way(problem: Problem, plan: Plan) -> str:
+    """What a step takes of local SGD where the plan is synchronous, and the other way round; of the same workers."""
+    inner_steps = plan.inner_steps or problem.workload.sync.inner_steps
+    local, synchronous = replace(plan, num_buckets=1, inner_steps=inner_steps), replace(plan, inner_steps=None)
+    local_s, synchronous_s = (predict(way, problem.workload, problem.topology).step_s for way in (local, synchronous))
+    buckets = "1 bucket" if plan.num_buckets == 1 else f"{plan.num_buckets} buckets"
+    return (
+        f"Local SGD with {inner_steps} inner steps is predicted to take {local_s:.3f} s a step on these workers, a "
+        f"synchronous step {synchronous_s:.3f} s (gradients in {buckets})."
+    )
 
 
 def _crossover(problem: Problem, plan: Plan, network: Network) -> str:

@@ -125,8 +125,13 @@ def _together(connections: Sequence[tuple[float, ...]]) -> Seen:
     return Seen(math.fsum(rates) / math.fsum(shares), max(queued) > OFTEN and not is_short, is_short)
 
 
-def judge(belief: Belief, planned_bytes_per_s: float, pace: float, found: Seen | None) -> Belief:
+def judge(
+    belief: Belief, planned_bytes_per_s: float, pace: float, found: Seen | None, most_bytes_per_s: float = math.inf
+) -> Belief:
     """The belief after a round. `pace`: the share of the believed rate that was sent at.
+
+    The pace came from `most_bytes_per_s` where an uplink leaves the link no more: a link that carries that may carry
+    what is believed as well, and is not tried.
 
     >>> judge(Belief.of(100.0), 100.0, 0.97, Seen(50.0, has_queue=True)).bytes_per_s
     50.0
@@ -137,9 +142,12 @@ def judge(belief: Belief, planned_bytes_per_s: float, pace: float, found: Seen |
     """
     if found is None:
         return replace(belief, boost=1.0)
-    if found.bytes_per_s < PACED * pace * belief.bytes_per_s * belief.boost:
+    wanted = belief.bytes_per_s * belief.boost
+    if found.bytes_per_s < PACED * pace * min(wanted, most_bytes_per_s):
         least = max(found.bytes_per_s, LEAST_SHARE * planned_bytes_per_s)
         return _short(belief, least) if found.is_short else _slower(belief, least)
+    if most_bytes_per_s < wanted * (1 - 1e-9):
+        return replace(belief, carries=belief.bytes_per_s, boost=1.0, is_short=False)
     if belief.boost > 1.0:
         shown = min(found.bytes_per_s, belief.boost * belief.bytes_per_s)
         return Belief.of(max(belief.bytes_per_s, shown), boost=BOLD_TRIAL)

@@ -17,9 +17,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as TorchDDP
 
-from hulk_runtime import environment, groups, wan, wire
+from hulk_runtime import environment, groups, patience, wan, wire
 from hulk_runtime.collective.staging import AllReduce
-from hulk_runtime.errors import PeerLostError
 
 MIB = 1 << 20
 _open_until_exit = contextlib.ExitStack()
@@ -44,13 +43,17 @@ def all_reduce_hook(
     between: AllReduce,
     bucket: dist.GradBucket,  # type: ignore[name-defined]  # public, but not in torch's __all__
 ) -> torch.futures.Future[torch.Tensor]:
-    """A bucket's mean over all ranks; what `register_comm_hook` takes."""
+    """A bucket's mean over all ranks; what `register_comm_hook` takes.
+
+    It ends with RankLostError, as a lost rank does, where one takes no part for as long as `between` has patience.
+    """
     gradients_N = bucket.buffer()
     on_gpu = gradients_N.device.type == "cuda"
     future: torch.futures.Future[torch.Tensor] = torch.futures.Future(devices=[gradients_N.device] if on_gpu else None)
-    work = between.all_reduce(gradients_N.div_(dist.get_world_size()))
+    name = (bucket.index(), bucket.parameters()[0].data_ptr())  # torch makes other buckets after the first step
+    work = between.all_reduce(gradients_N.div_(dist.get_world_size()), name=name)
 
-    def ended(error: PeerLostError | None) -> None:
+    def ended(error: Exception | None) -> None:
         if error is None:
             future.set_result(gradients_N)
         else:
@@ -81,4 +84,7 @@ def _between_regions() -> AllReduce | None:
     plan, here = _plan(), environment.read(os.environ)
     assert plan is not None
     group = groups.introduce(here, dist.get_backend(), groups.device(here.local_rank))
-    return _open_until_exit.enter_context(wan.connect(here, plan, group))
+    between = _open_until_exit.enter_context(wan.connect(here, plan, group))
+    if between is not None:
+        between.patience_s = patience.silence_s(here, plan)
+    return between

@@ -1,14 +1,16 @@
 """The key `collective` of the plan's wire form (docs/plan-wire.md) -> CollectivePlan."""
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from hulk_runtime.collective.plan import Alternative, CollectivePlan, Flow, LinkFigures, SizeClass
+from hulk_runtime.collective.plan import Alternative, CollectivePlan, Flow, LinkFigures, SizeClass, Uplink
 
 Number = Annotated[int, Field(ge=0)]
+Cap = Annotated[float, Field(gt=0)] | None
 
 
 class _Wire(BaseModel):
@@ -71,11 +73,15 @@ class WithoutDocument(_Wire):
 
 
 class CollectiveDocument(_Wire):
-    """All-reduces between regions. A link is [source, target, bytes per second, seconds one way]."""
+    """All-reduces between regions. A link is [source, target, bytes per second, seconds one way].
+
+    An uplink is [region, bytes per second out of it, bytes per second into it], None for no limit.
+    """
 
     regions: tuple[str, ...]
     links: tuple[tuple[Number, Number, float, float], ...]
     classes: tuple[ClassDocument, ...]
+    uplinks: tuple[tuple[Number, Cap, Cap], ...] = ()
     without: tuple[WithoutDocument, ...] = ()
     compression: Literal["none", "bf16", "int8"] = "none"
     on_region_loss: Literal["restart", "continue"] = "restart"
@@ -97,4 +103,5 @@ class CollectiveDocument(_Wire):
             on_region_loss=self.on_region_loss,
             fixed_shares=self.fixed_shares,
             names=self.regions,
+            uplinks={region: Uplink(out or math.inf, into or math.inf) for region, out, into in self.uplinks},
         )

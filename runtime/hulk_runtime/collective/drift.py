@@ -22,7 +22,7 @@ from hulk_runtime.collective.beliefs import NUM_FIGURES, Figures, slots
 from hulk_runtime.collective.carried import NOTHING, Carried
 from hulk_runtime.collective.peer import Peer
 from hulk_runtime.collective.plan import CollectivePlan, Pair, SizeClass
-from hulk_runtime.collective.versions import first, following
+from hulk_runtime.collective.versions import first, following, given
 from hulk_runtime.collective.work import Work
 from hulk_runtime.errors import PeerLostError
 
@@ -101,16 +101,16 @@ class Drift:
         """A round begins: flows and paces follow what was decided, and measuring starts anew. Whether flows changed."""
         changed = self._next.classes != self._now.classes
         self._now = self._next
-        beliefs = self._now.beliefs
+        rates = given(self._plan, self._now)
         for slot in self._slots:
             if slot.receiver == self._rank:
                 for channel in self._peers[slot.sender].channels:
                     channel.meter.reset()
-            if slot.sender == self._rank and slot.link in beliefs:
-                belief, channels = beliefs[slot.link], self._peers[slot.receiver].channels
+            if slot.sender == self._rank and slot.link in rates:
+                channels = self._peers[slot.receiver].channels
                 for channel in channels:
                     channel.outlook.reset()
-                    channel.pace(self._pace * belief.boost * slot.share * belief.bytes_per_s / len(channels))
+                    channel.pace(self._pace * slot.share * rates[slot.link] / len(channels))
         return changed
 
     def fill(self, figures_N: torch.Tensor) -> None:

@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Self
@@ -91,7 +91,7 @@ class Collective:
         )
         self._far = frozenset(peer.rank for peer in peers.values() if peer.is_far)
         self._codec = codec(plan.compression)
-        self._residuals: dict[tuple[int, int], Residuals] = {}
+        self._residuals: dict[Hashable, tuple[int, Residuals]] = {}
         self._roles = lru_cache(maxsize=64)(self._find_roles)
         self._peers = peers
         self._order = threading.Lock()
@@ -144,22 +144,26 @@ class Collective:
         group._engine.start()
         return group
 
-    def all_reduce(self, tensor: torch.Tensor, num_exact: int = 0, source: torch.Tensor | None = None) -> Work | Both:
+    def all_reduce(
+        self, tensor: torch.Tensor, num_exact: int = 0, source: torch.Tensor | None = None, name: Hashable = None
+    ) -> Work | Both:
         """Begin to sum a vector over all ranks, in place; the same vectors in the same order on every rank.
 
         `tensor`: contiguous, one dimension, on the CPU, float32, bfloat16 or float16 (ValueError for others). Every
         rank gets the same bits. The last `num_exact` values are compressed nowhere. This rank's values are in `source`
-        where that is given, on a device, as far as its current stream has come.
+        where that is given, on a device, as far as its current stream has come. What compression took from a vector
+        of some `name` is added to the next one of that name; without one it is forgotten.
         """
         num_rounded = tensor.numel() - num_exact
         if self._codec is None or num_rounded <= 0:
-            return self._sum(tensor, source, None)
+            return self._sum(tensor, source, None, name)
         if not num_exact:
-            return self._sum(tensor, source, self._codec)
+            return self._sum(tensor, source, self._codec, name)
         first, second = (None, None) if source is None else (source[:num_rounded], source[num_rounded:])
-        return Both(self._sum(tensor[:num_rounded], first, self._codec), self._sum(tensor[num_rounded:], second, None))
+        rounded = self._sum(tensor[:num_rounded], first, self._codec, name)
+        return Both(rounded, self._sum(tensor[num_rounded:], second, None, name))
 
-    def _sum(self, tensor: torch.Tensor, source: torch.Tensor | None, codec: Codec | None) -> Work:
+    def _sum(self, tensor: torch.Tensor, source: torch.Tensor | None, codec: Codec | None, name: Hashable) -> Work:
         values = Values(tensor)
         with self._order:
             turn = self._drift.turn(values.num_bytes) if self._drift is not None else Turn()
@@ -167,7 +171,7 @@ class Collective:
                 self._ask()
             after = [turn.after] if turn.after is not None else []
             region = self._region if self._region is not None and self._region.serves(values.num_bytes) else None
-            begin = partial(self._begin, turn, values, tensor.data_ptr(), codec, region is not None)
+            begin = partial(self._begin, turn, values, name, codec, region is not None)
             if region is None:
                 if source is not None:
                     tensor.copy_(source)
@@ -176,16 +180,24 @@ class Collective:
             return self._engine.all_reduce(Order(values, begin, self._members.epoch, after, region.share(values)))
 
     def _begin(
-        self, turn: Turn, values: Values, address: int, codec: Codec | None, for_region: bool
+        self, turn: Turn, values: Values, name: Hashable, codec: Codec | None, for_region: bool
     ) -> tuple[tuple[Role, ...], Hops]:
         """Called by the engine: shares are those of the moment when an operation begins."""
         if turn.begins and self._drift is not None and self._drift.begin():
             self._residuals.clear()
         of = self._plan_now if self._drift is None else self._drift
         size = of.size_class(values.num_bytes)
-        kept = self._residuals.setdefault((address, len(values)), {}) if codec else {}
         found = self._roles(size, len(values), values.bytes_per_value, for_region)
-        return found, Hops(values, self._far, codec, kept)
+        return found, Hops(values, self._far, codec, self._kept(name, len(values)) if codec else {})
+
+    def _kept(self, name: Hashable, num_values: int) -> Residuals:
+        """What the last vector of this name left; of one of another length nothing is of use."""
+        length, residuals = self._residuals.get(name, (0, {}))
+        if length != num_values:
+            residuals = {}
+        if name is not None:
+            self._residuals[name] = (num_values, residuals)
+        return residuals
 
     def _open_region(self) -> Region | None:
         if self._inside is None:
@@ -238,6 +250,8 @@ class Collective:
             self._region.close()
             self._region = self._open_region()
         self._drift = self._begin_drift()
+        now, pace = self._plan_now, self._settings.pace  # other flows: an uplink is shared anew
+        self._engine.do(lambda: pace_channels(now, self.rank, self._peers, pace))
         return self._members
 
     def reports(self) -> list[Report]:
@@ -274,10 +288,13 @@ class Collective:
     def warm(self) -> None:
         """Open the congestion windows towards other regions, and return when that has happened on every rank.
 
-        Slow start fills a path after about twice the bytes that it holds.
+        Slow start fills a path after about twice the bytes that it holds. Raises PeerLostError: a rank may come here
+        later than others by as much as it may connect later.
         """
-        self._engine.warm({rank: 2 * count for rank, count in path_bytes(self.plan, self.rank).items()}).wait()
-        self.all_reduce(torch.zeros(max(1, self.plan.num_ranks))).wait()
+        patience_s = self._settings.connect_s
+        num_bytes = {rank: 2 * count for rank, count in path_bytes(self.plan, self.rank).items()}
+        self._engine.warm(num_bytes).wait(patience_s)
+        self.all_reduce(torch.zeros(max(1, self.plan.num_ranks))).wait(patience_s)
 
     def close(self) -> None:
         """Leave; what is not awaited is lost."""

@@ -4,6 +4,7 @@ Regions are numbers into `CollectivePlan.regions`, each of which lists its ranks
 """
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -40,8 +41,13 @@ class Flow:
     @property
     def links(self) -> frozenset[Pair]:
         """Every link that it crosses."""
-        up, down = frozenset(self.reduce), frozenset((parent, child) for child, parent in self.broadcast)
-        return up | down | frozenset(itertools.permutations(self.exchange, 2))
+        return frozenset(self.crossings)
+
+    @property
+    def crossings(self) -> tuple[Pair, ...]:
+        """Its links, each as often as its share crosses it."""
+        down = ((parent, child) for child, parent in self.broadcast)
+        return (*self.reduce, *down, *itertools.permutations(self.exchange, 2))
 
     @property
     def regions(self) -> frozenset[int]:
@@ -104,11 +110,24 @@ class LinkFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class Uplink:
+    """What all links out of a region carry together, and all into it."""
+
+    egress_bytes_per_s: float = math.inf
+    ingress_bytes_per_s: float = math.inf
+
+    def __post_init__(self) -> None:
+        if not (self.egress_bytes_per_s > 0 and self.ingress_bytes_per_s > 0):
+            raise ValueError(f"uplink: {self.egress_bytes_per_s} B/s out, {self.ingress_bytes_per_s} in must be > 0")
+
+
+@dataclass(frozen=True, slots=True)
 class CollectivePlan:
     """Ranks by region, the links between the regions, and the size classes in ascending order.
 
     `without` has the classes to go on with when a region, by number, is cut off; `left_out` are the regions that were.
-    With `fixed_shares` the ranks do not follow what the links carry. `names` are the regions' own.
+    With `fixed_shares` the ranks do not follow what the links carry. `names` are the regions' own, `uplinks` those of
+    the regions that have one.
     """
 
     regions: tuple[tuple[int, ...], ...]
@@ -120,11 +139,14 @@ class CollectivePlan:
     fixed_shares: bool = False
     names: tuple[str, ...] = ()
     left_out: frozenset[int] = frozenset()
+    uplinks: Mapping[int, Uplink] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         ranks = [rank for region in self.regions for rank in region]
         if sorted(ranks) != list(range(len(ranks))) or not all(self.regions):
             raise ValueError(f"collective: regions {self.regions} must hold the ranks 0 to n-1, each once, none empty")
+        if not self.uplinks.keys() <= set(range(len(self.regions))):
+            raise ValueError(f"collective: uplinks of regions {sorted(self.uplinks)} of {len(self.regions)}")
         everywhere = frozenset(range(len(self.regions))) - self.left_out
         _require_classes(self.classes, everywhere)
         for lost, classes in self.without.items():

@@ -6,32 +6,46 @@ copied back; the stream that waits for the result waits on the GPU, not in Pytho
 """
 
 import contextlib
+import logging
 import queue
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import torch
 
 from hulk_runtime.collective.group import Collective
 from hulk_runtime.collective.members import Membership
 from hulk_runtime.collective.work import Both, Work
+from hulk_runtime.environment import DEFAULT_SILENCE_S
 from hulk_runtime.errors import PeerLostError
+
+log = logging.getLogger(__name__)
+
+Told = Callable[[Exception | None], None]
 
 
 class AllReduce:
-    """A collective for the tensors of one device. `patience_s`: how long `wait` waits for ranks that take no part."""
+    """A collective for the tensors of one device. `patience_s`: how long anybody waits for ranks that take no part."""
 
-    def __init__(self, collective: Collective, device: torch.device) -> None:
+    def __init__(self, collective: Collective, device: torch.device, patience_s: float = DEFAULT_SILENCE_S) -> None:
         self.collective = collective
-        self.patience_s: float | None = None
+        self.patience_s = patience_s
         self._stage = Stage(collective, device) if device.type != "cpu" else None
+        self._listeners = Listeners()
 
-    def all_reduce(self, values: torch.Tensor, num_exact: int = 0) -> "Waiting":
-        """Begin to sum `values` over all ranks, in place; the last `num_exact` are compressed nowhere."""
+    def all_reduce(self, values: torch.Tensor, num_exact: int = 0, name: Hashable = None) -> "Waiting":
+        """Begin to sum `values` over all ranks, in place; the last `num_exact` are compressed nowhere.
+
+        `name`: as of `Collective.all_reduce`.
+        """
         if self._stage is not None:
-            return Waiting(self, self._stage.all_reduce(values, num_exact))
-        return Waiting(self, self.collective.all_reduce(values, num_exact))
+            return Waiting(self, self._stage.all_reduce(values, num_exact, name))
+        return Waiting(self, self.collective.all_reduce(values, num_exact, name=name))
+
+    def tell(self, waiting: "Waiting", callback: Told) -> None:
+        """Call back when it has ended, in the order of these calls; whoever listens has the patience of who waits."""
+        self._listeners.add(waiting.wait, callback)
 
     def adopt(self) -> Membership:
         """Go on with the ranks that are left, after MembershipChangedError."""
@@ -53,17 +67,52 @@ class Waiting:
         """Until the sum is in the tensor. Raises PeerLostError."""
         self._work.wait(self._owner.patience_s)
 
-    def on_end(self, callback: Callable[[PeerLostError | None], None]) -> None:
-        """Call back, from any thread, when it has ended."""
-        self._work.on_end(callback)
+    def on_end(self, callback: Told) -> None:
+        """Call back, from a thread, when it has ended, well or not."""
+        self._owner.tell(self, callback)
+
+
+class Listeners:
+    """A thread that waits for one thing after the other, for those who want to hear of its end but not to wait."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.SimpleQueue[tuple[Callable[[], None], Told]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def add(self, wait: Callable[[], None], told: Told) -> None:
+        """Tell when `wait` has returned, or raised."""
+        self._waiting.put((wait, told))
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="hulk-listen", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            wait, told = self._waiting.get()
+            try:
+                told(_outcome(wait))
+            except Exception:
+                log.exception("whoever was told of an all-reduce's end failed")
+
+
+def _outcome(wait: Callable[[], None]) -> Exception | None:
+    try:
+        wait()
+    except Exception as error:  # noqa: BLE001  # whatever it is, the listener gets it
+        return error
+    return None
 
 
 class StagedWork:
     """An all-reduce of a tensor that is not in the host's memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._begun = threading.Event()
         self._work: Work | Both | None = None
+        self._error: Exception | None = None
         self._copied: torch.cuda.Event | None = None
         self._told = threading.Event()
 
@@ -74,6 +123,8 @@ class StagedWork:
             try:
                 if error is None:
                     self._copied = copy_back()
+            except Exception as broken:  # noqa: BLE001  # the engine goes on, and whoever waits hears of it
+                self._error = broken
             finally:
                 self._told.set()
 
@@ -81,26 +132,28 @@ class StagedWork:
         self._work = work
         self._begun.set()
 
-    def wait(self, timeout_s: float | None) -> None:
-        """The current stream goes on when the sum is in the tensor. Raises PeerLostError."""
-        self._begun.wait()
-        assert self._work is not None
-        self._work.wait(timeout_s)
-        self._told.wait()  # those who wait hear of the end first
-        if self._copied is not None:
-            self._copied.wait(torch.cuda.current_stream())
+    def broke(self, error: Exception) -> None:
+        """It could not be begun."""
+        self._error = error
+        self._begun.set()
 
-    def on_end(self, callback: Callable[[PeerLostError | None], None]) -> None:
-        """Call back when the copy back has been begun."""
-        threading.Thread(target=self._tell, args=(callback,), daemon=True).start()
+    def wait(self, timeout_s: float) -> None:
+        """The current stream goes on when the sum is in the tensor.
 
-    def _tell(self, callback: Callable[[PeerLostError | None], None]) -> None:
-        try:
-            self.wait(None)
-        except PeerLostError as error:
-            callback(error)
-        else:
-            callback(None)
+        Raises PeerLostError, and what went wrong on the way to the host or back.
+        """
+        self._await(self._begun, timeout_s, "copied to the host")
+        if self._work is not None:
+            self._work.wait(timeout_s)
+            self._await(self._told, timeout_s, "copied back")  # those who wait hear of the end first
+        if self._error is not None:
+            raise self._error
+        if self._copied is not None:  # a thread's own current device may be another one
+            self._copied.wait(torch.cuda.current_stream(self._device))
+
+    def _await(self, event: threading.Event, timeout_s: float, what: str) -> None:
+        if not event.wait(timeout_s):
+            raise PeerLostError(f"what is to be summed was not {what} within {timeout_s:g} s: {self._device} waits")
 
 
 class Stage:
@@ -111,12 +164,12 @@ class Stage:
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._free: dict[tuple[int, torch.dtype], list[tuple[torch.Tensor, torch.cuda.Event | None]]]
         self._free = defaultdict(list)  # with what says that it was copied back
-        self._waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[Callable[[], None], StagedWork]] = queue.SimpleQueue()
         threading.Thread(target=self._hand_on, name="hulk-stage", daemon=True).start()
 
-    def all_reduce(self, values: torch.Tensor, num_exact: int) -> StagedWork:
+    def all_reduce(self, values: torch.Tensor, num_exact: int, name: Hashable = None) -> StagedWork:
         """Copy out behind what the current stream still computes, sum, copy back."""
-        work, host = StagedWork(), self._host(values)
+        work, host = StagedWork(values.device), self._host(values)
         source = values if self._collective.is_split else None
         copied = None
         if source is None:
@@ -133,14 +186,18 @@ class Stage:
             if copied is not None:
                 copied.synchronize()
             with torch.cuda.stream(self._stream) if self._stream is not None else contextlib.nullcontext():
-                work.begun(self._collective.all_reduce(host, num_exact, source), copy_back)
+                work.begun(self._collective.all_reduce(host, num_exact, source, name), copy_back)
 
-        self._waiting.put(hand_on)
+        self._waiting.put((hand_on, work))
         return work
 
     def _hand_on(self) -> None:
         while True:
-            self._waiting.get()()
+            hand_on, work = self._waiting.get()
+            try:
+                hand_on()
+            except Exception as error:  # noqa: BLE001  # whoever waits for it raises it
+                work.broke(error)
 
     def _host(self, values: torch.Tensor) -> torch.Tensor:
         free = self._free[values.numel(), values.dtype]

@@ -6,6 +6,7 @@ from typing import Final
 
 from hulk_runtime.collective.beliefs import Belief, Beliefs, judge, seen
 from hulk_runtime.collective.carried import Carried, carried
+from hulk_runtime.collective.paths import within_uplinks
 from hulk_runtime.collective.plan import CollectivePlan, Flow, Pair, SizeClass
 from hulk_runtime.collective.sharing import best, seconds
 from hulk_runtime.collective.timing import Clock
@@ -47,6 +48,12 @@ def first(plan: CollectivePlan) -> Version:
     return Version(plan.classes, beliefs, (None,) * len(plan.classes))
 
 
+def given(plan: CollectivePlan, version: Version) -> dict[Pair, float]:
+    """The rate by link that paces come from: what is believed, trials and all, as far as uplinks have room."""
+    wanted = {link: belief.boost * belief.bytes_per_s for link, belief in version.beliefs.items()}
+    return within_uplinks(plan, wanted, version.classes)
+
+
 def following(
     plan: CollectivePlan, former: Version, figures: Sequence[float], largest_bytes: Mapping[int, int], pace: float
 ) -> tuple[Version, list[str]]:
@@ -54,9 +61,9 @@ def following(
 
     `largest_bytes` are the largest vectors that were summed, by the numbers of their classes.
     """
-    found = seen(plan, figures)
+    found, most = seen(plan, figures), given(plan, former)
     beliefs = {
-        link: judge(belief, plan.links[link].bytes_per_s, pace, found.get(link))
+        link: judge(belief, plan.links[link].bytes_per_s, pace, found.get(link), most[link])
         for link, belief in former.beliefs.items()
     }
     classes, looked, news = list(former.classes), list(former.looked), []
@@ -80,7 +87,9 @@ class _Case:
     pace: float
 
     def clock(self, beliefs: Beliefs) -> Clock:
-        rates = {link: self.pace * belief.carries for link, belief in beliefs.items()}
+        carries = {link: belief.carries for link, belief in beliefs.items()}
+        within = within_uplinks(self.plan, carries, (self.size,))
+        rates = {link: self.pace * rate for link, rate in within.items()}
         return Clock(self.plan, rates, self.num_bytes * WIRE_SHARE[self.plan.compression], self.size.chunk_bytes)
 
     def choice(self, beliefs: Beliefs) -> list[Flow]:
