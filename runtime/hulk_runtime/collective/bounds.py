@@ -44,6 +44,11 @@ class Bounds:
         return REGROUP_SHARE * self.bound_s
 
     @property
+    def decided_s(self) -> float:
+        """By then a rank that fell silent is lost, and the others know whether they go on without it."""
+        return self.silent_s + self.regroup_s + 2 * self.tick_s
+
+    @property
     def settle_s(self) -> float:
         """So long ranks listen to each other before they say who was lost: a second cause may be on its way."""
         return SETTLE_SHARE * self.bound_s
