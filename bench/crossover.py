@@ -1,9 +1,9 @@
 """From which link speed on a synchronous step pays, and local SGD below it: `python -m bench crossover`.
 
-All figures are predictions of the planner, none measured. The links of each profile, six nodes, all bandwidths
-multiplied by a factor; every node trains GPT-2 small at 1e13 FLOP/s on 64 sequences a step. Local SGD has 50 inner steps
-between two all-reduces. It always takes less time per step, as it sends less; `from` is where a synchronous step no
-longer waits for more than a tenth of its computation. What local SGD does to the loss is another question:
+All figures are predictions of the planner, none measured. The links of each profile, two nodes a region, all
+bandwidths multiplied by a factor; every node trains GPT-2 small at 1e13 FLOP/s on 64 sequences a step. Local SGD has 50
+inner steps between two all-reduces. It always takes less time per step, as it sends less; `from` is where a synchronous
+step no longer waits for more than a tenth of its computation. What local SGD does to the loss is another question:
 `convergence` measures it.
 """
 

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.lab
 SCRIPT = Path(__file__).with_name("lab_faults_script.py")
 NODES = (2, 1, 1)
 BOUND_S = 10.0
-SETTLING_S = 5.0
-"""On top of the bound: a beat, what the ranks say to each other over the WAN, and a busy machine."""
+ALLOWANCE_S = 1.0
+"""On top of the bound, in which beats and words over the WAN are: what a busy machine takes to run its processes."""
 PATIENCE_S = 90.0
 
 
@@ -50,7 +50,7 @@ def latest(folder: Path, found: dict[int, dict[str, object]], began: float) -> f
 
 
 @pytest.mark.parametrize(
-    ("fault", "says"), [("kill", "rank 3 was lost: it"), ("stop", "rank 3 was lost: nothing was heard of it for 8 s")]
+    ("fault", "says"), [("kill", "rank 3 was lost: it"), ("stop", "rank 3 was lost: nothing was heard of it for 6 s")]
 )
 def test_all_others_name_the_rank_within_the_bound(tmp_path: Path, fault: str, says: str) -> None:
     found = outcomes(tmp_path, "restart", fault, {0, 1, 2})
@@ -58,7 +58,7 @@ def test_all_others_name_the_rank_within_the_bound(tmp_path: Path, fault: str, s
     errors = {str(each["error"]) for each in found.values()}
     assert len(errors) == 1
     assert f"RankLostError: {says}" in errors.pop()
-    assert latest(tmp_path, found, began) < BOUND_S + SETTLING_S
+    assert latest(tmp_path, found, began) < BOUND_S + ALLOWANCE_S
 
 
 def test_a_region_that_is_cut_off_is_left_out(tmp_path: Path) -> None:
@@ -74,5 +74,5 @@ def test_a_region_that_is_cut_off_is_left_out(tmp_path: Path) -> None:
     found = outcomes(tmp_path, "continue", "nothing", {0, 1, 2, 3}, cut)
     assert [found[rank].get("sum") for rank in range(4)] == [3.0, 3.0, 3.0, None]
     assert {str(found[rank]["error"]) for rank in range(3)} == {"MembershipChangedError: 3 ranks go on in epoch 1"}
-    assert str(found[3]["error"]).startswith("RankLostError: rank 0 was lost: nothing was heard of it for 8 s")
-    assert latest(tmp_path, found, cut_at[0]) < 2 * BOUND_S + SETTLING_S
+    assert str(found[3]["error"]).startswith("RankLostError: rank 0 was lost: nothing was heard of it for 6 s")
+    assert latest(tmp_path, found, cut_at[0]) < BOUND_S + ALLOWANCE_S

@@ -1,6 +1,7 @@
 """Ranks of a collective as threads of one process, on real sockets: what its tests share."""
 
 import socket
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ T = TypeVar("T")
 SECRET = bytes(range(32))
 SCOPE = "team/demo/1"
 PATIENCE_S = 60.0
+ALLOWANCE_S = 1.0
+"""On top of a stated bound: what a busy machine with two cores takes to run the threads of several ranks."""
 
 
 @dataclass
@@ -56,6 +59,23 @@ def together(actions: Sequence[Callable[[], T]]) -> list[T]:
     """What the actions return, done at the same time."""
     with ThreadPoolExecutor(len(actions)) as pool:
         return [done.result(PATIENCE_S) for done in [pool.submit(action) for action in actions]]
+
+
+@contextmanager
+def within(bound_s: float) -> Iterator[None]:
+    """What is done here takes no longer than is stated."""
+    started = time.monotonic()
+    yield
+    took_s = time.monotonic() - started
+    assert took_s < bound_s + ALLOWANCE_S, f"{took_s:.2f} s, the bound is {bound_s:g} s"
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Return when it holds."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, f"not within {PATIENCE_S:g} s"
+        time.sleep(0.005)
 
 
 def all_reduce(ranks: Sequence[Collective], vectors: Sequence[torch.Tensor]) -> None:

@@ -8,7 +8,20 @@ from dataclasses import replace
 
 import pytest
 import torch
-from collective_ranks import PATIENCE_S, SCOPE, SECRET, Doors, all_reduce, connect, doors, group, together, vectors
+from collective_ranks import (
+    PATIENCE_S,
+    SCOPE,
+    SECRET,
+    Doors,
+    all_reduce,
+    connect,
+    doors,
+    group,
+    together,
+    vectors,
+    within,
+)
+from hulk_runtime.collective.bounds import REGROUP_SHARE, SETTLE_SHARE
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.frames import GarbageError, Header, Kind
 from hulk_runtime.collective.group import Collective, Settings, digest
@@ -19,7 +32,8 @@ from hulk_runtime.errors import MembershipChangedError, RankLostError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-QUICK = Settings(bound_s=2.0, connect_s=PATIENCE_S)
+BOUND_S = 2.0
+QUICK = Settings(bound_s=BOUND_S, connect_s=PATIENCE_S)
 REGIONS = ((0, 1), (2,), (3,))
 WITHOUT_3 = (SizeClass(1 << 40, 1 << 12, (Flow(1.0, (0, 1)),)),)
 PLAN = CollectivePlan(
@@ -156,11 +170,12 @@ def test_the_others_go_on_without_a_region() -> None:
     ranks, sockets = joined[:3], joined[3]
     try:
         works = [rank.all_reduce(vector) for rank, vector in zip(ranks, vectors(3, 30_000), strict=True)]
-        for connection in sockets:
-            connection.close()
-        for work in works:
-            with pytest.raises(MembershipChangedError, match="3 ranks go on in epoch 1"):
-                work.wait(PATIENCE_S)
+        with within(BOUND_S):
+            for connection in sockets:
+                connection.close()
+            for work in works:
+                with pytest.raises(MembershipChangedError, match="3 ranks go on in epoch 1"):
+                    work.wait(PATIENCE_S)
         with pytest.raises(MembershipChangedError):  # whoever has not heard of it yet
             ranks[0].all_reduce(torch.zeros(4)).wait(PATIENCE_S)
         assert [rank.adopt() for rank in ranks] == [Membership(1, frozenset({0, 1, 2}))] * 3
@@ -182,7 +197,7 @@ def test_without_leave_the_group_ends() -> None:
     ranks = together([lambda rank=rank: connect(rank, at, plan, QUICK) for rank in range(4)])
     try:
         ranks[3].close()
-        with pytest.raises(RankLostError, match="rank 3 was lost"):
+        with within(BOUND_S), pytest.raises(RankLostError, match="rank 3 was lost"):
             ranks[0].all_reduce(torch.zeros(4)).wait(PATIENCE_S)
     finally:
         together([rank.close for rank in ranks])
@@ -198,13 +213,28 @@ def break_off(rank: Collective) -> None:
 def test_regions_of_several_ranks_agree() -> None:
     """Every rank that is left hears every other, whoever it shares sums with; both ranks of a region break off."""
     plan = replace(CollectivePlan.direct([[0, 1], [2, 3], [4, 5]]), on_region_loss="continue")
-    with group(plan, Settings(bound_s=6.0, connect_s=PATIENCE_S)) as ranks:
+    bound_s = 3 * BOUND_S
+    with group(plan, Settings(bound_s=bound_s, connect_s=PATIENCE_S)) as ranks:
         works = [rank.all_reduce(torch.ones(100_000)) for rank in ranks[:4]]
-        for rank in ranks[4:]:
-            rank._engine.do(lambda rank=rank: break_off(rank))
-        for work in works:
-            with pytest.raises(MembershipChangedError, match="4 ranks go on in epoch 1"):
-                work.wait(PATIENCE_S)
+        with within(bound_s):
+            for rank in ranks[4:]:
+                rank._engine.do(lambda rank=rank: break_off(rank))
+            for work in works:
+                with pytest.raises(MembershipChangedError, match="4 ranks go on in epoch 1"):
+                    work.wait(PATIENCE_S)
+
+
+def test_a_part_of_a_region_that_breaks_off_ends_the_group_in_its_part_of_the_bound() -> None:
+    """Nobody is found any more after the first loss, and all agree: the rest of the bound is not theirs."""
+    plan = replace(CollectivePlan.direct([[0, 1], [2, 3], [4, 5]]), on_region_loss="continue")
+    bound_s = 5 * BOUND_S
+    with group(plan, Settings(bound_s=bound_s, connect_s=PATIENCE_S)) as ranks:
+        works = [rank.all_reduce(torch.ones(100_000)) for rank in ranks[:5]]
+        with within((REGROUP_SHARE + SETTLE_SHARE) * bound_s):
+            ranks[5]._engine.do(lambda: break_off(ranks[5]))
+            for work in works:
+                with pytest.raises(RankLostError, match="rank 5 was lost: "):
+                    work.wait(PATIENCE_S)
 
 
 def test_ranks_that_do_not_exist_are_garbage() -> None:
@@ -214,10 +244,11 @@ def test_ranks_that_do_not_exist_are_garbage() -> None:
     try:
         works = [rank.all_reduce(vector) for rank, vector in zip(ranks, vectors(3, 30_000), strict=True)]
         payload = pack(lost(77))
-        sockets[0].sendall(Header(Kind.VIEW, len(payload)).pack() + payload)
-        for work in works:
-            with pytest.raises(RankLostError, match=r"rank 3 was lost: it sent garbage: a loss of ranks \[77\]"):
-                work.wait(PATIENCE_S)
+        with within(BOUND_S):
+            sockets[0].sendall(Header(Kind.VIEW, len(payload)).pack() + payload)
+            for work in works:
+                with pytest.raises(RankLostError, match=r"rank 3 was lost: it sent garbage: a loss of ranks \[77\]"):
+                    work.wait(PATIENCE_S)
     finally:
         together([rank.close for rank in ranks])
         for connection in (*sockets, at.listeners[3]):

@@ -10,16 +10,17 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 
+from hulk_runtime.collective.bounds import Bounds
 from hulk_runtime.collective.channel import Channel, PeerGoneError
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.frames import GarbageError, Header, Kind
 from hulk_runtime.collective.lines import WRITABLE, Lines
 from hulk_runtime.collective.members import Membership
 from hulk_runtime.collective.operations import Operations, Order
+from hulk_runtime.collective.patience import Patience
 from hulk_runtime.collective.peer import Peer
-from hulk_runtime.collective.pulse import TICK_S, Pulse
+from hulk_runtime.collective.pulse import Pulse
 from hulk_runtime.collective.standing import Standing
 from hulk_runtime.collective.warming import Warming
 from hulk_runtime.collective.work import Report, Work
@@ -43,12 +44,13 @@ class Engine(threading.Thread):
         regions: Sequence[frozenset[int]],
     ) -> None:
         super().__init__(name="hulk-collective", daemon=True)
-        self._rank, self._bound_s = rank, bound_s
+        self._rank, self._bounds = rank, Bounds(bound_s)
         self._lines = Lines(peers, first_s)
-        self._standing = Standing(rank, self._lines, bound_s, membership, regions)
+        self._standing = Standing(rank, self._lines, self._bounds, membership, regions)
         self._operations = Operations(rank, self._lines, self._standing, self.do, self._reject)
         self._warming = Warming(self._lines)
-        self._pulse = Pulse(self._lines, self._standing, self._operations, bound_s, hold_s)
+        self._pulse = Pulse(self._lines, self._standing, self._operations, self._bounds, hold_s)
+        self._patience = Patience(rank, self._lines, self._standing, self._operations, self._bounds)
         self._commands: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._next = 0
@@ -60,11 +62,12 @@ class Engine(threading.Thread):
     def all_reduce(self, order: Order) -> Work:
         """Begin to sum a vector over all ranks, in place. A caller that does not know of the epoch yet is told so."""
         with self._lock:
-            work = Work(partial(self._blame, self._next), self._bound_s)
+            number = self._next
+            work = Work(lambda waited_s: self._overdue(number, work, waited_s), self._bounds.bound_s)
             if self._is_ended or order.epoch != self._standing.membership.epoch:
                 work.end(self._standing.error())
                 return work
-            number, self._next = self._next, self._next + 1
+            self._next += 1
             self._commands.append(lambda: self._operations.enter(number, order, work))
             self._lines.ring()
         return work
@@ -81,7 +84,7 @@ class Engine(threading.Thread):
 
     def warm(self, num_bytes: Mapping[int, int]) -> Work:
         """Open congestion windows by so many bytes without meaning to each peer; ends when they have left."""
-        work = Work(lambda _: None, self._bound_s)
+        work = Work(lambda _: None, self._bounds.bound_s)
         if not self._take(lambda: self._warming.begin(num_bytes, work)):
             work.end(self._standing.error())
         return work
@@ -113,15 +116,8 @@ class Engine(threading.Thread):
                 self._lines.ring()
             return not self._is_ended
 
-    def _blame(self, number: int, waited_s: float) -> None:
-        """Somebody waited long enough: a peer that has not begun the operation is lost."""
-
-        def find() -> None:
-            older, late = self._operations.late_for(number)
-            if late:
-                self._standing.fail(Failure(late[0], f"it did not begin all-reduce {older} within {waited_s:g} s"))
-
-        self.do(find)
+    def _overdue(self, number: int, work: Work, waited_s: float) -> None:
+        self.do(lambda: self._patience.end(number, work, waited_s))
 
     # The loop.
 
@@ -129,7 +125,7 @@ class Engine(threading.Thread):
         """Serve until closed or failed."""
         try:
             while not self._is_over():
-                for channel, what in self._lines.wait(0 if self._operations.is_beginning else TICK_S):
+                for channel, what in self._lines.wait(0 if self._operations.is_beginning else self._bounds.tick_s):
                     if channel is None:
                         self._obey()
                     else:
@@ -209,6 +205,7 @@ class Engine(threading.Thread):
     def _keep_time(self) -> None:
         if self._pulse.is_due:
             self._pulse.tick()
+            self._patience.look()
             self._settle()
             self._warming.look()
             for channel in self._pulse.resting():
@@ -234,7 +231,9 @@ class Engine(threading.Thread):
             self._standing.hear(peer, header.epoch, payload)
             self._settle()
         elif header.kind is Kind.BEAT:
-            peer.num_begun = header.operation if header.epoch == self.membership.epoch else 0
+            if header.epoch == self.membership.epoch:
+                peer.has_begun(header.operation - 1)
+                peer.told_s = self._lines.now_s
         elif header.kind is Kind.LEAVE:
             peer.has_left = True
 
@@ -256,7 +255,7 @@ class Engine(threading.Thread):
         self._warming.release(error)
 
     def _leave(self) -> None:
-        self._closing_until_s = self._lines.now_s + self._bound_s
+        self._closing_until_s = self._lines.now_s + self._bounds.bound_s
         self._standing.leave()
 
     def _end(self) -> None:

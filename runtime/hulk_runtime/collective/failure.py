@@ -7,8 +7,6 @@ from typing import Final
 
 from hulk_runtime.collective.frames import GarbageError
 
-SETTLE_S: Final = 2.0
-"""How long ranks listen to each other before they say who was lost: a second cause may be on its way."""
 MAX_REASON_BYTES: Final = 512
 _RANK: Final = struct.Struct("<I")
 
@@ -39,22 +37,35 @@ class Failure:
 
 
 class Verdict:
-    """The failures that ranks told each other; all take the same one, the smallest."""
+    """The failures that ranks told each other; all take the same one, the smallest.
 
-    def __init__(self, failure: Failure, told_by: int, now_s: float) -> None:
+    A rank that `hears_all` the others is done when all have spoken; else a word may come by others for `settle_s`.
+    """
+
+    def __init__(self, failure: Failure, told_by: int, now_s: float, settle_s: float, hears_all: bool) -> None:
         self.failure = failure
         self._told = {told_by, failure.rank}
-        self._until_s = now_s + SETTLE_S
+        self._until_s, self._settle_s, self._hears_all = now_s + settle_s, settle_s, hears_all
+        self._is_settled = False
 
-    def add(self, failure: Failure, told_by: int) -> None:
-        """A rank said what it saw."""
-        self.failure = min(self.failure, failure)
+    def add(self, failure: Failure, told_by: int) -> bool:
+        """A rank said what it saw; whether that is the smallest so far. What has been settled stays."""
         self._told |= {told_by, failure.rank}
+        if self._is_settled or failure >= self.failure:
+            return False
+        self.failure = failure
+        return True
+
+    def knows(self, rank: int) -> bool:
+        """Whether a rank has said what it saw, or is lost."""
+        return rank in self._told
 
     def is_settled(self, now_s: float, connected: Iterable[int]) -> bool:
         """Whether every rank that is still connected, but lost ones, has said what it saw; or time is up."""
-        return now_s > self._until_s or self._told.issuperset(connected)
+        have_spoken = self._hears_all and self._told.issuperset(connected)
+        self._is_settled = self._is_settled or have_spoken or now_s > self._until_s
+        return self._is_settled
 
     def is_late(self, now_s: float) -> bool:
         """Whether peers had time enough to close as well."""
-        return now_s > self._until_s + SETTLE_S
+        return now_s > self._until_s + self._settle_s

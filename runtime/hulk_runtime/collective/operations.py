@@ -93,12 +93,10 @@ class Operations:
         """Whether a rank still has to send something."""
         return any(running.operation.awaits(rank) for running in self._running.values())
 
-    def late_for(self, number: int) -> tuple[int, list[int]]:
-        """The newest that has not ended, `number` or before it, and the ranks that nobody has told to begin it."""
-        waiting = (*self._running, *(number for number, _, _ in self._held))
-        older = max((found for found in waiting if found <= number), default=-1)
-        peers = self._lines.peers.items()
-        return older, [rank for rank, peer in peers if peer.num_begun <= older and peer.channels]
+    def late_for(self, number: int) -> list[Peer]:
+        """Those that were not heard to have begun it, by rank."""
+        late = [peer for peer in self._lines.peers.values() if peer.num_begun <= number and peer.channels]
+        return sorted(late, key=lambda peer: peer.rank)
 
     # From order to beginning.
 
@@ -153,6 +151,7 @@ class Operations:
     def place(self, peer: Peer, header: Header) -> memoryview | None:
         """Where to receive it; None is anywhere. Raises GarbageError."""
         if self._standing.is_whole:
+            peer.has_begun(header.operation)
             running = self._running.get(header.operation)
             if running is not None:
                 return running.operation.place(peer.rank, header)
@@ -176,6 +175,7 @@ class Operations:
     def _take_early(self, running: _Running, peer: Peer, header: Header, payload: memoryview) -> None:
         """A chunk that came, or began to come, before its operation was begun here. Raises GarbageError."""
         self._early.checked(header)
+        peer.has_begun(header.operation)
         place = running.operation.place(peer.rank, header)
         if place is not None:
             place[:] = payload

@@ -20,7 +20,7 @@ _LAST: Final = (1 << 62, 0.0, 0.0)
 class Peer:
     """Another rank: what waits to be sent to it, what it said last, and when (seconds of the monotonic clock).
 
-    `num_begun` operations were begun there.
+    `num_begun` operations were begun there, as far as it was heard; `told_s` is when it said so itself last.
     """
 
     rank: int
@@ -29,12 +29,17 @@ class Peer:
     heard_s: float = 0.0
     beat_s: float = 0.0
     num_begun: int = 0
+    told_s: float = 0.0
     has_left: bool = False
     _num_brought: int = 0
     _brought: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=32))
     _first: deque[tuple[bytes, memoryview | None, Outgoing | None]] = field(default_factory=deque)
     _chunks: list[tuple[tuple[int, float, float], int, Outgoing]] = field(default_factory=list)
     _count: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def has_begun(self, number: int) -> None:
+        """It has begun this operation, and so all before it; whatever comes later may have left earlier."""
+        self.num_begun = max(self.num_begun, number + 1)
 
     def push(self, chunk: Outgoing) -> None:
         """Queue a chunk by its urgency."""

@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Iterator
-from typing import Final
 
+from hulk_runtime.collective.bounds import Bounds
 from hulk_runtime.collective.channel import Channel
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.lines import Lines
@@ -11,20 +11,13 @@ from hulk_runtime.collective.operations import Operations
 from hulk_runtime.collective.peer import Peer
 from hulk_runtime.collective.standing import Standing
 
-TICK_S: Final = 0.1
-"""Half of the least time after which TCP calls a connection idle."""
-BEATS_PER_BOUND: Final = 8
-"""A peer sends something at least so often in the bound."""
-SILENT_SHARE: Final = 0.8
-"""Of the bound: so long nothing is heard of a lost peer. The rest is for telling all others."""
-
 
 class Pulse:
     """One rank's clock. `hold_s`: so long a pause may be until congestion windows are let go."""
 
-    def __init__(self, lines: Lines, standing: Standing, operations: Operations, bound_s: float, hold_s: float) -> None:
+    def __init__(self, lines: Lines, standing: Standing, operations: Operations, bounds: Bounds, hold_s: float) -> None:
         self._lines, self._standing, self._operations = lines, standing, operations
-        self._bound_s, self._hold_s = bound_s, hold_s
+        self._bounds, self._hold_s = bounds, hold_s
         self._next_tick_s = time.monotonic()
 
     @property
@@ -40,26 +33,27 @@ class Pulse:
     def tick(self) -> None:
         """Look at every peer."""
         now_s, peers = self._lines.now_s, self._lines.peers.values()
-        if now_s > self._next_tick_s + self._bound_s / 2:  # it was this process that stood still
+        if now_s > self._next_tick_s + self._bounds.pause_s:  # it was this process that stood still
             for peer in peers:
-                peer.heard_s = now_s
-        self._next_tick_s = now_s + TICK_S
+                peer.heard_s = max(peer.heard_s, now_s)
+        self._next_tick_s = now_s + self._bounds.tick_s
         for peer in peers:
             if peer.channels:
                 self._beat(peer)
                 self._require_sound(peer)
 
     def _beat(self, peer: Peer) -> None:
-        if self._lines.now_s - peer.beat_s > self._bound_s / BEATS_PER_BOUND:
+        if self._lines.now_s - peer.beat_s > self._bounds.beat_s:
             peer.beat_s = self._lines.now_s
             if not any(channel.is_held for channel in peer.channels):
                 self._lines.push_first(peer, self.frame)
 
     def _require_sound(self, peer: Peer) -> None:
         """A peer that says nothing for too long is lost, unless it said goodbye and nothing is awaited of it."""
-        silent_s = SILENT_SHARE * self._bound_s
-        may_be_silent = peer.has_left and not self._operations.awaits(peer.rank)
-        if self._lines.now_s - peer.heard_s > silent_s and self._standing.verdict is None and not may_be_silent:
+        silent_s = self._bounds.silent_s
+        if self._lines.now_s - peer.heard_s <= silent_s or self._standing.has_word_of(peer.rank):
+            return
+        if not peer.has_left or self._operations.awaits(peer.rank):
             self._standing.lose(Failure(peer.rank, f"nothing was heard of it for {silent_s:g} s"))
 
     def resting(self) -> Iterator[Channel]:

@@ -15,6 +15,7 @@ from typing import Final
 
 import torch
 
+from hulk_runtime.collective.bounds import Bounds
 from hulk_runtime.collective.inside import Inside, to_all
 from hulk_runtime.collective.roles import pieces
 from hulk_runtime.collective.values import Values
@@ -33,7 +34,7 @@ class Region:
 
     def __init__(self, inside: Inside, epoch: int, bound_s: float, broken: Callable[[str], None]) -> None:
         self._inside, self._groups = inside, inside.groups[epoch]
-        self._bound_s, self._broken = bound_s, broken
+        self._bounds, self._broken = Bounds(bound_s), broken
         self._stream = torch.cuda.Stream(inside.device) if inside.device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._reducing, self._sharing = _Line("hulk-reduce", self._broke), _Line("hulk-share", self._broke)
         self._num_ordered = self._num_shared = 0
@@ -104,7 +105,7 @@ class Region:
 
     def _broke(self, error: Exception) -> None:
         """The engine names the lost rank, soon; if it finds none, this one is to blame."""
-        if not self._closed.wait(self._bound_s):
+        if not self._closed.wait(self._bounds.decided_s):
             self._broken(f"torch broke inside its region: {str(error).partition(chr(10))[0]}")
 
 

@@ -6,6 +6,7 @@ on in a new epoch, where their plan allows it.
 
 from collections.abc import Sequence
 
+from hulk_runtime.collective.bounds import Bounds
 from hulk_runtime.collective.failure import Failure, Verdict
 from hulk_runtime.collective.frames import GarbageError, Header, Kind
 from hulk_runtime.collective.lines import Lines
@@ -18,9 +19,9 @@ class Standing:
     """One rank's view. `regions` are the ranks of each region where the others may go on without one; else empty."""
 
     def __init__(
-        self, rank: int, lines: Lines, bound_s: float, membership: Membership, regions: Sequence[frozenset[int]]
+        self, rank: int, lines: Lines, bounds: Bounds, membership: Membership, regions: Sequence[frozenset[int]]
     ) -> None:
-        self._rank, self._lines, self._bound_s, self._regions = rank, lines, bound_s, regions
+        self._rank, self._lines, self._bounds, self._regions = rank, lines, bounds, regions
         self._everybody = membership.members
         self._regroup: Regroup | None = None
         self.membership = membership
@@ -58,20 +59,28 @@ class Standing:
             self._lines.push_first(peer, Header(Kind.LEAVE).pack())
 
     def fail(self, failure: Failure, told_by: int | None = None) -> None:
-        """Tell every peer, once, and collect what they say; the group ends when all have said something."""
+        """Tell every peer, and collect what they say; the group ends when all have said something.
+
+        A smaller failure is told again: not every peer may have a connection to whoever saw it.
+        """
         teller = self._rank if told_by is None else told_by
-        if self.verdict is not None:
-            self.verdict.add(failure, teller)
+        if self.verdict is None:
+            self.break_down(failure, teller)
+            self._lines.forget_chunks()
+        elif not self.verdict.add(failure, teller):
             return
-        self.break_down(failure, teller)
-        self._lines.forget_chunks()
         payload = memoryview(failure.pack())
         for peer in self._lines.peers.values():
             self._lines.push_first(peer, Header(Kind.ABORT, len(payload)).pack(), payload)
 
     def break_down(self, failure: Failure, told_by: int) -> None:
         """End without telling anybody."""
-        self.verdict = Verdict(failure, told_by, self._lines.now_s)
+        hears_all = len(self._lines.peers) == len(self._everybody) - 1
+        self.verdict = Verdict(failure, told_by, self._lines.now_s, self._bounds.settle_s, hears_all)
+
+    def has_word_of(self, rank: int) -> bool:
+        """Whether the group ends and knows of this rank what it needs: its word, or that it is lost."""
+        return self.verdict is not None and self.verdict.knows(rank)
 
     def told(self, peer: Peer, payload: memoryview) -> None:
         """A peer ended the group. Raises GarbageError."""
@@ -81,7 +90,7 @@ class Standing:
 
     def lose(self, loss: Failure) -> None:
         """A member was lost: the group ends, or those who are left find out whether they may go on."""
-        if self._regions:
+        if self._regions and self.verdict is None:
             regroup = self._suspend()
             self._say(regroup, regroup.lose([loss]))
         else:
@@ -132,7 +141,7 @@ class Standing:
     def _suspend(self) -> Regroup:
         """Operations stop where they are; what arrives of them is not wanted any more."""
         if self._regroup is None:
-            deadline_s = self._lines.now_s + self._bound_s / 2
+            deadline_s = self._lines.now_s + self._bounds.regroup_s
             self._regroup = Regroup(self._rank, self.membership, self._regions, deadline_s)
             self._lines.forget_chunks()
         return self._regroup

@@ -8,7 +8,10 @@ from hulk_runtime.errors import PeerLostError
 
 
 class Work:
-    """An all-reduce that was begun. `overdue` is told when somebody waited for it too long."""
+    """An all-reduce that was begun. `overdue` is told when somebody waited for it too long.
+
+    Within twice `patience_s` the engine ends it then, with an error that all ranks agree on.
+    """
 
     def __init__(self, overdue: Callable[[float], None], patience_s: float) -> None:
         self._overdue, self._patience_s = overdue, patience_s
@@ -20,13 +23,14 @@ class Work:
     def wait(self, timeout_s: float | None = None) -> None:
         """Return when the sum is in the tensor. Raises PeerLostError (RankLostError names the lost rank).
 
-        A rank that is there but does not take part is lost after `timeout_s`.
+        A rank that is there but does not take part is lost after `timeout_s`. So is this one, some time later, when
+        all take part and it does not end.
         """
         if not self._ended.wait(timeout_s):
             assert timeout_s is not None
             self._overdue(timeout_s)
-            if not self._ended.wait(self._patience_s):
-                raise PeerLostError(f"an all-reduce did not end within {timeout_s:g} s, though every rank takes part")
+            if not self._ended.wait(2 * self._patience_s):
+                raise PeerLostError(f"an all-reduce did not end within {timeout_s:g} s, no rank says why")
         if self._error is not None:
             raise self._error
 
