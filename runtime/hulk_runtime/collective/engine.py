@@ -235,6 +235,10 @@ class Engine(threading.Thread):
             self._settle()
         elif header.kind is Kind.BEAT:
             peer.num_begun = header.operation if header.epoch == self.membership.epoch else 0
+            if header.epoch == self.membership.epoch:
+                peer.ahead.begun(header.chunk)
+            if peer.has_frames:
+                self._lines.touch(peer)
         elif header.kind is Kind.LEAVE:
             peer.has_left = True
 
