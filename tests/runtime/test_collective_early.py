@@ -10,7 +10,7 @@ import pytest
 import torch
 from collective_ranks import PATIENCE_S, all_reduce, group, plans, together, vectors
 from hulk_runtime.collective import early
-from hulk_runtime.collective.frames import Header, Kind, Phase
+from hulk_runtime.collective.frames import GarbageError, Header, Kind, Phase
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.operation import Outgoing
 from hulk_runtime.collective.peer import Peer
@@ -121,13 +121,13 @@ def test_what_was_sent_in_an_epoch_that_ended_counts_no_more() -> None:
 
 
 @settings(max_examples=15, deadline=None)
-@given(plans(), st.integers(0, 10_000))
-def test_any_rank_may_be_late_at_any_time(plan: CollectivePlan, seed: int) -> None:
+@given(plans(), st.integers(1, 2), st.integers(0, 10_000))
+def test_any_rank_may_be_late_at_any_time(plan: CollectivePlan, num_streams: int, seed: int) -> None:
     """Also by relays, and with ranks that own nothing of what others exchange."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(early, "MAX_EARLY_BYTES", 4 << 10)
         patch.setattr(early, "MAX_AHEAD", 3)
-        with group(plan, Settings(bound_s=20.0, connect_s=PATIENCE_S)) as ranks:
+        with group(plan, Settings(bound_s=20.0, connect_s=PATIENCE_S, num_streams=num_streams)) as ranks:
 
             def run(number: int) -> list[tuple[torch.Tensor, Work | Both]]:
                 draw = random.Random(100 * seed + number)
@@ -146,6 +146,19 @@ def test_any_rank_may_be_late_at_any_time(plan: CollectivePlan, seed: int) -> No
 def frame(operation: int, num_bytes: int) -> Outgoing:
     header = Header(Kind.CHUNK, num_bytes, operation=operation, phase=Phase.SUM)
     return Outgoing(1, header.pack(), memoryview(bytes(num_bytes)), (operation, 0.0, 0.0))
+
+
+def test_half_a_chunk_of_what_has_begun_takes_no_room(little_room: int) -> None:
+    """Its sender knows of the beginning, perhaps, and sends more over another connection."""
+    kept = early.Early()
+    half, other = (Header(Kind.CHUNK, little_room // 2, operation=number) for number in range(2))
+    kept.expect(1, half, 0)
+    kept.take(0, 0)
+    kept.expect(1, other, 1)
+    kept.expect(1, Header(Kind.CHUNK, little_room // 2 - 2 * early.EARLY_FRAME_BYTES, operation=2), 1)
+    with pytest.raises(GarbageError):
+        kept.expect(1, Header(Kind.CHUNK, 1, operation=2), 1)
+    assert kept.is_early(half), "it was not checked yet"
 
 
 def test_what_waits_for_room_holds_up_nothing_else(little_room: int) -> None:

@@ -88,6 +88,7 @@ class Early:
         self._frames: dict[tuple[int, int], list[Frame]] = {}
         self._coming: dict[int, Header] = {}
         self._num_bytes: dict[tuple[int, int], int] = {}
+        self._by_rank: dict[tuple[int, int], dict[int, int]] = {}
 
     def num_bytes(self, epoch: int, rank: int) -> int:
         """What counts of a peer's."""
@@ -101,6 +102,8 @@ class Early:
         if num_bytes > MAX_EARLY_BYTES:
             raise GarbageError(f"{num_bytes} bytes of operations that were not begun here")
         self._num_bytes[header.epoch, rank] = num_bytes
+        by_rank = self._by_rank.setdefault((header.epoch, header.operation), {})
+        by_rank[rank] = by_rank.get(rank, 0) + _cost(header.num_bytes)
         self._coming[id(header)] = header
 
     def is_early(self, header: Header) -> bool:
@@ -113,16 +116,18 @@ class Early:
         self._frames.setdefault((header.epoch, header.operation), []).append(frame)
 
     def take(self, epoch: int, operation: int) -> list[Frame]:
-        """What is here of an operation that begins."""
+        """What is here of an operation that begins. Nor does what is still coming of it count any more."""
+        for rank, num_bytes in self._by_rank.pop((epoch, operation), {}).items():
+            self._num_bytes[epoch, rank] -= num_bytes
         return self._frames.pop((epoch, operation), [])
 
-    def checked(self, rank: int, header: Header) -> None:
-        """It counts no more."""
+    def checked(self, header: Header) -> None:
+        """It was early no longer than this."""
         del self._coming[id(header)]
-        self._num_bytes[header.epoch, rank] -= _cost(header.num_bytes)
 
     def keep_only(self, epoch: int) -> None:
         """All others belong to nothing any more."""
         self._frames = {key: frames for key, frames in self._frames.items() if key[0] == epoch}
         self._coming = {key: header for key, header in self._coming.items() if header.epoch == epoch}
         self._num_bytes = {key: count for key, count in self._num_bytes.items() if key[0] == epoch}
+        self._by_rank = {key: by_rank for key, by_rank in self._by_rank.items() if key[0] == epoch}

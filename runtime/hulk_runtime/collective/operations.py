@@ -182,7 +182,7 @@ class Operations:
 
     def _take_early(self, running: _Running, peer: Peer, header: Header, payload: memoryview) -> None:
         """A chunk that came, or began to come, before its operation was begun here. Raises GarbageError."""
-        self._early.checked(peer.rank, header)
+        self._early.checked(header)
         place = running.operation.place(peer.rank, header)
         if place is not None:
             place[:] = payload
