@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from collective_ranks import PATIENCE_S, all_reduce, group, plans, together, vectors
+from collective_ranks import PATIENCE_S, all_reduce, break_off, group, plans, together, vectors
 from hulk_runtime.collective import early
 from hulk_runtime.collective.frames import GarbageError, Header, Kind, Phase
 from hulk_runtime.collective.group import Collective, Settings
@@ -91,8 +91,7 @@ def test_who_is_late_and_who_waits_hear_of_a_loss_within_the_bound() -> None:
         works = [work for _, work in order(ranks[0], 0, 8, 50_000)]
         time.sleep(0.5)
         begun_s = time.monotonic()
-        for channel in ranks[2]._engine._lines.channels:
-            channel.socket.shutdown(2)
+        break_off(ranks[2])
         for work in works:
             with pytest.raises(RankLostError, match="rank 2 was lost"):
                 work.wait(PATIENCE_S)
@@ -106,8 +105,7 @@ def test_what_was_sent_in_an_epoch_that_ended_counts_no_more() -> None:
     with group(direct(3, "continue"), QUICK) as ranks:
         works = [work for _, work in order(ranks[0], 0, 8, 50_000)]
         time.sleep(0.5)
-        for channel in ranks[2]._engine._lines.channels:
-            channel.socket.shutdown(2)
+        break_off(ranks[2])
         for work in works:
             with pytest.raises(MembershipChangedError):
                 work.wait(PATIENCE_S)

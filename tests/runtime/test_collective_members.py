@@ -1,6 +1,5 @@
 """Who goes on when a region is cut off: at most one side, whole regions only, and only those who agree."""
 
-import contextlib
 import itertools
 import random
 import socket
@@ -8,10 +7,22 @@ from dataclasses import replace
 
 import pytest
 import torch
-from collective_ranks import PATIENCE_S, SCOPE, SECRET, Doors, all_reduce, connect, doors, group, together, vectors
+from collective_ranks import (
+    PATIENCE_S,
+    SCOPE,
+    SECRET,
+    Doors,
+    all_reduce,
+    break_off,
+    connect,
+    doors,
+    group,
+    together,
+    vectors,
+)
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.frames import GarbageError, Header, Kind
-from hulk_runtime.collective.group import Collective, Settings, digest
+from hulk_runtime.collective.group import Settings, digest
 from hulk_runtime.collective.handshake import Identity, greet
 from hulk_runtime.collective.members import Membership, Regroup, pack, parse, shares_of
 from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
@@ -188,20 +199,13 @@ def test_without_leave_the_group_ends() -> None:
         together([rank.close for rank in ranks])
 
 
-def break_off(rank: Collective) -> None:
-    """In its own loop, between two events: all of its connections at once."""
-    for channel in rank._engine._lines.channels:
-        with contextlib.suppress(OSError):
-            channel.socket.shutdown(socket.SHUT_RDWR)
-
-
 def test_regions_of_several_ranks_agree() -> None:
     """Every rank that is left hears every other, whoever it shares sums with; both ranks of a region break off."""
     plan = replace(CollectivePlan.direct([[0, 1], [2, 3], [4, 5]]), on_region_loss="continue")
     with group(plan, Settings(bound_s=6.0, connect_s=PATIENCE_S)) as ranks:
         works = [rank.all_reduce(torch.ones(100_000)) for rank in ranks[:4]]
         for rank in ranks[4:]:
-            rank._engine.do(lambda rank=rank: break_off(rank))
+            break_off(rank)
         for work in works:
             with pytest.raises(MembershipChangedError, match="4 ranks go on in epoch 1"):
                 work.wait(PATIENCE_S)

@@ -122,7 +122,12 @@ class Operations:
         if not standing.is_whole or standing.is_closing:
             self._late.append(work)
             return
-        operation = Operation(number, order.epoch, self._rank, order.values, *order.begin(), self._queue)
+        try:
+            begun = order.begin()
+        except BaseException:
+            self._late.append(work)  # the engine breaks, and whoever waits is told with all others
+            raise
+        operation = Operation(number, order.epoch, self._rank, order.values, *begun, self._queue)
         running = _Running(order, operation, work, time.monotonic())
         self._running[number] = running
         self.num_begun = number + 1

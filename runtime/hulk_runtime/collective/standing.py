@@ -10,7 +10,7 @@ from hulk_runtime.collective.early import Ahead
 from hulk_runtime.collective.failure import Failure, Verdict
 from hulk_runtime.collective.frames import GarbageError, Header, Kind
 from hulk_runtime.collective.lines import Lines
-from hulk_runtime.collective.members import Membership, Regroup, pack, parse
+from hulk_runtime.collective.members import Membership, Regroup, pack, parse, require_others
 from hulk_runtime.collective.peer import Peer
 from hulk_runtime.errors import MembershipChangedError, PeerLostError, RankLostError
 
@@ -97,6 +97,7 @@ class Standing:
         if not self._regions or epoch != self.membership.epoch:
             self.fail(min(losses))
             return
+        require_others(losses, self.membership, peer.rank, self._rank)
         regroup = self._suspend()
         self._say(regroup, regroup.hear(peer.rank, losses))
 
