@@ -69,7 +69,7 @@ def test_a_connection_that_its_own_frame_closes_is_gone() -> None:
     sink, (ours, theirs) = Kept(), pair()
     channel = Channel(ours, Peer(1, is_far=False))
     sink.arrived = lambda *_: ours.close()  # type: ignore[method-assign]
-    theirs.sendall(BEAT + BEAT[:9])
+    theirs.sendall(Header(Kind.VIEW, 10).pack() + bytes(10) + BEAT[:9])
     select.select([ours], [], [], 5.0)
     with pytest.raises(PeerGoneError):
         channel.receive(sink, 0.0)
