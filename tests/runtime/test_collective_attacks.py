@@ -382,6 +382,9 @@ def test_an_engine_survives_any_frames(seed: int, situation: str) -> None:
             work.wait(PATIENCE_S)
             assert bool((mine == SUM).all())
         with suppress(OSError):
+            if draw.random() < 0.3:  # before anything else ends the group
+                begin()
+                stranger.sendall(view(loss_of(draw.choice((0, 1, 2, 7))), epoch=epoch))
             for _ in range(60):
                 stranger.sendall(any_frame(draw, num_right, epoch))
                 if draw.random() < 0.1:
