@@ -11,9 +11,9 @@ from hulk_runtime.environment import Environment
 from hulk_runtime.errors import EXIT_DONE, EXIT_STOPPED, MembershipChangedError, PeerLostError
 from hulk_runtime.groups import Group
 from hulk_runtime.local_sgd import LocalStepper
-from hulk_runtime.silence import silence_s
 from hulk_runtime.progress import Progress
 from hulk_runtime.scribe import Scribe, say
+from hulk_runtime.silence import silence_s
 from hulk_runtime.steps import Stepper, Task
 from hulk_runtime.stopping import Stop
 from hulk_runtime.wire import Plan

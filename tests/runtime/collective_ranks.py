@@ -1,5 +1,6 @@
 """Ranks of a collective as threads of one process, on real sockets: what its tests share."""
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -82,6 +83,17 @@ def all_reduce(ranks: Sequence[Collective], vectors: Sequence[torch.Tensor]) -> 
     """One all-reduce of all ranks, awaited."""
     for work in [rank.all_reduce(vector) for rank, vector in zip(ranks, vectors, strict=True)]:
         work.wait(PATIENCE_S)
+
+
+def break_off(rank: Collective) -> None:
+    """All of a rank's connections at once, in its own loop, between two events."""
+
+    def shut() -> None:
+        for channel in rank._engine._lines.channels:
+            with contextlib.suppress(OSError):
+                channel.socket.shutdown(socket.SHUT_RDWR)
+
+    rank._engine.do(shut)
 
 
 def vectors(num_ranks: int, num_values: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> list[torch.Tensor]:

@@ -4,6 +4,7 @@ import random
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 import torch
 from collective_ranks import PATIENCE_S, SCOPE, SECRET, Doors, all_reduce, connect, doors, together, vectors
 from hulk_runtime.collective import early
+from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.frames import Header, Kind, Phase
 from hulk_runtime.collective.group import Collective, Settings, digest
 from hulk_runtime.collective.handshake import Identity, RefusedError, greet
@@ -21,36 +23,70 @@ from hulk_runtime.collective.work import Both, Work
 from hulk_runtime.errors import MembershipChangedError, PeerLostError, RankLostError
 
 PAIR = CollectivePlan(((0,), (1,)), {}, (SizeClass(1 << 40, 1 << 12, (Flow(1.0, (0, 1)),)),))
+THREE = CollectivePlan(
+    ((0,), (1,), (2,)),
+    {},
+    (SizeClass(1 << 40, 1 << 12, (Flow(1.0, (0, 1, 2)),)),),
+    without={2: PAIR.classes},
+    on_region_loss="continue",
+)
 SETTINGS = Settings(bound_s=2.0, connect_s=PATIENCE_S)
 IDENTITY = Identity(SECRET, SCOPE, digest(PAIR))
 
 
 @contextmanager
-def one_and_a_stranger() -> Iterator[tuple[Collective, socket.socket]]:
-    """Rank 0 of two, and the authenticated socket of a rank 1 that a test plays."""
-    at = doors(2)
-    rank, stranger = together([lambda: connect(0, at, PAIR, SETTINGS), lambda: knock(at)])
+def one_and_strangers(plan: CollectivePlan = PAIR) -> Iterator[tuple[Collective, list[socket.socket]]]:
+    """Rank 0, and the authenticated sockets of all the others, whom a test plays."""
+    at = doors(plan.num_ranks)
+    others = [lambda rank=rank: knock(at, plan, rank) for rank in range(1, plan.num_ranks)]  # type: ignore[misc]
+    rank, *strangers = together([lambda: connect(0, at, plan, SETTINGS), *others])
     try:
-        yield rank, stranger
+        yield rank, strangers
     finally:
-        stranger.close()
+        for open_socket in (*strangers, *at.listeners[1:]):
+            open_socket.close()
         rank.close()
-        at.listeners[1].close()
+
+
+@contextmanager
+def one_and_a_stranger(plan: CollectivePlan = PAIR) -> Iterator[tuple[Collective, socket.socket]]:
+    """Rank 0 of two, and the authenticated socket of a rank 1 that a test plays."""
+    with one_and_strangers(plan) as (rank, (stranger,)):
+        yield rank, stranger
+
+
+@contextmanager
+def after_a_loss() -> Iterator[tuple[Collective, socket.socket]]:
+    """As `one_and_a_stranger`, but they had a rank 2, which is gone, and are in epoch 1."""
+    with one_and_strangers(THREE) as (rank, (stranger, third)):
+        third.close()
+        stranger.sendall(view(loss_of(2)))
+        begun_s = time.monotonic()
+        while rank._engine.membership.epoch == 0:
+            assert time.monotonic() < begun_s + PATIENCE_S
+            time.sleep(0.005)
+        rank.adopt()
+        yield rank, stranger
 
 
 def door(at: Doors) -> socket.socket:
     return socket.create_connection((at.addresses[0].host, at.addresses[0].port))
 
 
-def knock(at: Doors) -> socket.socket:
+def knock(at: Doors, plan: CollectivePlan, rank: int) -> socket.socket:
     connection = door(at)
-    greet(connection, IDENTITY, stream=0, rank=1, peer=0)
+    greet(connection, Identity(SECRET, SCOPE, digest(plan)), stream=0, rank=rank, peer=0)
     return connection
 
 
-def view(*losses: bytes) -> bytes:
+def loss_of(rank: int) -> bytes:
+    loss = Failure(rank, "gone").pack()
+    return struct.pack("<H", len(loss)) + loss
+
+
+def view(*losses: bytes, epoch: int = 0) -> bytes:
     payload = struct.pack("<H", len(losses)) + b"".join(losses)
-    return Header(Kind.VIEW, len(payload)).pack() + payload
+    return Header(Kind.VIEW, len(payload), epoch).pack() + payload
 
 
 def abort(payload: bytes) -> bytes:
@@ -116,6 +152,18 @@ def test_who_leaves_in_the_middle_is_named() -> None:
         stranger.shutdown(socket.SHUT_WR)
         with pytest.raises(RankLostError, match="rank 1 was lost: it left in the middle of an all-reduce"):
             work.wait(PATIENCE_S)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("named", [0, 1, 2])
+def test_who_names_itself_or_whom_it_speaks_to_or_who_has_gone_is_named(named: int) -> None:
+    with after_a_loss() as (rank, stranger):
+        work = rank.all_reduce(torch.ones(4096))
+        half = chunk(4096, epoch=1, chunk=1)[:50]
+        stranger.sendall(chunk(4096, epoch=1) + view(loss_of(named), epoch=1) + half)
+        with pytest.raises(RankLostError) as caught:
+            work.wait(PATIENCE_S)
+        assert f"rank 1 was lost: it sent garbage: a loss of ranks [{named}], in epoch 1" in str(caught.value)
 
 
 def test_chunks_that_nobody_asked_for_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,25 +303,44 @@ def test_frames_may_come_in_the_smallest_pieces() -> None:
         together([rank.close for rank in ranks])
 
 
-def any_frame(draw: random.Random) -> bytes:
+MINE, THEIRS, SUM = 1.0, 2.0, 3.0
+"""Every value of a vector: rank 0's, the stranger's, and of both."""
+
+
+def right_chunk(number: int, operation: int, epoch: int) -> bytes:
+    header = Header(Kind.CHUNK, 4096, epoch, operation, 0, number, Phase.EXCHANGE)
+    return header.pack() + torch.full((1024,), THEIRS).numpy().tobytes()
+
+
+def right_frames(draw: random.Random, operation: int, epoch: int) -> bytes:
+    """All that a rank must send for an all-reduce of 4096 values, in any order, and what it may send besides."""
+    frames = [right_chunk(number, operation, epoch) for number in range(4)]
+    frames += [Header(Kind.WARM, 9).pack() + bytes(9), Header(Kind.BEAT, epoch=epoch, operation=operation + 1).pack()]
+    return b"".join(draw.sample(frames, len(frames)))
+
+
+def any_frame(draw: random.Random, operation: int, epoch: int) -> bytes:
     """Mostly what a rank may send at some time; now and then one field is not."""
-    kind = draw.choice((Kind.CHUNK, *Kind))
-    views = struct.pack("<HHIB", 1, 5, draw.choice((0, 7)), 33)
-    payload = {
-        Kind.CHUNK: bytes(draw.choice((4096,) * 20 + (4, 5000))),
-        Kind.WARM: bytes(draw.randint(1, 300)),
-        Kind.ABORT: views[4:] if draw.random() < 0.1 else bytes(3),
-        Kind.VIEW: views if draw.random() < 0.2 else bytes(3),
-    }.get(kind, b"")
-    if kind in (Kind.ABORT, Kind.VIEW) and draw.random() < 0.9:
-        kind, payload = Kind.BEAT, b""
 
     def near(*right: int) -> int:
         return draw.choice(right * 20 + (1, 7, 65_535))
 
+    kind = draw.choice((Kind.CHUNK, *Kind))
+    if kind in (Kind.ABORT, Kind.VIEW) and draw.random() < 0.9:
+        kind = Kind.BEAT
+    number = operation + near(0, 1, 2)
+    if kind is Kind.CHUNK and draw.random() < 0.8:
+        return right_chunk(draw.randrange(4), number, epoch)
+    losses = b"".join(loss_of(draw.choice((0, 1, 2, 2, 7))) for _ in range(draw.choice((1, 1, 2))))
+    payload = {
+        Kind.CHUNK: torch.full((draw.choice((1, 1024, 1250)),), THEIRS).numpy().tobytes(),
+        Kind.WARM: bytes(draw.randint(1, 300)),
+        Kind.ABORT: draw.choice((loss_of(draw.choice((0, 1, 2, 7)))[2:], bytes(3))),
+        Kind.VIEW: draw.choice((struct.pack("<H", draw.choice((1, 2))) + losses, bytes(3))),
+    }.get(kind, b"")
     phase = Phase(draw.choice((1,) * 20 + (0, 2)))
-    number = near(0, 1, 2)
-    return Header(kind, len(payload), near(0), number, near(0), near(0, 1, 2, 3), phase, near(0) & 3).pack() + payload
+    header = Header(kind, len(payload), near(epoch), number, near(0), near(0, 1, 2, 3), phase, near(0) & 3)
+    return header.pack() + payload
 
 
 def failure_of(work: Work | Both) -> PeerLostError | None:
@@ -284,23 +351,46 @@ def failure_of(work: Work | Both) -> PeerLostError | None:
     return None
 
 
+SITUATIONS = {
+    "restart": lambda: one_and_a_stranger(),
+    "continue": lambda: one_and_a_stranger(replace(PAIR, on_region_loss="continue")),
+    "after a loss": after_a_loss,
+}
+
+
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.parametrize("on_region_loss", ["restart", "continue"])
+@pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("seed", range(40))
-def test_an_engine_survives_any_frames(seed: int, on_region_loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a rank sends, before an all-reduce and while it runs: it is summed, or the rank is named."""
-    plan = replace(PAIR, on_region_loss=on_region_loss)
-    monkeypatch.setitem(globals(), "PAIR", plan)
-    monkeypatch.setitem(globals(), "IDENTITY", Identity(SECRET, SCOPE, digest(plan)))
-    draw = random.Random(seed)
-    with one_and_a_stranger() as (rank, stranger):
-        works = []
+def test_an_engine_survives_any_frames(seed: int, situation: str) -> None:
+    """Whatever a rank sends, before an all-reduce and while it runs: the sum is right, or the rank is named."""
+    draw, epoch = random.Random(seed), int(situation == "after a loss")
+    with SITUATIONS[situation]() as (rank, stranger):
+        works: list[tuple[torch.Tensor, Work | Both]] = []
+
+        def begin() -> None:
+            mine = torch.full((4096,), MINE)
+            works.append((mine, rank.all_reduce(mine)))
+
+        num_right = draw.randint(0, 3)
+        frames = b"".join(right_frames(draw, operation, epoch) for operation in range(num_right))
+        cut = draw.randint(0, len(frames))
+        stranger.sendall(frames[:cut])
+        for _ in range(num_right):
+            begin()
+        stranger.sendall(frames[cut:])
+        for mine, work in works:
+            work.wait(PATIENCE_S)
+            assert bool((mine == SUM).all())
         with suppress(OSError):
+            if draw.random() < 0.3:  # before anything else ends the group
+                begin()
+                stranger.sendall(view(loss_of(draw.choice((0, 1, 2, 7))), epoch=epoch))
             for _ in range(60):
-                stranger.sendall(any_frame(draw))
+                stranger.sendall(any_frame(draw, num_right, epoch))
                 if draw.random() < 0.1:
-                    works.append(rank.all_reduce(torch.ones(4096)))
+                    begin()
             stranger.shutdown(socket.SHUT_WR)
-        for error in filter(None, map(failure_of, works)):
-            assert isinstance(error, RankLostError | MembershipChangedError)
+        for mine, work in works:
+            error = failure_of(work)
+            assert isinstance(error, RankLostError | MembershipChangedError) or bool((mine == SUM).all())
             assert "engine broke" not in str(error)

@@ -1,11 +1,13 @@
 """Chunks and the frames of a pause alternate on a connection: the other end reads whole frames, in their order."""
 
 import random
+import select
 import socket
 import threading
 
 import pytest
-from hulk_runtime.collective.channel import Channel
+from hulk_runtime.collective.channel import Channel, PeerGoneError
+from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.frames import HEADER_BYTES, Header, Kind, Phase, parse
 from hulk_runtime.collective.operation import Outgoing
 from hulk_runtime.collective.peer import Peer
@@ -30,6 +32,48 @@ def read_frames(connection: socket.socket, lengths: list[int]) -> None:
             header = parse(head)
             lengths.append(header.num_bytes)
             assert len(stream.read(header.num_bytes)) == header.num_bytes
+
+
+class Kept:
+    """Takes any frame."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[Kind, bytes]] = []
+
+    def place(self, peer: Peer, header: Header) -> memoryview:
+        return memoryview(bytearray(header.num_bytes))
+
+    def arrived(self, peer: Peer, header: Header, payload: memoryview) -> None:
+        self.found.append((header.kind, bytes(payload)))
+
+
+@pytest.mark.parametrize("kind", [Kind.ABORT, Kind.VIEW, Kind.CHUNK])
+@pytest.mark.parametrize("half", [10, HEADER_BYTES, HEADER_BYTES + 7, HEADER_BYTES + 36])
+def test_a_frame_that_is_diverted_on_its_way_arrives_whole(kind: Kind, half: int) -> None:
+    """All connections are, when a loss is seen."""
+    payload = Failure(3, "it closed its connection").pack() + bytes(range(64))
+    frame = Header(kind, len(payload)).pack() + payload
+    sink, (ours, theirs) = Kept(), pair()
+    channel = Channel(ours, Peer(1, is_far=False))
+    for piece in (frame[:half], frame[half:]):
+        theirs.sendall(piece)
+        select.select([ours], [], [], 5.0)
+        channel.receive(sink, 0.0)
+        channel.divert()
+    assert sink.found == [(kind, payload)]
+    ours.close()
+    theirs.close()
+
+
+def test_a_connection_that_its_own_frame_closes_is_gone() -> None:
+    sink, (ours, theirs) = Kept(), pair()
+    channel = Channel(ours, Peer(1, is_far=False))
+    sink.arrived = lambda *_: ours.close()  # type: ignore[method-assign]
+    theirs.sendall(Header(Kind.VIEW, 10).pack() + bytes(10) + BEAT[:9])
+    select.select([ours], [], [], 5.0)
+    with pytest.raises(PeerGoneError):
+        channel.receive(sink, 0.0)
+    theirs.close()
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")

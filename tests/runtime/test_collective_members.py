@@ -1,6 +1,5 @@
 """Who goes on when a region is cut off: at most one side, whole regions only, and only those who agree."""
 
-import contextlib
 import itertools
 import random
 import socket
@@ -14,6 +13,7 @@ from collective_ranks import (
     SECRET,
     Doors,
     all_reduce,
+    break_off,
     connect,
     doors,
     group,
@@ -24,7 +24,7 @@ from collective_ranks import (
 from hulk_runtime.collective.bounds import REGROUP_SHARE, SETTLE_SHARE
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.frames import GarbageError, Header, Kind
-from hulk_runtime.collective.group import Collective, Settings, digest
+from hulk_runtime.collective.group import Settings, digest
 from hulk_runtime.collective.handshake import Identity, greet
 from hulk_runtime.collective.members import Membership, Regroup, pack, parse, shares_of
 from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
@@ -203,13 +203,6 @@ def test_without_leave_the_group_ends() -> None:
         together([rank.close for rank in ranks])
 
 
-def break_off(rank: Collective) -> None:
-    """In its own loop, between two events: all of its connections at once."""
-    for channel in rank._engine._lines.channels:
-        with contextlib.suppress(OSError):
-            channel.socket.shutdown(socket.SHUT_RDWR)
-
-
 def test_regions_of_several_ranks_agree() -> None:
     """Every rank that is left hears every other, whoever it shares sums with; both ranks of a region break off."""
     plan = replace(CollectivePlan.direct([[0, 1], [2, 3], [4, 5]]), on_region_loss="continue")
@@ -218,7 +211,7 @@ def test_regions_of_several_ranks_agree() -> None:
         works = [rank.all_reduce(torch.ones(100_000)) for rank in ranks[:4]]
         with within(bound_s):
             for rank in ranks[4:]:
-                rank._engine.do(lambda rank=rank: break_off(rank))
+                break_off(rank)
             for work in works:
                 with pytest.raises(MembershipChangedError, match="4 ranks go on in epoch 1"):
                     work.wait(PATIENCE_S)
@@ -231,7 +224,7 @@ def test_a_part_of_a_region_that_breaks_off_ends_the_group_in_its_part_of_the_bo
     with group(plan, Settings(bound_s=bound_s, connect_s=PATIENCE_S)) as ranks:
         works = [rank.all_reduce(torch.ones(100_000)) for rank in ranks[:5]]
         with within((REGROUP_SHARE + SETTLE_SHARE) * bound_s):
-            ranks[5]._engine.do(lambda: break_off(ranks[5]))
+            break_off(ranks[5])
             for work in works:
                 with pytest.raises(RankLostError, match="rank 5 was lost: "):
                     work.wait(PATIENCE_S)

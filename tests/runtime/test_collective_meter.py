@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 from hulk_runtime.collective.frames import HEADER_BYTES, STEADY, Header, Kind
-from hulk_runtime.collective.meter import Meter, Outlook, Path
+from hulk_runtime.collective.meter import MAX_STRETCHES, Meter, Outlook, Path
 
 FRAME = 128 << 10
 RATE = 4e6
@@ -46,6 +46,14 @@ def test_a_machine_that_stood_still_once_does_not_count() -> None:
     take(meter, times_s)
     assert meter.bytes_per_s == pytest.approx(RATE)
     assert max(after - before for before, after in pairwise(times_s)) > 4
+
+
+def test_only_the_last_stretches_count_and_are_kept() -> None:
+    meter = Meter()
+    take(meter, [number * FRAME_S for number in range(1000)])
+    take(meter, [1000.0 + number * FRAME_S / 3 for number in range(3 * MAX_STRETCHES)])
+    assert meter.bytes_per_s == pytest.approx(3 * RATE)
+    assert len(meter._stretches) == MAX_STRETCHES
 
 
 def test_nothing_is_known_without_steady_frames() -> None:

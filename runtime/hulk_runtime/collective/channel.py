@@ -25,6 +25,7 @@ UNPACED: Final = (1 << 64) - 1
 MAX_LOW_WATER_BYTES: Final = 32 << 10
 """More would make the kernel clamp the receive window to it, before that has had time to grow."""
 _READS_AT_ONCE: Final = 16
+_SKIPPED_AT_ONCE: Final = 64 << 10
 _TCP_NOTSENT_LOWAT: Final = 25
 _SO_MAX_PACING_RATE: Final = 47
 
@@ -48,7 +49,7 @@ class Channel:
 
     def __init__(self, connection: socket.socket, peer: Peer) -> None:
         self.socket, self.peer = connection, peer
-        self.wants_write = False
+        self.wants_write = self._is_deaf = False
         self._held = b""
         self._bytes_per_s = UNPACED
         self._notsent_bytes = MAX_NOTSENT_BYTES
@@ -138,8 +139,10 @@ class Channel:
             self.socket.shutdown(socket.SHUT_WR)
 
     def divert(self) -> None:
-        """Receive the rest of the payload under way elsewhere: its place belongs to others again."""
-        self._body = memoryview(bytearray(len(self._body)))
+        """Receive the payload under way elsewhere, with what is here of it: its place belongs to others again."""
+        body = memoryview(bytearray(len(self._body)))
+        body[: self._num_body] = self._body[: self._num_body]
+        self._body = body
 
     def send(self) -> list[Outgoing]:
         """Send until nothing waits or the kernel takes no more (`wants_write`); the chunks that left whole."""
@@ -184,6 +187,9 @@ class Channel:
 
     def receive(self, sink: Sink, now_s: float) -> None:
         """Take what is there. Raises PeerGoneError and GarbageError."""
+        if self._is_deaf:
+            self._skip()
+            return
         for _ in range(_READS_AT_ONCE):
             wanted = HEADER_BYTES - self._num_head + len(self._body) - self._num_body
             count = self._read()
@@ -194,6 +200,20 @@ class Channel:
             if count < wanted:
                 break
         self._await_whole()
+
+    def deafen(self) -> None:
+        """Throw away what comes from now on: nobody can take it any more."""
+        self._is_deaf = True
+
+    def _skip(self) -> None:
+        try:
+            is_over = not self.socket.recv(_SKIPPED_AT_ONCE)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise PeerGoneError(f"its connection broke: {error.strerror}") from error
+        if is_over:
+            raise PeerGoneError("it closed its connection")
 
     def _read(self) -> int:
         """One system call into payload and header; 0 when nothing is there."""
@@ -234,5 +254,8 @@ class Channel:
         rest = len(self._body) - self._num_body if self._header is not None else HEADER_BYTES - self._num_head
         wanted = min(max(rest, 1), MAX_LOW_WATER_BYTES)
         if wanted != self._low_water:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+            try:
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+            except OSError as error:
+                raise PeerGoneError(f"its connection broke: {error.strerror}") from error
             self._low_water = wanted

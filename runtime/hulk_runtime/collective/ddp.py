@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as TorchDDP
 
-from hulk_runtime import environment, groups, patience, wan, wire
+from hulk_runtime import environment, groups, silence, wan, wire
 from hulk_runtime.collective.staging import AllReduce
 
 MIB = 1 << 20
@@ -86,5 +86,5 @@ def _between_regions() -> AllReduce | None:
     group = groups.introduce(here, dist.get_backend(), groups.device(here.local_rank))
     between = _open_until_exit.enter_context(wan.connect(here, plan, group))
     if between is not None:
-        between.patience_s = patience.silence_s(here, plan)
+        between.patience_s = silence.silence_s(here, plan)
     return between

@@ -122,22 +122,29 @@ class Engine(threading.Thread):
     # The loop.
 
     def run(self) -> None:
-        """Serve until closed or failed."""
+        """Serve until closed or failed. An engine that breaks names itself, and still tells the others."""
         try:
-            while not self._is_over():
-                for channel, what in self._lines.wait(0 if self._operations.is_beginning else self._bounds.tick_s):
-                    if channel is None:
-                        self._obey()
-                    else:
-                        self._serve(channel, what)
-                self._operations.go_on_beginning()
-                self._flush()
-                self._keep_time()
+            self._loop()
         except Exception as error:
-            self._standing.break_down(Failure(self._rank, f"its engine broke: {error!r}"), self._rank)
+            for channel in self._lines.channels:
+                channel.deafen()
+            self._standing.fail(Failure(self._rank, f"its engine broke: {error!r}"))
+            self._flush()
+            self._loop()
             raise
         finally:
             self._end()
+
+    def _loop(self) -> None:
+        while not self._is_over():
+            for channel, what in self._lines.wait(0 if self._operations.is_beginning else self._bounds.tick_s):
+                if channel is None:
+                    self._obey()
+                else:
+                    self._serve(channel, what)
+            self._operations.go_on_beginning()
+            self._flush()
+            self._keep_time()
 
     def _is_over(self) -> bool:
         connected, verdict, now_s = self._lines.connected, self._standing.verdict, self._lines.now_s
@@ -234,6 +241,9 @@ class Engine(threading.Thread):
             if header.epoch == self.membership.epoch:
                 peer.has_begun(header.operation - 1)
                 peer.told_s = self._lines.now_s
+                peer.ahead.begun(header.chunk)
+            if peer.has_frames:
+                self._lines.touch(peer)
         elif header.kind is Kind.LEAVE:
             peer.has_left = True
 

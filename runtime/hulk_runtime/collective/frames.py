@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-WIRE_VERSION: Final = 2
+WIRE_VERSION: Final = 3
 MAGIC: Final = 0x4B48
 MAX_PAYLOAD_BYTES: Final = 4 << 20
 _HEADER: Final = struct.Struct("<HBBIIHHII")
@@ -43,7 +43,7 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What stands before a payload of `num_bytes`. Only chunks use operation, part and chunk."""
+    """What stands before a payload of `num_bytes`. Only chunks and beats use operation and chunk, only chunks part."""
 
     kind: Kind
     num_bytes: int = 0

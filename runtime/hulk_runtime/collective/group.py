@@ -33,7 +33,7 @@ from hulk_runtime.collective.paths import pace_channels, path_bytes
 from hulk_runtime.collective.peer import Peer
 from hulk_runtime.collective.plan import CollectivePlan, Pair, SizeClass
 from hulk_runtime.collective.region import Region
-from hulk_runtime.collective.roles import Role, pace_shares, partners, roles
+from hulk_runtime.collective.roles import Role, pace_shares, partners, require_parts, roles
 from hulk_runtime.collective.values import Values
 from hulk_runtime.collective.work import Both, Report, Work
 
@@ -122,6 +122,7 @@ class Collective:
         settings = settings or Settings()
         if len(addresses) != plan.num_ranks:
             raise ValueError(f"{len(addresses)} addresses for a plan of {plan.num_ranks} ranks")
+        require_parts(plan)
         shares = pace_shares(plan, rank)
         far = {partner: partner in shares for partner in partners(plan, rank)}
         wanted = {partner: settings.num_streams if is_far else 1 for partner, is_far in far.items()}

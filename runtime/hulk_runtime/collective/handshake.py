@@ -16,7 +16,7 @@ import os
 import socket
 import struct
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from hulk_runtime.collective.frames import WIRE_VERSION
@@ -39,7 +39,7 @@ class StrangerError(RefusedError):
 class Identity:
     """What all ranks of one group share: the job's secret, what it is used for, and the plan's digest (32 bytes)."""
 
-    secret: bytes
+    secret: bytes = field(repr=False)
     scope: str
     plan_digest: bytes
 

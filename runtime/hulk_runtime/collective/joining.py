@@ -41,6 +41,7 @@ class Door:
         self._listener, self._rank, self._identity, self._admit = listener, rank, identity, admit
         self._greeting: deque[socket.socket] = deque()
         self._lock = threading.Lock()
+        self._is_closed = False
         self._thread = threading.Thread(target=self._serve, name="hulk-door", daemon=True)
         self.refused: deque[str] = deque(maxlen=4)
         """Who was sent away last, and why."""
@@ -51,6 +52,7 @@ class Door:
 
     def close(self) -> None:
         """Accept nobody any more."""
+        self._is_closed = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -61,8 +63,14 @@ class Door:
         while True:
             try:
                 connection, address = self._listener.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if self._is_closed:
+                    return
+                problem = f"somebody: {error}"  # no descriptors left, or who knocked has gone
+                if problem not in self.refused:
+                    self.refused.append(problem)
+                time.sleep(RETRY_S)
+                continue
             with self._lock:
                 self._greeting.append(connection)
                 oldest = self._greeting.popleft() if len(self._greeting) > MAX_GREETING else None

@@ -56,6 +56,13 @@ def parse(payload: memoryview) -> list[Failure]:
     return losses
 
 
+def require_others(losses: Iterable[Failure], membership: Membership, sender: int, receiver: int) -> None:
+    """What a member says: whoever loses another says nothing to it any more. Raises GarbageError."""
+    wrong = sorted({loss.rank for loss in losses} - (membership.members - {sender, receiver}))
+    if wrong:
+        raise GarbageError(f"a loss of ranks {wrong}, in epoch {membership.epoch}, from rank {sender} to {receiver}")
+
+
 @dataclass
 class Regroup:
     """One rank's side of an agreement. `regions` are the ranks of each region; it ends at `deadline_s`."""

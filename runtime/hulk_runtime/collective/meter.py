@@ -6,6 +6,7 @@ one header's arrival to the next. Pauses of the program and the opening of the c
 
 import socket
 import struct
+from collections import deque
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -15,6 +16,8 @@ _INFO_BYTES: Final = 152
 STRETCH_BYTES: Final = 96 << 10
 STRETCH_S: Final = 0.02
 """A stretch of steady frames is at least so long, so that wake-ups and bursts even out."""
+MAX_STRETCHES: Final = 256
+"""Older ones are forgotten."""
 QUEUE_S: Final = 0.01
 QUEUE_SHARE: Final = 0.1
 """A round trip longer than the shortest by more than both says that something waits on the way."""
@@ -96,7 +99,7 @@ class Outlook:
 
 
 class Meter:
-    """Of a connection's receiver: how fast steady frames came since the last `reset`."""
+    """Of a connection's receiver: how fast steady frames came lately, at most since the last `reset`."""
 
     def __init__(self) -> None:
         self._former: tuple[int, float] | None = None
@@ -104,7 +107,7 @@ class Meter:
 
     def reset(self) -> None:
         """Begin anew."""
-        self._stretches: list[tuple[int, float]] = []
+        self._stretches: deque[tuple[int, float]] = deque(maxlen=MAX_STRETCHES)
         self._num_bytes, self._seconds = 0, 0.0
         self.seconds = 0.0
 

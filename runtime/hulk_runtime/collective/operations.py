@@ -4,9 +4,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
-from hulk_runtime.collective.early import Early
+from hulk_runtime.collective.early import Early, Word
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.frames import GarbageError, Header
 from hulk_runtime.collective.hops import Hops
@@ -18,9 +17,6 @@ from hulk_runtime.collective.standing import Standing
 from hulk_runtime.collective.values import Values
 from hulk_runtime.collective.work import LinkReport, Report, Work
 from hulk_runtime.errors import PeerLostError
-
-MAX_AHEAD: Final = 1024
-"""So many operations a peer may be ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +70,7 @@ class Operations:
         self._beginning: deque[tuple[_Running, Iterator[None]]] = deque()
         self._running: dict[int, _Running] = {}
         self._late: list[Work] = []
-        self._early = Early()
+        self._early, self._word = Early(), Word()
         self.num_entered = self.num_begun = 0
         self.used_s = lines.now_s
         self.reports: deque[Report] = deque(maxlen=1024)
@@ -124,7 +120,12 @@ class Operations:
         if not standing.is_whole or standing.is_closing:
             self._late.append(work)
             return
-        operation = Operation(number, order.epoch, self._rank, order.values, *order.begin(), self._queue)
+        try:
+            begun = order.begin()
+        except BaseException:
+            self._late.append(work)  # the engine breaks, and whoever waits is told with all others
+            raise
+        operation = Operation(number, order.epoch, self._rank, order.values, *begun, self._queue)
         running = _Running(order, operation, work, time.monotonic())
         self._running[number] = running
         self.num_begun = number + 1
@@ -135,7 +136,20 @@ class Operations:
             except GarbageError as error:
                 self._reject(peer, error)
                 return
+        for peer in standing.members:
+            self._tell_begun(peer)
         self._check(running)
+
+    def _tell_begun(self, peer: Peer) -> None:
+        """Where a peer may soon have chunks that wait for that."""
+        num_early_bytes = self._early.num_bytes(self._standing.membership.epoch, peer.rank)
+        if self._word.is_due(peer.rank, self.num_begun, num_early_bytes):
+            self._lines.push_first(peer, self.beat())
+            self._word.told(peer.rank, self.num_begun)
+
+    def beat(self) -> bytes:
+        """The frame that says that this rank lives, and how far it is."""
+        return self._standing.beat(self.num_entered, self.num_begun)
 
     def go_on_beginning(self) -> None:
         """A part of the oldest operation that has not sent all it can: frames come and go between the parts."""
@@ -157,9 +171,7 @@ class Operations:
                 return running.operation.place(peer.rank, header)
             if header.operation < self.num_begun:
                 raise GarbageError(f"a chunk of operation {header.operation}, which has ended")
-        if header.operation >= self.num_begun + MAX_AHEAD:
-            raise GarbageError(f"a chunk of operation {header.operation}, only {self.num_begun} were begun here")
-        self._early.expect(header)
+        self._early.expect(peer.rank, header, self.num_begun)
         return None
 
     def arrived(self, peer: Peer, header: Header, payload: memoryview) -> None:
@@ -185,6 +197,8 @@ class Operations:
         num_bytes, _ = running.links.get(peer.rank, (0, 0.0))
         running.links[peer.rank] = (num_bytes + len(payload), self._lines.now_s - running.begun_s)
         running.operation.arrived(peer.rank, header, payload)
+        self._word.came(peer.rank, header)
+        self._tell_begun(peer)
         self._check(running)
 
     def _queue(self, chunk: Outgoing) -> None:
@@ -231,6 +245,7 @@ class Operations:
         """They are numbered anew; chunks of the epoch may be here."""
         self.num_entered = self.num_begun = 0
         self._early.keep_only(epoch)
+        self._word = Word()
 
     def release(self, error: PeerLostError) -> None:
         """Whoever waits for an operation is told why it does not end."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from hulk_runtime.collective.early import Ahead
 from hulk_runtime.collective.frames import Header
 from hulk_runtime.collective.operation import Outgoing
 
@@ -20,7 +21,7 @@ _LAST: Final = (1 << 62, 0.0, 0.0)
 class Peer:
     """Another rank: what waits to be sent to it, what it said last, and when (seconds of the monotonic clock).
 
-    `num_begun` operations were begun there, as far as it was heard; `told_s` is when it said so itself last.
+    `num_begun` operations were asked of it, as far as it was heard; `told_s` is when it said so itself last.
     """
 
     rank: int
@@ -31,6 +32,7 @@ class Peer:
     num_begun: int = 0
     told_s: float = 0.0
     has_left: bool = False
+    ahead: Ahead = field(default_factory=Ahead)
     _num_brought: int = 0
     _brought: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=32))
     _first: deque[tuple[bytes, memoryview | None, Outgoing | None]] = field(default_factory=deque)
@@ -54,13 +56,23 @@ class Peer:
         self.push(Outgoing(self.rank, header.pack(), payload, _LAST))
 
     def pop(self) -> tuple[bytes, memoryview | None, Outgoing | None] | None:
-        """What goes next."""
+        """What goes next. Chunks that the peer has no room for wait."""
         if self._first:
             return self._first.popleft()
-        if self._chunks:
+        if self._may_go:
             chunk = heapq.heappop(self._chunks)[2]
+            if chunk.urgency is not _LAST:
+                self.ahead.went(chunk.urgency[0], len(chunk.payload))
             return chunk.header, chunk.payload, chunk
         return None
+
+    @property
+    def _may_go(self) -> bool:
+        """Whether the first of the chunks that wait may be sent: those behind it belong to the same or a later one."""
+        if not self._chunks:
+            return False
+        urgency, _, chunk = self._chunks[0]
+        return urgency is _LAST or self.ahead.may_go(urgency[0], len(chunk.payload))
 
     def carried(self) -> tuple[float, float]:
         """Bytes/s that came over all connections while more waited to be sent, and seconds that were measured."""
@@ -85,13 +97,13 @@ class Peer:
 
     @property
     def has_frames(self) -> bool:
-        """Whether anything waits here, not in the kernel."""
-        return bool(self._first or self._chunks)
+        """Whether anything that may be sent now waits here, not in the kernel."""
+        return bool(self._first) or self._may_go
 
     @property
     def is_busy(self) -> bool:
         """Whether anything still has to leave."""
-        return bool(self.channels and (self.has_frames or any(c.wants_write for c in self.channels)))
+        return bool(self.channels and (self._first or self._chunks or any(c.wants_write for c in self.channels)))
 
     def drop_chunks(self) -> None:
         """Forget the chunks that wait: what they belong to has failed."""

@@ -28,7 +28,7 @@ class Pulse:
     @property
     def frame(self) -> bytes:
         """Says that this rank lives, and how far it is."""
-        return self._standing.beat(self._operations.num_entered)
+        return self._operations.beat()
 
     def tick(self) -> None:
         """Look at every peer."""

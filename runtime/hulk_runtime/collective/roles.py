@@ -92,17 +92,31 @@ def roles(
     regions = {number: plan.regions[number] for number in sorted(size.flows[0].regions)}
     ways = [_Ways(plan, flow) for flow in size.flows]
     found: list[Role] = []
-    for lane in lanes(regions):
+    all_lanes = lanes(regions)
+    _require_parts(len(ways), len(all_lanes), len(regions))
+    for lane in all_lanes:
         for way, first, last in zip(ways, *_exact_edges(size.flows), strict=True):
             start, stop = (_cut(lane.start + (lane.stop - lane.start) * edge, num_values) for edge in (first, last))
             chunks = -(-(stop - start) * bytes_per_value // size.chunk_bytes)
             role = _role(plan, way, lane, rank, (start, stop, chunks), for_region)
             found.append(replace(role, advance_s=size.advance_s))
-    if len(found) > MAX_PARTS:
-        raise ValueError(
-            f"{len(size.flows)} flows over {len(regions)} regions are {len(found)} parts, more than {MAX_PARTS}"
-        )
     return tuple(found)
+
+
+def require_parts(plan: CollectivePlan) -> None:
+    """Raises ValueError for a plan that cuts a vector into more parts than the wire format has numbers for."""
+    for classes in (plan.classes, *plan.without.values()):
+        for size in classes:
+            regions = {number: plan.regions[number] for number in size.flows[0].regions}
+            for flows in (size.flows, *(other.flows for other in size.alternatives)):
+                _require_parts(len(flows), len(lanes(regions)), len(regions))
+
+
+def _require_parts(num_flows: int, num_lanes: int, num_regions: int) -> None:
+    if num_flows * num_lanes > MAX_PARTS:
+        raise ValueError(
+            f"{num_flows} flows over {num_regions} regions are {num_flows * num_lanes} parts, more than {MAX_PARTS}"
+        )
 
 
 def pieces(num_ranks: int, num_values: int) -> list[tuple[int, int]]:

@@ -7,10 +7,11 @@ on in a new epoch, where their plan allows it.
 from collections.abc import Sequence
 
 from hulk_runtime.collective.bounds import Bounds
+from hulk_runtime.collective.early import Ahead
 from hulk_runtime.collective.failure import Failure, Verdict
 from hulk_runtime.collective.frames import GarbageError, Header, Kind
 from hulk_runtime.collective.lines import Lines
-from hulk_runtime.collective.members import Membership, Regroup, pack, parse
+from hulk_runtime.collective.members import Membership, Regroup, pack, parse, require_others
 from hulk_runtime.collective.peer import Peer
 from hulk_runtime.errors import MembershipChangedError, PeerLostError, RankLostError
 
@@ -48,9 +49,9 @@ class Standing:
             raise GarbageError(f"a frame of epoch {header.epoch} in epoch {self.membership.epoch}")
         return header.kind is Kind.CHUNK and header.epoch == newest and self.verdict is None
 
-    def beat(self, num_entered: int) -> bytes:
+    def beat(self, num_entered: int, num_begun: int) -> bytes:
         """The frame that says that this rank lives, and how far it is."""
-        return Header(Kind.BEAT, epoch=self.membership.epoch, operation=num_entered).pack()
+        return Header(Kind.BEAT, epoch=self.membership.epoch, operation=num_entered, chunk=num_begun).pack()
 
     def leave(self) -> None:
         """Say goodbye."""
@@ -105,6 +106,7 @@ class Standing:
         if not self._regions or epoch != self.membership.epoch:
             self.fail(min(losses))
             return
+        require_others(losses, self.membership, peer.rank, self._rank)
         regroup = self._suspend()
         self._say(regroup, regroup.hear(peer.rank, losses))
 
@@ -122,7 +124,7 @@ class Standing:
         """The next epoch begins."""
         self.membership, self._regroup = membership, None
         for peer in self._lines.peers.values():
-            peer.num_begun = 0
+            peer.num_begun, peer.ahead = 0, Ahead()
 
     def error(self) -> PeerLostError:
         """Why an all-reduce does not end."""

@@ -1,10 +1,13 @@
 """An all-reduce as whoever began it sees it: something to wait for, and afterwards what it took."""
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hulk_runtime.errors import PeerLostError
+
+log = logging.getLogger(__name__)
 
 
 class Work:
@@ -44,7 +47,7 @@ class Work:
         self._ended.wait(timeout_s)
 
     def on_end(self, callback: Callable[[PeerLostError | None], None]) -> None:
-        """Call back from the engine's thread when it ends, or now when it has."""
+        """Call back from the engine's thread when it ends, or now when it has. What it raises there is logged."""
         with self._lock:
             if not self._ended.is_set():
                 self._callbacks.append(callback)
@@ -57,7 +60,10 @@ class Work:
             self._error = error
             self._ended.set()
         for callback in self._callbacks:
-            callback(error)
+            try:
+                callback(error)
+            except Exception:
+                log.exception("what was to follow an all-reduce failed")
 
 
 class Both:
