@@ -39,7 +39,7 @@ def test_training_goes_on_without_a_region_that_is_cut_off(installed: up.Lab, jo
     gang = jobs.pods(NAME, attempt=1)
     kept = nodes(system_pods(installed, "operator"))  # and the checkpoint store is there
     lost = next(name for name in nodes(gang) if name not in kept)
-    region = installed.node(lost).region
+    region = installed.node(lost).place.region
 
     with cut_off(installed, region):
         status = jobs.wait(NAME, "word of the loss", lambda now: now.get("membership"))
