@@ -2,6 +2,7 @@
 
 idle         after 10 s without traffic                      aim: at most 1.3 x warm
 series       one after the other after 10 s without traffic: how many it takes until a path is warm
+outage       5 s after all packets were lost for 0.6 s in a pause
 first        the first one after connecting and warming up   aim: at most 2 x warm
 loss         0.1 % and 1 % of all packets lost at random
 foreign      a foreign bulk flow on the busiest link
@@ -36,6 +37,7 @@ LOSSES = (0.001, 0.01)
 SEED = 7
 MANY_STREAMS = 4
 SERIES_RUNS = 10
+OUTAGE_S, AFTER_OUTAGE_S = 0.6, 5.0
 SETTLED_RUNS = 24
 """After so many the ranks have seen what a link carries: four rounds; a faster link is found by trials, in eight."""
 
@@ -113,6 +115,24 @@ def idle(on: Setting) -> list[Timed]:
 
         found.append(on.repeated(f"{label} after {IDLE_S:g} s", rested))
         on.band.close(key)
+    return found
+
+
+def outage(on: Setting) -> list[Timed]:
+    """Warm, and some time after the WAN brought nothing: TCP has closed its windows then."""
+    spec = on.wan()
+    key = cases.key_of(spec)
+    on.band.make(key, spec)
+    found = time_in_turn({f"{cases.OURS} warm": key}, on.num_bytes, on.num_runs, on.band.run)
+
+    def hit() -> Run:
+        with _silent(on.band.net):
+            time.sleep(OUTAGE_S)
+        time.sleep(AFTER_OUTAGE_S)
+        return on.band.run(key, on.num_bytes)
+
+    found.append(on.repeated(f"{cases.OURS} after an outage", hit))
+    on.band.close(key)
     return found
 
 
@@ -203,6 +223,17 @@ def inside(on: Setting) -> list[Timed]:
 
 
 @contextlib.contextmanager
+def _silent(net: LabNetwork) -> Iterator[None]:
+    for link in net.spec.links:
+        relay.cut(net, link.source, link.target)
+    try:
+        yield
+    finally:
+        for link in net.spec.links:
+            relay.heal(net, link.source, link.target)
+
+
+@contextlib.contextmanager
 def _lossy(net: LabNetwork, share: float) -> Iterator[None]:
     for number, link in enumerate(net.spec.links):
         relay.lose(net, link.source, link.target, share, seed=SEED + number)
@@ -246,6 +277,7 @@ def _bulk_flow(on: Setting, pair: Pair) -> Iterator[None]:
 QUESTIONS: Mapping[str, Callable[[Setting], list[Timed]]] = {
     "idle": idle,
     "series": series,
+    "outage": outage,
     "first": first,
     "loss": loss,
     "foreign": foreign,

@@ -5,6 +5,7 @@ behind it with one system call.
 """
 
 import contextlib
+import math
 import socket
 import struct
 from typing import Final, Protocol
@@ -24,6 +25,7 @@ MAX_NOTSENT_BYTES: Final = 128 << 10
 UNPACED: Final = (1 << 64) - 1
 MAX_LOW_WATER_BYTES: Final = 32 << 10
 """More would make the kernel clamp the receive window to it, before that has had time to grow."""
+OPEN_SHARE: Final = 0.9
 _READS_AT_ONCE: Final = 16
 _SKIPPED_AT_ONCE: Final = 64 << 10
 _TCP_NOTSENT_LOWAT: Final = 25
@@ -100,6 +102,17 @@ class Channel:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what was kept back leaves
         except OSError as error:
             raise PeerGoneError(f"its connection broke: {error.strerror}") from error
+
+    def closed_bytes(self) -> int:
+        """What the path holds at the connection's pace where the window is well below that; else 0.
+
+        Raises PeerGoneError.
+        """
+        if self._bytes_per_s == UNPACED:
+            return 0
+        path = self._path()
+        held_bytes = math.ceil(self._bytes_per_s * path.min_rtt_s)
+        return held_bytes if path.window_bytes < OPEN_SHARE * held_bytes else 0
 
     def _give(self, frame: bytes, flags: int) -> bool:
         """Whether the socket took all of a frame; the rest of one that it took in part goes before everything else."""

@@ -49,7 +49,7 @@ class Engine(threading.Thread):
         self._standing = Standing(rank, self._lines, self._bounds, membership, regions)
         self._operations = Operations(rank, self._lines, self._standing, self.do, self._reject)
         self._warming = Warming(self._lines)
-        self._pulse = Pulse(self._lines, self._standing, self._operations, self._bounds, hold_s)
+        self._pulse = Pulse(self._lines, self._standing, self._operations, self._warming, self._bounds, hold_s)
         self._patience = Patience(rank, self._lines, self._standing, self._operations, self._bounds)
         self._commands: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()

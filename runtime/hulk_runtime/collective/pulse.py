@@ -10,14 +10,17 @@ from hulk_runtime.collective.lines import Lines
 from hulk_runtime.collective.operations import Operations
 from hulk_runtime.collective.peer import Peer
 from hulk_runtime.collective.standing import Standing
+from hulk_runtime.collective.warming import Warming
 
 
 class Pulse:
     """One rank's clock. `hold_s`: so long a pause may be until congestion windows are let go."""
 
-    def __init__(self, lines: Lines, standing: Standing, operations: Operations, bounds: Bounds, hold_s: float) -> None:
+    def __init__(
+        self, lines: Lines, standing: Standing, operations: Operations, warming: Warming, bounds: Bounds, hold_s: float
+    ) -> None:
         self._lines, self._standing, self._operations = lines, standing, operations
-        self._bounds, self._hold_s = bounds, hold_s
+        self._warming, self._bounds, self._hold_s = warming, bounds, hold_s
         self._next_tick_s = time.monotonic()
 
     @property
@@ -65,8 +68,11 @@ class Pulse:
                 yield from list(peer.channels)
 
     def rest(self, channel: Channel) -> None:
-        """Keep a connection's window; not for ever. Raises PeerGoneError."""
-        if self._operations.is_idle and self._lines.now_s - self._operations.used_s > self._hold_s:
+        """Keep a connection's window, or open it again; not for ever. Raises PeerGoneError."""
+        is_idle, now_s = self._operations.is_idle, self._lines.now_s
+        if is_idle and now_s - self._operations.used_s > self._hold_s:
             channel.release()
-        else:
-            channel.hold(self.frame)
+            return
+        channel.hold(self.frame)
+        if is_idle:
+            self._warming.reopen(channel, now_s)

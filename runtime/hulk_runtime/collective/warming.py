@@ -1,8 +1,13 @@
-"""Bytes without meaning that open the congestion windows of a rank's connections."""
+"""Bytes without meaning that open the congestion windows of a rank's connections.
+
+At the start all of them; in a pause those that the kernel has closed, because packets were lost on the way or a machine
+stood still: the next all-reduce would pay for it.
+"""
 
 from collections.abc import Mapping
 from typing import Final
 
+from hulk_runtime.collective.channel import Channel
 from hulk_runtime.collective.frames import Header, Kind
 from hulk_runtime.collective.lines import Lines
 from hulk_runtime.collective.peer import Peer
@@ -10,6 +15,11 @@ from hulk_runtime.collective.work import Work
 from hulk_runtime.errors import PeerLostError
 
 FRAME_BYTES: Final = 16 << 10
+REOPEN_S: Final = 1.0
+MAX_REOPEN_S: Final = 64.0
+"""A window that does not stay open is opened again after this time, twice as long each time, up to so long."""
+
+_ZEROS: Final = memoryview(bytes(FRAME_BYTES))
 
 
 class Warming:
@@ -18,6 +28,7 @@ class Warming:
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
         self._waiting: list[tuple[frozenset[int], Work]] = []
+        self._reopened: dict[Channel, tuple[float, float]] = {}
 
     def begin(self, num_bytes: Mapping[int, int], work: Work) -> None:
         """Queue so many bytes for each rank, behind whatever means something; `work` ends when they have left."""
@@ -25,9 +36,20 @@ class Warming:
             self._queue(self._lines.peers[rank], count)
         self._waiting.append((frozenset(num_bytes), work))
 
+    def reopen(self, channel: Channel, now_s: float) -> None:
+        """Open a connection's window again where it has closed; not too often. Raises PeerGoneError."""
+        num_bytes = channel.closed_bytes()
+        if not num_bytes:
+            self._reopened.pop(channel, None)
+            return
+        due_s, pause_s = self._reopened.get(channel, (now_s, REOPEN_S))
+        if now_s >= due_s:
+            self._reopened[channel] = (now_s + pause_s, min(2 * pause_s, MAX_REOPEN_S))
+            self._queue(channel.peer, 2 * num_bytes)
+
     def _queue(self, peer: Peer, count: int) -> None:
         for start in range(0, count, FRAME_BYTES):
-            payload = memoryview(bytes(min(FRAME_BYTES, count - start)))
+            payload = _ZEROS[: min(FRAME_BYTES, count - start)]
             peer.push_last(Header(Kind.WARM, len(payload)), payload)
         self._lines.touch(peer)
 

@@ -1,0 +1,84 @@
+"""A window that the kernel has closed in a pause is opened again, and ever more rarely where that does not help."""
+
+import itertools
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hulk_runtime.collective.channel import OPEN_SHARE, Channel
+from hulk_runtime.collective.frames import HEADER_BYTES, Kind, parse
+from hulk_runtime.collective.lines import Lines
+from hulk_runtime.collective.peer import Peer
+from hulk_runtime.collective.warming import MAX_REOPEN_S, REOPEN_S, Warming
+
+
+@contextmanager
+def connected() -> Iterator[tuple[Channel, socket.socket]]:
+    """A connection on the loopback interface that has carried nothing: its window is a few segments."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours:
+        theirs = server.accept()[0]
+        with theirs:
+            yield Channel(ours, Peer(1, is_far=True)), theirs
+
+
+def queued_bytes(peer: Peer) -> int:
+    """Of frames without meaning that wait for a peer, which are taken from it."""
+    total = 0
+    while frame := peer.pop():
+        head, payload, _ = frame
+        assert parse(head).kind is Kind.WARM
+        assert payload is not None
+        total += len(payload)
+    return total
+
+
+def test_what_the_path_holds_is_missing_where_the_window_is_small() -> None:
+    with connected() as (channel, _):
+        assert channel.closed_bytes() == 0  # no pace is known
+        path = channel._path()
+        fits = path.window_bytes / path.min_rtt_s
+        channel.pace(fits)
+        assert channel.closed_bytes() == 0
+        channel.pace(2.5 * fits / OPEN_SHARE)
+        assert channel.closed_bytes() == pytest.approx(2.5 * path.window_bytes / OPEN_SHARE, rel=0.01)
+
+
+def test_it_is_opened_again_at_once_and_then_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    with connected() as (channel, _):
+        channel.peer.channels = [channel]
+        lines = Lines({1: channel.peer}, first_s=0.0)
+        warming = Warming(lines)
+        missing = 100_000
+        monkeypatch.setattr(Channel, "closed_bytes", lambda _: missing)
+        asked = []
+        for tenth in range(2000):
+            warming.reopen(channel, tenth / 10)
+            if sent := queued_bytes(channel.peer):
+                assert sent == 2 * missing
+                asked.append(tenth / 10)
+        pauses = [after - before for before, after in itertools.pairwise(asked)]
+        assert asked[0] == 0.0
+        assert pauses[:6] == pytest.approx([REOPEN_S * 2**number for number in range(6)])
+        assert max(pauses) <= MAX_REOPEN_S
+
+        missing = 0  # it has opened
+        warming.reopen(channel, 200.0)
+        missing = 100_000  # and closes anew
+        warming.reopen(channel, 200.1)
+        assert queued_bytes(channel.peer) == 2 * missing
+        lines.close()
+
+
+def test_frames_without_meaning_arrive_whole() -> None:
+    with connected() as (channel, theirs):
+        channel.peer.channels = [channel]
+        lines = Lines({1: channel.peer}, first_s=0.0)
+        channel.closed_bytes = lambda: 20_000  # type: ignore[method-assign]
+        Warming(lines).reopen(channel, 0.0)
+        lines.send(channel)
+        heard = b""
+        while len(heard) < 40_000 + 3 * HEADER_BYTES:
+            heard += theirs.recv(1 << 16)
+        assert [parse(heard[:HEADER_BYTES]).kind, len(heard)] == [Kind.WARM, 40_000 + 3 * HEADER_BYTES]
+        lines.close()
