@@ -18,12 +18,13 @@ from hulk_placement.search.problem import Problem, build
 from hulk_placement.search.why_wan import crossover
 from hulk_placement.solve import solve
 from hulk_placement.sync import Sync
-from hulk_placement.topology import Link, Machine, Topology
+from hulk_placement.topology import Machine, Topology
 from hulk_placement.workload import Model, Workload
 from rich.console import Console
 from rich.table import Table
 
 from bench.allreduce.case import Case
+from bench.allreduce.job import links
 from bench.bench_solve import GPT
 
 FACTORS = (1.0, 4.0, 16.0, 64.0, 256.0)
@@ -31,7 +32,6 @@ INNER_STEPS = 50
 FLOPS_PER_S = 1e13
 SEQUENCES_PER_NODE = 64
 CASES = (*(Case(profile, (2, 2, 2)) for profile in "ABCD"), Case("E", (2, 2, 2, 2)))
-INSIDE = Link(0.0002, 1.2e9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,8 @@ def world(case: Case, factor: float) -> Topology:
         for region, count in zip(names, case.counts, strict=True)
         for number in range(count)
     )
-    links = {
-        (names[a], names[b]): Link(one_way_s + case.links[b, a][1], rate * factor)
-        for (a, b), (rate, one_way_s) in case.links.items()
+    scaled = {
+        (a, b): replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * (1.0 if a == b else factor))
+        for (a, b), link in links(case).items()
     }
-    return Topology(machines, region_links=links | {(region, region): INSIDE for region in names})
+    return Topology(machines, region_links=scaled)

@@ -36,11 +36,12 @@ def planned(case: Case, num_bytes: int, compute_s: float) -> Plan:
         pins=names,
         sync=Sync("wan"),
     )
-    topology = Topology(machines, region_links=_links(case))
+    topology = Topology(machines, region_links=links(case))
     return solve([asked], [], topology).plans[asked.key]
 
 
-def _links(case: Case) -> dict[tuple[str, str], Link]:
+def links(case: Case) -> dict[tuple[str, str], Link]:
+    """By region pair, those inside regions included."""
     names, inside = case.region_names, Link(INSIDE_RTT_S, INSIDE_BYTES_PER_S)
     between = {
         (names[a], names[b]): Link(one_way_s + case.links[b, a][1], rate)

@@ -15,7 +15,7 @@ from collective_ranks import PATIENCE_S, SCOPE, SECRET, Doors, all_reduce, conne
 from hulk_runtime.collective import early
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.frames import Header, Kind, Phase
-from hulk_runtime.collective.group import Collective, Settings, digest
+from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.handshake import Identity, RefusedError, greet
 from hulk_runtime.collective.joining import Address
 from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
@@ -31,7 +31,7 @@ THREE = CollectivePlan(
     on_region_loss="continue",
 )
 SETTINGS = Settings(bound_s=2.0, connect_s=PATIENCE_S)
-IDENTITY = Identity(SECRET, SCOPE, digest(PAIR))
+IDENTITY = Identity(SECRET, SCOPE, PAIR.digest())
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def door(at: Doors) -> socket.socket:
 
 def knock(at: Doors, plan: CollectivePlan, rank: int) -> socket.socket:
     connection = door(at)
-    greet(connection, Identity(SECRET, SCOPE, digest(plan)), stream=0, rank=rank, peer=0)
+    greet(connection, Identity(SECRET, SCOPE, plan.digest()), stream=0, rank=rank, peer=0)
     return connection
 
 

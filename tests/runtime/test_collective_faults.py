@@ -32,7 +32,7 @@ from hulk_runtime.collective.bounds import Bounds
 from hulk_runtime.collective.channel import Channel, PeerGoneError
 from hulk_runtime.collective.failure import Failure, Verdict
 from hulk_runtime.collective.frames import GarbageError, Header, Kind, Phase, parse
-from hulk_runtime.collective.group import Collective, Settings, digest
+from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.handshake import Identity, RefusedError, greet
 from hulk_runtime.collective.peer import Peer
 from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
@@ -54,7 +54,7 @@ PAIRS = replace(CollectivePlan.direct([[0, 1], [2, 3]]), on_region_loss="continu
 
 
 def identity(plan: CollectivePlan = PLAN, secret: bytes = SECRET, scope: str = SCOPE) -> Identity:
-    return Identity(secret, scope, digest(plan))
+    return Identity(secret, scope, plan.digest())
 
 
 def knock(at: Doors, target: int, rank: int = LAST, who: Identity | None = None) -> socket.socket:

@@ -24,7 +24,7 @@ from collective_ranks import (
 from hulk_runtime.collective.bounds import REGROUP_SHARE, SETTLE_SHARE
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.frames import GarbageError, Header, Kind
-from hulk_runtime.collective.group import Settings, digest
+from hulk_runtime.collective.group import Settings
 from hulk_runtime.collective.handshake import Identity, greet
 from hulk_runtime.collective.members import Membership, Regroup, pack, parse, shares_of
 from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
@@ -156,7 +156,7 @@ def test_the_batch_is_shared_out_whole(shares: list[int], data: st.DataObject) -
 def test_the_others_go_on_without_a_region() -> None:
     """Rank 3 dies in the middle of a sum; the next sums are those of ranks 0 to 2, on the planned flows."""
     at = doors(4)
-    who = Identity(SECRET, "team/demo/1", digest(PLAN))
+    who = Identity(SECRET, "team/demo/1", PLAN.digest())
 
     def play_rank_3() -> list:
         found = []
@@ -250,7 +250,7 @@ def test_ranks_that_do_not_exist_are_garbage() -> None:
 
 def strangers(at: Doors) -> list[socket.socket]:
     """Rank 3's sockets, played by a test."""
-    who = Identity(SECRET, SCOPE, digest(PLAN))
+    who = Identity(SECRET, SCOPE, PLAN.digest())
     found = []
     for target in range(3):
         connection = socket.create_connection((at.addresses[target].host, at.addresses[target].port))

@@ -227,7 +227,7 @@ def test_vectors_without_a_name_leave_nothing_behind() -> None:
             kept.append([COARSE.clone() for _ in ranks])
             for work in [rank.all_reduce(own) for rank, own in zip(ranks, kept[-1], strict=True)]:
                 work.wait(SOON_S)
-        assert [len(rank._residuals) for rank in ranks] == [0, 0]
+        assert [len(rank._feedback._kept) for rank in ranks] == [0, 0]
 
 
 def test_a_name_has_one_residual_though_its_length_changes() -> None:
@@ -236,4 +236,4 @@ def test_a_name_has_one_residual_though_its_length_changes() -> None:
         for length in (4000, 3000, 2000):
             for work in [rank.all_reduce(COARSE[:length].clone(), name="bucket") for rank in ranks]:
                 work.wait(SOON_S)
-        assert [len(rank._residuals) for rank in ranks] == [1, 1]
+        assert [len(rank._feedback._kept) for rank in ranks] == [1, 1]

@@ -7,7 +7,6 @@
 Needs neither Kubernetes nor torch.distributed: ranks, their addresses, a plan and a secret that all of them know.
 """
 
-import hashlib
 import itertools
 import socket
 import threading
@@ -24,7 +23,7 @@ from hulk_runtime.collective.drift import Drift, LinkBelief, Turn
 from hulk_runtime.collective.engine import Engine
 from hulk_runtime.collective.failure import Failure
 from hulk_runtime.collective.handshake import Identity
-from hulk_runtime.collective.hops import Hops, Residuals, codec
+from hulk_runtime.collective.hops import Feedback, Hops, codec
 from hulk_runtime.collective.inside import Inside
 from hulk_runtime.collective.joining import Address, Door, Gathering, listen
 from hulk_runtime.collective.members import Membership
@@ -91,7 +90,7 @@ class Collective:
         )
         self._far = frozenset(peer.rank for peer in peers.values() if peer.is_far)
         self._codec = codec(plan.compression)
-        self._residuals: dict[Hashable, tuple[int, Residuals]] = {}
+        self._feedback = Feedback()
         self._roles = lru_cache(maxsize=64)(self._find_roles)
         self._peers = peers
         self._order = threading.Lock()
@@ -126,7 +125,7 @@ class Collective:
         shares = pace_shares(plan, rank)
         far = {partner: partner in shares for partner in partners(plan, rank)}
         wanted = {partner: settings.num_streams if is_far else 1 for partner, is_far in far.items()}
-        identity = Identity(secret, scope, digest(plan))
+        identity = Identity(secret, scope, plan.digest())
         gathering = Gathering(rank, addresses, wanted, identity)
         host = "" if listen_everywhere else addresses[rank].host
         door = Door(listener or listen(host, addresses[rank].port), rank, identity, gathering.admit)
@@ -185,20 +184,11 @@ class Collective:
     ) -> tuple[tuple[Role, ...], Hops]:
         """Called by the engine: shares are those of the moment when an operation begins."""
         if turn.begins and self._drift is not None and self._drift.begin():
-            self._residuals.clear()
+            self._feedback.clear()
         of = self._plan_now if self._drift is None else self._drift
         size = of.size_class(values.num_bytes)
         found = self._roles(size, len(values), values.bytes_per_value, for_region)
-        return found, Hops(values, self._far, codec, self._kept(name, len(values)) if codec else {})
-
-    def _kept(self, name: Hashable, num_values: int) -> Residuals:
-        """What the last vector of this name left; of one of another length nothing is of use."""
-        length, residuals = self._residuals.get(name, (0, {}))
-        if length != num_values:
-            residuals = {}
-        if name is not None:
-            self._residuals[name] = (num_values, residuals)
-        return residuals
+        return found, Hops(values, self._far, codec, self._feedback.of(name, len(values)) if codec else {})
 
     def _open_region(self) -> Region | None:
         if self._inside is None:
@@ -245,7 +235,7 @@ class Collective:
         self._members = self._engine.membership
         self.largest()  # what was before counts no more
         self._plan_now = self.plan.among(self._members.members)
-        self._residuals.clear()
+        self._feedback.clear()
         self._roles.cache_clear()
         if self._region is not None:
             self._region.close()
@@ -311,8 +301,3 @@ class Collective:
 
     def _twice(self, rank: int) -> None:
         self._engine.fail(Failure(rank, "it connected twice"))
-
-
-def digest(plan: CollectivePlan) -> bytes:
-    """32 bytes that are the same only for the same plan."""
-    return hashlib.sha256(repr(plan).encode()).digest()

@@ -4,7 +4,7 @@ What compression takes from a sum is kept and added to the next sum of the same 
 nothing is kept: it must be rounded alike wherever it was made, so that all ranks get the same bits.
 """
 
-from collections.abc import MutableMapping
+from collections.abc import Hashable, MutableMapping
 
 import torch
 
@@ -14,6 +14,26 @@ from hulk_runtime.collective.values import Values
 Chunk = tuple[int, int]
 """Part and number."""
 Residuals = MutableMapping[Chunk, torch.Tensor]
+
+
+class Feedback:
+    """What compression took from the vectors of each name, to be added to the next one of that name."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, tuple[int, Residuals]] = {}
+
+    def of(self, name: Hashable, num_values: int) -> Residuals:
+        """What the last vector left; of one of another length nothing is of use. Without a name it is kept nowhere."""
+        length, residuals = self._kept.get(name, (0, {}))
+        if length != num_values:
+            residuals = {}
+        if name is not None:
+            self._kept[name] = (num_values, residuals)
+        return residuals
+
+    def clear(self) -> None:
+        """Chunks are others now, or other ranks sum them."""
+        self._kept.clear()
 
 
 class Hops:

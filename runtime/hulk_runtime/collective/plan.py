@@ -3,6 +3,7 @@
 Regions are numbers into `CollectivePlan.regions`, each of which lists its ranks. docs/plan-wire.md has every field.
 """
 
+import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -156,6 +157,10 @@ class CollectivePlan:
     def num_ranks(self) -> int:
         """World size."""
         return sum(map(len, self.regions))
+
+    def digest(self) -> bytes:
+        """32 bytes that are the same only for the same plan."""
+        return hashlib.sha256(repr(self).encode()).digest()
 
     def size_class(self, num_bytes: int) -> SizeClass:
         """The class that serves a vector."""
