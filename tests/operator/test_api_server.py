@@ -96,7 +96,8 @@ async def test_what_is_not_said_is_defaulted_and_the_template_is_kept(cluster: A
     assert spec["training"] == {"globalBatch": 8, "steps": 10, "precision": "fp32", "optimizer": "adamw"}
     assert spec["checkpoint"] == {"storage": {"url": "s3://checkpoints/good"}, "everySteps": 50, "keep": 3}
     assert spec["runPolicy"] == {"backoffLimit": 3, "startTimeoutSeconds": 300}
-    assert spec["sync"] == {"mode": "auto", "compression": "none", "onRegionLoss": "restart"}
+    defaults = {"mode": "auto", "compression": "none", "onRegionLoss": "restart", "fixedShares": False}
+    assert spec["sync"] == defaults
     assert spec["suspend"] is False
     assert spec["template"]["spec"] == template["spec"]
 
