@@ -462,6 +462,16 @@ def test_a_goodbye_and_then_silence_is_noticed() -> None:
         assert {error.rank for error in errors} == {LAST}
 
 
+def come_together(ranks: list[Collective]) -> None:
+    """They sum, the first and the last get the same, and they leave."""
+    try:
+        mine = vectors(4, 1000)
+        all_reduce(ranks, mine)
+        assert torch.equal(mine[0], mine[3])
+    finally:
+        together([rank.close for rank in ranks])
+
+
 def test_ranks_that_start_late_are_waited_for() -> None:
     """The first ranks are connected long before the last one, which some of them do not talk to yet."""
     plan = CollectivePlan.direct([[0, 1], [2, 3]])
@@ -472,12 +482,7 @@ def test_ranks_that_start_late_are_waited_for() -> None:
         return connect(3, at, plan, QUICK)
 
     ranks = together([*(lambda rank=rank: connect(rank, at, plan, QUICK) for rank in range(3)), late])  # type: ignore[misc]
-    try:
-        mine = vectors(4, 1000)
-        all_reduce(ranks, mine)
-        assert torch.equal(mine[0], mine[3])
-    finally:
-        together([rank.close for rank in ranks])
+    come_together(ranks)
 
 
 def test_who_stood_still_does_not_forget_who_has_yet_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -497,12 +502,7 @@ def test_who_stood_still_does_not_forget_who_has_yet_to_start(monkeypatch: pytes
 
     others = [lambda rank=rank: connect(rank, at, plan, QUICK) for rank in (1, 2)]  # type: ignore[misc]
     ranks = together([stands_still, *others, late])
-    try:
-        mine = vectors(4, 1000)
-        all_reduce(ranks, mine)
-        assert torch.equal(mine[0], mine[3])
-    finally:
-        together([rank.close for rank in ranks])
+    come_together(ranks)
 
 
 def test_strangers_who_say_nothing_keep_nobody_out() -> None:
