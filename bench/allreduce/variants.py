@@ -172,9 +172,15 @@ def loss(on: Setting) -> list[Timed]:
 
 def foreign(on: Setting) -> list[Timed]:
     """One TCP flow without end on the busiest link, from the first node of one region to that of another."""
+    found = on.in_turn({f"{cases.OURS} alone": on.wan()})
     with _bulk_flow(on, on.busiest()):
-        loaded = on.against_gloo(" loaded")
-    return [*on.in_turn({f"{cases.OURS} alone": on.wan()}), *loaded]
+        for label, spec in cases.gloo_methods(on.case, on.num_bytes).items():
+            found.append(on.alone(f"{label} loaded", spec))
+        for num_streams in (1, MANY_STREAMS):
+            label = f"{num_streams} to a peer, loaded"
+            found.append(on.alone(label, on.wan(drift=False, num_streams=num_streams), SETTLED_RUNS))
+            found.append(on.alone(f"{label}, seen", on.wan(num_streams=num_streams), SETTLED_RUNS))
+    return found
 
 
 def wrong(on: Setting) -> list[Timed]:

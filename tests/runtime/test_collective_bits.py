@@ -5,9 +5,9 @@ from itertools import permutations
 
 import torch
 from collective_ranks import all_reduce, group, vectors
-from hulk_runtime.collective.beliefs import CHANGED, PACED, TRIAL
 from hulk_runtime.collective.drift import ROUND
 from hulk_runtime.collective.group import Collective, Settings
+from hulk_runtime.collective.judging import CHANGED, PACED, TRIAL
 from hulk_runtime.collective.plan import CollectivePlan, Flow, LinkFigures, Pair, SizeClass
 from hulk_runtime.collective.versions import first, following
 

@@ -8,9 +8,11 @@ from itertools import permutations
 import pytest
 import torch
 from collective_ranks import all_reduce, group, together, vectors
-from hulk_runtime.collective.beliefs import Belief, Seen, judge, slots
+from hulk_runtime.collective.beliefs import Belief, Seen, slots
 from hulk_runtime.collective.drift import ROUND, WINDOW
 from hulk_runtime.collective.group import Collective, Settings
+from hulk_runtime.collective.judging import COMPETING_ROUNDS, judge
+from hulk_runtime.collective.meter import Outlook
 from hulk_runtime.collective.plan import Alternative, CollectivePlan, Flow, LinkFigures, Pair, SizeClass
 from hulk_runtime.collective.sharing import best, play, seconds
 from hulk_runtime.collective.timing import Clock
@@ -151,6 +153,61 @@ def test_a_queue_puts_a_trial_off() -> None:
     assert belief.boost == 1.0
 
 
+class Shared:
+    """A link that others fill: a connection gets its part of the rate at most, and whatever the pace there is a queue.
+
+    With `num_others` = 0 nobody does.
+    """
+
+    def __init__(self, num_others: int, rate: float = RATE) -> None:
+        self.num_others, self.rate = num_others, rate
+
+    def round(self, belief: Belief, num_connections: int = 4) -> Belief:
+        mine = num_connections if belief.competes else 1
+        given_rate = PACE * belief.bytes_per_s * belief.boost
+        carries = min(given_rate, self.rate * mine / (mine + self.num_others))
+        return judge(belief, RATE, PACE, Seen(carries, has_queue=self.num_others > 0 or given_rate > self.rate))
+
+    def after(self, belief: Belief, num_rounds: int, num_connections: int = 4) -> Belief:
+        for _ in range(num_rounds):
+            belief = self.round(belief, num_connections)
+        return belief
+
+
+def test_beside_others_all_connections_are_used_while_that_brings_more() -> None:
+    belief = Shared(1).after(Belief.of(RATE), 3)
+    assert (belief.competes, belief.bytes_per_s) == (True, RATE)
+    assert belief.carries == pytest.approx(0.8 * RATE)
+    later = Shared(1).after(belief, 200)
+    assert later.carries >= 0.5 * RATE
+    assert Shared(0).round(belief) == Belief.of(RATE)
+
+
+def test_beside_others_it_is_looked_at_again_now_and_then() -> None:
+    belief, alone = Shared(1).after(Belief.of(RATE), 3), 0
+    for _ in range(200):
+        belief = Shared(1).round(belief)
+        alone += not belief.competes
+    assert 0 < alone <= 200 / COMPETING_ROUNDS + 1
+
+
+def test_where_more_connections_bring_nothing_trials_become_rare() -> None:
+    belief, trials = Belief.of(RATE), 0
+    for _ in range(200):
+        belief = Shared(1).round(belief, num_connections=1)
+        assert belief.carries == pytest.approx(RATE / 2)
+        trials += belief.competes
+    assert 2 <= trials <= 9
+
+
+def test_a_slower_link_is_not_taken_for_one_of_others() -> None:
+    belief = Belief.of(RATE)
+    for _ in range(200):
+        belief = Shared(0, RATE / 2).round(belief)
+        assert not belief.competes
+    assert belief.bytes_per_s == pytest.approx(RATE / 2)
+
+
 @given(
     st.lists(st.lists(st.floats(0.1, 9.0), min_size=4, max_size=4), min_size=1, max_size=6),
     st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4).filter(lambda mix: sum(mix) > 0.1),
@@ -205,6 +262,22 @@ def test_ranks_change_together() -> None:
         assert believed[0][0, 1].carried.bytes_per_s == pytest.approx(RATE / 4, rel=0.3)
         assert all(believed[0][link].bytes_per_s > 0.6 * RATE for link in LINKS if link != (0, 1))
         assert flows[0] == flows[1] == flows[2] != STARS
+
+
+def test_beside_others_chunks_leave_over_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every connection of a link gets an eighth of its rate, with a queue: four of them get half."""
+    monkeypatch.setattr(Outlook, "queued_share", property(lambda _: 1.0))
+    with group(PLAN, segment_bytes=1448) as ranks:
+        hobble(ranks[0], 1, RATE / 8)
+        ways = ranks[0]._peers[1].channels
+        rounds(ranks, 1)
+        assert [way.is_used for way in ways] == [True, False, False, False]
+        rounds(ranks, 3)
+        believed = [rank.beliefs()[0, 1] for rank in ranks]
+        assert believed[0] == believed[1] == believed[2]
+        assert all(way.is_used for way in ways)
+        assert believed[0].bytes_per_s > 2 * RATE / 8
+        assert [channel.is_used for channel in ranks[0]._peers[2].channels] == [True, False, False, False]
 
 
 def test_many_operations_at_once_change_at_the_same_one() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from hulk_placement.topology import SAME_MACHINE, LinkKind, Pair, Topology
+from hulk_placement.topology import SAME_MACHINE, LinkKind, Topology
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -84,30 +84,21 @@ class Network:
         return replace(self, rate=tuple(map(tuple, rows)))
 
 
-def build_network(
-    topology: Topology,
-    machines: Sequence[str],
-    capacities: Mapping[Pair, float] | None = None,
-    allow_unknown: bool = False,
-) -> Network:
+def build_network(topology: Topology, machines: Sequence[str], allow_unknown: bool = False) -> Network:
     """The network of ranks on these machines (one entry a rank, in rank order); regions in order of first appearance.
 
-    `capacities` (bytes/s by region pair) is what other jobs leave of a link; the lower of it and the link's rate
-    counts. Links that are unknown are absent unless allowed.
+    What other jobs leave of the links is in `topology.with_shares`. Links that are unknown are absent unless allowed.
     """
     by_region: dict[str, list[int]] = {}
     for rank, machine in enumerate(machines):
         by_region.setdefault(topology.machine(machine).region, []).append(rank)
     names = tuple(by_region)
-    left = capacities or {}
 
     def usable(a: str, b: str) -> bool:
         return a != b and (allow_unknown or topology.region_link(a, b).kind is not LinkKind.UNKNOWN)
 
     def rate(a: str, b: str) -> float:
-        return (
-            min(topology.region_link(a, b).bandwidth_bytes_per_s, left.get((a, b), math.inf)) if usable(a, b) else 0.0
-        )
+        return topology.region_link(a, b).bandwidth_bytes_per_s if usable(a, b) else 0.0
 
     def latency_s(a: str, b: str) -> float:
         return 0.0 if a == b else topology.region_link(a, b).rtt_s / 2 if usable(a, b) else math.inf

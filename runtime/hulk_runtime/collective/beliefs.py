@@ -1,31 +1,14 @@
-"""What the ranks believe of the links between regions, and how they change their minds.
-
-The pace of a connection follows the belief, so a link that carries less than its pace shows it: then what it carried is
-believed. A link that carries its pace may be faster than believed: now and then, where its round trip shows no queue,
-the pace is raised for one round of measuring. When the link carries that as well it is believed, and the next round
-tries more; when not, the next trial is twice as long away.
-"""
+"""What the ranks measure of their connections, and what they believe of the links between regions."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 from hulk_runtime.collective.plan import CollectivePlan, Pair
 from hulk_runtime.collective.roles import pace_shares
 
-PACED: Final = 0.9
-"""A link that carries this share of its pace carries what it is given."""
-CHANGED: Final = 0.1
-"""A difference by less is noise."""
-TRIAL: Final = 1.25
-BOLD_TRIAL: Final = 1.5
 FIRST_TRIAL_ROUNDS: Final = 2.0
-MAX_TRIAL_ROUNDS: Final = 64.0
-QUEUED_ROUND: Final = 0.25
-"""A round in which the link had a queue brings the next trial nearer by so much of a round."""
-LEAST_SHARE: Final = 1 / 16
-"""Of the planned rate: less is never believed, so that a link that was silent for a while is used again."""
 OFTEN: Final = 0.5
 """In this share of looks a sender must have seen a queue, or a short window."""
 MIN_SECONDS: Final = 0.05
@@ -56,7 +39,8 @@ class Belief:
     """Of one link: `bytes_per_s`, from which the pace comes, and what it `carries`, from which the shares come.
 
     Less than its pace while congestion windows are short: they may grow again, so the pace stays. `is_short` when that
-    was seen in the last round. `boost`: the pace is raised by this to try it; `rest_rounds` until the next trial.
+    was seen in the last round. `boost`: the pace is raised by this to try it; `rest_rounds` until the next trial. A
+    link `competes` with traffic of others: its pace stays high, and it uses every connection that there is.
     """
 
     bytes_per_s: float
@@ -65,11 +49,17 @@ class Belief:
     rest_rounds: float = FIRST_TRIAL_ROUNDS
     trial_rounds: float = FIRST_TRIAL_ROUNDS
     is_short: bool = False
+    competes: bool = False
 
     @classmethod
     def of(cls, bytes_per_s: float, **changes: float) -> Self:
         """A link that carries what is believed."""
         return cls(bytes_per_s, bytes_per_s, **changes)  # type: ignore[arg-type]
+
+    @property
+    def stays_competing(self) -> bool:
+        """Whether that has shown to pay: no trial."""
+        return self.competes and self.boost == 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,51 +113,3 @@ def _together(connections: Sequence[tuple[float, ...]]) -> Seen:
     rates, shares, queued, short = zip(*connections, strict=True)
     is_short = max(short) > OFTEN
     return Seen(math.fsum(rates) / math.fsum(shares), max(queued) > OFTEN and not is_short, is_short)
-
-
-def judge(
-    belief: Belief, planned_bytes_per_s: float, pace: float, found: Seen | None, most_bytes_per_s: float = math.inf
-) -> Belief:
-    """The belief after a round. `pace`: the share of the believed rate that was sent at.
-
-    The pace came from `most_bytes_per_s` where an uplink leaves the link no more: a link that carries that may carry
-    what is believed as well, and is not tried.
-
-    >>> judge(Belief.of(100.0), 100.0, 0.97, Seen(50.0, has_queue=True)).bytes_per_s
-    50.0
-    >>> judge(Belief.of(100.0), 100.0, 0.97, Seen(95.0)).bytes_per_s
-    100.0
-    >>> judge(Belief.of(100.0, boost=1.25), 100.0, 0.97, Seen(120.0)).bytes_per_s
-    120.0
-    """
-    if found is None:
-        return replace(belief, boost=1.0)
-    wanted = belief.bytes_per_s * belief.boost
-    if found.bytes_per_s < PACED * pace * min(wanted, most_bytes_per_s):
-        least = max(found.bytes_per_s, LEAST_SHARE * planned_bytes_per_s)
-        return _short(belief, least) if found.is_short else _slower(belief, least)
-    if most_bytes_per_s < wanted * (1 - 1e-9):
-        return replace(belief, carries=belief.bytes_per_s, boost=1.0, is_short=False)
-    if belief.boost > 1.0:
-        shown = min(found.bytes_per_s, belief.boost * belief.bytes_per_s)
-        return Belief.of(max(belief.bytes_per_s, shown), boost=BOLD_TRIAL)
-    rest = belief.rest_rounds - (QUEUED_ROUND if found.has_queue else 1.0)
-    boost = TRIAL if rest <= 0 else 1.0
-    return replace(belief, carries=belief.bytes_per_s, rest_rounds=rest, boost=boost, is_short=False)
-
-
-def _slower(belief: Belief, carried: float) -> Belief:
-    """It carries less than it was given: in a trial that is no news unless it is less than was believed."""
-    rounds = belief.trial_rounds
-    if belief.boost > 1.0:
-        rounds = min(2 * rounds, MAX_TRIAL_ROUNDS)
-    is_news = abs(carried - belief.bytes_per_s) > CHANGED * belief.bytes_per_s
-    return Belief.of(carried if is_news else belief.bytes_per_s, rest_rounds=rounds, trial_rounds=rounds)
-
-
-def _short(belief: Belief, carried: float) -> Belief:
-    """Windows are short after a loss: that passes, and only if it does not shares follow. A trial waits for them."""
-    if not belief.is_short:
-        return replace(belief, is_short=True)
-    least = min(carried, belief.bytes_per_s)
-    return replace(belief, carries=least, boost=1.0, rest_rounds=belief.trial_rounds)

@@ -1,11 +1,12 @@
 """Figures that all ranks share -> the next version of flows and beliefs: a pure function, the same on every rank."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from hulk_runtime.collective.beliefs import Belief, Beliefs, judge, seen
+from hulk_runtime.collective.beliefs import Belief, Beliefs, seen
 from hulk_runtime.collective.carried import Carried, carried
+from hulk_runtime.collective.judging import judge
 from hulk_runtime.collective.paths import within_uplinks
 from hulk_runtime.collective.plan import CollectivePlan, Flow, Pair, SizeClass
 from hulk_runtime.collective.sharing import best, seconds
@@ -66,7 +67,7 @@ def following(
         link: judge(belief, plan.links[link].bytes_per_s, pace, found.get(link), most[link])
         for link, belief in former.beliefs.items()
     }
-    classes, looked, news = list(former.classes), list(former.looked), []
+    classes, looked, news = list(former.classes), list(former.looked), list(_beside_others(former.beliefs, beliefs))
     for number, num_bytes in sorted(largest_bytes.items()):
         case = _Case(plan, plan.classes[number], num_bytes, pace)
         flows, looked[number], line = _look(case, former.classes[number].flows, former.looked[number], beliefs)
@@ -122,6 +123,16 @@ def _planned(case: _Case) -> Looked:
     clock = case.clock(beliefs)
     held = seconds(clock, case.size.flows) / best(clock, case.size.flows)[0]
     return Looked(tuple(belief.carries for belief in beliefs.values()), max(1.0, held))
+
+
+def _beside_others(former: Beliefs, now: Beliefs) -> Iterator[str]:
+    """A line for each link on which competing began to pay, or is over."""
+    for (a, b), belief in now.items():
+        was, stays = former[a, b].stays_competing, belief.stays_competing
+        if stays and not was:
+            yield f"link {a}->{b} carries traffic of others too: {belief.carries / 1e6:.3g} MB/s over all connections"
+        elif was and not stays:
+            yield f"link {a}->{b}: {belief.carries / 1e6:.3g} MB/s, back to its usual connections"
 
 
 def _text(beliefs: Beliefs) -> str:

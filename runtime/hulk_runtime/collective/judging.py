@@ -1,0 +1,110 @@
+"""What a round of measuring says of a link -> what is believed of it from now on.
+
+The pace of a connection follows the belief, so a link that carries less than its pace shows it: then what it carried is
+believed. A link that carries its pace may be faster than believed: now and then, where its round trip shows no queue,
+the pace is raised for one round of measuring. When the link carries that as well it is believed, and the next round
+tries more; when not, the next trial is twice as long away.
+
+A link with a queue although its pace was lowered carries traffic of others too. There one connection, which gives way
+whenever a packet is lost, gets less and less. So the link is tried at its planned pace over every connection that the
+ranks have for it, and while that brings more, it stays so.
+"""
+
+import math
+from dataclasses import replace
+from typing import Final
+
+from hulk_runtime.collective.beliefs import FIRST_TRIAL_ROUNDS, Belief, Seen
+
+PACED: Final = 0.9
+"""A link that carries this share of its pace carries what it is given."""
+CHANGED: Final = 0.1
+"""A difference by less is noise."""
+TRIAL: Final = 1.25
+BOLD_TRIAL: Final = 1.5
+MAX_TRIAL_ROUNDS: Final = 64.0
+QUEUED_ROUND: Final = 0.25
+"""A round in which the link had a queue brings the next trial nearer by so much of a round."""
+OTHERS_ROUND: Final = FIRST_TRIAL_ROUNDS
+"""One with a queue of others brings the next trial beside them nearer by so many: the first one comes at once."""
+COMPETING_ROUNDS: Final = 32.0
+"""After so many it is looked at again what one connection gets."""
+LEAST_SHARE: Final = 1 / 16
+"""Of the planned rate: less is never believed, so that a link that was silent for a while is used again."""
+
+
+def judge(
+    belief: Belief, planned_bytes_per_s: float, pace: float, found: Seen | None, most_bytes_per_s: float = math.inf
+) -> Belief:
+    """The belief after a round. `pace`: the share of the believed rate that was sent at.
+
+    The pace came from `most_bytes_per_s` where an uplink leaves the link no more: a link that carries that may carry
+    what is believed as well, and is not tried.
+
+    >>> judge(Belief.of(100.0), 100.0, 0.97, Seen(50.0, has_queue=True)).bytes_per_s
+    50.0
+    >>> judge(Belief.of(50.0), 100.0, 0.97, Seen(48.0, has_queue=True)).competes
+    True
+    >>> judge(Belief.of(100.0), 100.0, 0.97, Seen(95.0)).bytes_per_s
+    100.0
+    >>> judge(Belief.of(100.0, boost=1.25), 100.0, 0.97, Seen(120.0)).bytes_per_s
+    120.0
+    """
+    if found is None:
+        return belief if belief.competes else replace(belief, boost=1.0)
+    wanted = belief.bytes_per_s * belief.boost
+    carried = max(found.bytes_per_s, LEAST_SHARE * planned_bytes_per_s)
+    gets_less = found.bytes_per_s < PACED * pace * min(wanted, most_bytes_per_s)
+    if belief.competes:
+        return _competing(belief, planned_bytes_per_s, carried) if gets_less else Belief.of(wanted)
+    if found.has_queue and belief.boost == 1.0 and belief.bytes_per_s < (1 - CHANGED) * planned_bytes_per_s:
+        return _beside_others(belief, planned_bytes_per_s, min(carried, belief.bytes_per_s))
+    if gets_less:
+        return _short(belief, carried) if found.is_short else _slower(belief, carried)
+    if most_bytes_per_s < wanted * (1 - 1e-9):
+        return replace(belief, carries=belief.bytes_per_s, boost=1.0, is_short=False)
+    if belief.boost > 1.0:
+        shown = min(found.bytes_per_s, belief.boost * belief.bytes_per_s)
+        return Belief.of(max(belief.bytes_per_s, shown), boost=BOLD_TRIAL)
+    rest = belief.rest_rounds - (QUEUED_ROUND if found.has_queue else 1.0)
+    boost = TRIAL if rest <= 0 else 1.0
+    return replace(belief, carries=belief.bytes_per_s, rest_rounds=rest, boost=boost, is_short=False)
+
+
+def _slower(belief: Belief, carried: float) -> Belief:
+    """It carries less than it was given: in a trial that is no news unless it is less than was believed."""
+    rounds = belief.trial_rounds
+    if belief.boost > 1.0:
+        rounds = min(2 * rounds, MAX_TRIAL_ROUNDS)
+    return Belief.of(_news(belief.bytes_per_s, carried), rest_rounds=rounds, trial_rounds=rounds)
+
+
+def _short(belief: Belief, carried: float) -> Belief:
+    """Windows are short after a loss: that passes, and only if it does not shares follow. A trial waits for them."""
+    if not belief.is_short:
+        return replace(belief, is_short=True)
+    least = min(carried, belief.bytes_per_s)
+    return replace(belief, carries=least, boost=1.0, rest_rounds=belief.trial_rounds)
+
+
+def _beside_others(belief: Belief, planned: float, carried: float) -> Belief:
+    """What it carries with one connection, and a trial with all of them when it is time."""
+    rounds, rest = belief.trial_rounds, belief.rest_rounds - OTHERS_ROUND
+    alone = Belief.of(_news(belief.bytes_per_s, carried), rest_rounds=rest, trial_rounds=rounds)
+    return alone if rest > 0 else replace(alone, boost=planned / alone.bytes_per_s, competes=True)
+
+
+def _competing(belief: Belief, planned: float, carried: float) -> Belief:
+    """All connections together do not get what was planned: more than one got alone, or no more."""
+    if belief.boost == 1.0:
+        rest = belief.rest_rounds - 1.0
+        still = replace(belief, carries=_news(belief.carries, carried), rest_rounds=rest)
+        return still if rest > 0 else Belief.of(still.carries, trial_rounds=belief.trial_rounds)
+    if carried > (1 + CHANGED) * belief.bytes_per_s:
+        return replace(belief, bytes_per_s=planned, carries=carried, boost=1.0, rest_rounds=COMPETING_ROUNDS)
+    rounds = min(2 * belief.trial_rounds, MAX_TRIAL_ROUNDS)
+    return Belief.of(belief.bytes_per_s, rest_rounds=rounds, trial_rounds=rounds)
+
+
+def _news(believed: float, carried: float) -> float:
+    return carried if abs(carried - believed) > CHANGED * believed else believed
