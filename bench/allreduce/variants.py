@@ -65,11 +65,15 @@ class Setting:
             self.band.close(key)
         return timed
 
-    def against_gloo(self, suffix: str = "") -> list[Timed]:
-        """Hulk's own, also over more connections, beside gloo's ways."""
-        more = {f"{cases.OURS} x {MANY_STREAMS}": self.wan(num_streams=MANY_STREAMS)}
-        specs = {**cases.gloo_methods(self.case, self.num_bytes), cases.OURS: self.wan(), **more}
-        return self.in_turn({label + suffix: spec for label, spec in specs.items()})
+    def disturbed(self, suffix: str) -> list[Timed]:
+        """gloo's ways, Hulk's own as planned over one and more connections, and once the ranks have seen the links."""
+        fixed = {
+            cases.OURS: self.wan(drift=False),
+            f"{cases.OURS} x {MANY_STREAMS}": self.wan(drift=False, num_streams=MANY_STREAMS),
+        }
+        before = {**cases.gloo_methods(self.case, self.num_bytes), **fixed}
+        found = [self.alone(label + suffix, spec) for label, spec in before.items()]
+        return [*found, self.alone(f"{cases.OURS}, seen{suffix}", self.wan(), SETTLED_RUNS)]
 
     def settle(self, spec: Spec, num_runs: int) -> None:
         """Make a method, and run it so often untimed."""
@@ -163,24 +167,18 @@ def first(on: Setting) -> list[Timed]:
 
 def loss(on: Setting) -> list[Timed]:
     """Every directed link loses packets, each by its own seed."""
-    found = on.in_turn({f"{cases.OURS} without": on.wan()})
+    found = [on.alone(f"{cases.OURS} without", on.wan())]
     for share in LOSSES:
         with _lossy(on.band.net, share):
-            found += on.against_gloo(f" {share:.1%}")
+            found += on.disturbed(f" {share:.1%}")
     return found
 
 
 def foreign(on: Setting) -> list[Timed]:
     """One TCP flow without end on the busiest link, from the first node of one region to that of another."""
-    found = on.in_turn({f"{cases.OURS} alone": on.wan()})
+    found = [on.alone(f"{cases.OURS} without", on.wan())]
     with _bulk_flow(on, on.busiest()):
-        for label, spec in cases.gloo_methods(on.case, on.num_bytes).items():
-            found.append(on.alone(f"{label} loaded", spec))
-        for num_streams in (1, MANY_STREAMS):
-            label = f"{num_streams} to a peer, loaded"
-            found.append(on.alone(label, on.wan(drift=False, num_streams=num_streams), SETTLED_RUNS))
-            found.append(on.alone(f"{label}, seen", on.wan(num_streams=num_streams), SETTLED_RUNS))
-    return found
+        return [*found, *on.disturbed(" beside")]
 
 
 def wrong(on: Setting) -> list[Timed]:

@@ -1,17 +1,17 @@
 """Links that are not what the plan believes: all ranks change their shares at the same operation, to the better."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import permutations
 
 import pytest
 import torch
 from collective_ranks import all_reduce, group, together, vectors
-from hulk_runtime.collective.beliefs import Belief, Seen, slots
+from hulk_runtime.collective.beliefs import Belief, Seen, Ways, slots
 from hulk_runtime.collective.drift import ROUND, WINDOW
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.judging import COMPETING_ROUNDS, judge
+from hulk_runtime.collective.judging import SPREAD_ROUNDS, judge
 from hulk_runtime.collective.meter import Outlook
 from hulk_runtime.collective.plan import Alternative, CollectivePlan, Flow, LinkFigures, Pair, SizeClass
 from hulk_runtime.collective.sharing import best, play, seconds
@@ -153,59 +153,60 @@ def test_a_queue_puts_a_trial_off() -> None:
     assert belief.boost == 1.0
 
 
-class Shared:
-    """A link that others fill: a connection gets its part of the rate at most, and whatever the pace there is a queue.
+@dataclass
+class Way:
+    """A link that gives each connection so much of its rate at most; where others fill it there is a queue, always."""
 
-    With `num_others` = 0 nobody does.
-    """
-
-    def __init__(self, num_others: int, rate: float = RATE) -> None:
-        self.num_others, self.rate = num_others, rate
-
-    def round(self, belief: Belief, num_connections: int = 4) -> Belief:
-        mine = num_connections if belief.competes else 1
-        given_rate = PACE * belief.bytes_per_s * belief.boost
-        carries = min(given_rate, self.rate * mine / (mine + self.num_others))
-        return judge(belief, RATE, PACE, Seen(carries, has_queue=self.num_others > 0 or given_rate > self.rate))
+    share: float
+    has_others: bool = False
+    rate: float = RATE
 
     def after(self, belief: Belief, num_rounds: int, num_connections: int = 4) -> Belief:
+        return self.seen(belief, num_rounds, num_connections)[-1]
+
+    def seen(self, belief: Belief, num_rounds: int, num_connections: int = 4) -> list[Belief]:
+        """What is believed after each round."""
+        found = []
         for _ in range(num_rounds):
-            belief = self.round(belief, num_connections)
-        return belief
+            given_rate = PACE * belief.wanted(RATE)
+            most = min(1.0, self.share * (num_connections if belief.is_spread else 1)) * self.rate
+            has_queue = self.has_others or given_rate > self.rate
+            is_short = given_rate > most and not has_queue
+            belief = judge(belief, RATE, PACE, Seen(min(given_rate, most), has_queue, is_short))
+            found.append(belief)
+        return found
 
 
-def test_beside_others_all_connections_are_used_while_that_brings_more() -> None:
-    belief = Shared(1).after(Belief.of(RATE), 3)
-    assert (belief.competes, belief.bytes_per_s) == (True, RATE)
+FOREIGN, LOSSY, CLEAR = Way(0.2, has_others=True), Way(0.2), Way(1.0)
+
+
+@pytest.mark.parametrize("way", [FOREIGN, LOSSY])
+def test_where_one_connection_gets_little_all_are_used_while_that_brings_more(way: Way) -> None:
+    belief = way.after(Belief.of(RATE), 3)
+    assert (belief.ways, belief.bytes_per_s) == (Ways.ALL, RATE)
     assert belief.carries == pytest.approx(0.8 * RATE)
-    later = Shared(1).after(belief, 200)
-    assert later.carries >= 0.5 * RATE
-    assert Shared(0).round(belief) == Belief.of(RATE)
+    usual = CLEAR.after(belief, int(SPREAD_ROUNDS) + 1)
+    assert (usual.ways, usual.carries) == (Ways.USUAL, RATE)
 
 
-def test_beside_others_it_is_looked_at_again_now_and_then() -> None:
-    belief, alone = Shared(1).after(Belief.of(RATE), 3), 0
-    for _ in range(200):
-        belief = Shared(1).round(belief)
-        alone += not belief.competes
-    assert 0 < alone <= 200 / COMPETING_ROUNDS + 1
+@pytest.mark.parametrize("way", [FOREIGN, LOSSY])
+def test_it_is_looked_at_now_and_then_what_the_usual_connections_carry(way: Way) -> None:
+    seen = way.seen(Belief.of(RATE), 200)
+    usual = [belief for belief in seen[3:] if not belief.is_spread]
+    assert 0 < len(usual) <= 3 * (200 / SPREAD_ROUNDS)
 
 
-def test_where_more_connections_bring_nothing_trials_become_rare() -> None:
-    belief, trials = Belief.of(RATE), 0
-    for _ in range(200):
-        belief = Shared(1).round(belief, num_connections=1)
-        assert belief.carries == pytest.approx(RATE / 2)
-        trials += belief.competes
-    assert 2 <= trials <= 9
+@pytest.mark.parametrize("way", [FOREIGN, LOSSY])
+def test_where_more_connections_bring_nothing_trials_become_rare(way: Way) -> None:
+    seen = way.seen(Belief.of(RATE), 200, num_connections=1)
+    assert all(belief.carries == pytest.approx(0.2 * RATE) for belief in seen[2:])
+    assert 2 <= sum(belief.is_spread for belief in seen) <= 9
 
 
-def test_a_slower_link_is_not_taken_for_one_of_others() -> None:
-    belief = Belief.of(RATE)
-    for _ in range(200):
-        belief = Shared(0, RATE / 2).round(belief)
-        assert not belief.competes
-    assert belief.bytes_per_s == pytest.approx(RATE / 2)
+def test_a_slower_link_needs_no_more_connections() -> None:
+    seen = Way(1.0, rate=RATE / 2).seen(Belief.of(RATE), 200)
+    assert not any(belief.is_spread for belief in seen)
+    assert seen[-1].bytes_per_s == pytest.approx(RATE / 2)
 
 
 @given(
@@ -264,7 +265,7 @@ def test_ranks_change_together() -> None:
         assert flows[0] == flows[1] == flows[2] != STARS
 
 
-def test_beside_others_chunks_leave_over_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_one_connection_gets_little_chunks_leave_over_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every connection of a link gets an eighth of its rate, with a queue: four of them get half."""
     monkeypatch.setattr(Outlook, "queued_share", property(lambda _: 1.0))
     with group(PLAN, segment_bytes=1448) as ranks:

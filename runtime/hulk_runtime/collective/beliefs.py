@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, NamedTuple, Self
 
 from hulk_runtime.collective.plan import CollectivePlan, Pair
@@ -34,13 +35,21 @@ class Figures(NamedTuple):
 NUM_FIGURES: Final = len(Figures._fields)
 
 
+class Ways(Enum):
+    """Over which of a link's connections chunks go: the usual ones, or all of them, as a trial or because that pays."""
+
+    USUAL = "usual"
+    TRIED = "tried"
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True)
 class Belief:
     """Of one link: `bytes_per_s`, from which the pace comes, and what it `carries`, from which the shares come.
 
     Less than its pace while congestion windows are short: they may grow again, so the pace stays. `is_short` when that
-    was seen in the last round. `boost`: the pace is raised by this to try it; `rest_rounds` until the next trial. A
-    link `competes` with traffic of others: its pace stays high, and it uses every connection that there is.
+    was seen in the last round. `boost`: the pace is raised by this to try it; `rest_rounds` until the next trial. While
+    all connections are used the pace is not below the plan's; `ways_rest` rounds until that is tried, or tried without.
     """
 
     bytes_per_s: float
@@ -49,7 +58,9 @@ class Belief:
     rest_rounds: float = FIRST_TRIAL_ROUNDS
     trial_rounds: float = FIRST_TRIAL_ROUNDS
     is_short: bool = False
-    competes: bool = False
+    ways: Ways = Ways.USUAL
+    ways_rest: float = 0.0
+    ways_rounds: float = FIRST_TRIAL_ROUNDS
 
     @classmethod
     def of(cls, bytes_per_s: float, **changes: float) -> Self:
@@ -57,9 +68,13 @@ class Belief:
         return cls(bytes_per_s, bytes_per_s, **changes)  # type: ignore[arg-type]
 
     @property
-    def stays_competing(self) -> bool:
-        """Whether that has shown to pay: no trial."""
-        return self.competes and self.boost == 1.0
+    def is_spread(self) -> bool:
+        """Whether all connections are used."""
+        return self.ways is not Ways.USUAL
+
+    def wanted(self, planned_bytes_per_s: float) -> float:
+        """What the link is given, bytes/s."""
+        return max(self.bytes_per_s, planned_bytes_per_s) if self.is_spread else self.boost * self.bytes_per_s
 
 
 @dataclass(frozen=True, slots=True)

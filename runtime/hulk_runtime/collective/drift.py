@@ -104,11 +104,11 @@ class Drift:
         rates = given(self._plan, self._now)
         for slot in self._slots:
             belief = self._now.beliefs.get(slot.link)
-            competes = belief is not None and belief.competes
+            is_spread = belief is not None and belief.is_spread
             if slot.receiver == self._rank:
-                self._peers[slot.sender].expect(competes)
+                self._peers[slot.sender].expect(is_spread)
             if slot.sender == self._rank and belief is not None:
-                used = self._peers[slot.receiver].use(competes)
+                used = self._peers[slot.receiver].use(is_spread)
                 for channel in used:
                     channel.outlook.reset()
                     channel.pace(self._pace * slot.share * rates[slot.link] / len(used))

@@ -50,7 +50,7 @@ class Settings:
 
     `bound_s`: a peer that dies, stalls or sends garbage is found within it. `pace`: the share of a link's rate that is
     used. `num_streams`: TCP connections to each peer in another region that are used, of `max_streams` that there are;
-    the others serve beside traffic of others. In a pause, up to `hold_s`, each connection to another region keeps its
+    the others serve where one gets little. In a pause, up to `hold_s`, each connection to another region keeps its
     congestion window by a few tiny packets; after a longer one TCP starts slowly.
     With `drift` the ranks measure the links and follow what they carry.
     """

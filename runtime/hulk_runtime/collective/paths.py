@@ -37,7 +37,7 @@ def pace_channels(plan: CollectivePlan, rank: int, peers: Mapping[int, Peer], pa
     rates = planned_rates(plan)
     for other, share in pace_shares(plan, rank).items():
         rate = rates.get((plan.region_of(rank), plan.region_of(other)))
-        used = peers[other].use(competes=False)
+        used = peers[other].use(is_spread=False)
         for channel in used if rate is not None else ():
             channel.pace(pace * share * rate / len(used))
 

@@ -22,7 +22,7 @@ class Peer:
     """Another rank: what waits to be sent to it, what it said last, and when (seconds of the monotonic clock).
 
     `num_begun` operations were asked of it, as far as it was heard; `told_s` is when it said so itself last. Of its
-    `channels` the first `num_usual` are used, and the others beside traffic of others only.
+    `channels` the first `num_usual` are used, and all of them where one gets little.
     """
 
     rank: int
@@ -82,16 +82,16 @@ class Peer:
         """The connections that something may leave by."""
         return [channel for channel in self.channels if channel.is_used or channel.wants_write]
 
-    def use(self, competes: bool) -> list["Channel"]:
+    def use(self, is_spread: bool) -> list["Channel"]:
         """Send over all connections, or over the usual ones from now on; those."""
-        used = self.channels if competes else self.channels[: self.num_usual]
+        used = self.channels if is_spread else self.channels[: self.num_usual]
         for channel in self.channels:
             channel.is_used = channel in used
         return used
 
-    def expect(self, competes: bool) -> None:
+    def expect(self, is_spread: bool) -> None:
         """It sends over all connections, or over the usual ones from now on; measuring starts anew."""
-        self._num_used_there = len(self.channels) if competes else self.num_usual
+        self._num_used_there = len(self.channels) if is_spread else self.num_usual
         for channel in self.channels:
             channel.meter.reset()
 

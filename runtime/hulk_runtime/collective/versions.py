@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from hulk_runtime.collective.beliefs import Belief, Beliefs, seen
+from hulk_runtime.collective.beliefs import Belief, Beliefs, Ways, seen
 from hulk_runtime.collective.carried import Carried, carried
 from hulk_runtime.collective.judging import judge
 from hulk_runtime.collective.paths import within_uplinks
@@ -51,7 +51,7 @@ def first(plan: CollectivePlan) -> Version:
 
 def given(plan: CollectivePlan, version: Version) -> dict[Pair, float]:
     """The rate by link that paces come from: what is believed, trials and all, as far as uplinks have room."""
-    wanted = {link: belief.boost * belief.bytes_per_s for link, belief in version.beliefs.items()}
+    wanted = {link: belief.wanted(plan.links[link].bytes_per_s) for link, belief in version.beliefs.items()}
     return within_uplinks(plan, wanted, version.classes)
 
 
@@ -67,7 +67,7 @@ def following(
         link: judge(belief, plan.links[link].bytes_per_s, pace, found.get(link), most[link])
         for link, belief in former.beliefs.items()
     }
-    classes, looked, news = list(former.classes), list(former.looked), list(_beside_others(former.beliefs, beliefs))
+    classes, looked, news = list(former.classes), list(former.looked), list(_spread(former.beliefs, beliefs))
     for number, num_bytes in sorted(largest_bytes.items()):
         case = _Case(plan, plan.classes[number], num_bytes, pace)
         flows, looked[number], line = _look(case, former.classes[number].flows, former.looked[number], beliefs)
@@ -125,14 +125,11 @@ def _planned(case: _Case) -> Looked:
     return Looked(tuple(belief.carries for belief in beliefs.values()), max(1.0, held))
 
 
-def _beside_others(former: Beliefs, now: Beliefs) -> Iterator[str]:
-    """A line for each link on which competing began to pay, or is over."""
+def _spread(former: Beliefs, now: Beliefs) -> Iterator[str]:
+    """A line for each link on which all connections began to be used for good, or no longer are."""
     for (a, b), belief in now.items():
-        was, stays = former[a, b].stays_competing, belief.stays_competing
-        if stays and not was:
-            yield f"link {a}->{b} carries traffic of others too: {belief.carries / 1e6:.3g} MB/s over all connections"
-        elif was and not stays:
-            yield f"link {a}->{b}: {belief.carries / 1e6:.3g} MB/s, back to its usual connections"
+        if (belief.ways is Ways.ALL) != (former[a, b].ways is Ways.ALL):
+            yield f"link {a}->{b} carries {belief.carries / 1e6:.3g} MB/s, {belief.ways.value} connections from now on"
 
 
 def _text(beliefs: Beliefs) -> str:
