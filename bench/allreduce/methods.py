@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -23,7 +24,9 @@ SECRET, SCOPE = b"0123456789abcdef0123456789abcdef", "bench/allreduce/1"
 
 
 class Method(Protocol):
-    """Sums a tensor over all ranks, in place."""
+    """Sums a tensor over all ranks, in place. `engines` are threads that also run while another method is timed."""
+
+    engines: tuple[threading.Thread, ...]
 
     def all_reduce(self, values: torch.Tensor) -> None:
         """Returns when this rank has the sum."""
@@ -36,6 +39,7 @@ class Flat:
     """gloo's ring; data flows from each rank of the order to the one before it."""
 
     def __init__(self, _: Place, spec: Mapping[str, Any]) -> None:
+        self.engines: tuple[threading.Thread, ...] = ()
         # Sorted ranks would undo the order.
         self._group = _member(dist.new_group(spec["order"], backend="gloo", sort_ranks=False))
 
@@ -54,6 +58,7 @@ class Hierarchical:
     """
 
     def __init__(self, place: Place, spec: Mapping[str, Any]) -> None:
+        self.engines: tuple[threading.Thread, ...] = ()
         order: Sequence[int] = spec["order"]
         self._num_parts = int(spec["members"])
         self._ranks = place.regions[place.region]
@@ -102,6 +107,7 @@ class Wan:
         plan = document.plan(spec["region_of_rank"])
         found = inside.join(plan, place.rank, torch.device("cpu")) if spec.get("inside") else None
         self.collective = Collective.connect(place.rank, addresses, plan, SECRET, SCOPE, settings, inside=found)
+        self.engines: tuple[threading.Thread, ...] = (self.collective.engine,)
         self.collective.warm()
 
     def all_reduce(self, values: torch.Tensor) -> None:

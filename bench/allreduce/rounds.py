@@ -34,7 +34,7 @@ class Run:
 
     seconds: float
     cpu_s: float
-    """Of all ranks."""
+    """Of all ranks, without what methods that wait for their turn used."""
     late_share: float
     stolen_share: float
     valid: bool
@@ -129,7 +129,7 @@ class Band:
         verify(key, self._ask(check, key=key))
         return Run(
             seconds=seconds,
-            cpu_s=cpu_s,
+            cpu_s=cpu_s - sum(answer["others_s"] for answer in answers),
             late_share=conditions.wan.late_share,
             stolen_share=conditions.stolen_share,
             valid=conditions.valid and others_share <= MAX_OTHERS_SHARE,

@@ -19,7 +19,7 @@ from bench.allreduce.conductor import Answer, Player, sleep_until
 from bench.allreduce.methods import KINDS, Method
 from bench.allreduce.place import Place
 from bench.allreduce.steps import Steps, compute_s
-from bench.processor import cpu_s
+from bench.processor import cpu_s, thread_s
 
 MAX_ERROR = 1e-5
 """Of the largest value: some float32 roundings."""
@@ -63,10 +63,12 @@ class Worker:
 
     def _reduce(self, order: Answer) -> Answer:
         method = self._methods[order["key"]]
-        before_s = cpu_s()
+        others = [engine for other in self._methods.values() if other is not method for engine in other.engines]
+        before_s, others_before_s = cpu_s(), sum(map(thread_s, others))
         sleep_until(order["start"])
         method.all_reduce(self._values)
-        return {"end": time.monotonic(), "cpu_s": cpu_s() - before_s}
+        others_s = sum(map(thread_s, others)) - others_before_s
+        return {"end": time.monotonic(), "cpu_s": cpu_s() - before_s, "others_s": others_s}
 
     def _check(self, _: Answer) -> Answer:
         pattern = self._pattern(self._values.numel() * 4)
@@ -84,7 +86,7 @@ class Worker:
     def _step(self, order: Answer) -> Answer:
         steps, before_s = self._steps[order["key"]], cpu_s()
         sleep_until(order["start"])
-        return {"end": steps.step(), "cpu_s": cpu_s() - before_s}
+        return {"end": steps.step(), "cpu_s": cpu_s() - before_s, "others_s": 0.0}
 
     def _check_steps(self, order: Answer) -> Answer:
         steps = self._steps[order["key"]]

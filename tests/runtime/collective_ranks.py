@@ -34,12 +34,9 @@ class Doors:
         self.addresses = [Address(*listener.getsockname()[:2]) for listener in self.listeners]
 
 
-def doors(num_ranks: int, segment_bytes: int | None = None) -> Doors:
-    """On loopback, any port; packets of so many bytes as on a WAN, or of loopback's 64 KiB."""
-    found = Doors([listen("127.0.0.1", 0) for _ in range(num_ranks)])
-    for listener in found.listeners if segment_bytes else ():
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, segment_bytes)
-    return found
+def doors(num_ranks: int) -> Doors:
+    """On loopback, any port."""
+    return Doors([listen("127.0.0.1", 0) for _ in range(num_ranks)])
 
 
 def connect(rank: int, at: Doors, plan: CollectivePlan, settings: Settings | None = None) -> Collective:
@@ -49,11 +46,9 @@ def connect(rank: int, at: Doors, plan: CollectivePlan, settings: Settings | Non
 
 
 @contextmanager
-def group(
-    plan: CollectivePlan, settings: Settings | None = None, segment_bytes: int | None = None
-) -> Iterator[list[Collective]]:
+def group(plan: CollectivePlan, settings: Settings | None = None) -> Iterator[list[Collective]]:
     """All ranks of a plan, connected."""
-    at = doors(plan.num_ranks, segment_bytes)
+    at = doors(plan.num_ranks)
     ranks = together([lambda rank=rank: connect(rank, at, plan, settings) for rank in range(plan.num_ranks)])  # type: ignore[misc]
     try:
         yield ranks

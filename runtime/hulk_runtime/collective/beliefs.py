@@ -35,12 +35,12 @@ class Figures(NamedTuple):
 NUM_FIGURES: Final = len(Figures._fields)
 
 
-class Ways(Enum):
-    """Over which of a link's connections chunks go: the usual ones, or all of them, as a trial or because that pays."""
+class Beside(Enum):
+    """Whether a link is paced as planned beside traffic of others, as a trial or because that pays."""
 
-    USUAL = "usual"
+    NO = "no"
     TRIED = "tried"
-    ALL = "all"
+    YES = "yes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Belief:
     """Of one link: `bytes_per_s`, from which the pace comes, and what it `carries`, from which the shares come.
 
     Less than its pace while congestion windows are short: they may grow again, so the pace stays. `is_short` when that
-    was seen in the last round. `boost`: the pace is raised by this to try it; `rest_rounds` until the next trial. While
-    all connections are used the pace is not below the plan's; `ways_rest` rounds until that is tried, or tried without.
+    was seen in the last round. `boost`: the pace is raised by this to try it; `rest_rounds` until the next trial.
+    `beside` traffic of others the pace is the plan's; `beside_rest` rounds until that is tried, or tried without.
     """
 
     bytes_per_s: float
@@ -58,23 +58,20 @@ class Belief:
     rest_rounds: float = FIRST_TRIAL_ROUNDS
     trial_rounds: float = FIRST_TRIAL_ROUNDS
     is_short: bool = False
-    ways: Ways = Ways.USUAL
-    ways_rest: float = 0.0
-    ways_rounds: float = FIRST_TRIAL_ROUNDS
+    beside: Beside = Beside.NO
+    beside_rest: float = FIRST_TRIAL_ROUNDS
+    beside_rounds: float = FIRST_TRIAL_ROUNDS
 
     @classmethod
     def of(cls, bytes_per_s: float, **changes: float) -> Self:
         """A link that carries what is believed."""
         return cls(bytes_per_s, bytes_per_s, **changes)  # type: ignore[arg-type]
 
-    @property
-    def is_spread(self) -> bool:
-        """Whether all connections are used."""
-        return self.ways is not Ways.USUAL
-
     def wanted(self, planned_bytes_per_s: float) -> float:
         """What the link is given, bytes/s."""
-        return max(self.bytes_per_s, planned_bytes_per_s) if self.is_spread else self.boost * self.bytes_per_s
+        if self.beside is Beside.NO:
+            return self.boost * self.bytes_per_s
+        return max(self.bytes_per_s, planned_bytes_per_s)
 
 
 @dataclass(frozen=True, slots=True)

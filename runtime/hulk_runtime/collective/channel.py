@@ -26,7 +26,6 @@ UNPACED: Final = (1 << 64) - 1
 MAX_LOW_WATER_BYTES: Final = 32 << 10
 """More would make the kernel clamp the receive window to it, before that has had time to grow."""
 OPEN_SHARE: Final = 0.9
-KEEP_ALIVE_S: Final = 30
 _READS_AT_ONCE: Final = 16
 _SKIPPED_AT_ONCE: Final = 64 << 10
 _TCP_NOTSENT_LOWAT: Final = 25
@@ -48,12 +47,11 @@ class Sink(Protocol):
 
 
 class Channel:
-    """A connected, authenticated socket to a peer. One that is not `is_used` begins no frame."""
+    """A connected, authenticated socket to a peer."""
 
     def __init__(self, connection: socket.socket, peer: Peer) -> None:
         self.socket, self.peer = connection, peer
         self.wants_write = self._is_deaf = False
-        self.is_used = True
         self._held = b""
         self._bytes_per_s = UNPACED
         self._notsent_bytes = MAX_NOTSENT_BYTES
@@ -61,7 +59,6 @@ class Channel:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if peer.is_far:
             self._set_notsent(self._notsent_bytes)
-            self._keep_alive()
         self._head_bytes = bytearray(HEADER_BYTES)
         self._head = memoryview(self._head_bytes)
         self._num_head = 0
@@ -149,12 +146,6 @@ class Channel:
     def _set_notsent(self, num_bytes: int) -> None:
         self.socket.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, num_bytes)
 
-    def _keep_alive(self) -> None:
-        """Firewalls on the way forget connections that say nothing for long; one may not be used for hours."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_ALIVE_S)
-
     def finish(self) -> None:
         """Nothing more will be sent: the peer reads what is on the way, then the end."""
         with contextlib.suppress(OSError):
@@ -187,12 +178,12 @@ class Channel:
 
     def _look(self) -> None:
         """Only the ways between regions are measured."""
-        if self.peer.is_far and (self._sending or (self.is_used and self.peer.has_frames)):
+        if self.peer.is_far and (self._sending or self.peer.has_frames):
             with contextlib.suppress(OSError):
                 self.outlook.look(Path.of(self.socket), self._bytes_per_s if self._bytes_per_s < UNPACED else 0)
 
     def _take(self) -> bool:
-        taken = self.peer.pop() if self.is_used else None
+        taken = self.peer.pop()
         if taken is None:
             return False
         head, payload, self._chunk = taken

@@ -103,15 +103,14 @@ class Drift:
         self._now = self._next
         rates = given(self._plan, self._now)
         for slot in self._slots:
-            belief = self._now.beliefs.get(slot.link)
-            is_spread = belief is not None and belief.is_spread
             if slot.receiver == self._rank:
-                self._peers[slot.sender].expect(is_spread)
-            if slot.sender == self._rank and belief is not None:
-                used = self._peers[slot.receiver].use(is_spread)
-                for channel in used:
+                for channel in self._peers[slot.sender].channels:
+                    channel.meter.reset()
+            if slot.sender == self._rank and slot.link in rates:
+                channels = self._peers[slot.receiver].channels
+                for channel in channels:
                     channel.outlook.reset()
-                    channel.pace(self._pace * slot.share * rates[slot.link] / len(used))
+                    channel.pace(self._pace * slot.share * rates[slot.link] / len(channels))
         return changed
 
     def fill(self, figures_N: torch.Tensor) -> None:
@@ -160,7 +159,7 @@ def _received(sender: Peer) -> Figures:
 
 
 def _sent(receiver: Peer) -> Figures:
-    outlooks = [channel.outlook for channel in receiver.channels if channel.is_used]
+    outlooks = [channel.outlook for channel in receiver.channels]
     return Figures(
         queued_share=max((outlook.queued_share for outlook in outlooks), default=0.0),
         short_share=max((outlook.short_share for outlook in outlooks), default=0.0),

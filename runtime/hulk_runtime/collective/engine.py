@@ -197,7 +197,7 @@ class Engine(threading.Thread):
     def _flush(self) -> None:
         """Send what waits for the peers that something happened to."""
         for peer in self._lines.touched():
-            for channel in peer.senders:
+            for channel in list(peer.channels):
                 with self._watch(channel):
                     for chunk in self._lines.send(channel):
                         self._operations.sent(chunk)

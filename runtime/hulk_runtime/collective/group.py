@@ -38,8 +38,6 @@ from hulk_runtime.collective.work import Both, Report, Work
 
 ABOUT = 0.9
 """All-reduces of that share of the largest one's bytes count as large as it: the last bucket has a little more."""
-MAX_STREAMS = 256
-"""The handshake numbers them in a byte."""
 MAX_LINKS = 256
 """So many links are told of: all of 16 regions."""
 
@@ -49,9 +47,8 @@ class Settings:
     """How a rank talks to its peers.
 
     `bound_s`: a peer that dies, stalls or sends garbage is found within it. `pace`: the share of a link's rate that is
-    used. `num_streams`: TCP connections to each peer in another region that are used, of `max_streams` that there are;
-    the others serve where one gets little. In a pause, up to `hold_s`, each connection to another region keeps its
-    congestion window by a few tiny packets; after a longer one TCP starts slowly.
+    used. `num_streams`: TCP connections to each peer in another region. In a pause, up to `hold_s`, each connection to
+    another region keeps its congestion window by a few tiny packets; after a longer one TCP starts slowly.
     With `drift` the ranks measure the links and follow what they carry.
     """
 
@@ -59,18 +56,14 @@ class Settings:
     connect_s: float = 300.0
     pace: float = 0.97
     num_streams: int = 1
-    max_streams: int = 4
     hold_s: float = 600.0
     drift: bool = True
 
     def __post_init__(self) -> None:
-        if not (self.bound_s > 0 and self.connect_s > 0 and self.pace > 0):
+        if not (self.bound_s > 0 and self.connect_s > 0 and self.pace > 0 and self.num_streams >= 1):
             raise ValueError(
-                f"settings: bound {self.bound_s} s, connect {self.connect_s} s and pace {self.pace} must be > 0"
-            )
-        if not 1 <= self.num_streams <= self.max_streams <= MAX_STREAMS:
-            raise ValueError(
-                f"settings: {self.num_streams} of {self.max_streams} streams must be 1 or more of at most {MAX_STREAMS}"
+                f"settings: bound {self.bound_s} s, connect {self.connect_s} s, pace {self.pace} and "
+                f"{self.num_streams} streams must be > 0"
             )
 
 
@@ -131,7 +124,7 @@ class Collective:
         require_parts(plan)
         shares = pace_shares(plan, rank)
         far = {partner: partner in shares for partner in partners(plan, rank)}
-        wanted = {partner: settings.max_streams if is_far else 1 for partner, is_far in far.items()}
+        wanted = {partner: settings.num_streams if is_far else 1 for partner, is_far in far.items()}
         identity = Identity(secret, scope, plan.digest())
         gathering = Gathering(rank, addresses, wanted, identity)
         host = "" if listen_everywhere else addresses[rank].host
@@ -142,7 +135,7 @@ class Collective:
         except BaseException:
             door.close()
             raise
-        peers = {partner: Peer(partner, far[partner], num_usual=settings.num_streams) for partner in found}
+        peers = {partner: Peer(partner, far[partner]) for partner in found}
         for partner, connections in found.items():
             peers[partner].channels = [Channel(connection, peers[partner]) for connection in connections]
         group = cls(rank, plan, peers, door, settings, inside)
@@ -156,12 +149,15 @@ class Collective:
     ) -> Work | Both:
         """Begin to sum a vector over all ranks, in place; the same vectors in the same order on every rank.
 
-        `tensor`: contiguous, one dimension, on the CPU, float32, bfloat16 or float16 (ValueError for others). Every
+        `tensor`: contiguous, one dimension, on the CPU, float32, bfloat16 or float16 (ValueError for others). Values of
+        16 bits are added in float32 and rounded to 16 bits on each hop. Every
         rank gets the same bits. The last `num_exact` values are compressed nowhere. This rank's values are in `source`
         where that is given, on a device, as far as its current stream has come. What compression took from a vector
         of some `name` is added to the next one of that name; without one it is forgotten.
         """
         num_rounded = tensor.numel() - num_exact
+        if not 0 <= num_exact <= tensor.numel():
+            raise ValueError(f"all-reduce: {num_exact} exact values of {tensor.numel()}: must be from 0 to all of them")
         if self._codec is None or num_rounded <= 0:
             return self._sum(tensor, source, None, name)
         if not num_exact:
@@ -231,6 +227,11 @@ class Collective:
     def is_split(self) -> bool:
         """Whether torch sums inside the region: this rank then takes vectors from a device itself (`source`)."""
         return self._region is not None
+
+    @property
+    def engine(self) -> threading.Thread:
+        """The thread that moves chunks."""
+        return self._engine
 
     @property
     def members(self) -> Membership:

@@ -5,17 +5,16 @@ believed. A link that carries its pace may be faster than believed: now and then
 the pace is raised for one round of measuring. When the link carries that as well it is believed, and the next round
 tries more; when not, the next trial is twice as long away.
 
-A link with a queue although its pace was lowered carries traffic of others too, and one whose windows stay short
-without a queue loses packets on the way. In both cases one connection gets little, because it gives way whenever a
-packet is lost. So the link is tried over every connection that the ranks have for it, and while that brings more it
-stays so.
+A link with a queue although its pace was lowered carries traffic of others too. A connection that is paced at what it
+got there gets less each time, so the planned pace is tried, and kept while that brings more. A link that nothing was
+measured of, because shares have gone to others, is believed to be as planned again after a while, and used.
 """
 
 import math
 from dataclasses import replace
 from typing import Final
 
-from hulk_runtime.collective.beliefs import Belief, Seen, Ways
+from hulk_runtime.collective.beliefs import Belief, Beside, Seen
 
 PACED: Final = 0.9
 """A link that carries this share of its pace carries what it is given."""
@@ -26,8 +25,8 @@ BOLD_TRIAL: Final = 1.5
 MAX_TRIAL_ROUNDS: Final = 64.0
 QUEUED_ROUND: Final = 0.25
 """A round in which the link had a queue brings the next trial nearer by so much of a round."""
-SPREAD_ROUNDS: Final = 32.0
-"""After so many over all connections it is looked at again what the usual ones carry."""
+BESIDE_ROUNDS: Final = 32.0
+"""After so many at the planned pace it is looked at again what a lowered one gets."""
 LEAST_SHARE: Final = 1 / 16
 """Of the planned rate: less is never believed, so that a link that was silent for a while is used again."""
 
@@ -42,30 +41,39 @@ def judge(
 
     >>> judge(Belief.of(100.0), 100.0, 0.97, Seen(50.0, has_queue=True)).bytes_per_s
     50.0
-    >>> judge(Belief.of(50.0), 100.0, 0.97, Seen(48.0, has_queue=True)).is_spread
-    True
     >>> judge(Belief.of(100.0), 100.0, 0.97, Seen(95.0)).bytes_per_s
     100.0
     >>> judge(Belief.of(100.0, boost=1.25), 100.0, 0.97, Seen(120.0)).bytes_per_s
     120.0
     """
     if found is None:
-        return replace(belief, boost=1.0)
+        return _unmeasured(belief, planned_bytes_per_s)
     wanted = belief.wanted(planned_bytes_per_s)
     carried = max(found.bytes_per_s, LEAST_SHARE * planned_bytes_per_s)
     gets_less = found.bytes_per_s < PACED * pace * min(wanted, most_bytes_per_s)
-    if belief.is_spread:
-        return _over_all(belief, wanted, carried if gets_less else wanted)
-    if gets_less:
-        now = _short(belief, carried) if found.is_short else _slower(belief, carried)
-    else:
+    if belief.beside is not Beside.NO:
+        return _beside_others(belief, carried) if gets_less else Belief.of(wanted)
+    if not gets_less:
         now = _as_given(belief, found, is_capped=most_bytes_per_s < wanted * (1 - 1e-9))
-    rest = max(0.0, belief.ways_rest - 1.0)
-    now = replace(now, ways_rest=rest, ways_rounds=belief.ways_rounds)
+    elif found.is_short:
+        now = _short(belief, carried)
+    else:
+        now = _slower(belief, carried)
     was_lowered = belief.boost == 1.0 and belief.bytes_per_s < (1 - CHANGED) * planned_bytes_per_s
-    stays_short = now.carries < now.bytes_per_s
-    is_held_back = stays_short or (was_lowered and found.has_queue)
-    return replace(now, ways=Ways.TRIED, boost=1.0) if is_held_back and not rest else now
+    rest = belief.beside_rounds if not found.has_queue else belief.beside_rest - was_lowered
+    now = replace(now, beside_rest=rest, beside_rounds=belief.beside_rounds)
+    return now if rest > 0 else replace(now, beside=Beside.TRIED, boost=1.0)
+
+
+def _unmeasured(belief: Belief, planned: float) -> Belief:
+    """Nothing is known but what was believed; should that be little, it is tried again whether it still is so."""
+    still = replace(belief, boost=1.0, beside=Beside.NO, beside_rest=belief.beside_rounds)
+    if belief.carries >= (1 - CHANGED) * planned:
+        return still
+    if belief.rest_rounds > 1.0:
+        return replace(still, rest_rounds=belief.rest_rounds - 1.0)
+    rounds = min(2 * belief.trial_rounds, MAX_TRIAL_ROUNDS)
+    return Belief.of(planned, rest_rounds=rounds, trial_rounds=rounds)
 
 
 def _as_given(belief: Belief, found: Seen, *, is_capped: bool) -> Belief:
@@ -96,16 +104,17 @@ def _short(belief: Belief, carried: float) -> Belief:
     return replace(belief, carries=least, boost=1.0, rest_rounds=belief.trial_rounds)
 
 
-def _over_all(belief: Belief, wanted: float, carried: float) -> Belief:
-    """All connections were used: was that more than the usual ones carried, and is it time to see what these do now?"""
-    if belief.ways is Ways.ALL:
-        rest = belief.ways_rest - 1.0
-        ways = Ways.ALL if rest > 0 else Ways.USUAL
-        return replace(belief, carries=_news(belief.carries, carried), ways=ways, ways_rest=rest)
-    if carried > (1 + CHANGED) * belief.carries:
-        return replace(belief, bytes_per_s=wanted, carries=carried, ways=Ways.ALL, ways_rest=SPREAD_ROUNDS)
-    rounds = min(2 * belief.ways_rounds, MAX_TRIAL_ROUNDS)
-    return replace(belief, ways=Ways.USUAL, ways_rest=rounds, ways_rounds=rounds)
+def _beside_others(belief: Belief, carried: float) -> Belief:
+    """It does not get what was planned beside others: more than with a lowered pace, or no more?"""
+    pays = carried > (1 + CHANGED) * belief.bytes_per_s
+    if not pays:
+        rounds = min(2 * belief.beside_rounds, MAX_TRIAL_ROUNDS)
+        return replace(Belief.of(belief.bytes_per_s), beside_rest=rounds, beside_rounds=rounds)
+    if belief.beside is Beside.TRIED:
+        return replace(belief, carries=carried, beside=Beside.YES, beside_rest=BESIDE_ROUNDS)
+    rest = belief.beside_rest - 1.0
+    now = replace(belief, carries=_news(belief.carries, carried), beside_rest=rest)
+    return now if rest > 0 else Belief.of(now.carries)
 
 
 def _news(believed: float, carried: float) -> float:

@@ -94,7 +94,7 @@ class Regroup:
         """What a rank says that it has lost; as `lose`. What lost ranks say does not count."""
         if rank not in self.left:
             return frozenset()
-        self._views[rank] = frozenset(loss.rank for loss in losses)
+        self._views[rank] = self._views.get(rank, frozenset()) | {loss.rank for loss in losses}
         return self.lose(losses)
 
     def outcome(self, now_s: float) -> Membership | Failure | None:

@@ -33,13 +33,13 @@ def path_bytes(plan: CollectivePlan, rank: int) -> dict[int, int]:
 
 
 def pace_channels(plan: CollectivePlan, rank: int, peers: Mapping[int, Peer], pace: float) -> None:
-    """Each usual connection sends at most `pace` of its part of what its link may carry by the plan."""
+    """Each connection sends at most `pace` of its part of what its link may carry by the plan."""
     rates = planned_rates(plan)
     for other, share in pace_shares(plan, rank).items():
         rate = rates.get((plan.region_of(rank), plan.region_of(other)))
-        used = peers[other].use(is_spread=False)
-        for channel in used if rate is not None else ():
-            channel.pace(pace * share * rate / len(used))
+        if rate is not None:
+            for channel in peers[other].channels:
+                channel.pace(pace * share * rate / len(peers[other].channels))
 
 
 def planned_rates(plan: CollectivePlan) -> dict[Pair, float]:

@@ -21,21 +21,18 @@ _LAST: Final = (1 << 62, 0.0, 0.0)
 class Peer:
     """Another rank: what waits to be sent to it, what it said last, and when (seconds of the monotonic clock).
 
-    `num_begun` operations were asked of it, as far as it was heard; `told_s` is when it said so itself last. Of its
-    `channels` the first `num_usual` are used, and all of them where one gets little.
+    `num_begun` operations were asked of it, as far as it was heard; `told_s` is when it said so itself last.
     """
 
     rank: int
     is_far: bool
     channels: list["Channel"] = field(default_factory=list)
-    num_usual: int = 1
     heard_s: float = 0.0
     beat_s: float = 0.0
     num_begun: int = 0
     told_s: float = 0.0
     has_left: bool = False
     ahead: Ahead = field(default_factory=Ahead)
-    _num_used_there: int = 1
     _num_brought: int = 0
     _brought: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=32))
     _first: deque[tuple[bytes, memoryview | None, Outgoing | None]] = field(default_factory=deque)
@@ -77,30 +74,12 @@ class Peer:
         urgency, _, chunk = self._chunks[0]
         return urgency is _LAST or self.ahead.may_go(urgency[0], len(chunk.payload))
 
-    @property
-    def senders(self) -> list["Channel"]:
-        """The connections that something may leave by."""
-        return [channel for channel in self.channels if channel.is_used or channel.wants_write]
-
-    def use(self, is_spread: bool) -> list["Channel"]:
-        """Send over all connections, or over the usual ones from now on; those."""
-        used = self.channels if is_spread else self.channels[: self.num_usual]
-        for channel in self.channels:
-            channel.is_used = channel in used
-        return used
-
-    def expect(self, is_spread: bool) -> None:
-        """It sends over all connections, or over the usual ones from now on; measuring starts anew."""
-        self._num_used_there = len(self.channels) if is_spread else self.num_usual
-        for channel in self.channels:
-            channel.meter.reset()
-
     def carried(self) -> tuple[float, float]:
         """Bytes/s that came over all connections while more waited to be sent, and seconds that were measured."""
         measured = [channel.meter for channel in self.channels if channel.meter.seconds > 0]
         if not measured:
             return 0.0, 0.0
-        rate = sum(meter.bytes_per_s for meter in measured) * max(1.0, self._num_used_there / len(measured))
+        rate = sum(meter.bytes_per_s for meter in measured) * len(self.channels) / len(measured)
         return rate, max(meter.seconds for meter in measured)
 
     def ended(self, num_bytes: int, last_s: float) -> None:

@@ -65,7 +65,7 @@ class Pulse:
             return
         for peer in self._lines.peers.values():
             if peer.is_far and not peer.has_left and not peer.has_frames:
-                yield from [channel for channel in peer.channels if channel.is_used]
+                yield from list(peer.channels)
 
     def rest(self, channel: Channel) -> None:
         """Keep a connection's window, or open it again; not for ever. Raises PeerGoneError."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from hulk_runtime.collective.beliefs import Belief, Beliefs, Ways, seen
+from hulk_runtime.collective.beliefs import Belief, Beliefs, Beside, seen
 from hulk_runtime.collective.carried import Carried, carried
 from hulk_runtime.collective.judging import judge
 from hulk_runtime.collective.paths import within_uplinks
@@ -67,7 +67,7 @@ def following(
         link: judge(belief, plan.links[link].bytes_per_s, pace, found.get(link), most[link])
         for link, belief in former.beliefs.items()
     }
-    classes, looked, news = list(former.classes), list(former.looked), list(_spread(former.beliefs, beliefs))
+    classes, looked, news = list(former.classes), list(former.looked), list(_beside(former.beliefs, beliefs))
     for number, num_bytes in sorted(largest_bytes.items()):
         case = _Case(plan, plan.classes[number], num_bytes, pace)
         flows, looked[number], line = _look(case, former.classes[number].flows, former.looked[number], beliefs)
@@ -125,11 +125,13 @@ def _planned(case: _Case) -> Looked:
     return Looked(tuple(belief.carries for belief in beliefs.values()), max(1.0, held))
 
 
-def _spread(former: Beliefs, now: Beliefs) -> Iterator[str]:
-    """A line for each link on which all connections began to be used for good, or no longer are."""
+def _beside(former: Beliefs, now: Beliefs) -> Iterator[str]:
+    """A line for each link that began to be used at its planned pace beside others for good, or no longer is."""
     for (a, b), belief in now.items():
-        if (belief.ways is Ways.ALL) != (former[a, b].ways is Ways.ALL):
-            yield f"link {a}->{b} carries {belief.carries / 1e6:.3g} MB/s, {belief.ways.value} connections from now on"
+        is_beside = belief.beside is Beside.YES
+        if is_beside != (former[a, b].beside is Beside.YES):
+            how = "at its planned pace beside traffic of others" if is_beside else "paced by what it carries"
+            yield f"link {a}->{b} carries {belief.carries / 1e6:.3g} MB/s, from now on {how}"
 
 
 def _text(beliefs: Beliefs) -> str:
