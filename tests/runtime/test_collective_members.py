@@ -87,6 +87,16 @@ def test_a_part_of_a_region_is_waited_for_and_then_the_group_ends() -> None:
     assert mine.outcome(9.0) == Membership(1, frozenset({0, 1, 2}))
 
 
+def test_words_that_overtake_each_other_say_the_same() -> None:
+    """Over several connections an older word may come last; whom somebody lost stays lost."""
+    mine = regroup(0, ((0, 1, 2), (3, 4)))
+    mine.lose(lost(3, 4))
+    for rank in (1, 2):
+        mine.hear(rank, lost(3, 4))
+        mine.hear(rank, lost(3))
+    assert mine.outcome(0.0) == Membership(1, frozenset({0, 1, 2}))
+
+
 def test_whom_the_others_have_lost_ends() -> None:
     mine = regroup(3, ((0, 1, 2), (3,)))
     mine.hear(1, lost(3))

@@ -159,7 +159,7 @@ def test_the_same_bits_run_after_run() -> None:
 
 
 def test_16_bit_sums_are_made_in_float32() -> None:
-    """One at a time, 256 + 1 would stay 256 in bfloat16."""
+    """One at a time, 256 + 1 would stay 256 in bfloat16. Between regions each hop rounds (`require_sum`)."""
     plan = CollectivePlan(((0, 1, 2, 3),), {}, (SizeClass(1, 64, (Flow(1.0, (0,)),)),))
     with group(plan) as ranks:
         mine = [torch.tensor([value], dtype=torch.bfloat16) for value in (256.0, 1.0, 1.0, 2.0)]
@@ -178,6 +178,15 @@ def test_16_bit_sums_are_made_in_float32() -> None:
 def test_what_is_no_vector_is_refused(vector: torch.Tensor, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Values(vector)
+
+
+@pytest.mark.parametrize("num_exact", [-1, 5])
+def test_more_exact_values_than_there_are_are_refused(num_exact: int) -> None:
+    with (
+        group(CollectivePlan.direct([[0], [1]])) as ranks,
+        pytest.raises(ValueError, match=f"{num_exact} exact values of 4"),
+    ):
+        ranks[0].all_reduce(torch.zeros(4), num_exact=num_exact)
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=5))
