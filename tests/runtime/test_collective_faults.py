@@ -299,6 +299,15 @@ def test_who_does_not_come_is_named() -> None:
         listener.close()
 
 
+def test_who_comes_with_too_few_connections_is_named() -> None:
+    at, plan = doors(2), CollectivePlan.direct([[0], [1]])
+    with ThreadPoolExecutor() as threads:
+        other = threads.submit(connect, 1, at, plan, Settings(connect_s=PATIENCE_S))
+        with pytest.raises(PeerLostError, match=r"ranks \[1\] did not connect within 2 s"):
+            connect(0, at, plan, Settings(connect_s=2.0, num_streams=2))
+        other.result().close()
+
+
 def test_leaving_in_good_order_is_no_failure() -> None:
     with group(PLAN, QUICK) as ranks:
         mine = vectors(4, 5000)

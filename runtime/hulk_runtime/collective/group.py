@@ -47,9 +47,10 @@ class Settings:
     """How a rank talks to its peers.
 
     `bound_s`: a peer that dies, stalls or sends garbage is found within it. `pace`: the share of a link's rate that is
-    used. `num_streams`: TCP connections to each peer in another region. In a pause, up to `hold_s`, each connection to
-    another region keeps its congestion window by a few tiny packets; after a longer one TCP starts slowly.
-    With `drift` the ranks measure the links and follow what they carry.
+    used. `num_streams`: TCP connections to each peer in another region, as many on all ranks; of several one that
+    stalls alone is not found. In a pause, up to `hold_s`, each connection to another region keeps its congestion window
+    by a few tiny packets; after a longer one TCP starts slowly. With `drift` the ranks measure the links and follow
+    what they carry.
     """
 
     bound_s: float = 10.0

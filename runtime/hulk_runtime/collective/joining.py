@@ -144,12 +144,16 @@ class Gathering:
             if self._error or len(self._found) < num_wanted:
                 for connection in self._found.values():
                     connection.close()
-                missing = sorted({rank for rank in self._wanted if (rank, 0) not in self._found})
-                late = f"ranks {missing} did not connect within {timeout_s:g} s"
+                late = f"ranks {self._missing()} did not connect within {timeout_s:g} s"
                 raise PeerLostError("; refused ".join([self._error or late, *refused]))
             return {
                 rank: [self._found[rank, stream] for stream in range(count)] for rank, count in self._wanted.items()
             }
+
+    def _missing(self) -> list[int]:
+        """The ranks that not all connections are there to."""
+        wanted = ((rank, stream) for rank, count in self._wanted.items() for stream in range(count))
+        return sorted({rank for rank, stream in wanted if (rank, stream) not in self._found})
 
     def _connect(self, rank: int, stream: int, deadline_s: float) -> None:
         address = self._addresses[rank]
