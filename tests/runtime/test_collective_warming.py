@@ -7,10 +7,12 @@ from contextlib import contextmanager
 
 import pytest
 from hulk_runtime.collective.channel import OPEN_SHARE, Channel
-from hulk_runtime.collective.frames import HEADER_BYTES, Kind, parse
+from hulk_runtime.collective.frames import HEADER_BYTES, Header, Kind, parse
 from hulk_runtime.collective.lines import Lines
+from hulk_runtime.collective.operation import Outgoing
 from hulk_runtime.collective.peer import Peer
-from hulk_runtime.collective.warming import MAX_REOPEN_S, REOPEN_S, Warming
+from hulk_runtime.collective.warming import FRAME_BYTES, MAX_REOPEN_S, REOPEN_S, WARM_S, Warming
+from hulk_runtime.collective.work import Work
 
 
 @contextmanager
@@ -81,4 +83,27 @@ def test_frames_without_meaning_arrive_whole() -> None:
         while len(heard) < 40_000 + 3 * HEADER_BYTES:
             heard += theirs.recv(1 << 16)
         assert [parse(heard[:HEADER_BYTES]).kind, len(heard)] == [Kind.WARM, 40_000 + 3 * HEADER_BYTES]
+        lines.close()
+
+
+def test_a_path_that_does_not_open_is_given_up() -> None:
+    """Packets are lost on it, say: what means something is not kept waiting for bytes that do not."""
+    with connected() as (channel, _):
+        peer, work = channel.peer, Work(lambda _: None, 10.0)
+        peer.channels = [channel]
+        lines = Lines({1: peer}, first_s=0.0)
+        warming = Warming(lines)
+        warming.begin({1: 10 * FRAME_BYTES}, work)
+        chunk = Outgoing(1, Header(Kind.CHUNK, 8).pack(), memoryview(bytes(8)), (0, 0.0, 0.0))
+        peer.push(chunk)
+        lines.now_s += WARM_S - 0.1
+        warming.look()
+        assert not work.is_done
+        lines.now_s += 0.2
+        warming.look()
+        warming.look()
+        assert peer.pop() == (chunk.header, chunk.payload, chunk)
+        assert peer.pop() is None
+        warming.look()
+        assert work.is_done
         lines.close()

@@ -105,6 +105,11 @@ class Peer:
         """Whether anything still has to leave."""
         return bool(self.channels and (self._first or self._chunks or any(c.wants_write for c in self.channels)))
 
+    def drop_last(self) -> None:
+        """Forget the frames that wait for all chunks."""
+        self._chunks = [entry for entry in self._chunks if entry[0] is not _LAST]
+        heapq.heapify(self._chunks)
+
     def drop_chunks(self) -> None:
         """Forget the chunks that wait: what they belong to has failed."""
         self._chunks.clear()

@@ -15,6 +15,8 @@ from hulk_runtime.collective.work import Work
 from hulk_runtime.errors import PeerLostError
 
 FRAME_BYTES: Final = 16 << 10
+WARM_S: Final = 5.0
+"""What has not left after so long leaves no more: slow start fills a path sooner, unless packets are lost on it."""
 REOPEN_S: Final = 1.0
 MAX_REOPEN_S: Final = 64.0
 """A window that does not stay open is opened again after this time, twice as long each time, up to so long."""
@@ -28,6 +30,7 @@ class Warming:
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
         self._waiting: list[tuple[frozenset[int], Work]] = []
+        self._until_s: dict[int, float] = {}
         self._reopened: dict[Channel, tuple[float, float]] = {}
 
     def begin(self, num_bytes: Mapping[int, int], work: Work) -> None:
@@ -48,13 +51,17 @@ class Warming:
             self._queue(channel.peer, 2 * num_bytes)
 
     def _queue(self, peer: Peer, count: int) -> None:
+        self._until_s[peer.rank] = self._lines.now_s + WARM_S
         for start in range(0, count, FRAME_BYTES):
             payload = _ZEROS[: min(FRAME_BYTES, count - start)]
             peer.push_last(Header(Kind.WARM, len(payload)), payload)
         self._lines.touch(peer)
 
     def look(self) -> None:
-        """End what is over."""
+        """End what is over, or has taken too long."""
+        for rank in [rank for rank, until_s in self._until_s.items() if self._lines.now_s > until_s]:
+            self._lines.peers[rank].drop_last()
+            del self._until_s[rank]
         waiting, self._waiting = self._waiting, []
         for ranks, work in waiting:
             if any(self._lines.peers[rank].is_busy for rank in ranks):
