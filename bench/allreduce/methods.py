@@ -17,6 +17,7 @@ from hulk_runtime.collective import inside
 from hulk_runtime.collective.document import CollectiveDocument
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.joining import Address
+from hulk_runtime.wan import MAX_STREAMS
 
 from bench.allreduce.place import Place
 
@@ -103,7 +104,10 @@ class Wan:
 
     def __init__(self, place: Place, spec: Mapping[str, Any]) -> None:
         addresses = [Address(address, spec["port"]) for address in place.addresses]
-        document, settings = CollectiveDocument.model_validate(spec["plan"]), Settings(**spec["settings"])
+        document, settings = (
+            CollectiveDocument.model_validate(spec["plan"]),
+            Settings(**{"max_streams": MAX_STREAMS, **spec["settings"]}),
+        )
         plan = document.plan(spec["region_of_rank"])
         found = inside.join(plan, place.rank, torch.device("cpu")) if spec.get("inside") else None
         self.collective = Collective.connect(place.rank, addresses, plan, SECRET, SCOPE, settings, inside=found)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from hulk_runtime.groups import Group
 
 
+MAX_STREAMS = 4
+"""To a peer, where packets are lost on the way."""
+
+
 @contextlib.contextmanager
 def connect(environment: Environment, plan: Plan, group: "Group") -> Iterator[AllReduce | None]:
     """The sum over all ranks of a group, its paths warm; None where the plan leaves it to the group's backend.
@@ -37,7 +41,7 @@ def connect(environment: Environment, plan: Plan, group: "Group") -> Iterator[Al
             planned,
             secret,
             scope=f"{environment.job_uid or environment.job}/{environment.attempt}",
-            settings=Settings(connect_s=environment.rendezvous_s),
+            settings=Settings(connect_s=environment.rendezvous_s, max_streams=MAX_STREAMS),
             listener=listener,
             inside=inside.join(planned, group.rank, group.device) if inside.is_wanted(group.device) else None,
         )

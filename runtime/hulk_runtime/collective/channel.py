@@ -29,6 +29,7 @@ OPEN_SHARE: Final = 0.9
 _READS_AT_ONCE: Final = 16
 _SKIPPED_AT_ONCE: Final = 64 << 10
 _TCP_NOTSENT_LOWAT: Final = 25
+_TCP_USER_TIMEOUT: Final = 18
 _SO_MAX_PACING_RATE: Final = 47
 
 
@@ -103,8 +104,8 @@ class Channel:
         except OSError as error:
             raise PeerGoneError(f"its connection broke: {error.strerror}") from error
 
-    def closed_bytes(self) -> int:
-        """What the path holds at the connection's pace where the window is well below that; else 0.
+    def closed_bytes(self, share: float = OPEN_SHARE) -> int:
+        """What the path holds at the connection's pace where the window is below a share of that; else 0.
 
         Raises PeerGoneError.
         """
@@ -112,7 +113,11 @@ class Channel:
             return 0
         path = self._path()
         held_bytes = math.ceil(self._bytes_per_s * path.min_rtt_s)
-        return held_bytes if path.window_bytes < OPEN_SHARE * held_bytes else 0
+        return held_bytes if path.window_bytes < share * held_bytes else 0
+
+    def bound_silence(self, seconds: float) -> None:
+        """Break when nothing is acknowledged for so long: of several connections one may stall unheard."""
+        self.socket.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, math.ceil(1000 * seconds))
 
     def _give(self, frame: bytes, flags: int) -> bool:
         """Whether the socket took all of a frame; the rest of one that it took in part goes before everything else."""
@@ -148,6 +153,7 @@ class Channel:
 
     def finish(self) -> None:
         """Nothing more will be sent: the peer reads what is on the way, then the end."""
+        self._held = b""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
 

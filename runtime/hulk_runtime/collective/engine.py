@@ -89,6 +89,18 @@ class Engine(threading.Thread):
             work.end(self._standing.error())
         return work
 
+    def add(self, channels: Sequence[Channel]) -> None:
+        """More connections to peers; closed where the loop has ended."""
+
+        def join() -> None:
+            for channel in channels:
+                channel.bound_silence(self._bounds.silent_s)
+                self._lines.add(channel)
+
+        if not self._take(join):
+            for channel in channels:
+                channel.socket.close()
+
     def fail(self, failure: Failure, epoch: int | None = None) -> None:
         """End the group because of something seen outside the loop; with `epoch` only if that still lasts."""
 
@@ -179,9 +191,11 @@ class Engine(threading.Thread):
         peer, standing = channel.peer, self._standing
         self._lines.drop(channel)
         is_member = peer.rank in standing.membership.members
-        if standing.verdict is not None or not is_member or (peer.has_left and peer.channels):
+        if standing.verdict is not None or not is_member:
             return
-        if not peer.has_left:
+        if peer.channels:  # its goodbye may still be on its way on another one
+            peer.broken = peer.broken or (self._lines.now_s, str(error))
+        elif not peer.has_left:
             standing.lose(Failure(peer.rank, str(error)))
         elif self._operations.awaits(peer.rank):
             standing.fail(Failure(peer.rank, "it left in the middle of an all-reduce"))

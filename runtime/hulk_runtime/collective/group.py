@@ -7,17 +7,19 @@
 Needs neither Kubernetes nor torch.distributed: ranks, their addresses, a plan and a secret that all of them know.
 """
 
+import contextlib
 import itertools
 import socket
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Self
 
 import torch
 
-from hulk_runtime.collective.channel import Channel
+from hulk_runtime.collective.beliefs import slots
+from hulk_runtime.collective.channel import Channel, PeerGoneError
 from hulk_runtime.collective.compression import Codec
 from hulk_runtime.collective.drift import Drift, LinkBelief, Turn
 from hulk_runtime.collective.engine import Engine
@@ -38,6 +40,10 @@ from hulk_runtime.collective.work import Both, Report, Work
 
 ABOUT = 0.9
 """All-reduces of that share of the largest one's bytes count as large as it: the last bucket has a little more."""
+MOST_STREAMS = 256
+"""The handshake numbers them in a byte."""
+OPENED = 0.5
+"""A connection that warming has not opened so far loses packets on the way."""
 MAX_LINKS = 256
 """So many links are told of: all of 16 regions."""
 
@@ -47,16 +53,17 @@ class Settings:
     """How a rank talks to its peers.
 
     `bound_s`: a peer that dies, stalls or sends garbage is found within it. `pace`: the share of a link's rate that is
-    used. `num_streams`: TCP connections to each peer in another region, as many on all ranks; of several one that
-    stalls alone is not found. In a pause, up to `hold_s`, each connection to another region keeps its congestion window
-    by a few tiny packets; after a longer one TCP starts slowly. With `drift` the ranks measure the links and follow
-    what they carry.
+    used. `num_streams`: TCP connections to each peer in another region, as many on all ranks; `max_streams` to one
+    where packets are lost on the way, as warming shows. In a pause, up to `hold_s`, each connection to another region
+    keeps its congestion window by a few tiny packets; after a longer one TCP starts slowly. With `drift` the ranks
+    measure the links and follow what they carry.
     """
 
     bound_s: float = 10.0
     connect_s: float = 300.0
     pace: float = 0.97
     num_streams: int = 1
+    max_streams: int = 1
     hold_s: float = 600.0
     drift: bool = True
 
@@ -66,6 +73,8 @@ class Settings:
                 f"settings: bound {self.bound_s} s, connect {self.connect_s} s, pace {self.pace} and "
                 f"{self.num_streams} streams must be > 0"
             )
+        if max(self.num_streams, self.max_streams) > MOST_STREAMS:
+            raise ValueError(f"settings: {self.num_streams} and {self.max_streams} streams: at most {MOST_STREAMS}")
 
 
 class Collective:
@@ -79,8 +88,10 @@ class Collective:
         door: Door,
         settings: Settings,
         inside: Inside | None,
+        spare: Mapping[int, Sequence[socket.socket]],
     ) -> None:
         self.rank, self.plan = rank, plan
+        self._spare = dict(spare)
         self._inside = inside
         self._plan_now = plan
         self._door, self._settings = door, settings
@@ -125,7 +136,8 @@ class Collective:
         require_parts(plan)
         shares = pace_shares(plan, rank)
         far = {partner: partner in shares for partner in partners(plan, rank)}
-        wanted = {partner: settings.num_streams if is_far else 1 for partner, is_far in far.items()}
+        most = max(settings.num_streams, settings.max_streams)
+        wanted = {partner: most if is_far else 1 for partner, is_far in far.items()}
         identity = Identity(secret, scope, plan.digest())
         gathering = Gathering(rank, addresses, wanted, identity)
         host = "" if listen_everywhere else addresses[rank].host
@@ -138,8 +150,10 @@ class Collective:
             raise
         peers = {partner: Peer(partner, far[partner]) for partner in found}
         for partner, connections in found.items():
-            peers[partner].channels = [Channel(connection, peers[partner]) for connection in connections]
-        group = cls(rank, plan, peers, door, settings, inside)
+            used = connections[: settings.num_streams]
+            peers[partner].channels = [Channel(connection, peers[partner]) for connection in used]
+        spare = {partner: rest for partner, all_of in found.items() if (rest := all_of[settings.num_streams :])}
+        group = cls(rank, plan, peers, door, settings, inside, spare)
         pace_channels(plan, rank, peers, settings.pace)
         gathering.twice = group._twice
         group._engine.start()
@@ -288,18 +302,48 @@ class Collective:
     def warm(self) -> None:
         """Open the congestion windows towards other regions, and return when that has happened on every rank.
 
-        Slow start fills a path after about twice the bytes that it holds. Raises PeerLostError: a rank may come here
-        later than others by as much as it may connect later.
+        Slow start fills a path after about twice the bytes that it holds. Where it did not, more connections are used.
+        Raises PeerLostError: a rank may come here later than others by as much as it may connect later.
         """
         patience_s = self._settings.connect_s
         num_bytes = {rank: 2 * count for rank, count in path_bytes(self.plan, self.rank).items()}
         self._engine.warm(num_bytes).wait(patience_s)
-        self.all_reduce(torch.zeros(max(1, self.plan.num_ranks))).wait(patience_s)
+        closed = self._closed(patience_s)
+        for partner, spare in self._take_spare().items():
+            if frozenset((self.rank, partner)) in closed:
+                self._engine.add([Channel(connection, self._peers[partner]) for connection in spare])
+            else:
+                _close(spare)
+        if closed and self._settings.max_streams > self._settings.num_streams:
+            now, pace = self._plan_now, self._settings.pace
+            self._engine.do(lambda: pace_channels(now, self.rank, self._peers, pace))
+            self._engine.warm(num_bytes).wait(patience_s)
+            self._closed(patience_s)
+
+    def _closed(self, patience_s: float) -> frozenset[frozenset[int]]:
+        """The pairs of ranks whose window is far from open, in either direction; the same on every rank."""
+        ways = slots(self._plan_now)
+        closed_N = torch.zeros(max(1, len(ways)))
+        for number, way in enumerate(ways):
+            if way.sender == self.rank:
+                with contextlib.suppress(PeerGoneError):  # the engine tells of it
+                    closed_N[number] = any(
+                        way_out.closed_bytes(OPENED) for way_out in self._peers[way.receiver].channels
+                    )
+        self.all_reduce(closed_N, num_exact=len(closed_N)).wait(patience_s)
+        found = zip(ways, closed_N.tolist(), strict=False)
+        return frozenset(frozenset((way.sender, way.receiver)) for way, is_closed in found if is_closed)
+
+    def _take_spare(self) -> dict[int, Sequence[socket.socket]]:
+        spare, self._spare = self._spare, {}
+        return spare
 
     def close(self) -> None:
         """Leave; what is not awaited is lost."""
         if self._drift is not None:
             self._drift.settle(self._settings.bound_s / 2)
+        for spare in self._take_spare().values():
+            _close(spare)
         self._door.close()
         self._engine.close()
         if self._region is not None:
@@ -310,3 +354,8 @@ class Collective:
 
     def _twice(self, rank: int) -> None:
         self._engine.fail(Failure(rank, "it connected twice"))
+
+
+def _close(connections: Sequence[socket.socket]) -> None:
+    for connection in connections:
+        connection.close()

@@ -18,7 +18,7 @@ from hulk_runtime.errors import PeerLostError, PortError
 
 RETRY_S: Final = 0.2
 CONNECT_TIMEOUT_S: Final = 5.0
-MAX_GREETING: Final = 64
+MAX_GREETING: Final = 256
 """Connections that may be at the door at once; one more, and the oldest has to go."""
 
 

@@ -24,6 +24,7 @@ class Lines:
         self.now_s = time.monotonic()
         self._channels = {c.socket.fileno(): c for peer in peers.values() for c in peer.channels}
         self._touched: set[Peer] = set()
+        self._is_finished = False
         self._poll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK)
         self._poll.register(self._bell, select.EPOLLIN)
@@ -70,7 +71,7 @@ class Lines:
 
     def push_first(self, peer: Peer, head: bytes, payload: memoryview | None = None) -> None:
         """Queue a frame that goes before all chunks, where there is a connection."""
-        if peer.channels:
+        if peer.channels and not self._is_finished:
             peer.push_first(head, payload)
             self._touched.add(peer)
 
@@ -92,6 +93,12 @@ class Lines:
             self._poll.modify(channel.socket, select.EPOLLIN | (WRITABLE if channel.wants_write else 0))
         return left
 
+    def add(self, channel: Channel) -> None:
+        """Another connection to a peer."""
+        channel.peer.channels.append(channel)
+        self._channels[channel.socket.fileno()] = channel
+        self._poll.register(channel.socket, select.EPOLLIN)
+
     def forget_chunks(self) -> None:
         """What waits and what is under way belongs to nothing any more."""
         for channel in self._channels.values():
@@ -108,6 +115,7 @@ class Lines:
 
     def finish(self) -> None:
         """Nothing more is sent; what was sent still arrives, because reading goes on until the other ends close."""
+        self._is_finished = True
         for channel in self._channels.values():
             channel.finish()
 

@@ -21,7 +21,8 @@ _LAST: Final = (1 << 62, 0.0, 0.0)
 class Peer:
     """Another rank: what waits to be sent to it, what it said last, and when (seconds of the monotonic clock).
 
-    `num_begun` operations were asked of it, as far as it was heard; `told_s` is when it said so itself last.
+    `num_begun` operations were asked of it, as far as it was heard; `told_s` is when it said so itself last. `broken`
+    is when and how one of several connections ended.
     """
 
     rank: int
@@ -32,6 +33,7 @@ class Peer:
     num_begun: int = 0
     told_s: float = 0.0
     has_left: bool = False
+    broken: tuple[float, str] | None = None
     ahead: Ahead = field(default_factory=Ahead)
     _num_brought: int = 0
     _brought: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=32))

@@ -1,0 +1,106 @@
+"""Several connections to a peer: used where warming one has not opened it, closed elsewhere; all of them one peer."""
+
+import socket
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+import torch
+from collective_ranks import PATIENCE_S, all_reduce, group, together, vectors, within
+from hulk_runtime.collective.bounds import Bounds
+from hulk_runtime.collective.channel import OPEN_SHARE, Channel
+from hulk_runtime.collective.group import Collective, Settings
+from hulk_runtime.collective.plan import CollectivePlan, Flow, LinkFigures, SizeClass
+from hulk_runtime.errors import RankLostError
+
+BOUND_S = 4.0
+SPREAD = Settings(bound_s=BOUND_S, connect_s=PATIENCE_S, max_streams=4)
+RATE = 4e6
+NUM_VALUES = 1 << 18
+TCP_USER_TIMEOUT = 18
+
+
+def star(root: int) -> Flow:
+    spokes = tuple((region, root) for region in range(3) if region != root)
+    return Flow(1 / 3, (root,), spokes, spokes)
+
+
+LINKS = {pair: LinkFigures(RATE, 0.002) for pair in permutations(range(3), 2)}
+PLAN = CollectivePlan(((0,), (1,), (2,)), LINKS, (SizeClass(1 << 40, 1 << 15, tuple(map(star, range(3)))),))
+
+
+def numbers(ranks: Sequence[Collective]) -> list[dict[int, int]]:
+    """Connections of each rank to each other one."""
+    return [{peer.rank: len(peer.channels) for peer in rank._peers.values()} for rank in ranks]
+
+
+@pytest.fixture
+def rank_1_stays_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if packets were lost on the way to it."""
+
+    def closed_bytes(channel: Channel, share: float = OPEN_SHARE) -> int:
+        return 1 if channel.peer.rank == 1 and share < OPEN_SHARE else 0
+
+    monkeypatch.setattr(Channel, "closed_bytes", closed_bytes)
+
+
+def require_sum(ranks: Sequence[Collective], seed: int) -> None:
+    mine = vectors(len(ranks), NUM_VALUES, seed=seed)
+    wanted = sum(vector.double() for vector in mine)
+    all_reduce(ranks, mine)
+    assert all(torch.equal(vector, mine[0]) for vector in mine)
+    assert (mine[0].double() - wanted).abs().max() < 1e-4
+
+
+def test_paths_that_open_keep_one_connection() -> None:
+    with group(PLAN, SPREAD) as ranks:
+        together([rank.warm for rank in ranks])
+        assert numbers(ranks) == [{1: 1, 2: 1}, {0: 1, 2: 1}, {0: 1, 1: 1}]
+        assert not any(rank._spare for rank in ranks)
+        require_sum(ranks, 1)
+
+
+@pytest.mark.usefixtures("rank_1_stays_closed")
+def test_paths_that_do_not_open_get_all_connections() -> None:
+    with group(PLAN, SPREAD) as ranks:
+        together([rank.warm for rank in ranks])
+        assert numbers(ranks) == [{1: 4, 2: 1}, {0: 4, 2: 4}, {0: 1, 1: 4}]
+        for seed in range(8):  # with a round of measuring
+            require_sum(ranks, seed)
+        assert ranks[0].beliefs()[0, 1].bytes_per_s == pytest.approx(RATE, rel=0.5)
+        added = ranks[0]._peers[1].channels[1].socket
+        assert added.getsockopt(socket.IPPROTO_TCP, TCP_USER_TIMEOUT) == 1000 * Bounds(BOUND_S).silent_s
+
+
+def test_without_warming_there_is_one_connection() -> None:
+    with group(PLAN, SPREAD) as ranks:
+        require_sum(ranks, 1)
+        assert numbers(ranks)[0] == {1: 1, 2: 1}
+
+
+@pytest.mark.parametrize("leaver", range(3))
+def test_leaving_in_good_order_is_no_loss_whatever_connection_ends_first(leaver: int) -> None:
+    """The goodbye waits behind chunks on one connection while the others end."""
+    with group(PLAN, Settings(bound_s=BOUND_S, connect_s=PATIENCE_S, num_streams=4)) as ranks:
+
+        def train_and_leave(rank: Collective) -> None:
+            rank.all_reduce(torch.zeros(NUM_VALUES)).wait(PATIENCE_S)
+            if rank.rank == leaver:
+                rank.close()
+
+        together([lambda rank=rank: train_and_leave(rank) for rank in ranks])  # type: ignore[misc]
+
+
+def test_one_of_several_that_breaks_ends_the_group_within_the_bound() -> None:
+    with group(PLAN, Settings(bound_s=BOUND_S, connect_s=PATIENCE_S, num_streams=4)) as ranks:
+        require_sum(ranks, 1)
+        ranks[0]._peers[1].channels[2].socket.shutdown(socket.SHUT_RDWR)
+        with within(BOUND_S):
+            for rank in ranks:
+                with pytest.raises(RankLostError, match=r"closed its connection|connection broke"):
+                    for_ever(rank)
+
+
+def for_ever(rank: Collective) -> None:
+    while True:
+        rank.all_reduce(torch.zeros(64)).wait(PATIENCE_S)
