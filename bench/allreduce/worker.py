@@ -63,7 +63,13 @@ class Worker:
 
     def _reduce(self, order: Answer) -> Answer:
         method = self._methods[order["key"]]
-        others = [engine for other in self._methods.values() if other is not method for engine in other.engines]
+        others = [
+            engine
+            for other in self._methods.values()
+            if other is not method
+            for engine in other.engines
+            if engine.is_alive()
+        ]
         before_s, others_before_s = cpu_s(), sum(map(thread_s, others))
         sleep_until(order["start"])
         method.all_reduce(self._values)

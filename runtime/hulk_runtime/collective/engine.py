@@ -90,12 +90,16 @@ class Engine(threading.Thread):
         return work
 
     def add(self, channels: Sequence[Channel]) -> None:
-        """More connections to peers; closed where the loop has ended."""
+        """More connections to peers; closed where the loop has ended, or the peer has gone."""
 
         def join() -> None:
             for channel in channels:
-                channel.bound_silence(self._bounds.silent_s)
-                self._lines.add(channel)
+                if channel.peer.rank in self.membership.members and channel.peer.channels:
+                    self._lines.add(channel)
+                    for each in channel.peer.channels:
+                        each.bound_silence(self._bounds.silent_s - self._bounds.settle_s)
+                else:
+                    channel.socket.close()
 
         if not self._take(join):
             for channel in channels:

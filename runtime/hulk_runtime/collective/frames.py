@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-WIRE_VERSION: Final = 3
+WIRE_VERSION: Final = 4
 MAGIC: Final = 0x4B48
 MAX_PAYLOAD_BYTES: Final = 4 << 20
 _HEADER: Final = struct.Struct("<HBBIIHHII")

@@ -308,6 +308,7 @@ class Collective:
         patience_s = self._settings.connect_s
         num_bytes = {rank: 2 * count for rank, count in path_bytes(self.plan, self.rank).items()}
         self._engine.warm(num_bytes).wait(patience_s)
+        self.all_reduce(torch.zeros(1)).wait(patience_s)  # behind the last of those bytes: windows are what they are
         closed = self._closed(patience_s)
         for partner, spare in self._take_spare().items():
             if frozenset((self.rank, partner)) in closed:

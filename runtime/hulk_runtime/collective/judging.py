@@ -14,7 +14,7 @@ import math
 from dataclasses import replace
 from typing import Final
 
-from hulk_runtime.collective.beliefs import Belief, Beside, Seen
+from hulk_runtime.collective.beliefs import FIRST_TRIAL_ROUNDS, Belief, Beside, Seen
 
 PACED: Final = 0.9
 """A link that carries this share of its pace carries what it is given."""
@@ -27,6 +27,8 @@ QUEUED_ROUND: Final = 0.25
 """A round in which the link had a queue brings the next trial nearer by so much of a round."""
 BESIDE_ROUNDS: Final = 32.0
 """After so many at the planned pace it is looked at again what a lowered one gets."""
+MAX_RETRY_ROUNDS: Final = 512.0
+"""A link that was given up costs a whole round each time it is tried: more than a trial of one that is used."""
 LEAST_SHARE: Final = 1 / 16
 """Of the planned rate: less is never believed, so that a link that was silent for a while is used again."""
 
@@ -60,8 +62,9 @@ def judge(
     else:
         now = _slower(belief, carried)
     was_lowered = belief.boost == 1.0 and belief.bytes_per_s < (1 - CHANGED) * planned_bytes_per_s
-    rest = belief.beside_rounds if not found.has_queue else belief.beside_rest - was_lowered
-    now = replace(now, beside_rest=rest, beside_rounds=belief.beside_rounds)
+    rounds = belief.beside_rounds if was_lowered or found.has_queue else FIRST_TRIAL_ROUNDS
+    rest = rounds if not found.has_queue else belief.beside_rest - was_lowered
+    now = replace(now, beside_rest=rest, beside_rounds=rounds)
     return now if rest > 0 else replace(now, beside=Beside.TRIED, boost=1.0)
 
 
@@ -72,7 +75,7 @@ def _unmeasured(belief: Belief, planned: float) -> Belief:
         return still
     if belief.rest_rounds > 1.0:
         return replace(still, rest_rounds=belief.rest_rounds - 1.0)
-    rounds = min(2 * belief.trial_rounds, MAX_TRIAL_ROUNDS)
+    rounds = min(2 * belief.trial_rounds, MAX_RETRY_ROUNDS)
     return Belief.of(planned, rest_rounds=rounds, trial_rounds=rounds)
 
 

@@ -53,10 +53,12 @@ class Pulse:
 
     def _require_sound(self, peer: Peer) -> None:
         """A peer that says nothing for too long is lost, unless it said goodbye and nothing is awaited of it."""
-        if peer.broken is not None and not peer.has_left and self._lines.now_s - peer.broken[0] > self._bounds.settle_s:
+        if self._standing.has_word_of(peer.rank):
+            return
+        silent_s, now_s = self._bounds.silent_s, self._lines.now_s
+        if peer.broken is not None and not peer.has_left and now_s - peer.broken[0] > self._bounds.settle_s:
             self._standing.lose(Failure(peer.rank, peer.broken[1]))
-        silent_s = self._bounds.silent_s
-        if self._lines.now_s - peer.heard_s <= silent_s or self._standing.has_word_of(peer.rank):
+        if now_s - peer.heard_s <= silent_s:
             return
         if not peer.has_left or self._operations.awaits(peer.rank):
             self._standing.lose(Failure(peer.rank, f"nothing was heard of it for {silent_s:g} s"))

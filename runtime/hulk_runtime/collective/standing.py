@@ -103,6 +103,8 @@ class Standing:
         self._require_ranks(losses)
         if self.verdict is not None:
             return
+        if epoch < self.membership.epoch and not {loss.rank for loss in losses} & self.membership.members:
+            return  # those who are left have agreed on them already
         if not self._regions or epoch != self.membership.epoch:
             self.fail(min(losses))
             return

@@ -41,6 +41,8 @@ class Warming:
 
     def reopen(self, channel: Channel, now_s: float) -> None:
         """Open a connection's window again where it has closed; not too often. Raises PeerGoneError."""
+        if self._waiting:
+            return
         num_bytes = channel.closed_bytes()
         if not num_bytes:
             self._reopened.pop(channel, None)
