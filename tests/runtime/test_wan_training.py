@@ -175,7 +175,7 @@ def test_a_ddp_script_names_a_rank_whose_script_hangs(job, make_plan) -> None:
     ranks = job.start_ranks(make_plan((1, 1, 1), **wan()), str(DDP), HULK_SILENCE_SECONDS="3", HANGS="2")
     assert [rank.wait() for rank in ranks[:2]] == [1, 1]
     for rank in ranks[:2]:  # for ten predicted steps
-        assert "rank 2 was lost: it did not begin all-reduce 1 within 5 s" in rank.output
+        assert "rank 2 was lost: it did not begin all-reduce 2 within 5 s" in rank.output
 
 
 def averaged_by_hand() -> list[float]:
