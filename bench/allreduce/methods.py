@@ -39,8 +39,9 @@ class Method(Protocol):
 class Flat:
     """gloo's ring; data flows from each rank of the order to the one before it."""
 
+    engines: tuple[threading.Thread, ...] = ()
+
     def __init__(self, _: Place, spec: Mapping[str, Any]) -> None:
-        self.engines: tuple[threading.Thread, ...] = ()
         # Sorted ranks would undo the order.
         self._group = _member(dist.new_group(spec["order"], backend="gloo", sort_ranks=False))
 
@@ -58,8 +59,9 @@ class Hierarchical:
     they do so side by side.
     """
 
+    engines: tuple[threading.Thread, ...] = ()
+
     def __init__(self, place: Place, spec: Mapping[str, Any]) -> None:
-        self.engines: tuple[threading.Thread, ...] = ()
         order: Sequence[int] = spec["order"]
         self._num_parts = int(spec["members"])
         self._ranks = place.regions[place.region]
@@ -104,11 +106,8 @@ class Wan:
 
     def __init__(self, place: Place, spec: Mapping[str, Any]) -> None:
         addresses = [Address(address, spec["port"]) for address in place.addresses]
-        document, settings = (
-            CollectiveDocument.model_validate(spec["plan"]),
-            Settings(**{"max_streams": MAX_STREAMS, **spec["settings"]}),
-        )
-        plan = document.plan(spec["region_of_rank"])
+        settings = Settings(**{"max_streams": MAX_STREAMS, **spec["settings"]})
+        plan = CollectiveDocument.model_validate(spec["plan"]).plan(spec["region_of_rank"])
         found = inside.join(plan, place.rank, torch.device("cpu")) if spec.get("inside") else None
         self.collective = Collective.connect(place.rank, addresses, plan, SECRET, SCOPE, settings, inside=found)
         self.engines: tuple[threading.Thread, ...] = (self.collective.engine,)

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import TypeVar
 
 import torch
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.joining import Address, listen
-from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
+from hulk_runtime.collective.plan import CollectivePlan, Flow, LinkFigures, SizeClass
 from hypothesis import strategies as st
 
 T = TypeVar("T")
@@ -21,6 +22,20 @@ SCOPE = "team/demo/1"
 PATIENCE_S = 60.0
 ALLOWANCE_S = 1.0
 """On top of a stated bound: what a busy machine with two cores takes to run the threads of several ranks."""
+
+
+RATE = 4e6
+
+
+def star(root: int, share: float) -> Flow:
+    spokes = tuple((region, root) for region in range(3) if region != root)
+    return Flow(share, (root,), spokes, spokes)
+
+
+STARS = tuple(star(root, 1 / 3) for root in range(3))
+LINKS = {pair: LinkFigures(RATE, 0.002) for pair in permutations(range(3), 2)}
+PLAN = CollectivePlan(((0,), (1,), (2,)), LINKS, (SizeClass(1 << 40, 1 << 15, STARS),))
+"""Three regions of one rank, alike: every link has RATE, every region reduces a third."""
 
 
 @dataclass

@@ -3,16 +3,15 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import permutations
 
 import pytest
 import torch
-from collective_ranks import all_reduce, group, together, vectors
+from collective_ranks import LINKS, PLAN, RATE, STARS, all_reduce, group, star, together, vectors
 from hulk_runtime.collective.beliefs import MIN_BYTES, Belief, Beside, Seen, slots
 from hulk_runtime.collective.drift import ROUND, WINDOW
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.judging import judge
-from hulk_runtime.collective.plan import Alternative, CollectivePlan, Flow, LinkFigures, Pair, SizeClass
+from hulk_runtime.collective.plan import Alternative, CollectivePlan, Flow, Pair, SizeClass
 from hulk_runtime.collective.sharing import best, play, seconds
 from hulk_runtime.collective.timing import Clock
 from hulk_runtime.collective.versions import Version, first, following
@@ -22,20 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 PACE = 0.97
-RATE = 4e6
 NUM_BYTES = 1 << 20
 NUM_VALUES = NUM_BYTES // 4
 FEW_BYTES = NUM_BYTES // 4
-
-
-def star(root: int, share: float) -> Flow:
-    spokes = tuple((region, root) for region in range(3) if region != root)
-    return Flow(share, (root,), spokes, spokes)
-
-
-STARS = tuple(star(root, 1 / 3) for root in range(3))
-LINKS = {pair: LinkFigures(RATE, 0.002) for pair in permutations(range(3), 2)}
-PLAN = CollectivePlan(((0,), (1,), (2,)), LINKS, (SizeClass(1 << 40, 1 << 15, STARS),))
 
 
 def carried(

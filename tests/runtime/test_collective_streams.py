@@ -2,31 +2,19 @@
 
 import socket
 from collections.abc import Sequence
-from itertools import permutations
 
 import pytest
 import torch
-from collective_ranks import PATIENCE_S, all_reduce, group, together, vectors, within
+from collective_ranks import PATIENCE_S, PLAN, RATE, all_reduce, group, together, vectors, within
 from hulk_runtime.collective.bounds import Bounds
 from hulk_runtime.collective.channel import OPEN_SHARE, Channel
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.plan import CollectivePlan, Flow, LinkFigures, SizeClass
 from hulk_runtime.errors import RankLostError
 
 BOUND_S = 4.0
 SPREAD = Settings(bound_s=BOUND_S, connect_s=PATIENCE_S, max_streams=4)
-RATE = 4e6
 NUM_VALUES = 1 << 18
 TCP_USER_TIMEOUT = 18
-
-
-def star(root: int) -> Flow:
-    spokes = tuple((region, root) for region in range(3) if region != root)
-    return Flow(1 / 3, (root,), spokes, spokes)
-
-
-LINKS = {pair: LinkFigures(RATE, 0.002) for pair in permutations(range(3), 2)}
-PLAN = CollectivePlan(((0,), (1,), (2,)), LINKS, (SizeClass(1 << 40, 1 << 15, tuple(map(star, range(3)))),))
 
 
 def numbers(ranks: Sequence[Collective]) -> list[dict[int, int]]:

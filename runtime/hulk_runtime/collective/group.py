@@ -165,10 +165,10 @@ class Collective:
         """Begin to sum a vector over all ranks, in place; the same vectors in the same order on every rank.
 
         `tensor`: contiguous, one dimension, on the CPU, float32, bfloat16 or float16 (ValueError for others). Values of
-        16 bits are added in float32 and rounded to 16 bits on each hop. Every
-        rank gets the same bits. The last `num_exact` values are compressed nowhere. This rank's values are in `source`
-        where that is given, on a device, as far as its current stream has come. What compression took from a vector
-        of some `name` is added to the next one of that name; without one it is forgotten.
+        16 bits are added in float32 and rounded to 16 bits on each hop. Every rank gets the same bits. The last
+        `num_exact` values are compressed nowhere. This rank's values are in `source` where that is given, on a device,
+        as far as its current stream has come. What compression took from a vector of some `name` is added to the next
+        one of that name; without one it is forgotten.
         """
         num_rounded = tensor.numel() - num_exact
         if not 0 <= num_exact <= tensor.numel():
@@ -264,8 +264,7 @@ class Collective:
             self._region.close()
             self._region = self._open_region()
         self._drift = self._begin_drift()
-        now, pace = self._plan_now, self._settings.pace  # other flows: an uplink is shared anew
-        self._engine.do(lambda: pace_channels(now, self.rank, self._peers, pace))
+        self._pace()  # other flows: an uplink is shared anew
         return self._members
 
     def reports(self) -> list[Report]:
@@ -306,22 +305,29 @@ class Collective:
         Raises PeerLostError: a rank may come here later than others by as much as it may connect later.
         """
         patience_s = self._settings.connect_s
-        num_bytes = {rank: 2 * count for rank, count in path_bytes(self.plan, self.rank).items()}
-        self._engine.warm(num_bytes).wait(patience_s)
-        self.all_reduce(torch.zeros(1)).wait(patience_s)  # behind the last of those bytes: windows are what they are
-        closed = self._closed(patience_s)
+        self._open(patience_s)
+        unopened = self._unopened(patience_s)
         for partner, spare in self._take_spare().items():
-            if frozenset((self.rank, partner)) in closed:
+            if frozenset((self.rank, partner)) in unopened:
                 self._engine.add([Channel(connection, self._peers[partner]) for connection in spare])
             else:
                 _close(spare)
-        if closed and self._settings.max_streams > self._settings.num_streams:
-            now, pace = self._plan_now, self._settings.pace
-            self._engine.do(lambda: pace_channels(now, self.rank, self._peers, pace))
-            self._engine.warm(num_bytes).wait(patience_s)
-            self._closed(patience_s)
+        if unopened and self._settings.max_streams > self._settings.num_streams:
+            self._pace()
+            self._open(patience_s)
 
-    def _closed(self, patience_s: float) -> frozenset[frozenset[int]]:
+    def _open(self, patience_s: float) -> None:
+        """Send each path twice what it holds; the sum comes behind the last of that, so windows are what they are."""
+        num_bytes = {rank: 2 * count for rank, count in path_bytes(self.plan, self.rank).items()}
+        self._engine.warm(num_bytes).wait(patience_s)
+        self.all_reduce(torch.zeros(1)).wait(patience_s)
+
+    def _pace(self) -> None:
+        """Have the connections there are keep to the plan for those who take part."""
+        now, pace = self._plan_now, self._settings.pace
+        self._engine.do(lambda: pace_channels(now, self.rank, self._peers, pace))
+
+    def _unopened(self, patience_s: float) -> frozenset[frozenset[int]]:
         """The pairs of ranks whose window is far from open, in either direction; the same on every rank."""
         ways = slots(self._plan_now)
         closed_N = torch.zeros(max(1, len(ways)))
