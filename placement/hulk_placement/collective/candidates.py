@@ -70,6 +70,7 @@ class Sharer:
             used = before._first
             self._first = joined(self._least, timed(self.delays, used.up_NR, used.down_NR))
         self._windows: list[Window] = []
+        self._looked_at: dict[float, Pool] = {}
 
     def sharings(self, num_bytes: float, near_s: float, most: int = 1) -> list[Closed]:
         """The fastest sharings without their smallest shares, with the seconds of the closed form.
@@ -79,10 +80,19 @@ class Sharer:
         program = Program(self._first, num_bytes, self._windows, self.is_coarse)
         found = self._bracketed(program, near_s, MOST_CAPS, CLOSE_CAPS)
         found.sort(key=lambda item: item[0].seconds)
+        self._looked_at[num_bytes] = program.pool
         self._first = joined(self._least, program.pool.take(np.flatnonzero(found[0][0].shares)))
         distinct = {item[0].seconds: item for item in reversed(found)}
         pruned = [self._pruned(program, *distinct[seconds]) for seconds in sorted(distinct)[:most]]
         return sorted(pruned, key=lambda closed: closed[0])
+
+    def again(self, slower: Delays, num_bytes: float, cap_s: float) -> Closed:
+        """The fastest sharing over slower links of the patterns that were looked at for that many bytes, no others."""
+        known = self._looked_at[num_bytes]
+        program = Program(timed(slower, known.up_NR, known.down_NR), num_bytes, self._windows, self.is_coarse)
+        cap_s = max(cap_s, float(program.pool.uses.latency_s.min()))
+        program.admit(cap_s)
+        return self._pruned(program, program.solve(), cap_s)
 
     def least_s(self, num_bytes: float) -> float:
         """The program's seconds, before small shares are pruned, with caps as close as it takes."""
@@ -156,7 +166,7 @@ class Sharer:
         flows = tuple(
             Flow(float(found.shares[n] / total), _pattern(pool, int(n))) for n in np.flatnonzero(found.shares)
         )
-        return closed_form_s(flows, program.num_bytes, self.delays) if self.is_coarse else found.seconds, flows
+        return closed_form_s(flows, program.num_bytes, pool.delays) if self.is_coarse else found.seconds, flows
 
 
 def _pattern(pool: Pool, number: int) -> Pattern:

@@ -14,7 +14,7 @@ from hulk_placement.collective.network import Network
 from hulk_placement.collective.patterns import Flow
 from hulk_placement.collective.program import closed_form_s
 from hulk_placement.collective.simulation import MOST_CHUNKS, Link, simulate
-from hulk_placement.collective.timing import delays
+from hulk_placement.collective.timing import Delays, delays
 from hulk_placement.collective.transport import TRANSPORT, Transport
 from hulk_placement.sync import COMPRESSIONS, ON_REGION_LOSS
 
@@ -160,14 +160,6 @@ class Planner:
         """Bytes of a vector on a WAN hop."""
         return math.ceil(num_bytes * WIRE_SHARE[self.compression])
 
-    def slowed(self, link: Link) -> Planner:
-        """The planner of the network in which a link has half its rate."""
-        return Planner(self.network.scaled(SLOWED, link), self.transport, self.compression, self.go_on)
-
-    def closed_form_s(self, flows: Sequence[Flow], sent: int, chunk_bytes: int) -> float:
-        """Seconds of given flows by the program's rows."""
-        return closed_form_s(flows, sent, delays(self.network, self.transport, chunk_bytes))
-
     def _candidates(self, sent: int, chunk_bytes: int, bound_s: float) -> list[Closed]:
         """The program's flows, and the plain ones that are not far behind by the closed form."""
         named = plain(self.network, sent, self.transport, chunk_bytes)
@@ -189,36 +181,34 @@ class Planner:
         return self._sharers[chunk_bytes]
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Slowed:
     """Finds the links of which a class's flows are no longer good when they have half their rate."""
 
     planner: Planner
-    _planners: dict[Link, Planner] = field(init=False, default_factory=dict)
 
     def alternatives(self, found: SizeClass) -> tuple[Alternative, ...]:
         """Other flows for such links, those that save most first."""
-        sent = self.planner.sent(found.max_bytes)
+        sent, sharer = self.planner.sent(found.max_bytes), self.planner.sharer(found.chunk_bytes)
+        before_s = closed_form_s(found.flows, sent, sharer.delays)
         saved = []
-        for link in self._felt(found, sent):
-            planner = self._planners.setdefault(link, self.planner.slowed(link))
-            old_s = planner.closed_form_s(found.flows, sent, found.chunk_bytes)
-            new_s, flows = planner.sharer(found.chunk_bytes).sharings(sent, old_s)[0]
+        for link, slower, old_s in self._felt(found, sent, before_s):
+            new_s, flows = sharer.again(slower, sent, cap_s=math.sqrt(before_s * old_s))
             if old_s > SLOWER * new_s:
                 saved.append((old_s / new_s, Alternative(link, flows)))
         saved.sort(key=lambda item: -item[0])
-        return tuple(other for _, other in saved[:MOST_ALTERNATIVES])
+        return tuple(other for _, other in saved)
 
-    def _felt(self, found: SizeClass, sent: int) -> list[Link]:
-        """The links whose halving slows the flows enough: no other flows are faster than these were."""
-        links = itertools.permutations(range(len(self.planner.network.regions)), 2)
-        before_s = self.planner.closed_form_s(found.flows, sent, found.chunk_bytes)
+    def _felt(self, found: SizeClass, sent: int, before_s: float) -> list[tuple[Link, Delays, float]]:
+        """The links whose halving slows the flows most, and enough: no other flows are faster than these were."""
         felt = []
-        for link in links:
-            slower = self.planner.slowed(link)
-            if slower.closed_form_s(found.flows, sent, found.chunk_bytes) > SLOWER * before_s:
-                felt.append(link)
-        return felt
+        for link in itertools.permutations(range(len(self.planner.network.regions)), 2):
+            slower = delays(self.planner.network.scaled(SLOWED, link), self.planner.transport, found.chunk_bytes)
+            old_s = closed_form_s(found.flows, sent, slower)
+            if old_s > SLOWER * before_s:
+                felt.append((link, slower, old_s))
+        felt.sort(key=lambda item: -item[2])
+        return felt[:MOST_ALTERNATIVES]
 
 
 def plan_collective(

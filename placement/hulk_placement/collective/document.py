@@ -91,10 +91,10 @@ def _class(found: SizeClass, numbers: Numbers) -> dict[str, Any]:
 
 
 def _flows(flows: Sequence[Flow], numbers: Numbers) -> list[dict[str, Any]]:
-    """Flows with rounded shares that sum to 1: the largest takes what rounding leaves."""
-    ordered = sorted(flows, key=lambda flow: -flow.share)
-    shares = [round(flow.share, SHARE_DIGITS) for flow in ordered]
-    shares[0] = round(1 - math.fsum(shares[1:]), SHARE_DIGITS)
+    """Flows with rounded shares that sum to 1, the largest first: it takes what rounding leaves."""
+    largest, *others = sorted(flows, key=lambda flow: -flow.share)
+    rounded = [(round(flow.share, SHARE_DIGITS), flow) for flow in others]
+    left = round(1 - math.fsum(share for share, _ in rounded), SHARE_DIGITS)
     return [
         {
             "share": share,
@@ -102,7 +102,7 @@ def _flows(flows: Sequence[Flow], numbers: Numbers) -> list[dict[str, Any]]:
             "reduce": [[numbers[r], numbers[parent]] for r, parent in flow.pattern.reduce],
             "broadcast": [[numbers[r], numbers[parent]] for r, parent in flow.pattern.broadcast],
         }
-        for share, flow in zip(shares, ordered, strict=True)
+        for share, flow in sorted([(left, largest), *rounded], key=lambda item: -item[0])
     ]
 
 
