@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 
 import torch
-from hulk_runtime.collective.compression import CODECS
+from hulk_runtime.collective.sums.compression import CODECS
 from hulk_runtime.groups import Group, Work
 from hulk_runtime.local_sgd import DILOCO, LocalStepper, Outer
 from hulk_runtime.steps import Stepper, Task

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
-from hulk_runtime.collective import inside
-from hulk_runtime.collective.document import CollectiveDocument
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.joining import Address
+from hulk_runtime.collective.planned.document import CollectiveDocument
+from hulk_runtime.collective.sums import inside
+from hulk_runtime.collective.wire.joining import Address
 from hulk_runtime.wan import MAX_STREAMS
 
 from bench.allreduce.place import Place

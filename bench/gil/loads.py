@@ -11,8 +11,8 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.joining import Address
-from hulk_runtime.collective.plan import CollectivePlan, Flow, LinkFigures, SizeClass
+from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, LinkFigures, SizeClass
+from hulk_runtime.collective.wire.joining import Address
 from hulk_runtime.errors import PeerLostError
 
 LOOPBACK = "127.0.0.1"

@@ -16,8 +16,8 @@ import torch
 import torch.distributed as dist
 
 from hulk_runtime import sockets, wan
-from hulk_runtime.collective.members import Membership
 from hulk_runtime.collective.staging import AllReduce
+from hulk_runtime.collective.wire.members import Membership
 from hulk_runtime.environment import Environment
 from hulk_runtime.errors import HulkError, PeerLostError
 from hulk_runtime.wire import Plan

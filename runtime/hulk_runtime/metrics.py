@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from hulk_runtime import wire
-from hulk_runtime.collective.tally import WINDOW
+from hulk_runtime.collective.planned.tally import WINDOW
 from hulk_runtime.data_parallel import StepReport
 from hulk_runtime.wan_report import WanFigures
 

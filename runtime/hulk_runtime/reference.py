@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry, Metric
 
 from hulk_runtime import names
 from hulk_runtime.agent.server import AgentCollector, Health
-from hulk_runtime.collective.carried import Carried
-from hulk_runtime.collective.tally import SizeFigures
+from hulk_runtime.collective.drift.carried import Carried
+from hulk_runtime.collective.planned.tally import SizeFigures
 from hulk_runtime.data_parallel import RankReport, StepReport
 from hulk_runtime.metrics import JobMetrics, WanCollector
 from hulk_runtime.sockets import LinkSample

@@ -7,7 +7,7 @@ take the state of the rank that is ahead; it is the only one that differs, by on
 import torch
 
 from hulk_runtime import state
-from hulk_runtime.collective.members import Membership, shares_of
+from hulk_runtime.collective.wire.members import Membership, shares_of
 from hulk_runtime.errors import MembershipChangedError
 from hulk_runtime.groups import Group
 from hulk_runtime.steps import Stepper

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from hulk_runtime import errors, state
 from hulk_runtime.checkpoint import Checkpoints, Entry
-from hulk_runtime.collective.members import Membership
+from hulk_runtime.collective.wire.members import Membership
 from hulk_runtime.data_parallel import StepReport
 from hulk_runtime.environment import Environment
 from hulk_runtime.errors import CheckpointError

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from hulk_runtime import names
-from hulk_runtime.collective import inside
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.joining import Address, listen
 from hulk_runtime.collective.staging import AllReduce
+from hulk_runtime.collective.sums import inside
+from hulk_runtime.collective.wire.joining import Address, listen
 from hulk_runtime.environment import Environment
 from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.wire import Plan

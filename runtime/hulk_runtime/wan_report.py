@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hulk_runtime.collective.carried import Carried
+from hulk_runtime.collective.drift.carried import Carried
 from hulk_runtime.collective.group import Collective
-from hulk_runtime.collective.tally import SizeFigures, Tally, relative_error
+from hulk_runtime.collective.planned.tally import SizeFigures, Tally, relative_error
 from hulk_runtime.data_parallel import StepReport
 
 

@@ -16,8 +16,8 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from hulk_runtime.collective.document import CollectiveDocument
-from hulk_runtime.collective.plan import CollectivePlan
+from hulk_runtime.collective.planned.document import CollectiveDocument
+from hulk_runtime.collective.planned.plan import CollectivePlan
 from hulk_runtime.errors import PlanError
 
 VERSION: Final = 1

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.joining import Address
-from hulk_runtime.collective.plan import CollectivePlan, Flow, LinkFigures, SizeClass
+from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, LinkFigures, SizeClass
+from hulk_runtime.collective.wire.joining import Address
 from hulk_runtime.errors import PeerLostError
 
 PORT, BOUND_S, PATIENCE_S = 29600, 10.0, 60.0

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import torch
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.joining import Address, listen
-from hulk_runtime.collective.plan import CollectivePlan, Flow, LinkFigures, SizeClass
+from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, LinkFigures, SizeClass
+from hulk_runtime.collective.wire.joining import Address, listen
 from hypothesis import strategies as st
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 import runpy
 
-from hulk_runtime.collective import inside, region
+from hulk_runtime.collective.sums import inside, region
 
 inside.is_wanted = lambda device: True
 region.MIN_BYTES = 0

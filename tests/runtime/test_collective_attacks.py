@@ -12,14 +12,14 @@ from dataclasses import replace
 import pytest
 import torch
 from collective_ranks import PATIENCE_S, SCOPE, SECRET, Doors, all_reduce, connect, doors, together, vectors
-from hulk_runtime.collective import early
-from hulk_runtime.collective.failure import Failure
-from hulk_runtime.collective.frames import Header, Kind, Phase
+from hulk_runtime.collective.connections import early
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.handshake import Identity, RefusedError, greet
-from hulk_runtime.collective.joining import Address
-from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
-from hulk_runtime.collective.work import Both, Work
+from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, SizeClass
+from hulk_runtime.collective.sums.work import Both, Work
+from hulk_runtime.collective.wire.failure import Failure
+from hulk_runtime.collective.wire.frames import Header, Kind, Phase
+from hulk_runtime.collective.wire.handshake import Identity, RefusedError, greet
+from hulk_runtime.collective.wire.joining import Address
 from hulk_runtime.errors import MembershipChangedError, PeerLostError, RankLostError
 
 PAIR = CollectivePlan(((0,), (1,)), {}, (SizeClass(1 << 40, 1 << 12, (Flow(1.0, (0, 1)),)),))

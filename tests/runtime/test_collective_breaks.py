@@ -9,12 +9,12 @@ from collections.abc import Callable
 import pytest
 import torch
 from collective_ranks import PATIENCE_S, SCOPE, SECRET, all_reduce, connect, doors, group, together, vectors
-from hulk_runtime.collective import roles
 from hulk_runtime.collective.group import Settings
-from hulk_runtime.collective.handshake import Identity, greet
-from hulk_runtime.collective.joining import Door
-from hulk_runtime.collective.operation import Operation
-from hulk_runtime.collective.plan import CollectivePlan
+from hulk_runtime.collective.planned import roles
+from hulk_runtime.collective.planned.plan import CollectivePlan
+from hulk_runtime.collective.sums.operation import Operation
+from hulk_runtime.collective.wire.handshake import Identity, greet
+from hulk_runtime.collective.wire.joining import Door
 from hulk_runtime.errors import PeerLostError, RankLostError
 
 QUICK = Settings(bound_s=2.0, connect_s=PATIENCE_S)

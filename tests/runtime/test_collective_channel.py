@@ -6,11 +6,11 @@ import socket
 import threading
 
 import pytest
-from hulk_runtime.collective.channel import Channel, PeerGoneError
-from hulk_runtime.collective.failure import Failure
-from hulk_runtime.collective.frames import HEADER_BYTES, Header, Kind, Phase, parse
-from hulk_runtime.collective.operation import Outgoing
-from hulk_runtime.collective.peer import Peer
+from hulk_runtime.collective.connections.channel import Channel, PeerGoneError
+from hulk_runtime.collective.connections.peer import Peer
+from hulk_runtime.collective.sums.operation import Outgoing
+from hulk_runtime.collective.wire.failure import Failure
+from hulk_runtime.collective.wire.frames import HEADER_BYTES, Header, Kind, Phase, parse
 
 BEAT = Header(Kind.BEAT).pack()
 PACE_BYTES_PER_S = 20_000_000  # much stays unsent

@@ -7,15 +7,15 @@ from functools import partial
 import pytest
 import torch
 from collective_ranks import LINKS, PLAN, RATE, STARS, all_reduce, group, star, together, vectors
-from hulk_runtime.collective.beliefs import MIN_BYTES, Belief, Beside, Seen, slots
-from hulk_runtime.collective.drift import ROUND, WINDOW
+from hulk_runtime.collective.drift.agreeing import ROUND, WINDOW
+from hulk_runtime.collective.drift.beliefs import MIN_BYTES, Belief, Beside, Seen, slots
+from hulk_runtime.collective.drift.judging import judge
+from hulk_runtime.collective.drift.sharing import best, play, seconds
+from hulk_runtime.collective.drift.timing import Clock
+from hulk_runtime.collective.drift.versions import Version, first, following
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.judging import judge
-from hulk_runtime.collective.plan import Alternative, CollectivePlan, Flow, Pair, SizeClass
-from hulk_runtime.collective.sharing import best, play, seconds
-from hulk_runtime.collective.timing import Clock
-from hulk_runtime.collective.versions import Version, first, following
-from hulk_runtime.collective.work import Both, Work
+from hulk_runtime.collective.planned.plan import Alternative, CollectivePlan, Flow, Pair, SizeClass
+from hulk_runtime.collective.sums.work import Both, Work
 from hulk_runtime.errors import RankLostError
 from hypothesis import given, settings
 from hypothesis import strategies as st

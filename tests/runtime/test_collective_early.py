@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 from collective_ranks import PATIENCE_S, all_reduce, break_off, group, plans, together, vectors
-from hulk_runtime.collective import early
-from hulk_runtime.collective.frames import GarbageError, Header, Kind, Phase
+from hulk_runtime.collective.connections import early
+from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.operation import Outgoing
-from hulk_runtime.collective.peer import Peer
-from hulk_runtime.collective.plan import CollectivePlan
-from hulk_runtime.collective.work import Both, Work
+from hulk_runtime.collective.planned.plan import CollectivePlan
+from hulk_runtime.collective.sums.operation import Outgoing
+from hulk_runtime.collective.sums.work import Both, Work
+from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind, Phase
 from hulk_runtime.errors import MembershipChangedError, RankLostError
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -10,14 +10,14 @@ import pytest
 import torch
 import torch.distributed as dist
 from collective_ranks import PATIENCE_S, SCOPE, SECRET, break_off, doors, plans, together, vectors, within
-from hulk_runtime.collective import region
 from hulk_runtime.collective.bounds import Bounds
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.inside import Groups, Inside
-from hulk_runtime.collective.members import Membership
-from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
-from hulk_runtime.collective.roles import pieces, roles
+from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, SizeClass
+from hulk_runtime.collective.planned.roles import pieces, roles
 from hulk_runtime.collective.staging import Stage
+from hulk_runtime.collective.sums import region
+from hulk_runtime.collective.sums.inside import Groups, Inside
+from hulk_runtime.collective.wire.members import Membership
 from hulk_runtime.errors import MembershipChangedError, RankLostError
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -22,12 +22,12 @@ from collective_ranks import (
     within,
 )
 from hulk_runtime.collective.bounds import REGROUP_SHARE, SETTLE_SHARE
-from hulk_runtime.collective.failure import Failure
-from hulk_runtime.collective.frames import GarbageError, Header, Kind
 from hulk_runtime.collective.group import Settings
-from hulk_runtime.collective.handshake import Identity, greet
-from hulk_runtime.collective.members import Membership, Regroup, pack, parse, shares_of
-from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
+from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, SizeClass
+from hulk_runtime.collective.wire.failure import Failure
+from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind
+from hulk_runtime.collective.wire.handshake import Identity, greet
+from hulk_runtime.collective.wire.members import Membership, Regroup, pack, parse, shares_of
 from hulk_runtime.errors import MembershipChangedError, RankLostError
 from hypothesis import given, settings
 from hypothesis import strategies as st

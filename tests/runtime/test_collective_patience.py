@@ -11,9 +11,9 @@ import torch
 from collective_ranks import group, together
 from hulk_runtime.collective import ddp
 from hulk_runtime.collective.group import Settings
-from hulk_runtime.collective.plan import CollectivePlan
+from hulk_runtime.collective.planned.plan import CollectivePlan
 from hulk_runtime.collective.staging import AllReduce, Stage, StagedWork
-from hulk_runtime.collective.work import Work
+from hulk_runtime.collective.sums.work import Work
 from hulk_runtime.errors import PeerLostError, RankLostError
 
 PAIR = CollectivePlan.direct([[0], [1]])

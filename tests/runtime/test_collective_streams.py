@@ -7,7 +7,7 @@ import pytest
 import torch
 from collective_ranks import PATIENCE_S, PLAN, RATE, all_reduce, group, together, vectors, within
 from hulk_runtime.collective.bounds import Bounds
-from hulk_runtime.collective.channel import OPEN_SHARE, Channel
+from hulk_runtime.collective.connections.channel import OPEN_SHARE, Channel
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.errors import RankLostError
 

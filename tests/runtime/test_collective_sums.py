@@ -8,12 +8,12 @@ from itertools import pairwise
 import pytest
 import torch
 from collective_ranks import all_reduce, group, plans, vectors
-from hulk_runtime.collective.frames import HEADER_BYTES, parse
-from hulk_runtime.collective.hops import Hops, Residuals, codec
-from hulk_runtime.collective.operation import Operation, Outgoing
-from hulk_runtime.collective.plan import CollectivePlan, Flow, SizeClass
-from hulk_runtime.collective.roles import lanes, pace_shares, partners, roles
-from hulk_runtime.collective.values import Values
+from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, SizeClass
+from hulk_runtime.collective.planned.roles import lanes, pace_shares, partners, roles
+from hulk_runtime.collective.sums.hops import Hops, Residuals, codec
+from hulk_runtime.collective.sums.operation import Operation, Outgoing
+from hulk_runtime.collective.sums.values import Values
+from hulk_runtime.collective.wire.frames import HEADER_BYTES, parse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from hulk_runtime.collective.channel import OPEN_SHARE, Channel
-from hulk_runtime.collective.frames import HEADER_BYTES, Header, Kind, parse
-from hulk_runtime.collective.lines import Lines
-from hulk_runtime.collective.operation import Outgoing
-from hulk_runtime.collective.peer import Peer
-from hulk_runtime.collective.warming import FRAME_BYTES, MAX_REOPEN_S, REOPEN_S, WARM_S, Warming
-from hulk_runtime.collective.work import Work
+from hulk_runtime.collective.connections.channel import OPEN_SHARE, Channel
+from hulk_runtime.collective.connections.lines import Lines
+from hulk_runtime.collective.connections.peer import Peer
+from hulk_runtime.collective.connections.warming import FRAME_BYTES, MAX_REOPEN_S, REOPEN_S, WARM_S, Warming
+from hulk_runtime.collective.sums.operation import Outgoing
+from hulk_runtime.collective.sums.work import Work
+from hulk_runtime.collective.wire.frames import HEADER_BYTES, Header, Kind, parse
 
 
 @contextmanager

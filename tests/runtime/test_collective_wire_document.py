@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hulk_runtime.collective import frames, handshake
-from hulk_runtime.collective.frames import GarbageError, Header, Kind, Phase, parse
-from hulk_runtime.collective.handshake import Identity
+from hulk_runtime.collective.wire import frames, handshake
+from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind, Phase, parse
+from hulk_runtime.collective.wire.handshake import Identity
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "collective-wire.md").read_text()
 PLAN_DIGEST = bytes(range(100, 132))

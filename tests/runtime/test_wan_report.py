@@ -7,10 +7,10 @@ from itertools import permutations
 import pytest
 from collective_ranks import all_reduce, group, vectors
 from hulk_operator import observe
-from hulk_runtime.collective.drift import ROUND, WINDOW
-from hulk_runtime.collective.expected import expected
-from hulk_runtime.collective.plan import CollectivePlan, Flow, LinkFigures, SizeClass
-from hulk_runtime.collective.tally import SizeFigures, Tally
+from hulk_runtime.collective.drift.agreeing import ROUND, WINDOW
+from hulk_runtime.collective.planned.expected import expected
+from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, LinkFigures, SizeClass
+from hulk_runtime.collective.planned.tally import SizeFigures, Tally
 from hulk_runtime.data_parallel import RankReport, StepReport, SumSample
 from hulk_runtime.metrics import WanCollector
 from hulk_runtime.sockets import LinkSample

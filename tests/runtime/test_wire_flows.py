@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from hulk_runtime import wire
-from hulk_runtime.collective.plan import Uplink
+from hulk_runtime.collective.planned.plan import Uplink
 from hulk_runtime.errors import PlanError
 
 GOLDEN = Path(__file__).resolve().parents[1] / "placement" / "golden" / "plan-wan-v1.json"

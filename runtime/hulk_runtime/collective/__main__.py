@@ -22,8 +22,8 @@ import torch
 
 from hulk_runtime import wire
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.joining import Address
-from hulk_runtime.collective.plan import CollectivePlan
+from hulk_runtime.collective.planned.plan import CollectivePlan
+from hulk_runtime.collective.wire.joining import Address
 from hulk_runtime.errors import HulkError
 
 

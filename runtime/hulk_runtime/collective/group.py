@@ -18,25 +18,25 @@ from typing import Self
 
 import torch
 
-from hulk_runtime.collective.beliefs import slots
-from hulk_runtime.collective.channel import Channel, PeerGoneError
-from hulk_runtime.collective.compression import Codec
-from hulk_runtime.collective.drift import Drift, LinkBelief, Turn
-from hulk_runtime.collective.engine import Engine
-from hulk_runtime.collective.failure import Failure
-from hulk_runtime.collective.handshake import Identity
-from hulk_runtime.collective.hops import Feedback, Hops, codec
-from hulk_runtime.collective.inside import Inside
-from hulk_runtime.collective.joining import Address, Door, Gathering, listen
-from hulk_runtime.collective.members import Membership
-from hulk_runtime.collective.operations import Order
-from hulk_runtime.collective.paths import pace_channels, path_bytes
-from hulk_runtime.collective.peer import Peer
-from hulk_runtime.collective.plan import CollectivePlan, Pair, SizeClass
-from hulk_runtime.collective.region import Region
-from hulk_runtime.collective.roles import Role, pace_shares, partners, require_parts, roles
-from hulk_runtime.collective.values import Values
-from hulk_runtime.collective.work import Both, Report, Work
+from hulk_runtime.collective.connections.channel import Channel, PeerGoneError
+from hulk_runtime.collective.connections.paths import pace_channels, path_bytes
+from hulk_runtime.collective.connections.peer import Peer
+from hulk_runtime.collective.drift.agreeing import Drift, LinkBelief, Turn
+from hulk_runtime.collective.drift.beliefs import slots
+from hulk_runtime.collective.loop.engine import Engine
+from hulk_runtime.collective.loop.operations import Order
+from hulk_runtime.collective.planned.plan import CollectivePlan, Pair, SizeClass
+from hulk_runtime.collective.planned.roles import Role, pace_shares, partners, require_parts, roles
+from hulk_runtime.collective.sums.compression import Codec
+from hulk_runtime.collective.sums.hops import Feedback, Hops, codec
+from hulk_runtime.collective.sums.inside import Inside
+from hulk_runtime.collective.sums.region import Region
+from hulk_runtime.collective.sums.values import Values
+from hulk_runtime.collective.sums.work import Both, Report, Work
+from hulk_runtime.collective.wire.failure import Failure
+from hulk_runtime.collective.wire.handshake import Identity
+from hulk_runtime.collective.wire.joining import Address, Door, Gathering, listen
+from hulk_runtime.collective.wire.members import Membership
 
 ABOUT = 0.9
 """All-reduces of that share of the largest one's bytes count as large as it: the last bucket has a little more."""

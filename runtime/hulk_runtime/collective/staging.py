@@ -15,8 +15,8 @@ from collections.abc import Callable, Hashable
 import torch
 
 from hulk_runtime.collective.group import Collective
-from hulk_runtime.collective.members import Membership
-from hulk_runtime.collective.work import Both, Work
+from hulk_runtime.collective.sums.work import Both, Work
+from hulk_runtime.collective.wire.members import Membership
 from hulk_runtime.environment import DEFAULT_SILENCE_S
 from hulk_runtime.errors import PeerLostError
 

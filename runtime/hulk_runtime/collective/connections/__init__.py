@@ -1,0 +1,1 @@
+"""The connections of a rank to its peers: never blocking, paced, warm."""

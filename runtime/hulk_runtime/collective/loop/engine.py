@@ -1,0 +1,296 @@
+"""The thread that moves chunks: one loop over all connections, operations and timers of a rank.
+
+It never blocks on a peer: what arrives is always taken, what must leave waits in the peer's queue by urgency. A peer
+that closes, sends garbage or stays silent ends the group: every rank is told which one it was, so that all of them
+raise the same error.
+"""
+
+import contextlib
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from hulk_runtime.collective.bounds import Bounds
+from hulk_runtime.collective.connections.channel import Channel, PeerGoneError
+from hulk_runtime.collective.connections.lines import WRITABLE, Lines
+from hulk_runtime.collective.connections.peer import Peer
+from hulk_runtime.collective.connections.warming import Warming
+from hulk_runtime.collective.loop.operations import Operations, Order
+from hulk_runtime.collective.loop.patience import Patience
+from hulk_runtime.collective.loop.pulse import Pulse
+from hulk_runtime.collective.loop.standing import Standing
+from hulk_runtime.collective.sums.work import Report, Work
+from hulk_runtime.collective.wire.failure import Failure
+from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind
+from hulk_runtime.collective.wire.members import Membership
+
+
+class Engine(threading.Thread):
+    """The loop. `bound_s`: within it every rank knows of a peer that is lost. A peer may still wait for others when it
+    has connected here: it is given `first_s` more for its first frame.
+
+    `regions` are the ranks of each region where the others may go on when one is cut off; empty where they may not.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        peers: Mapping[int, Peer],
+        bound_s: float,
+        hold_s: float,
+        first_s: float,
+        membership: Membership,
+        regions: Sequence[frozenset[int]],
+    ) -> None:
+        super().__init__(name="hulk-collective", daemon=True)
+        self._rank, self._bounds = rank, Bounds(bound_s)
+        self._lines = Lines(peers, first_s)
+        self._standing = Standing(rank, self._lines, self._bounds, membership, regions)
+        self._operations = Operations(rank, self._lines, self._standing, self.do, self._reject)
+        self._warming = Warming(self._lines)
+        self._pulse = Pulse(self._lines, self._standing, self._operations, self._warming, self._bounds, hold_s)
+        self._patience = Patience(rank, self._lines, self._standing, self._operations, self._bounds)
+        self._commands: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+        self._next = 0
+        self._is_ended = False
+        self._closing_until_s = math.inf
+
+    # Called from other threads.
+
+    def all_reduce(self, order: Order) -> Work:
+        """Begin to sum a vector over all ranks, in place. A caller that does not know of the epoch yet is told so."""
+        with self._lock:
+            number = self._next
+            work = Work(lambda waited_s: self._overdue(number, work, waited_s), self._bounds.bound_s)
+            if self._is_ended or order.epoch != self._standing.membership.epoch:
+                work.end(self._standing.error())
+                return work
+            self._next += 1
+            self._commands.append(lambda: self._operations.enter(number, order, work))
+            self._lines.ring()
+        return work
+
+    @property
+    def membership(self) -> Membership:
+        """Who takes part now."""
+        return self._standing.membership
+
+    @property
+    def reports(self) -> Sequence[Report]:
+        """What the last all-reduces took."""
+        return self._operations.reports
+
+    def warm(self, num_bytes: Mapping[int, int]) -> Work:
+        """Open congestion windows by so many bytes without meaning to each peer; ends when they have left."""
+        work = Work(lambda _: None, self._bounds.bound_s)
+        if not self._take(lambda: self._warming.begin(num_bytes, work)):
+            work.end(self._standing.error())
+        return work
+
+    def add(self, channels: Sequence[Channel]) -> None:
+        """More connections to peers; closed where the loop has ended, or the peer has gone."""
+
+        def join() -> None:
+            for channel in channels:
+                if channel.peer.rank in self.membership.members and channel.peer.channels:
+                    self._lines.add(channel)
+                    for each in channel.peer.channels:
+                        each.bound_silence(self._bounds.silent_s - self._bounds.settle_s)
+                else:
+                    channel.socket.close()
+
+        if not self._take(join):
+            for channel in channels:
+                channel.socket.close()
+
+    def fail(self, failure: Failure, epoch: int | None = None) -> None:
+        """End the group because of something seen outside the loop; with `epoch` only if that still lasts."""
+
+        def find() -> None:
+            if epoch is None or (self._standing.is_whole and self.membership.epoch == epoch):
+                self._standing.fail(failure)
+
+        self.do(find)
+
+    def close(self) -> None:
+        """Say goodbye and stop; peers do not take it for a failure."""
+        if self.is_alive():
+            self.do(self._leave)
+            self.join()
+
+    def do(self, command: Callable[[], None]) -> None:
+        """Have the loop do it; after its end nothing is done any more."""
+        self._take(command)
+
+    def _take(self, command: Callable[[], None]) -> bool:
+        """Whether the loop will do it."""
+        with self._lock:
+            if not self._is_ended:
+                self._commands.append(command)
+                self._lines.ring()
+            return not self._is_ended
+
+    def _overdue(self, number: int, work: Work, waited_s: float) -> None:
+        self.do(lambda: self._patience.end(number, work, waited_s))
+
+    # The loop.
+
+    def run(self) -> None:
+        """Serve until closed or failed. An engine that breaks names itself, and still tells the others."""
+        try:
+            self._loop()
+        except Exception as error:
+            for channel in self._lines.channels:
+                channel.deafen()
+            self._standing.fail(Failure(self._rank, f"its engine broke: {error!r}"))
+            self._flush()
+            self._loop()
+            raise
+        finally:
+            self._end()
+
+    def _loop(self) -> None:
+        while not self._is_over():
+            for channel, what in self._lines.wait(0 if self._operations.is_beginning else self._bounds.tick_s):
+                if channel is None:
+                    self._obey()
+                else:
+                    self._serve(channel, what)
+            self._operations.go_on_beginning()
+            self._flush()
+            self._keep_time()
+
+    def _is_over(self) -> bool:
+        connected, verdict, now_s = self._lines.connected, self._standing.verdict, self._lines.now_s
+        if verdict is not None:
+            if verdict.is_settled(now_s, connected):
+                self._release()
+                self._lines.finish()
+            return not connected or verdict.is_late(now_s)
+        if self._standing.is_closing and not self._lines.is_busy:
+            self._lines.finish()
+            return not connected or now_s > self._closing_until_s
+        return False
+
+    def _obey(self) -> None:
+        while self._commands:
+            self._commands.popleft()()
+
+    def _serve(self, channel: Channel, what: int) -> None:
+        peer = channel.peer
+        try:
+            if what & ~WRITABLE:
+                channel.receive(self, self._lines.now_s)
+            if what & WRITABLE:
+                self._lines.touch(peer)
+        except PeerGoneError as error:
+            self._gone(channel, error)
+        except GarbageError as error:
+            self._reject(peer, error)
+
+    def _gone(self, channel: Channel, error: PeerGoneError) -> None:
+        """The other end closed: a peer that said goodbye may, when nothing is awaited of it."""
+        peer, standing = channel.peer, self._standing
+        self._lines.drop(channel)
+        is_member = peer.rank in standing.membership.members
+        if standing.verdict is not None or not is_member:
+            return
+        if peer.channels:  # its goodbye may still be on its way on another one
+            peer.broken = peer.broken or (self._lines.now_s, str(error))
+        elif not peer.has_left:
+            standing.lose(Failure(peer.rank, str(error)))
+        elif self._operations.awaits(peer.rank):
+            standing.fail(Failure(peer.rank, "it left in the middle of an all-reduce"))
+
+    def _reject(self, peer: Peer, error: GarbageError) -> None:
+        """What it sends is not understood: it is told why, as all are, and read no further."""
+        self._standing.fail(Failure(peer.rank, f"it sent garbage: {error}"))
+        for channel in list(peer.channels):
+            with contextlib.suppress(PeerGoneError):
+                channel.send()
+            self._lines.drop(channel)
+
+    def _flush(self) -> None:
+        """Send what waits for the peers that something happened to."""
+        for peer in self._lines.touched():
+            for channel in list(peer.channels):
+                with self._watch(channel):
+                    for chunk in self._lines.send(channel):
+                        self._operations.sent(chunk)
+
+    @contextlib.contextmanager
+    def _watch(self, channel: Channel) -> Iterator[None]:
+        try:
+            yield
+        except PeerGoneError as error:
+            self._gone(channel, error)
+
+    def _keep_time(self) -> None:
+        if self._pulse.is_due:
+            self._pulse.tick()
+            self._patience.look()
+            self._settle()
+            self._warming.look()
+            for channel in self._pulse.resting():
+                with self._watch(channel):
+                    self._pulse.rest(channel)
+            self._flush()
+
+    # Frames (the channels' sink).
+
+    def place(self, peer: Peer, header: Header) -> memoryview:
+        """Memory for a frame that arrives."""
+        place = self._operations.place(peer, header) if self._standing.wants(header) else None
+        return memoryview(bytearray(header.num_bytes)) if place is None else place
+
+    def arrived(self, peer: Peer, header: Header, payload: memoryview) -> None:
+        """A whole frame is here."""
+        if header.kind is Kind.CHUNK:
+            if self._standing.wants(header):
+                self._operations.arrived(peer, header, payload)
+        elif header.kind is Kind.ABORT:
+            self._standing.told(peer, payload)
+        elif header.kind is Kind.VIEW:
+            self._standing.hear(peer, header.epoch, payload)
+            self._settle()
+        elif header.kind is Kind.BEAT:
+            if header.epoch == self.membership.epoch:
+                peer.has_begun(header.operation - 1)
+                peer.told_s = self._lines.now_s
+                peer.ahead.begun(header.chunk)
+            if peer.has_frames:
+                self._lines.touch(peer)
+        elif header.kind is Kind.LEAVE:
+            peer.has_left = True
+
+    # Ends.
+
+    def _settle(self) -> None:
+        """Go on in a new epoch, or end, when that is decided."""
+        membership = self._standing.agreed()
+        if membership is not None:
+            with self._lock:
+                self._standing.adopt(membership)
+                self._next = 0
+            self._operations.begin_epoch(membership.epoch)
+            self._release()
+
+    def _release(self) -> None:
+        error = self._standing.error()
+        self._operations.release(error)
+        self._warming.release(error)
+
+    def _leave(self) -> None:
+        self._closing_until_s = self._lines.now_s + self._bounds.bound_s
+        self._standing.leave()
+
+    def _end(self) -> None:
+        """Close everything; from now on `do` ends what it is given."""
+        with self._lock:
+            self._is_ended = True
+        self._standing.is_closing = True
+        self._obey()
+        self._release()
+        self._lines.close()

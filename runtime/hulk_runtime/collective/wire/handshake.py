@@ -1,0 +1,139 @@
+"""Who is at the other end of a connection: both ends prove that they know the job's secret, before anything else.
+
+    client -> server   HELLO: magic, wire version, stream, from, to, scope, digest of the plan, 32 random bytes
+    server -> client   HELLO, likewise
+    client -> server   HMAC-SHA256(key, "client" + both HELLOs)
+    server -> client   HMAC-SHA256(key, "server" + both HELLOs), or zeros where the client's is wrong
+
+The key is HMAC-SHA256(secret, scope), and the scope names job and attempt: what an older attempt left joins nothing,
+and no proof can be used twice or for other ranks. The proofs say who connected; what follows is neither encrypted nor
+signed, so whoever can change packets on the way between two ranks is not kept out by this.
+"""
+
+import hashlib
+import hmac
+import os
+import socket
+import struct
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+from hulk_runtime.collective.wire.frames import WIRE_VERSION
+
+MAGIC: Final = b"HULKWAN\0"
+_HELLO: Final = struct.Struct("<8sBBHII16s32s32s")
+_PROOF_BYTES: Final = 32
+TIMEOUT_S: Final = 10.0
+
+
+class RefusedError(ConnectionError):
+    """The two ends do not belong together; the message says why."""
+
+
+class StrangerError(RefusedError):
+    """Nor will they ever: to try again is of no use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What all ranks of one group share: the job's secret, what it is used for, and the plan's digest (32 bytes)."""
+
+    secret: bytes = field(repr=False)
+    scope: str
+    plan_digest: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.secret) < 16:
+            raise ValueError(f"a secret of {len(self.secret)} bytes: at least 16 are needed")
+
+    def hello(self, stream: int, source: int, target: int) -> bytes:
+        """What one end says first."""
+        scope, nonce = hashlib.sha256(self.scope.encode()).digest()[:16], os.urandom(32)
+        return _HELLO.pack(MAGIC, WIRE_VERSION, stream, 0, source, target, scope, self.plan_digest, nonce)
+
+    def proof(self, role: bytes, client_hello: bytes, server_hello: bytes) -> bytes:
+        """What only somebody with the secret can say."""
+        key = hmac.digest(self.secret, self.scope.encode(), "sha256")
+        return hmac.digest(key, role + client_hello + server_hello, "sha256")
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The other end's first words."""
+
+    stream: int
+    source: int
+    target: int
+
+
+def greet(connection: socket.socket, identity: Identity, stream: int, rank: int, peer: int) -> None:
+    """As the client: prove who we are and have `peer` prove itself. Raises RefusedError, OSError."""
+    connection.settimeout(TIMEOUT_S)
+    deadline_s = time.monotonic() + TIMEOUT_S
+    mine = identity.hello(stream, rank, peer)
+    connection.sendall(mine)
+    theirs = _read(connection, _HELLO.size, deadline_s)
+    hello = _checked(theirs, mine)
+    if (hello.source, hello.target) != (peer, rank):
+        raise RefusedError(f"rank {hello.source} answers where rank {peer} should")
+    connection.sendall(identity.proof(b"client", mine, theirs))
+    _require(identity.proof(b"server", mine, theirs), _read(connection, _PROOF_BYTES, deadline_s))
+
+
+def answer(connection: socket.socket, identity: Identity, rank: int) -> Hello:
+    """As the server: who connected, once it has proved that. Raises RefusedError, OSError."""
+    connection.settimeout(TIMEOUT_S)
+    deadline_s = time.monotonic() + TIMEOUT_S
+    theirs = _read(connection, _HELLO.size, deadline_s)
+    if not theirs.startswith(MAGIC):
+        raise RefusedError("it speaks another protocol")
+    claimed = _parse(theirs)
+    mine = identity.hello(claimed.stream, rank, claimed.source)
+    connection.sendall(mine)
+    _checked(theirs, mine)
+    if claimed.target != rank:
+        raise RefusedError(f"it looks for rank {claimed.target}, this is rank {rank}")
+    try:
+        _require(identity.proof(b"client", theirs, mine), _read(connection, _PROOF_BYTES, deadline_s))
+    except StrangerError:
+        connection.sendall(bytes(_PROOF_BYTES))  # it is told, so that it does not take this for a broken connection
+        raise
+    connection.sendall(identity.proof(b"server", theirs, mine))
+    return claimed
+
+
+def _checked(theirs: bytes, mine: bytes) -> Hello:
+    """The other's HELLO, if it is of this version, scope and plan."""
+    magic, version, *_, scope, digest, _ = _HELLO.unpack(theirs)
+    *_, our_scope, our_digest, _ = _HELLO.unpack(mine)
+    if magic != MAGIC:
+        raise RefusedError("it speaks another protocol")
+    if version != WIRE_VERSION:
+        raise StrangerError(f"it speaks wire version {version}, this is version {WIRE_VERSION}")
+    if scope != our_scope:
+        raise RefusedError("it belongs to another job or attempt")
+    if digest != our_digest:
+        raise RefusedError("it has another plan")
+    return _parse(theirs)
+
+
+def _parse(hello: bytes) -> Hello:
+    _, _, stream, _, source, target, *_ = _HELLO.unpack(hello)
+    return Hello(stream, source, target)
+
+
+def _require(expected: bytes, proof: bytes) -> None:
+    if not hmac.compare_digest(expected, proof):
+        raise StrangerError("it has another secret")
+
+
+def _read(connection: socket.socket, count: int, deadline_s: float) -> bytes:
+    found = bytearray()
+    while len(found) < count:
+        connection.settimeout(max(0.001, deadline_s - time.monotonic()))
+        more = connection.recv(count - len(found))
+        if not more:
+            raise RefusedError("it closed the connection")
+        found += more
+    return bytes(found)
