@@ -83,7 +83,7 @@ class Group:
     def part(self) -> None:
         """Wait for all ranks but lost ones: gloo closes a rank's connections as soon as their other ends leave.
 
-        NCCL does not, and would wait for lost ones.
+        NCCL does not, and would wait for lost ones. Raises MembershipChangedError, which only `wan` does.
         """
         if self.wan is not None:
             self.wan.part()

@@ -46,8 +46,6 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
         stop.training_begins()
         run = Run(plan, group, stepper, stop, scribe, lambda: Scribe(environment, plan, registry, group))
         last = run.train(resumed)
-        if last >= plan.training.steps:
-            group.part()
         if run.scribe:
             run.scribe.close(last, stepper)
         return EXIT_DONE if last >= plan.training.steps else EXIT_STOPPED
@@ -65,21 +63,26 @@ class Run:
     make_scribe: Callable[[], Scribe]
 
     def train(self, resumed: int) -> int:
-        """Until the last step, or until all ranks agree to stop; returns the last step that all have in common."""
+        """Until the last step, or until all ranks agree to stop; returns the last step that all have in common.
+
+        A rank leaves when all have come so far: whoever goes on without a region may need what this one has.
+        """
         common, going = resumed, True
-        while going and common < self.plan.training.steps:
+        while True:
             try:
+                if not going or common >= self.plan.training.steps:
+                    self.group.part()
+                    return common
                 common, going = self._round(common)
             except MembershipChangedError as error:
                 say(f"after step {common}: {error}")
-                common = self._go_on(common)
+                common, going = self._go_on(common), True
             except PeerLostError as error:
                 # Told to stop while a peer has already left: the state is still that of the last step of all.
                 if not self.stop.wanted:
                     raise
                 say(f"stopping after step {common} without agreement: {error}")
                 return common
-        return common
 
     def _round(self, step: int) -> tuple[int, bool]:
         """Steps until all ranks have one in common again: its number, and whether another one follows."""

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -27,10 +28,13 @@ STEP_LINE = re.compile(r"^step=(\d+) loss=(\S+) ", re.MULTILINE)
 
 
 def free_port() -> int:
-    """A TCP port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port that is free, and that no connection of others or listener at any port takes in the meantime."""
+    first_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(10_000, first_ephemeral)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("", port))
+            return port
 
 
 def plan_document(accelerators: tuple[int, ...] = (1, 1), **changes: Any) -> dict[str, Any]:
@@ -197,7 +201,10 @@ class Job:
     def run_ranks(self, document: Mapping[str, Any], *arguments: str, **environment: str) -> list[Process]:
         """As `start_ranks`, then wait; every rank must end with 0."""
         processes = self.start_ranks(document, *arguments, **environment)
-        codes = [process.wait() for process in processes]
+        try:
+            codes = [process.wait() for process in processes]
+        except pytest.fail.Exception as late:
+            pytest.fail("\n".join([str(late), *(process.output for process in processes)]))
         assert codes == [0] * len(processes), "\n".join(process.output for process in processes)
         return processes
 

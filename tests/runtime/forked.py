@@ -1,5 +1,6 @@
 """What a forked process runs. Not in conftest.py: every folder has one, and pickle finds a function by its module."""
 
+import atexit
 import os
 import runpy
 import sys
@@ -16,6 +17,16 @@ def python(arguments: tuple[str, ...], environment: dict[str, str], log: Path) -
     sys.stderr = os.fdopen(2, "w", buffering=1)
     os.environ.clear()
     os.environ.update(environment)
+    try:
+        _run(arguments)
+    except Exception as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        raise
+    finally:
+        atexit._run_exitfuncs()
+
+
+def _run(arguments: tuple[str, ...]) -> None:
     match arguments:
         case "-m", module, *others:
             sys.argv = [module, *others]

@@ -66,7 +66,8 @@ def test_ranks_get_what_torchrun_would_give_them(job, make_plan, write_script):
     script = write_script(
         "import os, sys\n"
         "keys = ('RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'LOCAL_WORLD_SIZE', 'GROUP_RANK', 'MASTER_ADDR')\n"
-        "print(*(os.environ[k] for k in keys), *sys.argv[1:])\n"
+        "line = ' '.join([*(os.environ[k] for k in keys), *sys.argv[1:]])\n"
+        "os.write(1, f'{line}\\n'.encode())  # at once: another rank writes too\n"
     )
     job.write_plan(make_plan((1, 2)))
     worker = job.start(*LAUNCH, script, "--flag", HULK_WORKER="1")

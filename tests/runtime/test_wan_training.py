@@ -14,6 +14,7 @@ FLOWS = [
     {"share": 0.3, "exchange": [0, 1, 2], "reduce": [], "broadcast": []},
 ]
 DDP = Path(__file__).with_name("ddp_script.py")
+DDP_KINDS = DDP.with_name("ddp_kinds.py")
 INSIDE = str(Path(__file__).with_name("inside_script.py"))
 UNEVEN = [{"node": f"node-{i}", "region": f"region-{r}", "accelerators": 1} for i, r in enumerate((0, 0, 1, 1, 2))]
 
@@ -173,9 +174,21 @@ def test_a_ddp_script_changes_one_line(job, make_plan) -> None:
 
 def test_a_ddp_script_names_a_rank_whose_script_hangs(job, make_plan) -> None:
     ranks = job.start_ranks(make_plan((1, 1, 1), **wan()), str(DDP), HULK_SILENCE_SECONDS="3", HANGS="2")
-    assert [rank.wait() for rank in ranks[:2]] == [1, 1]
+    assert [rank.wait() for rank in ranks[:2]] == [69, 69]
     for rank in ranks[:2]:  # for ten predicted steps
-        assert "rank 2 was lost: it did not begin all-reduce 2 within 5 s" in rank.output
+        assert "\nRankLostError: rank 2 was lost: it did not begin all-reduce 2 within 5 s" in rank.output
+
+
+def test_gradients_of_any_ddp_are_the_mean_of_its_ranks(job, make_plan) -> None:
+    """Whatever torch's class can do; a model of some of the ranks keeps torch's own all-reduce."""
+    ranks = job.run_ranks(make_plan((1, 1, 1), **wan()), str(DDP_KINDS))
+    said = [
+        f"{kind}: 3 steps as by hand, hook {'none' if kind == 'group' else 'all_reduce_hook'}"
+        for kind in ("plain", "unused", "accumulated", "static", "checkpointed", "bfloat16", "double", "group")
+    ]
+    for rank in ranks:
+        assert [line for line in rank.output.splitlines() if " as by hand" in line] == said
+    assert "not as planned: its process group has ranks [0, 1] of 3" in ranks[0].output
 
 
 def averaged_by_hand() -> list[float]:

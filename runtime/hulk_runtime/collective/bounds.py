@@ -39,6 +39,11 @@ class Bounds:
         return SILENT_SHARE * self.bound_s
 
     @property
+    def stalled_s(self) -> float:
+        """So long one of several connections to a peer acknowledges nothing, which is heard of on the others."""
+        return self.silent_s - self.settle_s
+
+    @property
     def regroup_s(self) -> float:
         """So long those who are left may take to agree, from the first loss."""
         return REGROUP_SHARE * self.bound_s

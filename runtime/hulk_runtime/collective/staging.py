@@ -18,7 +18,7 @@ from hulk_runtime.collective.group import Collective
 from hulk_runtime.collective.sums.work import Both, Work
 from hulk_runtime.collective.wire.members import Membership
 from hulk_runtime.environment import DEFAULT_SILENCE_S
-from hulk_runtime.errors import PeerLostError
+from hulk_runtime.errors import MembershipChangedError, PeerLostError
 
 log = logging.getLogger(__name__)
 
@@ -52,9 +52,13 @@ class AllReduce:
         return self.collective.adopt()
 
     def part(self) -> None:
-        """Wait until every rank has come so far, or was lost."""
-        with contextlib.suppress(PeerLostError):
+        """Wait until every rank has come so far, or was lost. Raises MembershipChangedError where others go on."""
+        try:
             self.collective.all_reduce(torch.zeros(1)).wait(self.patience_s)
+        except MembershipChangedError:
+            raise
+        except PeerLostError as error:
+            log.info("left without the others: %s", error)
 
 
 class Waiting:

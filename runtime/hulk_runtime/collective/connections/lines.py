@@ -17,12 +17,16 @@ WRITABLE: Final = select.EPOLLOUT
 
 
 class Lines:
-    """The peers and their channels. `now_s` is when something happened last; peers may be silent until `first_s`."""
+    """The peers and their channels. `now_s` is when something happened last; peers may be silent until `first_s`.
 
-    def __init__(self, peers: Mapping[int, Peer], first_s: float) -> None:
+    Where a peer has several channels, one breaks that acknowledges nothing for `stalled_s`.
+    """
+
+    def __init__(self, peers: Mapping[int, Peer], first_s: float, stalled_s: float) -> None:
         self.peers = peers
         self.now_s = time.monotonic()
-        self._channels = {c.socket.fileno(): c for peer in peers.values() for c in peer.channels}
+        self._stalled_s = stalled_s
+        self._channels: dict[int, Channel] = {}
         self._touched: set[Peer] = set()
         self._is_finished = False
         self._poll = select.epoll()
@@ -30,8 +34,8 @@ class Lines:
         self._poll.register(self._bell, select.EPOLLIN)
         for peer in peers.values():
             peer.heard_s = self.now_s + first_s
-        for channel in self._channels.values():
-            self._poll.register(channel.socket, select.EPOLLIN)
+            for channel in peer.channels:
+                self._watch(channel)
 
     def ring(self) -> None:
         """End the wait, from any thread."""
@@ -96,8 +100,14 @@ class Lines:
     def add(self, channel: Channel) -> None:
         """Another connection to a peer."""
         channel.peer.channels.append(channel)
+        self._watch(channel)
+
+    def _watch(self, channel: Channel) -> None:
         self._channels[channel.socket.fileno()] = channel
         self._poll.register(channel.socket, select.EPOLLIN)
+        if len(channel.peer.channels) > 1:
+            for each in channel.peer.channels:
+                each.bound_silence(self._stalled_s)
 
     def forget_chunks(self) -> None:
         """What waits and what is under way belongs to nothing any more."""

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final, NamedTuple, Self
 
 from hulk_runtime.collective.planned.plan import CollectivePlan, Pair
-from hulk_runtime.collective.planned.roles import pace_shares
+from hulk_runtime.collective.planned.roles import way_shares
 
 FIRST_TRIAL_ROUNDS: Final = 2.0
 OFTEN: Final = 0.5
@@ -98,10 +98,10 @@ Beliefs = Mapping[Pair, Belief]
 
 def slots(plan: CollectivePlan) -> list[Slot]:
     """Every connection between regions, in the same order on every rank."""
+    region_of = {rank: number for number, ranks in enumerate(plan.regions) for rank in ranks}
     return [
-        Slot(sender, receiver, (plan.region_of(sender), plan.region_of(receiver)), share)
-        for sender in range(plan.num_ranks)
-        for receiver, share in sorted(pace_shares(plan, sender).items())
+        Slot(sender, receiver, (region_of[sender], region_of[receiver]), share)
+        for (sender, receiver), share in sorted(way_shares(plan).items())
     ]
 
 

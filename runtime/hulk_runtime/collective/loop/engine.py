@@ -45,7 +45,7 @@ class Engine(threading.Thread):
     ) -> None:
         super().__init__(name="hulk-collective", daemon=True)
         self._rank, self._bounds = rank, Bounds(bound_s)
-        self._lines = Lines(peers, first_s)
+        self._lines = Lines(peers, first_s, self._bounds.stalled_s)
         self._standing = Standing(rank, self._lines, self._bounds, membership, regions)
         self._operations = Operations(rank, self._lines, self._standing, self.do, self._reject)
         self._warming = Warming(self._lines)
@@ -96,8 +96,6 @@ class Engine(threading.Thread):
             for channel in channels:
                 if channel.peer.rank in self.membership.members and channel.peer.channels:
                     self._lines.add(channel)
-                    for each in channel.peer.channels:
-                        each.bound_silence(self._bounds.silent_s - self._bounds.settle_s)
                 else:
                     channel.socket.close()
 

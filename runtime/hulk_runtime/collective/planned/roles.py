@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, SizeClass
+from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, Pair, SizeClass
 
 ALIGNMENT = 16
 """Parts begin at a multiple of so many values, so that adding them is quick."""
@@ -129,17 +129,18 @@ def pieces(num_ranks: int, num_values: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(edges))
 
 
-def pace_shares(plan: CollectivePlan, rank: int) -> dict[int, float]:
-    """The share of its region's link towards another rank's region that the connection to that rank carries."""
-    regions = dict(enumerate(plan.regions))
-    mine = plan.region_of(rank)
-    shares: dict[int, float] = {}
-    for lane in lanes(regions):
-        if lane.owners[mine] == rank:
-            for region, owner in lane.owners.items():
-                if region != mine:
-                    shares[owner] = shares.get(owner, 0.0) + float(lane.stop - lane.start)
+def way_shares(plan: CollectivePlan) -> dict[Pair, float]:
+    """By sender and receiver in another region the share of the link between these that their connection carries."""
+    shares: dict[Pair, float] = {}
+    for lane in lanes(dict(enumerate(plan.regions))):
+        for way in itertools.permutations(lane.owners.values(), 2):
+            shares[way] = shares.get(way, 0.0) + float(lane.stop - lane.start)
     return shares
+
+
+def pace_shares(plan: CollectivePlan, rank: int) -> dict[int, float]:
+    """Of `way_shares` those of one sender, by receiver."""
+    return {receiver: share for (sender, receiver), share in way_shares(plan).items() if sender == rank}
 
 
 def partners(plan: CollectivePlan, rank: int) -> list[int]:

@@ -5,6 +5,7 @@ nothing is kept: it must be rounded alike wherever it was made, so that all rank
 """
 
 from collections.abc import Hashable, MutableMapping
+from typing import Final
 
 import torch
 
@@ -16,20 +17,32 @@ Chunk = tuple[int, int]
 Residuals = MutableMapping[Chunk, torch.Tensor]
 
 
+MOST_BETWEEN: Final = 1024
+"""Named vectors after which a name counts as used no more: torch cuts its buckets anew after the first step."""
+
+
 class Feedback:
     """What compression took from the vectors of each name, to be added to the next one of that name."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, tuple[int, Residuals]] = {}
+        self._kept: dict[Hashable, tuple[int, Residuals, int]] = {}
+        self._num_vectors = 0
 
     def of(self, name: Hashable, num_values: int) -> Residuals:
         """What the last vector left; of one of another length nothing is of use. Without a name it is kept nowhere."""
-        length, residuals = self._kept.get(name, (0, {}))
+        length, residuals, _ = self._kept.pop(name, (0, {}, 0))
         if length != num_values:
             residuals = {}
         if name is not None:
-            self._kept[name] = (num_values, residuals)
+            self._num_vectors += 1
+            self._kept[name] = (num_values, residuals, self._num_vectors)
+            self._forget_oldest()
         return residuals
+
+    def _forget_oldest(self) -> None:
+        oldest = next(iter(self._kept))
+        if self._num_vectors - self._kept[oldest][2] > MOST_BETWEEN:
+            del self._kept[oldest]
 
     def clear(self) -> None:
         """Chunks are others now, or other ranks sum them."""

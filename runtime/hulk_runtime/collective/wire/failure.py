@@ -18,13 +18,18 @@ class Failure:
     rank: int
     reason: str
 
+    def __post_init__(self) -> None:
+        """All ranks say the same words: those that a frame holds."""
+        words = self.reason.encode(errors="replace")[:MAX_REASON_BYTES].decode(errors="ignore")
+        object.__setattr__(self, "reason", "".join(c if c.isprintable() else "?" for c in words))
+
     def pack(self) -> bytes:
         """The payload of an ABORT frame.
 
         >>> Failure.parse(memoryview(Failure(3, "it closed its connection").pack())).rank
         3
         """
-        return _RANK.pack(self.rank) + self.reason.encode()[:MAX_REASON_BYTES]
+        return _RANK.pack(self.rank) + self.reason.encode()
 
     @classmethod
     def parse(cls, payload: memoryview) -> "Failure":
@@ -32,8 +37,7 @@ class Failure:
         if not _RANK.size < len(payload) <= _RANK.size + MAX_REASON_BYTES:
             raise GarbageError(f"a failure in {len(payload)} bytes")
         (rank,) = _RANK.unpack(payload[: _RANK.size])
-        reason = bytes(payload[_RANK.size :]).decode(errors="replace")
-        return cls(rank, "".join(c if c.isprintable() else "?" for c in reason))
+        return cls(rank, bytes(payload[_RANK.size :]).decode(errors="replace"))
 
 
 class Verdict:
