@@ -31,7 +31,7 @@ THREE = CollectivePlan(
     on_region_loss="continue",
 )
 SETTINGS = Settings(bound_s=2.0, connect_s=PATIENCE_S)
-IDENTITY = Identity(SECRET, SCOPE, PAIR.digest())
+IDENTITY = Identity(SECRET, SCOPE, SETTINGS.digest(PAIR))
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def door(at: Doors) -> socket.socket:
 
 def knock(at: Doors, plan: CollectivePlan, rank: int) -> socket.socket:
     connection = door(at)
-    greet(connection, Identity(SECRET, SCOPE, plan.digest()), stream=0, rank=rank, peer=0)
+    greet(connection, Identity(SECRET, SCOPE, SETTINGS.digest(plan)), stream=0, rank=rank, peer=0)
     return connection
 
 

@@ -53,8 +53,10 @@ PAIRS = replace(CollectivePlan.direct([[0, 1], [2, 3]]), on_region_loss="continu
 """Of two halves the one with rank 0 goes on."""
 
 
-def identity(plan: CollectivePlan = PLAN, secret: bytes = SECRET, scope: str = SCOPE) -> Identity:
-    return Identity(secret, scope, plan.digest())
+def identity(
+    plan: CollectivePlan = PLAN, secret: bytes = SECRET, scope: str = SCOPE, settings: Settings = QUICK
+) -> Identity:
+    return Identity(secret, scope, settings.digest(plan))
 
 
 def knock(at: Doors, target: int, rank: int = LAST, who: Identity | None = None) -> socket.socket:
@@ -75,7 +77,7 @@ def some_and_strangers(
     """The first ranks of the plan, and the authenticated sockets of the others, which a test plays."""
     at, strangers = doors(plan.num_ranks), range(num_ranks, plan.num_ranks)
     played = [
-        lambda rank=rank: [knock(at, target, rank, identity(plan)) for target in range(num_ranks)]  # type: ignore[misc]
+        lambda rank=rank: [knock(at, target, rank, identity(plan, settings=settings)) for target in range(num_ranks)]  # type: ignore[misc]
         for rank in strangers
     ]
     real = [lambda rank=rank: connect(rank, at, plan, settings) for rank in range(num_ranks)]  # type: ignore[misc]
@@ -277,7 +279,8 @@ def test_strangers_at_the_door_disturb_nobody() -> None:
         for who, why in [
             (identity(secret=b"another secret!!"), "another secret"),
             (identity(scope="team/demo/0"), "another job or attempt"),
-            (identity(CollectivePlan.direct([[0, 1], [2], [3]])), "another plan"),
+            (identity(CollectivePlan.direct([[0, 1], [2], [3]])), "another plan, or other settings"),
+            (identity(settings=replace(QUICK, drift=False)), "another plan, or other settings"),
         ]:
             with pytest.raises(RefusedError, match=why):
                 knock(at, target=0, who=who)
@@ -300,13 +303,29 @@ def test_who_does_not_come_is_named() -> None:
         listener.close()
 
 
-def test_who_comes_with_too_few_connections_is_named() -> None:
+def test_who_comes_with_other_settings_is_refused() -> None:
+    """More connections than the others, say: both are told so, whoever is wrong."""
     at, plan = doors(2), CollectivePlan.direct([[0], [1]])
     with ThreadPoolExecutor() as threads:
-        other = threads.submit(connect, 1, at, plan, Settings(connect_s=PATIENCE_S))
-        with pytest.raises(PeerLostError, match=r"ranks \[1\] did not connect within 2 s"):
+        other = threads.submit(connect, 1, at, plan, Settings(connect_s=2.0))
+        with pytest.raises(PeerLostError, match=r"ranks \[1\] did not .* it has another plan, or other settings"):
             connect(0, at, plan, Settings(connect_s=2.0, num_streams=2))
-        other.result().close()
+        with pytest.raises(PeerLostError, match=r"ranks \[0\] did not .*; rank 0 at .*: it has another plan"):
+            other.result()
+
+
+def test_vectors_of_other_types_are_not_added() -> None:
+    """As many bytes on both, and each would take the other's for its own."""
+    with group(PLAN, QUICK) as ranks:
+        mine = [torch.zeros(3000, dtype=torch.float16 if rank == LAST else torch.bfloat16) for rank in range(4)]
+        works = [rank.all_reduce(vector) for rank, vector in zip(ranks, mine, strict=True)]
+        assert any("of a vector of torch.float16, here of torch.bfloat16" in str(error) for error in errors_of(works))
+
+
+def test_the_words_of_a_failure_are_those_that_a_frame_holds() -> None:
+    for reason in ("a\ttab", "é" * 1000, "x" * 511 + "é", "\udcff"):
+        failure = Failure(3, reason)
+        assert Failure.parse(memoryview(failure.pack())) == failure
 
 
 def test_leaving_in_good_order_is_no_failure() -> None:

@@ -21,8 +21,10 @@ from collective_ranks import (
     vectors,
     within,
 )
-from hulk_runtime.collective.bounds import REGROUP_SHARE, SETTLE_SHARE
+from hulk_runtime.collective.bounds import REGROUP_SHARE, SETTLE_SHARE, Bounds
+from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.group import Settings
+from hulk_runtime.collective.loop.standing import Standing
 from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, SizeClass
 from hulk_runtime.collective.wire.failure import Failure
 from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind
@@ -166,7 +168,7 @@ def test_the_batch_is_shared_out_whole(shares: list[int], data: st.DataObject) -
 def test_the_others_go_on_without_a_region() -> None:
     """Rank 3 dies in the middle of a sum; the next sums are those of ranks 0 to 2, on the planned flows."""
     at = doors(4)
-    who = Identity(SECRET, "team/demo/1", PLAN.digest())
+    who = Identity(SECRET, "team/demo/1", QUICK.digest(PLAN))
 
     def play_rank_3() -> list:
         found = []
@@ -260,10 +262,50 @@ def test_ranks_that_do_not_exist_are_garbage() -> None:
 
 def strangers(at: Doors) -> list[socket.socket]:
     """Rank 3's sockets, played by a test."""
-    who = Identity(SECRET, SCOPE, PLAN.digest())
+    who = Identity(SECRET, SCOPE, QUICK.digest(PLAN))
     found = []
     for target in range(3):
         connection = socket.create_connection((at.addresses[target].host, at.addresses[target].port))
         greet(connection, who, 0, 3, target)
         found.append(connection)
     return found
+
+
+class Silent:
+    """Connections on which nothing happens."""
+
+    def __init__(self, num_ranks: int) -> None:
+        self.peers = {rank: Peer(rank, is_far=True) for rank in range(1, num_ranks)}
+        self.now_s = 0.0
+
+    def push_first(self, peer: Peer, head: bytes, payload: memoryview | None = None) -> None:
+        """To nobody."""
+
+    def forget_chunks(self) -> None:
+        """There are none."""
+
+
+def test_a_word_of_the_next_epoch_is_heard_when_that_begins_here() -> None:
+    """Rank 1 had everybody's word, is in epoch 1, and loses rank 3 at once; rank 2's word comes here after that."""
+    lines = Silent(6)
+    everybody = frozenset(range(6))
+    standing = Standing(0, lines, Bounds(10.0), Membership(0, everybody), [frozenset([rank]) for rank in everybody])  # type: ignore[arg-type]
+
+    def hear(rank: int, epoch: int, lost: int) -> None:
+        standing.hear(lines.peers[rank], epoch, memoryview(pack([Failure(lost, "gone")])))
+
+    standing.lose(Failure(5, "gone"))
+    for rank in (1, 3, 4):
+        hear(rank, 0, 5)
+    hear(1, 1, 3)
+    assert standing.verdict is None
+    assert standing.agreed() is None
+    hear(2, 0, 5)
+    second = standing.agreed()
+    assert second == Membership(1, frozenset(range(5)))
+    standing.adopt(second)
+    standing.hear_early()
+    assert standing.agreed() is None
+    for rank in (2, 4):
+        hear(rank, 1, 3)
+    assert standing.agreed() == Membership(2, frozenset({0, 1, 2, 4}))

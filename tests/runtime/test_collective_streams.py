@@ -1,7 +1,9 @@
 """Several connections to a peer: used where warming one has not opened it, closed elsewhere; all of them one peer."""
 
 import socket
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from collective_ranks import PATIENCE_S, PLAN, RATE, all_reduce, group, together
 from hulk_runtime.collective.bounds import Bounds
 from hulk_runtime.collective.connections.channel import OPEN_SHARE, Channel
 from hulk_runtime.collective.group import Collective, Settings
+from hulk_runtime.collective.planned.plan import CollectivePlan
 from hulk_runtime.errors import RankLostError
 
 BOUND_S = 4.0
@@ -95,3 +98,13 @@ def test_one_of_several_that_breaks_ends_the_group_within_the_bound() -> None:
 def for_ever(rank: Collective) -> None:
     while True:
         rank.all_reduce(torch.zeros(64)).wait(PATIENCE_S)
+
+
+def test_one_of_several_connections_that_stalls_is_found_within_the_bound() -> None:
+    """Also where a group has several from the start: beats on the others say that the peer lives."""
+    with group(CollectivePlan.direct([[0], [1]]), replace(SPREAD, num_streams=2)) as ranks:
+        stalled = ranks[1]._peers[0].channels[1]
+        ranks[1]._engine.do(lambda: setattr(stalled, "receive", lambda *_: time.sleep(0.001)))
+        works = [rank.all_reduce(torch.ones(1 << 22)) for rank in ranks]
+        with within(BOUND_S), pytest.raises(RankLostError, match="rank 1 was lost: its connection broke"):
+            works[0].wait(PATIENCE_S)

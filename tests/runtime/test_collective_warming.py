@@ -49,7 +49,7 @@ def test_what_the_path_holds_is_missing_where_the_window_is_small() -> None:
 def test_it_is_opened_again_at_once_and_then_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     with connected() as (channel, _):
         channel.peer.channels = [channel]
-        lines = Lines({1: channel.peer}, first_s=0.0)
+        lines = Lines({1: channel.peer}, first_s=0.0, stalled_s=5.0)
         warming = Warming(lines)
         missing = 100_000
         monkeypatch.setattr(Channel, "closed_bytes", lambda _: missing)
@@ -75,7 +75,7 @@ def test_it_is_opened_again_at_once_and_then_ever_more_rarely(monkeypatch: pytes
 def test_frames_without_meaning_arrive_whole() -> None:
     with connected() as (channel, theirs):
         channel.peer.channels = [channel]
-        lines = Lines({1: channel.peer}, first_s=0.0)
+        lines = Lines({1: channel.peer}, first_s=0.0, stalled_s=5.0)
         channel.closed_bytes = lambda: 20_000  # type: ignore[method-assign]
         Warming(lines).reopen(channel, 0.0)
         lines.send(channel)
@@ -91,7 +91,7 @@ def test_a_path_that_does_not_open_is_given_up() -> None:
     with connected() as (channel, _):
         peer, work = channel.peer, Work(lambda _: None, 10.0)
         peer.channels = [channel]
-        lines = Lines({1: peer}, first_s=0.0)
+        lines = Lines({1: peer}, first_s=0.0, stalled_s=5.0)
         warming = Warming(lines)
         warming.begin({1: 10 * FRAME_BYTES}, work)
         chunk = Outgoing(1, Header(Kind.CHUNK, 8).pack(), memoryview(bytes(8)), (0, 0.0, 0.0))

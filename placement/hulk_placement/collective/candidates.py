@@ -12,7 +12,7 @@ from hulk_placement.collective.neighbours import neighbours
 from hulk_placement.collective.network import Network
 from hulk_placement.collective.patterns import Flow, Pattern, all_patterns, one_hop, ring, star
 from hulk_placement.collective.pool import Pool, Window, joined, timed
-from hulk_placement.collective.program import Program, Sharing, closed_form_s
+from hulk_placement.collective.program import Program, ProgramError, Sharing, closed_form_s
 from hulk_placement.collective.timing import Delays, delays
 from hulk_placement.collective.transport import Transport
 
@@ -75,7 +75,7 @@ class Sharer:
     def sharings(self, num_bytes: float, near_s: float, most: int = 1) -> list[Closed]:
         """The fastest sharings without their smallest shares, with the seconds of the closed form.
 
-        `near_s` is a guess at those.
+        `near_s` is a guess at those. Raises ProgramError.
         """
         program = Program(self._first, num_bytes, self._windows, self.is_coarse)
         found = self._bracketed(program, near_s, MOST_CAPS, CLOSE_CAPS)
@@ -87,8 +87,13 @@ class Sharer:
         return sorted(pruned, key=lambda closed: closed[0])
 
     def again(self, slower: Delays, num_bytes: float, cap_s: float) -> Closed:
-        """The fastest sharing over slower links of the patterns that were looked at for that many bytes, no others."""
-        known = self._looked_at[num_bytes]
+        """The fastest sharing over slower links of the patterns that were looked at for that many bytes, no others.
+
+        Raises ProgramError, also where none were looked at.
+        """
+        known = self._looked_at.get(num_bytes)
+        if known is None:
+            raise ProgramError(f"no patterns were looked at for {num_bytes:g} bytes")
         program = Program(timed(slower, known.up_NR, known.down_NR), num_bytes, self._windows, self.is_coarse)
         cap_s = max(cap_s, float(program.pool.uses.latency_s.min()))
         program.admit(cap_s)

@@ -12,7 +12,7 @@ from hulk_placement.collective.bound import Bound
 from hulk_placement.collective.candidates import Closed, Sharer, plain
 from hulk_placement.collective.network import Network
 from hulk_placement.collective.patterns import Flow
-from hulk_placement.collective.program import closed_form_s
+from hulk_placement.collective.program import ProgramError, closed_form_s
 from hulk_placement.collective.simulation import MOST_CHUNKS, Link, simulate
 from hulk_placement.collective.timing import Delays, delays
 from hulk_placement.collective.transport import TRANSPORT, Transport
@@ -167,7 +167,10 @@ class Planner:
             return [named["one hop"]]
         if not self.go_on() or len(self.network.regions) > MOST_REGIONS:
             return sorted(named.values(), key=lambda closed: closed[0])[:1]
-        found = self.sharer(chunk_bytes).sharings(sent, bound_s * USUAL_GAP, NUM_SIMULATED)
+        try:
+            found = self.sharer(chunk_bytes).sharings(sent, bound_s * USUAL_GAP, NUM_SIMULATED)
+        except ProgramError:
+            return list(named.values())
         near_s = found[0][0] * WORTH_SIMULATING
         return [*found, *(other for other in named.values() if other[0] <= near_s)]
 
@@ -193,9 +196,10 @@ class Slowed:
         before_s = closed_form_s(found.flows, sent, sharer.delays)
         saved = []
         for link, slower, old_s in self._felt(found, sent, before_s):
-            new_s, flows = sharer.again(slower, sent, cap_s=math.sqrt(before_s * old_s))
-            if old_s > SLOWER * new_s:
-                saved.append((old_s / new_s, Alternative(link, flows)))
+            with contextlib.suppress(ProgramError):
+                new_s, flows = sharer.again(slower, sent, cap_s=math.sqrt(before_s * old_s))
+                if old_s > SLOWER * new_s:
+                    saved.append((old_s / new_s, Alternative(link, flows)))
         saved.sort(key=lambda item: -item[0])
         return tuple(other for _, other in saved)
 

@@ -36,6 +36,10 @@ PRIMAL = 4
 """Of HiGHS' simplex strategies: takes half as long as the default where nearly all that changes is new columns."""
 
 
+class ProgramError(ArithmeticError):
+    """The solver found no solution, though there is one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sharing:
     """A solution: the share of each column, and the seconds T that they take by the program's rows."""
@@ -111,7 +115,10 @@ class Program:
         """The best sharing among open columns by the rows there are; sets the prices."""
         self.highs.run()
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            raise AssertionError(f"linear program: {self.highs.getModelStatus()}")
+            self.highs.clearSolver()  # from what it knew it lost its way, as happens with rates of 1e3 beside 1e11 B/s
+            self.highs.run()
+        if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            raise ProgramError(f"linear program: {self.highs.getModelStatus()}")
         solution = self.highs.getSolution()
         values, duals = np.array(solution.col_value), np.array(solution.row_dual)
         self.prices, self.pays = -duals[1:], float(duals[0])

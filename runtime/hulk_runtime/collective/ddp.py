@@ -78,7 +78,8 @@ def all_reduce_hook(
     name = (bucket.index(), bucket.parameters()[0].data_ptr())  # torch makes other buckets after the first step
     work = between.all_reduce(mean_N, name=name)
     # torch takes what a future fails with for a tensor; what a callback of backward raises reaches the script as it is.
-    torch.autograd.Variable._execution_engine.queue_callback(work.wait)
+    with contextlib.suppress(RuntimeError):  # there is no such backward where buckets are reduced outside it
+        torch.autograd.Variable._execution_engine.queue_callback(work.wait)
 
     def ended(error: Exception | None) -> None:
         if error is None:

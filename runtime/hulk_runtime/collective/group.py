@@ -8,9 +8,12 @@ Needs neither Kubernetes nor torch.distributed: ranks, their addresses, a plan a
 """
 
 import contextlib
+import hashlib
 import itertools
+import os
 import socket
 import threading
+import weakref
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -76,6 +79,11 @@ class Settings:
         if max(self.num_streams, self.max_streams) > MOST_STREAMS:
             raise ValueError(f"settings: {self.num_streams} and {self.max_streams} streams: at most {MOST_STREAMS}")
 
+    def digest(self, plan: CollectivePlan) -> bytes:
+        """32 bytes that are the same for the same plan and settings: what ranks must share to come together."""
+        shared = (self.bound_s, self.pace, self.num_streams, self.max_streams, self.drift)
+        return hashlib.sha256(plan.digest() + repr(shared).encode()).digest()
+
 
 class Collective:
     """One rank's side of the group."""
@@ -109,6 +117,7 @@ class Collective:
         self._region = self._open_region()
         self._drift = self._begin_drift()
         self._looked: Report | None = None
+        _here.add(self)
 
     @classmethod
     def connect(
@@ -126,8 +135,9 @@ class Collective:
     ) -> Self:
         """Connect to every partner. Raises PeerLostError that names who is missing, ValueError for a bad plan.
 
-        `scope` names job and attempt: only ranks of the same scope, secret and plan come together. A rank listens at
-        its own address, or at all of its machine's where others know it by a name or address that is not its own.
+        `scope` names job and attempt: only ranks of the same scope, secret, plan and settings (but for `connect_s` and
+        `hold_s`) come together. A rank listens at its own address, or at all of its machine's where others know it by a
+        name or address that is not its own.
         `inside` leaves sums and results inside its region to torch, on all ranks of the region or on none.
         """
         settings = settings or Settings()
@@ -138,7 +148,7 @@ class Collective:
         far = {partner: partner in shares for partner in partners(plan, rank)}
         most = max(settings.num_streams, settings.max_streams)
         wanted = {partner: most if is_far else 1 for partner, is_far in far.items()}
-        identity = Identity(secret, scope, plan.digest())
+        identity = Identity(secret, scope, settings.digest(plan))
         gathering = Gathering(rank, addresses, wanted, identity)
         host = "" if listen_everywhere else addresses[rank].host
         door = Door(listener or listen(host, addresses[rank].port), rank, identity, gathering.admit)
@@ -356,11 +366,30 @@ class Collective:
         if self._region is not None:
             self._region.close()
 
+    def forsake(self) -> None:
+        """In a forked child: the group is the parent's, whose end its peers hear of at once only without copies."""
+        for spare in self._take_spare().values():
+            _close(spare)
+        self._drift = self._region = None
+        self._door.forsake()
+        self._engine.forsake()
+
     def _find_roles(self, size: SizeClass, num_values: int, bytes_per_value: int, for_region: bool) -> tuple[Role, ...]:
         return roles(self.plan, size, self.rank, num_values, bytes_per_value, for_region=for_region)
 
     def _twice(self, rank: int) -> None:
         self._engine.fail(Failure(rank, "it connected twice"))
+
+
+_here: "weakref.WeakSet[Collective]" = weakref.WeakSet()
+
+
+def _forsake_all() -> None:
+    for collective in list(_here):
+        collective.forsake()
+
+
+os.register_at_fork(after_in_child=_forsake_all)
 
 
 def _close(connections: Sequence[socket.socket]) -> None:

@@ -118,6 +118,12 @@ class Engine(threading.Thread):
             self.do(self._leave)
             self.join()
 
+    def forsake(self) -> None:
+        """In a forked child, which has no such thread: it holds the parent's connections open no longer."""
+        if not self._is_ended:
+            self._is_ended = True
+            self._lines.forsake()
+
     def do(self, command: Callable[[], None]) -> None:
         """Have the loop do it; after its end nothing is done any more."""
         self._take(command)
@@ -274,6 +280,7 @@ class Engine(threading.Thread):
                 self._next = 0
             self._operations.begin_epoch(membership.epoch)
             self._release()
+            self._standing.hear_early()
 
     def _release(self) -> None:
         error = self._standing.error()

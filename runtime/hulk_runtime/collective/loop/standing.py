@@ -25,6 +25,7 @@ class Standing:
         self._rank, self._lines, self._bounds, self._regions = rank, lines, bounds, regions
         self._everybody = membership.members
         self._regroup: Regroup | None = None
+        self._early: dict[Peer, list[Failure]] = {}
         self.membership = membership
         self.verdict: Verdict | None = None
         self.is_closing = False
@@ -105,9 +106,24 @@ class Standing:
             return
         if epoch < self.membership.epoch and not {loss.rank for loss in losses} & self.membership.members:
             return  # those who are left have agreed on them already
-        if not self._regions or epoch != self.membership.epoch:
+        if self._regroup is not None and epoch == self.membership.epoch + 1:
+            self._early.setdefault(peer, []).extend(losses)
+        elif not self._regions or epoch != self.membership.epoch:
             self.fail(min(losses))
-            return
+        else:
+            self._take(peer, losses)
+
+    def hear_early(self) -> None:
+        """What members said of this epoch before it began here: they had heard the others' last words sooner."""
+        early, self._early = self._early, {}
+        for peer, losses in early.items():
+            if peer.rank in self.membership.members:
+                try:
+                    self._take(peer, losses)
+                except GarbageError as error:
+                    self.fail(Failure(peer.rank, f"it sent garbage: {error}"))
+
+    def _take(self, peer: Peer, losses: Sequence[Failure]) -> None:
         require_others(losses, self.membership, peer.rank, self._rank)
         regroup = self._suspend()
         self._say(regroup, regroup.hear(peer.rank, losses))

@@ -10,11 +10,12 @@ from pydantic.alias_generators import to_camel
 from hulk_runtime.collective.planned.plan import Alternative, CollectivePlan, Flow, LinkFigures, SizeClass, Uplink
 
 Number = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0)]
 Cap = Annotated[float, Field(gt=0)] | None
 
 
 class _Wire(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, allow_inf_nan=False)
 
 
 class FlowDocument(_Wire):
@@ -42,11 +43,11 @@ class ClassDocument(_Wire):
 
     max_bytes: int
     chunk_bytes: int
-    predicted_seconds: float
-    bound_seconds: float
+    predicted_seconds: Seconds
+    bound_seconds: Seconds
     flows: tuple[FlowDocument, ...]
     alternatives: tuple[AlternativeDocument, ...] = ()
-    advance_seconds: Annotated[float, Field(ge=0)] = 0.0
+    advance_seconds: Seconds = 0.0
 
     def size_class(self) -> SizeClass:
         """Raises ValueError."""
@@ -92,6 +93,13 @@ class CollectiveDocument(_Wire):
         unknown = set(region_of_rank) - set(self.regions)
         if unknown:
             raise ValueError(f"collective: ranks in {', '.join(sorted(unknown))}, regions {', '.join(self.regions)}")
+        for what, numbers in (
+            ("links", [link[:2] for link in self.links]),
+            ("uplinks", [region for region, *_ in self.uplinks]),
+            ("without", [cut.region for cut in self.without]),
+        ):
+            if len(numbers) != len(set(numbers)):
+                raise ValueError(f"collective: {what} of {numbers}: each only once")
         return CollectivePlan(
             regions=tuple(
                 tuple(rank for rank, region in enumerate(region_of_rank) if region == name) for name in self.regions

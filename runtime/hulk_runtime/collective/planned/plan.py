@@ -146,9 +146,14 @@ class CollectivePlan:
         ranks = [rank for region in self.regions for rank in region]
         if sorted(ranks) != list(range(len(ranks))) or not all(self.regions):
             raise ValueError(f"collective: regions {self.regions} must hold the ranks 0 to n-1, each once, none empty")
-        if not self.uplinks.keys() <= set(range(len(self.regions))):
+        numbers = range(len(self.regions))
+        if not self.uplinks.keys() <= set(numbers):
             raise ValueError(f"collective: uplinks of regions {sorted(self.uplinks)} of {len(self.regions)}")
-        everywhere = frozenset(range(len(self.regions))) - self.left_out
+        slow = {other.slow for found in self.classes for other in found.alternatives}
+        strange = sorted((slow | self.links.keys()) - set(itertools.permutations(numbers, 2)))
+        if strange:
+            raise ValueError(f"collective: links {strange} between {len(self.regions)} regions")
+        everywhere = frozenset(numbers) - self.left_out
         _require_classes(self.classes, everywhere)
         for lost, classes in self.without.items():
             _require_classes(classes, everywhere - {lost})

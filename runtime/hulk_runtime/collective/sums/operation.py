@@ -12,8 +12,8 @@ import torch
 
 from hulk_runtime.collective.planned.roles import Role
 from hulk_runtime.collective.sums.hops import Hops
-from hulk_runtime.collective.sums.values import Values
-from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind, Phase
+from hulk_runtime.collective.sums.values import DTYPES, Values
+from hulk_runtime.collective.wire.frames import TYPES_FROM, GarbageError, Header, Kind, Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,9 @@ class Operation:
         """Where to receive a chunk's payload: a result's own place, or None for anywhere. Raises GarbageError."""
         role = self._role(header)
         start, stop = role.chunk(header.chunk)
-        if self._hops.num_bytes(source, stop - start) != header.num_bytes:
-            raise GarbageError(f"{_name(header)} from rank {source} has {header.num_bytes} bytes")
+        if self._hops.num_bytes(source, stop - start) != header.num_bytes or header.type != self._values.type:
+            vector = f"of a vector of {DTYPES[header.type]}, here of {DTYPES[self._values.type]}"
+            raise GarbageError(f"{_name(header)} from rank {source} has {header.num_bytes} bytes {vector}")
         claim = (header.part, header.chunk, source, header.phase)
         if source not in _sources(role, header.phase) or claim in self._claimed:
             raise GarbageError(f"{_name(header)} from rank {source} was not expected")
@@ -157,7 +158,8 @@ class Operation:
         self.num_pending -= 1
 
     def _emit(self, part: int, chunk: int, phase: Phase, target: int, payload: memoryview, tail_s: float) -> None:
-        header = Header(Kind.CHUNK, len(payload), self._epoch, self.number, part, chunk, phase)
+        flags = self._values.type << TYPES_FROM
+        header = Header(Kind.CHUNK, len(payload), self._epoch, self.number, part, chunk, phase, flags)
         role = self._roles[part]
         position = chunk / role.num_chunks
         urgency = (self.number, position * role.advance_s - tail_s, position)

@@ -10,6 +10,7 @@ from typing import Final
 import torch
 
 DTYPES: Final = (torch.float32, torch.bfloat16, torch.float16)
+"""A type's number is its place."""
 
 
 class Values:
@@ -27,6 +28,7 @@ class Values:
         self._bytes = _memory(self.tensor)
         self._sums: tuple[int, torch.Tensor] | None = None
         self.bytes_per_value = tensor.element_size()
+        self.type = DTYPES.index(tensor.dtype)
         self._in_place = tensor.dtype is torch.float32
 
     def __len__(self) -> int:

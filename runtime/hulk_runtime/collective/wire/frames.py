@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-WIRE_VERSION: Final = 4
+WIRE_VERSION: Final = 5
 MAGIC: Final = 0x4B48
 MAX_PAYLOAD_BYTES: Final = 4 << 20
 _HEADER: Final = struct.Struct("<HBBIIHHII")
@@ -16,6 +16,10 @@ HEADER_BYTES: Final = _HEADER.size
 STEADY: Final = 1
 """Flag: the sender had something to send without a pause from the beginning of the former frame to that of this one,
 and its congestion window was open, so that the time between the two says how fast the way is."""
+
+TYPES_FROM: Final = 1
+NUM_TYPES: Final = 3
+"""From this bit on a CHUNK's flags say the number of the vector's type: bfloat16 is not to be added to float16."""
 
 
 class GarbageError(ValueError):
@@ -54,6 +58,11 @@ class Header:
     phase: Phase = Phase.SUM
     flags: int = 0
 
+    @property
+    def type(self) -> int:
+        """Of the vector that a chunk is of."""
+        return self.flags >> TYPES_FROM
+
     def pack(self) -> bytes:
         """The header's 24 bytes: little endian; magic, kind, phase, epoch, operation, part, flags, chunk, length.
 
@@ -71,7 +80,7 @@ def steady(head: bytes) -> bytes:
     >>> parse(steady(Header(Kind.BEAT).pack())).flags
     1
     """
-    return head[:_FLAGS_AT] + STEADY.to_bytes(2, "little") + head[_FLAGS_AT + 2 :]
+    return head[:_FLAGS_AT] + bytes([head[_FLAGS_AT] | STEADY]) + head[_FLAGS_AT + 1 :]
 
 
 def parse(head: bytes | bytearray) -> Header:
@@ -79,7 +88,7 @@ def parse(head: bytes | bytearray) -> Header:
     magic, kind, phase, epoch, operation, part, flags, chunk, num_bytes = _HEADER.unpack(head)
     if magic != MAGIC:
         raise GarbageError(f"a frame begins with {bytes(head).hex()}, not with {MAGIC.to_bytes(2, 'little').hex()}")
-    if kind not in _KINDS or phase not in _PHASES or flags & ~STEADY:
+    if kind not in _KINDS or phase not in _PHASES or flags >> TYPES_FROM >= (NUM_TYPES if kind == Kind.CHUNK else 1):
         raise GarbageError(f"a frame of kind {kind}, phase {phase}, flags {flags:#x}")
     if num_bytes > MAX_PAYLOAD_BYTES or (num_bytes > 0) != (kind in _WITH_PAYLOAD):
         raise GarbageError(f"a frame of kind {_KINDS[kind].name} with {num_bytes} bytes")

@@ -1,6 +1,6 @@
 """Who is at the other end of a connection: both ends prove that they know the job's secret, before anything else.
 
-    client -> server   HELLO: magic, wire version, stream, from, to, scope, digest of the plan, 32 random bytes
+    client -> server   HELLO: magic, wire version, stream, from, to, scope, digest of plan and settings, random bytes
     server -> client   HELLO, likewise
     client -> server   HMAC-SHA256(key, "client" + both HELLOs)
     server -> client   HMAC-SHA256(key, "server" + both HELLOs), or zeros where the client's is wrong
@@ -37,7 +37,7 @@ class StrangerError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What all ranks of one group share: the job's secret, what it is used for, and the plan's digest (32 bytes)."""
+    """What all ranks of one group share: the job's secret, what it is used for, the digest of plan and settings."""
 
     secret: bytes = field(repr=False)
     scope: str
@@ -114,7 +114,7 @@ def _checked(theirs: bytes, mine: bytes) -> Hello:
     if scope != our_scope:
         raise RefusedError("it belongs to another job or attempt")
     if digest != our_digest:
-        raise RefusedError("it has another plan")
+        raise RefusedError("it has another plan, or other settings")
     return _parse(theirs)
 
 

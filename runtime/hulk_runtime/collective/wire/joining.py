@@ -20,6 +20,7 @@ RETRY_S: Final = 0.2
 CONNECT_TIMEOUT_S: Final = 5.0
 MAX_GREETING: Final = 256
 """Connections that may be at the door at once; one more, and the oldest has to go."""
+MOST_PROBLEMS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,10 @@ class Door:
         self._listener.close()
         if self._thread.is_alive():
             self._thread.join()
+
+    def forsake(self) -> None:
+        """In a forked child: the parent goes on listening."""
+        self._listener.close()
 
     def _serve(self) -> None:
         while True:
@@ -113,6 +118,7 @@ class Gathering:
         self._changed = threading.Condition()
         self._complete = False
         self._error: str | None = None
+        self._problems: dict[int, str] = {}
         self.twice: Callable[[int], None] = lambda _: None
 
     def admit(self, rank: int, stream: int, connection: socket.socket) -> None:
@@ -144,36 +150,36 @@ class Gathering:
             if self._error or len(self._found) < num_wanted:
                 for connection in self._found.values():
                     connection.close()
-                late = f"ranks {self._missing()} did not connect within {timeout_s:g} s"
-                raise PeerLostError("; refused ".join([self._error or late, *refused]))
+                raise PeerLostError("; refused ".join([self._error or self._late(timeout_s), *refused]))
             return {
                 rank: [self._found[rank, stream] for stream in range(count)] for rank, count in self._wanted.items()
             }
 
-    def _missing(self) -> list[int]:
-        """The ranks that not all connections are there to."""
+    def _late(self, timeout_s: float) -> str:
+        """Which ranks not all connections are there to, and what the last tries to reach some of them came to."""
         wanted = ((rank, stream) for rank, count in self._wanted.items() for stream in range(count))
-        return sorted({rank for rank, stream in wanted if (rank, stream) not in self._found})
+        missing = sorted({rank for rank, stream in wanted if (rank, stream) not in self._found})
+        problems = [self._problems[rank] for rank in missing if rank in self._problems][:MOST_PROBLEMS]
+        return "; ".join([f"ranks {missing} did not connect within {timeout_s:g} s", *problems])
 
     def _connect(self, rank: int, stream: int, deadline_s: float) -> None:
         address = self._addresses[rank]
-        problem = "no answer"
         while time.monotonic() < deadline_s and not self._complete:
             connection = None
             try:
                 connection = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)
                 greet(connection, self._identity, stream, self._rank, rank)
             except OSError as error:
-                problem = str(error)
+                self._problems[rank] = f"rank {rank} at {address.host}:{address.port}: {error}"
                 if connection is not None:
                     connection.close()
                 if isinstance(error, StrangerError):
-                    break
+                    self._give_up(self._problems[rank])
+                    return
                 time.sleep(RETRY_S)
             else:
                 self.admit(rank, stream, connection)
                 return
-        self._give_up(f"rank {rank} at {address.host}:{address.port}: {problem}")
 
     def _give_up(self, problem: str) -> None:
         with self._changed:
