@@ -19,7 +19,7 @@ from hulk_placement.collective.classes import CollectivePlan
 from hulk_placement.collective.columns import grown
 from hulk_placement.collective.network import Network
 from hulk_placement.collective.patterns import Flow, star
-from hulk_placement.collective.program import closed_form_s
+from hulk_placement.collective.program import Program, ProgramError, Sharing, closed_form_s
 from hulk_placement.collective.simulation import simulate
 from hulk_placement.collective.timing import delays
 from hulk_placement.collective.transport import TRANSPORT, Transport
@@ -200,6 +200,20 @@ def test_a_slower_link_has_an_alternative_that_pays_nearly_as_much_as_flows_made
         )
         assert 1.1 * other_s < kept_s
         assert other_s < 1.1 * anew_s
+
+
+def test_where_the_solver_fails_the_plain_ways_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has happened with rates of 1e3 beside 1e11 bytes/s."""
+
+    def lost(self: Program) -> Sharing:
+        raise ProgramError("linear program: kUnknown")
+
+    monkeypatch.setattr(Program, "run", lost)
+    net = profile("A")
+    found = plan_collective(net, [16 * MIB]).classes[0]
+    ways = plain(net, 16 * MIB, TRANSPORT, found.chunk_bytes).values()
+    assert found.flows in [flows for _, flows in ways]
+    assert found.alternatives == ()
 
 
 def test_the_document_gives_the_plan_back() -> None:

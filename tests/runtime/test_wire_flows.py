@@ -55,6 +55,10 @@ def first_flow(body):
     return body["collective"]["classes"][0]["flows"][0]
 
 
+def some_alternative(body):
+    return next(found["alternatives"][0] for found in body["collective"]["classes"] if found["alternatives"])
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [
@@ -70,6 +74,14 @@ def first_flow(body):
         ),
         ("an uplink of another region", lambda body: body["collective"].update(uplinks=[[3, 10, 10]])),
         ("an uplink that carries nothing", lambda body: body["collective"].update(uplinks=[[0, 0, None]])),
+        ("a link twice", lambda body: body["collective"]["links"].append([0, 1, 5, 0.1])),
+        ("a link to itself", lambda body: body["collective"]["links"].append([1, 1, 5, 0.1])),
+        ("a link of another region", lambda body: body["collective"]["links"].append([9, 1, 5, 0.1])),
+        ("a link of any rate", lambda body: body["collective"]["links"][0].__setitem__(2, float("inf"))),
+        ("a link that brings nothing", lambda body: body["collective"]["links"][0].__setitem__(3, float("inf"))),
+        ("a slow link of other regions", lambda body: some_alternative(body).update(slow=[9, 9])),
+        ("a region cut off twice", lambda body: body["collective"]["without"].append(body["collective"]["without"][0])),
+        ("predicted before it begins", lambda body: body["collective"]["classes"][0].update(predictedSeconds=-1)),
         ("falling sizes", lambda body: body["collective"]["classes"].reverse()),
     ],
 )
