@@ -10,6 +10,7 @@ from hulk_runtime import names
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.staging import AllReduce
 from hulk_runtime.collective.sums import inside
+from hulk_runtime.collective.wire.handshake import MIN_SECRET_BYTES
 from hulk_runtime.collective.wire.joining import Address, listen
 from hulk_runtime.environment import Environment
 from hulk_runtime.errors import ConfigurationError
@@ -61,7 +62,10 @@ def _secret(environment: Environment) -> bytes:
     if not environment.peer_secret_path:
         raise ConfigurationError(f"the plan sums between regions, but {names.ENV_PEER_SECRET} names no secret")
     try:
-        with open(environment.peer_secret_path, "rb") as secret:
-            return secret.read()
+        with open(environment.peer_secret_path, "rb") as file:
+            secret = file.read()
     except OSError as error:
         raise ConfigurationError(f"the peers' secret cannot be read: {error}") from error
+    if len(secret) < MIN_SECRET_BYTES:
+        raise ConfigurationError(f"the peers' secret has {len(secret)} bytes: at least {MIN_SECRET_BYTES} are needed")
+    return secret

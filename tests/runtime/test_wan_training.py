@@ -157,10 +157,17 @@ def test_the_others_go_on_where_torch_sums_inside_regions(job, make_plan, make_t
     assert losses == pytest.approx({step: float(loss) for step, loss in whole.items()}, abs=2e-3)
 
 
-def test_without_the_secret_nobody_joins(job, make_plan) -> None:
-    first, *others = job.start_ranks(make_plan((1, 1, 1), **wan()), HULK_PEER_SECRET="")
+@pytest.mark.parametrize(
+    ("secret", "why"),
+    [
+        ("", "the plan sums between regions, but HULK_PEER_SECRET names no secret"),
+        ("/dev/null", "the peers' secret has 0 bytes: at least 16 are needed"),
+    ],
+)
+def test_without_a_secret_nobody_joins(job, make_plan, secret: str, why: str) -> None:
+    first, *others = job.start_ranks(make_plan((1, 1, 1), **wan()), HULK_PEER_SECRET=secret)
     assert [process.wait() for process in (first, *others)] == [65, 65, 65]
-    assert "ConfigurationError: the plan sums between regions, but HULK_PEER_SECRET names no secret" in first.output
+    assert f"ConfigurationError: {why}" in first.output
 
 
 def test_a_ddp_script_changes_one_line(job, make_plan) -> None:

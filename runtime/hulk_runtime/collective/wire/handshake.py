@@ -25,6 +25,7 @@ MAGIC: Final = b"HULKWAN\0"
 _HELLO: Final = struct.Struct("<8sBBHII16s32s32s")
 _PROOF_BYTES: Final = 32
 TIMEOUT_S: Final = 10.0
+MIN_SECRET_BYTES: Final = 16
 
 
 class RefusedError(ConnectionError):
@@ -44,8 +45,8 @@ class Identity:
     plan_digest: bytes
 
     def __post_init__(self) -> None:
-        if len(self.secret) < 16:
-            raise ValueError(f"a secret of {len(self.secret)} bytes: at least 16 are needed")
+        if len(self.secret) < MIN_SECRET_BYTES:
+            raise ValueError(f"a secret of {len(self.secret)} bytes: at least {MIN_SECRET_BYTES} are needed")
 
     def hello(self, stream: int, source: int, target: int) -> bytes:
         """What one end says first."""
