@@ -3,6 +3,7 @@
 import itertools
 import random
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -26,6 +27,7 @@ from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.group import Settings
 from hulk_runtime.collective.loop.standing import Standing
 from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, SizeClass
+from hulk_runtime.collective.staging import AllReduce
 from hulk_runtime.collective.wire.failure import Failure
 from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind
 from hulk_runtime.collective.wire.handshake import Identity, greet
@@ -309,3 +311,18 @@ def test_a_word_of_the_next_epoch_is_heard_when_that_begins_here() -> None:
     for rank in (2, 4):
         hear(rank, 1, 3)
     assert standing.agreed() == Membership(2, frozenset({0, 1, 2, 4}))
+
+
+def test_a_rank_that_waits_at_the_end_hears_that_others_go_on() -> None:
+    """Rank 2 is lost when rank 0 is done and rank 1 is not: what rank 1 lacks rank 0 still has."""
+    plan = replace(CollectivePlan.direct([[0], [1], [2]]), on_region_loss="continue")
+    with group(plan, QUICK) as ranks, ThreadPoolExecutor() as threads:
+        left = [AllReduce(rank, torch.device("cpu"), PATIENCE_S) for rank in ranks[:2]]
+        parting = threads.submit(left[0].part)
+        break_off(ranks[2])
+        with pytest.raises(MembershipChangedError):
+            parting.result(PATIENCE_S)
+        with pytest.raises(MembershipChangedError):
+            left[1].all_reduce(torch.ones(10)).wait()
+        assert {each.adopt() for each in left} == {Membership(1, frozenset({0, 1}))}
+        together([each.part for each in left])
