@@ -242,7 +242,7 @@ def test_a_slowed_link_is_slow_until_it_is_healed(net: LabNetwork) -> None:
             net,
             lambda: (
                 check.measure_rtts(net, num_pings=5),
-                check.measure_rate(net, "us", "eu", seconds=4, omitted_seconds=2),
+                check.measure_rate(net, "us", "eu", seconds=8, omitted_seconds=3),
             ),
         )
         assert rtts["us", "eu"] == pytest.approx(0.140, rel=check.TOLERANCE)

@@ -56,7 +56,7 @@ def doors(num_ranks: int) -> Doors:
 
 def connect(rank: int, at: Doors, plan: CollectivePlan, settings: Settings | None = None) -> Collective:
     """One rank."""
-    chosen = settings or Settings(bound_s=5.0, connect_s=PATIENCE_S)
+    chosen = settings or Settings(connect_s=PATIENCE_S)
     return Collective.connect(rank, at.addresses, plan, SECRET, SCOPE, chosen, at.listeners[rank])
 
 
