@@ -170,17 +170,7 @@ def test_the_batch_is_shared_out_whole(shares: list[int], data: st.DataObject) -
 def test_the_others_go_on_without_a_region() -> None:
     """Rank 3 dies in the middle of a sum; the next sums are those of ranks 0 to 2, on the planned flows."""
     at = doors(4)
-    who = Identity(SECRET, "team/demo/1", QUICK.digest(PLAN))
-
-    def play_rank_3() -> list:
-        found = []
-        for target in range(3):
-            connection = socket.create_connection((at.addresses[target].host, at.addresses[target].port))
-            greet(connection, who, 0, 3, target)
-            found.append(connection)
-        return found
-
-    joined = together([*(lambda rank=rank: connect(rank, at, PLAN, QUICK) for rank in range(3)), play_rank_3])
+    joined = together([*(lambda rank=rank: connect(rank, at, PLAN, QUICK) for rank in range(3)), lambda: strangers(at)])
     ranks, sockets = joined[:3], joined[3]
     try:
         works = [rank.all_reduce(vector) for rank, vector in zip(ranks, vectors(3, 30_000), strict=True)]

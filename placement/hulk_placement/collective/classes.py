@@ -174,25 +174,9 @@ class Planner:
         near_s = found[0][0] * WORTH_SIMULATING
         return [*found, *(other for other in named.values() if other[0] <= near_s)]
 
-    def sharer(self, chunk_bytes: int) -> Sharer:
-        """The linear program for chunks of this size."""
-        if chunk_bytes not in self._sharers:
-            before = next(reversed(self._sharers.values()), None)
-            self._sharers[chunk_bytes] = Sharer(
-                self.network, self.transport, chunk_bytes, before=before, go_on=self.go_on
-            )
-        return self._sharers[chunk_bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Slowed:
-    """Finds the links of which a class's flows are no longer good when they have half their rate."""
-
-    planner: Planner
-
     def alternatives(self, found: SizeClass) -> tuple[Alternative, ...]:
-        """Other flows for such links, those that save most first."""
-        sent, sharer = self.planner.sent(found.max_bytes), self.planner.sharer(found.chunk_bytes)
+        """Other flows for links at whose half rate a class's own are no longer good, those that save most first."""
+        sent, sharer = self.sent(found.max_bytes), self.sharer(found.chunk_bytes)
         before_s = closed_form_s(found.flows, sent, sharer.delays)
         saved = []
         for link, slower, old_s in self._felt(found, sent, before_s):
@@ -206,13 +190,22 @@ class Slowed:
     def _felt(self, found: SizeClass, sent: int, before_s: float) -> list[tuple[Link, Delays, float]]:
         """The links whose halving slows the flows most, and enough: no other flows are faster than these were."""
         felt = []
-        for link in itertools.permutations(range(len(self.planner.network.regions)), 2):
-            slower = delays(self.planner.network.scaled(SLOWED, link), self.planner.transport, found.chunk_bytes)
+        for link in itertools.permutations(range(len(self.network.regions)), 2):
+            slower = delays(self.network.scaled(SLOWED, link), self.transport, found.chunk_bytes)
             old_s = closed_form_s(found.flows, sent, slower)
             if old_s > SLOWER * before_s:
                 felt.append((link, slower, old_s))
         felt.sort(key=lambda item: -item[2])
         return felt[:MOST_ALTERNATIVES]
+
+    def sharer(self, chunk_bytes: int) -> Sharer:
+        """The linear program for chunks of this size."""
+        if chunk_bytes not in self._sharers:
+            before = next(reversed(self._sharers.values()), None)
+            self._sharers[chunk_bytes] = Sharer(
+                self.network, self.transport, chunk_bytes, before=before, go_on=self.go_on
+            )
+        return self._sharers[chunk_bytes]
 
 
 def plan_collective(
@@ -237,9 +230,8 @@ def plan_collective(
     planner = Planner(network, transport, compression, go_on)
     classes = tuple(reversed([planner.size_class(size) for size in reversed(wanted)]))
     if with_alternatives and 1 < len(network.regions) <= MOST_REGIONS_WITH_ALTERNATIVES:
-        slowed = Slowed(planner)
         classes = tuple(
-            replace(found, alternatives=slowed.alternatives(found)) if go_on() else found for found in classes
+            replace(found, alternatives=planner.alternatives(found)) if go_on() else found for found in classes
         )
     return CollectivePlan(
         network=network,

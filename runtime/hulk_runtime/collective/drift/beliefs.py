@@ -1,7 +1,7 @@
 """What the ranks measure of their connections, and what they believe of the links between regions."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, Self
@@ -105,16 +105,18 @@ def slots(plan: CollectivePlan) -> list[Slot]:
     ]
 
 
-def connections(plan: CollectivePlan, figures: Sequence[float]) -> Iterator[tuple[Slot, Figures]]:
+def connections(plan: CollectivePlan, figures: Sequence[float]) -> list[tuple[Slot, Figures]]:
     """The vector that all ranks summed, by connection."""
-    for number, slot in enumerate(slots(plan)):
-        yield slot, Figures(*figures[NUM_FIGURES * number : NUM_FIGURES * (number + 1)])
+    return [
+        (slot, Figures(*figures[NUM_FIGURES * number : NUM_FIGURES * (number + 1)]))
+        for number, slot in enumerate(slots(plan))
+    ]
 
 
-def seen(plan: CollectivePlan, figures: Sequence[float]) -> dict[Pair, Seen]:
+def seen(plan: CollectivePlan, told: Sequence[tuple[Slot, Figures]]) -> dict[Pair, Seen]:
     """Links by what their connections measured."""
     measured: dict[Pair, list[tuple[float, ...]]] = {}
-    for slot, of in connections(plan, figures):
+    for slot, of in told:
         if slot.link in plan.links and of.seconds >= MIN_SECONDS and of.bytes_per_s * of.seconds >= MIN_BYTES:
             found = (of.bytes_per_s, slot.share, of.queued_share, of.short_share)
             measured.setdefault(slot.link, []).append(found)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hulk_runtime.collective.drift.beliefs import Seen, connections
-from hulk_runtime.collective.planned.plan import CollectivePlan, Pair
+from hulk_runtime.collective.drift.beliefs import Figures, Seen, Slot
+from hulk_runtime.collective.planned.plan import Pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,12 @@ NOTHING: Final = Carried()
 
 
 def carried(
-    plan: CollectivePlan, former: Mapping[Pair, Carried], figures: Sequence[float], found: Mapping[Pair, Seen]
+    former: Mapping[Pair, Carried], told: Sequence[tuple[Slot, Figures]], found: Mapping[Pair, Seen]
 ) -> dict[Pair, Carried]:
-    """What links have carried after a round. `figures` are what all ranks filled in, `found` the rates among them."""
+    """What links have carried after a round. `told` is what ranks say of connections, `found` the rates among that."""
     num_bytes: dict[Pair, float] = {}
     last_s: dict[Pair, float] = {}
-    for slot, of in connections(plan, figures):
+    for slot, of in told:
         num_bytes[slot.link] = num_bytes.get(slot.link, 0.0) + of.num_bytes
         last_s[slot.link] = max(last_s.get(slot.link, 0.0), of.last_s)
     return {link: _after(former.get(link, NOTHING), num_bytes[link], last_s[link], found.get(link)) for link in last_s}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hulk_runtime.collective.connections.paths import within_uplinks
-from hulk_runtime.collective.drift.beliefs import Belief, Beliefs, Beside, seen
+from hulk_runtime.collective.drift.beliefs import Belief, Beliefs, Beside, connections, seen
 from hulk_runtime.collective.drift.carried import Carried, carried
 from hulk_runtime.collective.drift.judging import judge
 from hulk_runtime.collective.drift.sharing import best, seconds
@@ -62,7 +62,8 @@ def following(
 
     `largest_bytes` are the largest vectors that were summed, by the numbers of their classes.
     """
-    found, most = seen(plan, figures), given(plan, former)
+    told = connections(plan, figures)
+    found, most = seen(plan, told), given(plan, former)
     beliefs = {
         link: judge(belief, plan.links[link].bytes_per_s, pace, found.get(link), most[link])
         for link, belief in former.beliefs.items()
@@ -74,7 +75,7 @@ def following(
         if line:
             classes[number] = replace(classes[number], flows=flows)
             news.append(line)
-    sums = carried(plan, former.carried, figures, found)
+    sums = carried(former.carried, told, found)
     return Version(tuple(classes), beliefs, tuple(looked), sums), news
 
 

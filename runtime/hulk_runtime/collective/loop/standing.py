@@ -25,7 +25,7 @@ class Standing:
         self._rank, self._lines, self._bounds, self._regions = rank, lines, bounds, regions
         self._everybody = membership.members
         self._regroup: Regroup | None = None
-        self._early: dict[Peer, list[Failure]] = {}
+        self._early: dict[Peer, dict[int, Failure]] = {}
         self.membership = membership
         self.verdict: Verdict | None = None
         self.is_closing = False
@@ -107,7 +107,7 @@ class Standing:
         if epoch < self.membership.epoch and not {loss.rank for loss in losses} & self.membership.members:
             return  # those who are left have agreed on them already
         if self._regroup is not None and epoch == self.membership.epoch + 1:
-            self._early.setdefault(peer, []).extend(losses)
+            self._early.setdefault(peer, {}).update({loss.rank: loss for loss in losses})
         elif not self._regions or epoch != self.membership.epoch:
             self.fail(min(losses))
         else:
@@ -119,7 +119,7 @@ class Standing:
         for peer, losses in early.items():
             if peer.rank in self.membership.members:
                 try:
-                    self._take(peer, losses)
+                    self._take(peer, list(losses.values()))
                 except GarbageError as error:
                     self.fail(Failure(peer.rank, f"it sent garbage: {error}"))
 
