@@ -43,14 +43,34 @@ class Layout:
     pipeline: int = 1
     tensor: int = 1
 
+    def __post_init__(self) -> None:
+        if min(self.data, self.pipeline, self.tensor) < 1:
+            raise ValueError(f"layout {self.data} x {self.pipeline} x {self.tensor}: every degree must be >= 1")
+
+    @property
+    def num_ranks(self) -> int:
+        """One rank an accelerator."""
+        return self.data * self.pipeline * self.tensor
+
+
+ALGORITHMS = ("ring", "wan", "hierarchical", "nccl", "parameter-server")
+SCHEDULES = ("1f1b", "gpipe")
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Workers in rank order, which is ring order: gloo's data flows from rank r to rank r - 1.
+    """Workers in rank order: ranks run (replica, stage, tensor), and a worker's accelerators are consecutive ranks.
 
-    `algorithm` "ring" is gloo's all-reduce, "wan" is Hulk's own by the flows of `collective`. With `inner_steps` the
-    replicas come together only after so many steps (local SGD). A worker's accelerators are consecutive ranks. `shares`
-    are sequences per rank and sum to the global batch. `num_buckets` gradient buckets are reduced at the same time.
+    `stages` has the first layer of each stage; one stage holds the whole model. `shares` are sequences per replica and
+    sum to the global batch; they go through its pipeline in micro-batches of `micro_batch` by `schedule`.
+    `overlap`: stages compute while they send, and gradients are reduced while others still compute. `recompute`: a
+    stage keeps its layers' inputs only, and computes the forward pass again in the backward one.
+
+    `rings` has for each stage its replicas in ring order, () where all have the order of ranks; data flows from each to
+    the one before it. `algorithm` says how they reduce: "ring" is gloo's all-reduce, "wan" Hulk's own by the flows of
+    `collective`, "hierarchical" gloo inside regions and between them, "nccl" NCCL's ring, "parameter-server" all to the
+    first and back. With `inner_steps` the replicas come together only after so many steps (local SGD). `num_buckets`
+    gradient buckets are reduced at the same time.
     `optimality_gap` bounds (step - best possible) / step by the same evaluator; 0 means proven optimal; see
     `gap_num_workers`. `iterations` is the work done, `why` the reasons in sentences.
     """
@@ -66,25 +86,56 @@ class Plan:
     algorithm: str = "ring"
     collective: CollectivePlan | None = None
     inner_steps: int | None = None
+    stages: tuple[int, ...] = (0,)
+    schedule: str = "1f1b"
+    rings: tuple[tuple[int, ...], ...] = ()
+    overlap: bool = True
+    recompute: bool = False
     optimality_gap: float = 0.0
     iterations: int = 0
     why: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         num_ranks = sum(worker.num_accelerators for worker in self.workers)
-        if not self.workers or num_ranks != len(self.shares):
-            raise ValueError(f"{self.key}: {len(self.shares)} shares for {num_ranks} ranks")
+        layout = self.layout
+        if not self.workers or num_ranks != layout.num_ranks or len(self.shares) != layout.data:
+            raise ValueError(
+                f"{self.key}: {len(self.shares)} shares and {num_ranks} ranks for a layout of {layout.data} x "
+                f"{layout.pipeline} x {layout.tensor}"
+            )
+        self._check_stages()
+        self._check_rings()
         if min(self.shares) < 1 or self.micro_batch < 1 or self.num_buckets < 1:
             raise ValueError(
                 f"{self.key}: smallest share {min(self.shares)}, micro-batch {self.micro_batch} and "
                 f"{self.num_buckets} buckets must be >= 1"
             )
 
-        if (self.algorithm == "wan") != (self.collective is not None) or self.algorithm not in ("ring", "wan"):
+        if (self.algorithm == "wan") != (self.collective is not None) or self.algorithm not in ALGORITHMS:
             flows = "none" if self.collective is None else len(self.collective.classes)
             raise ValueError(f"{self.key}: algorithm {self.algorithm} with {flows} classes of flows")
         if self.inner_steps is not None and self.inner_steps < 1:
             raise ValueError(f"{self.key}: {self.inner_steps} inner steps must be >= 1")
+
+    def _check_stages(self) -> None:
+        if (
+            len(self.stages) != self.layout.pipeline
+            or self.stages[0] != 0
+            or list(self.stages) != sorted(set(self.stages))
+        ):
+            raise ValueError(
+                f"{self.key}: first layers {', '.join(map(str, self.stages))} of {self.layout.pipeline} stages must "
+                "begin with 0 and rise"
+            )
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"{self.key}: schedule {self.schedule!r} must be one of {', '.join(SCHEDULES)}")
+
+    def _check_rings(self) -> None:
+        replicas = list(range(self.layout.data))
+        if self.rings and (len(self.rings) != len(self.stages) or any(sorted(ring) != replicas for ring in self.rings)):
+            raise ValueError(
+                f"{self.key}: {len(self.rings)} rings must hold each of {len(replicas)} replicas once a stage"
+            )
 
     @property
     def gap_num_workers(self) -> int | None:
@@ -98,6 +149,14 @@ class Plan:
     def rank_machines(self) -> tuple[str, ...]:
         """The machine of every rank."""
         return tuple(worker.machine for worker in self.workers for _ in range(worker.num_accelerators))
+
+    def machine(self, replica: int, stage: int) -> str:
+        """The machine of one stage of one replica, by its first tensor-parallel rank."""
+        return self.rank_machines[(replica * self.layout.pipeline + stage) * self.layout.tensor]
+
+    def ring(self, stage: int) -> tuple[int, ...]:
+        """The replicas of a stage in ring order."""
+        return self.rings[stage] if self.rings else tuple(range(self.layout.data))
 
     def accelerators(self) -> dict[str, int]:
         """Accelerators the plan holds, by machine."""

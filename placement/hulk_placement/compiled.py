@@ -1,0 +1,57 @@
+"""Compiles the planner's inner loops, once for each version of them: what runs a million times a second.
+
+`compiled` is numba's njit with a cache on disk. A cached function knows only its own file, not those of the functions
+it calls: so the cache's folder is named by everything in the rooms that hold compiled code. It lies in
+`$HULK_COMPILED_DIR`, else in the user's cache. Where that cannot be written, as in the operator's image whose root is
+read-only and whose functions were compiled when it was built (`python -m hulk_placement.compiled`), it is used as a
+copy in the temporary directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar, cast
+
+import numba
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+_ROOMS = ("cost", "layouts")
+_HERE = Path(__file__).parent
+
+
+def _folder() -> Path:
+    """Where compiled functions are kept: written by whoever is first."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for source in sorted(path for room in _ROOMS for path in (_HERE / room).rglob("*.py")):
+        digest.update(source.read_bytes())
+    name = f"hulk-compiled-{digest.hexdigest()[:16]}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    kept = Path(os.environ.get("HULK_COMPILED_DIR") or cache) / name
+    try:
+        kept.mkdir(parents=True, exist_ok=True)
+        if os.access(kept, os.W_OK):
+            return kept
+    except OSError:
+        pass
+    copy = Path(tempfile.gettempdir()) / f"{name}-{os.getuid()}"
+    if kept.is_dir() and not copy.exists():
+        shutil.copytree(kept, copy, dirs_exist_ok=True)
+    return copy
+
+
+def compiled(function: Function) -> Function:
+    """The function, compiled at its first call with each set of types; no fastmath: the same input, the same bits."""
+    return cast(Function, numba.njit(cache=True, error_model="numpy")(function))
+
+
+setattr(numba.config, "CACHE_DIR", str(_folder()))  # noqa: B010  (its settings are not declared)
+
+if __name__ == "__main__":
+    importlib.import_module("hulk_placement.layouts.warm").warm()

@@ -1,0 +1,103 @@
+"""What the compiled searches read and change, as arrays: one workload on its machines, and one layout of it.
+
+Letters of shapes: M machines, K kinds of machine (alike in every figure), R regions, Q places, L layers, J = L + 1
+(prefix sums: entry j is the sum over layers 0 .. j - 1), D replicas, P stages, W visits of a tour. A *place* is what
+has links of its own: a region, or a machine that links were measured or declared for. A *cell* is one stage of one
+replica: the tensor-parallel ranks on one machine.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Setting(NamedTuple):
+    """Everything that a layout's cost depends on but the layout itself; of one micro-batch size and tensor degree.
+
+    Bytes and seconds of layers are of one micro-batch and, where ranks share them, of one rank.
+    """
+
+    kind_M: Ints
+    region_M: Ints
+    place_M: Ints
+    slots_M: Ints
+    """Cells that a machine has room for."""
+    memory_K: Floats
+    """Bytes of one accelerator; infinite where unknown."""
+    price_K: Floats
+    """Of one cell for a second."""
+    forward_KJ: Floats
+    backward_KJ: Floats
+    held_J: Floats
+    """Bytes held whatever the schedule: parameters, gradients, optimizer state, buckets."""
+    gradient_J: Floats
+    """Bytes that an all-reduce of the gradients reduces."""
+    kept_J: Floats
+    """Bytes of activations kept for the backward pass."""
+    input_J: Floats
+    """Bytes of the layers' inputs: what recomputation keeps instead."""
+    peak_L: Floats
+    """Bytes that one layer's activations take while they are recomputed."""
+    output_L: Floats
+    """Bytes that a layer gives to the next one."""
+    tied_L: Ints
+    """The layer whose parameters this one also uses, -1 for none."""
+    latency_QQ: Floats
+    """Seconds, one way."""
+    flow_QQ: Floats
+    """Bytes a second of one flow; 0: must not be used."""
+    inside_latency_K: Floats
+    inside_flow_K: Floats
+    """Between two cells on one machine."""
+    latency_RR: Floats
+    flow_RR: Floats
+    """As of places, typical of the machines of a region pair."""
+    capacity_RR: Floats
+    """Bytes a second of all flows of a region pair together; infinite inside a region."""
+    uplink_R: Floats
+    egress_RR: Floats
+    """Price of a byte."""
+    tensor: int
+    schedule: int
+    overlap: bool
+    recompute: bool
+    transports: int
+    """Bits: 1 gloo's ring, 2 Hulk's own all-reduce."""
+    num_buckets: int
+    is_money: bool
+    """Whether the price of a step is to be least, not its time."""
+
+
+class Layout(NamedTuple):
+    """Who does what. Arrays may be longer than what is used: the first `size` entries (replicas, stages, visits)."""
+
+    machine_DP: Ints
+    first_P: Ints
+    """First layer of each stage; entry P is the number of layers."""
+    batches_D: Ints
+    """Micro-batches of each replica."""
+    tour_W: Ints
+    """The closed walk over regions that all rings follow, in the direction of the data. A region may come twice."""
+
+
+class Cache(NamedTuple):
+    """What is known of a layout while it changes, and scratch."""
+
+    ends_DP: Floats
+    """When the last backward pass of each cell ends."""
+    excess_DP: Floats
+    """Bytes by which a cell is larger than its memory."""
+    sync_P: Floats
+    count_PR: Ints
+    load_RR: Floats
+    walk_W: Ints
+    stage: Floats
+    """(6, P): seconds of one replica's stages and transfers."""
+    now: Floats
+    """The recurrence's rows."""

@@ -1,0 +1,163 @@
+"""What a layout costs, compiled: the closed form that all searches go by, and that `cost.predict` agrees with.
+
+    step = max over stages s of (last backward pass of any replica's stage s + all-reduce of its gradients)
+
+Pipelines are timed exactly, each alone on its links (`cost.pipeline`); all that crosses a region link or an uplink in a
+step bounds the step from below. Gradients of all stages are reduced at the same time, over rings that follow one tour.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hulk_placement.compiled import compiled
+from hulk_placement.cost.pipeline import NUM_ROWS, pipeline_ends
+from hulk_placement.layouts.arrays import Cache, Layout, Setting
+from hulk_placement.layouts.sync import busiest_uplink_s, pair, sync_seconds, tied_seconds
+
+EXCESS_COST = 10.0
+"""What a cell of twice its memory adds to the cost, in times the cost: the way back leads downhill."""
+
+
+def make_cache(num_replicas: int, num_stages: int, num_regions: int) -> Cache:
+    """Room for layouts of at most so many replicas and stages."""
+    return Cache(
+        ends_DP=np.zeros((num_replicas, num_stages)),
+        excess_DP=np.zeros((num_replicas, num_stages)),
+        sync_P=np.zeros(num_stages),
+        count_PR=np.zeros((num_stages, num_regions), np.int64),
+        load_RR=np.zeros((num_regions, num_regions)),
+        walk_W=np.zeros(2 * num_regions + 2, np.int64),
+        stage=np.zeros((6, num_stages)),
+        now=np.zeros((NUM_ROWS, num_stages)),
+    )
+
+
+@compiled
+def memory_bytes(setting: Setting, first: int, last: int, stage: int, num_stages: int, num_batches: int) -> float:
+    """Bytes of one rank of a stage of layers first .. last - 1 at its peak."""
+    in_flight = min(num_batches, num_stages - stage) if setting.schedule == 1 else num_batches
+    held = setting.held_J[last] - setting.held_J[first]
+    for layer in range(first, last):
+        tied = setting.tied_L[layer]
+        if tied >= 0 and not first <= tied < last:
+            held += setting.held_J[tied + 1] - setting.held_J[tied]
+    if setting.recompute:
+        kept = setting.input_J[last] - setting.input_J[first]
+        return float(held + in_flight * kept + setting.peak_L[first:last].max())
+    return float(held + in_flight * (setting.kept_J[last] - setting.kept_J[first]))
+
+
+@compiled
+def time_replica(setting: Setting, layout: Layout, cache: Cache, replica: int) -> None:
+    """Time one replica's pipeline, and weigh its cells, into the cache. Infinite where a link must not be used."""
+    machine, first = layout.machine_DP[replica], layout.first_P
+    num_stages, num_batches = machine.shape[0], layout.batches_D[replica]
+    forward, backward, send, latency, back, back_latency = cache.stage
+    for s in range(num_stages):
+        kind, low, high = setting.kind_M[machine[s]], first[s], first[s + 1]
+        forward[s] = setting.forward_KJ[kind, high] - setting.forward_KJ[kind, low]
+        backward[s] = setting.backward_KJ[kind, high] - setting.backward_KJ[kind, low]
+        if setting.recompute:
+            backward[s] += forward[s]
+        need = memory_bytes(setting, low, high, s, num_stages, num_batches)
+        cache.excess_DP[replica, s] = max(0.0, need / setting.memory_K[kind] - 1.0)
+        if s + 1 < num_stages:
+            num_bytes = setting.output_L[high - 1]
+            latency[s], flow = pair(setting, machine[s], machine[s + 1])
+            send[s] = num_bytes / flow if flow > 0.0 else math.inf
+            back_latency[s], flow = pair(setting, machine[s + 1], machine[s])
+            back[s] = num_bytes / flow if flow > 0.0 else math.inf
+    if num_stages == 1:
+        cache.ends_DP[replica, 0] = num_batches * (forward[0] + backward[0])
+        return
+    pipeline_ends(
+        setting.schedule,
+        num_batches,
+        forward[:num_stages],
+        backward[:num_stages],
+        send,
+        latency,
+        back,
+        back_latency,
+        setting.overlap,
+        cache.ends_DP[replica],
+        cache.now,
+    )
+
+
+@compiled
+def crossing_seconds(setting: Setting, layout: Layout, cache: Cache) -> float:
+    """Seconds that the activations and gradients of a step keep the busiest region link or uplink busy."""
+    num_replicas, num_stages = layout.machine_DP.shape
+    cache.load_RR[:] = 0.0
+    crossed = False
+    for r in range(num_replicas):
+        for s in range(num_stages - 1):
+            a = setting.region_M[layout.machine_DP[r, s]]
+            b = setting.region_M[layout.machine_DP[r, s + 1]]
+            if a != b:
+                num_bytes = layout.batches_D[r] * setting.output_L[layout.first_P[s + 1] - 1]
+                cache.load_RR[a, b] += num_bytes
+                cache.load_RR[b, a] += num_bytes
+                crossed = True
+    return busiest_seconds(setting, cache) if crossed else 0.0
+
+
+@compiled
+def busiest_seconds(setting: Setting, cache: Cache) -> float:
+    """Seconds of the busiest region link or uplink, by the bytes in `load_RR`."""
+    worst_s = busiest_uplink_s(setting, cache)
+    for a in range(setting.uplink_R.shape[0]):
+        for b in range(setting.uplink_R.shape[0]):
+            if cache.load_RR[a, b] > 0.0:
+                worst_s = max(worst_s, cache.load_RR[a, b] / setting.capacity_RR[a, b])
+    return worst_s
+
+
+@compiled
+def egress_price(setting: Setting, layout: Layout, cache: Cache) -> float:
+    """Price of the bytes that a step sends between regions."""
+    return 0.0
+
+
+@compiled
+def combine(setting: Setting, layout: Layout, cache: Cache) -> float:
+    """The cost of a layout whose replicas have been timed: seconds, or price, of a step; more where memory lacks.
+
+    Infinite where a link must not be used.
+    """
+    num_replicas, num_stages = layout.machine_DP.shape
+    sync_seconds(setting, layout, cache)
+    last_s, step_s, excess = 0.0, crossing_seconds(setting, layout, cache), 0.0
+    for s in range(num_stages):
+        ready_s = 0.0
+        for r in range(num_replicas):
+            ready_s = max(ready_s, cache.ends_DP[r, s])
+            excess += cache.excess_DP[r, s]
+        last_s = max(last_s, ready_s)
+        step_s = max(step_s, ready_s + cache.sync_P[s])
+    if not setting.overlap:
+        step_s = max(step_s, last_s + cache.sync_P[:num_stages].max())
+    step_s += tied_seconds(setting, layout)
+    cost = step_s * price_per_s(setting, layout) + egress_price(setting, layout, cache) if setting.is_money else step_s
+    return cost * (1.0 + EXCESS_COST * excess)
+
+
+@compiled
+def price_per_s(setting: Setting, layout: Layout) -> float:
+    """Price of all cells for a second."""
+    price = 0.0
+    for machine in layout.machine_DP.flat:
+        price += setting.price_K[setting.kind_M[machine]]
+    return price
+
+
+@compiled
+def evaluate(setting: Setting, layout: Layout, cache: Cache) -> float:
+    """The cost of a layout, from nothing."""
+    for replica in range(layout.machine_DP.shape[0]):
+        time_replica(setting, layout, cache, replica)
+    return combine(setting, layout, cache)
