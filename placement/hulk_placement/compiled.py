@@ -46,6 +46,11 @@ def _folder() -> Path:
     return copy
 
 
+def inlined(function: Function) -> Function:
+    """As `compiled`, put into whatever calls it: for small functions of many arrays, which cost more to pass than to use."""
+    return cast(Function, numba.njit(cache=True, error_model="numpy", forceinline=True)(function))
+
+
 def compiled(function: Function) -> Function:
     """The function, compiled at its first call with each set of types; no fastmath: the same input, the same bits."""
     return cast(Function, numba.njit(cache=True, error_model="numpy")(function))

@@ -25,37 +25,42 @@ SCHEDULES = {"gpipe": GPIPE, "1f1b": ONE_F_ONE_B}
 
 Floats = NDArray[np.float64]
 
-FREE, ARRIVED, LINK, BACK_ARRIVED, BACK_LINK = range(5)
-"""Rows of what is known of each stage: when it is free, when the next activation has arrived, when the way to the next
-stage is free; when the next gradient has arrived, when the way to the stage before is free."""
 NUM_ROWS = 5
+"""What is known of each stage while it is timed: when it is free, when its next activation has arrived, when the way to
+the next stage is free, when its next gradient has arrived, when the way to the stage before is free."""
 
 
 @compiled
 def _forward(
-    s: int, num_stages: int, forward_s: Floats, send_s: Floats, latency_s: Floats, overlap: bool, now: Floats
+    low: int, high: int, forward_s: Floats, send_s: Floats, latency_s: Floats, overlap: bool, now: Floats
 ) -> None:
-    """The next forward pass of stage s, and its transfer."""
-    start = max(now[FREE, s], now[ARRIVED, s])
-    now[FREE, s] = start + forward_s[s]
-    if s + 1 < num_stages:
-        now[LINK, s] = max(now[FREE, s], now[LINK, s]) + send_s[s]
-        now[ARRIVED, s + 1] = now[LINK, s] + latency_s[s]
-        if not overlap:
-            now[FREE, s] = now[ARRIVED, s + 1]
+    """The next forward pass of stages high .. low, and its transfer: each waits for an earlier call of the one before."""
+    free, arrived, link = now[0], now[1], now[2]
+    for s in range(high, low - 1, -1):
+        end = max(free[s], arrived[s]) + forward_s[s]
+        if s + 1 < forward_s.shape[0]:
+            link[s] = max(end, link[s]) + send_s[s]
+            arrived[s + 1] = link[s] + latency_s[s]
+            if not overlap:
+                end = arrived[s + 1]
+        free[s] = end
 
 
 @compiled
-def _backward(s: int, backward_s: Floats, send_s: Floats, latency_s: Floats, overlap: bool, now: Floats) -> float:
-    """The next backward pass of stage s, and its transfer; when the pass ends."""
-    end = max(now[FREE, s], now[BACK_ARRIVED, s]) + backward_s[s]
-    now[FREE, s] = end
-    if s > 0:
-        now[BACK_LINK, s] = max(end, now[BACK_LINK, s]) + send_s[s - 1]
-        now[BACK_ARRIVED, s - 1] = now[BACK_LINK, s] + latency_s[s - 1]
-        if not overlap:
-            now[FREE, s] = now[BACK_ARRIVED, s - 1]
-    return float(end)
+def _backward(
+    backward_s: Floats, send_s: Floats, latency_s: Floats, overlap: bool, ends_s: Floats, now: Floats
+) -> None:
+    """The next backward pass of all stages, from the last to the first, and its transfer."""
+    free, arrived, link = now[0], now[3], now[4]
+    for s in range(backward_s.shape[0] - 1, -1, -1):
+        end = max(free[s], arrived[s]) + backward_s[s]
+        ends_s[s] = end
+        if s > 0:
+            link[s] = max(end, link[s]) + send_s[s - 1]
+            arrived[s - 1] = link[s] + latency_s[s - 1]
+            if not overlap:
+                end = arrived[s - 1]
+        free[s] = end
 
 
 @compiled
@@ -77,29 +82,19 @@ def pipeline_ends(
     `forward_s`, `backward_s` (P): seconds of one micro-batch's passes. `send_s`, `latency_s` (P - 1 at least): of the
     transfer from stage s to s + 1; `back_send_s`, `back_latency_s`: from s + 1 to s. `now` (5, P at least) is scratch.
 
-    1F1B goes in steps in which all that a block waits for is known: step j computes forward pass j + P - 1 - s on each
-    stage s, which waits for step j - 1 of the stage before it, and then backward pass j from the last stage to the
-    first.
+    Steps in which all that a block waits for is known: with 1F1B, step j computes forward pass j + P - 1 - s on each
+    stage s, which waits for step j - 1 of the stage before it, and then backward pass j from the last stage to the first.
 
     >>> two, none = np.array([1.0, 1.0]), np.zeros(2)
     >>> pipeline_ends(ONE_F_ONE_B, 2, two, 2 * two, none, none, none, none, True, np.zeros(2), np.zeros((5, 2)))
     9.0
     """
-    num_stages = forward_s.shape[0]
-    now[:, :num_stages] = 0.0
-    if schedule == GPIPE:
-        for _ in range(num_micro_batches):
-            for s in range(num_stages):
-                _forward(s, num_stages, forward_s, send_s, latency_s, overlap, now)
-        for _ in range(num_micro_batches):
-            for s in range(num_stages - 1, -1, -1):
-                ends_s[s] = _backward(s, backward_s, back_send_s, back_latency_s, overlap, now)
-        return float(ends_s[:num_stages].max())
-    for j in range(1 - num_stages, num_micro_batches):
-        for s in range(num_stages - 1, -1, -1):
-            if 0 <= j + num_stages - 1 - s < num_micro_batches:
-                _forward(s, num_stages, forward_s, send_s, latency_s, overlap, now)
+    last = forward_s.shape[0] - 1
+    now[:, : last + 1] = 0.0
+    first = 1 - num_micro_batches if schedule == GPIPE else 0
+    for j in range(first - last, num_micro_batches):
+        low, high = max(0, j + 1 - first + last - num_micro_batches), min(last, j - first + last)
+        _forward(low, high, forward_s, send_s, latency_s, overlap, now)
         if j >= 0:
-            for s in range(num_stages - 1, -1, -1):
-                ends_s[s] = _backward(s, backward_s, back_send_s, back_latency_s, overlap, now)
-    return float(ends_s[:num_stages].max())
+            _backward(backward_s, back_send_s, back_latency_s, overlap, ends_s, now)
+    return float(ends_s[: last + 1].max())

@@ -78,6 +78,7 @@ def anneal(
     np.random.seed(seed)
     num_replicas, num_stages = layout.machine_DP.shape
     num_machines, num_visits = free_M.shape[0], layout.tour_W.shape[0]
+    is_stale = False
     shift_chance = 1.0 / (1.0 + num_replicas / 2.0)
     for number in range(num_moves):
         temperature = hot * (cold / hot) ** (number / num_moves)
@@ -117,7 +118,8 @@ def anneal(
             touched_a = -2
         if touched_a != -2:
             _retime(setting, layout, cache, touched_a, touched_b)
-        new = combine(setting, layout, cache)
+        new = combine(setting, layout, cache, is_stale or move != 3)
+        is_stale = False
         if new <= cost or np.random.random() < math.exp((cost - new) / (cost * temperature)):
             cost = new
             if move == 1:
@@ -130,6 +132,7 @@ def anneal(
                 best.batches_D[:] = layout.batches_D
                 best.tour_W[:] = layout.tour_W
             continue
+        is_stale = move != 3
         if move == 0:
             _swap(layout, a, s, b, t)
         elif move == 1:

@@ -1,7 +1,7 @@
 """What the compiled searches read and change, as arrays: one workload on its machines, and one layout of it.
 
 Letters of shapes: M machines, K kinds of machine (alike in every figure), R regions, Q places, L layers, J = L + 1
-(prefix sums: entry j is the sum over layers 0 .. j - 1), D replicas, P stages, W visits of a tour. A *place* is what
+(prefix sums: entry j is the sum over layers 0 .. j - 1), D replicas, P stages, W visits of a tour, T tied layers. A *place* is what
 has links of its own: a region, or a machine that links were measured or declared for. A *cell* is one stage of one
 replica: the tensor-parallel ranks on one machine.
 """
@@ -46,8 +46,8 @@ class Setting(NamedTuple):
     """Bytes that one layer's activations take while they are recomputed."""
     output_L: Floats
     """Bytes that a layer gives to the next one."""
-    tied_L: Ints
-    """The layer whose parameters this one also uses, -1 for none."""
+    ties_T2: Ints
+    """Layers that use the parameters of an earlier one: (layer, earlier layer)."""
     latency_QQ: Floats
     """Seconds, one way."""
     flow_QQ: Floats
@@ -94,7 +94,12 @@ class Cache(NamedTuple):
     excess_DP: Floats
     """Bytes by which a cell is larger than its memory."""
     sync_P: Floats
+    ring_P: Floats
+    wan_P: Floats
     count_PR: Ints
+    """Cells of a stage in a region."""
+    only_PR: Ints
+    """The machine that all of them are on; -1 where there are several."""
     load_RR: Floats
     walk_W: Ints
     stage: Floats

@@ -11,11 +11,11 @@ import math
 
 import numpy as np
 
-from hulk_placement.compiled import compiled
+from hulk_placement.compiled import compiled, inlined
 from hulk_placement.layouts.arrays import Floats, Ints, Layout, Setting
 from hulk_placement.layouts.evaluate import memory_bytes
 
-HALVINGS = 40
+HALVINGS = 24
 
 
 @compiled
@@ -40,24 +40,44 @@ def place_columns(order_N: Ints, machine_DP: Ints) -> None:
 def _fit(
     setting: Setting, layout: Layout, seconds_PJ: Floats, memory_P: Floats, limit_s: float, num_batches: int
 ) -> bool:
-    """Give each stage the layers that it computes within the limit and has memory for; whether those are all."""
+    """Give each stage the layers that it computes within the limit and has memory for; whether those are all.
+
+    Each stage gets one layer at least and leaves one for each stage behind it. Both figures grow with the layers.
+    """
     num_stages, num_layers = memory_P.shape[0], seconds_PJ.shape[1] - 1
-    first = 0
+    first, fits = 0, True
     for s in range(num_stages):
         layout.first_P[s] = first
-        last = first + 1
-        most = num_layers - (num_stages - 1 - s)
-        while last < most and seconds_PJ[s, last + 1] - seconds_PJ[s, first] <= limit_s:
-            if memory_bytes(setting, first, last + 1, s, num_stages, num_batches) > memory_P[s]:
-                break
-            last += 1
-        first = last
+        low, high = first + 1, num_layers - (num_stages - 1 - s)
+        if s == num_stages - 1:
+            low = num_layers
+        while low < high:
+            middle = (low + high + 1) // 2
+            if _holds(setting, seconds_PJ, memory_P, first, middle, s, limit_s, num_batches):
+                low = middle
+            else:
+                high = middle - 1
+        fits = fits and _holds(setting, seconds_PJ, memory_P, first, low, s, limit_s, num_batches)
+        first = low
     layout.first_P[num_stages] = num_layers
-    last = num_stages - 1
-    return bool(
-        seconds_PJ[last, num_layers] - seconds_PJ[last, layout.first_P[last]] <= limit_s
-        and memory_bytes(setting, layout.first_P[last], num_layers, last, num_stages, num_batches) <= memory_P[last]
-    )
+    return fits
+
+
+@inlined
+def _holds(
+    setting: Setting,
+    seconds_PJ: Floats,
+    memory_P: Floats,
+    first: int,
+    last: int,
+    stage: int,
+    limit_s: float,
+    num_batches: int,
+) -> bool:
+    """Whether a stage can have layers first .. last - 1."""
+    if seconds_PJ[stage, last] - seconds_PJ[stage, first] > limit_s:
+        return False
+    return memory_bytes(setting, first, last, stage, memory_P.shape[0], num_batches) <= memory_P[stage]
 
 
 @compiled
@@ -69,12 +89,15 @@ def split_layers(setting: Setting, layout: Layout) -> None:
     num_replicas, num_stages = layout.machine_DP.shape
     num_layers = setting.output_L.shape[0]
     seconds_PJ, memory_P = np.zeros((num_stages, num_layers + 1)), np.full(num_stages, math.inf)
+    count_K = np.zeros(setting.memory_K.shape[0])
     for s in range(num_stages):
+        count_K[:] = 0.0
         for r in range(num_replicas):
-            kind = setting.kind_M[layout.machine_DP[r, s]]
-            memory_P[s] = min(memory_P[s], setting.memory_K[kind])
-            for j in range(num_layers + 1):
-                seconds_PJ[s, j] += (setting.forward_KJ[kind, j] + setting.backward_KJ[kind, j]) / num_replicas
+            count_K[setting.kind_M[layout.machine_DP[r, s]]] += 1.0 / num_replicas
+        for kind in range(count_K.shape[0]):
+            if count_K[kind] > 0.0:
+                memory_P[s] = min(memory_P[s], setting.memory_K[kind])
+                seconds_PJ[s] += count_K[kind] * (setting.forward_KJ[kind] + setting.backward_KJ[kind])
     num_batches = max(1, layout.batches_D[0])
     low, high = 0.0, seconds_PJ[:, num_layers].max()
     if not _fit(setting, layout, seconds_PJ, memory_P, high, num_batches):
@@ -118,7 +141,7 @@ def share_batches(setting: Setting, layout: Layout, num_batches: int) -> None:
         over -= 1
 
 
-@compiled
+@inlined
 def _take(layout: Layout, fill_D: Floats, period_D: Floats, limit_s: float) -> int:
     """Give each replica the micro-batches that it computes within the limit, one at least; how many that is."""
     total = 0

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from hulk_placement.compiled import compiled
+from hulk_placement.compiled import compiled, inlined
 from hulk_placement.cost.pipeline import NUM_ROWS, pipeline_ends
 from hulk_placement.layouts.arrays import Cache, Layout, Setting
 from hulk_placement.layouts.sync import busiest_uplink_s, pair, sync_seconds, tied_seconds
@@ -27,6 +27,9 @@ def make_cache(num_replicas: int, num_stages: int, num_regions: int) -> Cache:
         ends_DP=np.zeros((num_replicas, num_stages)),
         excess_DP=np.zeros((num_replicas, num_stages)),
         sync_P=np.zeros(num_stages),
+        ring_P=np.zeros(num_stages),
+        wan_P=np.zeros(num_stages),
+        only_PR=np.zeros((num_stages, num_regions), np.int64),
         count_PR=np.zeros((num_stages, num_regions), np.int64),
         load_RR=np.zeros((num_regions, num_regions)),
         walk_W=np.zeros(2 * num_regions + 2, np.int64),
@@ -35,14 +38,14 @@ def make_cache(num_replicas: int, num_stages: int, num_regions: int) -> Cache:
     )
 
 
-@compiled
+@inlined
 def memory_bytes(setting: Setting, first: int, last: int, stage: int, num_stages: int, num_batches: int) -> float:
     """Bytes of one rank of a stage of layers first .. last - 1 at its peak."""
     in_flight = min(num_batches, num_stages - stage) if setting.schedule == 1 else num_batches
     held = setting.held_J[last] - setting.held_J[first]
-    for layer in range(first, last):
-        tied = setting.tied_L[layer]
-        if tied >= 0 and not first <= tied < last:
+    for k in range(setting.ties_T2.shape[0]):
+        tied = setting.ties_T2[k, 1]
+        if tied < first <= setting.ties_T2[k, 0] < last:
             held += setting.held_J[tied + 1] - setting.held_J[tied]
     if setting.recompute:
         kept = setting.input_J[last] - setting.input_J[first]
@@ -88,7 +91,7 @@ def time_replica(setting: Setting, layout: Layout, cache: Cache, replica: int) -
     )
 
 
-@compiled
+@inlined
 def crossing_seconds(setting: Setting, layout: Layout, cache: Cache) -> float:
     """Seconds that the activations and gradients of a step keep the busiest region link or uplink busy."""
     num_replicas, num_stages = layout.machine_DP.shape
@@ -117,20 +120,21 @@ def busiest_seconds(setting: Setting, cache: Cache) -> float:
     return worst_s
 
 
-@compiled
+@inlined
 def egress_price(setting: Setting, layout: Layout, cache: Cache) -> float:
     """Price of the bytes that a step sends between regions."""
     return 0.0
 
 
 @compiled
-def combine(setting: Setting, layout: Layout, cache: Cache) -> float:
+def combine(setting: Setting, layout: Layout, cache: Cache, is_moved: bool) -> float:
     """The cost of a layout whose replicas have been timed: seconds, or price, of a step; more where memory lacks.
 
-    Infinite where a link must not be used.
+    Infinite where a link must not be used. `is_moved`: cells, layers or the tour have changed since the last time.
     """
     num_replicas, num_stages = layout.machine_DP.shape
-    sync_seconds(setting, layout, cache)
+    if is_moved:
+        sync_seconds(setting, layout, cache)
     last_s, step_s, excess = 0.0, crossing_seconds(setting, layout, cache), 0.0
     for s in range(num_stages):
         ready_s = 0.0
@@ -146,7 +150,7 @@ def combine(setting: Setting, layout: Layout, cache: Cache) -> float:
     return cost * (1.0 + EXCESS_COST * excess)
 
 
-@compiled
+@inlined
 def price_per_s(setting: Setting, layout: Layout) -> float:
     """Price of all cells for a second."""
     price = 0.0
@@ -160,4 +164,4 @@ def evaluate(setting: Setting, layout: Layout, cache: Cache) -> float:
     """The cost of a layout, from nothing."""
     for replica in range(layout.machine_DP.shape[0]):
         time_replica(setting, layout, cache, replica)
-    return combine(setting, layout, cache)
+    return combine(setting, layout, cache, True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from hulk_placement.compiled import compiled
+from hulk_placement.compiled import compiled, inlined
 from hulk_placement.layouts.arrays import Cache, Layout, Setting
 
 MAX_SEGMENT_BYTES = float(1 << 20)
@@ -17,58 +17,61 @@ SOFTWARE_S = 0.0012
 GLOO, WAN = 1, 2
 """Bits of `Setting.transports`."""
 
+SEVERAL = -1
+"""In place of a machine's number: the cells are on several."""
+
 WAN_OVER_BOUND = 1.08
 """What Hulk's own all-reduce takes over its bound: the measured median (docs/measured.md)."""
 
 
-@compiled
+@inlined
 def sync_seconds(setting: Setting, layout: Layout, cache: Cache) -> None:
     """Seconds of each stage's all-reduce into `sync_P`, by whichever transport makes the slowest of them quickest."""
     num_replicas, num_stages = layout.machine_DP.shape
-    cache.sync_P[:num_stages] = 0.0
     if num_replicas == 1:
+        cache.sync_P[:num_stages] = 0.0
         return
     _count(setting, layout, cache)
-    if setting.transports & GLOO:
-        _rings(setting, layout, cache)
-    if setting.transports == GLOO:
-        return
-    worst_s = cache.sync_P[:num_stages].max() if setting.transports & GLOO else math.inf
-    if _wan_worst_s(setting, layout, cache, write=False) < worst_s:
-        _wan_worst_s(setting, layout, cache, write=True)
+    rings_s = _rings(setting, layout, cache) if setting.transports & GLOO else math.inf
+    wan_s = _wan(setting, layout, cache) if setting.transports & WAN else math.inf
+    chosen_P = cache.wan_P if wan_s < rings_s else cache.ring_P
+    for s in range(num_stages):
+        cache.sync_P[s] = chosen_P[s]
 
 
-@compiled
+@inlined
 def _count(setting: Setting, layout: Layout, cache: Cache) -> None:
-    """Cells of every stage in every region."""
+    """Cells of every stage in every region, and the one machine they are on."""
     num_replicas, num_stages = layout.machine_DP.shape
     cache.count_PR[:num_stages] = 0
     for r in range(num_replicas):
         for s in range(num_stages):
-            cache.count_PR[s, setting.region_M[layout.machine_DP[r, s]]] += 1
+            machine = layout.machine_DP[r, s]
+            region = setting.region_M[machine]
+            if cache.count_PR[s, region] == 0:
+                cache.only_PR[s, region] = machine
+            elif cache.only_PR[s, region] != machine:
+                cache.only_PR[s, region] = SEVERAL
+            cache.count_PR[s, region] += 1
 
 
-@compiled
+@inlined
 def gradient_bytes(setting: Setting, layout: Layout, stage: int) -> float:
     """Bytes that one rank of a stage brings to the all-reduce."""
     return float(setting.gradient_J[layout.first_P[stage + 1]] - setting.gradient_J[layout.first_P[stage]])
 
 
-@compiled
-def _inside(setting: Setting, layout: Layout, stage: int, region: int) -> tuple[float, float]:
+@inlined
+def _inside(setting: Setting, cache: Cache, stage: int, region: int) -> tuple[float, float]:
     """Latency and rate between a stage's cells in one region: of one machine where all of them are on it."""
-    only = -1
-    for r in range(layout.machine_DP.shape[0]):
-        machine = layout.machine_DP[r, stage]
-        if setting.region_M[machine] == region:
-            if only >= 0 and machine != only:
-                return setting.latency_RR[region, region], setting.flow_RR[region, region]
-            only = machine
+    only = cache.only_PR[stage, region]
+    if only == SEVERAL:
+        return setting.latency_RR[region, region], setting.flow_RR[region, region]
     kind = setting.kind_M[only]
     return setting.inside_latency_K[kind], setting.inside_flow_K[kind]
 
 
-@compiled
+@inlined
 def ring_cut(num_bytes: float, num_ranks: int, num_buckets: int) -> tuple[int, float]:
     """As `cost.gloo.cut_ring`: segments that cross every edge in each half, and the bytes of one."""
     bucket = math.ceil(num_bytes / num_buckets)
@@ -77,7 +80,7 @@ def ring_cut(num_bytes: float, num_ranks: int, num_buckets: int) -> tuple[int, f
     return (num_ranks - 1) * per_rank, bucket / (per_rank * num_ranks)
 
 
-@compiled
+@inlined
 def edge_seconds(hops: int, segment: float, num_buckets: int, latency_s: float, flow: float, full_s: float) -> float:
     """As `cost.gloo.Ring.edge_s`; all that shares the edge's link keeps it busy for `full_s` in each half."""
     round_trip_s = 2.0 * latency_s + SOFTWARE_S
@@ -88,7 +91,7 @@ def edge_seconds(hops: int, segment: float, num_buckets: int, latency_s: float, 
     return 2.0 * max(waiting_s, round_trip_s + max(full_s, hops * num_buckets * segment_s))
 
 
-@compiled
+@inlined
 def _walk(layout: Layout, cache: Cache, stage: int) -> int:
     """The tour's visits that the stage has cells for, into `walk_W`; how many."""
     num = 0
@@ -103,8 +106,11 @@ def _walk(layout: Layout, cache: Cache, stage: int) -> int:
 
 
 @compiled
-def _rings(setting: Setting, layout: Layout, cache: Cache) -> None:
-    """gloo's rings, all at the same time: first what they put on links, then the slowest edge of each."""
+def _rings(setting: Setting, layout: Layout, cache: Cache) -> float:
+    """Seconds of the slowest of gloo's rings, all at the same time, and of each into `ring_P`.
+
+    First what they put on links, then the slowest edge of each.
+    """
     num_replicas, num_stages = layout.machine_DP.shape
     buckets = setting.num_buckets
     cache.load_RR[:] = 0.0
@@ -124,15 +130,17 @@ def _rings(setting: Setting, layout: Layout, cache: Cache) -> None:
                 full_s = cache.load_RR[a, b] / setting.capacity_RR[a, b]
                 worst_s = max(worst_s, edge_seconds(hops, segment, buckets, latency_s, setting.flow_RR[a, b], full_s))
             if cache.count_PR[s, a] > 1:
-                latency_s, flow = _inside(setting, layout, s, a)
+                latency_s, flow = _inside(setting, cache, s, a)
                 worst_s = max(worst_s, edge_seconds(hops, segment, buckets, latency_s, flow, 0.0))
-        cache.sync_P[s] = worst_s
-    uplinks_s = 2.0 * busiest_uplink_s(setting, cache)
+        cache.ring_P[s] = worst_s
+    uplinks_s, slowest_s = 2.0 * busiest_uplink_s(setting, cache), 0.0
     for s in range(num_stages):
-        cache.sync_P[s] = max(cache.sync_P[s], uplinks_s)
+        cache.ring_P[s] = max(cache.ring_P[s], uplinks_s)
+        slowest_s = max(slowest_s, cache.ring_P[s])
+    return slowest_s
 
 
-@compiled
+@inlined
 def busiest_uplink_s(setting: Setting, cache: Cache) -> float:
     """Seconds of the busiest uplink, out or in, by the bytes in `load_RR`."""
     worst_s = 0.0
@@ -143,32 +151,30 @@ def busiest_uplink_s(setting: Setting, cache: Cache) -> float:
 
 
 @compiled
-def _wan_worst_s(setting: Setting, layout: Layout, cache: Cache, write: bool) -> float:
-    """Seconds of the slowest stage's all-reduce by Hulk's own, about; of each into `sync_P`.
+def _wan(setting: Setting, layout: Layout, cache: Cache) -> float:
+    """Seconds of the slowest stage's all-reduce by Hulk's own, about, and of each into `wan_P`.
 
     B bytes must leave each region and reach it, over all its links to the stage's other regions together, and cross the
     farthest pair once. Stages share a region's links.
     """
     num_stages, num_regions = layout.machine_DP.shape[1], setting.uplink_R.shape[0]
-    load_R = cache.load_RR[0]
+    load_R, slowest_s = cache.load_RR[0], 0.0
     load_R[:] = 0.0
     for s in range(num_stages):
+        num_bytes = gradient_bytes(setting, layout, s) * setting.tensor
         for a in range(num_regions):
             if cache.count_PR[s, a] > 0:
-                load_R[a] += gradient_bytes(setting, layout, s) * setting.tensor
-    worst_s = 0.0
+                load_R[a] += num_bytes
     for s in range(num_stages):
-        seconds = 0.0
+        cache.wan_P[s] = 0.0
         for a in range(num_regions):
             if cache.count_PR[s, a] > 0:
-                seconds = max(seconds, _region_s(setting, layout, cache, s, a, load_R[a]))
-        worst_s = max(worst_s, seconds)
-        if write:
-            cache.sync_P[s] = seconds
-    return worst_s
+                cache.wan_P[s] = max(cache.wan_P[s], _region_s(setting, layout, cache, s, a, load_R[a]))
+        slowest_s = max(slowest_s, cache.wan_P[s])
+    return slowest_s
 
 
-@compiled
+@inlined
 def _region_s(setting: Setting, layout: Layout, cache: Cache, stage: int, region: int, load: float) -> float:
     """Seconds that one region keeps an all-reduce of Hulk's own."""
     out, into, latency_s = 0.0, 0.0, 0.0
@@ -179,7 +185,7 @@ def _region_s(setting: Setting, layout: Layout, cache: Cache, stage: int, region
             latency_s = max(latency_s, setting.latency_RR[region, b])
     inside_s, num_cells = 0.0, cache.count_PR[stage, region]
     if num_cells > 1:
-        near_s, flow = _inside(setting, layout, stage, region)
+        near_s, flow = _inside(setting, cache, stage, region)
         num_bytes = gradient_bytes(setting, layout, stage) * setting.tensor
         inside_s = 2.0 * near_s + (2.0 * (num_cells - 1) / num_cells * num_bytes / flow if flow > 0.0 else math.inf)
     if num_cells == layout.machine_DP.shape[0]:
@@ -188,29 +194,35 @@ def _region_s(setting: Setting, layout: Layout, cache: Cache, stage: int, region
     return WAN_OVER_BOUND * (latency_s + max(inside_s, load / rate if rate > 0.0 else math.inf))
 
 
-@compiled
+@inlined
 def tied_seconds(setting: Setting, layout: Layout) -> float:
     """Seconds in which stages that share parameters sum their gradients: a ring of the two, in each replica."""
-    num_replicas, num_stages = layout.machine_DP.shape
-    worst_s = 0.0
-    for late in range(1, num_stages):
-        for layer in range(layout.first_P[late], layout.first_P[late + 1]):
-            tied = setting.tied_L[layer]
-            if 0 <= tied < layout.first_P[late]:
-                early = 0
-                while layout.first_P[early + 1] <= tied:
-                    early += 1
-                hops, segment = ring_cut(setting.gradient_J[tied + 1] - setting.gradient_J[tied], 2, 1)
-                for r in range(num_replicas):
-                    a, b = layout.machine_DP[r, early], layout.machine_DP[r, late]
-                    latency_s, flow = pair(setting, a, b)
-                    back_s, back = pair(setting, b, a)
-                    edge_s = edge_seconds(hops, segment, 1, (latency_s + back_s) / 2.0, min(flow, back), 0.0)
-                    worst_s = max(worst_s, edge_s)
+    num_replicas, worst_s = layout.machine_DP.shape[0], 0.0
+    for k in range(setting.ties_T2.shape[0]):
+        tied = setting.ties_T2[k, 1]
+        early, late = stage_of(layout, tied), stage_of(layout, setting.ties_T2[k, 0])
+        if early == late:
+            continue
+        hops, segment = ring_cut(setting.gradient_J[tied + 1] - setting.gradient_J[tied], 2, 1)
+        for r in range(num_replicas):
+            a, b = layout.machine_DP[r, early], layout.machine_DP[r, late]
+            latency_s, flow = pair(setting, a, b)
+            back_s, back = pair(setting, b, a)
+            edge_s = edge_seconds(hops, segment, 1, (latency_s + back_s) / 2.0, min(flow, back), 0.0)
+            worst_s = max(worst_s, edge_s)
     return worst_s
 
 
-@compiled
+@inlined
+def stage_of(layout: Layout, layer: int) -> int:
+    """The stage that has a layer."""
+    stage = 0
+    while layout.first_P[stage + 1] <= layer:
+        stage += 1
+    return stage
+
+
+@inlined
 def pair(setting: Setting, source: int, target: int) -> tuple[float, float]:
     """Latency and rate of one flow between two machines, or inside one."""
     if source == target:

@@ -1,0 +1,134 @@
+"""Every layout there is, for cases small enough: all shapes, cells, splits of layers, shares and orders of regions.
+
+What cannot be better than the best known is not looked at: cells that, all of them always busy, would take as long; a
+split whose slowest replica alone does. Replicas that only change places are one layout. Machines that are alike are not
+told apart. Where the time ends before, the result is only the best seen, and `Trials.is_proven` stays false.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from hulk_placement.layouts.arrays import Layout, Setting
+from hulk_placement.layouts.evaluate import evaluate
+from hulk_placement.layouts.space import Space
+from hulk_placement.layouts.trials import Shape, Trials
+
+Cells = tuple[tuple[int, ...], ...]
+"""Machines of each replica's stages."""
+
+
+def search(trials: Trials, space: Space, going_on: Callable[[], bool], seed: int) -> None:
+    """Enumerate; `seed` decides nothing."""
+    for option in space.options:
+        setting = trials.setting(option)
+        num_cells, batches = int(setting.slots_M.sum()), trials.num_batches(option)
+        for num_stages in range(1, min(num_cells, len(setting.output_L)) + 1):
+            if num_stages not in space.pipelines:
+                continue
+            for data in range(1, min(num_cells // num_stages, batches) + 1):
+                if space.data in (None, data) and not _shape(trials, Shape(option, data, num_stages), going_on):
+                    return
+    trials.is_proven = True
+
+
+def _shape(trials: Trials, shape: Shape, going_on: Callable[[], bool]) -> bool:
+    """Every layout of a shape; False where the time is over."""
+    setting = trials.setting(shape.option)
+    for cells in placements(setting, shape.data, shape.pipeline):
+        if trials.num_evaluations and not going_on():
+            return False
+        machine_DP = np.array(cells)
+        if not trials.is_hopeless(shape, machine_DP.ravel()):
+            _splits(trials, shape, machine_DP)
+    return True
+
+
+def placements(setting: Setting, data: int, num_stages: int) -> Iterator[Cells]:
+    """Machines for all cells, replicas in rising order; of machines that are alike the first with room is taken."""
+    alike = [(int(k), int(p)) for k, p in zip(setting.kind_M, setting.place_M, strict=True)]
+
+    def pipelines(left: list[int], chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        if len(chosen) == num_stages:
+            yield chosen
+            return
+        fresh: set[tuple[int, int]] = set()
+        for machine, room in enumerate(left):
+            used = room < setting.slots_M[machine]
+            if not room or (not used and alike[machine] in fresh):
+                continue
+            if not used:
+                fresh.add(alike[machine])
+            left[machine] -= 1
+            yield from pipelines(left, (*chosen, machine))
+            left[machine] += 1
+
+    def replicas(left: list[int], chosen: Cells) -> Iterator[Cells]:
+        if len(chosen) == data:
+            yield chosen
+            return
+        for pipeline in pipelines(left, ()):
+            if chosen and pipeline < chosen[-1]:
+                continue
+            rest = left.copy()
+            for machine in pipeline:
+                rest[machine] -= 1
+            yield from replicas(rest, (*chosen, pipeline))
+
+    yield from replicas(setting.slots_M.tolist(), ())
+
+
+def _splits(trials: Trials, shape: Shape, machine_DP: np.ndarray) -> None:
+    """Every split of layers, share of micro-batches and order of regions for these cells; the best is kept."""
+    setting, cache = trials.setting(shape.option), trials.cache(shape)
+    num_layers, num_batches = len(setting.output_L), trials.num_batches(shape.option)
+    used = sorted(set(setting.region_M[machine_DP.ravel()].tolist()))
+    rest = [region for region in range(len(setting.uplink_R)) if region not in used]
+    best, best_cost, num = None, trials.best_cost, 0
+    for inner in itertools.combinations(range(1, num_layers), shape.pipeline - 1):
+        first_P = np.array([0, *inner, num_layers])
+        for shares in compositions(num_batches, shape.data):
+            for tour in walks(used):
+                layout = Layout(machine_DP, first_P, np.array(shares), np.array([*tour, *rest]))
+                cost, num = evaluate(setting, layout, cache), num + 1
+                if cost < best_cost:
+                    best, best_cost = layout, cost
+                if cost == math.inf:
+                    break
+    if best is not None:
+        trials.keep(shape, best, best_cost, num)
+    else:
+        trials.num_evaluations += num
+
+
+def walks(regions: list[int]) -> Iterator[tuple[int, ...]]:
+    """Cyclic orders, each region once, and those that come back to one of them.
+
+    >>> list(walks([4, 7]))
+    [(4, 7)]
+    """
+    if len(regions) < 3:
+        yield tuple(regions)
+        return
+    for rest in itertools.permutations(regions[1:]):
+        cycle = (regions[0], *rest)
+        yield cycle
+        for hub in regions:
+            for place in range(len(cycle)):
+                if hub not in (cycle[place - 1], cycle[place]):
+                    yield (*cycle[:place], hub, *cycle[place:])
+
+
+def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """Ways to share a number in positive parts, in order.
+
+    >>> list(compositions(3, 2))
+    [(1, 2), (2, 1)]
+    """
+    for cuts in itertools.combinations(range(1, total), parts - 1):
+        ends = (0, *cuts, total)
+        yield tuple(b - a for a, b in itertools.pairwise(ends))

@@ -1,0 +1,32 @@
+"""Random layouts: any shape, any machines; layers and micro-batches are then split as well as for every other search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hulk_placement.layouts.space import Space
+from hulk_placement.layouts.trials import Shape, Trials
+
+
+def search(trials: Trials, space: Space, going_on: Callable[[], bool], seed: int) -> None:
+    """Draw until the time is over; one at least."""
+    rng = np.random.default_rng(seed)
+    while draw(trials, space, rng) is False or going_on():
+        pass
+
+
+def draw(trials: Trials, space: Space, rng: np.random.Generator) -> bool:
+    """Try one random layout; False where the shape that was drawn has no room."""
+    option = space.options[rng.integers(len(space.options))]
+    setting = trials.setting(option)
+    cells_N = np.repeat(np.arange(len(setting.slots_M)), setting.slots_M)
+    num_stages = space.pipelines[rng.integers(len(space.pipelines))]
+    most = min(len(cells_N) // num_stages, trials.num_batches(option))
+    if most < (space.data or 1):
+        return False
+    data = space.data or 1 + int(rng.integers(most))
+    tour_W = rng.permutation(len(setting.uplink_R))
+    trials.build(Shape(option, data, num_stages), rng.permutation(cells_N), tour_W, by_rows=True)
+    return True

@@ -1,0 +1,41 @@
+"""Which shapes a workload may have: degrees that are asked for or that make sense, micro-batches, schedules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hulk_placement.layouts.setting import Ground, Option
+from hulk_placement.layouts.trials import degrees
+
+MAX_MICRO_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The options (one of micro-batch, tensor degree, schedule, recomputation each) and numbers of stages to try."""
+
+    options: tuple[Option, ...]
+    pipelines: tuple[int, ...]
+    data: int | None = None
+    """Number of replicas where it is asked for."""
+
+
+def space_of(ground: Ground) -> Space:
+    """What the workload leaves open, as powers of two and what lies between them; small micro-batches first."""
+    workload, machines = ground.workload, ground.machines
+    widest = max(machine.num_accelerators for machine in machines)
+    tensors = [t for t in (1, 2, 4, 8, 16) if t <= widest] if workload.tensor is None else [workload.tensor]
+    num_cells = sum(machine.num_accelerators for machine in machines)
+    most = min(len(workload.model.layers), num_cells)
+    pipelines = list(degrees(most)) if workload.pipeline is None else [workload.pipeline]
+    largest = min(MAX_MICRO_BATCH, workload.global_batch)
+    batches = [b for b in (1, 2, 4, 8, 16, 32, 64) if b <= largest]
+    if workload.micro_batch is not None:
+        batches = [min(workload.micro_batch, workload.global_batch)]
+    options = tuple(
+        Option(micro_batch=batch, tensor=tensor, recompute=recompute)
+        for recompute in (False, True)
+        for tensor in tensors
+        for batch in batches
+    )
+    return Space(options, tuple(pipelines), workload.data)

@@ -1,0 +1,126 @@
+"""Layouts tried for one workload: options and starts, the best of each kept, evaluations counted."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hulk_placement.layouts.arrays import Cache, Ints, Layout, Setting
+from hulk_placement.layouts.construct import construct
+from hulk_placement.layouts.evaluate import evaluate, make_cache
+from hulk_placement.layouts.setting import Ground, Option
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How many ways the training is split, and what else is one number for all of it."""
+
+    option: Option
+    data: int
+    pipeline: int
+
+
+@dataclass(order=True, slots=True)
+class Trial:
+    """A layout of a shape and what it costs."""
+
+    cost: float
+    number: int
+    shape: Shape = field(compare=False)
+    layout: Layout = field(compare=False)
+
+
+@dataclass(slots=True)
+class Trials:
+    """All that was tried on one ground, in the order of `number`."""
+
+    ground: Ground
+    num_evaluations: int = 0
+    is_proven: bool = False
+    """Whether all layouts were looked at, so that the best is the optimum."""
+    _settings: dict[Option, Setting] = field(default_factory=dict)
+    _caches: dict[tuple[int, int], Cache] = field(default_factory=dict)
+    _kept: list[Trial] = field(default_factory=list)
+    _best_cost: float = math.inf
+
+    def setting(self, option: Option) -> Setting:
+        """The arrays of an option, made once."""
+        if option not in self._settings:
+            self._settings[option] = self.ground.setting(option)
+        return self._settings[option]
+
+    def num_batches(self, option: Option) -> int:
+        """Micro-batches of a step, of all replicas together."""
+        return math.ceil(self.ground.workload.global_batch / option.micro_batch)
+
+    def cache(self, shape: Shape) -> Cache:
+        """Room to evaluate layouts of a shape, made once."""
+        key = (shape.data, shape.pipeline)
+        if key not in self._caches:
+            self._caches[key] = make_cache(*key, len(self.ground.regions))
+        return self._caches[key]
+
+    def is_hopeless(self, shape: Shape, order_N: Ints) -> bool:
+        """Whether the cells, all of them always busy, would take longer than the best layout known."""
+        setting = self.setting(shape.option)
+        kinds = setting.kind_M[order_N[: shape.data * shape.pipeline]]
+        speed = (1.0 / (setting.forward_KJ[:, -1] + setting.backward_KJ[:, -1]))[kinds].sum()
+        return bool(self.num_batches(shape.option) / speed >= self.best_cost)
+
+    @property
+    def best_cost(self) -> float:
+        """Of all layouts tried; infinite before the first."""
+        return self._best_cost
+
+    def build(self, shape: Shape, order_N: Ints, tour_W: Ints, by_rows: bool) -> Trial:
+        """Construct and evaluate one layout, and keep it."""
+        layout = Layout(
+            machine_DP=np.zeros((shape.data, shape.pipeline), np.int64),
+            first_P=np.zeros(shape.pipeline + 1, np.int64),
+            batches_D=np.ones(shape.data, np.int64),
+            tour_W=tour_W.copy(),
+        )
+        setting = self.setting(shape.option)
+        construct(setting, layout, order_N, by_rows, self.num_batches(shape.option))
+        return self.keep(shape, layout, evaluate(setting, layout, self.cache(shape)))
+
+    def keep(self, shape: Shape, layout: Layout, cost: float, num_evaluations: int = 1) -> Trial:
+        """Remember a layout with its cost."""
+        self.num_evaluations += num_evaluations
+        trial = Trial(cost, self.num_evaluations, shape, layout)
+        self._kept.append(trial)
+        self._best_cost = min(self._best_cost, cost)
+        return trial
+
+    def best_since(self, number: int) -> Trial | None:
+        """The cheapest of those tried after so many evaluations."""
+        return min((trial for trial in self._kept if trial.number > number), default=None)
+
+    def best(self, num: int) -> list[Trial]:
+        """The cheapest of different shapes and sets of regions, the cheapest first."""
+        found: dict[tuple[object, ...], Trial] = {}
+        for trial in heapq.nsmallest(num * 8, self._kept):
+            regions = frozenset(self.ground.region_M[trial.layout.machine_DP.ravel()].tolist())
+            found.setdefault((trial.shape, regions), trial)
+        return list(found.values())[:num]
+
+
+def copy_of(layout: Layout) -> Layout:
+    """A layout to change."""
+    return Layout(*(array.copy() for array in layout))
+
+
+def degrees(most: int) -> Iterator[int]:
+    """Powers of two and one and a half times powers of two up to `most`, and `most` itself.
+
+    >>> list(degrees(10))
+    [1, 2, 3, 4, 6, 8, 10]
+    """
+    found = {most} if most else set()
+    for power in range(most.bit_length()):
+        found |= {degree for degree in (1 << power, 3 << power >> 1) if 1 <= degree <= most}
+    yield from sorted(found)
