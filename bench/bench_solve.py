@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from hulk_placement.model import Model, Transformer
 from hulk_placement.plan import Plan
 from hulk_placement.search.baselines import BASELINES, name_order
 from hulk_placement.search.evaluate import Order, evaluate
@@ -23,8 +24,7 @@ from hulk_placement.search.problem import Problem, build
 from hulk_placement.search.sizes import NUM_BUCKETS
 from hulk_placement.solve import solve
 from hulk_placement.topology import Link, Machine, Pair, Topology
-from hulk_placement.transformer import Transformer
-from hulk_placement.workload import Model, Workload
+from hulk_placement.workload import Workload
 from rich.console import Console
 from rich.table import Table
 

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hulk_placement.collective.network import build_network
+from hulk_placement.model import Model
 from hulk_placement.plan import Plan
 from hulk_placement.search.problem import Problem, build
 from hulk_placement.search.why_wan import crossover
 from hulk_placement.solve import solve
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Machine, Topology
-from hulk_placement.workload import Model, Workload
+from hulk_placement.workload import Workload
 from rich.console import Console
 from rich.table import Table
 

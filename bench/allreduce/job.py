@@ -6,11 +6,12 @@ the bench gives it the links of the lab's file and how long a step computes.
 
 from __future__ import annotations
 
+from hulk_placement.model import Model
 from hulk_placement.plan import Plan
 from hulk_placement.solve import solve
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
-from hulk_placement.workload import Model, Workload
+from hulk_placement.workload import Workload
 
 from bench.allreduce.case import Case
 from bench.allreduce.gloo_orders import INSIDE_BYTES_PER_S, INSIDE_RTT_S
@@ -28,7 +29,7 @@ def planned(case: Case, num_bytes: int, compute_s: float) -> Plan:
     names = tuple(machine.name for machine in machines)
     asked = Workload(
         "bench/ddp",
-        Model(num_bytes // 4, SEQUENCE_FLOPS, 0),
+        Model.of_totals(num_bytes // 4, SEQUENCE_FLOPS, 0),
         global_batch=len(names),
         candidates=dict.fromkeys(names, 1),
         min_workers=len(names),

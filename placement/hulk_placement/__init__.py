@@ -2,6 +2,6 @@
 
     workloads + topology --solve--> plans        (frozen data to frozen data; no Kubernetes, no clock, no I/O)
 
-The public names live in `topology`, `workload`, `transformer`, `plan`, `solve`, `cost` and `wire`; `cost`, `ring` and
+The public names live in `topology`, `workload`, `model`, `plan`, `solve`, `cost` and `wire`; `cost`, `ring` and
 `search` are the rooms behind `solve`.
 """

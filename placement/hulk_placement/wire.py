@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hulk_placement.collective import CollectivePlan, as_document, from_document
+from hulk_placement.model import Transformer
 from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
-from hulk_placement.transformer import Transformer
 from hulk_placement.workload import Workload
 
 VERSION = 1

@@ -5,63 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
-from hulk_placement import transformer
+from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER, PRECISIONS, Model
 from hulk_placement.sync import Sync
 from hulk_placement.topology import is_positive
-from hulk_placement.transformer import BYTES_PER_FP32, Transformer
-
-OPTIMIZER_BYTES_PER_PARAMETER = {"adamw": 2 * BYTES_PER_FP32, "sgd": 0}
-PRECISIONS = tuple(transformer.BYTES_PER_ACTIVATION)
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """What the planner must know of a model. `flops_per_sequence` is one forward and backward pass.
-
-    Parameters, gradients and optimizer state are 4-byte values in every precision (torch.autocast keeps fp32 masters).
-    """
-
-    num_parameters: int
-    flops_per_sequence: float
-    activation_bytes_per_sequence: int
-    shape: Transformer | None = None
-
-    def __post_init__(self) -> None:
-        positive = self.num_parameters >= 1 and is_positive(self.flops_per_sequence)
-        if not positive or self.activation_bytes_per_sequence < 0:
-            raise ValueError(
-                f"model: {self.num_parameters} parameters and {self.flops_per_sequence} FLOPs a sequence must be > 0 "
-                f"and finite, {self.activation_bytes_per_sequence} bytes of activations >= 0"
-            )
-
-    @classmethod
-    def of(cls, shape: Transformer, precision: str = "fp32") -> Model:
-        """The model of a transformer's dimensions, counted by `hulk_placement.transformer`."""
-        return cls(
-            num_parameters=transformer.num_parameters(shape),
-            flops_per_sequence=transformer.flops_per_sequence(shape),
-            activation_bytes_per_sequence=transformer.activation_bytes_per_sequence(shape, precision),
-            shape=shape,
-        )
-
-    @property
-    def gradient_bytes(self) -> int:
-        """Bytes that one all-reduce of all gradients reduces."""
-        return self.num_parameters * BYTES_PER_FP32
-
-    def memory_bytes(self, micro_batch: int, optimizer: str) -> int:
-        """Bytes one data-parallel rank holds at its peak.
-
-        Parameters + gradients + the all-reduce's bucket copy of them, 4 bytes each; optimizer state (two moments for
-        AdamW, none for plain SGD: Rajbhandari et al. 2020, arXiv 1910.02054, section 3.1); a micro-batch's activations.
-
-        >>> Model(1000, 1.0, 500).memory_bytes(micro_batch=2, optimizer="adamw")
-        21000
-        """
-        per_parameter = 3 * BYTES_PER_FP32 + OPTIMIZER_BYTES_PER_PARAMETER[optimizer]
-        return self.num_parameters * per_parameter + micro_batch * self.activation_bytes_per_sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +66,13 @@ class Workload:
 
     @property
     def digest(self) -> str:
-        """What decides a rank's speed, hashed: model, precision, optimizer, micro-batch. 16 hex digits."""
-        asked = [asdict(self.model), self.precision, self.optimizer, self.micro_batch]
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+        """What decides a rank's speed, hashed: the layers' figures, precision, optimizer, micro-batch. 16 hex digits.
+
+        The names of layers do not count, nor what is sent between them.
+        """
+        figures = [
+            (layer.num_parameters, float(layer.forward_flops), float(layer.backward_flops), layer.activation_bytes)
+            for layer in self.model.layers
+        ]
+        asked = [figures, self.precision, self.optimizer, self.micro_batch]
+        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]

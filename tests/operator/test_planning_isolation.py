@@ -13,9 +13,10 @@ from hulk_operator.planning import inventory
 from hulk_operator.planning.process import MAX_SEARCH_S, Problem, Search
 from hulk_operator.pods import plan_config_map
 from hulk_operator.reconcile.types import Planned, Unplanned
+from hulk_placement.model import Model
 from hulk_placement.solve import Budget
 from hulk_placement.topology import Machine, Topology
-from hulk_placement.workload import Model, Workload
+from hulk_placement.workload import Workload
 from test_planning import World, job, machines, node, planning_over
 
 GPT2 = {"n_layer": 2, "n_embd": 8, "n_head": 2, "n_positions": 8, "vocab_size": 16}
@@ -115,7 +116,7 @@ async def test_a_pass_that_fails_answers_and_the_next_one_plans(caplog: pytest.L
 
 async def test_a_search_that_fails_on_one_job_places_the_others() -> None:
     def workload(key: str, size: float) -> Workload:
-        return Workload(key, Model(1000, size, 5), 8, dict.fromkeys("ab", 1), allow_unknown_links=True)
+        return Workload(key, Model.of_totals(1000, size, 5), 8, dict.fromkeys("ab", 1), allow_unknown_links=True)
 
     failed: list[int] = []
     search = Search(Budget(), lambda: failed.append(1))

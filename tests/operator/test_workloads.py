@@ -1,6 +1,7 @@
 """A HulkJob becomes the planner's workload, or a reason and a sentence."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,27 @@ from hulk_operator.inputs.workloads import (
     to_workload,
     with_measured_speeds,
 )
+from hulk_placement.model import Transformer
 from hulk_placement.sync import Sync
 from hulk_placement.workload import Workload
 
 ROOT = Path(__file__).parents[2]
 SITUATION = Situation(attempt=3, candidates={"a": 2, "b": 1}, priority=7)
 GPT2_TINY = {"n_layer": 2, "n_embd": 64, "n_head": 4, "n_positions": 32, "vocab_size": 256}
+LLAMA_TINY = {
+    "model_type": "llama",
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 96,
+    "max_position_embeddings": 32,
+    "vocab_size": 256,
+}
+TIMES_ONLY: dict[str, Any] = {
+    "layers": [{"name": "h.0", "parameters": 10, "outputBytes": 1, "activationBytes": 7}],
+    "times": [{"product": "T4", "microBatch": 1, "forwardSeconds": [0.1], "backwardSeconds": [0.2]}],
+}
 
 
 def job(**changes: Any) -> HulkJob:
@@ -59,13 +75,27 @@ def test_the_default_jobs_model_has_about_1_3_million_parameters() -> None:
     assert 1_250_000 < model.num_parameters < 1_350_000
 
 
-def test_a_hugging_face_config_and_the_same_dimensions_are_one_model() -> None:
+def test_a_gpt2_config_and_the_same_dimensions_are_one_model_but_for_the_names_of_layers() -> None:
     transformer = {"layers": 2, "hidden": 64, "heads": 4, "sequenceLength": 32, "vocabulary": 256}
     spec = job(model={"huggingFace": {"configMap": "m", "key": "config.json"}}).spec
     reference = model_reference(spec)
     assert reference is not None
     assert (reference.config_map, reference.key) == ("m", "config.json")
-    assert to_model(spec, json.dumps(GPT2_TINY)) == to_model(job(model={"transformer": transformer}).spec)
+    by_config = to_model(spec, json.dumps(GPT2_TINY))
+    by_dimensions = to_model(job(model={"transformer": transformer}).spec)
+    assert [replace(layer, name="") for layer in by_config.layers] == [
+        replace(layer, name="") for layer in by_dimensions.layers
+    ]
+    assert by_config.shape == by_dimensions.shape == Transformer(2, 64, 4, 32, 256)
+    assert len({to_workload(job(), model, SITUATION).digest for model in (by_config, by_dimensions)}) == 1
+
+
+def test_a_config_of_another_architecture_is_counted_as_it_is_and_has_no_shape_to_train() -> None:
+    model = to_model(job(model={"huggingFace": {"configMap": "m", "key": "k"}}).spec, json.dumps(LLAMA_TINY))
+    attention, mlp = 2 * 64 * 64 + 2 * 64 * 32, 3 * 64 * 96
+    assert model.num_parameters == 2 * 256 * 64 + 2 * (attention + mlp + 2 * 64) + 64
+    assert [layer.name for layer in model.layers][1:] == ["model.layers.0", "model.layers.1", "lm_head"]
+    assert model.shape is None
 
 
 def test_a_profile_is_the_sum_of_its_layers() -> None:
@@ -75,21 +105,42 @@ def test_a_profile_is_the_sum_of_its_layers() -> None:
     )
     assert (model.num_parameters, model.flops_per_sequence, model.activation_bytes_per_sequence) == (20, 200.0, 14)
     assert model.shape is None
+    assert [layer.output_bytes for layer in model.layers] == [7, 7]  # nobody said, and never free
+
+
+def test_a_profile_brings_the_names_and_seconds_of_its_layers() -> None:
+    layer = TIMES_ONLY["layers"][0] | {"forwardFlops": 100}
+    text = json.dumps(TIMES_ONLY | {"layers": [layer]})
+    model = to_model(job(model={"profile": {"configMap": "m", "key": "p"}}).spec, text)
+    assert (model.layers[0].name, model.flops_per_sequence) == ("h.0", 300.0)
+    assert model.times is not None
+    assert model.times.seconds("T4", 2, 1) == ((0.2,), (0.4,))
 
 
 @pytest.mark.parametrize(
     ("form", "text", "expected"),
     [
         ("huggingFace", "{", "ConfigMap m, key k holds no usable model"),
-        ("huggingFace", "{}", "config.json has none of n_layer, num_hidden_layers"),
+        ("huggingFace", "{}", "config.json has none of n_embd, hidden_size"),
         ("huggingFace", "[]", "holds no usable model"),
         ("huggingFace", "[" * 100_000, "holds no usable model"),
         ("huggingFace", json.dumps(GPT2_TINY | {"n_layer": float("inf")}), "holds no usable model"),
-        ("huggingFace", json.dumps(GPT2_TINY | {"vocab_size": 10**310}), "vocabulary: Input should be less than"),
-        ("huggingFace", json.dumps(GPT2_TINY | {"n_layer": 1025}), "layers: Input should be less than"),
+        (
+            "huggingFace",
+            json.dumps(GPT2_TINY | {"vocab_size": 10**310}),
+            "vocab_size of 258 hex digits: must be",
+        ),
+        (
+            "huggingFace",
+            json.dumps(GPT2_TINY | {"n_layer": 1025}),
+            "n_layer 1025: must be a whole number",
+        ),
         ("profile", "[" * 100_000, "holds no usable model"),
         ("huggingFace", json.dumps(GPT2_TINY | {"n_head": 5}), "hidden 64 is no multiple of 5 heads"),
+        ("huggingFace", json.dumps(LLAMA_TINY | {"num_key_value_heads": 3}), "no multiple of num_key_value_heads 3"),
+        ("profile", "[]", "expected a JSON object, found a list"),
         ("profile", '{"layers": []}', "layers"),
+        ("profile", json.dumps(TIMES_ONLY), "the layers need forwardFlops"),
         ("profile", '{"layers": [{"parameters": -1}]}', "layers.0.parameters"),
     ],
 )

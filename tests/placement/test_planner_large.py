@@ -6,6 +6,7 @@ import time
 
 import pytest
 from hulk_placement.cost.gloo import Ring, cut_ring, quickest
+from hulk_placement.model import Model
 from hulk_placement.plan import Plan
 from hulk_placement.ring.joining import joining_s
 from hulk_placement.ring.region_graph import Work
@@ -17,7 +18,7 @@ from hulk_placement.search.workers import WorkerSearch
 from hulk_placement.solve import Budget, solve
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
-from hulk_placement.workload import Model, Workload
+from hulk_placement.workload import Workload
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from worlds import BANDWIDTHS, RTTS, jobs, worlds
@@ -46,7 +47,7 @@ def heavy(topology: Topology, min_workers: int = 1, mode: str = "ring") -> Workl
     """A job that computes for hours on one machine: only a large ring makes sense."""
     return Workload(
         key="team/large",
-        model=Model(1_000_000, 1e13, 0),
+        model=Model.of_totals(1_000_000, 1e13, 0),
         global_batch=8192,
         candidates={machine.name: ACCELERATORS for machine in topology.machines},
         min_workers=min_workers,
@@ -126,6 +127,6 @@ def test_a_machine_that_offers_a_billion_accelerators_holds_no_more_workers_than
     """Else each of them would be a slot in memory."""
     machines = (Machine("a", "r", num_accelerators=1_000_000_000), Machine("b", "r"))
     topology = Topology(machines, region_links={("r", "r"): INSIDE})
-    job = Workload("team/job", Model(1000, 1e9, 0), 64, {"a": 1_000_000_000, "b": 1}, max_workers=4)
+    job = Workload("team/job", Model.of_totals(1000, 1e9, 0), 64, {"a": 1_000_000_000, "b": 1}, max_workers=4)
     plan = solve([job], [], topology).plans["team/job"]
     assert plan.accelerators() == {"a": 4}

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from hulk_placement.model import Model
 from hulk_placement.solve import Unplaced, solve
 from hulk_placement.topology import Link, Machine, Topology
-from hulk_placement.workload import Model, Workload
+from hulk_placement.workload import Workload
 from worlds import profile, workload
 
 WORLD = profile("A")
@@ -40,7 +41,7 @@ def refusal(topology: Topology, **changes: object) -> Unplaced:
         (
             "memory",
             SMALL,
-            {"model": Model(1_000_000_000, 1e12, 0)},
+            {"model": Model.of_totals(1_000_000_000, 1e12, 0)},
             "NoMemory",
             ["18.63 GiB", "1,000,000,000 parameters", "6 machines", "8.00 GiB (P0, small)"],
         ),
@@ -183,7 +184,7 @@ def a_workload(**changes: object) -> Workload:
         (lambda: a_workload(global_batch=0), "global batch 0"),
         (lambda: a_workload(micro_batch=0), "micro-batch 0"),
         (lambda: a_workload(optimizer="lion"), "optimizer 'lion' is not known"),
-        (lambda: Model(0, 1.0, 0), "0 parameters"),
+        (lambda: Model.of_totals(0, 1.0, 0), "0 parameters"),
     ],
 )
 def test_bad_input_is_refused_with_its_numbers(make: Callable[[], object], message: str) -> None:
@@ -194,6 +195,6 @@ def test_bad_input_is_refused_with_its_numbers(make: Callable[[], object], messa
 @pytest.mark.parametrize("flops", [math.nan, math.inf, 0.0, -1.0])
 def test_figures_that_no_step_can_be_counted_from_are_refused(flops: float) -> None:
     with pytest.raises(ValueError, match="must be > 0"):
-        Model(1000, flops, 0)
+        Model.of_totals(1000, flops, 0)
     with pytest.raises(ValueError, match=r"team/job: speed .* on P0 must be > 0 and finite"):
         workload(WORLD, flops_per_s={"P0": flops})

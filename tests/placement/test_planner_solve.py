@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from hulk_placement.cost import predict
+from hulk_placement.model import Model
 from hulk_placement.plan import Plan, WorkerSlot
 from hulk_placement.search.baselines import BASELINES
 from hulk_placement.search.evaluate import evaluate, links_known
@@ -17,7 +18,7 @@ from hulk_placement.search.job import place
 from hulk_placement.search.problem import Problem, build
 from hulk_placement.solve import Budget, Unplaced, solve
 from hulk_placement.topology import Link, LinkKind, Machine, Topology
-from hulk_placement.workload import Model, Workload
+from hulk_placement.workload import Workload
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from worlds import best_by_trying_all, jobs, plan_of, profile, workload, worlds
@@ -158,7 +159,7 @@ def test_same_arguments_same_plans() -> None:
 def test_the_fold_through_the_hub_wins_where_it_was_measured_to_win(name: str, num_bytes: int) -> None:
     """Neither region order nor the least sum of latencies finds it: out through O and back, never P to T."""
     topology = profile(name)
-    job = workload(topology, model=Model(num_bytes // 4, 1e9, 0), min_workers=6)
+    job = workload(topology, model=Model.of_totals(num_bytes // 4, 1e9, 0), min_workers=6)
     plan = solve([job], [], topology).plans[job.key]
     crossings = Counter((a.region, b.region) for a, b in edges(plan) if a.region != b.region)
     assert crossings == {("P", "O"): 1, ("O", "T"): 1, ("T", "O"): 1, ("O", "P"): 1}
@@ -183,7 +184,7 @@ def test_one_machine_alone_where_only_the_best_link_of_its_region_is_fast() -> N
     """The bound looks at the best link of a region; the pair of fast machines has a slow one and loses to one alone."""
     machines = (Machine("a", "r", flops_per_s=1e11), *(Machine(name, "r", flops_per_s=1e12) for name in "bc"))
     topology = Topology(machines, {("b", "c"): Link(0.0003, 2e5)}, {("r", "r"): Link(0.0003, 1e6)})
-    job = workload(topology, model=Model(1000, 1e10, 0), global_batch=2, max_workers=2)
+    job = workload(topology, model=Model.of_totals(1000, 1e10, 0), global_batch=2, max_workers=2)
     plan = solve([job], [], topology).plans[job.key]
     assert plan.prediction.step_s == pytest.approx(0.02)
     assert len(plan.workers) == 1
@@ -239,7 +240,7 @@ def test_accelerators_of_one_worker_are_neighbouring_ranks() -> None:
 
 def test_the_largest_micro_batch_that_fits_is_chosen() -> None:
     topology = profile("A")
-    model = Model(num_parameters=1000, flops_per_sequence=1e9, activation_bytes_per_sequence=10_000)
+    model = Model.of_totals(num_parameters=1000, flops_per_sequence=1e9, activation_bytes_per_sequence=10_000)
     small = replace(topology, machines=tuple(replace(m, memory_bytes=20_000 + 35_000) for m in topology.machines))
     job = workload(small, model=model, min_workers=6)
     plan = solve([job], [], small).plans["team/job"]
@@ -248,7 +249,7 @@ def test_the_largest_micro_batch_that_fits_is_chosen() -> None:
 
 def test_a_thousand_machines_within_the_budget() -> None:
     topology = many_machines(1000, random.Random(7))
-    job = workload(topology, model=Model(10_000_000, 6e10, 10), global_batch=8192, min_workers=400)
+    job = workload(topology, model=Model.of_totals(10_000_000, 6e10, 10), global_batch=8192, min_workers=400)
     plan = solve([job], [], topology, Budget(iterations=50_000)).plans["team/job"]
     assert len(plan.workers) >= 400
     assert plan.iterations < 52_000

@@ -16,6 +16,7 @@ import worlds
 from hulk_placement import wire
 from hulk_placement.collective import build_network
 from hulk_placement.cost import predict
+from hulk_placement.model import Model
 from hulk_placement.plan import Plan
 from hulk_placement.ring.region_graph import Work
 from hulk_placement.search.making import make_plan
@@ -26,13 +27,13 @@ from hulk_placement.search.why_wan import crossover
 from hulk_placement.solve import solve
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
-from hulk_placement.workload import Model, Workload
+from hulk_placement.workload import Workload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_planner_wire import SCHEMA, meta_of
 
 GOLDEN = Path(__file__).parent / "golden" / "plan-wan-v1.json"
-BIG = Model(4_000_000, 1e11, 1000)
+BIG = Model.of_totals(4_000_000, 1e11, 1000)
 
 
 def job(topology: Topology, mode: str = "auto", **changes: object) -> Workload:
@@ -105,7 +106,7 @@ def test_a_plan_names_the_seconds_a_step_of_local_sgd_and_of_a_synchronous_one(m
 
 def test_crossover_is_where_a_tenth_of_the_computation_is_waited() -> None:
     topology = worlds.profile("B")
-    asked = job(topology, "wan", min_workers=6, model=Model(16_000_000, 4e11, 1000))
+    asked = job(topology, "wan", min_workers=6, model=Model.of_totals(16_000_000, 4e11, 1000))
     plan = planned(asked, topology)
     problem = build(asked, topology)
     assert isinstance(problem, Problem)

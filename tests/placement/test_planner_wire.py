@@ -14,10 +14,10 @@ import jsonschema
 import pytest
 import worlds
 from hulk_placement import wire
+from hulk_placement.model import Model, Transformer
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Link, Machine, Topology
-from hulk_placement.transformer import Transformer
-from hulk_placement.workload import Model, Workload
+from hulk_placement.workload import Workload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

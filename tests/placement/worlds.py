@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from hulk_placement.cost import predict
 from hulk_placement.cost.compute import share_out, speeds
+from hulk_placement.model import Model
 from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, LinkKind, Machine, Topology
-from hulk_placement.workload import Model, Workload
+from hulk_placement.workload import Workload
 from hypothesis import strategies as st
 
 PROFILES: Mapping[str, Mapping[str, tuple[float, float]]] = {
@@ -37,7 +38,7 @@ def workload(topology: Topology, **changes: object) -> Workload:
     """A workload that may run on every machine of the topology."""
     base = Workload(
         key="team/job",
-        model=Model(num_parameters=262_144, flops_per_sequence=1e10, activation_bytes_per_sequence=1000),
+        model=Model.of_totals(num_parameters=262_144, flops_per_sequence=1e10, activation_bytes_per_sequence=1000),
         global_batch=64,
         candidates={machine.name: 64 for machine in topology.machines},
         min_workers=1,
@@ -124,7 +125,7 @@ def jobs(draw: st.DrawFn, topology: Topology) -> Workload:
     most = draw(st.integers(1, room))
     return workload(
         topology,
-        model=Model(
+        model=Model.of_totals(
             draw(st.sampled_from([1_000, 65_536, 1_048_576, 8_388_608])), draw(st.sampled_from([1e8, 1e10])), 0
         ),
         global_batch=draw(st.integers(most, 3 * most)),

@@ -6,16 +6,16 @@ planned. The model's text, where it is in a ConfigMap, is read by the caller.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from hulk_placement import transformer
+from hulk_placement.model import Model, Transformer
+from hulk_placement.model.hugging_face import from_config
+from hulk_placement.model.profile import parse_profile
 from hulk_placement.sync import Sync
-from hulk_placement.workload import Model, Workload
-from pydantic import Field, ValidationError
+from hulk_placement.workload import Workload
 
-from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec, NodeProfile, Resource
-from hulk_operator.api import model as api_model
-from hulk_operator.api.base import MAX_COUNT
+from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec, NodeProfile
 
 
 class UnusableJobError(ValueError):
@@ -25,20 +25,6 @@ class UnusableJobError(ValueError):
         super().__init__(message)
         self.reason = reason
         self.message = message
-
-
-class LayerProfile(Resource):
-    """What one layer of a profiled model costs."""
-
-    parameters: int = Field(ge=0, le=MAX_COUNT)
-    flops_per_sequence: int = Field(ge=0, le=MAX_COUNT)  # forward and backward
-    activation_bytes_per_sequence: int = Field(ge=0, le=MAX_COUNT)
-
-
-class ModelProfile(Resource):
-    """`model.profile`'s text: `{"layers": [{"parameters", "flopsPerSequence", "activationBytesPerSequence"}]}`."""
-
-    layers: tuple[LayerProfile, ...] = Field(min_length=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +52,7 @@ def to_model(spec: HulkJobSpec, text: str | None = None) -> Model:
     """The planner's model; `text` is what `model_reference` points to. UnusableJobError where it is no model."""
     if spec.model.transformer is not None:
         shape = spec.model.transformer
-        dimensions = transformer.Transformer(
+        dimensions = Transformer(
             layers=shape.layers,
             hidden=shape.hidden,
             heads=shape.heads,
@@ -80,9 +66,9 @@ def to_model(spec: HulkJobSpec, text: str | None = None) -> Model:
         raise UnusableJobError("InvalidModel", "The model's ConfigMap was not read.")
     try:
         return _parse_model(spec, text)
-    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+    except (RecursionError, ValueError) as error:
         where = f"ConfigMap {reference.config_map}, key {reference.key}"
-        raise UnusableJobError("InvalidModel", f"{where} holds no usable model: {_words(error)}.") from error
+        raise UnusableJobError("InvalidModel", f"{where} holds no usable model: {error}.") from error
 
 
 def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
@@ -189,22 +175,12 @@ def _regions(job: HulkJob, allowed: tuple[str, ...] | None) -> tuple[str, ...]:
 
 
 def _parse_model(spec: HulkJobSpec, text: str) -> Model:
+    document: Any = json.loads(text)
+    if not isinstance(document, dict):
+        raise ValueError(f"expected a JSON object, found a {type(document).__name__}")
     if spec.model.hugging_face is not None:
-        config = json.loads(text)
-        if not isinstance(config, dict):
-            raise ValueError(f"expected a JSON object, found a {type(config).__name__}")
-        shape = transformer.from_hugging_face(config)
-        api_model.Transformer.model_validate({**asdict(shape), "feed_forward": shape.feed_forward or None})  # bounds
-        return Model.of(shape, spec.training.precision)
-    layers = ModelProfile.model_validate_json(text, extra="forbid").layers
-    return Model(
-        num_parameters=sum(layer.parameters for layer in layers),
-        flops_per_sequence=float(sum(layer.flops_per_sequence for layer in layers)),
-        activation_bytes_per_sequence=sum(layer.activation_bytes_per_sequence for layer in layers),
-    )
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        return "; ".join(f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}" for entry in error.errors()[:3])
-    return str(error.args[0]) if error.args else type(error).__name__
+        return Model.of(from_config(document), spec.training.precision)
+    model = parse_profile(document)
+    if not model.flops_per_sequence:
+        raise ValueError("the layers need forwardFlops: what the nodes measure is compared with them")
+    return model

@@ -1,0 +1,92 @@
+"""GPT-2 and the decoders that keep its LayerNorm, biases and two-matrix MLP."""
+
+from __future__ import annotations
+
+from hulk_placement.model.architecture import Architecture, Block, Embedding, Head, Names
+from hulk_placement.model.families.keys import Keys
+from hulk_placement.model.parts import LAYER_NORM, PLAIN_NORM, Attention, FeedForward
+
+PHI_NAMES = Names(embedding="model.embed_tokens", decoder="model.layers", head="lm_head")
+NEOX_NAMES = Names(embedding="gpt_neox.embed_in", decoder="gpt_neox.layers", head="lm_head")
+
+
+def gpt2(keys: Keys) -> Architecture:
+    """GPT-2, and what is spelled like it: learned positions, unless there is a `rotary_dim`."""
+    keys.refuse("add_cross_attention", "cross-attention without an encoder is not counted")
+    hidden = keys.size("n_embd", "hidden_size")
+    positions = keys.size("n_positions", "n_ctx", "max_position_embeddings")
+    width = keys.size("n_inner", "intermediate_size", default=4 * hidden)
+    mlp = FeedForward(width=width, bias=True, function_values=keys.function_values("activation_function"))
+    block = Block(attention=_attention(keys, hidden, "n_head", "num_attention_heads"), mlp=mlp, norm=LAYER_NORM)
+    return Architecture(
+        hidden=hidden,
+        vocabulary=keys.size("vocab_size"),
+        sequence_length=keys.sequence_length(positions),
+        names=Names(embedding="transformer.wte", decoder="transformer.h", head="lm_head"),
+        decoder=(block,) * keys.layers("n_layer", "num_hidden_layers"),
+        embedding=Embedding(positions=0 if keys.has("rotary_dim") else positions),
+        head=Head(norm=LAYER_NORM, matrix="tied" if keys.flag("tie_word_embeddings", True) else "own"),
+    )
+
+
+def opt(keys: Keys) -> Architecture:
+    """OPT (Zhang et al. 2022, arXiv 2205.01068): ReLU, two positions more than tokens; OPT-350M has post-norm."""
+    hidden, positions = keys.size("hidden_size"), keys.size("max_position_embeddings")
+    bias = keys.flag("enable_bias", True)
+    norm = LAYER_NORM if keys.flag("layer_norm_elementwise_affine", True) else PLAIN_NORM
+    values = keys.function_values("activation_function", default="relu")
+    mlp = FeedForward(width=keys.size("ffn_dim"), bias=bias, function_values=values)
+    block = Block(attention=_attention(keys, hidden, "num_attention_heads", bias=bias), mlp=mlp, norm=norm)
+    has_last_norm = keys.flag("do_layer_norm_before", True) and not keys.flag("_remove_final_layer_norm", False)
+    is_tied = keys.flag("tie_word_embeddings", True)
+    return Architecture(
+        hidden=hidden,
+        vocabulary=keys.size("vocab_size"),
+        sequence_length=keys.sequence_length(positions),
+        names=Names(embedding="model.decoder.embed_tokens", decoder="model.decoder.layers", head="lm_head"),
+        decoder=(block,) * keys.layers("num_hidden_layers"),
+        embedding=Embedding(width=keys.size("word_embed_proj_dim", default=hidden), positions=positions + 2),
+        head=Head(norm=norm if has_last_norm else None, matrix="tied" if is_tied else "own"),
+    )
+
+
+def rotary(
+    keys: Keys,
+    *,
+    is_parallel: bool = False,
+    is_gated: bool = False,
+    has_head_bias: bool = False,
+    names: Names = PHI_NAMES,
+) -> Architecture:
+    """Decoders with rotary positions: Phi, GPT-NeoX, and others with LayerNorm."""
+    hidden, bias = keys.size("hidden_size"), keys.flag("use_bias", not is_gated)
+    attention = _attention(keys, hidden, "num_attention_heads", bias=keys.flag("attention_bias", bias))
+    mlp = FeedForward(
+        width=keys.size("intermediate_size"),
+        is_gated=is_gated,
+        bias=bias,
+        function_values=keys.function_values("hidden_act", "hidden_activation"),
+    )
+    block = Block(attention=attention, mlp=mlp, norm=LAYER_NORM, is_parallel=is_parallel)
+    is_tied = keys.flag("tie_word_embeddings", False)
+    return Architecture(
+        hidden=hidden,
+        vocabulary=keys.size("vocab_size"),
+        sequence_length=keys.sequence_length(keys.size("max_position_embeddings")),
+        names=names,
+        decoder=(block,) * keys.layers("num_hidden_layers"),
+        head=Head(norm=LAYER_NORM, matrix="tied" if is_tied else "own", bias=has_head_bias),
+    )
+
+
+def _attention(keys: Keys, hidden: int, *names: str, bias: bool = True) -> Attention:
+    heads, head_dim = keys.heads(*names, hidden=hidden)
+    return Attention(
+        heads=heads,
+        key_value_heads=keys.key_value_heads(heads),
+        head_dim=head_dim,
+        bias=bias,
+        output_bias=bias,
+        norm=LAYER_NORM if keys.flag("qk_layernorm", False) else None,
+        keeps_scores=keys.keeps_scores(),
+    )

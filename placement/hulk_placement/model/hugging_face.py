@@ -1,0 +1,71 @@
+"""A Hugging Face `config.json` becomes an Architecture.
+
+Known are the families below, by `model_type`. Another decoder is read by the names of its keys, as GPT-2 or as LLaMA,
+with LayerNorm and biases where it has no RMSNorm; what no key says is then taken to be as in that family.
+
+Keys that are absent mean what they mean to transformers. Attention is counted as its fused kernels keep it, unless
+`attn_implementation` is "eager", and except in T5: no fused kernel takes its trained position biases. Sliding windows
+are counted as the whole square; dropout is not counted. Two keys are Hulk's own: `sequence_length`, tokens of a
+training sequence, where they are fewer than the positions, and for T5 `target_length`, those of the decoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from hulk_placement.model.architecture import Architecture
+from hulk_placement.model.families import encoders, layer_normed, rms_normed
+from hulk_placement.model.families.keys import Keys
+
+FAMILIES: Mapping[str, Callable[[Keys], Architecture]] = {
+    "bert": encoders.bert,
+    "roberta": encoders.roberta,
+    "xlm-roberta": encoders.roberta,
+    "t5": encoders.t5,
+    "mt5": encoders.t5,
+    "gpt2": layer_normed.gpt2,
+    "opt": layer_normed.opt,
+    "phi": partial(layer_normed.rotary, is_parallel=True, has_head_bias=True),
+    "gpt_neox": partial(layer_normed.rotary, names=layer_normed.NEOX_NAMES),
+    "llama": rms_normed.llama,
+    "mistral": rms_normed.llama,
+    "mixtral": rms_normed.llama,
+    "phi3": rms_normed.llama,
+    "qwen2": partial(rms_normed.llama, qkv_bias=True),
+    "qwen2_moe": partial(rms_normed.llama, qkv_bias=True),
+    "qwen3": partial(rms_normed.llama, has_head_norms=True),
+    "qwen3_moe": partial(rms_normed.llama, has_head_norms=True),
+    "gemma": partial(rms_normed.llama, is_tied=True),
+    "gemma2": partial(rms_normed.llama, is_tied=True, has_branch_norms=True),
+    "gemma3_text": partial(rms_normed.llama, is_tied=True, has_branch_norms=True, has_head_norms=True),
+    "deepseek_v2": rms_normed.deepseek,
+    "deepseek_v3": rms_normed.deepseek,
+}
+
+
+def from_config(config: Mapping[str, Any]) -> Architecture:
+    """The architecture in a config's keys. ValueError names the key, and its value, that is missing or cannot be."""
+    keys = Keys(config)
+    keys.refuse("text_config", "a model of more than text is not counted; give the text model's own config")
+    family = keys.text("model_type")
+    if family in FAMILIES:
+        return FAMILIES[family](keys)
+    return _by_key_names(keys, family)
+
+
+def _by_key_names(keys: Keys, family: str) -> Architecture:
+    """A decoder of a family that is not known."""
+    model_class = keys.model_class()
+    is_decoder = not model_class or model_class.endswith(("ForCausalLM", "LMHeadModel"))
+    if keys.flag("is_encoder_decoder", False) or not is_decoder:
+        raise ValueError(
+            f"config.json: model_type {family!r} with architectures {model_class!r} is none of {', '.join(FAMILIES)}, "
+            "and only decoders are read by the names of their keys"
+        )
+    if keys.has("n_embd", "n_layer") or not keys.has("hidden_size", "num_hidden_layers"):
+        return layer_normed.gpt2(keys)
+    if keys.has("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon") and not keys.has("rms_norm_eps"):
+        return layer_normed.rotary(keys, is_gated=keys.text("hidden_act") in ("silu", "swish"))
+    return rms_normed.llama(keys)
