@@ -13,7 +13,7 @@ from hulk_operator.planning import inventory
 from hulk_operator.planning.process import MAX_SEARCH_S, Problem, Search
 from hulk_operator.pods import plan_config_map
 from hulk_operator.reconcile.types import Planned, Unplanned
-from hulk_placement.model import Model
+from hulk_placement.model import Layer, Model
 from hulk_placement.solve import Budget
 from hulk_placement.topology import Machine, Topology
 from hulk_placement.workload import Workload
@@ -115,8 +115,9 @@ async def test_a_pass_that_fails_answers_and_the_next_one_plans(caplog: pytest.L
 
 
 async def test_a_search_that_fails_on_one_job_places_the_others() -> None:
-    def workload(key: str, size: float) -> Workload:
-        return Workload(key, Model.of_totals(1000, size, 5), 8, dict.fromkeys("ab", 1), allow_unknown_links=True)
+    def workload(key: str, flops: float) -> Workload:
+        model = Model((Layer("all", 1000, flops, 2 * flops, 0, 5),))  # 10**310 is no float: dividing it fails
+        return Workload(key, model, 8, dict.fromkeys("ab", 1), allow_unknown_links=True)
 
     failed: list[int] = []
     search = Search(Budget(), lambda: failed.append(1))

@@ -119,11 +119,12 @@ def with_measured_speeds(
     workload: Workload, profiles: Mapping[str, NodeProfile], products: Mapping[str, str]
 ) -> Workload:
     """The workload with the speeds that nodes showed with this very workload, on the product they have now."""
+    digest = workload.digest
     speeds = {
         node: float(entry.flops_per_second)
         for node, profile in profiles.items()
         for entry in profile.status.accelerators
-        if entry.workload == workload.digest and entry.product == products.get(node)
+        if entry.workload == digest and entry.product == products.get(node)
     }
     return replace(workload, flops_per_s=speeds)
 

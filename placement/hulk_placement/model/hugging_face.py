@@ -4,9 +4,10 @@ Known are the families below, by `model_type`. Another decoder is read by the na
 with LayerNorm and biases where it has no RMSNorm; what no key says is then taken to be as in that family.
 
 Keys that are absent mean what they mean to transformers. Attention is counted as its fused kernels keep it, unless
-`attn_implementation` is "eager", and except in T5: no fused kernel takes its trained position biases. Sliding windows
-are counted as the whole square; dropout is not counted. Two keys are Hulk's own: `sequence_length`, tokens of a
-training sequence, where they are fewer than the positions, and for T5 `target_length`, those of the decoder.
+`attn_implementation` is "eager" or scores have a soft cap, and except in T5: no fused kernel takes its trained position
+biases. Sliding windows are counted as the whole square. Not counted: dropout, soft caps themselves, and what a view of
+a merged matrix keeps alive. Two keys are Hulk's own: `sequence_length`, tokens of a training sequence, where they are
+fewer than the positions, and for T5 `target_length`, those of the decoder.
 """
 
 from __future__ import annotations

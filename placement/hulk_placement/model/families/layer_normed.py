@@ -17,7 +17,7 @@ def gpt2(keys: Keys) -> Architecture:
     positions = keys.size("n_positions", "n_ctx", "max_position_embeddings")
     width = keys.size("n_inner", "intermediate_size", default=4 * hidden)
     mlp = FeedForward(width=width, bias=True, function_values=keys.function_values("activation_function"))
-    block = Block(attention=_attention(keys, hidden, "n_head", "num_attention_heads"), mlp=mlp, norm=LAYER_NORM)
+    block = Block(attention=attention(keys, hidden, "n_head", "num_attention_heads"), mlp=mlp, norm=LAYER_NORM)
     return Architecture(
         hidden=hidden,
         vocabulary=keys.size("vocab_size"),
@@ -36,7 +36,7 @@ def opt(keys: Keys) -> Architecture:
     norm = LAYER_NORM if keys.flag("layer_norm_elementwise_affine", True) else PLAIN_NORM
     values = keys.function_values("activation_function", default="relu")
     mlp = FeedForward(width=keys.size("ffn_dim"), bias=bias, function_values=values)
-    block = Block(attention=_attention(keys, hidden, "num_attention_heads", bias=bias), mlp=mlp, norm=norm)
+    block = Block(attention=attention(keys, hidden, "num_attention_heads", bias=bias), mlp=mlp, norm=norm)
     has_last_norm = keys.flag("do_layer_norm_before", True) and not keys.flag("_remove_final_layer_norm", False)
     is_tied = keys.flag("tie_word_embeddings", True)
     return Architecture(
@@ -60,14 +60,19 @@ def rotary(
 ) -> Architecture:
     """Decoders with rotary positions: Phi, GPT-NeoX, and others with LayerNorm."""
     hidden, bias = keys.size("hidden_size"), keys.flag("use_bias", not is_gated)
-    attention = _attention(keys, hidden, "num_attention_heads", bias=keys.flag("attention_bias", bias))
+    asked = keys.flag("attention_bias", bias)
     mlp = FeedForward(
         width=keys.size("intermediate_size"),
         is_gated=is_gated,
         bias=bias,
         function_values=keys.function_values("hidden_act", "hidden_activation"),
     )
-    block = Block(attention=attention, mlp=mlp, norm=LAYER_NORM, is_parallel=is_parallel)
+    block = Block(
+        attention=attention(keys, hidden, "num_attention_heads", bias=asked),
+        mlp=mlp,
+        norm=LAYER_NORM,
+        is_parallel=is_parallel,
+    )
     is_tied = keys.flag("tie_word_embeddings", False)
     return Architecture(
         hidden=hidden,
@@ -79,7 +84,8 @@ def rotary(
     )
 
 
-def _attention(keys: Keys, hidden: int, *names: str, bias: bool = True) -> Attention:
+def attention(keys: Keys, hidden: int, *names: str, bias: bool = True) -> Attention:
+    """Multi-head attention with as many heads as one of the names says."""
     heads, head_dim = keys.heads(*names, hidden=hidden)
     return Attention(
         heads=heads,
