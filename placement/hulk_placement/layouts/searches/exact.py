@@ -74,10 +74,8 @@ def placements(setting: Setting, data: int, num_stages: int) -> Iterator[Cells]:
         for pipeline in pipelines(left, ()):
             if chosen and pipeline < chosen[-1]:
                 continue
-            rest = left.copy()
-            for machine in pipeline:
-                rest[machine] -= 1
-            yield from replicas(rest, (*chosen, pipeline))
+            # the generator has taken the pipeline's cells while it waits
+            yield from replicas(left.copy(), (*chosen, pipeline))
 
     yield from replicas(setting.slots_M.tolist(), ())
 
