@@ -47,7 +47,7 @@ def _folder() -> Path:
 
 
 def inlined(function: Function) -> Function:
-    """As `compiled`, put into whatever calls it: for small functions of many arrays, which cost more to pass than to use."""
+    """As `compiled`, put into whatever calls it: small functions of many arrays cost more to call than to run."""
     return cast(Function, numba.njit(cache=True, error_model="numpy", forceinline=True)(function))
 
 

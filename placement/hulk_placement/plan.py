@@ -53,6 +53,9 @@ class Layout:
         return self.data * self.pipeline * self.tensor
 
 
+NOT_PREDICTED = Prediction(0.0, 0.0, 0.0, None, (), 0, calibrated=False)
+"""Of a plan that is being made."""
+
 ALGORITHMS = ("ring", "wan", "hierarchical", "nccl", "parameter-server")
 SCHEDULES = ("1f1b", "gpipe")
 

@@ -34,7 +34,7 @@ the next stage is free, when its next gradient has arrived, when the way to the 
 def _forward(
     low: int, high: int, forward_s: Floats, send_s: Floats, latency_s: Floats, overlap: bool, now: Floats
 ) -> None:
-    """The next forward pass of stages high .. low, and its transfer: each waits for an earlier call of the one before."""
+    """The next forward pass of stages high .. low, and its transfer; each waits for the one before, a call ago."""
     free, arrived, link = now[0], now[1], now[2]
     for s in range(high, low - 1, -1):
         end = max(free[s], arrived[s]) + forward_s[s]
@@ -83,7 +83,7 @@ def pipeline_ends(
     transfer from stage s to s + 1; `back_send_s`, `back_latency_s`: from s + 1 to s. `now` (5, P at least) is scratch.
 
     Steps in which all that a block waits for is known: with 1F1B, step j computes forward pass j + P - 1 - s on each
-    stage s, which waits for step j - 1 of the stage before it, and then backward pass j from the last stage to the first.
+    stage s, which waits for step j - 1 of the stage before it, then backward pass j from the last stage to the first.
 
     >>> two, none = np.array([1.0, 1.0]), np.zeros(2)
     >>> pipeline_ends(ONE_F_ONE_B, 2, two, 2 * two, none, none, none, none, True, np.zeros(2), np.zeros((5, 2)))

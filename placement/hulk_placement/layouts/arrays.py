@@ -1,9 +1,9 @@
 """What the compiled searches read and change, as arrays: one workload on its machines, and one layout of it.
 
 Letters of shapes: M machines, K kinds of machine (alike in every figure), R regions, Q places, L layers, J = L + 1
-(prefix sums: entry j is the sum over layers 0 .. j - 1), D replicas, P stages, W visits of a tour, T tied layers. A *place* is what
-has links of its own: a region, or a machine that links were measured or declared for. A *cell* is one stage of one
-replica: the tensor-parallel ranks on one machine.
+(prefix sums: entry j is the sum over layers 0 .. j - 1), D replicas, P stages, W visits of a tour, T tied layers.
+A *place* is what has links of its own: a region, or a machine that links were measured or declared for. A *cell* is one
+stage of one replica: the tensor-parallel ranks on one machine.
 """
 
 from __future__ import annotations

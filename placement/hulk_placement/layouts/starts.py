@@ -19,7 +19,7 @@ def edge_seconds(setting: Setting, num_bytes: float) -> Floats:
 
 
 def grown_sets(setting: Setting, speed_R: Floats, num_bytes: float) -> Iterator[Regions]:
-    """From each region, the sets that grow by the region that is best joined: where speed per second of joining is most.
+    """From each region, the sets that grow by the region that is best joined: most speed per second of joining.
 
     Every region alone first, and all regions at last; none twice.
     """
@@ -41,7 +41,7 @@ def grown_sets(setting: Setting, speed_R: Floats, num_bytes: float) -> Iterator[
 
 
 def tours(setting: Setting, regions: Regions, num_bytes: float) -> list[Ints]:
-    """Closed walks over all regions, these first: one that visits each once, and one out and back along the best joined.
+    """Closed walks over all regions, these first: one visits each once, one goes out and back along the best joined.
 
     The first grows by the region whose worse new edge is least. The second walks round a spanning tree whose worst edge
     is least, so that it uses no link worse than it must ("fold": through a hub it comes back to).

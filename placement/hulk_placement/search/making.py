@@ -7,11 +7,9 @@ from dataclasses import replace
 from hulk_placement.collective.classes import CollectivePlan
 from hulk_placement.cost import predict
 from hulk_placement.cost.compute import share_out
-from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
+from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.search.evaluate import Order
 from hulk_placement.search.problem import Problem
-
-NOT_PREDICTED = Prediction(0.0, 0.0, 0.0, None, (), 0, calibrated=False)
 
 
 def make_plan(

@@ -1,7 +1,7 @@
-"""The searches over layouts, all on one evaluator, all anytime, all deterministic for a seed and a number of evaluations.
+"""The searches over layouts: on one evaluator, anytime, deterministic for a seed and a number of evaluations.
 
-Each tries layouts (`Trials`) until it is told to stop; the best it tried is its answer. `portfolio` is what plans are made
-by; the others are what it is compared with, and parts of it.
+Each tries layouts (`Trials`) until it is told to stop; the best it tried is its answer. `portfolio` is what plans are
+made by; the others are what it is compared with, and parts of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random layouts: any shape, any machines; layers and micro-batches are then split as well as for every other search."""
+"""Random layouts: any shape, any machines; layers and micro-batches are split as for every other search."""
 
 from __future__ import annotations
 

@@ -1,0 +1,68 @@
+"""From the best layout found to a plan: ranks, ring orders, shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hulk_placement.layouts.arrays import Ints
+from hulk_placement.layouts.trials import Trial, Trials
+from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
+
+
+def plan_of(trials: Trials, trial: Trial) -> Plan:
+    """The plan of a layout, not predicted: replicas in the ring order of the first stage, gloo's rings by the tour."""
+    ground, layout, shape = trials.ground, trial.layout, trial.shape
+    workload, option = ground.workload, shape.option
+    region_DP = ground.region_M[layout.machine_DP]
+    rings = [ring_of(region_DP[:, stage], layout.tour_W.tolist()) for stage in range(shape.pipeline)]
+    order = rings[0]
+    number = {replica: rank for rank, replica in enumerate(order)}
+    renamed = tuple(tuple(number[replica] for replica in ring) for ring in rings)
+    machines = [ground.machines[m] for replica in order for m in layout.machine_DP[replica]]
+    return Plan(
+        key=workload.key,
+        attempt=workload.attempt,
+        workers=tuple(WorkerSlot(m.name, m.region, option.tensor) for m in machines),
+        shares=shares_of(layout.batches_D[list(order)], option.micro_batch, workload.global_batch),
+        micro_batch=option.micro_batch,
+        num_buckets=option.num_buckets,
+        prediction=NOT_PREDICTED,
+        layout=Layout(shape.data, shape.pipeline, option.tensor),
+        stages=tuple(int(first) for first in layout.first_P[:-1]),
+        schedule=option.schedule,
+        rings=() if all(ring == renamed[0] for ring in renamed) else renamed,
+        overlap=option.overlap,
+        recompute=option.recompute,
+    )
+
+
+def ring_of(region_D: Ints, tour: Sequence[int]) -> tuple[int, ...]:
+    """Replicas in ring order along a tour: data flows along it, and from each replica of the ring to the one before.
+
+    Every visit of a region but its last takes one replica, the last takes the rest.
+
+    >>> ring_of(np.array([0, 0, 1]), [0, 1])
+    (2, 1, 0)
+    """
+    left = {int(region): np.flatnonzero(region_D == region).tolist() for region in np.unique(region_D)}
+    visits = [region for region in tour if region in left]
+    flow: list[int] = []
+    for number, region in enumerate(visits):
+        is_last = region not in visits[number + 1 :]
+        flow += left[region] if is_last else left[region][:1]
+        left[region] = [] if is_last else left[region][1:]
+    return tuple(flow[::-1])
+
+
+def shares_of(batches_D: Ints, micro_batch: int, global_batch: int) -> tuple[int, ...]:
+    """Sequences of each replica: whole micro-batches but for what the global batch lacks, taken from those with most.
+
+    >>> shares_of(np.array([2, 1]), 4, 10)
+    (6, 4)
+    """
+    shares_D = batches_D * micro_batch
+    for _ in range(int(shares_D.sum()) - global_batch):
+        shares_D[int(np.argmax(shares_D))] -= 1
+    return tuple(int(share) for share in shares_D)
