@@ -12,6 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from hulk_placement.accelerators.efficiency import INSIDE_RTT_S, INSIDE_SHARE
+from hulk_placement.accelerators.table import look_up
+
 Pair = tuple[str, str]
 
 UNKNOWN_RTT_S = 2.0
@@ -22,6 +25,11 @@ UNKNOWN_BANDWIDTH_BYTES_PER_S = 125_000.0
 def is_positive(value: float) -> bool:
     """Whether a figure is more than 0 and finite."""
     return 0 < value < math.inf
+
+
+def is_amount(value: float) -> bool:
+    """Whether a figure is at least 0 and finite."""
+    return 0 <= value < math.inf
 
 
 class LinkKind(StrEnum):
@@ -39,7 +47,9 @@ class Machine:
     """A node with its accelerators.
 
     `num_accelerators` is what the planner may hand out: allocatable minus what pods outside `solve`'s `running` hold.
-    `memory_bytes` and `flops_per_s` are per accelerator; 0 and None mean unknown.
+    All other figures are per accelerator. `memory_bytes`, `memory_bandwidth_bytes_per_s` 0 and `flops_per_s` None mean
+    unknown, `price_per_hour` 0 that none is stated. `inside` is the link between two accelerators of the machine where
+    it is known better than by the product; see `Topology.inside`.
     """
 
     name: str
@@ -49,6 +59,9 @@ class Machine:
     product: str = "unknown"
     memory_bytes: int = 0
     flops_per_s: float | None = None
+    memory_bandwidth_bytes_per_s: float = 0.0
+    inside: Link | None = None
+    price_per_hour: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.name or not self.region:
@@ -59,6 +72,11 @@ class Machine:
             )
         if self.flops_per_s is not None and not is_positive(self.flops_per_s):
             raise ValueError(f"machine {self.name}: speed {self.flops_per_s} FLOP/s must be > 0 and finite")
+        if not is_amount(self.memory_bandwidth_bytes_per_s) or not is_amount(self.price_per_hour):
+            raise ValueError(
+                f"machine {self.name}: memory bandwidth {self.memory_bandwidth_bytes_per_s} B/s and price "
+                f"{self.price_per_hour} an hour must be >= 0 and finite"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +102,17 @@ class Link:
         if self.num_streams < 1 or self.age_s < 0:
             raise ValueError(f"link: {self.num_streams} streams must be >= 1, age {self.age_s} s must be >= 0")
 
+    def message_s(self, num_bytes: float) -> float:
+        """Seconds until a message of so many bytes is there: half a round trip + bytes / bandwidth.
+
+        The share of the bandwidth that it reaches is n / (n + rtt / 2 x bandwidth), so half of it with as many bytes as
+        the link holds.
+
+        >>> Link(rtt_s=0.5, bandwidth_bytes_per_s=100.0).message_s(25)
+        0.5
+        """
+        return self.rtt_s / 2 + num_bytes / self.bandwidth_bytes_per_s
+
 
 SAME_MACHINE = Link(rtt_s=0.0001, bandwidth_bytes_per_s=1e9, kind=LinkKind.INFERRED)
 """Two ranks on one machine talk through its memory: an assumption, far above any WAN link."""
@@ -95,12 +124,14 @@ class Topology:
 
     `node_links` are keyed by machine names, `region_links` by region names, (source, target); (a, a) is the inside of
     region a. `uplinks` caps what all flows that leave, or all that enter, a region carry together, in bytes per second.
+    `egress_price_per_gb` is what 10^9 bytes from one region to another cost; nothing where no price is stated.
     """
 
     machines: tuple[Machine, ...]
     node_links: Mapping[Pair, Link] = field(default_factory=dict)
     region_links: Mapping[Pair, Link] = field(default_factory=dict)
     uplinks: Mapping[str, float] = field(default_factory=dict)
+    egress_price_per_gb: Mapping[Pair, float] = field(default_factory=dict)
     _by_name: Mapping[str, Machine] = field(init=False, repr=False, compare=False)
     _by_nodes: Mapping[Pair, Link] = field(init=False, repr=False, compare=False)
     _by_regions: Mapping[Pair, Link] = field(init=False, repr=False, compare=False)
@@ -112,6 +143,9 @@ class Topology:
         for region, bytes_per_s in self.uplinks.items():
             if not is_positive(bytes_per_s):
                 raise ValueError(f"region {region}: uplink {bytes_per_s} B/s must be > 0 and finite")
+        for (source, target), price in self.egress_price_per_gb.items():
+            if not is_amount(price):
+                raise ValueError(f"egress {source} to {target}: price {price} a GB must be >= 0 and finite")
         object.__setattr__(self, "_by_name", by_name)
         object.__setattr__(self, "_by_nodes", self._own_links(by_name))
         inherited = {**self._medians(by_name), **self.region_links}
@@ -130,6 +164,19 @@ class Topology:
         if source == target:
             return SAME_MACHINE
         return self._by_nodes.get((source, target)) or self.region_link(src.region, dst.region)
+
+    def inside(self, name: str) -> Link:
+        """The link between two accelerators of a machine, for a transport that uses it: declared, else its product's.
+
+        Where nothing is known of either, and for gloo always (`link`), ranks talk through the machine's memory.
+        """
+        machine = self._by_name[name]
+        if machine.inside is not None:
+            return machine.inside
+        known = look_up(machine.product)
+        if known is None:
+            return SAME_MACHINE
+        return Link(INSIDE_RTT_S, INSIDE_SHARE * known.inside_bytes_per_s, kind=LinkKind.INFERRED)
 
     def region_link(self, source: str, target: str) -> Link:
         """The link that a pair of machines of these regions inherits; `source == target` is the region's inside."""
