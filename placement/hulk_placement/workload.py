@@ -18,7 +18,8 @@ class Workload:
 
     `candidates` maps the name of each such machine to how many of the job's workers its cpu, memory and pod slots
     admit (accelerators are counted by the planner). `flops_per_s` is the speed per accelerator measured with this very
-    workload, by machine: it stands before the machine's own. `pins` are machine names in rank order; `regions` empty
+    workload, by machine: it stands before the machine's own. `measured_micro_batch` is the one that it was measured
+    with, where that is known. `pins` are machine names in rank order; `regions` empty
     means any. `kept` says how many workers of an earlier plan wait on each machine: the topology does not count their
     accelerators as free, but for this workload they are. `micro_batch` None lets the planner choose. Higher `priority`
     goes first, then the older `created_s`.
@@ -43,6 +44,7 @@ class Workload:
     pins: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
     flops_per_s: Mapping[str, float] = field(default_factory=dict)
+    measured_micro_batch: Mapping[str, int] = field(default_factory=dict)
     kept: Mapping[str, int] = field(default_factory=dict)
     sync: Sync = field(default_factory=Sync)
 
@@ -61,6 +63,9 @@ class Workload:
         for machine, flops_per_s in self.flops_per_s.items():
             if not is_positive(flops_per_s):
                 raise ValueError(f"{self.key}: speed {flops_per_s} FLOP/s on {machine} must be > 0 and finite")
+        for machine, micro_batch in self.measured_micro_batch.items():
+            if micro_batch < 1:
+                raise ValueError(f"{self.key}: speed on {machine} measured with micro-batch {micro_batch} must be >= 1")
         if self.precision not in PRECISIONS or self.optimizer not in OPTIMIZER_BYTES_PER_PARAMETER:
             raise ValueError(f"{self.key}: precision {self.precision!r} or optimizer {self.optimizer!r} is not known")
 

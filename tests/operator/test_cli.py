@@ -236,9 +236,10 @@ MARS = {"source": "mars", "target": "eu-a", "rttMicroseconds": 9, "bandwidthByte
         ("links", MARS, "spec.links[9]: neither a node nor a region of spec.nodes: mars"),
         ("links", MARS | {"source": "us-east"}, "spec.links[9]: us-east -> eu-a joins a node and a region"),
         ("uplinks", {"region": "mars", "bytesPerSecond": 9}, ".region: mars is no region of spec.nodes"),
+        ("egress", {"source": "eu-west", "target": "mars", "perGb": "1"}, ": no region of spec.nodes: mars"),
         ("nodes", {"name": "big", "region": "eu-west", "accelerators": 10**9}, "accelerators together, at most"),
     ],
-    ids=["unknown place", "node and region", "uplink", "too many"],
+    ids=["unknown place", "node and region", "uplink", "egress", "too many"],
 )
 def test_what_a_topology_says_of_places_it_does_not_have_is_refused(
     hulk: Hulk, tmp_path: Path, field: str, entry: dict[str, Any], expected: str

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from hulk_operator.api import HulkTopologySpec
+from hulk_operator.cli.planning import declared_topology
 from hulk_operator.inputs.admission import admits
 from hulk_operator.inputs.pod_size import requests
 from hulk_operator.inputs.quantity import amount
@@ -249,4 +250,80 @@ def test_labels_become_product_and_memory() -> None:
     left = room([node(labels=labels)], [])
     machine = topology(left, GPU, {}).machines[0]
     assert (machine.product, machine.memory_bytes) == ("H200", 1 << 30)
-    assert products(left) == {"n": "H200"}
+    assert products(left, GPU) == {"n": "H200"}
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "resource", "product", "memory_bytes"),
+    [
+        ("as the label says", {f"{GPU}.product": "NVIDIA-L4", f"{GPU}.memory": "23034"}, GPU, "NVIDIA-L4", 23034 << 20),
+        ("as the data sheet says", {f"{GPU}.product": "NVIDIA-L4"}, GPU, "NVIDIA-L4", 24 * 10**9),
+        ("no figure", {f"{GPU}.product": "NVIDIA-L4", f"{GPU}.memory": "much"}, GPU, "NVIDIA-L4", 24 * 10**9),
+        ("a product that nobody knows", {f"{GPU}.product": "lab-cpu"}, GPU, "lab-cpu", 0),
+        ("nothing", {}, GPU, "unknown", 0),
+        (
+            "every instance of a divided accelerator",
+            {f"{GPU}.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"},
+            GPU,
+            "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
+            5 * 10**9,
+        ),
+        (
+            "instances beside whole accelerators",
+            {
+                f"{GPU}.product": "NVIDIA-A100-SXM4-40GB",
+                f"{GPU}.memory": "40960",
+                "nvidia.com/mig-2g.10gb.product": "NVIDIA-A100-SXM4-40GB-MIG-2g.10gb",
+                "nvidia.com/mig-2g.10gb.memory": "9856",
+            },
+            "nvidia.com/mig-2g.10gb",
+            "NVIDIA-A100-SXM4-40GB-MIG-2g.10gb",
+            9856 << 20,
+        ),
+        (
+            "shared under a name of its own",
+            {f"{GPU}.product": "NVIDIA-L4"},
+            "nvidia.com/gpu.shared",
+            "NVIDIA-L4-SHARED",
+            0,
+        ),
+    ],
+)
+def test_what_a_resource_of_a_node_is(
+    name: str, labels: dict[str, str], resource: str, product: str, memory_bytes: int
+) -> None:
+    left = room([node(labels=labels, allocatable={resource: "2"})], [])
+    machine = topology(left, resource, {}).machines[0]
+    assert (machine.product, machine.memory_bytes) == (product, memory_bytes), name
+    assert products(left, resource) == {"n": product}, name
+
+
+def test_prices_are_declared_by_product_and_by_pair_of_regions() -> None:
+    nodes = [node("a", labels={REGION: "eu", f"{GPU}.product": "NVIDIA-L4"}), node("b")]
+    declared = HulkTopologySpec.model_validate(
+        {
+            "prices": [{"product": "NVIDIA-L4", "perHour": "0.71"}, {"product": "NVIDIA-H200", "perHour": "3"}],
+            "egress": [{"source": "eu", "target": "us", "perGb": "0.02"}],
+        }
+    )
+    found = topology(room(nodes, []), GPU, {}, declared)
+    assert [machine.price_per_hour for machine in found.machines] == [0.71, 0.0]
+    assert found.egress_price_per_gb == {("eu", "us"): 0.02}
+
+
+def test_a_declared_topology_has_prices_and_the_memory_of_data_sheets() -> None:
+    declared = HulkTopologySpec.model_validate(
+        {
+            "nodes": [
+                {"name": "a", "region": "eu", "product": "NVIDIA-L4"},
+                {"name": "b", "region": "eu", "product": "NVIDIA-L4", "memoryBytes": 5},
+                {"name": "c", "region": "us"},
+            ],
+            "prices": [{"product": "NVIDIA-L4", "perHour": "0.71"}],
+            "egress": [{"source": "eu", "target": "us", "perGb": "0.02"}],
+        }
+    )
+    found = declared_topology(declared)
+    assert [machine.memory_bytes for machine in found.machines] == [24 * 10**9, 5, 0]
+    assert [machine.price_per_hour for machine in found.machines] == [0.71, 0.71, 0.0]
+    assert found.egress_price_per_gb == {("eu", "us"): 0.02}

@@ -284,6 +284,7 @@ async def test_a_preflight_becomes_speeds_and_a_prediction() -> None:
         assert (made.prediction.source, made.prediction.calibrated) == ("preflight", True)
         slow, fast = (full.plan.workers[rank].machine for rank in (0, 1))
         assert made.flops_per_s[fast] == 2 * made.flops_per_s[slow]
+        assert (made.new, made.micro_batch) == ({"a", "b"}, min(full.plan.micro_batch, *full.plan.shares))
         varying = await world.planner.calibrate(view, Preflight(1, (0.5, 0.25), slowest_s=0.6))
         assert varying is not None
         assert varying.prediction.compute_microseconds == 600_000

@@ -3,6 +3,7 @@
 from base64 import b64decode
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,7 +30,17 @@ from hulk_operator.observe import Observation, ObserveError, Preflight
 from hulk_operator.reconcile.recipe import RECIPE, writes
 from hulk_operator.reconcile.reconciler import Reconciler
 from hulk_operator.reconcile.store import Store
-from hulk_operator.reconcile.types import Calibration, FullPlan, Memory, Planned, Poll, Timing, Unplanned, View
+from hulk_operator.reconcile.types import (
+    Calibration,
+    FullPlan,
+    KeepSpeeds,
+    Memory,
+    Planned,
+    Poll,
+    Timing,
+    Unplanned,
+    View,
+)
 from hulk_operator.status import holds
 from views import CALIBRATION, NODES, NOW, decision, full, job
 
@@ -43,6 +54,7 @@ class Plans:
         self.answer, self.full = answer, preflight
         self.requests: list[str] = []
         self.failure: Exception | None = None
+        self.calibration = CALIBRATION
 
     def request(self, key: str) -> None:
         self.requests.append(key)
@@ -61,7 +73,7 @@ class Plans:
     async def calibrate(self, view: View, preflight: Preflight) -> Calibration | None:
         if self.failure is not None:
             raise self.failure
-        return CALIBRATION
+        return self.calibration
 
 
 class Workers:
@@ -184,6 +196,30 @@ async def test_a_preflight_becomes_a_prediction_and_speeds_before_the_start() ->
     assert [(entry["product"], entry["flopsPerSecond"]) for entry in speeds] == [("lab-cpu", 10**9)]
     await world.passes(2)
     assert world.workers.started == [1]
+
+
+@pytest.mark.parametrize(
+    ("name", "new", "failure", "kept"),
+    [
+        ("a node that was not known", {"node-1"}, None, ["node-1"]),
+        ("all were known", set(), None, []),
+        ("the model is gone", {"node-1"}, NotFound(404, "NotFound", "no ConfigMap"), []),
+    ],
+)
+async def test_first_steps_become_speeds_of_nodes_of_which_none_is_known(
+    name: str, new: set[str], failure: Exception | None, kept: list[str]
+) -> None:
+    world = World(decision())
+    world.plans.calibration = replace(
+        CALIBRATION, flops_per_s=dict.fromkeys(NODES, 2e9), products=dict.fromkeys(NODES, "x"), new=frozenset(new)
+    )
+    world.plans.failure = failure
+    step = next(step for step in RECIPE if step.name == "preflight")
+    keep = KeepSpeeds(Preflight(1, (0.5, 0.5, 0.5)))
+    await world.reconciler._executor.run(await world.reconciler._gather(world.job()), [(step, keep)])
+    found = {node: world.cluster.objects["nodeprofiles", None, node].get("status") for node in NODES}
+    assert [node for node, status in found.items() if status] == kept, name
+    assert world.reconciler.memory[KEY].kept == 1
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hulk_operator.api import CheckpointStatus, ConditionType, HulkJobStatus, Observed, RegionShare
+from hulk_operator.api import CheckpointStatus, ConditionType, HulkJobStatus, Observed, PredictionSummary, RegionShare
 from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Forbidden, QuotaExceeded
 from hulk_operator.observe import Observation, ObservedAllReduce, ObservedRegionLink, Preflight
 from hulk_operator.pods import Exit, Reason
@@ -17,6 +17,7 @@ from hulk_operator.reconcile.types import (
     Calibrate,
     Create,
     DeleteJob,
+    KeepSpeeds,
     Memory,
     NodeState,
     Poll,
@@ -559,6 +560,55 @@ def test_a_script_without_preflight_gets_the_assumed_prediction() -> None:
     made = decide(preflight_view(Memory(sighting=Sighting(1, NOW, error="refused")), running(since_s=300)))
     assert made.view.status.prediction is not None
     assert made.view.status.prediction.source == "assumed"
+
+
+FIRST = [
+    Observation(attempt=1, step=step, compute_s={0: s, 1: 0.5, 2: 0.1}) for step, s in ((3, 0.2), (5, 0.9), (9, 0.3))
+]
+
+
+def first_steps(seen: Observation, calibrated: bool = True, prediction: object = None, **memory: object) -> Decision:
+    found = running().model_copy(update={"prediction": prediction})
+    known = replace(SWEPT, sighting=Sighting(1, NOW, seen), **memory)  # type: ignore[arg-type]
+    return decide(view(found, full=full(calibrated=calibrated), memory=known, pods=gang()))
+
+
+@pytest.mark.parametrize("source", [None, "profile", "assumed"])
+def test_where_no_preflight_measured_the_first_steps_do(source: str | None) -> None:
+    prediction = PREDICTION.model_copy(update={"source": source}) if source else None
+    made = [
+        first_steps(seen, source == "profile", prediction, first_steps=tuple(FIRST[:n])) for n, seen in enumerate(FIRST)
+    ]
+    remembered = [action.fields["first_steps"] for one in made for action in actions(one, Remember)]
+    assert remembered == [tuple(FIRST[:1]), tuple(FIRST[:2])]
+    kept = [actions(one, KeepSpeeds) for one in made]
+    assert kept == [[], [], [KeepSpeeds(Preflight(1, (0.3, 0.5, 0.1), slowest_s=0.5))]]
+
+
+@pytest.mark.parametrize(
+    ("name", "seen", "prediction", "memory"),
+    [
+        ("it warms up", replace(FIRST[0], step=2), None, {}),
+        ("a step that was looked at", FIRST[0], None, {"first_steps": (FIRST[0],)}),
+        ("a rank says nothing", replace(FIRST[0], compute_s={0: 0.2, 1: 0.5}), None, {}),
+        ("a region was left out", replace(FIRST[0], epoch=1), None, {}),
+        ("another attempt", replace(FIRST[0], attempt=2), None, {}),
+        ("it is done", FIRST[0], None, {"kept": 1}),
+        ("a preflight measured", FIRST[0], PREDICTION, {}),
+    ],
+)
+def test_steps_that_measure_nothing(
+    name: str, seen: Observation, prediction: PredictionSummary | None, memory: dict[str, object]
+) -> None:
+    made = first_steps(seen, prediction=prediction, **memory)
+    assert not [action for action in actions(made, Remember) if "first_steps" in action.fields], name
+    assert not actions(made, KeepSpeeds), name
+
+
+def test_first_steps_of_an_earlier_attempt_do_not_count() -> None:
+    earlier = tuple(replace(seen, attempt=7) for seen in FIRST[:2])
+    made = first_steps(FIRST[2], first_steps=earlier)
+    assert [action.fields["first_steps"] for action in actions(made, Remember)] == [(FIRST[2],)]
 
 
 def test_progress_is_written_down_with_its_error() -> None:

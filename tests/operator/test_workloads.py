@@ -218,9 +218,12 @@ def test_speeds_count_only_for_this_workload_on_this_product() -> None:
         "a": entry,
         "b": entry | {"workload": "another"},
         "c": entry | {"product": "replaced"},
+        "d": entry | {"microBatch": 3},
     }
     profiles = {
         name: NodeProfile.model_validate({"metadata": {"name": name}, "status": {"accelerators": [found]}})
         for name, found in accelerators.items()
     }
-    assert with_measured_speeds(plain, profiles, dict.fromkeys("abc", "cpu")).flops_per_s == {"a": 5.0}
+    measured = with_measured_speeds(plain, profiles, dict.fromkeys("abcd", "cpu"))
+    assert measured.flops_per_s == {"a": 5.0, "d": 5.0}
+    assert measured.measured_micro_batch == {"d": 3}

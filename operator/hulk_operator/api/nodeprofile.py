@@ -77,6 +77,7 @@ class AcceleratorStatus(Resource):
     product: Annotated[Product, Field(description="Accelerator's product label.")]
     workload: Annotated[Digest, Field(min_length=1, description="Digest of model and training configuration.")]
     flops_per_second: Annotated[Positive, Field(description="Useful FLOP/s of one accelerator.")]
+    micro_batch: Annotated[Positive | None, Field(description="Sequences of a pass it was measured with.")] = None
     time: Annotated[Time, Field(description="When it was measured.")]
     samples: Annotated[Positive, Field(description="Number of passes behind it.")] = 1
 

@@ -139,5 +139,6 @@ def _pod() -> str:
         f"`{names.gang_config_map('<job>')}`\n"
         f"- names: pod `{names.pod('<job>', 0, 0).replace('-0-0', '-<attempt>-<worker>')}`, "
         "Service and NetworkPolicy `<job>-<attempt>`, plan ConfigMap `<job>-plan-<attempt>`\n"
-        f"- node labels read: `{names.NODE_REGION}`, `{names.NODE_ZONE}`, `{names.NODE_PRODUCT}`\n"
+        f"- node labels read: `{names.NODE_REGION}`, `{names.NODE_ZONE}`, "
+        f"`{names.NODE_PRODUCT}`, `{names.NODE_ACCELERATOR_MEMORY}` (other resources: their `.product`, `.memory`)\n"
     )

@@ -11,7 +11,14 @@ from hulk_placement.workload import Workload
 from hulk_operator.api import HulkJob, HulkTopologySpec
 from hulk_operator.api.status import gap_text
 from hulk_operator.cli.reports import FlowRow, LinkRow, PlanReport, PredictionRow, WorkerRow
-from hulk_operator.inputs.topology import allowed_regions, declared_links, declared_uplinks
+from hulk_operator.inputs.node import data_sheet_memory_bytes
+from hulk_operator.inputs.topology import (
+    allowed_regions,
+    declared_egress,
+    declared_links,
+    declared_prices,
+    declared_uplinks,
+)
 from hulk_operator.inputs.workloads import Situation, UnusableJobError, model_reference, to_model, to_workload
 from hulk_operator.planning.inventory import Texts
 
@@ -20,6 +27,7 @@ def declared_topology(spec: HulkTopologySpec) -> Topology:
     """The topology that a file declares. ValueError where it declares no node."""
     if not spec.nodes:
         raise ValueError("the topology declares no nodes: add spec.nodes, or plan from the cluster without --topology")
+    prices = declared_prices(spec)
     machines = tuple(
         Machine(
             name=node.name,
@@ -27,13 +35,14 @@ def declared_topology(spec: HulkTopologySpec) -> Topology:
             zone=node.zone or "",
             num_accelerators=node.accelerators,
             product=node.product or "unknown",
-            memory_bytes=node.memory_bytes,
+            memory_bytes=node.memory_bytes or data_sheet_memory_bytes(node.product or ""),
             flops_per_s=None if node.flops_per_second is None else float(node.flops_per_second),
+            price_per_hour=prices.get(node.product or "", 0.0),
         )
         for node in spec.nodes
     )
     node_links, region_links = declared_links(spec, machines)
-    return Topology(machines, node_links, region_links, declared_uplinks(spec))
+    return Topology(machines, node_links, region_links, declared_uplinks(spec), declared_egress(spec))
 
 
 def _workload(job: HulkJob, situation: Situation, texts: Texts) -> Workload:

@@ -4,7 +4,7 @@ Everything that holds a node's resources counts: Hulk's pods and foreign ones, t
 the workers of committed plans whose pods are not there yet (`Claim`).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,7 @@ from hulk_operator import names
 from hulk_operator.api import HulkTopologySpec
 from hulk_operator.cluster import Object
 from hulk_operator.inputs.admission import admits
-from hulk_operator.inputs.node import labels, product, region
+from hulk_operator.inputs.node import accelerator_memory_bytes, labels, product, region
 from hulk_operator.inputs.pod_size import Amounts, requests
 from hulk_operator.inputs.quantity import CPU, amounts
 
@@ -116,9 +116,9 @@ def candidates(
     return found
 
 
-def products(left: Room) -> dict[str, str]:
-    """The accelerators' product of every node."""
-    return {name: product(node) for name, node in left.nodes.items()}
+def products(left: Room, resource: str) -> dict[str, str]:
+    """The product that the resource stands for, of every node."""
+    return {name: product(node, resource) for name, node in left.nodes.items()}
 
 
 def topology(
@@ -129,12 +129,13 @@ def topology(
     A declared link counts only where nothing was measured: between two regions, or between two nodes. What a job saw
     of its own links is worth least: it counts between regions (or inside one) of which nothing else is known.
     """
+    spec = declared or HulkTopologySpec()
+    prices = declared_prices(spec)
     machines = tuple(
-        _machine(left, name, resource)
+        _machine(left, name, resource, prices)
         for name in sorted(left.nodes)
         if resource in ((left.nodes[name].get("status") or {}).get("allocatable") or {})
     )
-    spec = declared or HulkTopologySpec()
     said_nodes, said_regions = declared_links(spec, machines)
     region_of = {machine.name: machine.region for machine in machines}
     seen = {pair: link for pair, link in measured.items() if region_of.keys() >= set(pair)}
@@ -143,7 +144,9 @@ def topology(
     region_links = {pair: link for pair, link in said_regions.items() if pair not in seen_regions}
     known = seen_regions | region_links.keys()
     loaded = {pair: link for pair, link in seen.items() if (region_of[pair[0]], region_of[pair[1]]) not in known}
-    return Topology(machines, {**loaded, **said_nodes, **idle}, region_links, declared_uplinks(spec))
+    return Topology(
+        machines, {**loaded, **said_nodes, **idle}, region_links, declared_uplinks(spec), declared_egress(spec)
+    )
 
 
 def declared_links(spec: HulkTopologySpec, machines: Collection[Machine]) -> tuple[dict[Pair, Link], dict[Pair, Link]]:
@@ -167,26 +170,46 @@ def undeclared(spec: HulkTopologySpec) -> list[str]:
     if not spec.nodes:
         return []
     nodes, regions = {node.name for node in spec.nodes}, {node.region for node in spec.nodes}
-    mistakes = []
-    for number, link in enumerate(spec.links):
-        pair, where = {link.source, link.target}, f"spec.links[{number}]"
-        unknown = sorted(pair - nodes - regions)
-        if unknown:
-            mistakes.append(f"{where}: neither a node nor a region of spec.nodes: {', '.join(unknown)}")
-        elif not pair <= nodes and not pair <= regions:
-            mistakes.append(f"{where}: {link.source} -> {link.target} joins a node and a region; join two of a kind")
-    for number, uplink in enumerate(spec.uplinks):
-        if uplink.region not in regions:
-            mistakes.append(f"spec.uplinks[{number}].region: {uplink.region} is no region of spec.nodes")
+    mistakes = [*_undeclared_links(spec, nodes, regions), *_undeclared_regions(spec, regions)]
     accelerators = sum(node.accelerators for node in spec.nodes)
     if accelerators > MAX_DECLARED_ACCELERATORS:
         mistakes.append(f"spec.nodes: {accelerators} accelerators together, at most {MAX_DECLARED_ACCELERATORS}")
     return mistakes
 
 
+def _undeclared_links(spec: HulkTopologySpec, nodes: Collection[str], regions: Collection[str]) -> Iterator[str]:
+    for number, link in enumerate(spec.links):
+        pair, where = {link.source, link.target}, f"spec.links[{number}]"
+        unknown = sorted(pair.difference(nodes, regions))
+        if unknown:
+            yield f"{where}: neither a node nor a region of spec.nodes: {', '.join(unknown)}"
+        elif not pair.issubset(nodes) and not pair.issubset(regions):
+            yield f"{where}: {link.source} -> {link.target} joins a node and a region; join two of a kind"
+
+
+def _undeclared_regions(spec: HulkTopologySpec, regions: Collection[str]) -> Iterator[str]:
+    for number, uplink in enumerate(spec.uplinks):
+        if uplink.region not in regions:
+            yield f"spec.uplinks[{number}].region: {uplink.region} is no region of spec.nodes"
+    for number, egress in enumerate(spec.egress):
+        unknown = sorted({egress.source, egress.target}.difference(regions))
+        if unknown:
+            yield f"spec.egress[{number}]: no region of spec.nodes: {', '.join(unknown)}"
+
+
 def declared_uplinks(spec: HulkTopologySpec) -> dict[str, float]:
     """Capacity of each region's uplink, bytes/s."""
     return {uplink.region: float(uplink.bytes_per_second) for uplink in spec.uplinks}
+
+
+def declared_prices(spec: HulkTopologySpec) -> dict[str, float]:
+    """What one accelerator costs an hour, by product."""
+    return {price.product: float(price.per_hour) for price in spec.prices}
+
+
+def declared_egress(spec: HulkTopologySpec) -> dict[Pair, float]:
+    """What 10^9 bytes between two regions cost."""
+    return {(egress.source, egress.target): float(egress.per_gb) for egress in spec.egress}
 
 
 def allowed_regions(declared: HulkTopologySpec | None, namespace: str) -> tuple[str, ...] | None:
@@ -204,17 +227,16 @@ def worker_amounts(spec: Object, resource: str, num_accelerators: int) -> Amount
     return {**taken, resource: max(taken[resource], num_accelerators)}
 
 
-def _machine(left: Room, name: str, resource: str) -> Machine:
+def _machine(left: Room, name: str, resource: str, prices: Mapping[str, float]) -> Machine:
     node = left.nodes[name]
-    own = labels(node)
-    memory = own.get(names.NODE_ACCELERATOR_MEMORY, "")
     return Machine(
         name=name,
         region=region(node),
-        zone=own.get(names.NODE_ZONE, ""),
+        zone=labels(node).get(names.NODE_ZONE, ""),
         num_accelerators=max(0, left.free[name].get(resource, 0)),
-        product=product(node),
-        memory_bytes=int(memory) << 20 if memory.isdigit() else 0,
+        product=product(node, resource),
+        memory_bytes=accelerator_memory_bytes(node, resource),
+        price_per_hour=prices.get(product(node, resource), 0.0),
     )
 
 

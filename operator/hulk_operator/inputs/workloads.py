@@ -120,13 +120,17 @@ def with_measured_speeds(
 ) -> Workload:
     """The workload with the speeds that nodes showed with this very workload, on the product they have now."""
     digest = workload.digest
-    speeds = {
-        node: float(entry.flops_per_second)
+    found = {
+        node: entry
         for node, profile in profiles.items()
         for entry in profile.status.accelerators
         if entry.workload == digest and entry.product == products.get(node)
     }
-    return replace(workload, flops_per_s=speeds)
+    return replace(
+        workload,
+        flops_per_s={node: float(entry.flops_per_second) for node, entry in found.items()},
+        measured_micro_batch={node: entry.micro_batch for node, entry in found.items() if entry.micro_batch},
+    )
 
 
 def refuse_unsupported(spec: HulkJobSpec) -> None:

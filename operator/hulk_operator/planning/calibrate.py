@@ -1,10 +1,11 @@
-"""What the ranks of a gang measured before the first step -> each node's speed, and the prediction that follows."""
+"""What the ranks of a gang measured before or in its first steps -> each node's speed, and the prediction for it."""
 
 from collections import defaultdict
 from dataclasses import replace
 from datetime import datetime
 from statistics import median
 
+from hulk_placement.cost.known import work
 from hulk_placement.cost.predict import predict
 from hulk_placement.plan import Plan
 
@@ -21,19 +22,27 @@ async def calibrate(reader: Reader, view: View, preflight: Preflight, now: datet
     if plan is None or len(preflight.compute_s) != len(plan.shares):
         return None
     inventory = await reader.inventory((), now)
-    topology = inventory.topology(view.job.spec.workers.resource_name)
+    resource = view.job.spec.workers.resource_name
+    topology = inventory.topology(resource)
     if not set(plan.rank_machines) <= {machine.name for machine in topology.machines}:
         return None
     workload = await reader.workload(view.job, inventory)
-    speeds = _speeds(plan, preflight, workload.model.flops_per_sequence)
-    prediction = predict(plan, replace(workload, flops_per_s={**workload.flops_per_s, **speeds}), topology)
-    products = inputs.products(inventory.room)
+    speeds, micro_batch = _speeds(plan, preflight, work(workload)), min(plan.micro_batch, *plan.shares)
+    measured = replace(
+        workload,
+        flops_per_s={**workload.flops_per_s, **speeds},
+        measured_micro_batch={**workload.measured_micro_batch, **dict.fromkeys(speeds, micro_batch)},
+    )
+    prediction = predict(plan, measured, topology)
+    products = inputs.products(inventory.room, resource)
     return Calibration(
         attempt=plan.attempt,
         prediction=prediction_summary(prediction, plan.attempt, "preflight", now),
         workload=workload.digest,
         flops_per_s=speeds,
+        micro_batch=micro_batch,
         products={machine: products[machine] for machine in speeds},
+        new=frozenset(speeds.keys() - workload.flops_per_s.keys()),
     )
 
 

@@ -126,7 +126,8 @@ class Reader:
             allowed_regions=inputs.allowed_regions(inventory.declared, job.metadata.namespace or ""),
         )
         workload = to_workload(job, to_model(spec, text), situation)
-        return with_measured_speeds(workload, inventory.profiles, inputs.products(inventory.room))
+        products = inputs.products(inventory.room, spec.workers.resource_name)
+        return with_measured_speeds(workload, inventory.profiles, products)
 
     async def _pods(self) -> tuple[Object, ...]:
         """Every pod that may hold resources; in single-namespace mode those that may be seen."""

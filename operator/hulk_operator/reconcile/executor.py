@@ -6,7 +6,7 @@ Every action can be repeated: what exists already is left, what is gone already 
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Protocol
@@ -42,6 +42,7 @@ from hulk_operator.reconcile.types import (
     Calibration,
     Create,
     DeleteJob,
+    KeepSpeeds,
     MakeSecret,
     Memory,
     Poll,
@@ -110,6 +111,7 @@ class Executor:
             Calibrate: self._calibrate,
             Create: self._create,
             DeleteJob: self._delete_job,
+            KeepSpeeds: self._keep_speeds,
             MakeSecret: self._make_secret,
             Poll: self._poll,
             RecordSpeeds: self._record_speeds,
@@ -273,12 +275,26 @@ class Executor:
             return
         self._remember(view.job, lambda memory: replace(memory, started=action.attempt))
 
+    async def _keep_speeds(self, view: View, action: KeepSpeeds) -> None:
+        """Once for each attempt, whatever comes of it."""
+        self._remember(view.job, lambda memory: replace(memory, kept=action.seen.attempt, first_steps=()))
+        try:
+            calibration = await self._plans.calibrate(view, action.seen)
+        except (NotFound, ValueError) as error:
+            logger.warning("%s: no speeds from the first steps: %s", view.job.key, error)
+            return
+        if calibration is not None:
+            await self._record_all(view, calibration, calibration.new)
+
     async def _record_speeds(self, view: View, action: RecordSpeeds) -> None:
-        left = iter(sorted(action.calibration.flops_per_s))
+        await self._record_all(view, action.calibration, action.calibration.flops_per_s)
+
+    async def _record_all(self, view: View, calibration: Calibration, nodes: Iterable[str]) -> None:
+        left = iter(sorted(nodes))
 
         async def work() -> None:
             for node in left:
-                await self._record_speed(view, action.calibration, node)
+                await self._record_speed(view, calibration, node)
 
         await _all(work() for _ in range(NUM_IN_FLIGHT))
 
@@ -287,6 +303,7 @@ class Executor:
             product=calibration.products[node],
             workload=calibration.workload,
             flops_per_second=max(1, round(min(calibration.flops_per_s[node], MAX_COUNT))),
+            micro_batch=calibration.micro_batch,
             time=whole_second(view.now),
         )
         try:

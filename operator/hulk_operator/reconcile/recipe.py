@@ -19,7 +19,8 @@
     plan           ask the planning pass; commit its plan
     deploy         create what the plan needs; pods that stay become workers of it
     up             the gang is up
-    preflight      predict from what the pods measured; keep that, and what a poll says of links
+    preflight      predict from what the pods measured; keep that, or what the first steps took where there was none,
+                   and what a poll says of links
     start          let the first step begin
     observe        write down how it goes, and what it says of links
 

@@ -97,13 +97,18 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A preflight turned into a prediction, and into the speed (FLOP/s of one accelerator) of each node."""
+    """A preflight turned into a prediction, and into the speed (FLOP/s of one accelerator) of each node.
+
+    `new`: the nodes whose speed with this workload was not known. `micro_batch`: sequences of a measured pass.
+    """
 
     attempt: int
     prediction: PredictionSummary
     workload: str  # digest
     flops_per_s: Mapping[str, float]
     products: Mapping[str, str]
+    new: frozenset[str] = frozenset()
+    micro_batch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +123,8 @@ class Memory:
     sighting: Sighting | None = None
     loss: tuple[int, datetime] | None = None  # attempt, and since when it lacks workers that it may go on without
     calibration: Calibration | None = None
+    first_steps: tuple[Observation, ...] = ()  # of an attempt without a preflight
+    kept: int = 0  # last attempt whose first steps became speeds
 
 
 @dataclass(frozen=True)
@@ -212,6 +219,13 @@ class RecordSpeeds:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepSpeeds:
+    """Turn what the first steps took into speeds of the nodes of which none is known, and write those down."""
+
+    seen: Preflight
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Tell rank 0 to begin the first step."""
 
@@ -243,6 +257,7 @@ Action = (
     | Poll
     | Calibrate
     | RecordSpeeds
+    | KeepSpeeds
     | Start
     | DeleteJob
     | Remember

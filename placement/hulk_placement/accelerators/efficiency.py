@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hulk_placement.accelerators.table import Accelerator
-from hulk_placement.model.layers import Layer
+from hulk_placement.model import Layer
 
 Floats = NDArray[np.float64]
 

@@ -22,6 +22,7 @@ SLOWEST_FLOPS_PER_S = 1e8
 lengthens it at every speed; where no speed is known no other one is left out."""
 
 Floats = NDArray[np.float64]
+Pass = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +58,14 @@ def kind_seconds(workload: Workload, found: Kinds, micro_batch: float, tensor: i
     """Seconds of every layer for one micro-batch, by the kinds that `kinds_of` found.
 
     With a tensor degree: what one rank computes, without the all-reduces between the ranks. A single figure of a
-    machine (measured, declared, of others) says what the whole model takes at this micro-batch without tensor
-    parallelism; its layers, and what a tensor degree does to them, follow the product's curve, or their FLOPs where
-    that is not known. ValueError unless the micro-batch is above 0 and the degree at least 1.
+    machine says what the whole model takes without tensor parallelism, at the micro-batch that it was measured with,
+    else at every one; layers, and other sizes, follow the product's curve, or their FLOPs where that is not known.
+    ValueError unless the micro-batch is above 0 and the degree at least 1.
     """
     if not micro_batch > 0 or tensor < 1:
         raise ValueError(f"micro-batch {micro_batch} must be > 0 and tensor degree {tensor} >= 1")
-    shapes = _Shapes(workload, micro_batch, tensor)
-    rows = [shapes.seconds(kind) for kind in found.kinds]
+    passes = _Passes(workload)
+    rows = [passes.seconds(kind, micro_batch, tensor) for kind in found.kinds]
     forward_s, backward_s = (np.array([row[side] for row in rows]) for side in (0, 1))
     return LayerSeconds(found.kind_of, forward_s, backward_s)
 
@@ -110,55 +111,45 @@ def rank_seconds(
     return tuple(share * flops / speed[name] for name, share in zip(machines, shares, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What kinds of one product have in common: seconds of the layers, or proportions that a kind's figure scales."""
+class _Passes:
+    """Forward and backward seconds of kinds, (layers,) each; each product's curve is drawn once for a size."""
 
-    forward: Floats
-    backward: Floats
-    alone: float
-    """The sum of both without tensor parallelism."""
-    is_profiled: bool = False
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._drawn: dict[tuple[str, float, float, int], Pass] = {}
 
-
-class _Shapes:
-    """The seconds of kinds for one micro-batch and tensor degree; each product's curve is drawn once."""
-
-    def __init__(self, workload: Workload, micro_batch: float, tensor: int) -> None:
-        self._workload, self._micro_batch, self._tensor = workload, micro_batch, tensor
-        self._work = micro_batch * work(workload)
-        self._known: dict[tuple[str, float], _Shape] = {}
-
-    def seconds(self, kind: Kind) -> tuple[Floats, Floats]:
-        """Forward and backward seconds of every layer."""
-        key = kind.product, kind.memory_bandwidth_bytes_per_s
-        if key not in self._known:
-            self._known[key] = self._profiled(kind) or self._drawn(kind)
-        shape = self._known[key]
-        if shape.is_profiled:
-            return shape.forward, shape.backward
-        of_curve = kind.source is Source.DATA_SHEET
-        factor = 1 / kind.reached if of_curve else self._work / kind.flops_per_s / shape.alone
-        return factor * shape.forward, factor * shape.backward
-
-    def _profiled(self, kind: Kind) -> _Shape | None:
+    def seconds(self, kind: Kind, micro_batch: float, tensor: int) -> Pass:
+        """By the profile, by the product's curve, or by a curve through the kind's figure."""
         times = self._workload.model.times
-        found = times and times.seconds(kind.product, self._micro_batch, self._tensor)
-        return _Shape(np.array(found[0]), np.array(found[1]), 0.0, is_profiled=True) if found else None
+        profiled = times and times.seconds(kind.product, micro_batch, tensor)
+        if profiled:
+            return np.array(profiled[0]), np.array(profiled[1])
+        if kind.source is Source.DATA_SHEET:
+            return _scaled(self._curve(kind, micro_batch, tensor), 1 / kind.reached)
+        measured_at = kind.micro_batch or self._workload.micro_batch or 1
+        whole_s = measured_at * work(self._workload) / kind.flops_per_s
+        factor = whole_s / sum(float(side.sum()) for side in self._curve(kind, measured_at, 1))
+        if kind.micro_batch is None:
+            return _scaled(self._curve(kind, measured_at, tensor), factor * micro_batch / measured_at)
+        return _scaled(self._curve(kind, micro_batch, tensor), factor)
 
-    def _drawn(self, kind: Kind) -> _Shape:
-        forward, backward = self._proportions(kind, self._tensor)
-        alone = (forward, backward) if self._tensor == 1 else self._proportions(kind, 1)
-        return _Shape(forward, backward, float(alone[0].sum() + alone[1].sum()))
+    def _curve(self, kind: Kind, micro_batch: float, tensor: int) -> Pass:
+        key = kind.product, kind.memory_bandwidth_bytes_per_s, micro_batch, tensor
+        if key not in self._drawn:
+            self._drawn[key] = self._draw(kind, micro_batch, tensor)
+        return self._drawn[key]
 
-    def _proportions(self, kind: Kind, tensor: int) -> tuple[Floats, Floats]:
-        """By the curve, which has seconds; else as profiled on another product, else by FLOPs."""
+    def _draw(self, kind: Kind, micro_batch: float, tensor: int) -> Pass:
+        """By data sheet, in seconds; else in proportion to what was profiled on another product, else to FLOPs."""
         accelerator, model = kind.accelerator, self._workload.model
         if accelerator is not None:
-            precision = self._workload.precision
-            return accelerators.layer_seconds(accelerator, precision, model.layers, self._micro_batch, tensor)
+            return accelerators.layer_seconds(accelerator, self._workload.precision, model.layers, micro_batch, tensor)
         if model.times is not None:
             first = model.times.rows[0]
-            return np.array(first.forward_s) / tensor, np.array(first.backward_s) / tensor
+            return _scaled((np.array(first.forward_s), np.array(first.backward_s)), micro_batch / tensor)
         flops = np.array([(layer.forward_flops, layer.backward_flops) for layer in model.layers])
-        return flops[:, 0] / tensor, flops[:, 1] / tensor
+        return _scaled((flops[:, 0], flops[:, 1]), micro_batch / tensor)
+
+
+def _scaled(sides: Pass, factor: float) -> Pass:
+    return factor * sides[0], factor * sides[1]

@@ -9,9 +9,11 @@ ratio of products is assumed where one of them is known); the median of the othe
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,14 +42,16 @@ class Source(StrEnum):
 class Kind:
     """All that decides a machine's seconds.
 
-    `flops_per_s`: of one accelerator, over the whole model at the workload's micro-batch (1 where the planner chooses
-    it) without tensor parallelism. `reached`: its share of what the product's curve says, where that is the source.
+    `flops_per_s`: of one accelerator, over the whole model without tensor parallelism; at `micro_batch` where it was
+    measured with a known one, by profile and data sheet at the workload's (1 where the planner chooses it). `reached`:
+    its share of what the product's curve says, where that is the source.
     """
 
     product: str
     memory_bandwidth_bytes_per_s: float
     source: Source
     flops_per_s: float
+    micro_batch: int | None = None
     reached: float = 1.0
 
     @property
@@ -73,8 +77,8 @@ def kinds_of(workload: Workload, topology: Topology, names: Iterable[str]) -> Ki
 
 
 def work(workload: Workload) -> float:
-    """What FLOP/s are of: a sequence's FLOPs; 1 for a model that is known by measured seconds alone."""
-    return workload.model.flops_per_sequence or 1.0
+    """What FLOP/s are of: a sequence's FLOPs; a round figure for a model that is known by measured seconds alone."""
+    return workload.model.flops_per_sequence or 1e12
 
 
 def data_sheet(product: str, memory_bandwidth_bytes_per_s: float) -> Accelerator | None:
@@ -85,101 +89,110 @@ def data_sheet(product: str, memory_bandwidth_bytes_per_s: float) -> Accelerator
     return replace(found, memory_bandwidth_bytes_per_s=memory_bandwidth_bytes_per_s)
 
 
+class Figure(NamedTuple):
+    """FLOP/s of one accelerator, how they are known, and the micro-batch they were measured with, None: unknown."""
+
+    source: Source
+    flops_per_s: float
+    micro_batch: int | None = None
+
+
 class Knowledge:
-    """What is known of the speed of a topology's machines with one workload: FLOP/s of one accelerator."""
+    """What is known of the speed of a topology's machines with one workload."""
 
     def __init__(self, workload: Workload, topology: Topology) -> None:
         self._workload, self._topology = workload, topology
-        self._profiled: dict[str, float | None] = {}
-        self._estimates: dict[tuple[str, float], float | None] = {}
-        self._others: tuple[Source, float] | None = None
-        self._reached: float | None = None
-        own = [(machine, self.own(machine)) for machine in topology.machines]
-        self._own = [(machine, found[1]) for machine, found in own if found]
-        self._medians = {
-            product: statistics.median(figures)
-            for source in (Source.DECLARED, Source.MEASURED)  # the later stands
-            for product, figures in _by_product(own, source).items()
-        }
+        self._profiled: dict[str, Figure | None] = {}
+        self._estimates: dict[tuple[str, float, int], float | None] = {}
+        self._own = [(machine, own) for machine in topology.machines if (own := self.own(machine))]
 
     def kind(self, machine: Machine) -> Kind:
         """The machine's kind."""
-        source, flops_per_s = self.own(machine) or self._of_product(machine) or self._of_others()
-        reached = self._share_of_curve() if source is Source.DATA_SHEET else 1.0
-        return Kind(machine.product, machine.memory_bandwidth_bytes_per_s, source, flops_per_s, reached)
+        figure = self.own(machine) or self._of_products.get(machine.product) or self._by_data_sheet(machine)
+        figure = figure or self._of_others
+        reached = self._reached if figure.source is Source.DATA_SHEET else 1.0
+        return Kind(machine.product, machine.memory_bandwidth_bytes_per_s, *figure, reached)
 
-    def own(self, machine: Machine) -> tuple[Source, float] | None:
+    def own(self, machine: Machine) -> Figure | None:
         """What was measured, or declared, of the machine itself or of the model on its product."""
         profiled = self._profile(machine.product)
         if profiled is not None:
-            return Source.PROFILE, profiled
-        measured = self._workload.flops_per_s.get(machine.name)
-        if measured is not None:
-            return Source.MEASURED, measured
-        return None if machine.flops_per_s is None else (Source.DECLARED, machine.flops_per_s)
-
-    def estimate(self, machine: Machine) -> float | None:
-        """By data sheet and efficiency curve."""
-        key = machine.product, machine.memory_bandwidth_bytes_per_s
-        if key not in self._estimates:
-            self._estimates[key] = self._by_curve(data_sheet(*key))
-        return self._estimates[key]
+            return profiled
+        name = machine.name
+        if name in self._workload.flops_per_s:
+            micro_batch = self._workload.measured_micro_batch.get(name)
+            return Figure(Source.MEASURED, self._workload.flops_per_s[name], micro_batch)
+        return None if machine.flops_per_s is None else Figure(Source.DECLARED, machine.flops_per_s)
 
     def is_any_known(self) -> bool:
         """Whether any machine's speed is known, or by data sheets that machines differ."""
-        return bool(self._own) or len({*map(self.estimate, self._topology.machines)} - {None}) > 1
+        return bool(self._own) or len({*map(self._estimate, self._topology.machines)} - {None}) > 1
 
     @property
     def _micro_batch(self) -> int:
         return self._workload.micro_batch or 1
 
-    def _of_product(self, machine: Machine) -> tuple[Source, float] | None:
-        if machine.product in self._medians:
-            return Source.PRODUCT, self._medians[machine.product]
-        estimate = self.estimate(machine)
-        return None if estimate is None else (Source.DATA_SHEET, estimate * self._share_of_curve())
+    @cached_property
+    def _of_products(self) -> dict[str, Figure]:
+        """By product, the median of what was measured, else of what was declared."""
+        found: dict[str, Figure] = {}
+        for source in (Source.DECLARED, Source.MEASURED):
+            of_product: dict[str, list[Figure]] = {}
+            for machine, figure in self._own:
+                if figure.source is source:
+                    of_product.setdefault(machine.product, []).append(figure)
+            found |= {product: _median(figures) for product, figures in of_product.items()}
+        return found
 
-    def _share_of_curve(self) -> float:
+    def _by_data_sheet(self, machine: Machine) -> Figure | None:
+        estimate = self._estimate(machine)
+        return None if estimate is None else Figure(Source.DATA_SHEET, estimate * self._reached)
+
+    @cached_property
+    def _reached(self) -> float:
         """What machines with a figure of their own reach of their product's curve: the median, 1 without any."""
-        if self._reached is None:
-            estimates = ((figure, self.estimate(machine)) for machine, figure in self._own)
-            shares = [figure / estimate for figure, estimate in estimates if estimate is not None]
-            self._reached = statistics.median(shares) if shares else 1.0
-        return self._reached
+        estimates = ((own.flops_per_s, self._estimate(machine, own.micro_batch)) for machine, own in self._own)
+        shares = [figure / estimate for figure, estimate in estimates if estimate is not None]
+        return statistics.median(shares) if shares else 1.0
 
-    def _of_others(self) -> tuple[Source, float]:
-        if self._others is None:
-            estimates = () if self._own else map(self.estimate, self._topology.machines)
-            own = [figure for _, figure in self._own]
-            found = own or [estimate for estimate in estimates if estimate is not None]
-            known = Source.OTHERS, statistics.median(found) if found else 0.0
-            self._others = known if found else (Source.ASSUMED, ASSUMED_FLOPS_PER_S)
-        return self._others
+    @cached_property
+    def _of_others(self) -> Figure:
+        own = [figure.flops_per_s for _, figure in self._own]
+        found = own or [known for known in map(self._estimate, self._topology.machines) if known is not None]
+        if not found:
+            return Figure(Source.ASSUMED, ASSUMED_FLOPS_PER_S)
+        return Figure(Source.OTHERS, statistics.median(found))
 
-    def _profile(self, product: str) -> float | None:
+    def _profile(self, product: str) -> Figure | None:
         times = self._workload.model.times
         if times is None:
             return None
         if product not in self._profiled:
             found = times.seconds(product, self._micro_batch, 1)
-            self._profiled[product] = None if found is None else self._whole(*map(np.asarray, found))
+            whole = found and self._whole(sum(found[0]) + sum(found[1]), self._micro_batch)
+            self._profiled[product] = Figure(Source.PROFILE, whole) if whole else None
         return self._profiled[product]
 
-    def _by_curve(self, accelerator: Accelerator | None) -> float | None:
-        workload = self._workload
-        if accelerator is None or not workload.model.flops_per_sequence:
-            return None
-        return self._whole(*layer_seconds(accelerator, workload.precision, workload.model.layers, self._micro_batch))
+    def _estimate(self, machine: Machine, micro_batch: int | None = None) -> float | None:
+        """FLOP/s by data sheet and efficiency curve."""
+        size = micro_batch or self._micro_batch
+        key = machine.product, machine.memory_bandwidth_bytes_per_s, size
+        if key not in self._estimates:
+            accelerator, model = data_sheet(*key[:2]), self._workload.model
+            if accelerator is None or not model.flops_per_sequence:
+                self._estimates[key] = None
+            else:
+                passes = layer_seconds(accelerator, self._workload.precision, model.layers, size)
+                self._estimates[key] = self._whole(sum(float(side.sum()) for side in passes), size)
+        return self._estimates[key]
 
-    def _whole(self, forward_s: NDArray[np.float64], backward_s: NDArray[np.float64]) -> float:
+    def _whole(self, seconds: float, micro_batch: int) -> float:
         """FLOP/s over the whole model."""
-        total_s = float(np.sum(forward_s) + np.sum(backward_s))
-        return self._micro_batch * work(self._workload) / total_s
+        return micro_batch * work(self._workload) / seconds
 
 
-def _by_product(own: Iterable[tuple[Machine, tuple[Source, float] | None]], source: Source) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
-    for machine, figure in own:
-        if figure is not None and figure[0] is source:
-            found.setdefault(machine.product, []).append(figure[1])
-    return found
+def _median(figures: Sequence[Figure]) -> Figure:
+    """The median; at the micro-batch of all, where they have the same."""
+    sizes = {figure.micro_batch for figure in figures}
+    flops_per_s = statistics.median(figure.flops_per_s for figure in figures)
+    return Figure(Source.PRODUCT, flops_per_s, sizes.pop() if len(sizes) == 1 else None)

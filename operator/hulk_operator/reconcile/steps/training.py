@@ -1,6 +1,8 @@
 """While a gang runs: calibrate and predict before the first step, observe, and see that it is done."""
 
 from dataclasses import replace
+from statistics import median
+from typing import Final
 
 from hulk_operator.api import (
     CheckpointStatus,
@@ -9,7 +11,7 @@ from hulk_operator.api import (
     Observed,
     PredictionSummary,
 )
-from hulk_operator.observe import Observation
+from hulk_operator.observe import Observation, Preflight
 from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile import membership
 from hulk_operator.reconcile.facts import (
@@ -26,8 +28,21 @@ from hulk_operator.reconcile.facts import (
     update,
 )
 from hulk_operator.reconcile.summary import assumed_prediction, microseconds, wan_observed
-from hulk_operator.reconcile.types import NOTHING, Calibrate, Outcome, Poll, RecordSpeeds, Sighting, Start, View
+from hulk_operator.reconcile.types import (
+    NOTHING,
+    Calibrate,
+    KeepSpeeds,
+    Outcome,
+    Poll,
+    RecordSpeeds,
+    Sighting,
+    Start,
+    View,
+)
 from hulk_operator.status import whole_second
+
+NUM_WARMING_STEPS: Final = 2  # kernels are chosen, memory is found
+NUM_FIRST_STEPS: Final = 3
 
 
 def regions(view: View) -> Outcome:
@@ -75,15 +90,16 @@ def _extended(view: View, num_steps: int) -> Outcome:
 def preflight(view: View) -> Outcome:
     """Predict from what the pods measured, write that down, and only then let the first step begin.
 
-    The ranks wait for a while, not for ever: what rank 0 said some time ago is asked again before it is used.
+    The ranks wait for a while, not for ever: what rank 0 said some time ago is asked again before it is used. Of an
+    attempt that trains already nothing is predicted; where it had no preflight, its first steps measure its nodes.
     """
     rank0 = _rank0(view)
-    if rank0 is None or view.full is None or not view.full.preflight or _prediction(view) is not None:
+    if rank0 is None or view.full is None:
         return NOTHING
+    if not view.full.preflight or _prediction(view) is not None or _begun(view):
+        return _first_steps(view, len(view.full.plan.shares))
     attempt, calibration = view.status.attempt, view.memory.calibration
     sighting = _sighting(view)
-    if _begun(view):
-        return NOTHING  # it trains already; a prediction now would not be one
     fresh = sighting is not None and seconds_left(view, sighting.time, view.timing.fresh_s) > 0
     if fresh and calibration is not None and calibration.attempt == attempt:
         status = update(view.status, prediction=calibration.prediction)
@@ -94,6 +110,25 @@ def preflight(view: View) -> Outcome:
         return Outcome((Calibrate(sighting.preflight),), stop=True, requeue_after_s=0)
     poll = Poll(rank0.ip, attempt, preflight=True)
     return Outcome((poll,), stop=True, requeue_after_s=view.timing.preflight_poll_s)
+
+
+def _first_steps(view: View, num_ranks: int) -> Outcome:
+    """What all ranks computed in a few steps becomes their nodes' speeds, for later jobs; the first steps warm up."""
+    prediction, sighting = _prediction(view), _sighting(view)
+    seen = sighting.observation if sighting else None
+    if view.memory.kept == view.status.attempt or (prediction and prediction.source == "preflight"):
+        return NOTHING
+    if seen is None or seen.attempt != view.status.attempt or (seen.step or 0) <= NUM_WARMING_STEPS or seen.epoch:
+        return NOTHING
+    before = [found for found in view.memory.first_steps if found.attempt == seen.attempt]
+    if seen.compute_s.keys() != set(range(num_ranks)) or seen.step in {found.step for found in before}:
+        return NOTHING
+    steps = (*before, seen)
+    if len(steps) < NUM_FIRST_STEPS:
+        return Outcome((remember(first_steps=steps),))
+    rows = [[found.compute_s[rank] for rank in range(num_ranks)] for found in steps]
+    compute_s = tuple(median(own) for own in zip(*rows, strict=True))
+    return Outcome((KeepSpeeds(Preflight(view.status.attempt, compute_s, median(map(max, rows)))),))
 
 
 def start(view: View) -> Outcome:

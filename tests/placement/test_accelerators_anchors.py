@@ -1,0 +1,48 @@
+"""The efficiency curve beside published training runs: figures of whole steps, by formulas of the same papers."""
+
+from __future__ import annotations
+
+import pytest
+from hulk_placement.accelerators import look_up, seconds
+from hulk_placement.model import Layer
+
+VALUE_BYTES, SCORE_BYTES = 2, 4
+
+
+def block(hidden: int, heads: int, tokens: int) -> Layer:
+    """A transformer's block: 12 h² parameters, 24 S h² + 4 S² h FLOPs; it keeps 16 h values a token, and the scores."""
+    flops = 24.0 * tokens * hidden**2 + 4 * tokens**2 * hidden
+    kept = 16 * tokens * hidden * VALUE_BYTES + heads * tokens**2 * SCORE_BYTES
+    return Layer("block", 12 * hidden**2, flops, 2 * flops, 0, kept, 4 * tokens * hidden * VALUE_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("product", "hidden", "heads", "tokens", "micro_batch", "tensor", "recomputed", "tflops", "others_at_most"),
+    [
+        # nv-adlr.github.io/MegatronLMV1: 1.2 B parameters on one V100; a step is blocks, head and optimizer
+        ("Tesla-V100-SXM2-32GB", 1536, 16, 1024, 8, 1, 0, 62.4, 0.10),
+        # arXiv 2104.04473, table 1: steps are also the all-reduces of tensor and data parallelism; each forward pass
+        # is computed twice, and counted
+        ("NVIDIA-A100-SXM4-80GB", 2304, 24, 2048, 16, 1, 1, 137, 0.20),
+        ("NVIDIA-A100-SXM4-80GB", 3072, 32, 2048, 8, 2, 1, 138, 0.35),
+        ("NVIDIA-A100-SXM4-80GB", 4096, 32, 2048, 4, 4, 1, 142, 0.35),
+        ("NVIDIA-A100-SXM4-80GB", 6144, 48, 2048, 4, 8, 1, 135, 0.35),
+    ],
+)
+def test_a_block_is_a_little_faster_than_a_whole_step_was(
+    product: str,
+    hidden: int,
+    heads: int,
+    tokens: int,
+    micro_batch: int,
+    tensor: int,
+    recomputed: int,
+    tflops: float,
+    others_at_most: float,
+) -> None:
+    accelerator, layer = look_up(product), block(hidden, heads, tokens)
+    assert accelerator is not None
+    forward_s, backward_s = seconds(accelerator, "fp16", layer, micro_batch, tensor)
+    flops = micro_batch * ((1 + recomputed) * layer.forward_flops + layer.backward_flops) / tensor
+    reached = flops / ((1 + recomputed) * forward_s + backward_s)
+    assert tflops <= reached / 1e12 <= tflops * (1 + others_at_most)
