@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from hulk_placement.accelerators import Accelerator, layer_seconds, look_up, seconds
-from hulk_placement.accelerators.efficiency import EFF_MAX, LAUNCH_S
+from hulk_placement.accelerators.efficiency import LAUNCH_S
 from hulk_placement.accelerators.table import PRECISIONS, _table
 from hulk_placement.model import Layer
 from hypothesis import given
@@ -65,7 +65,7 @@ def test_nothing_is_faster_than_the_data_sheet(
 ) -> None:
     accelerator = known(product)
     forward_s, backward_s = seconds(accelerator, precision, layer, micro_batch, tensor)
-    peak = EFF_MAX * accelerator.peak(precision)
+    peak = accelerator.eff_max * accelerator.peak(precision)
     assert forward_s >= micro_batch * layer.forward_flops / tensor / peak / ROUNDING
     assert backward_s >= micro_batch * layer.backward_flops / tensor / peak / ROUNDING
     kept_s = micro_batch * layer.activation_bytes / tensor / accelerator.memory_bandwidth_bytes_per_s
@@ -86,7 +86,7 @@ def test_a_better_data_sheet_is_never_slower(product: str, layer: Layer, micro_b
 
 def test_by_hand() -> None:
     """1 TFLOP/s, 1 GB/s, 4-byte values: I_half = 0.75e12 x 4 / 2e9 = 1500; M = 750, n = 1500: I = 375, a fifth."""
-    plain = Accelerator("p", {"fp32": 1e12}, 0, 1e9, "none", 1.0)
+    plain = Accelerator("p", {"fp32": 1e12}, 0.75, 0, 1e9, "none", 1.0)
     layer = Layer("l", 1500 * 1500, 2 * 750 * 1500**2, 4 * 750 * 1500**2, 0, 10**6)
     reached = 0.75e12 / 5
     forward_s, backward_s = seconds(plain, "fp32", layer, 1.0)

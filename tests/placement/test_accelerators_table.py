@@ -81,6 +81,7 @@ def test_a_row_of_the_table_is_what_a_node_can_have(product: str) -> None:
     assert 3e11 <= found.memory_bandwidth_bytes_per_s <= 1e13
     assert (found.inside_bytes_per_s < 7e10) == found.inside.startswith("PCIe")
     assert found.mig_slices in (0, 4, 7)
+    assert 0.5 <= found.eff_max <= 0.9
 
 
 def test_a_precision_that_nobody_knows() -> None:

@@ -27,13 +27,15 @@ class Accelerator:
     `flops_per_s`: dense peak by precision, with sums in fp32 as torch asks for them: of GeForce products that is half
     of what is advertised, and a P100 is no faster in fp16 than in fp32. "fp32" is torch's default for matrix products,
     which leaves the tensor cores unused; "tf32" is what it does after `torch.set_float32_matmul_precision("high")`. A
-    precision without units of its own is not listed. `memory_bytes` has 10^9 bytes a GB, a little less than drivers
-    report. `inside` is the link to the other accelerators of the node and `inside_bytes_per_s` its rate per accelerator
-    in each direction; bridges between pairs of PCIe cards are not counted, as the label does not tell of them.
+    precision without units of its own is not listed. `eff_max`: the share of it that the largest matrix products reach
+    within the accelerator's power, assumed (see `efficiency`). `memory_bytes` has 10^9 bytes a GB, a little less than
+    drivers report. `inside` is the link to the other accelerators of the node and `inside_bytes_per_s` its rate per
+    accelerator in each direction; bridges between pairs of PCIe cards are not counted, as the label does not tell.
     """
 
     product: str
     flops_per_s: Mapping[str, float]
+    eff_max: float
     memory_bytes: int
     memory_bandwidth_bytes_per_s: float
     inside: str
@@ -98,6 +100,7 @@ def _accelerator(row: Mapping[str, str]) -> Accelerator:
     return Accelerator(
         product=row["product"],
         flops_per_s={precision: float(row[precision]) * 1e12 for precision in PRECISIONS if row[precision]},
+        eff_max=float(row["eff_max"]),
         memory_bytes=int(row["memory_gb"]) * 10**9,
         memory_bandwidth_bytes_per_s=float(row["memory_gb_per_s"]) * 1e9,
         inside=row["inside"],
