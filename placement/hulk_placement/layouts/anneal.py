@@ -15,8 +15,8 @@ import math
 import numpy as np
 
 from hulk_placement.compiled import compiled
-from hulk_placement.layouts.arrays import Cache, Ints, Layout, Setting
-from hulk_placement.layouts.evaluate import combine, time_replica
+from hulk_placement.cost.closed_form.arrays import Cache, Ints, Layout, Setting
+from hulk_placement.cost.closed_form.evaluate import combine, time_replica
 
 NUM_MOVES = 5
 

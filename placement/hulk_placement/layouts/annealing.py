@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hulk_placement.cost.closed_form.evaluate import evaluate
 from hulk_placement.layouts.anneal import anneal
-from hulk_placement.layouts.evaluate import evaluate
 from hulk_placement.layouts.trials import Trial, Trials, copy_of
 
 MOVES_A_CALL = 2000

@@ -12,8 +12,8 @@ import math
 import numpy as np
 
 from hulk_placement.compiled import compiled, inlined
-from hulk_placement.layouts.arrays import Floats, Ints, Layout, Setting
-from hulk_placement.layouts.evaluate import memory_bytes
+from hulk_placement.cost.closed_form.arrays import Floats, Ints, Layout, Setting
+from hulk_placement.cost.closed_form.evaluate import memory_bytes
 
 HALVINGS = 24
 

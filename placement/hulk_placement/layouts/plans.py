@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hulk_placement.layouts.arrays import Ints
+from hulk_placement.cost.closed_form.arrays import Ints
 from hulk_placement.layouts.trials import Trial, Trials
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 

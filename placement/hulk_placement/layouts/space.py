@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hulk_placement.layouts.setting import Ground, Option
+from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.layouts.trials import degrees
 
 MAX_MICRO_BATCH = 64

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hulk_placement.layouts.arrays import Floats, Ints, Setting
+from hulk_placement.cost.closed_form.arrays import Floats, Ints, Setting
 
 Regions = tuple[int, ...]
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hulk_placement.layouts.arrays import Cache, Ints, Layout, Setting
+from hulk_placement.cost.closed_form.arrays import Cache, Ints, Layout, Setting
+from hulk_placement.cost.closed_form.evaluate import evaluate, make_cache
+from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.layouts.construct import construct
-from hulk_placement.layouts.evaluate import evaluate, make_cache
-from hulk_placement.layouts.setting import Ground, Option
 
 
 @dataclass(frozen=True, slots=True)

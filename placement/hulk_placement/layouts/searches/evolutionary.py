@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hulk_placement.layouts.arrays import Ints
+from hulk_placement.cost.closed_form.arrays import Ints
 from hulk_placement.layouts.searches import sampling
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trial, Trials

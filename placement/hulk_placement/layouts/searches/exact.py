@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hulk_placement.layouts.arrays import Layout, Setting
-from hulk_placement.layouts.evaluate import evaluate
+from hulk_placement.cost.closed_form.arrays import Layout, Setting
+from hulk_placement.cost.closed_form.evaluate import evaluate
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trials
 

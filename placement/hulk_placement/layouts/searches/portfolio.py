@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 
+from hulk_placement.cost.closed_form.arrays import Ints
+from hulk_placement.cost.closed_form.setting import Option
 from hulk_placement.layouts import starts
 from hulk_placement.layouts.annealing import annealed
-from hulk_placement.layouts.arrays import Ints
-from hulk_placement.layouts.setting import Option
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trial, Trials
 

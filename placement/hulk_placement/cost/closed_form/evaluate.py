@@ -13,9 +13,9 @@ import math
 import numpy as np
 
 from hulk_placement.compiled import compiled, inlined
-from hulk_placement.cost.pipeline import NUM_ROWS, pipeline_ends
-from hulk_placement.layouts.arrays import Cache, Layout, Setting
-from hulk_placement.layouts.sync import busiest_uplink_s, pair, sync_seconds, tied_seconds
+from hulk_placement.cost.closed_form.arrays import Cache, Layout, Setting
+from hulk_placement.cost.closed_form.pipeline import NUM_ROWS, pipeline_ends
+from hulk_placement.cost.closed_form.sync import busiest_uplink_s, pair, sync_seconds, tied_seconds
 
 EXCESS_COST = 10.0
 """What a cell of twice its memory adds to the cost, in times the cost: the way back leads downhill."""

@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from hulk_placement.cost.compute import speeds
-from hulk_placement.cost.pipeline import SCHEDULES
-from hulk_placement.layouts.arrays import Floats, Ints, Setting
-from hulk_placement.layouts.sync import GLOO, WAN
-from hulk_placement.model import Layer
+from hulk_placement.cost.closed_form.arrays import Floats, Ints, Setting
+from hulk_placement.cost.closed_form.pipeline import SCHEDULES
+from hulk_placement.cost.closed_form.sync import GLOO, WAN
+from hulk_placement.cost.compute import kind_seconds
+from hulk_placement.cost.known import Kinds, kinds_of
+from hulk_placement.model import BYTES_PER_FP32, OPTIMIZER_BYTES_PER_PARAMETER
 from hulk_placement.topology import SAME_MACHINE, Link, LinkKind, Machine, Topology
-from hulk_placement.workload import OPTIMIZER_BYTES_PER_PARAMETER, Workload
+from hulk_placement.workload import Workload
 
-BYTES_PER_VALUE = 4
 COPIES = 3
 """Of every parameter: itself, its gradient, and the bucket that the all-reduce works on."""
 
@@ -31,6 +32,16 @@ class Option:
     recompute: bool = False
     overlap: bool = True
     num_buckets: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All in which two machines of one kind are alike: `compute` numbers what decides their seconds."""
+
+    compute: int
+    memory_bytes: int
+    price_per_hour: float
+    inside: Link
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,10 @@ class Ground:
     flow_RR: Floats
     capacity_RR: Floats
     uplink_R: Floats
+    egress_RR: Floats
+    speeds: Kinds
+    figures: tuple[Figures, ...]
+    """Of each machine."""
 
     @classmethod
     def of(cls, workload: Workload, topology: Topology, machines: Sequence[Machine]) -> Ground:
@@ -70,6 +85,7 @@ class Ground:
         latency_QQ, flow_QQ = latency_RR, flow_RR
         if apart:
             latency_QQ, flow_QQ = _figures([[between(a, b) for b in places] for a in places], workload)
+        speeds = kinds_of(workload, topology, (machine.name for machine in machines))
         capacity_RR = np.where(flow_RR > 0, flow_RR, 1.0)
         np.fill_diagonal(capacity_RR, math.inf)
         return cls(
@@ -85,40 +101,35 @@ class Ground:
             flow_RR=flow_RR,
             capacity_RR=capacity_RR,
             uplink_R=np.array([topology.uplinks.get(name, math.inf) for name in regions]),
+            egress_RR=np.array(
+                [[topology.egress_price_per_gb.get((a, b), 0.0) / 1e9 for b in regions] for a in regions]
+            ),
+            speeds=speeds,
+            figures=tuple(
+                Figures(int(compute), machine.memory_bytes, machine.price_per_hour, topology.inside(machine.name))
+                for compute, machine in zip(speeds.kind_of, machines, strict=True)
+            ),
         )
 
     def setting(self, option: Option) -> Setting:
         """The arrays of one option."""
-        workload, model, t, b = self.workload, self.workload.model, option.tensor, option.micro_batch
-        speed = speeds(workload, self.topology, (machine.name for machine in self.machines))
-        figures = [(m.product, m.memory_bytes, speed[m.name]) for m in self.machines]
-        kinds = list(dict.fromkeys(figures))
+        workload = self.workload
+        seconds = kind_seconds(workload, self.speeds, option.micro_batch, option.tensor)
+        kinds = list(dict.fromkeys(self.figures))
         number = {kind: k for k, kind in enumerate(kinds)}
-        layers = model.layers
-        forward_L = np.array([layer.forward_flops for layer in layers]) * b / t
-        backward_L = np.array([layer.backward_flops for layer in layers]) * b / t
-        parameters_L = np.array([layer.num_parameters for layer in layers]) / t
-        output_L = np.array([float(layer.output_bytes) for layer in layers]) * b
-        replicated_L = np.array([layer.replicated_activation_bytes for layer in layers])
-        kept_L = (replicated_L + (np.array([layer.activation_bytes for layer in layers]) - replicated_L) / t) * b
-        per_parameter = COPIES * BYTES_PER_VALUE + OPTIMIZER_BYTES_PER_PARAMETER[workload.optimizer]
+        compute_K = [kind.compute for kind in kinds]
+        tensor_s_KL = np.array([_tensor_seconds(workload, kind.inside, option) for kind in kinds])
         modes = {"ring": GLOO, "wan": WAN}
         return Setting(
-            kind_M=np.array([number[figure] for figure in figures]),
+            kind_M=np.array([number[figure] for figure in self.figures]),
             region_M=self.region_M,
             place_M=self.place_M,
-            slots_M=np.array([machine.num_accelerators // t for machine in self.machines]),
-            memory_K=np.array([float(memory) or math.inf for _, memory, _ in kinds]),
-            price_K=np.zeros(len(kinds)),
-            forward_KJ=_sums(np.array([forward_L / kind[2] for kind in kinds])),
-            backward_KJ=_sums(np.array([backward_L / kind[2] for kind in kinds])),
-            held_J=_sums(parameters_L * per_parameter),
-            gradient_J=_sums(parameters_L * BYTES_PER_VALUE),
-            kept_J=_sums(kept_L),
-            input_J=_sums(np.concatenate([[0.0], output_L[:-1]])),
-            peak_L=kept_L,
-            output_L=output_L,
-            ties_T2=_ties(layers),
+            slots_M=np.array([machine.num_accelerators // option.tensor for machine in self.machines]),
+            memory_K=np.array([float(kind.memory_bytes) or math.inf for kind in kinds]),
+            price_K=np.array([kind.price_per_hour / 3600 * option.tensor for kind in kinds]),
+            forward_KJ=_sums(seconds.kinds_forward_s[compute_K] + tensor_s_KL),
+            backward_KJ=_sums(seconds.kinds_backward_s[compute_K] + tensor_s_KL),
+            **_bytes(workload, option),
             latency_QQ=self.latency_QQ,
             flow_QQ=self.flow_QQ,
             inside_latency_K=np.full(len(kinds), SAME_MACHINE.rtt_s / 2),
@@ -127,15 +138,48 @@ class Ground:
             flow_RR=self.flow_RR,
             capacity_RR=self.capacity_RR,
             uplink_R=self.uplink_R,
-            egress_RR=np.zeros_like(self.latency_RR),
-            tensor=t,
+            egress_RR=self.egress_RR,
+            tensor=option.tensor,
             schedule=SCHEDULES[option.schedule],
             overlap=option.overlap,
             recompute=option.recompute,
             transports=modes.get(workload.sync.mode, GLOO | WAN),
             num_buckets=option.num_buckets,
-            is_money=False,
+            is_money=workload.objective != "time",
         )
+
+
+def _bytes(workload: Workload, option: Option) -> dict[str, Any]:
+    """The arrays of bytes, by the layers' figures; see `Setting`."""
+    layers, t, b = workload.model.layers, option.tensor, option.micro_batch
+    parameters_L = np.array([layer.num_parameters for layer in layers]) / t
+    output_L = np.array([float(layer.output_bytes) for layer in layers]) * b
+    whole_L = np.array([float(layer.replicated_activation_bytes) for layer in layers])
+    kept_L = (whole_L + (np.array([layer.activation_bytes for layer in layers]) - whole_L) / t) * b
+    per_parameter = COPIES * BYTES_PER_FP32 + OPTIMIZER_BYTES_PER_PARAMETER[workload.optimizer]
+    ties = [(number, layer.tied_to) for number, layer in enumerate(layers) if layer.tied_to is not None]
+    return {
+        "held_J": _sums(parameters_L * per_parameter),
+        "gradient_J": _sums(parameters_L * BYTES_PER_FP32),
+        "kept_J": _sums(kept_L),
+        "input_J": _sums(np.concatenate([[0.0], output_L[:-1]])),
+        "peak_L": kept_L,
+        "output_L": output_L,
+        "ties_T2": np.array(ties, np.int64).reshape(-1, 2),
+    }
+
+
+def _tensor_seconds(workload: Workload, inside: Link, option: Option) -> list[float]:
+    """Seconds of each layer's all-reduces between tensor-parallel ranks in one pass of a micro-batch.
+
+    Each is a ring inside the machine: 2 (T - 1) steps of half a round trip, 2 (T - 1) / T of its bytes over a link.
+    """
+    t = option.tensor
+    return [
+        (t - 1) * layer.num_tensor_allreduces * inside.rtt_s
+        + 2 * (t - 1) / t * layer.tensor_bytes * option.micro_batch / inside.bandwidth_bytes_per_s
+        for layer in workload.model.layers
+    ]
 
 
 def _figures(links: list[list[Link]], workload: Workload) -> tuple[Floats, Floats]:
@@ -149,12 +193,6 @@ def _figures(links: list[list[Link]], workload: Workload) -> tuple[Floats, Float
         np.array([[link.rtt_s / 2 for link in row] for row in links]),
         np.array([[rate(link) for link in row] for row in links]),
     )
-
-
-def _ties(layers: Sequence[Layer]) -> Ints:
-    """Pairs of a layer and the earlier one whose parameters it uses; (T, 2)."""
-    found = [(number, layer.tied_to) for number, layer in enumerate(layers) if layer.tied_to is not None]
-    return np.array(found, np.int64).reshape(-1, 2)
 
 
 def _sums(values: Floats) -> Floats:

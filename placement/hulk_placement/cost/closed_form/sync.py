@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from hulk_placement.compiled import compiled, inlined
-from hulk_placement.layouts.arrays import Cache, Layout, Setting
+from hulk_placement.cost.closed_form.arrays import Cache, Layout, Setting
 
 MAX_SEGMENT_BYTES = float(1 << 20)
 SOFTWARE_S = 0.0012
