@@ -83,8 +83,8 @@ class Machine:
 class Link:
     """A directed link: round-trip time, and the TCP payload rate of `num_streams` streams from source to target.
 
-    `shared` names the directed region link whose capacity the link draws on; None where the pair has its own
-    (inside a region, inside a machine).
+    `flow_bytes_per_s` is what one TCP flow gets of it, None: as much as the link. `shared` names the directed region
+    link whose capacity the link draws on; None where the pair has its own (inside a region, inside a machine).
     """
 
     rtt_s: float
@@ -93,6 +93,7 @@ class Link:
     age_s: float = 0.0
     kind: LinkKind = LinkKind.MEASURED
     shared: Pair | None = None
+    flow_bytes_per_s: float | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rtt_s) and self.rtt_s >= 0):
@@ -101,6 +102,8 @@ class Link:
             raise ValueError(f"link: bandwidth {self.bandwidth_bytes_per_s} B/s must be > 0 and finite")
         if self.num_streams < 1 or self.age_s < 0:
             raise ValueError(f"link: {self.num_streams} streams must be >= 1, age {self.age_s} s must be >= 0")
+        if self.flow_bytes_per_s is not None and not is_positive(self.flow_bytes_per_s):
+            raise ValueError(f"link: one flow's {self.flow_bytes_per_s} B/s must be > 0 and finite")
 
     def message_s(self, num_bytes: float) -> float:
         """Seconds until a message of so many bytes is there: half a round trip + bytes / bandwidth.
@@ -227,10 +230,12 @@ def _shared(regions: Pair) -> Pair | None:
 
 def _median(links: Iterable[Link]) -> Link:
     found = list(links)
+    flows = [link.flow_bytes_per_s for link in found if link.flow_bytes_per_s is not None]
     return Link(
         rtt_s=statistics.median(link.rtt_s for link in found),
         bandwidth_bytes_per_s=statistics.median(link.bandwidth_bytes_per_s for link in found),
         num_streams=max(link.num_streams for link in found),
         age_s=max(link.age_s for link in found),
         kind=LinkKind.INFERRED,
+        flow_bytes_per_s=statistics.median(flows) if flows else None,
     )

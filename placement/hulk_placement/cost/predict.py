@@ -8,13 +8,13 @@ backward pass still runs. With local SGD a step bears its part of an outer one, 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from hulk_placement.collective.classes import CollectivePlan
 from hulk_placement.collective.network import build_network
 from hulk_placement.cost.compute import is_calibrated, rank_seconds, speeds
-from hulk_placement.cost.gloo import cut_ring
+from hulk_placement.cost.gloo_rings import ring_times
+from hulk_placement.cost.groups import Group
 from hulk_placement.cost.wan import BACKWARD_SHARE, wan_seconds
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.topology import Pair, Topology
@@ -65,29 +65,5 @@ def allreduce(
 
     One rank sends nothing: 0 seconds and no edge.
     """
-    if len(machines) < 2:
-        return 0.0, None
-    ring = cut_ring(num_bytes, len(machines), num_buckets)
-    edges = Counter((machines[rank], machines[rank - 1]) for rank in range(len(machines)))
-    links = {edge: topology.link(*edge) for edge in edges}
-    sharing: Counter[Pair] = Counter()
-    for edge, count in edges.items():
-        shared = links[edge].shared
-        if shared is not None:
-            sharing[shared] += count
-    costs = {}
-    for edge, link in links.items():
-        num_sharing = sharing[link.shared] if link.shared is not None else 1
-        costs[edge] = ring.edge_s(link.rtt_s, link.bandwidth_bytes_per_s, num_sharing)
-        for region, num_edges in _crossings(link.shared, sharing):
-            if region in topology.uplinks:
-                costs[edge] = max(costs[edge], ring.uplink_s(topology.uplinks[region], num_edges))
-    worst = max(sorted(costs), key=costs.__getitem__)
-    return costs[worst], worst
-
-
-def _crossings(shared: Pair | None, sharing: Counter[Pair]) -> list[tuple[str, int]]:
-    """For an edge between regions: each end's name with how many ring edges leave it (as many enter it)."""
-    if shared is None:
-        return []
-    return [(region, sum(count for (source, _), count in sharing.items() if source == region)) for region in shared]
+    time = ring_times([Group(tuple(machines), num_bytes, num_buckets)], topology)[0]
+    return time.seconds, time.worst

@@ -1,0 +1,57 @@
+"""gloo's rings of several groups at the same time: the closed form of one edge, with what all of them share.
+
+An edge waits for all bytes that cross its link and its regions' uplinks, those of other groups too; a flow that gets
+less than its link holds back its own edge alone. Where bursts of all edges on a link do not fit the router's buffer,
+TCP repeats what it lost, and the time is a range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hulk_placement.cost.gloo import CUBIC, OVERFLOW, Gloo, Ring, cut_ring
+from hulk_placement.cost.groups import Group, GroupTime, Sharing, exactly, weighted
+from hulk_placement.cost.idle import restart_s
+from hulk_placement.topology import Link, Topology
+
+
+def ring_times(
+    groups: Sequence[Group], topology: Topology, transport: Gloo = CUBIC, silence_s: float = 0.0
+) -> tuple[GroupTime, ...]:
+    """What each group's ring all-reduce takes; all begin together, after connections were silent for `silence_s`.
+
+    One rank sends nothing: 0 seconds and no edge. KeyError when a group names a machine that the topology lacks.
+    """
+    rings = [cut_ring(g.num_bytes, max(2, len(g.machines)), g.num_buckets, transport) for g in groups]
+    shared = _Shared(rings, Sharing([group.edges() for group in groups], topology), silence_s)
+    return tuple(shared.group_time(number) for number in range(len(groups)))
+
+
+class _Shared:
+    """All rings, and what they share."""
+
+    def __init__(self, rings: Sequence[Ring], sharing: Sharing, silence_s: float) -> None:
+        self.rings, self.sharing, self.silence_s = rings, sharing, silence_s
+        self.edge_bytes = [ring.edge_bytes for ring in rings]
+
+    def group_time(self, number: int) -> GroupTime:
+        times = {pair: self.edge_time(number, link) for pair, link in self.sharing.links[number].items()}
+        if not times:
+            return exactly(0.0, None)
+        worst = max(sorted(times), key=lambda pair: times[pair][1])
+        low_s, seconds, high_s = (max(found) for found in zip(*times.values(), strict=True))
+        return GroupTime(seconds, worst, low_s, high_s)
+
+    def edge_time(self, number: int, link: Link) -> tuple[float, float, float]:
+        """Least, usual and most seconds if this edge is the worst."""
+        ring, on_link = self.rings[number], self.sharing.on(link)
+        num_sharing = weighted(on_link, self.edge_bytes, number)
+        seconds = ring.edge_s(link.rtt_s, link.bandwidth_bytes_per_s, num_sharing, link.flow_bytes_per_s)
+        for bytes_per_s, crossing in self.sharing.through(link):
+            seconds = max(seconds, ring.uplink_s(bytes_per_s, weighted(crossing, self.edge_bytes, number)))
+        seconds += restart_s(link, ring.burst_bytes, ring.transport, self.silence_s)
+        burst_bytes = sum(count * self.rings[group].burst_bytes for group, count in on_link.items())
+        if not ring.transport.is_overflowing(burst_bytes, link.bandwidth_bytes_per_s):
+            return seconds, seconds, seconds
+        extra, trip_s = OVERFLOW[ring.transport.congestion_control], ring.overflow_s(link.rtt_s)
+        return seconds + extra.least * trip_s, seconds + extra.usual * trip_s, seconds + extra.most * trip_s

@@ -1,0 +1,106 @@
+"""Groups that reduce at the same time, and what they share: directed links between regions, and regions' uplinks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hulk_placement.topology import Link, Pair, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ranks that sum `num_bytes` together, by the machine of each in ring order (data flow from rank r to r - 1).
+
+    `num_buckets` equal buckets are reduced at the same time.
+    """
+
+    machines: tuple[str, ...]
+    num_bytes: int
+    num_buckets: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.machines or self.num_bytes < 1 or self.num_buckets < 1:
+            sizes = f"{len(self.machines)} ranks, {self.num_bytes} bytes and {self.num_buckets} buckets"
+            raise ValueError(f"a group of {sizes}: all must be >= 1")
+
+    def edges(self) -> Counter[Pair]:
+        """How many of the ring's edges join each (source, target) pair of machines; none with one rank."""
+        machines = self.machines
+        if len(machines) < 2:
+            return Counter()
+        return Counter((machines[rank], machines[rank - 1]) for rank in range(len(machines)))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTime:
+    """Seconds of a group's all-reduce and the (source, target) pair of machines that holds it back, None for one rank.
+
+    `low_s` and `high_s` differ from `seconds` where what happens on the way is known as a range only.
+    """
+
+    seconds: float
+    worst: Pair | None
+    low_s: float
+    high_s: float
+
+
+def exactly(seconds: float, worst: Pair | None) -> GroupTime:
+    """A time that is one figure."""
+    return GroupTime(seconds, worst, seconds, seconds)
+
+
+class Sharing:
+    """Who uses which link and uplink: for each, how many edges of each group (by its number).
+
+    `edges` says for each group how many of its transfers go from one machine to another at the same time.
+    """
+
+    def __init__(self, edges: Sequence[Counter[Pair]], topology: Topology) -> None:
+        self.edges = edges
+        self.links: list[dict[Pair, Link]] = [{pair: topology.link(*pair) for pair in found} for found in edges]
+        self.uplinks = topology.uplinks
+        self._on_link: dict[Pair, Counter[int]] = {}
+        self._leaving: dict[str, Counter[int]] = {}
+        self._entering: dict[str, Counter[int]] = {}
+        for number, found in enumerate(edges):
+            for pair, count in found.items():
+                shared = self.links[number][pair].shared
+                if shared is not None:
+                    self._on_link.setdefault(shared, Counter())[number] += count
+                    self._leaving.setdefault(shared[0], Counter())[number] += count
+                    self._entering.setdefault(shared[1], Counter())[number] += count
+
+    def on(self, link: Link) -> Counter[int]:
+        """Edges of each group on the region link that this link draws on; none where it has its own."""
+        return Counter() if link.shared is None else self._on_link[link.shared]
+
+    def through(self, link: Link) -> Iterable[tuple[float, Counter[int]]]:
+        """For both ends of a link between regions: the uplink's bytes/s, where it has a limit, and who goes through."""
+        if link.shared is not None:
+            source, target = link.shared
+            if source in self.uplinks:
+                yield self.uplinks[source], self._leaving[source]
+            if target in self.uplinks:
+                yield self.uplinks[target], self._entering[target]
+
+    def num_sharing(self, number: int, pair: Pair, num_bytes: Sequence[float]) -> float:
+        """How many edges of the group share the link of a pair; an uplink that is tighter counts as more of them.
+
+        `num_bytes`: what an edge of each group carries. Ranks of one machine have all its memory's rate.
+        """
+        link, own = self.links[number][pair], self.edges[number][pair] if pair[0] != pair[1] else 1
+        found = own if link.shared is None else weighted(self.on(link), num_bytes, number)
+        for bytes_per_s, crossing in self.through(link):
+            found = max(found, weighted(crossing, num_bytes, number) * link.bandwidth_bytes_per_s / bytes_per_s)
+        return found
+
+
+def weighted(counts: Counter[int], num_bytes: Sequence[float], own: int) -> float:
+    """Edges counted by their bytes: one of group `own` is 1. 1 where nobody is counted.
+
+    >>> weighted(Counter({0: 2, 1: 3}), [10.0, 5.0], own=0)
+    3.5
+    """
+    return sum(count * (num_bytes[group] / num_bytes[own]) for group, count in counts.items()) or 1.0

@@ -1,0 +1,106 @@
+"""NCCL's tree all-reduce between machines: two binary trees, half of the bytes each. NOT MEASURED here (`cost.nccl`).
+
+Machines sum along a chain inside, then up the tree, and the sum comes back down. In the second tree the leaves of the
+first are inner nodes, so that both directions of all machines' links are used (Sanders, Speck and Traeff 2009; NCCL's
+src/graph/trees.cc). Chunks of a slot follow each other, so the time is the longest way up and down for one chunk, and
+all bytes through the fullest link.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+
+from hulk_placement.cost.groups import Group, GroupTime, Sharing, exactly
+from hulk_placement.cost.nccl import Nccl, Protocol
+from hulk_placement.topology import Pair, Topology
+
+
+def parents(num_nodes: int) -> tuple[list[int | None], list[int | None]]:
+    """Each node's parent in both trees, None for the root.
+
+    In the first, a node's parent has its lowest bit cleared and the next one set, or only cleared where that node does
+    not exist. The second is the first mirrored, or with an odd number of nodes shifted by one.
+
+    >>> parents(4)
+    ([None, 2, 0, 2], [1, 3, 1, None])
+    >>> parents(3)
+    ([None, 2, 0], [1, None, 0])
+    """
+    first = [_parent(node, num_nodes) for node in range(num_nodes)]
+    second: list[int | None] = [None] * num_nodes
+    for node, parent in enumerate(first):
+        if num_nodes % 2:
+            second[(node + 1) % num_nodes] = None if parent is None else (parent + 1) % num_nodes
+        else:
+            second[num_nodes - 1 - node] = None if parent is None else num_nodes - 1 - parent
+    return first, second
+
+
+def _parent(node: int, num_nodes: int) -> int | None:
+    if node == 0:
+        return None
+    lowest = node & -node
+    parent = (node ^ lowest) | (lowest << 1)
+    return parent if parent < num_nodes else node ^ lowest
+
+
+def nccl_tree_times(groups: Sequence[Group], topology: Topology, transport: Nccl) -> tuple[GroupTime, ...]:
+    """What each group's tree takes, all at the same time; with the quickest protocol where none is set."""
+    trees = [_Trees(group, topology, transport) for group in groups]
+    sharing = Sharing([tree.edges for tree in trees], topology)
+    half_bytes = [group.num_bytes / 2 for group in groups]
+    return tuple(
+        min((tree.time(number, sharing, half_bytes, protocol) for protocol in tree.protocols), key=lambda t: t.seconds)
+        if len(tree.group.machines) > 1
+        else exactly(0.0, None)
+        for number, tree in enumerate(trees)
+    )
+
+
+class _Trees:
+    """Both trees of a group: machines in the order in which ranks first name them."""
+
+    def __init__(self, group: Group, topology: Topology, transport: Nccl) -> None:
+        self.group, self.topology, self.transport = group, topology, transport
+        counts = Counter(group.machines)
+        self.machines, self.chain_hops = list(counts), max(counts.values()) - 1
+        self.protocols = list(transport.protocols(len(self.machines) > 1))
+        self.num_channels = max(1, transport.num_channels // 2)  # of each tree
+        self.parents = parents(len(self.machines))
+        up = [
+            (self.machines[node], self.machines[parent])
+            for node, parent in chain(*map(enumerate, self.parents))
+            if parent is not None
+        ]
+        self.edges: Counter[Pair] = Counter(up + [(target, source) for source, target in up])
+
+    def time(self, number: int, sharing: Sharing, half_bytes: Sequence[float], protocol: Protocol) -> GroupTime:
+        """All bytes through the fullest link, after one chunk went the longest way."""
+        inside = self.transport.inside or self.topology.link(self.machines[0], self.machines[0])
+        chunk_bytes = min(self.transport.slot_bytes(protocol), self.group.num_bytes / self.transport.num_channels)
+        inside_s = inside.rtt_s / 2 + protocol.inside_hop_s + chunk_bytes / inside.bandwidth_bytes_per_s
+        depth_s = max(
+            self._depth_s(tree, node, chunk_bytes, protocol) for tree in self.parents for node in range(len(tree))
+        )
+        through: list[tuple[float, Pair]] = []
+        if self.chain_hops:
+            pair = (self.machines[0], self.machines[0])
+            through.append((self.group.num_bytes * protocol.wire_share / inside.bandwidth_bytes_per_s, pair))
+        for pair, link in sharing.links[number].items():
+            rate = self.transport.rate(link, sharing.num_sharing(number, pair, half_bytes), protocol, self.num_channels)
+            through.append((half_bytes[number] / rate, pair))
+        through_s, fullest = max(through)
+        return exactly(2 * self.chain_hops * inside_s + depth_s + through_s, fullest)
+
+    def _depth_s(self, tree: list[int | None], node: int, chunk_bytes: float, protocol: Protocol) -> float:
+        """From a node to the root and back."""
+        seconds, parent = 0.0, tree[node]
+        while parent is not None:
+            ends = self.machines[node], self.machines[parent]
+            for link in (self.topology.link(*ends), self.topology.link(*reversed(ends))):
+                rate = self.transport.rate(link, 1.0, protocol, self.num_channels)
+                seconds += link.rtt_s / 2 + protocol.hop_s + chunk_bytes / rate
+            node, parent = parent, tree[parent]
+        return seconds

@@ -1,0 +1,43 @@
+"""What an all-reduce costs by the transport that runs it: one front for gloo, two levels over gloo, NCCL and a server.
+
+Groups that reduce at the same time are priced together: the edges of all of them that use a directed region link or an
+uplink share it. Hulk's own all-reduce is planned over the whole network and priced by `cost.wan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hulk_placement.cost.gloo import Gloo
+from hulk_placement.cost.gloo_rings import ring_times
+from hulk_placement.cost.groups import Group, GroupTime
+from hulk_placement.cost.hierarchical import Hierarchical, hierarchical_times
+from hulk_placement.cost.nccl import Nccl, nccl_ring_times
+from hulk_placement.cost.nccl_tree import nccl_tree_times
+from hulk_placement.cost.parameter_server import ParameterServer, server_times
+from hulk_placement.topology import Topology
+
+Transport = Gloo | Hierarchical | Nccl | ParameterServer
+
+
+def allreduce_seconds(
+    transport: Transport, groups: Sequence[Group], topology: Topology, silence_s: float = 0.0
+) -> tuple[GroupTime, ...]:
+    """Seconds of each group's all-reduce and the edge that holds it back; all groups begin together.
+
+    `silence_s` is how long connections were idle before: gloo's TCP connections may have to grow their windows again.
+    A group of one rank takes 0 seconds. KeyError when a group names a machine that the topology lacks.
+    """
+    match transport:
+        case Gloo():
+            return ring_times(groups, topology, transport, silence_s)
+        case Hierarchical():
+            return hierarchical_times(groups, topology, transport, silence_s)
+        case ParameterServer():
+            return server_times(groups, topology, transport)
+        case Nccl(algorithm="ring"):
+            return nccl_ring_times(groups, topology, transport)
+        case Nccl(algorithm="tree"):
+            return nccl_tree_times(groups, topology, transport)
+    both = zip(nccl_ring_times(groups, topology, transport), nccl_tree_times(groups, topology, transport), strict=True)
+    return tuple(min(times, key=lambda time: time.seconds) for times in both)
