@@ -35,11 +35,14 @@ class _Shared:
         self.edge_bytes = [ring.edge_bytes for ring in rings]
 
     def group_time(self, number: int) -> GroupTime:
-        times = {pair: self.edge_time(number, link) for pair, link in self.sharing.links[number].items()}
-        if not times:
+        links = self.sharing.links[number]
+        if not links:
             return exactly(0.0, None)
-        worst = max(sorted(times), key=lambda pair: times[pair][1])
+        times = {
+            id(link): self.edge_time(number, link) for link in {id(link): link for link in links.values()}.values()
+        }
         low_s, seconds, high_s = (max(found) for found in zip(*times.values(), strict=True))
+        worst = min(pair for pair, link in links.items() if times[id(link)][1] == seconds)
         return GroupTime(seconds, worst, low_s, high_s)
 
     def edge_time(self, number: int, link: Link) -> tuple[float, float, float]:

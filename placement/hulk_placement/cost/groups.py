@@ -62,15 +62,19 @@ class Sharing:
         self.links: list[dict[Pair, Link]] = [{pair: topology.link(*pair) for pair in found} for found in edges]
         self.uplinks = topology.uplinks
         self._on_link: dict[Pair, Counter[int]] = {}
-        self._leaving: dict[str, Counter[int]] = {}
-        self._entering: dict[str, Counter[int]] = {}
-        for number, found in enumerate(edges):
+        for number, (found, links) in enumerate(zip(edges, self.links, strict=True)):
             for pair, count in found.items():
-                shared = self.links[number][pair].shared
+                shared = links[pair].shared
                 if shared is not None:
-                    self._on_link.setdefault(shared, Counter())[number] += count
-                    self._leaving.setdefault(shared[0], Counter())[number] += count
-                    self._entering.setdefault(shared[1], Counter())[number] += count
+                    if shared not in self._on_link:
+                        self._on_link[shared] = Counter()
+                    self._on_link[shared][number] += count
+        self._leaving: dict[str, Counter[int]] = {region: Counter() for region in self.uplinks}
+        self._entering: dict[str, Counter[int]] = {region: Counter() for region in self.uplinks}
+        for (source, target), counts in self._on_link.items() if self.uplinks else ():
+            for region, crossing in ((source, self._leaving), (target, self._entering)):
+                if region in crossing:
+                    crossing[region].update(counts)
 
     def on(self, link: Link) -> Counter[int]:
         """Edges of each group on the region link that this link draws on; none where it has its own."""
