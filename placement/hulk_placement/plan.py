@@ -21,7 +21,10 @@ class WorkerSlot:
 class Prediction:
     """What one step is predicted to take, in seconds, and what it needs.
 
-    `communication_s` is what a step waits for it; with local SGD a step's part of what an outer one waits.
+    `step_s` is `compute_s` of the cell that computes longest, `bubble_s` in which pipelines fill, drain and wait for
+    transfers, and `communication_s` that a step then still waits for the replicas to come together; with local SGD a
+    step's part of what an outer one waits. `memory_bytes`: of the accelerator that holds most. `price`: of the
+    accelerators for a step.
     `rank_compute_s` has one entry per rank; `bottleneck` is the (source, target) pair of machines whose link holds the
     all-reduce back, None without communication. `calibrated` says that every machine's speed was measured.
     """
@@ -33,6 +36,8 @@ class Prediction:
     rank_compute_s: tuple[float, ...]
     memory_bytes: int
     calibrated: bool
+    bubble_s: float = 0.0
+    price: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

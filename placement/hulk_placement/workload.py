@@ -7,9 +7,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER, PRECISIONS, Model
 from hulk_placement.sync import Sync
 from hulk_placement.topology import is_positive
+
+OBJECTIVES = ("time", "throughput-per-money")
+"""What a plan is to do best: take the least time for a step, or do the most sequences for its price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +25,9 @@ class Workload:
     workload, by machine: it stands before the machine's own. `measured_micro_batch` is the one that it was measured
     with, where that is known. `pins` are machine names in rank order; `regions` empty
     means any. `kept` says how many workers of an earlier plan wait on each machine: the topology does not count their
-    accelerators as free, but for this workload they are. `micro_batch` None lets the planner choose. Higher `priority`
-    goes first, then the older `created_s`.
+    accelerators as free, but for this workload they are. The planner chooses what is None of `micro_batch`,
+    `recompute` and the degrees `data`, `pipeline` and `tensor`. `objective` is one of OBJECTIVES; a plan's accelerators
+    together cost at most `max_price_per_hour`. Higher `priority` goes first, then the older `created_s`.
     """
 
     key: str
@@ -38,10 +43,15 @@ class Workload:
     micro_batch: int | None = None
     precision: str = "fp32"
     optimizer: str = "adamw"
-    pipeline: int = 1
-    tensor: int = 1
+    data: int | None = None
+    pipeline: int | None = 1
+    tensor: int | None = 1
+    recompute: bool | None = None
+    objective: str = "time"
+    max_price_per_hour: float | None = None
     allow_unknown_links: bool = False
     pins: tuple[str, ...] = ()
+    layer_pins: tuple[LayerPin, ...] = ()
     regions: tuple[str, ...] = ()
     flops_per_s: Mapping[str, float] = field(default_factory=dict)
     measured_micro_batch: Mapping[str, int] = field(default_factory=dict)
@@ -66,6 +76,13 @@ class Workload:
         for machine, micro_batch in self.measured_micro_batch.items():
             if micro_batch < 1:
                 raise ValueError(f"{self.key}: speed on {machine} measured with micro-batch {micro_batch} must be >= 1")
+        for name, degree in (("data", self.data), ("pipeline", self.pipeline), ("tensor", self.tensor)):
+            if degree is not None and degree < 1:
+                raise ValueError(f"{self.key}: degree {name} {degree} must be >= 1")
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"{self.key}: objective {self.objective!r} must be one of {', '.join(OBJECTIVES)}")
+        if self.max_price_per_hour is not None and not is_positive(self.max_price_per_hour):
+            raise ValueError(f"{self.key}: at most {self.max_price_per_hour} an hour must be > 0 and finite")
         if self.precision not in PRECISIONS or self.optimizer not in OPTIMIZER_BYTES_PER_PARAMETER:
             raise ValueError(f"{self.key}: precision {self.precision!r} or optimizer {self.optimizer!r} is not known")
 

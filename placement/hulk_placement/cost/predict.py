@@ -1,61 +1,105 @@
 """The evaluator: a plan, its workload and the topology become a prediction of one step.
 
-A step is the slowest rank's computation followed by the all-reduce of all gradients. gloo reduces two buckets at the
-same time, and both are taken to start when the last gradient is ready: DDP starts the first one earlier, so with two
-buckets the prediction is an upper figure. Hulk's own all-reduce takes buckets one after the other, while the last
-backward pass still runs. With local SGD a step bears its part of an outer one, which begins when all compute is done.
+Each replica is a pipeline of stages; when a stage's last backward pass has ended on all replicas, its gradients are
+summed over them:
+
+    step = max over stages (last backward pass + all-reduce) + the sum of parameters that two stages share
+
+All stages' all-reduces are taken to run at the same time, and to begin when all gradients of the stage are ready: DDP
+starts a first bucket earlier, so with two buckets the prediction is an upper figure. Hulk's own all-reduce takes
+buckets one after the other, while the last backward pass still runs. With local SGD a step bears its part of an outer
+one, which begins when all compute is done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from hulk_placement.collective.classes import CollectivePlan
 from hulk_placement.collective.network import build_network
-from hulk_placement.cost.compute import is_calibrated, rank_seconds, speeds
+from hulk_placement.cost.compute import is_calibrated
+from hulk_placement.cost.gloo import CUBIC
 from hulk_placement.cost.gloo_rings import ring_times
-from hulk_placement.cost.groups import Group
+from hulk_placement.cost.groups import Group, GroupTime
+from hulk_placement.cost.hierarchical import Hierarchical
+from hulk_placement.cost.nccl import Nccl
+from hulk_placement.cost.parameter_server import ParameterServer
+from hulk_placement.cost.pipelines import Pipelines, time_pipelines
+from hulk_placement.cost.transports import Transport, allreduce_seconds
 from hulk_placement.cost.wan import BACKWARD_SHARE, wan_seconds
+from hulk_placement.model.layer import BYTES_PER_FP32
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.topology import Pair, Topology
 from hulk_placement.workload import Workload
 
+TRANSPORTS: dict[str, Transport] = {
+    "ring": CUBIC,
+    "hierarchical": Hierarchical(),
+    "nccl": Nccl(),
+    "parameter-server": ParameterServer(),
+}
+"""What runs each of a plan's algorithms but "wan"."""
+
 
 def predict(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
     """What one step of the plan takes; KeyError when the plan names a machine that the topology lacks."""
-    machines = plan.rank_machines
-    used = sorted(set(machines))
-    compute_s = rank_seconds(workload, speeds(workload, topology, used), machines, plan.shares)
+    pipelines = time_pipelines(plan, workload, topology)
     if plan.collective is None:
-        wait_s, bottleneck = allreduce(machines, workload.model.gradient_bytes, plan.num_buckets, topology)
+        times = stage_syncs(plan, workload, topology)
     else:
-        slowest = max(range(len(machines)), key=compute_s.__getitem__)
-        last_pass = min(1.0, plan.micro_batch / plan.shares[slowest])
-        wait_s, bottleneck = _wan(plan, plan.collective, workload, topology, compute_s[slowest] * last_pass)
+        times = [_wan(plan, plan.collective, workload, topology, pipelines)]
+    ready_s, computed_s = pipelines.ready_P, float(pipelines.ends_DP.max())
+    if not plan.overlap or plan.inner_steps:
+        ready_s = ready_s * 0 + computed_s
+    ends_s = [float(ready) + time.seconds for ready, time in zip(ready_s, times, strict=True)]
+    last = max(range(len(ends_s)), key=ends_s.__getitem__)
+    passed_s = max(computed_s, pipelines.crossing_s)
+    wait_s = max(0.0, ends_s[last] - passed_s) + pipelines.tied_s
     communication_s = wait_s / (plan.inner_steps or 1)
+    compute_s = float(pipelines.compute_DP.max())
     return Prediction(
-        step_s=max(compute_s) + communication_s,
-        compute_s=max(compute_s),
+        step_s=passed_s + communication_s,
+        compute_s=compute_s,
+        bubble_s=passed_s - compute_s,
         communication_s=communication_s,
-        bottleneck=bottleneck,
-        rank_compute_s=compute_s,
-        memory_bytes=workload.model.memory_bytes(plan.micro_batch, workload.optimizer),
-        calibrated=is_calibrated(workload, topology, used),
+        bottleneck=times[last].worst,
+        rank_compute_s=tuple(float(s) for s in pipelines.compute_DP.ravel().repeat(plan.layout.tensor)),
+        memory_bytes=round(float(pipelines.memory_DP.max())),
+        price=price(plan, topology) * (passed_s + communication_s),
+        calibrated=is_calibrated(workload, topology, sorted(set(plan.rank_machines))),
     )
 
 
+def stage_syncs(plan: Plan, workload: Workload, topology: Topology) -> list[GroupTime]:
+    """What each stage's all-reduce takes, all at the same time; each tensor-parallel rank does its own."""
+    layers, tensor = workload.model.layers, plan.layout.tensor
+    bounds = [*plan.stages, len(layers)]
+    groups = []
+    for stage, (first, last) in enumerate(pairwise(bounds)):
+        num_bytes = BYTES_PER_FP32 * sum(layer.num_parameters for layer in layers[first:last]) // tensor
+        machines = tuple(plan.machine(replica, stage) for replica in plan.ring(stage))
+        groups += [Group(machines, max(1, num_bytes), plan.num_buckets)] * tensor
+    return list(allreduce_seconds(TRANSPORTS[plan.algorithm], groups, topology))[::tensor]
+
+
+def price(plan: Plan, topology: Topology) -> float:
+    """Price of the plan's accelerators for a second."""
+    return sum(topology.machine(w.machine).price_per_hour * w.num_accelerators for w in plan.workers) / 3600
+
+
 def _wan(
-    plan: Plan, collective: CollectivePlan, workload: Workload, topology: Topology, last_pass_s: float
-) -> tuple[float, Pair | None]:
+    plan: Plan, collective: CollectivePlan, workload: Workload, topology: Topology, pipelines: Pipelines
+) -> GroupTime:
     """Seconds that a step waits for Hulk's own all-reduce, and the busiest link, by a machine of each end."""
-    machines = plan.rank_machines
+    machines, compute_s = plan.rank_machines, pipelines.compute_DP[:, 0]
+    slowest = int(compute_s.argmax())
+    last_pass_s = float(compute_s[slowest]) * min(1.0, plan.micro_batch / plan.shares[slowest])
     network = build_network(topology, machines, allow_unknown=True)
     backward_s = 0.0 if plan.inner_steps else BACKWARD_SHARE * last_pass_s
     seconds, link = wan_seconds(collective, network, workload.model.gradient_bytes, plan.num_buckets, backward_s)
-    if link is None:
-        return seconds, None
-    source, target = (machines[network.ranks[region][0]] for region in link)
-    return seconds, (source, target)
+    ends = None if link is None else tuple(machines[network.ranks[region][0]] for region in link)
+    return GroupTime(seconds, None if ends is None else (ends[0], ends[1]), seconds, seconds)
 
 
 def allreduce(

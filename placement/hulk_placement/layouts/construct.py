@@ -77,7 +77,7 @@ def _holds(
     """Whether a stage can have layers first .. last - 1."""
     if seconds_PJ[stage, last] - seconds_PJ[stage, first] > limit_s:
         return False
-    return memory_bytes(setting, first, last, stage, memory_P.shape[0], num_batches) <= memory_P[stage]
+    return bool(memory_bytes(setting, first, last, stage, memory_P.shape[0], num_batches) <= memory_P[stage])
 
 
 @compiled

@@ -14,7 +14,8 @@ from hulk_placement.cost.closed_form.pipeline import SCHEDULES
 from hulk_placement.cost.closed_form.sync import GLOO, WAN
 from hulk_placement.cost.compute import kind_seconds
 from hulk_placement.cost.known import Kinds, kinds_of
-from hulk_placement.model import BYTES_PER_FP32, OPTIMIZER_BYTES_PER_PARAMETER
+from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER
+from hulk_placement.model.layer import BYTES_PER_FP32
 from hulk_placement.topology import SAME_MACHINE, Link, LinkKind, Machine, Topology
 from hulk_placement.workload import Workload
 
@@ -81,12 +82,13 @@ class Ground:
             return topology.region_link(a[0], b[0])
 
         regional: list[tuple[str, str | None]] = [(name, None) for name in regions]
-        latency_RR, flow_RR = _figures([[between(a, b) for b in regional] for a in regional], workload)
+        links = [[between(a, b) for b in regional] for a in regional]
+        latency_RR, flow_RR = _figures(links, workload)
         latency_QQ, flow_QQ = latency_RR, flow_RR
         if apart:
             latency_QQ, flow_QQ = _figures([[between(a, b) for b in places] for a in places], workload)
         speeds = kinds_of(workload, topology, (machine.name for machine in machines))
-        capacity_RR = np.where(flow_RR > 0, flow_RR, 1.0)
+        capacity_RR = np.array([[link.bandwidth_bytes_per_s for link in row] for row in links])
         np.fill_diagonal(capacity_RR, math.inf)
         return cls(
             workload=workload,
@@ -187,7 +189,7 @@ def _figures(links: list[list[Link]], workload: Workload) -> tuple[Floats, Float
 
     def rate(link: Link) -> float:
         usable = workload.allow_unknown_links or link.kind is not LinkKind.UNKNOWN
-        return link.bandwidth_bytes_per_s if usable else 0.0
+        return min(link.bandwidth_bytes_per_s, link.flow_bytes_per_s or math.inf) if usable else 0.0
 
     return (
         np.array([[link.rtt_s / 2 for link in row] for row in links]),

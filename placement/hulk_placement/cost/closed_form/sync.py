@@ -83,12 +83,15 @@ def ring_cut(num_bytes: float, num_ranks: int, num_buckets: int) -> tuple[int, f
 @inlined
 def edge_seconds(hops: int, segment: float, num_buckets: int, latency_s: float, flow: float, full_s: float) -> float:
     """As `cost.gloo.Ring.edge_s`; all that shares the edge's link keeps it busy for `full_s` in each half."""
-    round_trip_s = 2.0 * latency_s + SOFTWARE_S
-    segment_s = segment / flow if flow > 0.0 else math.inf
+    if flow <= 0.0:
+        return math.inf
+    round_trip_s, segment_s = 2.0 * latency_s + SOFTWARE_S, segment / flow
     waiting_s = hops // 2 * (round_trip_s + segment_s) + num_buckets * segment_s
     if hops % 2:
         waiting_s += round_trip_s
-    return 2.0 * max(waiting_s, round_trip_s + max(full_s, hops * num_buckets * segment_s))
+    full_s = max(full_s, hops * num_buckets * segment_s)
+    turning_s = max(0.0, round_trip_s - 2.0 * (num_buckets - 1) * full_s / (hops * num_buckets))
+    return max(2.0 * waiting_s, 2.0 * full_s + round_trip_s + turning_s)
 
 
 @inlined

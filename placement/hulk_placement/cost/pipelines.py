@@ -1,0 +1,104 @@
+"""The pipelines of a plan in numbers: when each cell's last backward pass ends, how long it computes, what it holds.
+
+A plan becomes the arrays that searches evaluate (`closed_form`), and the same compiled functions time it; so what a
+search went by is what the prediction says. The micro-batches of one replica are taken to be of equal size, its share
+over their number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hulk_placement.cost.closed_form.arrays import Floats, Layout, Setting
+from hulk_placement.cost.closed_form.evaluate import crossing_seconds, make_cache, memory_bytes, time_replica
+from hulk_placement.cost.closed_form.setting import Ground, Option
+from hulk_placement.cost.closed_form.sync import tied_seconds
+from hulk_placement.plan import Plan
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelines:
+    """All pipelines of a plan, each alone on its links; D replicas, P stages, seconds and bytes.
+
+    `crossing_s`: how long activations and gradients keep the busiest link between regions busy in a step. `tied_s`: how
+    long stages that share parameters sum their gradients. `memory_DP`: of one accelerator of each cell.
+    """
+
+    ends_DP: Floats
+    compute_DP: Floats
+    memory_DP: Floats
+    crossing_s: float
+    tied_s: float
+
+    @property
+    def ready_P(self) -> Floats:
+        """When each stage's gradients are ready on all replicas."""
+        ready: Floats = self.ends_DP.max(axis=0)
+        return ready
+
+
+def time_pipelines(plan: Plan, workload: Workload, topology: Topology) -> Pipelines:
+    """Time a plan's pipelines; KeyError when it names a machine that the topology lacks."""
+    names = list(dict.fromkeys(plan.rank_machines))
+    ground = Ground.of(workload, topology, [topology.machine(name) for name in names])
+    option = Option(plan.micro_batch, plan.layout.tensor, plan.schedule, plan.recompute, plan.overlap)
+    setting, layout = ground.setting(option), _layout(plan, names, len(workload.model.layers), len(ground.regions))
+    cache = make_cache(plan.layout.data, plan.layout.pipeline, len(ground.regions))
+    for replica, share in enumerate(plan.shares):
+        filled = share / (int(layout.batches_D[replica]) * plan.micro_batch)
+        time_replica(_scaled(setting, filled), layout, cache, replica)
+    shares_D = np.array(plan.shares) / plan.micro_batch
+    return Pipelines(
+        ends_DP=cache.ends_DP.copy(),
+        compute_DP=_seconds(setting, layout) * shares_D[:, None],
+        memory_DP=_memory(setting, layout),
+        crossing_s=crossing_seconds(setting, layout, cache),
+        tied_s=tied_seconds(setting, layout),
+    )
+
+
+def _layout(plan: Plan, names: list[str], num_layers: int, num_regions: int) -> Layout:
+    number = {name: machine for machine, name in enumerate(names)}
+    cells = plan.rank_machines[:: plan.layout.tensor]
+    return Layout(
+        machine_DP=np.array([number[name] for name in cells]).reshape(plan.layout.data, plan.layout.pipeline),
+        first_P=np.array([*plan.stages, num_layers]),
+        batches_D=np.array([math.ceil(share / plan.micro_batch) for share in plan.shares]),
+        tour_W=np.arange(num_regions),
+    )
+
+
+def _scaled(setting: Setting, filled: float) -> Setting:
+    """The setting of micro-batches that are smaller by a factor: as much less is computed and sent."""
+    if filled == 1.0:
+        return setting
+    return setting._replace(
+        forward_KJ=setting.forward_KJ * filled,
+        backward_KJ=setting.backward_KJ * filled,
+        output_L=setting.output_L * filled,
+    )
+
+
+def _seconds(setting: Setting, layout: Layout) -> Floats:
+    """Seconds of one whole micro-batch on each cell, both passes."""
+    once = 1 + setting.recompute
+    seconds_KJ = once * setting.forward_KJ + setting.backward_KJ
+    kind_DP = setting.kind_M[layout.machine_DP]
+    found: Floats = seconds_KJ[kind_DP, layout.first_P[1:]] - seconds_KJ[kind_DP, layout.first_P[:-1]]
+    return found
+
+
+def _memory(setting: Setting, layout: Layout) -> Floats:
+    num_replicas, num_stages = layout.machine_DP.shape
+    first_P, batches_D = layout.first_P, layout.batches_D
+    return np.array(
+        [
+            [memory_bytes(setting, first_P[s], first_P[s + 1], s, num_stages, batches_D[r]) for s in range(num_stages)]
+            for r in range(num_replicas)
+        ]
+    )
