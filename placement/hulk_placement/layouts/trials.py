@@ -96,6 +96,14 @@ class Trials:
         self._best_cost = min(self._best_cost, cost)
         return trial
 
+    def is_possible(self, trial: Trial) -> bool:
+        """Whether memory, price, pinned layers and links allow a layout."""
+        setting, cache = self.setting(trial.shape.option), self.cache(trial.shape)
+        cost = evaluate(setting, trial.layout, cache)
+        unlimited = setting._replace(memory_K=np.full_like(setting.memory_K, math.inf))
+        unlimited = unlimited._replace(price_limit=math.inf, banned_MJ=np.zeros((len(setting.kind_M), 1)))
+        return cost < math.inf and cost == evaluate(unlimited, trial.layout, cache)
+
     def best_since(self, number: int) -> Trial | None:
         """The cheapest of those tried after so many evaluations."""
         return min((trial for trial in self._kept if trial.number > number), default=None)

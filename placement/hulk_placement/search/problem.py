@@ -78,13 +78,13 @@ def build(workload: Workload, topology: Topology) -> Problem | Unplaced:
     refused = _refuse_request(workload)
     if refused:
         return refused
-    sieve = _Sieve(workload, list(topology.machines))
+    sieve = Sieve(workload, list(topology.machines))
     sieve.keep(lambda m: m.name in workload.candidates, "may not run the job's pods")
     if workload.regions:
         sieve.keep(lambda m: m.region in workload.regions, f"outside the regions {', '.join(workload.regions)}")
     if not sieve.machines:
         return Unplaced("NoCandidates", f"None of {len(topology.machines)} machines is allowed: {sieve.reasons()}.")
-    sieve.keep(_has_memory(workload), f"with less accelerator memory than {_gib(_least_memory(workload))}")
+    sieve.keep(_has_memory(workload), f"with less accelerator memory than {gib(_least_memory(workload))}")
     if not sieve.machines:
         return Unplaced("NoMemory", _no_memory(workload, sieve.last))
     before = list(sieve.machines)
@@ -100,7 +100,7 @@ def build(workload: Workload, topology: Topology) -> Problem | Unplaced:
     return _problem(workload, topology, sieve)
 
 
-class _Sieve:
+class Sieve:
     """Machines that passed so far, and a phrase for each group that did not."""
 
     def __init__(self, workload: Workload, machines: list[Machine]) -> None:
@@ -113,7 +113,7 @@ class _Sieve:
         if failed:
             self.last = failed
             self.machines = [machine for machine in self.machines if passes(machine)]
-            self.phrases.append(f"{len(failed)} {phrase} ({_some(m.name for m in failed)})")
+            self.phrases.append(f"{len(failed)} {phrase} ({some(m.name for m in failed)})")
 
     def reasons(self) -> str:
         return "; ".join(self.phrases)
@@ -147,9 +147,9 @@ def _has_memory(workload: Workload) -> Callable[[Machine], bool]:
 def _no_memory(workload: Workload, machines: list[Machine]) -> str:
     most = max(machines, key=lambda m: m.memory_bytes)
     return (
-        f"A rank needs {_gib(_least_memory(workload))} ({workload.model.num_parameters:,} parameters, "
+        f"A rank needs {gib(_least_memory(workload))} ({workload.model.num_parameters:,} parameters, "
         f"{workload.optimizer}, micro-batch {workload.micro_batch or 1}); the largest accelerator among "
-        f"{len(machines)} machines has {_gib(most.memory_bytes)} ({most.name}, {most.product})."
+        f"{len(machines)} machines has {gib(most.memory_bytes)} ({most.name}, {most.product})."
     )
 
 
@@ -165,14 +165,14 @@ def _not_enough(workload: Workload, machines: list[Machine], num_free: int) -> s
     )
 
 
-def _not_joined(workload: Workload, sieve: _Sieve, num_free: int, num_joined: int) -> str:
+def _not_joined(workload: Workload, sieve: Sieve, num_free: int, num_joined: int) -> str:
     return (
         f"Needs at least {workload.min_workers} workers; there is room for {num_free}, but known links join at most "
         f"{num_joined} of them, {len(sieve.machines)} machines: not {sieve.reasons()}."
     )
 
 
-def _one_per_unknown_inside(workload: Workload, topology: Topology, sieve: _Sieve) -> list[Machine]:
+def _one_per_unknown_inside(workload: Workload, topology: Topology, sieve: Sieve) -> list[Machine]:
     """In a region about whose inside nothing is known, machines cannot be joined: its roomiest, then fastest, stays."""
     by_region: dict[str, list[Machine]] = {}
     for machine in sieve.machines:
@@ -192,7 +192,7 @@ def _one_per_unknown_inside(workload: Workload, topology: Topology, sieve: _Siev
     return [machine for machine in sieve.machines if machine.name in kept]
 
 
-def _problem(workload: Workload, topology: Topology, sieve: _Sieve) -> Problem:
+def _problem(workload: Workload, topology: Topology, sieve: Sieve) -> Problem:
     machines = sieve.machines
     regions = tuple(dict.fromkeys(machine.region for machine in machines))
     index = {region: number for number, region in enumerate(regions)}
@@ -209,15 +209,15 @@ def _problem(workload: Workload, topology: Topology, sieve: _Sieve) -> Problem:
     )
 
 
-def _some(names: Iterable[str]) -> str:
+def some(names: Iterable[str]) -> str:
     """A few names of many.
 
-    >>> _some(["a", "b", "c", "d"])
+    >>> some(["a", "b", "c", "d"])
     'a, b, c, ...'
     """
     found = list(names)
     return ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
 
 
-def _gib(num_bytes: int) -> str:
+def gib(num_bytes: int) -> str:
     return f"{num_bytes / 2**30:.2f} GiB"

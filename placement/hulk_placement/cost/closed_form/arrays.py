@@ -63,6 +63,10 @@ class Setting(NamedTuple):
     uplink_R: Floats
     egress_RR: Floats
     """Price of a byte."""
+    banned_MJ: Floats
+    """Prefix sums of 1 for every layer that must not be on a machine; (M, 1) where all may."""
+    price_limit: float
+    """Of all cells for a second."""
     tensor: int
     schedule: int
     overlap: bool

@@ -18,7 +18,8 @@ from hulk_placement.cost.closed_form.pipeline import NUM_ROWS, pipeline_ends
 from hulk_placement.cost.closed_form.sync import busiest_uplink_s, pair, sync_seconds, tied_seconds
 
 EXCESS_COST = 10.0
-"""What a cell of twice its memory adds to the cost, in times the cost: the way back leads downhill."""
+"""What a cell of twice its memory adds to the cost, in times the cost, and a layer where it must not be, and twice the
+price that is allowed: the way back leads downhill."""
 
 
 def make_cache(num_replicas: int, num_stages: int, num_regions: int) -> Cache:
@@ -67,6 +68,8 @@ def time_replica(setting: Setting, layout: Layout, cache: Cache, replica: int) -
             backward[s] += forward[s]
         need = memory_bytes(setting, low, high, s, num_stages, num_batches)
         cache.excess_DP[replica, s] = max(0.0, need / setting.memory_K[kind] - 1.0)
+        if setting.banned_MJ.shape[1] > 1:
+            cache.excess_DP[replica, s] += setting.banned_MJ[machine[s], high] - setting.banned_MJ[machine[s], low]
         if s + 1 < num_stages:
             num_bytes = setting.output_L[high - 1]
             latency[s], flow = pair(setting, machine[s], machine[s + 1])
@@ -146,6 +149,8 @@ def combine(setting: Setting, layout: Layout, cache: Cache, is_moved: bool) -> f
     if not setting.overlap:
         step_s = max(step_s, last_s + cache.sync_P[:num_stages].max())
     step_s += tied_seconds(setting, layout)
+    if setting.price_limit < math.inf:
+        excess += max(0.0, price_per_s(setting, layout) / setting.price_limit - 1.0)
     cost = step_s * price_per_s(setting, layout) + egress_price(setting, layout, cache) if setting.is_money else step_s
     return cost * (1.0 + EXCESS_COST * excess)
 

@@ -141,6 +141,8 @@ class Ground:
             capacity_RR=self.capacity_RR,
             uplink_R=self.uplink_R,
             egress_RR=self.egress_RR,
+            banned_MJ=_banned(workload, self.machines),
+            price_limit=math.inf if workload.max_price_per_hour is None else workload.max_price_per_hour / 3600,
             tensor=option.tensor,
             schedule=SCHEDULES[option.schedule],
             overlap=option.overlap,
@@ -149,6 +151,17 @@ class Ground:
             num_buckets=option.num_buckets,
             is_money=workload.objective != "time",
         )
+
+
+def _banned(workload: Workload, machines: Sequence[Machine]) -> Floats:
+    """Layers that pins keep from each machine, as prefix sums."""
+    if not workload.layer_pins:
+        return np.zeros((len(machines), 1))
+    banned_ML = np.zeros((len(machines), len(workload.model.layers)))
+    for pin in workload.layer_pins:
+        kept_out = [m for m, machine in enumerate(machines) if not pin.allows(machine)]
+        banned_ML[np.ix_(kept_out, pin.layers)] = 1.0
+    return _sums(banned_ML)
 
 
 def _bytes(workload: Workload, option: Option) -> dict[str, Any]:

@@ -17,11 +17,18 @@ from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trial, Trials
 
 NUM_SETS = 6
-"""Sets of regions on which every shape is tried."""
+"""Sets of regions on which every option is tried."""
+
+NUM_PAIRS = 24
+"""Of a set and an option, on which every number of stages is tried."""
+
+NUM_FEW = 4
+"""Numbers of stages that stand for all of them."""
 
 NUM_ANNEALED = 8
 
 Going = Callable[[], bool]
+Pair = tuple[starts.Regions, Option]
 
 
 def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
@@ -31,29 +38,46 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
 
 
 def construct(trials: Trials, space: Space, going_on: Going) -> None:
-    """Layouts of every shape on the sets of regions that do best with a few."""
+    """Layouts of ever more shapes on ever fewer sets of regions, those that did best."""
     setting = trials.setting(space.options[0])
-    num_bytes = float(setting.gradient_J[-1])
-    sets = list(starts.grown_sets(setting, starts.speed_by_region(setting), num_bytes))
-    ranked = []
-    for number, regions in enumerate(sets):
+    sets = starts.grown_sets(setting, starts.speed_by_region(setting), float(setting.gradient_J[-1]))
+    few = spread(space.pipelines, NUM_FEW)
+    probed = _ranked(trials, space, few, itertools.product(sets, probes(space)), going_on)
+    best_sets = list(dict.fromkeys(regions for regions, _ in probed))[:NUM_SETS]
+    pairs = _ranked(trials, space, few, itertools.product(best_sets, space.options), going_on)
+    _ranked(trials, space, space.pipelines, iter(pairs[:NUM_PAIRS]), going_on)
+
+
+def _ranked(
+    trials: Trials, space: Space, pipelines: tuple[int, ...], pairs: Iterator[Pair], going_on: Going
+) -> list[Pair]:
+    """The pairs of a set of regions and an option by their best layout, the cheapest first; the first one at least."""
+    found: list[tuple[float, int, Pair]] = []
+    for number, pair in enumerate(pairs):
         if number and not going_on():
             break
-        found = [t.cost for option, few in _probes(space) for t in layouts(trials, option, few, space.data, regions)]
-        ranked.append((min(found, default=float("inf")), number))
-    for _, number in sorted(ranked)[:NUM_SETS]:
-        for option in space.options:
-            if not going_on():
-                return
-            for _ in layouts(trials, option, space.pipelines, space.data, sets[number]):
-                pass
+        costs = (trial.cost for trial in layouts(trials, pair[1], pipelines, space.data, pair[0]))
+        found.append((min(costs, default=float("inf")), number, pair))
+    return [pair for _, _, pair in sorted(found)]
 
 
-def _probes(space: Space) -> Iterator[tuple[Option, tuple[int, ...]]]:
-    """A few shapes of very different kinds."""
-    few = tuple(dict.fromkeys(space.pipelines[len(space.pipelines) * k // 3] for k in range(3)))
-    for option in dict.fromkeys((space.options[0], space.options[len(space.options) // 3], space.options[-1])):
-        yield option, few
+def probes(space: Space) -> tuple[Option, ...]:
+    """Options at the ends: the least and the most tensor-parallel, with and without recomputation, small batches."""
+    by_need = sorted(space.options, key=lambda option: (option.micro_batch, option.tensor, option.recompute))
+    least = [option for option in by_need if option.micro_batch == by_need[0].micro_batch]
+    widest = max(option.tensor for option in least)
+    return tuple(option for option in least if option.tensor in (least[0].tensor, widest))
+
+
+def spread(numbers: tuple[int, ...], num: int) -> tuple[int, ...]:
+    """So many of some numbers, both ends among them.
+
+    >>> spread((1, 2, 3, 4, 6, 8, 12), 3)
+    (1, 4, 12)
+    """
+    if len(numbers) <= num:
+        return numbers
+    return tuple(numbers[k * (len(numbers) - 1) // (num - 1)] for k in range(num))
 
 
 def layouts(

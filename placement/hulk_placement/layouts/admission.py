@@ -1,0 +1,30 @@
+"""Which machines a workload of any layout may use, or the sentence that says why there are too few."""
+
+from __future__ import annotations
+
+from hulk_placement.search.problem import Sieve, Unplaced
+from hulk_placement.topology import Machine, Topology
+from hulk_placement.workload import Workload
+
+
+def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Unplaced:
+    """The machines that may be used, with as many accelerators as the job's pods may hold there."""
+    sieve = Sieve(workload, list(topology.machines))
+    sieve.keep(lambda m: m.name in workload.candidates, "may not run the job's pods")
+    if workload.regions:
+        sieve.keep(lambda m: m.region in workload.regions, f"outside the regions {', '.join(workload.regions)}")
+    if not sieve.machines:
+        return Unplaced("NoCandidates", f"None of {len(topology.machines)} machines is allowed: {sieve.reasons()}.")
+    least = workload.tensor or 1
+    sieve.keep(lambda m: m.num_accelerators >= least, f"with fewer than {least} accelerators free")
+    num_free = sum(machine.num_accelerators for machine in sieve.machines)
+    needed = max(workload.min_workers * workload.accelerators_per_worker, _asked(workload))
+    if num_free < needed:
+        return Unplaced(
+            "NotEnoughAccelerators", f"Needs at least {needed} accelerators; {num_free} are free: {sieve.reasons()}."
+        )
+    return tuple(sieve.machines)
+
+
+def _asked(workload: Workload) -> int:
+    return (workload.data or 1) * (workload.pipeline or 1) * (workload.tensor or 1)

@@ -1,0 +1,67 @@
+"""Why a layout was chosen, what nothing can beat, and why there is none."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hulk_placement.layouts.space import Space
+from hulk_placement.layouts.trials import Trials
+from hulk_placement.plan import Plan
+from hulk_placement.search.problem import Unplaced, gib
+
+
+def least_step_s(trials: Trials, space: Space) -> float:
+    """Seconds below which no step of any layout is: all micro-batches, all machines always busy, nothing sent.
+
+    Of layouts within one region that region's machines alone compute; of any other, data cross between two regions at
+    least once there and back.
+    """
+    ground = trials.ground
+    latency_RR = np.where(ground.flow_RR > 0, ground.latency_RR, math.inf)
+    np.fill_diagonal(latency_RR, math.inf)
+    crossing_s = float((latency_RR + latency_RR.T).min()) if len(ground.regions) > 1 else math.inf
+    least_s = math.inf
+    for option in space.options:
+        setting = trials.setting(option)
+        seconds_M = (setting.forward_KJ[:, -1] + setting.backward_KJ[:, -1])[setting.kind_M]
+        speed_R = np.zeros(len(ground.regions))
+        np.add.at(speed_R, setting.region_M, setting.slots_M / seconds_M)
+        share = ground.workload.global_batch / option.micro_batch
+        with np.errstate(divide="ignore"):
+            alone_s, together_s = float((share / speed_R).min()), float(share / speed_R.sum())
+        least_s = min(least_s, alone_s, max(together_s, crossing_s))
+    return least_s
+
+
+def sentences(trials: Trials, plan: Plan) -> tuple[str, ...]:
+    """What decided the plan, in sentences with numbers."""
+    prediction, layout = plan.prediction, plan.layout
+    regions = list(dict.fromkeys(worker.region for worker in plan.workers))
+    found = [
+        f"{layout.data} replicas of {layout.pipeline} stages of {layout.tensor} accelerators, in {', '.join(regions)}: "
+        f"the best of {trials.num_evaluations} layouts evaluated.",
+        f"A step computes for {prediction.compute_s:.3f} s on the cell that computes longest, fills, drains and waits "
+        f"for {prediction.bubble_s:.3f} s, and then waits {prediction.communication_s:.3f} s for the replicas.",
+    ]
+    if plan.optimality_gap:
+        found.append(f"No plan is more than {plan.optimality_gap:.1%} faster: with every machine always busy.")
+    return tuple(found)
+
+
+def impossible(trials: Trials, space: Space) -> Unplaced:
+    """Why no layout is possible: memory, with the least that would do; pins; price; or links."""
+    model, ground = trials.ground.workload.model, trials.ground
+    least = min(float(trials.setting(option).held_J[-1]) * option.tensor for option in space.options)
+    there = sum(machine.memory_bytes * machine.num_accelerators for machine in ground.machines)
+    if 0 < there < least:
+        largest = max(ground.machines, key=lambda machine: machine.memory_bytes)
+        num = math.ceil(least / largest.memory_bytes)
+        return Unplaced(
+            "NoMemory",
+            f"Parameters, gradients and optimizer state of {model.num_parameters:,} parameters take "
+            f"{gib(round(least))}; all accelerators together have {gib(there)}. At least {num} accelerators of "
+            f"{gib(largest.memory_bytes)} ({largest.product}) would do.",
+        )
+    return Unplaced("NoLayout", f"No possible layout among {trials.num_evaluations} that were evaluated.")
