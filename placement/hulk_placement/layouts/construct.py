@@ -15,7 +15,7 @@ from hulk_placement.compiled import compiled, inlined
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import memory_bytes
 
-HALVINGS = 24
+HALVINGS = 14
 
 
 @compiled
@@ -99,7 +99,7 @@ def split_layers(setting: Setting, layout: Layout) -> None:
                 memory_P[s] = min(memory_P[s], setting.memory_K[kind])
                 seconds_PJ[s] += count_K[kind] * (setting.forward_KJ[kind] + setting.backward_KJ[kind])
     num_batches = max(1, layout.batches_D[0])
-    low, high = 0.0, seconds_PJ[:, num_layers].max()
+    low, high = seconds_PJ[:, num_layers].min() / num_stages, seconds_PJ[:, num_layers].max()
     if not _fit(setting, layout, seconds_PJ, memory_P, high, num_batches):
         memory_P[:] = math.inf
     for _ in range(HALVINGS):

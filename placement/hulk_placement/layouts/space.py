@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hulk_placement.cost.closed_form.setting import Ground, Option
-from hulk_placement.layouts.trials import degrees
+from hulk_placement.layouts.trials import Shape, degrees
 
 MAX_MICRO_BATCH = 64
 
@@ -18,6 +18,14 @@ class Space:
     pipelines: tuple[int, ...]
     data: int | None = None
     """Number of replicas where it is asked for."""
+
+    least: int = 1
+    most: int = 1 << 30
+    """Accelerators that a layout may have."""
+
+    def admits(self, shape: Shape) -> bool:
+        """Whether a shape has as many accelerators as it may."""
+        return self.least <= shape.data * shape.pipeline * shape.option.tensor <= self.most
 
 
 def space_of(ground: Ground) -> Space:
@@ -38,4 +46,6 @@ def space_of(ground: Ground) -> Space:
         for tensor in tensors
         for batch in batches
     )
-    return Space(options, tuple(pipelines), workload.data)
+    per_worker = workload.accelerators_per_worker
+    least, most = workload.min_workers * per_worker, workload.max_workers * per_worker
+    return Space(options, tuple(pipelines), workload.data, least, most)

@@ -106,6 +106,7 @@ def speed_by_region(setting: Setting) -> Floats:
     return speed_R
 
 
-def memory_levels(setting: Setting) -> list[float]:
-    """The different memories of machines, least first; infinite ones count as the largest."""
-    return sorted({float(memory) for memory in setting.memory_K if memory < math.inf}) or [0.0]
+def memory_levels(setting: Setting, regions: Regions) -> list[float]:
+    """The different memories of the machines of these regions, least first; the least stands for any."""
+    kinds = np.unique(setting.kind_M[np.isin(setting.region_M, regions)])
+    return [0.0, *sorted({float(memory) for memory in setting.memory_K[kinds] if memory < math.inf})[1:]]

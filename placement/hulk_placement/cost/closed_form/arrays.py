@@ -42,8 +42,8 @@ class Setting(NamedTuple):
     """Bytes of activations kept for the backward pass."""
     input_J: Floats
     """Bytes of the layers' inputs: what recomputation keeps instead."""
-    peak_L: Floats
-    """Bytes that one layer's activations take while they are recomputed."""
+    peak_GL: Floats
+    """Bytes of a layer's activations while they are recomputed: row g has the most of 2^g layers from each on."""
     output_L: Floats
     """Bytes that a layer gives to the next one."""
     ties_T2: Ints

@@ -50,7 +50,11 @@ def memory_bytes(setting: Setting, first: int, last: int, stage: int, num_stages
             held += setting.held_J[tied + 1] - setting.held_J[tied]
     if setting.recompute:
         kept = setting.input_J[last] - setting.input_J[first]
-        return float(held + in_flight * kept + setting.peak_L[first:last].max())
+        g = 0
+        while 2 << g <= last - first:
+            g += 1
+        peak = max(setting.peak_GL[g, first], setting.peak_GL[g, last - (1 << g)])
+        return float(held + in_flight * kept + peak)
     return float(held + in_flight * (setting.kept_J[last] - setting.kept_J[first]))
 
 
@@ -164,9 +168,29 @@ def price_per_s(setting: Setting, layout: Layout) -> float:
     return price
 
 
+@inlined
+def _is_alike(setting: Setting, layout: Layout, replica: int) -> bool:
+    """Whether a replica takes as long, and needs as much, as the one before."""
+    if layout.batches_D[replica] != layout.batches_D[replica - 1] or setting.banned_MJ.shape[1] > 1:
+        return False
+    for s in range(layout.machine_DP.shape[1]):
+        here, there = layout.machine_DP[replica, s], layout.machine_DP[replica - 1, s]
+        if setting.kind_M[here] != setting.kind_M[there] or setting.place_M[here] != setting.place_M[there]:
+            return False
+        if s > 0:
+            stays = here == layout.machine_DP[replica, s - 1]
+            if stays != (there == layout.machine_DP[replica - 1, s - 1]):
+                return False
+    return True
+
+
 @compiled
 def evaluate(setting: Setting, layout: Layout, cache: Cache) -> float:
     """The cost of a layout, from nothing."""
     for replica in range(layout.machine_DP.shape[0]):
-        time_replica(setting, layout, cache, replica)
+        if replica > 0 and _is_alike(setting, layout, replica):
+            cache.ends_DP[replica] = cache.ends_DP[replica - 1]
+            cache.excess_DP[replica] = cache.excess_DP[replica - 1]
+        else:
+            time_replica(setting, layout, cache, replica)
     return combine(setting, layout, cache, True)

@@ -178,7 +178,7 @@ def _bytes(workload: Workload, option: Option) -> dict[str, Any]:
         "gradient_J": _sums(parameters_L * BYTES_PER_FP32),
         "kept_J": _sums(kept_L),
         "input_J": _sums(np.concatenate([[0.0], output_L[:-1]])),
-        "peak_L": kept_L,
+        "peak_GL": _maxima(kept_L),
         "output_L": output_L,
         "ties_T2": np.array(ties, np.int64).reshape(-1, 2),
     }
@@ -208,6 +208,20 @@ def _figures(links: list[list[Link]], workload: Workload) -> tuple[Floats, Float
         np.array([[link.rtt_s / 2 for link in row] for row in links]),
         np.array([[rate(link) for link in row] for row in links]),
     )
+
+
+def _maxima(values: Floats) -> Floats:
+    """The greatest of 2^g values from each on, by g; a range's greatest is that of two of these.
+
+    >>> _maxima(np.array([1.0, 3.0, 2.0]))
+    array([[1., 3., 2.],
+           [3., 3., 2.]])
+    """
+    rows = [values]
+    while 2 << (len(rows) - 1) <= len(values):
+        step, last = 1 << (len(rows) - 1), rows[-1]
+        rows.append(np.maximum(last, np.concatenate([last[step:], last[-1:].repeat(step)])))
+    return np.array(rows)
 
 
 def _sums(values: Floats) -> Floats:

@@ -31,7 +31,8 @@ def search(trials: Trials, space: Space, going_on: Callable[[], bool], seed: int
             if num_stages not in space.pipelines:
                 continue
             for data in range(1, min(num_cells // num_stages, batches) + 1):
-                if space.data in (None, data) and not _shape(trials, Shape(option, data, num_stages), going_on):
+                shape = Shape(option, data, num_stages)
+                if space.data in (None, data) and space.admits(shape) and not _shape(trials, shape, going_on):
                     return
     trials.is_proven = True
 

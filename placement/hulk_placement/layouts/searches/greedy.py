@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from hulk_placement.layouts import starts
-from hulk_placement.layouts.searches.portfolio import layouts
+from hulk_placement.layouts.drafts import Draft, Drafts
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Trials
 
@@ -14,9 +15,9 @@ def search(trials: Trials, space: Space, going_on: Callable[[], bool], seed: int
     """The fastest region, the two fastest, the three fastest, ...; `seed` decides nothing."""
     speed_R = starts.speed_by_region(trials.setting(space.options[0]))
     fastest = sorted(range(len(speed_R)), key=lambda region: -speed_R[region])
-    for num in range(1, len(fastest) + 1):
-        for option in space.options:
+    drafts = Drafts(trials, space)
+    for num, option in itertools.product(range(1, len(fastest) + 1), space.options):
+        for pipeline, by_rows in itertools.product(space.pipelines, (True, False)):
             if trials.num_evaluations and not going_on():
                 return
-            for _ in layouts(trials, option, space.pipelines, space.data, tuple(fastest[:num])):
-                pass
+            drafts.cost(Draft(tuple(fastest[:num]), option, pipeline, by_rows=by_rows))

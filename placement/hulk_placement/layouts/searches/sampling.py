@@ -27,6 +27,8 @@ def draw(trials: Trials, space: Space, rng: np.random.Generator) -> bool:
     if most < (space.data or 1):
         return False
     data = space.data or 1 + int(rng.integers(most))
-    tour_W = rng.permutation(len(setting.uplink_R))
-    trials.build(Shape(option, data, num_stages), rng.permutation(cells_N), tour_W, by_rows=True)
+    shape = Shape(option, data, num_stages)
+    if not space.admits(shape):
+        return False
+    trials.build(shape, rng.permutation(cells_N), rng.permutation(len(setting.uplink_R)), by_rows=True)
     return True
