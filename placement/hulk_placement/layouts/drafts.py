@@ -98,7 +98,8 @@ class Drafts:
 
 def _differ_in_one(option: Option, other: Option) -> bool:
     """Whether two options are alike in two of micro-batch, tensor degree and recomputation."""
-    return sum(getattr(option, name) == getattr(other, name) for name in ("micro_batch", "tensor", "recompute")) == 2
+    names = ("micro_batch", "tensor", "recompute")
+    return sum(bool(getattr(option, name) == getattr(other, name)) for name in names) == 2
 
 
 def _is_traded(draft: Draft, option: Option, pipeline: int) -> bool:
