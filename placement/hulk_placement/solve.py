@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hulk_placement.layouts import place as layouts
 from hulk_placement.plan import Plan
 from hulk_placement.search.keep import place_keeping
 from hulk_placement.search.problem import Budget, Unplaced
@@ -55,7 +56,7 @@ def solve(
         seconds = max(MIN_SECONDS, (end_s - clock()) / (len(workloads) - num_placed))
         kept = {machine: count * workload.accelerators_per_worker for machine, count in workload.kept.items()}
         given_back = {machine: -count for machine, count in kept.items()}
-        outcome = place_keeping(workload, _less(left, given_back), replace(allowed, seconds=seconds), clock)
+        outcome = _place(workload, _less(left, given_back), replace(allowed, seconds=seconds), clock)
         if isinstance(outcome, Unplaced):
             unplaced[workload.key] = outcome
         else:
@@ -67,6 +68,28 @@ def solve(
 def precedence(workload: Workload) -> tuple[int, float, str]:
     """What decides who is placed first: the smallest goes first."""
     return -workload.priority, workload.created_s, workload.key
+
+
+def _place(workload: Workload, topology: Topology, budget: Budget, clock: Callable[[], float]) -> Plan | Unplaced:
+    """The best plan: of data parallelism alone, whose rings are searched exactly, or of any layout, as far as allowed.
+
+    Constraints on layers, price and memory are known to the search over layouts only.
+    """
+    if (workload.pipeline, workload.tensor) == (1, 1) and not _is_constrained(workload):
+        return place_keeping(workload, topology, budget, clock)
+    half = replace(budget, seconds=budget.seconds / 2)
+    found = layouts.place(workload, topology, half, clock)
+    if workload.pipeline in (None, 1) and workload.tensor in (None, 1) and not _is_constrained(workload):
+        data = place_keeping(replace(workload, pipeline=1, tensor=1), topology, half, clock)
+        if isinstance(data, Plan) and (isinstance(found, Unplaced) or data.prediction.step_s < found.prediction.step_s):
+            return data
+    return found
+
+
+def _is_constrained(workload: Workload) -> bool:
+    """Whether the workload asks for what only the search over layouts knows."""
+    asked = workload.objective != "time" or workload.max_price_per_hour is not None or workload.recompute
+    return bool(asked or workload.layer_pins or workload.data is not None)
 
 
 def _less(topology: Topology, taken: Mapping[str, int]) -> Topology:
