@@ -1,0 +1,221 @@
+"""Searches over layouts: known times, optima found by every search, what changes nothing and what never improves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hulk_placement.cost import predict
+from hulk_placement.cost.closed_form.evaluate import evaluate, memory_bytes
+from hulk_placement.cost.closed_form.pipeline import GPIPE, ONE_F_ONE_B, pipeline_ends
+from hulk_placement.cost.closed_form.setting import Ground, Option
+from hulk_placement.layer_pins import LayerPin
+from hulk_placement.layouts.place import place
+from hulk_placement.layouts.plans import plan_of
+from hulk_placement.layouts.searches import SEARCHES
+from hulk_placement.layouts.space import Space, space_of
+from hulk_placement.layouts.trials import Trials
+from hulk_placement.model import Layer, Model
+from hulk_placement.plan import Plan
+from hulk_placement.search.problem import Budget, Unplaced
+from hulk_placement.sync import Sync
+from hulk_placement.topology import Link, Machine, Topology
+from hulk_placement.workload import Workload
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+GIB = 1 << 30
+SMALL = Space((Option(1),), (1, 2, 3, 4))
+
+
+def model(num_layers: int = 4, flops: float = 1e12, parameters: int = 1_000_000, output: int = 100_000) -> Model:
+    layers = (Layer(f"layer.{n}", parameters, flops, 2 * flops, output, 2 * output) for n in range(num_layers))
+    return Model(tuple(layers))
+
+
+def topology(speeds: dict[str, float], rtt_s: float = 0.05, rate: float = 1e8, **machine: Any) -> Topology:
+    """Machines named region-number; links between different regions take longer the farther their letters are apart."""
+    machines = tuple(Machine(name, name[0], flops_per_s=speed, **machine) for name, speed in speeds.items())
+    regions = sorted({machine.region for machine in machines})
+    links = {
+        (a, b): Link(1e-4, 1e9) if a == b else Link(rtt_s * (1 + abs(ord(a) - ord(b))), rate / (1 + (a < b)))
+        for a in regions
+        for b in regions
+    }
+    return Topology(machines, region_links=links)
+
+
+def workload(topology: Topology, trained: Model, global_batch: int = 4, **changes: Any) -> Workload:
+    free = {"pipeline": None, "tensor": None, "max_workers": 1000, "sync": Sync(mode="ring")}
+    candidates = {machine.name: machine.num_accelerators for machine in topology.machines}
+    return Workload("team/job", trained, global_batch, candidates, **(free | changes))
+
+
+def searched(name: str, topology: Topology, job: Workload, evaluations: int, space: Space = SMALL) -> Trials:
+    trials = Trials(Ground.of(job, topology, topology.machines))
+    SEARCHES[name](trials, space, lambda: trials.num_evaluations < evaluations, 0)
+    return trials
+
+
+@pytest.mark.parametrize("latency_s", [0.0, 20.0, 40.0, 80.0])
+def test_one_forward_one_backward_waits_twice_a_link_for_two_micro_batches(latency_s: float) -> None:
+    """Four stages, eight micro-batches, forward 10, backward 20, a latency each way between stages 1 and 2."""
+    forward_s, none, latencies_s = np.full(4, 10.0), np.zeros(4), np.array([0.0, latency_s, 0.0, 0.0])
+    ends_s, scratch = np.zeros(4), np.zeros((5, 4))
+    times = (forward_s, 2 * forward_s, none, latencies_s, none, latencies_s)
+    assert pipeline_ends(ONE_F_ONE_B, 8, *times, True, ends_s, scratch) == 330 + 8 * latency_s
+    assert pipeline_ends(GPIPE, 8, *times, True, ends_s, scratch) == 330 + 2 * latency_s
+
+
+def test_a_stage_that_cannot_overlap_waits_for_what_it_sends() -> None:
+    """Two stages, two micro-batches, every pass 1 s, every transfer 0.5 s; with overlap stage 1 computes 1.5 .. 5.5."""
+    one, send_s = np.ones(2), np.array([0.5])
+    ends_s, scratch = np.zeros(2), np.zeros((5, 2))
+    times = (one, one, send_s, np.zeros(1), send_s, np.zeros(1))
+    assert pipeline_ends(GPIPE, 2, *times, True, ends_s, scratch) == 7.0
+    assert pipeline_ends(GPIPE, 2, *times, False, ends_s, scratch) == 8.0
+
+
+def test_memory_of_one_stage_is_the_models() -> None:
+    trained = model()
+    world = topology({"a0": 1e12})
+    setting = Ground.of(workload(world, trained), world, world.machines).setting(Option(micro_batch=3))
+    assert memory_bytes(setting, 0, 4, 0, 1, 5) == trained.memory_bytes(3, "adamw")
+
+
+def test_recomputing_keeps_inputs_and_one_layer() -> None:
+    world = topology({"a0": 1e12})
+    job = workload(world, model(output=1000))
+    setting = Ground.of(job, world, world.machines).setting(Option(1, recompute=True))
+    states = 4 * 1_000_000 * (4 * 3 + 8)
+    assert memory_bytes(setting, 0, 4, 0, 1, 5) == states + 3 * 1000 + 2000
+
+
+CASES = {
+    "one machine is much faster": ({"a0": 1e13, "a1": 1e11, "b0": 1e11}, 1e12, 1_000_000),
+    "two regions of two": ({"a0": 1e12, "a1": 1e12, "b0": 1e12, "b1": 1e12}, 1e12, 1_000_000),
+    "gradients are dear, activations cheap": ({"a0": 1e12, "b0": 1e12, "c0": 1e12}, 2e12, 50_000_000),
+    "unequal": ({"a0": 3e12, "b0": 2e12, "b1": 1e12}, 1e12, 500_000),
+}
+
+
+@pytest.mark.parametrize("search", ["portfolio", "local", "evolutionary", "random"])
+@pytest.mark.parametrize("case", CASES)
+def test_every_search_finds_the_optimum_of_a_small_case(case: str, search: str) -> None:
+    speeds, flops, parameters = CASES[case]
+    world = topology(speeds)
+    job = workload(world, model(flops=flops, parameters=parameters), global_batch=5)
+    proven = searched("exact", world, job, 10**9)
+    assert proven.is_proven
+    assert searched(search, world, job, 40_000).best_cost == pytest.approx(proven.best_cost, rel=1e-9)
+
+
+def test_greedy_finds_the_optimum_where_whole_regions_are_best() -> None:
+    world = topology({"a0": 1e12, "a1": 1e12})
+    job = workload(world, model(), global_batch=4)
+    assert searched("greedy", world, job, 10**6).best_cost == searched("exact", world, job, 10**9).best_cost
+
+
+@pytest.mark.parametrize("search", list(SEARCHES))
+def test_the_same_seed_and_work_give_the_same_layout(search: str) -> None:
+    world = topology({"a0": 3e12, "a1": 1e12, "b0": 2e12, "c0": 1e12})
+    job = workload(world, model(), global_batch=6)
+    first, second = (searched(search, world, job, 5000).best(1)[0] for _ in range(2))
+    assert first.cost == second.cost
+    assert all((a == b).all() for a, b in zip(first.layout, second.layout, strict=True))
+
+
+SPEEDS = st.dictionaries(
+    st.sampled_from(["a0", "a1", "b0", "b1", "c0"]), st.sampled_from([5e11, 1e12, 3e12]), min_size=2, max_size=4
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(SPEEDS, st.randoms(use_true_random=False), st.integers(2, 4))
+def test_order_and_names_of_machines_change_nothing(speeds: dict[str, float], chance: Any, batch: int) -> None:
+    world = topology(speeds)
+    machines = list(world.machines)
+    chance.shuffle(machines)
+    renamed = replace(world, machines=tuple(replace(m, name=f"x{n}") for n, m in enumerate(machines)))
+    costs = [searched("exact", w, workload(w, model(), batch), 10**9).best_cost for w in (world, renamed)]
+    assert costs[0] == pytest.approx(costs[1], rel=1e-12)
+
+
+@settings(max_examples=15, deadline=None)
+@given(SPEEDS, st.data())
+def test_losing_a_machine_or_a_link_never_improves_the_optimum(speeds: dict[str, float], data: st.DataObject) -> None:
+    world = topology(speeds)
+    lost = data.draw(st.sampled_from(sorted(speeds)))
+    fewer = replace(world, machines=tuple(m for m in world.machines if m.name != lost))
+    pair = data.draw(st.sampled_from(sorted(world.region_links)))
+    links = {ends: link for ends, link in world.region_links.items() if ends != pair}
+    best = searched("exact", world, workload(world, model(), 3), 10**9).best_cost
+    for poorer in (fewer, replace(world, region_links=links)):
+        assert searched("exact", poorer, workload(poorer, model(), 3), 10**9).best_cost >= best * (1 - 1e-12)
+
+
+def test_the_prediction_is_what_the_search_went_by() -> None:
+    world = topology({"a0": 3e12, "a1": 1e12, "b0": 2e12, "b1": 2e12, "c0": 1e12})
+    job = workload(world, model(), global_batch=8)
+    trials = searched("portfolio", world, job, 3000)
+    for trial in trials.best(8):
+        plan = plan_of(trials, trial)
+        assert predict(plan, job, world).step_s == pytest.approx(trial.cost, rel=0.02)
+
+
+def test_a_pipeline_is_planned_where_the_model_fits_no_machine_alone() -> None:
+    world = topology({"a0": 1e12, "a1": 1e12, "b0": 1e12}, memory_bytes=GIB)
+    job = workload(world, model(parameters=20_000_000), global_batch=8)
+    plan = place(job, world, Budget(20_000))
+    assert isinstance(plan, Plan)
+    assert plan.layout.pipeline > 1
+    assert plan.prediction.memory_bytes <= GIB
+    assert sum(plan.shares) == 8
+
+
+def test_a_model_too_large_for_all_machines_says_what_would_do() -> None:
+    world = topology({"a0": 1e12, "b0": 1e12}, memory_bytes=GIB)
+    found = place(workload(world, model(parameters=100_000_000)), world, Budget(2000))
+    assert isinstance(found, Unplaced)
+    assert found.reason == "NoMemory"
+    assert "7.45 GiB" in found.message
+    assert "At least 8 accelerators of 1.00 GiB" in found.message
+
+
+def test_pinned_layers_are_where_they_must_be() -> None:
+    world = topology({"a0": 1e12, "b0": 1e12, "c0": 1e12})
+    job = workload(world, model(), 8, layer_pins=(LayerPin((0,), regions=("a",)), LayerPin((3,), machines=("c0",))))
+    plan = place(job, world, Budget(20_000))
+    assert isinstance(plan, Plan)
+    stages = [*plan.stages, 4]
+    for replica in range(plan.layout.data):
+        homes = {
+            layer: plan.machine(replica, stage)
+            for stage in range(plan.layout.pipeline)
+            for layer in range(stages[stage], stages[stage + 1])
+        }
+        assert homes[0] == "a0"
+        assert homes[3] == "c0"
+
+
+def test_the_price_stays_below_its_limit_and_money_buys_the_cheapest_step() -> None:
+    world = topology({"a0": 4e12, "b0": 1e12})
+    dear = replace(world, machines=tuple(replace(m, price_per_hour=m.flops_per_s / 2.5e11) for m in world.machines))
+    cheap = replace(dear, machines=tuple(replace(m, price_per_hour=10.0 + (m.name == "a0")) for m in world.machines))
+    limited = place(workload(dear, model(), max_price_per_hour=5.0), dear, Budget(5000))
+    assert isinstance(limited, Plan)
+    assert {worker.machine for worker in limited.workers} == {"b0"}
+    thrifty = place(workload(cheap, model(), objective="throughput-per-money"), cheap, Budget(5000))
+    assert isinstance(thrifty, Plan)
+    assert {worker.machine for worker in thrifty.workers} == {"a0"}
+
+
+def test_evaluating_again_gives_the_same_cost() -> None:
+    world = topology({"a0": 3e12, "a1": 1e12, "b0": 2e12, "b1": 2e12})
+    job = workload(world, model(), global_batch=8)
+    trials = searched("portfolio", world, job, 20_000, space_of(Ground.of(job, world, world.machines)))
+    for trial in trials.best(8):
+        setting, cache = trials.setting(trial.shape.option), trials.cache(trial.shape)
+        assert evaluate(setting, trial.layout, cache) == trial.cost
