@@ -28,7 +28,7 @@ def refusal(topology: Topology, **changes: object) -> Unplaced:
 @pytest.mark.parametrize(
     ("name", "topology", "changes", "reason", "numbers"),
     [
-        ("layout", WORLD, {"pipeline": 2, "tensor": 4}, "UnsupportedLayout", ["pipeline 2", "tensor 4"]),
+        ("layout", WORLD, {"pipeline": 2, "tensor": 4}, "NotEnoughAccelerators", ["at least 8 accelerators"]),
         (
             "batch",
             WORLD,

@@ -23,6 +23,7 @@ from hulk_placement.cost.gloo import CUBIC
 from hulk_placement.cost.gloo_rings import ring_times
 from hulk_placement.cost.groups import Group, GroupTime
 from hulk_placement.cost.hierarchical import Hierarchical
+from hulk_placement.cost.money import accelerators_per_s, egress
 from hulk_placement.cost.nccl import Nccl
 from hulk_placement.cost.parameter_server import ParameterServer
 from hulk_placement.cost.pipelines import Pipelines, time_pipelines
@@ -44,9 +45,9 @@ TRANSPORTS: dict[str, Transport] = {
 
 def predict(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
     """What one step of the plan takes; KeyError when the plan names a machine that the topology lacks."""
-    pipelines = time_pipelines(plan, workload, topology)
+    pipelines, groups = time_pipelines(plan, workload, topology), stage_groups(plan, workload)
     if plan.collective is None:
-        times = stage_syncs(plan, workload, topology)
+        times = list(allreduce_seconds(TRANSPORTS[plan.algorithm], groups, topology))[:: plan.layout.tensor]
     else:
         times = [_wan(plan, plan.collective, workload, topology, pipelines)]
     ready_s, computed_s = pipelines.ready_P, float(pipelines.ends_DP.max())
@@ -58,34 +59,29 @@ def predict(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
     wait_s = max(0.0, ends_s[last] - passed_s) + pipelines.tied_s
     communication_s = wait_s / (plan.inner_steps or 1)
     compute_s = float(pipelines.compute_DP.max())
+    step_s = passed_s + communication_s
     return Prediction(
-        step_s=passed_s + communication_s,
+        step_s=step_s,
         compute_s=compute_s,
         bubble_s=passed_s - compute_s,
         communication_s=communication_s,
         bottleneck=times[last].worst,
         rank_compute_s=tuple(float(s) for s in pipelines.compute_DP.ravel().repeat(plan.layout.tensor)),
         memory_bytes=round(float(pipelines.memory_DP.max())),
-        price=price(plan, topology) * (passed_s + communication_s),
+        price=accelerators_per_s(plan, topology) * step_s + egress(plan, workload, topology, groups),
         calibrated=is_calibrated(workload, topology, sorted(set(plan.rank_machines))),
     )
 
 
-def stage_syncs(plan: Plan, workload: Workload, topology: Topology) -> list[GroupTime]:
-    """What each stage's all-reduce takes, all at the same time; each tensor-parallel rank does its own."""
+def stage_groups(plan: Plan, workload: Workload) -> list[Group]:
+    """The ranks that sum gradients together, stage after stage; each tensor-parallel rank is in a group of its own."""
     layers, tensor = workload.model.layers, plan.layout.tensor
-    bounds = [*plan.stages, len(layers)]
     groups = []
-    for stage, (first, last) in enumerate(pairwise(bounds)):
+    for stage, (first, last) in enumerate(pairwise([*plan.stages, len(layers)])):
         num_bytes = BYTES_PER_FP32 * sum(layer.num_parameters for layer in layers[first:last]) // tensor
         machines = tuple(plan.machine(replica, stage) for replica in plan.ring(stage))
         groups += [Group(machines, max(1, num_bytes), plan.num_buckets)] * tensor
-    return list(allreduce_seconds(TRANSPORTS[plan.algorithm], groups, topology))[::tensor]
-
-
-def price(plan: Plan, topology: Topology) -> float:
-    """Price of the plan's accelerators for a second."""
-    return sum(topology.machine(w.machine).price_per_hour * w.num_accelerators for w in plan.workers) / 3600
+    return groups
 
 
 def _wan(

@@ -27,7 +27,7 @@ def plan_of(trials: Trials, trial: Trial) -> Plan:
         workers=tuple(WorkerSlot(m.name, m.region, option.tensor) for m in machines),
         shares=shares_of(layout.batches_D[list(order)], option.micro_batch, workload.global_batch),
         micro_batch=option.micro_batch,
-        num_buckets=option.num_buckets,
+        num_buckets=1,
         prediction=NOT_PREDICTED,
         layout=Layout(shape.data, shape.pipeline, option.tensor),
         stages=tuple(int(first) for first in layout.first_P[:-1]),

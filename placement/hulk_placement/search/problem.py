@@ -120,11 +120,6 @@ class Sieve:
 
 
 def _refuse_request(workload: Workload) -> Unplaced | None:
-    if workload.pipeline != 1 or workload.tensor != 1:
-        asked = f"pipeline {workload.pipeline} x tensor {workload.tensor}"
-        return Unplaced(
-            "UnsupportedLayout", f"The layout asks for {asked}; this version plans data parallelism only (1 x 1)."
-        )
     num_ranks = workload.min_workers * workload.accelerators_per_worker
     if num_ranks > workload.global_batch:
         return Unplaced(

@@ -73,7 +73,6 @@ class Setting(NamedTuple):
     recompute: bool
     transports: int
     """Bits: 1 gloo's ring, 2 Hulk's own all-reduce."""
-    num_buckets: int
     is_money: bool
     """Whether the price of a step is to be least, not its time."""
 
@@ -98,7 +97,8 @@ class Cache(NamedTuple):
     excess_DP: Floats
     """Bytes by which a cell is larger than its memory."""
     sync_P: Floats
-    ring_P: Floats
+    one_P: Floats
+    two_P: Floats
     wan_P: Floats
     count_PR: Ints
     """Cells of a stage in a region."""

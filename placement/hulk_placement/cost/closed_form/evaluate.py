@@ -15,7 +15,14 @@ import numpy as np
 from hulk_placement.compiled import compiled, inlined
 from hulk_placement.cost.closed_form.arrays import Cache, Layout, Setting
 from hulk_placement.cost.closed_form.pipeline import NUM_ROWS, pipeline_ends
-from hulk_placement.cost.closed_form.sync import busiest_uplink_s, pair, sync_seconds, tied_seconds
+from hulk_placement.cost.closed_form.sync import (
+    busiest_uplink_s,
+    gradient_bytes,
+    pair,
+    sync_seconds,
+    tied_seconds,
+    walk_tour,
+)
 
 EXCESS_COST = 10.0
 """What a cell of twice its memory adds to the cost, in times the cost, and a layer where it must not be, and twice the
@@ -28,7 +35,8 @@ def make_cache(num_replicas: int, num_stages: int, num_regions: int) -> Cache:
         ends_DP=np.zeros((num_replicas, num_stages)),
         excess_DP=np.zeros((num_replicas, num_stages)),
         sync_P=np.zeros(num_stages),
-        ring_P=np.zeros(num_stages),
+        one_P=np.zeros(num_stages),
+        two_P=np.zeros(num_stages),
         wan_P=np.zeros(num_stages),
         only_PR=np.zeros((num_stages, num_regions), np.int64),
         count_PR=np.zeros((num_stages, num_regions), np.int64),
@@ -127,10 +135,23 @@ def busiest_seconds(setting: Setting, cache: Cache) -> float:
     return worst_s
 
 
-@inlined
+@compiled
 def egress_price(setting: Setting, layout: Layout, cache: Cache) -> float:
-    """Price of the bytes that a step sends between regions."""
-    return 0.0
+    """Price of the bytes that a step sends between regions; all-reduces as gloo's rings, as `cost.money`."""
+    num_replicas, num_stages = layout.machine_DP.shape
+    price = 0.0
+    for s in range(num_stages):
+        if s + 1 < num_stages:
+            for r in range(num_replicas):
+                a = setting.region_M[layout.machine_DP[r, s]]
+                b = setting.region_M[layout.machine_DP[r, s + 1]]
+                num_bytes = layout.batches_D[r] * setting.output_L[layout.first_P[s + 1] - 1]
+                price += num_bytes * (setting.egress_RR[a, b] + setting.egress_RR[b, a])
+        num = walk_tour(layout, cache, s) if num_replicas > 1 else 0
+        num_bytes = 2.0 * (num_replicas - 1) / num_replicas * gradient_bytes(setting, layout, s) * setting.tensor
+        for k in range(num):
+            price += num_bytes * setting.egress_RR[cache.walk_W[k], cache.walk_W[(k + 1) % num]]
+    return price
 
 
 @compiled

@@ -32,7 +32,6 @@ class Option:
     schedule: str = "1f1b"
     recompute: bool = False
     overlap: bool = True
-    num_buckets: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,6 @@ class Ground:
             overlap=option.overlap,
             recompute=option.recompute,
             transports=modes.get(workload.sync.mode, GLOO | WAN),
-            num_buckets=option.num_buckets,
             is_money=workload.objective != "time",
         )
 

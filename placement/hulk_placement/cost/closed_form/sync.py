@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from hulk_placement.compiled import compiled, inlined
-from hulk_placement.cost.closed_form.arrays import Cache, Layout, Setting
+from hulk_placement.cost.closed_form.arrays import Cache, Floats, Layout, Setting
 
 MAX_SEGMENT_BYTES = float(1 << 20)
 SOFTWARE_S = 0.0012
@@ -26,15 +26,23 @@ WAN_OVER_BOUND = 1.08
 
 @inlined
 def sync_seconds(setting: Setting, layout: Layout, cache: Cache) -> None:
-    """Seconds of each stage's all-reduce into `sync_P`, by whichever transport makes the slowest of them quickest."""
+    """Seconds of each stage's all-reduce into `sync_P`, by whichever way makes the slowest of them quickest.
+
+    gloo's rings in one bucket or in two, or Hulk's own, as far as they may be used.
+    """
     num_replicas, num_stages = layout.machine_DP.shape
     if num_replicas == 1:
         cache.sync_P[:num_stages] = 0.0
         return
     _count(setting, layout, cache)
-    rings_s = _rings(setting, layout, cache) if setting.transports & GLOO else math.inf
-    wan_s = _wan(setting, layout, cache) if setting.transports & WAN else math.inf
-    chosen_P = cache.wan_P if wan_s < rings_s else cache.ring_P
+    quickest_s, chosen_P = math.inf, cache.one_P
+    if setting.transports & GLOO:
+        quickest_s = _rings(setting, layout, cache, 1, cache.one_P)
+        two_s = _rings(setting, layout, cache, 2, cache.two_P)
+        if two_s < quickest_s:
+            quickest_s, chosen_P = two_s, cache.two_P
+    if setting.transports & WAN and _wan(setting, layout, cache) < quickest_s:
+        chosen_P = cache.wan_P
     for s in range(num_stages):
         cache.sync_P[s] = chosen_P[s]
 
@@ -95,7 +103,7 @@ def edge_seconds(hops: int, segment: float, num_buckets: int, latency_s: float, 
 
 
 @inlined
-def _walk(layout: Layout, cache: Cache, stage: int) -> int:
+def walk_tour(layout: Layout, cache: Cache, stage: int) -> int:
     """The tour's visits that the stage has cells for, into `walk_W`; how many."""
     num = 0
     for region in layout.tour_W:
@@ -109,22 +117,21 @@ def _walk(layout: Layout, cache: Cache, stage: int) -> int:
 
 
 @compiled
-def _rings(setting: Setting, layout: Layout, cache: Cache) -> float:
-    """Seconds of the slowest of gloo's rings, all at the same time, and of each into `ring_P`.
+def _rings(setting: Setting, layout: Layout, cache: Cache, buckets: int, ring_P: Floats) -> float:
+    """Seconds of the slowest of gloo's rings in so many buckets, all at the same time, and of each into `ring_P`.
 
     First what they put on links, then the slowest edge of each.
     """
     num_replicas, num_stages = layout.machine_DP.shape
-    buckets = setting.num_buckets
     cache.load_RR[:] = 0.0
     for s in range(num_stages):
         hops, segment = ring_cut(gradient_bytes(setting, layout, s), num_replicas, buckets)
-        num = _walk(layout, cache, s)
+        num = walk_tour(layout, cache, s)
         for k in range(num if num > 1 else 0):
             cache.load_RR[cache.walk_W[k], cache.walk_W[(k + 1) % num]] += hops * segment * buckets * setting.tensor
     for s in range(num_stages):
         hops, segment = ring_cut(gradient_bytes(setting, layout, s), num_replicas, buckets)
-        num = _walk(layout, cache, s)
+        num = walk_tour(layout, cache, s)
         worst_s = 0.0
         for k in range(num):
             a, b = cache.walk_W[k], cache.walk_W[(k + 1) % num]
@@ -135,11 +142,11 @@ def _rings(setting: Setting, layout: Layout, cache: Cache) -> float:
             if cache.count_PR[s, a] > 1:
                 latency_s, flow = _inside(setting, cache, s, a)
                 worst_s = max(worst_s, edge_seconds(hops, segment, buckets, latency_s, flow, 0.0))
-        cache.ring_P[s] = worst_s
+        ring_P[s] = worst_s
     uplinks_s, slowest_s = 2.0 * busiest_uplink_s(setting, cache), 0.0
     for s in range(num_stages):
-        cache.ring_P[s] = max(cache.ring_P[s], uplinks_s)
-        slowest_s = max(slowest_s, cache.ring_P[s])
+        ring_P[s] = max(ring_P[s], uplinks_s)
+        slowest_s = max(slowest_s, ring_P[s])
     return slowest_s
 
 

@@ -1,0 +1,62 @@
+"""Every search side by side at equal time on one workload, and what nothing can beat."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from hulk_placement.cost.closed_form.setting import Ground
+from hulk_placement.layouts.admission import admitted
+from hulk_placement.layouts.reasons import least_step_s
+from hulk_placement.layouts.searches import SEARCHES
+from hulk_placement.layouts.space import space_of
+from hulk_placement.layouts.trials import Shape, Trials
+from hulk_placement.search.problem import Unplaced
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one search found: the seconds of a step by the closed form (infinite: nothing possible), and its work."""
+
+    search: str
+    step_s: float
+    shape: Shape | None
+    num_evaluations: int
+    seconds: float
+    is_proven: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The rows, and the seconds below which no step of any layout is."""
+
+    rows: tuple[Row, ...]
+    least_s: float
+
+
+def compare(
+    workload: Workload,
+    topology: Topology,
+    seconds: float,
+    clock: Callable[[], float],
+    names: Iterable[str] = tuple(SEARCHES),
+    seed: int = 0,
+) -> Comparison | Unplaced:
+    """Run each search for so many seconds; why there is nothing to search, where there is not."""
+    machines = admitted(workload, topology)
+    if isinstance(machines, Unplaced):
+        return machines
+    ground = Ground.of(workload, topology, machines)
+    space = space_of(ground)
+    rows = []
+    for name in names:
+        trials, start_s = Trials(ground), clock()
+        SEARCHES[name](trials, space, lambda start_s=start_s: clock() - start_s < seconds, seed)  # type: ignore[misc]
+        took_s = clock() - start_s
+        best = next((trial for trial in trials.best(1) if trials.is_possible(trial)), None)
+        found = (math.inf, None) if best is None else (best.cost, best.shape)
+        rows.append(Row(name, *found, trials.num_evaluations, took_s, trials.is_proven))
+    return Comparison(tuple(rows), least_step_s(Trials(ground), space))
