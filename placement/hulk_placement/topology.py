@@ -126,7 +126,8 @@ class Topology:
     """Every machine and what is known about the links between them.
 
     `node_links` are keyed by machine names, `region_links` by region names, (source, target); (a, a) is the inside of
-    region a. `uplinks` caps what all flows that leave, or all that enter, a region carry together, in bytes per second.
+    region a. A pair whose link is UNKNOWN inherits nothing. `uplinks` caps what all flows that leave a region, or all
+    that enter it, carry together, in bytes per second.
     `egress_price_per_gb` is what 10^9 bytes from one region to another cost; nothing where no price is stated.
     """
 
@@ -153,7 +154,9 @@ class Topology:
         object.__setattr__(self, "_by_nodes", self._own_links(by_name))
         inherited = {**self._medians(by_name), **self.region_links}
         resolved = {
-            pair: replace(link, kind=LinkKind.INFERRED, shared=_shared(pair)) for pair, link in inherited.items()
+            pair: replace(link, kind=LinkKind.INFERRED, shared=_shared(pair))
+            for pair, link in inherited.items()
+            if link.kind is not LinkKind.UNKNOWN
         }
         object.__setattr__(self, "_by_regions", resolved)
 
@@ -219,7 +222,8 @@ class Topology:
         """Per region pair without a figure of its own: the median of its machine pairs."""
         groups: dict[Pair, list[Link]] = {}
         for (source, target), link in self.node_links.items():
-            if source in by_name and target in by_name and source != target:
+            known = source in by_name and target in by_name and link.kind is not LinkKind.UNKNOWN
+            if known and source != target:
                 groups.setdefault((by_name[source].region, by_name[target].region), []).append(link)
         return {pair: _median(links) for pair, links in groups.items()}
 

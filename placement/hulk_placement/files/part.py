@@ -1,0 +1,144 @@
+"""What every document is made of: strict models, and figures that say their unit by the key they are given under.
+
+A figure like a link's latency may be given in several units, by one key each (`rttMilliseconds`, `oneWaySeconds`). A
+`Quantity` lists them: a part that has it is read in the base unit, and a figure is written under the first key by which
+it comes back to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+API_VERSION: Final = "hulk.dev/files/v1"
+
+Positive = Annotated[float, Field(gt=0)]
+Amount = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+Number = Annotated[int, Field(ge=0)]
+NAME_PATTERN = r"^\S(.*\S)?$"
+Name = Annotated[str, Field(max_length=253, pattern=NAME_PATTERN)]
+"""Of a machine, a region, a layer: blanks inside, none around."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One figure that may be given under one of several keys.
+
+    `units`: the key, and the (factor, divisor) that turn its figure into the base unit, the friendliest first and the
+    base unit, (1, 1), last. `required`: one of them must be there.
+    """
+
+    name: str
+    units: Mapping[str, tuple[int, int]]
+    required: bool = False
+
+    def read(self, values: Mapping[str, float]) -> float | None:
+        """The figure in the base unit, under whichever key it was given; None without it."""
+        for key, (factor, divisor) in self.units.items():
+            if key in values:
+                return values[key] * factor / divisor
+        return None
+
+    def write(self, figure: float | None) -> dict[str, float]:
+        """The key and the figure, so that `read` gives back the very same one; nothing for None.
+
+        The first key whose figure is at least 1, else the first one that is exact.
+
+        >>> Quantity("time", {"milliseconds": (1, 1000), "seconds": (1, 1)}).write(0.076)
+        {'milliseconds': 76}
+        """
+        if figure is None:
+            return {}
+        shown = {key: plain(round(figure * divisor / factor, 6)) for key, (factor, divisor) in self.units.items()}
+        exact = [key for key in shown if self.read({key: shown[key]}) == figure]
+        readable = [key for key in exact if shown[key] >= 1] or exact
+        return {readable[0]: shown[readable[0]]} if readable else {list(self.units)[-1]: plain(figure)}
+
+
+def plain(figure: float) -> float:
+    """The same figure, without `.0` where it is a whole number that a float holds."""
+    return int(figure) if figure == int(figure) and abs(figure) < 2**53 else figure
+
+
+class Part(BaseModel):
+    """A map in a document: frozen, camelCase keys, no others than those here, finite figures of the right type."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+    QUANTITIES: ClassVar[tuple[Quantity, ...]] = ()
+    CHOICES: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Keys of which exactly one must be there."""
+
+    @classmethod
+    def alternatives(cls) -> list[tuple[str, list[str], bool]]:
+        """What may be given in one of several ways: its name, the keys, and whether one of them must be there."""
+        of_quantities = [(found.name, list(found.units), found.required) for found in cls.QUANTITIES]
+        return of_quantities + [(" or ".join(keys), list(keys), True) for keys in cls.CHOICES]
+
+    def given(self) -> dict[str, Any]:
+        """What the document says, by its keys."""
+        return {to_camel(field): getattr(self, field) for field in self.model_fields_set}
+
+    def figure(self, quantity: Quantity) -> float | None:
+        """A quantity in its base unit; None where it was not given."""
+        return quantity.read(self.given())
+
+    @model_validator(mode="after")
+    def _given_once(self) -> Part:
+        keys = self.given()
+        nulls = [key for key, value in keys.items() if value is None]
+        if nulls:
+            raise ValueError(f"{' and '.join(nulls)} without a value: write one, or leave the key out")
+        for name, known, required in self.alternatives():
+            found = [key for key in known if key in keys]
+            if len(found) > 1:
+                raise ValueError(f"{name} is given more than once, by {' and '.join(found)}")
+            if required and not found:
+                raise ValueError(f"{name} is missing: give one of {', '.join(known)}")
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The schema with the alternatives."""
+        schema = handler(core)
+        found = handler.resolve_ref_schema(schema)
+        rules = [_one_of(keys, required) for _, keys, required in cls.alternatives()]
+        if rules:
+            found["allOf"] = rules
+        return schema
+
+
+def _one_of(keys: Collection[str], required: bool) -> dict[str, Any]:
+    given = [{"required": [key]} for key in keys]
+    return {"oneOf": given if required else [*given, {"not": {"anyOf": given}}]}
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Of a text in a model: it is one of `values`, which another room knows."""
+
+    values: Collection[str]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._known, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "enum": list(self.values)}
+
+    def _known(self, text: str) -> str:
+        if text not in self.values:
+            raise ValueError(f"{text!r} is none of {', '.join(self.values)}")
+        return text
