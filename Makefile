@@ -43,11 +43,12 @@ lint: tools ## Ruff, mypy, import contracts, gofmt, go vet
 	cd lab/relay && go vet ./...
 
 .PHONY: generate
-generate: tools ## Write CRDs, dashboards, reference tables
+generate: tools ## Write CRDs, schemas, dashboards, reference tables
 	$(BIN)/python -m hulk_operator.api.generate
 	$(BIN)/python -m hulk_operator.dashboards
 	$(BIN)/python -m hulk_operator.metrics
 	$(BIN)/python -m hulk_runtime.reference
+	$(BIN)/python -m hulk_placement.files
 
 .PHONY: verify
 verify: tools ## Fail when a generated file is stale
@@ -56,6 +57,7 @@ verify: tools ## Fail when a generated file is stale
 	$(BIN)/python -m hulk_operator.dashboards --check
 	$(BIN)/python -m hulk_operator.metrics --check
 	$(BIN)/python -m hulk_runtime.reference --check
+	$(BIN)/python -m hulk_placement.files --check
 
 .PHONY: bench
 bench: tools ## Measure ring orders, predictions and deployment; print ratios

@@ -62,7 +62,10 @@ NOT_PREDICTED = Prediction(0.0, 0.0, 0.0, None, (), 0, calibrated=False)
 """Of a plan that is being made."""
 
 ALGORITHMS = ("ring", "wan", "hierarchical", "nccl", "parameter-server")
-SCHEDULES = ("1f1b", "gpipe")
+SCHEDULES = ("1f1b", "gpipe", "explicit")
+
+Block = tuple[str, int]
+"""One micro-batch's forward ("F") or backward ("B") pass on one stage, and the micro-batch's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ class Plan:
     """Workers in rank order: ranks run (replica, stage, tensor), and a worker's accelerators are consecutive ranks.
 
     `stages` has the first layer of each stage; one stage holds the whole model. `shares` are sequences per replica and
-    sum to the global batch; they go through its pipeline in micro-batches of `micro_batch` by `schedule`.
+    sum to the global batch; they go through its pipeline in micro-batches of `micro_batch` by `schedule`; of an
+    "explicit" one `blocks` has the order, by stage.
     `overlap`: stages compute while they send, and gradients are reduced while others still compute. `recompute`: a
     stage keeps its layers' inputs only, and computes the forward pass again in the backward one.
 
@@ -99,6 +103,7 @@ class Plan:
     rings: tuple[tuple[int, ...], ...] = ()
     overlap: bool = True
     recompute: bool = False
+    blocks: tuple[tuple[Block, ...], ...] = ()
     optimality_gap: float = 0.0
     iterations: int = 0
     why: tuple[str, ...] = ()
@@ -137,6 +142,11 @@ class Plan:
             )
         if self.schedule not in SCHEDULES:
             raise ValueError(f"{self.key}: schedule {self.schedule!r} must be one of {', '.join(SCHEDULES)}")
+        if len(self.blocks) != (self.layout.pipeline if self.schedule == "explicit" else 0):
+            raise ValueError(
+                f"{self.key}: schedule {self.schedule} with the order of blocks on {len(self.blocks)} of "
+                f"{self.layout.pipeline} stages"
+            )
 
     def _check_rings(self) -> None:
         replicas = list(range(self.layout.data))

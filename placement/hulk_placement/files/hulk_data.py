@@ -59,9 +59,9 @@ def _description(num_nodes: int, latencies: Mapping[Pair, float], mbits: float |
         "." if mbits is None else f": {mbits:g} Mbit/s is assumed of every link."
     )
     return (
-        f"Made by `hulk topology import` from {NODES} and {EDGES}. Latencies are taken as round trips. Of {pairs} pairs "
-        f"of machines {known} have one; the others are unknown. {rate} Accelerators of each machine, which share its "
-        f"memory: {num_accelerators}, an assumption. Their speed is not known."
+        f"Made by `hulk topology import` from {NODES} and {EDGES}. Latencies are taken as round trips. Of {pairs} "
+        f"pairs of machines {known} have one; the others are unknown. {rate} Accelerators of each machine, which share "
+        f"its memory: {num_accelerators}, an assumption. Their speed is not known."
     )
 
 

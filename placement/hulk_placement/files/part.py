@@ -28,6 +28,28 @@ Name = Annotated[str, Field(max_length=253, pattern=NAME_PATTERN)]
 
 
 @dataclass(frozen=True, slots=True)
+class Either:
+    """One thing that may be said under one of several keys; `required`: under one of them it must be."""
+
+    name: str
+    keys: tuple[str, ...]
+    required: bool = False
+
+    def check(self, given: Collection[str]) -> None:
+        """ValueError where the keys that were given say it twice, or not although they must."""
+        found = [key for key in self.keys if key in given]
+        if len(found) > 1:
+            raise ValueError(f"{self.name} is given more than once, by {' and '.join(found)}")
+        if self.required and not found:
+            raise ValueError(f"{self.name} is missing: give one of {', '.join(self.keys)}")
+
+    def rule(self) -> dict[str, Any]:
+        """The same as a JSON schema."""
+        ways = [{"required": [key]} for key in self.keys]
+        return {"oneOf": ways if self.required else [*ways, {"not": {"anyOf": ways}}]}
+
+
+@dataclass(frozen=True, slots=True)
 class Quantity:
     """One figure that may be given under one of several keys.
 
@@ -38,6 +60,11 @@ class Quantity:
     name: str
     units: Mapping[str, tuple[int, int]]
     required: bool = False
+
+    @property
+    def either(self) -> Either:
+        """The keys."""
+        return Either(self.name, tuple(self.units), self.required)
 
     def read(self, values: Mapping[str, float]) -> float | None:
         """The figure in the base unit, under whichever key it was given; None without it."""
@@ -79,14 +106,8 @@ class Part(BaseModel):
         use_attribute_docstrings=True,
     )
     QUANTITIES: ClassVar[tuple[Quantity, ...]] = ()
-    CHOICES: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    """Keys of which exactly one must be there."""
-
-    @classmethod
-    def alternatives(cls) -> list[tuple[str, list[str], bool]]:
-        """What may be given in one of several ways: its name, the keys, and whether one of them must be there."""
-        of_quantities = [(found.name, list(found.units), found.required) for found in cls.QUANTITIES]
-        return of_quantities + [(" or ".join(keys), list(keys), True) for keys in cls.CHOICES]
+    EITHER: ClassVar[tuple[Either, ...]] = ()
+    """What may be said in one of several ways."""
 
     def given(self) -> dict[str, Any]:
         """What the document says, by its keys."""
@@ -96,18 +117,18 @@ class Part(BaseModel):
         """A quantity in its base unit; None where it was not given."""
         return quantity.read(self.given())
 
+    @classmethod
+    def _either(cls) -> tuple[Either, ...]:
+        return (*(quantity.either for quantity in cls.QUANTITIES), *cls.EITHER)
+
     @model_validator(mode="after")
     def _given_once(self) -> Part:
         keys = self.given()
         nulls = [key for key, value in keys.items() if value is None]
         if nulls:
             raise ValueError(f"{' and '.join(nulls)} without a value: write one, or leave the key out")
-        for name, known, required in self.alternatives():
-            found = [key for key in known if key in keys]
-            if len(found) > 1:
-                raise ValueError(f"{name} is given more than once, by {' and '.join(found)}")
-            if required and not found:
-                raise ValueError(f"{name} is missing: give one of {', '.join(known)}")
+        for either in self._either():
+            either.check(keys)
         return self
 
     @classmethod
@@ -115,22 +136,17 @@ class Part(BaseModel):
         """The schema with the alternatives."""
         schema = handler(core)
         found = handler.resolve_ref_schema(schema)
-        rules = [_one_of(keys, required) for _, keys, required in cls.alternatives()]
+        rules = [either.rule() for either in cls._either()]
         if rules:
             found["allOf"] = rules
         return schema
-
-
-def _one_of(keys: Collection[str], required: bool) -> dict[str, Any]:
-    given = [{"required": [key]} for key in keys]
-    return {"oneOf": given if required else [*given, {"not": {"anyOf": given}}]}
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
     """Of a text in a model: it is one of `values`, which another room knows."""
 
-    values: Collection[str]
+    values: tuple[str, ...]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self._known, handler(source))

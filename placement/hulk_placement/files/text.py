@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from hulk_placement.files.part import API_VERSION, NAME_PATTERN, Part
+from hulk_placement.files.part import API_VERSION, NAME_PATTERN
 
-P = TypeVar("P", bound=Part)
+M = TypeVar("M", bound=BaseModel)
 _FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
 _LONGEST_SHOWN = 60
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -76,7 +76,7 @@ def read_values(path: Path) -> Any:
         raise ValueError(f"{path}: {error}") from error
 
 
-def parse(model: type[P], values: Any, where: str) -> P:
+def parse(model: type[M], values: Any, where: str) -> M:
     """The part in a document's values. ValueError with one line per mistake, each with its place and what is there."""
     if not isinstance(values, dict):
         raise ValueError(f"{where}: expected a map of keys, found {_shown(values)}")
@@ -97,7 +97,7 @@ def mistaken(where: str, mistakes: list[str]) -> ValueError:
     return ValueError("\n  ".join([f"{where}:", *mistakes]))
 
 
-def _require_kind(model: type[Part], values: dict[Any, Any], where: str) -> None:
+def _require_kind(model: type[BaseModel], values: dict[Any, Any], where: str) -> None:
     (expected,) = get_args(model.model_fields["kind"].annotation)
     if values.get("kind") != expected:
         raise ValueError(f"{where}: kind {_shown(values.get('kind'))}: expected {expected}")

@@ -134,14 +134,14 @@ class Matrix(Part):
 class LatencyMatrix(Matrix):
     """Latencies."""
 
-    unit: Annotated[str, OneOf(LATENCY.units)]
+    unit: Annotated[str, OneOf(tuple(LATENCY.units))]
     """What the figures are."""
 
 
 class BandwidthMatrix(Matrix):
     """Rates."""
 
-    unit: Annotated[str, OneOf(MATRIX_RATES.units)]
+    unit: Annotated[str, OneOf(tuple(MATRIX_RATES.units))]
     """What the figures are."""
     streams: Count = 1
     """How many TCP connections together reached a figure."""

@@ -39,42 +39,62 @@ Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel)
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, use_attribute_docstrings=True)
 
 
 class LayerEntry(_Part):
     """One measured layer, per sequence."""
 
     name: str = Field(min_length=1)
+    """Its prefix in the state dict, like `model.layers.0`."""
     parameters: Count | None = None
+    """Parameters of its own; or `parameterBytes`."""
     parameter_bytes: Count | None = None
+    """The same in bytes, `bytesPerParameter` each."""
     output_bytes: Count
+    """What the next layer gets; its gradient has as many bytes."""
     activation_bytes: Count
+    """What is kept for the backward pass."""
     replicated_activation_bytes: Count = 0
+    """The part of that which every rank of a tensor-parallel group keeps whole."""
     tensor_bytes: Count = 0
+    """What such a group all-reduces in a forward pass; in a backward pass as much."""
     tensor_allreduces: Count = 0
+    """How many all-reduces that is."""
     tied_to: str | None = None
+    """Name of an earlier layer whose parameters this one also uses."""
     tied_parameters: Count = 0
+    """How many of them."""
     forward_flops: Figure | None = None
+    """Floating-point operations of the forward pass; for all layers or for none."""
     backward_flops: Figure | None = None
+    """The same of the backward pass; absent = twice as many."""
 
 
 class TimesEntry(_Part):
     """Seconds of every layer, measured with one micro-batch on one product."""
 
     product: str = Field(min_length=1)
+    """The accelerator, by its label `nvidia.com/gpu.product`; or any word that machines have as their product."""
     micro_batch: Positive
+    """Sequences of the micro-batch."""
     tensor: Positive = 1
+    """Accelerators that shared each layer."""
     forward_seconds: tuple[Figure, ...]
+    """Of one micro-batch's forward pass, a figure for each layer."""
     backward_seconds: tuple[Figure, ...]
+    """The same of the backward pass."""
 
 
 class Profile(_Part):
     """A measured model."""
 
     bytes_per_parameter: Positive = BYTES_PER_FP32
+    """What `parameterBytes` counts for one."""
     layers: tuple[LayerEntry, ...] = Field(min_length=1)
+    """The layers in the order they run."""
     times: tuple[TimesEntry, ...] = ()
+    """Seconds as they were measured; they may be absent where there are FLOPs."""
 
 
 class LayerTotals(_Part):

@@ -1,0 +1,104 @@
+"""What of a plan does not fit its workload and topology, in sentences: whoever wrote it may have meant other ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hulk_placement.files.stages import layer_words
+from hulk_placement.layer_pins import as_spans
+from hulk_placement.plan import Plan
+from hulk_placement.topology import LinkKind, Pair, Topology
+from hulk_placement.workload import Workload
+
+
+def misfits(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]:
+    """A sentence for everything that keeps the plan from being carried out; machines must be the topology's."""
+    yield from _machines(plan, workload, topology)
+    yield from _layers(plan, workload, topology)
+    yield from _sequences(plan, workload)
+    yield from _wishes(plan, workload, topology)
+
+
+def _machines(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]:
+    for name, num_held in plan.accelerators().items():
+        num_free = topology.machine(name).num_accelerators
+        if num_held > num_free:
+            yield f"{num_held} accelerators of {name}, which has {num_free}"
+        if name not in workload.candidates:
+            yield f"{name}, in region {topology.machine(name).region}, is not allowed by the workload's constraints"
+    ranks, tensor = plan.rank_machines, plan.layout.tensor
+    for first in range(0, len(ranks), tensor):
+        group = dict.fromkeys(ranks[first : first + tensor])
+        if len(group) > 1:
+            yield f"ranks {first} to {first + tensor - 1} share their layers, but are on {' and '.join(group)}"
+
+
+def _layers(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]:
+    model = workload.model
+    if plan.stages[-1] >= model.num_layers:
+        yield f"the last of {len(plan.stages)} stages begins with layer {plan.stages[-1]}, of {layer_words(model)}"
+    for replica in range(plan.layout.data):
+        for stage, first in enumerate(plan.stages):
+            last = (*plan.stages[1:], model.num_layers)[stage]
+            machine = topology.machine(plan.machine(replica, stage))
+            for pin in workload.layer_pins:
+                astray = [layer for layer in pin.layers if first <= layer < last]
+                if astray and not pin.allows(machine):
+                    yield (
+                        f"layers {as_spans(astray)} are pinned to {', '.join(pin.regions + pin.machines)}, and stage "
+                        f"{stage} of replica {replica} is on {machine.name} in {machine.region}"
+                    )
+
+
+def _sequences(plan: Plan, workload: Workload) -> Iterator[str]:
+    if sum(plan.shares) != workload.global_batch:
+        listed = " + ".join(map(str, plan.shares))
+        yield f"shares {listed} = {sum(plan.shares)}, and the global batch is {workload.global_batch}"
+    if workload.micro_batch not in (None, plan.micro_batch):
+        yield f"micro-batches of {plan.micro_batch}, the workload has {workload.micro_batch}"
+    for replica, share in enumerate(plan.shares):
+        num_micro_batches, rest = divmod(share, plan.micro_batch)
+        if rest and plan.layout.pipeline > 1:
+            yield f"{share} sequences of replica {replica} are no whole number of micro-batches of {plan.micro_batch}"
+        elif plan.blocks and len(plan.blocks[0]) != 2 * num_micro_batches:
+            yield (
+                f"the schedule is of {len(plan.blocks[0]) // 2} micro-batches, and replica {replica} has "
+                f"{num_micro_batches}"
+            )
+
+
+def _wishes(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]:
+    """What the workload fixes, and the plan has otherwise."""
+    layout, each = plan.layout, workload.accelerators_per_worker
+    for key, fixed, has in (
+        ("data", workload.data, layout.data),
+        ("pipeline", workload.pipeline, layout.pipeline),
+        ("tensor", workload.tensor, layout.tensor),
+        ("recompute", workload.recompute, plan.recompute),
+    ):
+        if fixed not in (None, has):
+            yield f"{key} is {has}, the workload has {fixed}"
+    fewest, most = workload.min_workers * each, workload.max_workers * each
+    if not fewest <= layout.num_ranks <= most:
+        yield f"{layout.num_ranks} accelerators, the workload has {fewest} to {most}"
+    price = sum(topology.machine(name).price_per_hour * held for name, held in plan.accelerators().items())
+    if workload.max_price_per_hour is not None and price > workload.max_price_per_hour:
+        yield f"its accelerators cost {price:g} an hour, the workload allows {workload.max_price_per_hour:g}"
+
+
+def unknown_links(plan: Plan, topology: Topology) -> list[Pair]:
+    """The links of which nothing is known among those between stages, and those of the rings."""
+    data, pipeline = plan.layout.data, plan.layout.pipeline
+    between = [
+        (plan.machine(replica, stage), plan.machine(replica, stage + 1))
+        for replica in range(data)
+        for stage in range(pipeline - 1)
+    ]
+    around = [
+        (plan.machine(ring[place], stage), plan.machine(ring[place - 1], stage))
+        for stage in range(pipeline)
+        for ring in [plan.ring(stage)]
+        for place in range(data)
+    ]
+    used = dict.fromkeys([*between, *((target, source) for source, target in between), *around])
+    return [pair for pair in used if topology.link(*pair).kind is LinkKind.UNKNOWN]

@@ -1,0 +1,105 @@
+"""The document `plan.yaml`: who trains which layers and sequences, in which order, and how gradients come together."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from hulk_placement.files.part import API_VERSION, Count, Either, Name, Number, OneOf, Part
+from hulk_placement.plan import ALGORITHMS
+
+Names = Annotated[tuple[Name, ...], Field(min_length=1)]
+Ring = Annotated[tuple[Number, ...], Field(min_length=1)]
+
+
+class Layout(Part):
+    """Degrees of parallelism; their product is the number of accelerators."""
+
+    data: Count = 1
+    """Replicas of the model."""
+    pipeline: Count = 1
+    """Stages of each replica."""
+    tensor: Count = 1
+    """Accelerators of one machine that share each layer."""
+
+
+class Worker(Part):
+    """Accelerators of one machine that are ranks one after the other."""
+
+    machine: Name
+    """The machine."""
+    accelerators: Count = 1
+    """How many of its accelerators."""
+
+
+class ScheduleFile(Part):
+    """The order of blocks of a pipeline, in a file of its own."""
+
+    stages: Annotated[tuple[str, ...], Field(min_length=1)]
+    """As `blocks` of the plan."""
+
+
+class PlanFile(Part):
+    """A plan of one step of training: nothing in it need be a good idea."""
+
+    EITHER: ClassVar[tuple[Either, ...]] = (
+        Either("what each stage holds", ("layersPerStage", "blocksPerStage", "firstLayers")),
+        Either("who runs what", ("machines", "replicas", "workers"), required=True),
+        Either("what each replica gets", ("shares", "microBatches")),
+        Either("the schedule", ("schedule", "blocks", "scheduleFile")),
+    )
+
+    api_version: Literal["hulk.dev/files/v1"] = API_VERSION
+    """Version of this format."""
+    kind: Literal["Plan"] = "Plan"
+    """What this document is."""
+    description: str = ""
+    """What this is, and where it comes from."""
+    workload: Name | None = None
+    """Name of the workload that it is a plan of; absent = whichever it is used with."""
+    layout: Layout
+    """Degrees of data, pipeline and tensor parallelism."""
+    layers_per_stage: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
+    """Layers of each stage, embedding and head counted as the model's layers that they are; absent = as many each."""
+    blocks_per_stage: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
+    """The same, counting numbered blocks alone: what is before one goes with it, what is after the last with that."""
+    first_layers: Annotated[tuple[Number, ...], Field(min_length=1)] | None = None
+    """Number of each stage's first layer, from 0."""
+    machines: Names | None = None
+    """The machine of every cell (one stage of one replica: `tensor` accelerators), replica by replica, stage by stage.
+    `gpu-[0-7]` stands for gpu-0 to gpu-7, `gpu-1 x 4` for four cells on gpu-1, and `gpu-[0-1] x 4` for four on each."""
+    replicas: Annotated[tuple[Names, ...], Field(min_length=1)] | None = None
+    """The same with a list for each replica."""
+    workers: Annotated[tuple[Worker, ...], Field(min_length=1)] | None = None
+    """The machines with how many accelerators of each, in the order of ranks (replica, stage, tensor)."""
+    shares: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
+    """Sequences of each replica; absent = as many each."""
+    micro_batches: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
+    """The same in micro-batches."""
+    micro_batch: Count | None = None
+    """Sequences of a micro-batch; absent = the workload's."""
+    schedule: Literal["1f1b", "gpipe"] | None = None
+    """Order of the micro-batches' passes on each stage; absent = 1f1b."""
+    blocks: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """An order of one's own: for each stage its blocks, like `F0 F1 B0 B1`, of all replicas."""
+    schedule_file: str | None = None
+    """A file with `stages:`, a list like `blocks`; its path begins where this document is."""
+    rings: Annotated[tuple[Ring, ...], Field(min_length=1)] | None = None
+    """For each stage the replicas in the order of its ring, or one order for all; absent = 0, 1, 2 and so on.
+    Data go from each replica to the one before it."""
+    sync: Annotated[str, OneOf(ALGORITHMS)] = "ring"
+    """How gradients come together: gloo's ring, Hulk's own all-reduce (wan), gloo inside regions and between them,
+    NCCL, or all to the first replica and back (parameter-server)."""
+    collective: dict[str, Any] | None = None
+    """Flows of Hulk's own all-reduce, as in docs/plan-wire.md; absent = they are planned."""
+    inner_steps: Count | None = None
+    """Optimizer steps between two synchronisations; absent = every step is followed by one."""
+    buckets: Count = 1
+    """Gradient buckets that are reduced at the same time."""
+    overlap: bool = True
+    """Whether stages compute while they send, and gradients are reduced while others are still computed."""
+    recompute: bool = False
+    """Whether the backward pass computes activations anew, keeping only the layers' inputs."""
+    attempt: Count = 1
+    """Which attempt of the job the plan is for."""

@@ -1,0 +1,142 @@
+"""A plan document, with the workload and the topology that it is for -> the planner's `Plan`, not yet predicted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hulk_placement.collective import CollectivePlan, from_document
+from hulk_placement.files import text
+from hulk_placement.files.cells import workers_of
+from hulk_placement.files.fit import misfits, unknown_links
+from hulk_placement.files.flows import flows_of
+from hulk_placement.files.plan import PlanFile, ScheduleFile
+from hulk_placement.files.schedule import Blocks, parse_blocks
+from hulk_placement.files.stages import first_layers
+from hulk_placement.plan import Layout, Plan, WorkerSlot
+from hulk_placement.search.making import NOT_PREDICTED
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+
+_MOST_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """A plan, and warnings."""
+
+    plan: Plan
+    warnings: tuple[str, ...] = ()
+
+
+def read_plan(path: Path, workload: Workload, topology: Topology) -> ReadPlan:
+    """The plan in a file. ValueError with every mistake in it, and all that does not fit; OSError without a file."""
+    document = text.parse(PlanFile, text.read_values(path), str(path))
+    if document.schedule_file is not None:
+        other = path.parent / document.schedule_file
+        blocks = text.parse(ScheduleFile, text.read_values(other), str(other)).stages
+        document = document.model_copy(update={"blocks": blocks})
+    return to_plan(document, workload, topology, str(path))
+
+
+def to_plan(document: PlanFile, workload: Workload, topology: Topology, where: str = "plan") -> ReadPlan:
+    """The plan that a document describes. ValueError names all that does not fit; `where` is the document's name."""
+    if document.workload not in (None, workload.key):
+        raise ValueError(f"{where}: a plan of workload {document.workload}, not of {workload.key}")
+    try:
+        plan = _plan(document, workload, topology)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+    mistakes = list(misfits(plan, workload, topology))
+    if mistakes:
+        raise text.mistaken(where, mistakes)
+    return ReadPlan(plan, tuple(_warnings(plan, workload, topology)))
+
+
+def _plan(document: PlanFile, workload: Workload, topology: Topology) -> Plan:
+    layout = Layout(document.layout.data, document.layout.pipeline, document.layout.tensor)
+    workers = workers_of(document, topology)
+    micro_batch = document.micro_batch or workload.micro_batch
+    if micro_batch is None:
+        raise ValueError("microBatch: neither the plan nor the workload says how many sequences a micro-batch has")
+    blocks = _blocks(document, layout)
+    return Plan(
+        key=workload.key,
+        attempt=document.attempt,
+        workers=workers,
+        shares=_shares(document, workload, micro_batch),
+        micro_batch=micro_batch,
+        num_buckets=document.buckets,
+        prediction=NOT_PREDICTED,
+        layout=layout,
+        algorithm=document.sync,
+        collective=_collective(document, workers, workload, topology),
+        inner_steps=document.inner_steps,
+        stages=first_layers(document, workload.model),
+        schedule="explicit" if blocks else document.schedule or "1f1b",
+        rings=_rings(document, layout),
+        overlap=document.overlap,
+        recompute=document.recompute,
+        blocks=blocks,
+    )
+
+
+def _shares(document: PlanFile, workload: Workload, micro_batch: int) -> tuple[int, ...]:
+    """Sequences of each replica."""
+    data = document.layout.data
+    key, given = ("shares", document.shares) if document.shares else ("microBatches", document.micro_batches)
+    if given is not None:
+        if len(given) != data:
+            raise ValueError(f"{key}: {len(given)} figures for {data} replicas")
+        return given if document.shares else tuple(count * micro_batch for count in given)
+    share, rest = divmod(workload.global_batch, data)
+    if rest or not share:
+        raise ValueError(f"global batch {workload.global_batch} does not divide by {data} replicas: give their shares")
+    return (share,) * data
+
+
+def _blocks(document: PlanFile, layout: Layout) -> Blocks:
+    if document.blocks is None:
+        return ()
+    if len(document.blocks) != layout.pipeline:
+        raise ValueError(f"blocks: of {len(document.blocks)} stages, the layout has {layout.pipeline}")
+    return parse_blocks(document.blocks)
+
+
+def _rings(document: PlanFile, layout: Layout) -> tuple[tuple[int, ...], ...]:
+    rings = document.rings or ()
+    rings = rings * layout.pipeline if len(rings) == 1 else rings
+    if rings and len(rings) != layout.pipeline:
+        raise ValueError(f"rings: {len(rings)}, for {layout.pipeline} stages; give one for each, or one for all")
+    for stage, ring in enumerate(rings):
+        if sorted(ring) != list(range(layout.data)):
+            raise ValueError(
+                f"rings[{stage}]: {', '.join(map(str, ring))} must be replicas 0 to {layout.data - 1}, each once"
+            )
+    return rings
+
+
+def _collective(
+    document: PlanFile, workers: tuple[WorkerSlot, ...], workload: Workload, topology: Topology
+) -> CollectivePlan | None:
+    if document.sync != "wan":
+        if document.collective is not None:
+            raise ValueError(f"collective: only for sync wan, not for {document.sync}")
+        return None
+    if document.collective is None:
+        return flows_of(document, workers, workload, topology)
+    try:
+        return from_document(
+            document.collective, [slot.region for slot in workers for _ in range(slot.num_accelerators)]
+        )
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"collective: {error!r} (its form is in docs/plan-wire.md)") from error
+
+
+def _warnings(plan: Plan, workload: Workload, topology: Topology) -> list[str]:
+    found = [] if workload.allow_unknown_links else unknown_links(plan, topology)
+    if not found:
+        return []
+    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+    listed = ", ".join(f"{source} -> {target}" for source, target in found[:_MOST_SHOWN])
+    return [f"the plan uses links of which nothing is known, and the workload does not allow it: {listed}{more}"]

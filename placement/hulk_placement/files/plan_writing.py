@@ -1,0 +1,49 @@
+"""The planner's `Plan` -> the values of a plan document, which reads back to the very same one, not yet predicted.
+
+Of Hulk's own all-reduce the flows come back as the wire form has them: rates rounded to a byte a second.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hulk_placement.collective import as_document
+from hulk_placement.files.part import API_VERSION
+from hulk_placement.files.schedule import write_blocks
+from hulk_placement.plan import Plan
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """The document's values."""
+    layout = plan.layout
+    document: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": "Plan",
+        "workload": plan.key,
+        "layout": {"data": layout.data, "pipeline": layout.pipeline, "tensor": layout.tensor},
+        **({"firstLayers": list(plan.stages)} if layout.pipeline > 1 else {}),
+        **_places(plan),
+        "shares": list(plan.shares),
+        "microBatch": plan.micro_batch,
+        **({"blocks": write_blocks(plan.blocks)} if plan.blocks else {"schedule": plan.schedule}),
+        **({"rings": [list(ring) for ring in plan.rings]} if plan.rings else {}),
+        "sync": plan.algorithm,
+        **({"innerSteps": plan.inner_steps} if plan.inner_steps is not None else {}),
+        "buckets": plan.num_buckets,
+        "overlap": plan.overlap,
+        "recompute": plan.recompute,
+        **({"attempt": plan.attempt} if plan.attempt > 1 else {}),
+    }
+    return document if plan.collective is None else {**document, "collective": as_document(plan.collective)}
+
+
+def _places(plan: Plan) -> dict[str, Any]:
+    """The machines by cell where every worker is one cell."""
+    layout, workers = plan.layout, plan.workers
+    if any(worker.num_accelerators != layout.tensor for worker in workers):
+        return {"workers": [{"machine": one.machine, "accelerators": one.num_accelerators} for one in workers]}
+    cells = [worker.machine for worker in workers]
+    if layout.pipeline == 1:
+        return {"machines": cells}
+    firsts = range(0, len(cells), layout.pipeline)
+    return {"replicas": [cells[first : first + layout.pipeline] for first in firsts]}

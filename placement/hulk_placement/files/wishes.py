@@ -1,0 +1,86 @@
+"""Figures in a workload document against its model and machines: degrees, batches and money that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hulk_placement.files.stages import layer_words
+from hulk_placement.files.workload import WorkloadFile
+from hulk_placement.model import Model
+from hulk_placement.topology import Machine
+
+
+def wishes(document: WorkloadFile, model: Model, allowed: list[Machine]) -> Iterator[str]:
+    """A sentence for every wish that these machines (at least one) cannot meet, or that another one excludes."""
+    yield from _degrees(document, model, allowed)
+    yield from _workers(document, allowed)
+    yield from _batches(document)
+    yield from _prices(document, allowed)
+
+
+def _degrees(document: WorkloadFile, model: Model, allowed: list[Machine]) -> Iterator[str]:
+    """Degrees that the model or the machines do not have."""
+    degrees = document.parallelism
+    if degrees.pipeline is not None and degrees.pipeline > model.num_layers:
+        yield f"parallelism.pipeline: {degrees.pipeline} stages, but the model has {layer_words(model)}"
+    largest = max(allowed, key=lambda machine: machine.num_accelerators)
+    if degrees.tensor is not None and degrees.tensor > largest.num_accelerators:
+        yield (
+            f"parallelism.tensor: {degrees.tensor} accelerators of one machine; the largest, {largest.name}, has "
+            f"{largest.num_accelerators}"
+        )
+
+
+def _workers(document: WorkloadFile, allowed: list[Machine]) -> Iterator[str]:
+    """Numbers of workers that exclude each other, or the degrees."""
+    degrees, workers = document.parallelism, document.workers
+    each, num_free = workers.accelerators_per_worker, sum(machine.num_accelerators for machine in allowed)
+    fixed = (degrees.data or 1) * (degrees.pipeline or 1) * (degrees.tensor or 1)
+    if fixed > max(1, num_free):
+        yield f"parallelism: {fixed} accelerators at least, and there are {num_free}"
+    if workers.max is not None and workers.min > workers.max:
+        yield f"workers.min {workers.min} and workers.max {workers.max} exclude each other"
+    if workers.max is not None and fixed > workers.max * each:
+        yield f"parallelism ({fixed} accelerators at least) and workers.max ({workers.max} x {each}) exclude each other"
+    is_fixed = None not in (degrees.data, degrees.pipeline, degrees.tensor)
+    if is_fixed and fixed < workers.min * each:
+        yield f"parallelism ({fixed} accelerators) and workers.min ({workers.min} x {each}) exclude each other"
+    pinned = document.constraints.worker_machines
+    if pinned is not None and not workers.min <= len(pinned) <= (workers.max or len(pinned)):
+        yield f"constraints.workerMachines has {len(pinned)} workers, workers asks for {workers.min} to {workers.max}"
+
+
+def _batches(document: WorkloadFile) -> Iterator[str]:
+    """Batches that do not divide."""
+    training, degrees = document.training, document.parallelism
+    batch, micro_batch = training.global_batch, training.micro_batch
+    if degrees.data is not None and degrees.data > batch:
+        yield f"parallelism.data {degrees.data} is more than training.globalBatch {batch}, and each replica needs one"
+    if micro_batch is not None and micro_batch > batch:
+        yield f"training.microBatch {micro_batch} is more than training.globalBatch {batch}"
+    elif micro_batch is not None and (degrees.pipeline or 1) > 1 and batch % micro_batch:
+        yield (
+            f"training.globalBatch {batch} is no whole number of micro-batches of {micro_batch}, which a pipeline of "
+            f"{degrees.pipeline} stages needs"
+        )
+    if document.sync.inner_steps is not None and document.sync.mode != "local":
+        yield f"sync.innerSteps is for sync.mode local, not for {document.sync.mode}"
+
+
+def _prices(document: WorkloadFile, allowed: list[Machine]) -> Iterator[str]:
+    """Wishes about money that the prices do not allow, or that have no prices to go by."""
+    limit = document.constraints.max_price_per_hour
+    wish = "objective" if document.objective != "time" else "constraints.maxPricePerHour"
+    if document.objective == "time" and limit is None:
+        return
+    free = [machine.name for machine in allowed if not machine.price_per_hour]
+    if len(free) == len(allowed):
+        yield f"{wish}: the topology states no price"
+        return
+    cheapest = min(machine.price_per_hour for machine in allowed)
+    fewest = document.workers.min * document.workers.accelerators_per_worker
+    if limit is not None and cheapest * fewest > limit:
+        yield (
+            f"constraints.maxPricePerHour {limit:g} and workers.min exclude each other: {fewest} accelerators cost "
+            f"{cheapest * fewest:g} an hour at least"
+        )

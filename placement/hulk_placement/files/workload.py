@@ -1,0 +1,201 @@
+"""The document `workload.yaml`: a model, how it is trained, and what a plan may do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from hulk_placement.files.part import API_VERSION, Count, Either, Name, OneOf, Part, Positive
+from hulk_placement.files.profile import GroupedProfile
+from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER, PRECISIONS
+from hulk_placement.model.presets import PRESETS
+from hulk_placement.sync import COMPRESSIONS, MODES, ON_REGION_LOSS
+
+Names = Annotated[tuple[Name, ...], Field(min_length=1)]
+
+
+class Dimensions(Part):
+    """A GPT by its dimensions: the one that Hulk's own training script trains."""
+
+    layers: Count
+    """Blocks; the embedding and the head are layers of their own, before and after them."""
+    hidden: Count
+    """Width."""
+    heads: Count
+    """Attention heads."""
+    sequence_length: Count
+    """Tokens of a sequence."""
+    vocabulary: Count
+    """Tokens that there are."""
+    feed_forward: Count | None = None
+    """Width inside the MLP; absent = 4 x hidden."""
+
+
+class ModelPart(Part):
+    """What is trained, in one of several ways."""
+
+    EITHER: ClassVar[tuple[Either, ...]] = (
+        Either(
+            "the model",
+            ("preset", "transformer", "huggingFace", "configFile", "profile", "profileFile"),
+            required=True,
+        ),
+    )
+
+    preset: Annotated[str, OneOf(tuple(PRESETS))] | None = None
+    """A published model by name."""
+    transformer: Dimensions | None = None
+    """A GPT by its dimensions."""
+    hugging_face: dict[str, Any] | None = None
+    """What a Hugging Face `config.json` holds."""
+    config_file: str | None = None
+    """A Hugging Face `config.json`; its path begins where this document is."""
+    profile: GroupedProfile | None = None
+    """Layers as they were measured."""
+    profile_file: str | None = None
+    """A file with such layers (`layers:`, `times:`); its path begins where this document is."""
+    sequence_length: Count | None = None
+    """Tokens of a sequence, where a preset or a config could have more."""
+
+    @model_validator(mode="after")
+    def _length_is_open(self) -> ModelPart:
+        if self.sequence_length is not None and (self.transformer or self.profile or self.profile_file):
+            raise ValueError("sequenceLength is for a preset or a config; here it is in the model")
+        return self
+
+
+class Training(Part):
+    """How it is trained."""
+
+    global_batch: Count
+    """Sequences of one optimizer step."""
+    micro_batch: Count | None = None
+    """Sequences that an accelerator computes at a time; absent = the plan chooses."""
+    precision: Annotated[str, OneOf(PRECISIONS)] = "fp32"
+    """Of activations and products; parameters, gradients and optimizer state have four bytes in every precision."""
+    optimizer: Annotated[str, OneOf(tuple(OPTIMIZER_BYTES_PER_PARAMETER))] = "adamw"
+    """What it keeps for each parameter: adamw two values, sgd none."""
+    steps: Count | None = None
+    """Optimizer steps of the whole training; they say how long it takes and what it costs."""
+    recompute: bool | None = None
+    """Whether the backward pass computes activations anew; absent = the plan chooses."""
+
+
+class Parallelism(Part):
+    """Degrees that are fixed; the plan chooses those that are absent."""
+
+    data: Count | None = None
+    """Replicas of the model."""
+    pipeline: Count | None = None
+    """Stages of each."""
+    tensor: Count | None = None
+    """Accelerators of one machine that share each layer."""
+
+
+class Workers(Part):
+    """How many workers (pods) a plan may have."""
+
+    min: Count = 1
+    """Fewest."""
+    max: Count | None = None
+    """Most; absent = as many as there is room for."""
+    accelerators_per_worker: Count = 1
+    """Accelerators of each, all on one machine; with 1 the limits are of accelerators."""
+
+
+class SyncPart(Part):
+    """How replicas bring their gradients together."""
+
+    mode: Annotated[str, OneOf(MODES)] = "auto"
+    """The stock ring, Hulk's own all-reduce (wan), several steps between two synchronisations (local), or the best."""
+    inner_steps: Count | None = None
+    """Of mode local: optimizer steps between two synchronisations; absent = 50."""
+    compression: Annotated[str, OneOf(COMPRESSIONS)] = "none"
+    """What Hulk's own all-reduce sends between regions."""
+    on_region_loss: Annotated[str, OneOf(ON_REGION_LOSS)] = "restart"
+    """What happens when a region is cut off."""
+    fixed_shares: bool = False
+    """Whether flows keep their shares whatever the links do."""
+
+
+class Pin(Part):
+    """Layers that must be in one of some regions, or on one of some machines."""
+
+    EITHER: ClassVar[tuple[Either, ...]] = (Either("the pinned layers", ("layers", "parameters"), required=True),)
+
+    layers: Annotated[str, Field(pattern=r"^\d+(-\d+)?(,\d+(-\d+)?)*$")] | None = None
+    """Numbers of layers, both ends among them: `0-5`, `0-5,8`, or "7" in quotes. 0 is the embedding."""
+    parameters: Annotated[str, Field(min_length=1)] | None = None
+    """A pattern of parameters' names, as in the state dict, such as `model.layers.[0-5]` or `*embed*`."""
+    regions: Names | None = None
+    """Regions where they may be."""
+    machines: Names | None = None
+    """Machines where they may be."""
+
+    @model_validator(mode="after")
+    def _has_places(self) -> Pin:
+        if not (self.regions or self.machines):
+            raise ValueError("a pin needs regions or machines")
+        return self
+
+
+class Constraints(Part):
+    """What a plan must not do."""
+
+    allowed_regions: Names | None = None
+    """Regions that may be used; absent = all."""
+    denied_regions: Names | None = None
+    """Regions that may not."""
+    allowed_machines: Names | None = None
+    """Machines that may be used; absent = all."""
+    denied_machines: Names | None = None
+    """Machines that may not."""
+    pins: tuple[Pin, ...] = ()
+    """Where layers must be."""
+    worker_machines: Names | None = None
+    """The machine of every worker, in rank order; absent = the plan chooses."""
+    max_price_per_hour: Positive | None = None
+    """What the plan's accelerators may cost in an hour, together."""
+    allow_unknown_links: bool = False
+    """Whether links may be used of which nothing is known."""
+
+
+class MeasuredSpeed(Part):
+    """What an accelerator of a machine reached with this very workload."""
+
+    machine: Name
+    """The machine."""
+    flops_per_second: Positive
+    """FLOP/s of one accelerator."""
+
+
+class WorkloadFile(Part):
+    """A model to train, and what is asked of its plan."""
+
+    api_version: Literal["hulk.dev/files/v1"] = API_VERSION
+    """Version of this format."""
+    kind: Literal["Workload"] = "Workload"
+    """What this document is."""
+    description: str = ""
+    """What this is, and where the figures come from."""
+    name: Name
+    """Name of the workload."""
+    model: ModelPart
+    """What is trained."""
+    training: Training
+    """How it is trained."""
+    parallelism: Parallelism = Parallelism()
+    """Degrees that are fixed."""
+    workers: Workers = Workers()
+    """How many workers a plan may have."""
+    sync: SyncPart = SyncPart()
+    """How replicas bring their gradients together."""
+    objective: Literal["time", "throughputPerMoney"] = "time"
+    """What a plan is to do best: the shortest step, or the most sequences for the price."""
+    constraints: Constraints = Constraints()
+    """What a plan must not do."""
+    measured_speeds: tuple[MeasuredSpeed, ...] = ()
+    """Speeds that were measured with this very workload; they stand before the topology's."""
+    priority: int = 0
+    """Of several workloads the one with the higher priority is planned first."""

@@ -1,0 +1,137 @@
+"""A workload document, with the topology that it is for -> the planner's `Workload`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hulk_placement.files import text
+from hulk_placement.files.constraints import allowed_machines, contradictions, layer_pins
+from hulk_placement.files.profile import GroupedProfile, profiled_model
+from hulk_placement.files.workload import ModelPart, SyncPart, WorkloadFile
+from hulk_placement.model import Model, Transformer
+from hulk_placement.model.hugging_face import from_config
+from hulk_placement.model.presets import preset
+from hulk_placement.model.profile import parse_profile
+from hulk_placement.sync import Sync
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+
+OBJECTIVES = {"time": "time", "throughputPerMoney": "throughput-per-money"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWorkload:
+    """A workload, and the optimizer steps of the whole training where they were said."""
+
+    workload: Workload
+    num_steps: int | None = None
+
+
+def read_workload(path: Path, topology: Topology) -> ReadWorkload:
+    """The workload in a file. ValueError with every mistake in it; OSError where it is not, or a file that it names."""
+    document = text.parse(WorkloadFile, text.read_values(path), str(path))
+    return to_workload(document, topology, path.parent, str(path))
+
+
+def to_workload(
+    document: WorkloadFile, topology: Topology, folder: Path | None = None, where: str = "workload"
+) -> ReadWorkload:
+    """The workload that a document describes. ValueError names its mistakes; `where` is what it calls the document.
+
+    Files that it names are looked for in `folder`.
+    """
+    try:
+        model = _model(document.model, document.training.precision, folder or Path())
+        mistakes = contradictions(document, model, topology)
+    except ValueError as error:
+        raise ValueError(f"{where}: model: {error}") from error
+    if mistakes:
+        raise text.mistaken(where, mistakes)
+    try:
+        return ReadWorkload(_workload(document, model, topology), document.training.steps)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _workload(document: WorkloadFile, model: Model, topology: Topology) -> Workload:
+    training, workers, degrees, asked = document.training, document.workers, document.parallelism, document.constraints
+    each = workers.accelerators_per_worker
+    candidates = {machine.name: machine.num_accelerators // each for machine in allowed_machines(asked, topology)}
+    return Workload(
+        key=document.name,
+        model=model,
+        global_batch=training.global_batch,
+        candidates=candidates,
+        min_workers=workers.min,
+        max_workers=workers.max or max(workers.min, sum(candidates.values())),
+        accelerators_per_worker=each,
+        priority=document.priority,
+        micro_batch=training.micro_batch,
+        precision=training.precision,
+        optimizer=training.optimizer,
+        data=degrees.data,
+        pipeline=degrees.pipeline,
+        tensor=degrees.tensor,
+        recompute=training.recompute,
+        objective=OBJECTIVES[document.objective],
+        max_price_per_hour=asked.max_price_per_hour,
+        allow_unknown_links=asked.allow_unknown_links,
+        pins=asked.worker_machines or (),
+        layer_pins=layer_pins(asked, model),
+        regions=asked.allowed_regions or (),
+        flops_per_s={speed.machine: speed.flops_per_second for speed in document.measured_speeds},
+        sync=_sync(document.sync),
+    )
+
+
+def _sync(asked: SyncPart) -> Sync:
+    inner = {} if asked.inner_steps is None else {"inner_steps": asked.inner_steps}
+    return Sync(
+        asked.mode,
+        compression=asked.compression,
+        on_region_loss=asked.on_region_loss,
+        fixed_shares=asked.fixed_shares,
+        **inner,
+    )
+
+
+def _model(asked: ModelPart, precision: str, folder: Path) -> Model:
+    if asked.preset is not None:
+        return Model.of(preset(asked.preset, asked.sequence_length), precision)
+    if asked.transformer is not None:
+        shape = asked.transformer
+        return Model.of(
+            Transformer(
+                shape.layers,
+                shape.hidden,
+                shape.heads,
+                shape.sequence_length,
+                shape.vocabulary,
+                shape.feed_forward or 0,
+            ),
+            precision,
+        )
+    if asked.profile is not None:
+        return profiled_model(asked.profile)
+    if asked.profile_file is not None:
+        return _profile_in(folder / asked.profile_file)
+    config = asked.hugging_face if asked.config_file is None else _map_in(folder / asked.config_file)
+    length = {} if asked.sequence_length is None else {"sequence_length": asked.sequence_length}
+    return Model.of(from_config({**(config or {}), **length}), precision)
+
+
+def _profile_in(path: Path) -> Model:
+    values = _map_in(path)
+    layers = values.get("layers")
+    if isinstance(layers, list) and layers and isinstance(layers[0], dict) and "flopsPerSequence" in layers[0]:
+        return parse_profile(values)  # the older form
+    return profiled_model(text.parse(GroupedProfile, values, str(path)))
+
+
+def _map_in(path: Path) -> dict[str, Any]:
+    values = text.read_values(path)
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: expected a map of keys, found a {type(values).__name__}")
+    return values
