@@ -16,8 +16,7 @@ from hulk_placement.model import (
     TimesRow,
     Transformer,
 )
-from hulk_placement.plan import ALGORITHMS, Layout, Plan, WorkerSlot
-from hulk_placement.search.making import NOT_PREDICTED
+from hulk_placement.plan import ALGORITHMS, NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.sync import COMPRESSIONS, ON_REGION_LOSS, Sync
 from hulk_placement.topology import Link, LinkKind, Machine, Topology
 from hulk_placement.workload import OBJECTIVES, Workload
@@ -130,6 +129,8 @@ def workloads(draw: st.DrawFn, topology: Topology) -> Workload:
     layers = st.lists(st.integers(0, model.num_layers - 1), min_size=1, unique=True).map(
         lambda some: tuple(sorted(some))
     )
+    names = [machine.name for machine in chosen]
+    speeds = draw(st.dictionaries(st.sampled_from(names), FIGURES))
     is_priced = all(machine.price_per_hour for machine in chosen)
     return Workload(
         key=draw(NAMES),
@@ -154,7 +155,8 @@ def workloads(draw: st.DrawFn, topology: Topology) -> Workload:
             st.lists(st.builds(LayerPin, layers, machines=st.just((chosen[0].name,))), max_size=2).map(tuple)
         ),
         regions=draw(st.sampled_from([(), tuple(dict.fromkeys(machine.region for machine in chosen))])),
-        flops_per_s=draw(st.dictionaries(st.sampled_from([machine.name for machine in chosen]), FIGURES)),
+        flops_per_s=speeds,
+        measured_micro_batch={name: draw(st.integers(1, 64)) for name in list(speeds)[:1]},
         sync=draw(SYNCS),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from hulk_placement.files.stages import layer_words
@@ -57,10 +58,8 @@ def _sequences(plan: Plan, workload: Workload) -> Iterator[str]:
     if workload.micro_batch not in (None, plan.micro_batch):
         yield f"micro-batches of {plan.micro_batch}, the workload has {workload.micro_batch}"
     for replica, share in enumerate(plan.shares):
-        num_micro_batches, rest = divmod(share, plan.micro_batch)
-        if rest and plan.layout.pipeline > 1:
-            yield f"{share} sequences of replica {replica} are no whole number of micro-batches of {plan.micro_batch}"
-        elif plan.blocks and len(plan.blocks[0]) != 2 * num_micro_batches:
+        num_micro_batches = math.ceil(share / plan.micro_batch)
+        if plan.blocks and len(plan.blocks[0]) != 2 * num_micro_batches:
             yield (
                 f"the schedule is of {len(plan.blocks[0]) // 2} micro-batches, and replica {replica} has "
                 f"{num_micro_batches}"

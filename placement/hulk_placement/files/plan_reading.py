@@ -13,8 +13,7 @@ from hulk_placement.files.flows import flows_of
 from hulk_placement.files.plan import PlanFile, ScheduleFile
 from hulk_placement.files.schedule import Blocks, parse_blocks
 from hulk_placement.files.stages import first_layers
-from hulk_placement.plan import Layout, Plan, WorkerSlot
-from hulk_placement.search.making import NOT_PREDICTED
+from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 

@@ -51,18 +51,13 @@ def _workers(document: WorkloadFile, allowed: list[Machine]) -> Iterator[str]:
 
 
 def _batches(document: WorkloadFile) -> Iterator[str]:
-    """Batches that do not divide."""
+    """Batches that are too small, and intervals of a synchronisation that has none."""
     training, degrees = document.training, document.parallelism
     batch, micro_batch = training.global_batch, training.micro_batch
     if degrees.data is not None and degrees.data > batch:
         yield f"parallelism.data {degrees.data} is more than training.globalBatch {batch}, and each replica needs one"
     if micro_batch is not None and micro_batch > batch:
         yield f"training.microBatch {micro_batch} is more than training.globalBatch {batch}"
-    elif micro_batch is not None and (degrees.pipeline or 1) > 1 and batch % micro_batch:
-        yield (
-            f"training.globalBatch {batch} is no whole number of micro-batches of {micro_batch}, which a pipeline of "
-            f"{degrees.pipeline} stages needs"
-        )
     if document.sync.inner_steps is not None and document.sync.mode != "local":
         yield f"sync.innerSteps is for sync.mode local, not for {document.sync.mode}"
 

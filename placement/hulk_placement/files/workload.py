@@ -168,6 +168,8 @@ class MeasuredSpeed(Part):
     """The machine."""
     flops_per_second: Positive
     """FLOP/s of one accelerator."""
+    micro_batch: Count | None = None
+    """Sequences of the micro-batch that it was measured with, where that is known."""
 
 
 class WorkloadFile(Part):

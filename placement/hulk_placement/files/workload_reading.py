@@ -82,6 +82,9 @@ def _workload(document: WorkloadFile, model: Model, topology: Topology) -> Workl
         layer_pins=layer_pins(asked, model),
         regions=asked.allowed_regions or (),
         flops_per_s={speed.machine: speed.flops_per_second for speed in document.measured_speeds},
+        measured_micro_batch={
+            speed.machine: speed.micro_batch for speed in document.measured_speeds if speed.micro_batch is not None
+        },
         sync=_sync(document.sync),
     )
 

@@ -42,7 +42,8 @@ def workload_document(workload: Workload, num_steps: int | None = None) -> dict[
         "objective": objective,
         "constraints": _constraints(workload),
         "measuredSpeeds": [
-            {"machine": name, "flopsPerSecond": plain(speed)} for name, speed in workload.flops_per_s.items()
+            _given(machine=name, flopsPerSecond=plain(speed), microBatch=workload.measured_micro_batch.get(name))
+            for name, speed in workload.flops_per_s.items()
         ],
         "priority": workload.priority,
     }
