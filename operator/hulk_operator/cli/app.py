@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
+from hulk_placement.files.hulk_data import import_hulk
+from hulk_placement.topology import is_positive
 from rich.text import Text
 
 from hulk_operator import VERSION, names
 from hulk_operator.api.crds import crds as all_crds
 from hulk_operator.api.generate import to_yaml
-from hulk_operator.cli import files, tables
+from hulk_operator.cli import files, planner_files, tables
 from hulk_operator.cli.commands import explain_job, follow_logs, job_status, measured_topology, plans_of
 from hulk_operator.cli.live import Target
 from hulk_operator.cli.output import Output, emit
+from hulk_operator.cli.predicting import predict_table
+from hulk_operator.cli.reports import PlanReports
 from hulk_operator.cluster import ClusterError
 
 T = TypeVar("T")
@@ -26,6 +30,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+topology_app = typer.Typer(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+app.add_typer(topology_app, name="topology")
 
 Job = Annotated[str, typer.Argument(help="Name of the HulkJob.")]
 Namespace = Annotated[
@@ -36,26 +42,73 @@ Context = Annotated[str | None, typer.Option("--context", help="Context of the k
 Format = Annotated[Output, typer.Option("-o", "--output", help="table for people, json or yaml for programs.")]
 
 
+TopologyFile = Annotated[
+    Path, typer.Option("-t", "--topology", help="Machines and links: kind Topology, or HulkTopology with spec.nodes.")
+]
+
+
 @app.command()
 def plan(
-    file: Annotated[list[Path], typer.Option("-f", "--filename", help="HulkJobs (and ConfigMaps); - is stdin.")],
-    topology: Annotated[
-        Path | None, typer.Option(help="HulkTopology; with spec.nodes the plan needs no cluster.")
+    file: Annotated[
+        list[Path] | None, typer.Option("-f", "--filename", help="HulkJobs (and ConfigMaps); - is stdin.")
     ] = None,
+    workload: Annotated[
+        list[Path] | None, typer.Option("-w", "--workload", help="Files of kind Workload, in place of HulkJobs.")
+    ] = None,
+    topology: Annotated[
+        Path | None,
+        typer.Option(
+            "-t", "--topology", help="Kind Topology, or HulkTopology; with machines in it the plan needs no cluster."
+        ),
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Write the plan of the one workload to this file.")] = None,
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     output: Format = Output.TABLE,
 ) -> None:
     """Print the plan of jobs and why, creating nothing: from files alone, or for the cluster as it is now."""
-    target = Target(kubeconfig, context)
-    documents = files.read(file, topology, sys.stdin, namespace or target.namespace)
-    if not documents.jobs:
-        raise ValueError(f"no HulkJob in {', '.join(map(str, file))}")
-    report = run(plans_of(documents, target))
+    if bool(file) == bool(workload):
+        raise ValueError("give jobs with -f, or workloads with -w")
+    if workload:
+        report = _plan_workloads(workload, topology, save)
+    elif save is not None:
+        raise ValueError("--save is for workloads (-w)")
+    else:
+        report = _plan_jobs(file or [], topology, namespace, Target(kubeconfig, context))
     emit(report.wire(), tables.plans(report), output)
     if not all(job.planned for job in report.jobs):
         raise typer.Exit(1)
+
+
+def _plan_jobs(file: list[Path], topology: Path | None, namespace: str | None, target: Target) -> PlanReports:
+    own = None if topology is None else planner_files.planner_topology(topology)
+    declared = topology if own is None else None
+    documents = files.read(file, declared, sys.stdin, namespace or target.namespace)
+    if not documents.jobs:
+        raise ValueError(f"no HulkJob in {', '.join(map(str, file))}")
+    return run(plans_of(documents, target, own))
+
+
+def _plan_workloads(paths: list[Path], topology: Path | None, save: Path | None) -> PlanReports:
+    if topology is None:
+        raise ValueError("workloads (-w) are planned on a topology: give one with -t")
+    report, plans = planner_files.plan_workloads(paths, planner_files.any_topology(topology, sys.stdin))
+    if save is not None:
+        planner_files.save_plan(plans, save)
+    return report
+
+
+@app.command()
+def predict(
+    topology: TopologyFile,
+    workload: Annotated[Path, typer.Option("-w", "--workload", help="Model and training: kind Workload.")],
+    plan: Annotated[Path, typer.Option("-p", "--plan", help="Who does what: kind Plan.")],
+    output: Format = Output.TABLE,
+) -> None:
+    """Predict a given plan, of machines that need not exist: a step's time, where it goes, memory, price."""
+    report = planner_files.predict_plan(workload, plan, planner_files.any_topology(topology, sys.stdin))
+    emit(report.wire(), predict_table(report), output)
 
 
 @app.command()
@@ -104,16 +157,33 @@ def logs(
     run(follow_logs(job, namespace or target.namespace, worker, follow, tail, target))
 
 
-@app.command()
+@topology_app.callback()
 def topology(
+    subcommand: typer.Context,
     resource: Annotated[str, typer.Option(help="Resource that counts accelerators.")] = names.DEFAULT_RESOURCE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     output: Format = Output.TABLE,
 ) -> None:
     """Print the links between regions as measured, and the nodes of each region."""
-    report = run(measured_topology(resource, Target(kubeconfig, context)))
-    emit(report.wire(), tables.topology(report), output)
+    if subcommand.invoked_subcommand is None:
+        report = run(measured_topology(resource, Target(kubeconfig, context)))
+        emit(report.wire(), tables.topology(report), output)
+
+
+@topology_app.command("import")
+def topology_import(
+    hulk: Annotated[Path, typer.Option(help="Folder with the Hulk paper's node_feature.csv and edge.txt.")],
+    bandwidth_mbits: Annotated[
+        float | None, typer.Option(help="Mbit/s to assume of every link; the data have none.")
+    ] = None,
+    accelerators: Annotated[int, typer.Option(min=1, help="Accelerators of each machine, which share its memory.")] = 1,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="File to write; absent = print it.")] = None,
+) -> None:
+    """Make a topology file of the Hulk paper's own data, and say what is wrong with them."""
+    if bandwidth_mbits is not None and not is_positive(bandwidth_mbits):
+        raise ValueError(f"--bandwidth-mbits {bandwidth_mbits} must be > 0 and finite")
+    planner_files.write_imported(import_hulk(hulk, bandwidth_mbits, accelerators), output)
 
 
 @app.command()

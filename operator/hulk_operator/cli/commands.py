@@ -7,7 +7,7 @@ from typing import Any
 from hulk_placement.topology import Topology
 from rich.console import RenderableType
 
-from hulk_operator.api import HulkJob
+from hulk_operator.api import HulkJob, HulkTopologySpec
 from hulk_operator.cli import live, tables
 from hulk_operator.cli.files import Documents
 from hulk_operator.cli.live import Target
@@ -18,8 +18,10 @@ from hulk_operator.cli.topology import topology_report
 from hulk_operator.cluster import Cluster, Forbidden, NotFound
 
 
-async def plans_of(documents: Documents, target: Target) -> PlanReports:
-    """Plans from files alone where the topology declares nodes, else from the cluster."""
+async def plans_of(documents: Documents, target: Target, topology: Topology | None = None) -> PlanReports:
+    """Plans from files alone where there is a topology, or one that declares nodes, else from the cluster."""
+    if topology is not None:
+        return PlanReports(jobs=plan_from_files(documents.jobs, HulkTopologySpec(), documents.texts, topology))
     if documents.topology is not None and documents.topology.nodes:
         return PlanReports(jobs=plan_from_files(documents.jobs, documents.topology, documents.texts))
     async with live.cluster_of(target) as cluster:

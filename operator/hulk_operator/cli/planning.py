@@ -57,9 +57,11 @@ def _workload(job: HulkJob, situation: Situation, texts: Texts) -> Workload:
     return to_workload(job, to_model(job.spec, text), situation)
 
 
-def plan_from_files(jobs: Sequence[HulkJob], spec: HulkTopologySpec, texts: Texts) -> tuple[PlanReport, ...]:
-    """Plans of all jobs together, on the nodes and links that the topology declares."""
-    topology = declared_topology(spec)
+def plan_from_files(
+    jobs: Sequence[HulkJob], spec: HulkTopologySpec, texts: Texts, topology: Topology | None = None
+) -> tuple[PlanReport, ...]:
+    """Plans of all jobs together, on the given topology, else on the nodes and links that `spec` declares."""
+    topology = topology or declared_topology(spec)
     candidates = {machine.name: machine.num_accelerators for machine in topology.machines}
     workloads: list[Workload] = []
     reports: dict[str, PlanReport] = {}
@@ -134,20 +136,21 @@ def worker_rows(plan: Plan, topology: Topology) -> tuple[WorkerRow, ...]:
     """Workers in rank order. Machines that the topology no longer has get no link."""
     known = {machine.name for machine in topology.machines}
     rows = []
+    per_replica = plan.layout.pipeline * plan.layout.tensor
     first = 0  # rank
     for worker, slot in enumerate(plan.workers):
         ranks = slice(first, first + slot.num_accelerators)
         first = ranks.stop
         compute_s = max(plan.prediction.rank_compute_s[ranks], default=None)
         target = plan.workers[worker - 1].machine
-        sends = len(plan.workers) > 1 and plan.algorithm == "ring"
+        sends = len(plan.workers) > 1 and plan.algorithm == "ring" and per_replica == 1
         rows.append(
             WorkerRow(
                 worker=worker,
                 node=slot.machine,
                 region=slot.region,
                 accelerators=slot.num_accelerators,
-                sequences=sum(plan.shares[ranks]),
+                sequences=sum(plan.shares[ranks.start // per_replica : -(-ranks.stop // per_replica)]),
                 compute_microseconds=None if compute_s is None else round(compute_s * 1e6),
                 sends_to=target if sends else None,
                 link=link_row(topology, slot.machine, target) if sends and {slot.machine, target} <= known else None,

@@ -51,9 +51,14 @@ for _either in (_Reader, _Writer):
 
 
 def load(text: str) -> Any:
-    """The values of a YAML text. ValueError where it is none."""
+    """The values of a YAML text of one document, None for nothing. ValueError where it is none."""
+    return _only(load_all(text))
+
+
+def load_all(text: str) -> list[Any]:
+    """The values of every document in a YAML text. ValueError where it is none."""
     try:
-        return yaml.load(text, _Reader)
+        return list(yaml.load_all(text, _Reader))
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"not YAML: {error}") from error
 
@@ -67,13 +72,24 @@ def dump(values: Any) -> str:
 
 
 def read_values(path: Path) -> Any:
-    """The values of a YAML or JSON file. ValueError, with the file's name, where it holds none."""
+    """The values of a YAML or JSON file of one document. ValueError, with the file's name, where it is none."""
+    return _only(read_all(path), f"{path}: ")
+
+
+def read_all(path: Path) -> list[Any]:
+    """The values of every document in a YAML file. ValueError, with the file's name, where it holds none."""
     try:
-        return load(path.read_text(encoding="utf-8"))
+        return load_all(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not UTF-8 text: {error}") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def _only(documents: list[Any], where: str = "") -> Any:
+    if len(documents) > 1:
+        raise ValueError(f"{where}{len(documents)} documents, where one is read")
+    return documents[0] if documents else None
 
 
 def parse(model: type[M], values: Any, where: str) -> M:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hulk_placement.accelerators import look_up
 from hulk_placement.files import text
 from hulk_placement.files.light import Coordinates, below_light
 from hulk_placement.files.links import Links, links_of
@@ -94,12 +95,18 @@ def _machine(entry: DeclaredMachine, name: str, region_price: float | None) -> M
         zone=entry.zone,
         num_accelerators=entry.accelerators,
         product=entry.product,
-        memory_bytes=round(entry.figure(MEMORY) or 0),
+        memory_bytes=round(entry.figure(MEMORY) or 0) or _memory_of(entry.product),
         flops_per_s=entry.figure(SPEED),
         memory_bandwidth_bytes_per_s=entry.figure(MEMORY_BANDWIDTH) or 0.0,
         inside=None if entry.inside is None else _inside(entry.inside),
         price_per_hour=price or 0.0,
     )
+
+
+def _memory_of(product: str) -> int:
+    """By the product's data sheet; 0 where it is not known."""
+    known = look_up(product)
+    return known.memory_bytes if known else 0
 
 
 def _inside(entry: InsideLink) -> Link:

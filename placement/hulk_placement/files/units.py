@@ -116,7 +116,7 @@ class Accelerator(Part):
     QUANTITIES: ClassVar[tuple[Quantity, ...]] = (MEMORY, MEMORY_BANDWIDTH, SPEED)
 
     memory_gibibytes: Positive | None = None
-    """Memory of one accelerator, 2^30 bytes; absent = unknown."""
+    """Memory of one accelerator, 2^30 bytes; absent = the product's, where its data sheet is known."""
     memory_gigabytes: Positive | None = None
     """The same, 10^9 bytes."""
     memory_bytes: Positive | None = None

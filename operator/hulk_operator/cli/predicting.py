@@ -1,0 +1,214 @@
+"""A plan with its prediction -> `PredictReport`: what a step takes and where it goes, as data and as a table.
+
+A further row is a field of the report, a line in `predict_report` that fills it, and a function in `_SECTIONS`.
+"""
+
+from collections.abc import Callable, Iterator
+
+from hulk_placement.plan import Plan
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from hulk_operator.api import Resource
+from hulk_operator.cli import tables, units
+from hulk_operator.cli.planning import link_row
+from hulk_operator.cli.reports import LinkRow
+
+
+class CellRow(Resource):
+    """One stage of one replica."""
+
+    replica: int
+    stage: int
+    node: str
+    region: str
+    accelerators: int
+    first_layer: int
+    last_layer: int
+    sequences: int  # per step
+    compute_microseconds: int  # per step
+    share_of_step: float  # that it computes
+
+
+class BreakdownRow(Resource):
+    """A part of the step; the parts sum to it."""
+
+    part: str
+    microseconds: int
+    share: float
+
+
+class TrainingRow(Resource):
+    """The whole training, where the workload says how many steps it has."""
+
+    steps: int
+    hours: float
+    price: float | None = None
+
+
+class PredictReport(Resource):
+    """What `hulk predict` prints."""
+
+    workload: str
+    data: int
+    pipeline: int
+    tensor: int
+    schedule: str
+    sync: str
+    step_microseconds: int
+    sequences_per_second: float
+    breakdown: tuple[BreakdownRow, ...]
+    bottleneck: LinkRow | None = None
+    memory_bytes: int
+    fits_memory: bool | None = None  # None: not known of every machine
+    price_per_step: float | None = None
+    price_per_hour: float | None = None
+    training: TrainingRow | None = None
+    calibrated: bool
+    cells: tuple[CellRow, ...]
+
+
+def predict_report(plan: Plan, workload: Workload, topology: Topology, num_steps: int | None) -> PredictReport:
+    """The report of a plan with its prediction; `num_steps` of the whole training."""
+    found, layout = plan.prediction, plan.layout
+    per_hour = sum(topology.machine(name).price_per_hour * held for name, held in plan.accelerators().items())
+    memories = [topology.machine(name).memory_bytes for name in plan.accelerators()]
+    return PredictReport(
+        workload=plan.key,
+        data=layout.data,
+        pipeline=layout.pipeline,
+        tensor=layout.tensor,
+        schedule=plan.schedule,
+        sync=plan.algorithm,
+        step_microseconds=_microseconds(found.step_s),
+        sequences_per_second=workload.global_batch / found.step_s,
+        breakdown=tuple(
+            BreakdownRow(part=part, microseconds=_microseconds(seconds), share=seconds / found.step_s)
+            for part, seconds in (
+                ("compute", found.compute_s),
+                ("bubble", found.bubble_s),
+                ("communication", found.communication_s),
+            )
+        ),
+        bottleneck=link_row(topology, *found.bottleneck) if found.bottleneck else None,
+        memory_bytes=found.memory_bytes,
+        fits_memory=found.memory_bytes <= min(memories) if all(memories) else None,
+        price_per_step=found.price or None,
+        price_per_hour=per_hour or None,
+        training=None if num_steps is None else _training(num_steps, found.step_s, per_hour),
+        calibrated=found.calibrated,
+        cells=tuple(_cells(plan, workload.model.num_layers)),
+    )
+
+
+def _training(num_steps: int, step_s: float, per_hour: float) -> TrainingRow:
+    hours = num_steps * step_s / 3600
+    return TrainingRow(steps=num_steps, hours=hours, price=hours * per_hour or None)
+
+
+def _cells(plan: Plan, num_layers: int) -> Iterator[CellRow]:
+    layout, bounds = plan.layout, (*plan.stages, num_layers)
+    regions = {worker.machine: worker.region for worker in plan.workers}
+    for replica in range(layout.data):
+        for stage in range(layout.pipeline):
+            rank = (replica * layout.pipeline + stage) * layout.tensor
+            node, compute_s = plan.rank_machines[rank], plan.prediction.rank_compute_s[rank]
+            yield CellRow(
+                replica=replica,
+                stage=stage,
+                node=node,
+                region=regions[node],
+                accelerators=layout.tensor,
+                first_layer=bounds[stage],
+                last_layer=bounds[stage + 1] - 1,
+                sequences=plan.shares[replica],
+                compute_microseconds=_microseconds(compute_s),
+                share_of_step=compute_s / plan.prediction.step_s,
+            )
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1e6)
+
+
+def predict_table(report: PredictReport) -> RenderableType:
+    """The report for people."""
+    return Group(*(line for section in _SECTIONS for line in section(report)))
+
+
+Lines = Iterator[RenderableType]
+
+
+def _head(report: PredictReport) -> Lines:
+    degrees = f"{report.data} x {report.pipeline} x {report.tensor} (data x pipeline x tensor)"
+    order = f", {report.schedule}" if report.pipeline > 1 else ""
+    sync = f", {report.sync}" if report.data > 1 else ""
+    yield Text.assemble((f"{report.workload}: ", "bold"), degrees, order, sync)
+
+
+def _step(report: PredictReport) -> Lines:
+    parts = " + ".join(f"{row.part} {units.duration(row.microseconds)}" for row in report.breakdown if row.microseconds)
+    yield tables.sentence("step", f"{units.duration(report.step_microseconds)} predicted = {parts}")
+    yield tables.sentence("throughput", f"{report.sequences_per_second:.4g} sequences/s")
+    if not report.calibrated:
+        yield tables.sentence(
+            "speeds", "not all of these machines were measured; the others are taken from what is known"
+        )
+
+
+def _bottleneck(report: PredictReport) -> Lines:
+    if report.bottleneck is not None:
+        link = report.bottleneck
+        yield tables.sentence("bottleneck", f"{link.source} -> {link.target}: {tables.link_words(link)}")
+
+
+def _memory(report: PredictReport) -> Lines:
+    verdict = {True: "it fits", False: "more than the smallest machine has", None: "that of the machines is not known"}
+    size = units.size(report.memory_bytes)
+    yield tables.sentence("memory", f"{size} on the fullest accelerator; {verdict[report.fits_memory]}")
+
+
+def _money(report: PredictReport) -> Lines:
+    if report.price_per_hour is not None:
+        per_step = "" if report.price_per_step is None else f", {report.price_per_step:.4g} a step"
+        yield tables.sentence("price", f"{report.price_per_hour:.4g} an hour{per_step}, accelerators alone")
+
+
+def _training_line(report: PredictReport) -> Lines:
+    if report.training is not None:
+        price = "" if report.training.price is None else f", {report.training.price:.4g}"
+        yield tables.sentence("training", f"{report.training.steps} steps: {report.training.hours:.4g} hours{price}")
+
+
+def _cell_table(report: PredictReport) -> Lines:
+    headings = ("REPLICA", "STAGE", "NODE", "REGION", "ACCELERATORS", "LAYERS", "SEQUENCES", "COMPUTE", "OF STEP")
+    numbers = ("REPLICA", "STAGE", "ACCELERATORS", "SEQUENCES", "COMPUTE", "OF STEP")
+    made = tables.table(*headings, numbers=numbers)
+    for row in report.cells[: tables.MAX_WORKER_ROWS]:
+        made.add_row(
+            str(row.replica),
+            str(row.stage),
+            row.node,
+            row.region,
+            str(row.accelerators),
+            f"{row.first_layer}-{row.last_layer}",
+            str(row.sequences),
+            units.duration(row.compute_microseconds),
+            units.percent(row.share_of_step),
+        )
+    if len(report.cells) > tables.MAX_WORKER_ROWS:
+        made.add_row("...", "", f"{len(report.cells) - tables.MAX_WORKER_ROWS} more (-o json has all)")
+    yield made
+
+
+_SECTIONS: tuple[Callable[[PredictReport], Lines], ...] = (
+    _head,
+    _step,
+    _bottleneck,
+    _memory,
+    _money,
+    _training_line,
+    _cell_table,
+)
