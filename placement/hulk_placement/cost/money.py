@@ -24,12 +24,12 @@ def egress(plan: Plan, workload: Workload, topology: Topology, groups: list[Grou
     An all-reduce of B bytes over n ranks sends 2 (n - 1) / n B over every edge of its ring; Hulk's own is taken to send
     as much. With local SGD a step bears its part.
     """
-    sent = _activations(plan, workload, topology)
+    sent: dict[Pair, float] = dict(_activations(plan, workload, topology))
     for group in groups:
         num = len(group.machines)
         for (source, target), count in group.edges().items():
             pair = topology.machine(source).region, topology.machine(target).region
-            sent[pair] += count * 2 * (num - 1) / num * group.num_bytes / (plan.inner_steps or 1)
+            sent[pair] = sent.get(pair, 0.0) + count * 2 * (num - 1) / num * group.num_bytes / (plan.inner_steps or 1)
     return sum(num_bytes / GB * topology.egress_price_per_gb.get(pair, 0.0) for pair, num_bytes in sent.items())
 
 

@@ -57,6 +57,6 @@ def compare(
         SEARCHES[name](trials, space, lambda start_s=start_s: clock() - start_s < seconds, seed)  # type: ignore[misc]
         took_s = clock() - start_s
         best = next((trial for trial in trials.best(1) if trials.is_possible(trial)), None)
-        found = (math.inf, None) if best is None else (best.cost, best.shape)
-        rows.append(Row(name, *found, trials.num_evaluations, took_s, trials.is_proven))
+        cost, shape = (math.inf, None) if best is None else (best.cost, best.shape)
+        rows.append(Row(name, cost, shape, trials.num_evaluations, took_s, trials.is_proven))
     return Comparison(tuple(rows), least_step_s(Trials(ground), space))
