@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from hulk_placement.cost import predict
+from hulk_placement.cost.closed_form.pipeline import SCHEDULES
 from hulk_placement.files import text
 from hulk_placement.files.hulk_data import Imported
 from hulk_placement.files.plan_reading import read_plan
@@ -75,6 +76,8 @@ def predict_plan(workload_path: Path, plan_path: Path, topology: Topology) -> Pr
     workload: ReadWorkload = read_workload(workload_path, topology)
     read = read_plan(plan_path, workload.workload, topology)
     _notes(read.warnings)
+    if read.plan.schedule not in SCHEDULES:
+        raise ValueError(f"{plan_path}: a schedule {read.plan.schedule} is not predicted; {', '.join(SCHEDULES)} are")
     predicted = replace(read.plan, prediction=predict(read.plan, workload.workload, topology))
     return predict_report(predicted, workload.workload, topology, workload.num_steps)
 

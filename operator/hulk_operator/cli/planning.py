@@ -100,6 +100,7 @@ def plan_report(plan: Plan, topology: Topology) -> PlanReport:
         prediction=PredictionRow(
             step_microseconds=round(prediction.step_s * 1e6),
             compute_microseconds=round(prediction.compute_s * 1e6),
+            bubble_microseconds=round(prediction.bubble_s * 1e6) or None,
             communication_microseconds=round(prediction.communication_s * 1e6),
             memory_bytes=prediction.memory_bytes or None,
             calibrated=prediction.calibrated,

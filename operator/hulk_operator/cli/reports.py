@@ -63,6 +63,7 @@ class PredictionRow(Resource):
 
     step_microseconds: int
     compute_microseconds: int
+    bubble_microseconds: int | None = None  # while pipelines fill, drain and wait; absent without pipelines
     communication_microseconds: int
     memory_bytes: int | None = None
     calibrated: bool

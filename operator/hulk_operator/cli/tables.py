@@ -63,7 +63,8 @@ def _prediction(plan: PlanReport) -> Iterator[RenderableType]:
         compute, ring = units.duration(found.compute_microseconds), units.duration(found.communication_microseconds)
         known = "speeds of these nodes known" if found.calibrated else "speeds assumed until the pods measure them"
         step = units.duration(found.step_microseconds)
-        yield sentence("step", f"{step} predicted = compute {compute} + communication {ring}; {known}")
+        bubble = f" + bubble {units.duration(found.bubble_microseconds)}" if found.bubble_microseconds else ""
+        yield sentence("step", f"{step} predicted = compute {compute}{bubble} + communication {ring}; {known}")
         if found.memory_bytes:
             yield sentence("memory", f"{units.size(found.memory_bytes)} on the fullest accelerator")
     if plan.bottleneck is not None:

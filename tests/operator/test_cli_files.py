@@ -1,0 +1,190 @@
+"""The commands that read the planner's own files: `hulk predict`, `hulk plan -w`, `hulk topology import`."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hulk_operator.cli import main
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "planner"
+JOB, HULK_TOPOLOGY = ROOT / "examples" / "hulkjob.yaml", ROOT / "examples" / "topology.yaml"
+FILES = ("-t", EXAMPLES / "topology.yaml", "-w", EXAMPLES / "workload.yaml")
+MEASURED = ("-t", EXAMPLES / "measured-topology.yaml", "-w", EXAMPLES / "measured-workload.yaml")
+Hulk = Any
+
+
+@pytest.fixture
+def hulk(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Hulk:
+    """hulk(arguments...) -> (exit code or message, standard output, standard error)."""
+    monkeypatch.setenv("KUBECONFIG", "/does/not/exist")
+
+    def call(*arguments: object) -> tuple[Any, str, str]:
+        monkeypatch.setattr(sys, "argv", ["hulk", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        printed = capsys.readouterr()
+        return caught.value.code, printed.out, printed.err
+
+    return call
+
+
+def test_a_given_plan_is_predicted_and_its_parts_sum_to_the_step(hulk: Hulk) -> None:
+    code, printed, _ = hulk("predict", *FILES, "-p", EXAMPLES / "plan.yaml", "-o", "json")
+    assert code == 0
+    found = json.loads(printed)
+    assert [row["part"] for row in found["breakdown"]] == ["compute", "bubble", "communication"]
+    assert sum(row["microseconds"] for row in found["breakdown"]) == pytest.approx(found["stepMicroseconds"], abs=2)
+    assert [(cell["node"], cell["firstLayer"], cell["lastLayer"]) for cell in found["cells"][:2]] == [
+        ("fra-0", 0, 26),
+        ("vir", 27, 49),
+    ]
+    assert found["pricePerHour"] == pytest.approx(4 * 2.9 + 4 * 2.5)
+    assert found["training"]["hours"] == pytest.approx(20000 * found["stepMicroseconds"] / 3.6e9, rel=1e-6)
+    assert found["fitsMemory"] in (True, False)
+
+
+def test_a_prediction_is_a_table_for_people_and_the_same_as_yaml(hulk: Hulk) -> None:
+    _, table, notes = hulk("predict", *MEASURED, "-p", EXAMPLES / "measured-plan.yaml")
+    for words in ("measured: 3 x 2 x 1", "gpipe", "parameter-server", "predicted = compute", "memory", "node-1", "0-4"):
+        assert words in table
+    assert "have a latency and no bandwidth" not in notes
+    _, as_json, _ = hulk("predict", *MEASURED, "-p", EXAMPLES / "measured-plan.yaml", "-o", "json")
+    _, as_yaml, _ = hulk("predict", *MEASURED, "-p", EXAMPLES / "measured-plan.yaml", "-o", "yaml")
+    assert json.loads(as_json) == yaml.safe_load(as_yaml)
+
+
+def test_what_is_odd_about_a_topology_is_a_note_beside_the_output(hulk: Hulk) -> None:
+    _, printed, notes = hulk("predict", *FILES, "-p", EXAMPLES / "plan.yaml", "-o", "json")
+    assert "hulk: note: 2 directed links have a latency and no bandwidth" in notes
+    json.loads(printed)
+
+
+def test_a_plan_that_is_saved_is_predicted_as_it_was_planned(hulk: Hulk, tmp_path: Path) -> None:
+    saved = tmp_path / "plan.yaml"
+    code, printed, _ = hulk("plan", *MEASURED, "--save", saved, "-o", "json")
+    assert code == 0
+    (planned,) = json.loads(printed)["jobs"]
+    _, again, _ = hulk("predict", *MEASURED, "-p", saved, "-o", "json")
+    assert json.loads(again)["stepMicroseconds"] == planned["prediction"]["stepMicroseconds"]
+    assert sum(worker["sequences"] for worker in planned["workers"]) == 48 * json.loads(again)["pipeline"]
+
+
+def small(tmp_path: Path, **changes: Any) -> Path:
+    document = {
+        "apiVersion": "hulk.dev/files/v1",
+        "kind": "Workload",
+        "name": "small",
+        "model": {"transformer": {"layers": 2, "hidden": 32, "heads": 2, "sequenceLength": 16, "vocabulary": 64}},
+        "training": {"globalBatch": 12},
+        "parallelism": {"pipeline": 1, "tensor": 1},
+        **changes,
+    }
+    path = tmp_path / f"{document['name']}.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_a_workload_is_planned_on_a_hulk_topology_as_well(hulk: Hulk, tmp_path: Path) -> None:
+    code, printed, _ = hulk("plan", "-w", small(tmp_path), "-t", HULK_TOPOLOGY, "-o", "json")
+    assert code == 0
+    assert {worker["node"] for plan in json.loads(printed)["jobs"] for worker in plan["workers"]} <= {
+        "eu-a", "eu-b", "us-a", "us-b", "ap-a", "ap-b",
+    }  # fmt: skip
+
+
+def test_a_job_is_planned_on_the_planners_own_topology_as_well(hulk: Hulk) -> None:
+    job = yaml.safe_load(JOB.read_text())
+    assert job["spec"]["workers"]["max"] == 6
+    code, printed, _ = hulk("plan", "-f", JOB, "-t", EXAMPLES / "topology.yaml", "-o", "json")
+    assert code == 0
+    (plan,) = json.loads(printed)["jobs"]
+    assert {worker["region"] for worker in plan["workers"]} <= {"frankfurt", "virginia", "tokyo"}
+
+
+def test_several_workloads_share_the_machines_and_one_that_does_not_fit_fails(hulk: Hulk, tmp_path: Path) -> None:
+    first = small(tmp_path, name="first", workers={"min": 4, "max": 4})
+    second = small(tmp_path, name="second", workers={"min": 4, "max": 4})
+    code, printed, _ = hulk("plan", "-w", first, "-w", second, "-t", HULK_TOPOLOGY, "-o", "json")
+    assert code == 1
+    assert [(plan["job"], plan["planned"]) for plan in json.loads(printed)["jobs"]] == [
+        ("first", True),
+        ("second", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("plan", "-t", HULK_TOPOLOGY), "give jobs with -f, or workloads with -w"),
+        (("plan", "-f", JOB, *FILES), "give jobs with -f, or workloads with -w"),
+        (("plan", "-w", FILES[3]), "workloads (-w) are planned on a topology: give one with -t"),
+        (("plan", "-f", JOB, "-t", HULK_TOPOLOGY, "--save", "x"), "--save is for workloads (-w)"),
+        (("predict", "-t", JOB, "-w", FILES[3], "-p", EXAMPLES / "plan.yaml"), "no HulkTopology in it"),
+        (("predict", *FILES, "-p", EXAMPLES / "measured-plan.yaml"), "a plan of workload measured, not of gpt2-xl"),
+        (
+            ("predict", *MEASURED, "-p", EXAMPLES / "measured-schedule-plan.yaml"),
+            "a schedule explicit is not predicted",
+        ),
+        (("predict", *FILES, "-p", FILES[3]), 'kind "Workload": expected Plan'),
+        (("predict", *MEASURED, "-p", EXAMPLES / "none.yaml"), "No such file"),
+        (("topology", "import", "--hulk", "/does/not/exist"), "No such file"),
+        (("topology", "import", "--hulk", ".", "--bandwidth-mbits", "0"), "--bandwidth-mbits 0.0 must be > 0"),
+    ],
+)
+def test_a_mistake_is_one_message(hulk: Hulk, arguments: tuple[Any, ...], expected: str) -> None:
+    code, printed, _ = hulk(*arguments)
+    assert str(code).startswith("hulk: ")
+    assert expected in str(code)
+    assert printed == ""
+
+
+def test_several_plans_are_not_saved_as_one(hulk: Hulk, tmp_path: Path) -> None:
+    pair = [small(tmp_path, name=name, workers={"max": 2}) for name in ("first", "second")]
+    code, _, _ = hulk("plan", "-w", pair[0], "-w", pair[1], "-t", HULK_TOPOLOGY, "--save", tmp_path / "plan.yaml")
+    assert code == "hulk: --save writes one plan, and there are 2"
+
+
+def test_the_papers_data_become_a_topology_that_can_be_planned_on(hulk: Hulk, tmp_path: Path) -> None:
+    (tmp_path / "node_feature.csv").write_text("node,City,Capability,Memory\n0,Tokyo ,8.6,80\n1,Paris,7.0,64\n")
+    (tmp_path / "edge.txt").write_text("0 1 230\n0 0 1\n")
+    target = tmp_path / "topology.yaml"
+    code, printed, notes = hulk("topology", "import", "--hulk", tmp_path, "--bandwidth-mbits", "100", "-o", target)
+    assert (code, printed) == (0, "")
+    assert "hulk: note: edge.txt, line 2: 0 -> 0 1: a loop, left out" in notes
+    _, same, _ = hulk("topology", "import", "--hulk", tmp_path, "--bandwidth-mbits", "100")
+    assert same == target.read_text()
+    code, planned, _ = hulk("plan", "-t", target, "-w", small(tmp_path), "-o", "json")
+    assert code == 0
+    assert json.loads(planned)["jobs"][0]["planned"]
+
+
+def test_measured_links_are_still_what_topology_shows(hulk: Hulk) -> None:
+    code, _, _ = hulk("topology", "-o", "json")
+    assert "/does/not/exist" in str(code)
+    code, printed, _ = hulk("topology", "-h")
+    assert code == 0
+    assert "import" in printed
+
+
+def test_files_that_a_workload_names_are_beside_it(hulk: Hulk, tmp_path: Path) -> None:
+    for name in ("measured-topology.yaml", "measured-plan.yaml"):
+        shutil.copy(EXAMPLES / name, tmp_path / name)
+    workload = yaml.safe_load((EXAMPLES / "measured-workload.yaml").read_text())
+    (tmp_path / "profile.yaml").write_text(yaml.safe_dump(workload["model"]["profile"]))
+    workload["model"] = {"profileFile": "profile.yaml"}
+    (tmp_path / "w.yaml").write_text(yaml.safe_dump(workload))
+    beside = (
+        "-t",
+        tmp_path / "measured-topology.yaml",
+        "-w",
+        tmp_path / "w.yaml",
+        "-p",
+        tmp_path / "measured-plan.yaml",
+    )
+    inline = (*MEASURED, "-p", EXAMPLES / "measured-plan.yaml")
+    assert hulk("predict", *beside, "-o", "json") == hulk("predict", *inline, "-o", "json")
