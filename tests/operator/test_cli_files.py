@@ -45,7 +45,10 @@ def test_a_given_plan_is_predicted_and_its_parts_sum_to_the_step(hulk: Hulk) -> 
     ]
     assert found["pricePerHour"] == pytest.approx(4 * 2.9 + 4 * 2.5)
     assert found["training"]["hours"] == pytest.approx(20000 * found["stepMicroseconds"] / 3.6e9, rel=1e-6)
-    assert found["fitsMemory"] in (True, False)
+    assert found["training"]["price"] == pytest.approx(20000 * found["pricePerStep"])
+    of_accelerators = found["pricePerHour"] * found["stepMicroseconds"] / 3.6e9
+    assert found["pricePerStep"] == pytest.approx(of_accelerators + found["trafficPricePerStep"], rel=1e-6)
+    assert found["fitsMemory"] is True
 
 
 def test_a_prediction_is_a_table_for_people_and_the_same_as_yaml(hulk: Hulk) -> None:
@@ -132,7 +135,7 @@ def test_several_workloads_share_the_machines_and_one_that_does_not_fit_fails(hu
         ),
         (("predict", *FILES, "-p", FILES[3]), 'kind "Workload": expected Plan'),
         (("predict", *MEASURED, "-p", EXAMPLES / "none.yaml"), "No such file"),
-        (("topology", "import", "--hulk", "/does/not/exist"), "No such file"),
+        (("topology", "import", "--hulk", "/does/not/exist"), "no node_feature.csv in /does/not/exist"),
         (("topology", "import", "--hulk", ".", "--bandwidth-mbits", "0"), "--bandwidth-mbits 0.0 must be > 0"),
     ],
 )

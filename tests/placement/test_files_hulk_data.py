@@ -108,6 +108,18 @@ def test_the_same_figure_twice_is_no_defect(folder: Path) -> None:
     assert import_hulk(folder) == before
 
 
+def test_the_files_may_be_in_a_folder_below_but_not_in_two(folder: Path) -> None:
+    here = import_hulk(folder)
+    (folder / "data").mkdir()
+    for name in ("node_feature.csv", "edge.txt"):
+        (folder / name).rename(folder / "data" / name)
+    assert import_hulk(folder) == here
+    (folder / "other").mkdir()
+    (folder / "other" / "edge.txt").write_text(EDGES)
+    with pytest.raises(ValueError, match=r"has 2 files edge\.txt"):
+        import_hulk(folder)
+
+
 @pytest.mark.parametrize(
     ("file", "content", "expected"),
     [

@@ -206,6 +206,14 @@ def test_what_is_no_topology_is_said(tmp_path: Path, source: str, expected: str)
     assert expected in str(caught.value)
 
 
+def test_anchors_and_merges_of_yaml_are_read() -> None:
+    said = HEAD + "machines:\n- &first {name: a, region: eu, accelerators: 8}\n- {<<: *first, name: b}\n"
+    assert [(machine.name, machine.num_accelerators) for machine in read(said).topology.machines] == [
+        ("a", 8),
+        ("b", 8),
+    ]
+
+
 def test_every_mistake_is_told_at_once() -> None:
     said = (
         "regions: [{name: ue}]\nlinks: [{source: a, target: z, unknown: true}, {source: b, target: b, unknown: true}]"

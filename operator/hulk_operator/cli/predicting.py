@@ -5,7 +5,7 @@ A further row is a field of the report, a line in `predict_report` that fills it
 
 from collections.abc import Callable, Iterator
 
-from hulk_placement.plan import Plan
+from hulk_placement.plan import Plan, Prediction
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 from rich.console import Group, RenderableType
@@ -63,8 +63,9 @@ class PredictReport(Resource):
     bottleneck: LinkRow | None = None
     memory_bytes: int
     fits_memory: bool | None = None  # None: not known of every machine
-    price_per_step: float | None = None
-    price_per_hour: float | None = None
+    price_per_hour: float | None = None  # of the accelerators
+    price_per_step: float | None = None  # of the accelerators and of traffic between regions
+    traffic_price_per_step: float | None = None
     training: TrainingRow | None = None
     calibrated: bool
     cells: tuple[CellRow, ...]
@@ -95,17 +96,17 @@ def predict_report(plan: Plan, workload: Workload, topology: Topology, num_steps
         bottleneck=link_row(topology, *found.bottleneck) if found.bottleneck else None,
         memory_bytes=found.memory_bytes,
         fits_memory=found.memory_bytes <= min(memories) if all(memories) else None,
-        price_per_step=found.price or None,
         price_per_hour=per_hour or None,
-        training=None if num_steps is None else _training(num_steps, found.step_s, per_hour),
+        price_per_step=found.price or None,
+        traffic_price_per_step=max(0.0, found.price - per_hour * found.step_s / 3600) or None,
+        training=None if num_steps is None else _training(num_steps, found),
         calibrated=found.calibrated,
         cells=tuple(_cells(plan, workload.model.num_layers)),
     )
 
 
-def _training(num_steps: int, step_s: float, per_hour: float) -> TrainingRow:
-    hours = num_steps * step_s / 3600
-    return TrainingRow(steps=num_steps, hours=hours, price=hours * per_hour or None)
+def _training(num_steps: int, step: Prediction) -> TrainingRow:
+    return TrainingRow(steps=num_steps, hours=num_steps * step.step_s / 3600, price=num_steps * step.price or None)
 
 
 def _cells(plan: Plan, num_layers: int) -> Iterator[CellRow]:
@@ -171,9 +172,10 @@ def _memory(report: PredictReport) -> Lines:
 
 
 def _money(report: PredictReport) -> Lines:
-    if report.price_per_hour is not None:
-        per_step = "" if report.price_per_step is None else f", {report.price_per_step:.4g} a step"
-        yield tables.sentence("price", f"{report.price_per_hour:.4g} an hour{per_step}, accelerators alone")
+    if report.price_per_step is not None:
+        hour, traffic = report.price_per_hour or 0.0, report.traffic_price_per_step or 0.0
+        said = f"{report.price_per_step:.4g} a step, {traffic:.4g} of it for traffic; accelerators {hour:.4g} an hour"
+        yield tables.sentence("price", said)
 
 
 def _training_line(report: PredictReport) -> Lines:

@@ -9,6 +9,7 @@ from hulk_placement.files.plan import PlanFile
 from hulk_placement.plan import WorkerSlot
 from hulk_placement.topology import Topology
 
+MAX_CELLS = 1 << 20
 _TIMES = re.compile(r"(?P<name>.*\S) x (?P<times>[1-9]\d*)")
 _RANGE = re.compile(r"(?P<before>.*)\[(?P<first>\d+)-(?P<last>\d+)\](?P<after>.*)")
 
@@ -47,6 +48,8 @@ def _cells(document: PlanFile, known: Iterable[str]) -> list[str]:
 def expand(names: Iterable[str], known: Iterable[str] = ()) -> Iterator[str]:
     """The names with their shorthands written out; one that is in `known` stands for itself.
 
+    ValueError for a shorthand of more than MAX_CELLS.
+
     >>> list(expand(["a", "gpu-[8-10]", "b x 2"]))
     ['a', 'gpu-8', 'gpu-9', 'gpu-10', 'b', 'b']
     """
@@ -55,10 +58,9 @@ def expand(names: Iterable[str], known: Iterable[str] = ()) -> Iterator[str]:
         times = None if name in exact else _TIMES.fullmatch(name)
         one = times["name"] if times else name
         span = None if one in exact else _RANGE.fullmatch(one)
-        if span is None:
-            listed = [one]
-        else:
-            numbers = range(int(span["first"]), int(span["last"]) + 1)
-            listed = [f"{span['before']}{number}{span['after']}" for number in numbers]
-        for each in listed:
-            yield from [each] * (int(times["times"]) if times else 1)
+        numbers = range(int(span["first"]), int(span["last"]) + 1) if span else range(1)
+        num_each = int(times["times"]) if times else 1
+        if len(numbers) * num_each > MAX_CELLS:
+            raise ValueError(f"{name!r} stands for {len(numbers) * num_each} cells, at most {MAX_CELLS}")
+        for number in numbers:
+            yield from [f"{span['before']}{number}{span['after']}" if span else one] * num_each

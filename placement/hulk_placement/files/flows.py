@@ -16,8 +16,6 @@ def flows_of(
     document: PlanFile, workers: tuple[WorkerSlot, ...], workload: Workload, topology: Topology
 ) -> CollectivePlan:
     """The flows for one bucket of the workload's gradients, as the search plans them."""
-    if document.layout.pipeline > 1:
-        raise ValueError("sync: flows of Hulk's own all-reduce are planned for one stage only; give `collective`")
     machines = [slot.machine for slot in workers for _ in range(slot.num_accelerators)]
     network = build_network(topology, machines, allow_unknown=workload.allow_unknown_links)
     slack = SLACK_BYTES + SLACK_BYTES_A_RANK * network.num_ranks

@@ -31,13 +31,15 @@ class Imported:
 
 
 def import_hulk(folder: Path, bandwidth_mbits: float | None = None, num_accelerators: int = 1) -> Imported:
-    """The topology in the folder's two files; OSError where one is not there, ValueError where a row cannot be read.
+    """The topology in the folder's two files, which may be in a folder below; OSError where one is not there.
+
+    ValueError where one is there more than once, or a row cannot be read.
 
     `bandwidth_mbits` is assumed of every link; without it only latencies are known. `num_accelerators` of each machine
     share its memory.
     """
-    nodes, of_nodes = read_nodes(folder / NODES)
-    latencies, of_edges = read_edges(folder / EDGES, nodes)
+    nodes, of_nodes = read_nodes(_find(folder, NODES))
+    latencies, of_edges = read_edges(_find(folder, EDGES), nodes)
     rate: dict[str, Any] = {"bandwidth": "unknown"}
     if bandwidth_mbits is not None:
         rate = {"bandwidthMegabitsPerSecond": plain(bandwidth_mbits)}
@@ -51,6 +53,20 @@ def import_hulk(folder: Path, bandwidth_mbits: float | None = None, num_accelera
     }
     read = to_topology(parse(TopologyFile, document, str(folder)), str(folder))
     return Imported(document, (*of_nodes, *of_edges, *read.warnings))
+
+
+def _find(folder: Path, name: str) -> Path:
+    """The file of this name in the folder, or the only one below it."""
+    if (folder / name).is_file():
+        return folder / name
+    below = sorted(folder.rglob(name))
+    if not below:
+        raise FileNotFoundError(f"no {name} in {folder}")
+    if len(below) > 1:
+        raise ValueError(
+            f"{folder} has {len(below)} files {name}: {', '.join(map(str, below))}; name a folder with one"
+        )
+    return below[0]
 
 
 def _description(num_nodes: int, latencies: Mapping[Pair, float], mbits: float | None, num_accelerators: int) -> str:

@@ -20,8 +20,13 @@ API_VERSION: Final = "hulk.dev/files/v1"
 
 Positive = Annotated[float, Field(gt=0)]
 Amount = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
-Number = Annotated[int, Field(ge=0)]
+MAX_COUNT = 1 << 30
+"""Of anything that a document counts: a figure above is a slip, and would only take all memory."""
+
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Number = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Many = Annotated[int, Field(ge=1, le=1 << 20)]
+"""Of things that are then written out one by one."""
 NAME_PATTERN = r"^\S(.*\S)?$"
 Name = Annotated[str, Field(max_length=253, pattern=NAME_PATTERN)]
 """Of a machine, a region, a layer: blanks inside, none around."""

@@ -122,6 +122,8 @@ def _collective(
         if document.collective is not None:
             raise ValueError(f"collective: only for sync wan, not for {document.sync}")
         return None
+    if document.layout.pipeline * document.layout.tensor > 1:
+        raise ValueError("sync: Hulk's own all-reduce (wan) sums whole models: pipeline and tensor must be 1")
     if document.collective is None:
         return flows_of(document, workers, workload, topology)
     try:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from hulk_placement.files.part import Many
 from hulk_placement.model import Layer, LayerTimes, Model
 from hulk_placement.model.profile import LayerEntry, Profile, parse_profile
 
@@ -17,7 +18,7 @@ from hulk_placement.model.profile import LayerEntry, Profile, parse_profile
 class LayerGroup(LayerEntry):
     """A measured layer, or `count` of them that are alike. Figures are of one sequence."""
 
-    count: Annotated[int, Field(ge=1)] | None = None
+    count: Many | None = None
     """How many layers like this one follow each other: name.0, name.1 and so on. Seconds may be given once for them."""
 
 

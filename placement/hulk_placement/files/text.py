@@ -32,8 +32,8 @@ class _Reader(_Loader):  # type: ignore[misc]
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         found: set[Any] = set()
         for key_node, _ in node.value:
-            key = key_node.value
-            if key in found and key_node.tag != "tag:yaml.org,2002:merge":
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+            if key is not None and key in found and key_node.tag != "tag:yaml.org,2002:merge":
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is there twice", key_node.start_mark)
             found.add(key)
         return dict(super().construct_mapping(node, deep))

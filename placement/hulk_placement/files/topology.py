@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from hulk_placement.files.part import API_VERSION, Amount, Count, Name, Number, OneOf, Part, Quantity
+from hulk_placement.files.part import API_VERSION, Amount, Count, Many, Name, Number, OneOf, Part, Quantity
 from hulk_placement.files.units import (
     BANDWIDTH,
     FLOW,
@@ -37,6 +37,12 @@ class Region(Uplink):
     egress_price_per_gigabyte: Amount | None = None
     """Price of 10^9 bytes to any other region, where the pair states none."""
 
+    @model_validator(mode="after")
+    def _is_a_place(self) -> Region:
+        if (self.latitude is None) != (self.longitude is None):
+            raise ValueError("coordinates are latitude and longitude: only one of them is given")
+        return self
+
 
 class InsideLink(Latency, Bandwidth):
     """The link between two accelerators of a machine."""
@@ -52,7 +58,7 @@ class Machine(Accelerator):
 
     name: Name
     """The machine's name; with `count`, name-0, name-1 and so on."""
-    count: Count | None = None
+    count: Many | None = None
     """How many machines like this one there are."""
     region: Name
     """Its region."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from hulk_placement.files.part import API_VERSION, Count, Either, Name, OneOf, Part, Positive
+from hulk_placement.files.part import API_VERSION, Count, Either, Many, Name, OneOf, Part, Positive
 from hulk_placement.files.profile import GroupedProfile
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER, PRECISIONS
 from hulk_placement.model.presets import PRESETS
@@ -18,7 +18,7 @@ Names = Annotated[tuple[Name, ...], Field(min_length=1)]
 class Dimensions(Part):
     """A GPT by its dimensions: the one that Hulk's own training script trains."""
 
-    layers: Count
+    layers: Many
     """Blocks; the embedding and the head are layers of their own, before and after them."""
     hidden: Count
     """Width."""
