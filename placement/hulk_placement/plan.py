@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hulk_placement.collective.classes import CollectivePlan
 from hulk_placement.topology import Pair
@@ -107,10 +107,13 @@ class Plan:
     optimality_gap: float = 0.0
     iterations: int = 0
     why: tuple[str, ...] = ()
+    rank_machines: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The machine of every rank."""
 
     def __post_init__(self) -> None:
-        num_ranks = sum(worker.num_accelerators for worker in self.workers)
-        layout = self.layout
+        ranks = tuple(worker.machine for worker in self.workers for _ in range(worker.num_accelerators))
+        object.__setattr__(self, "rank_machines", ranks)
+        num_ranks, layout = len(ranks), self.layout
         if not self.workers or num_ranks != layout.num_ranks or len(self.shares) != layout.data:
             raise ValueError(
                 f"{self.key}: {len(self.shares)} shares and {num_ranks} ranks for a layout of {layout.data} x "
@@ -162,11 +165,6 @@ class Plan:
         Without measured speeds only plans of as many workers can be compared: they differ in communication alone.
         """
         return None if self.prediction.calibrated else len(self.workers)
-
-    @property
-    def rank_machines(self) -> tuple[str, ...]:
-        """The machine of every rank."""
-        return tuple(worker.machine for worker in self.workers for _ in range(worker.num_accelerators))
 
     def machine(self, replica: int, stage: int) -> str:
         """The machine of one stage of one replica, by its first tensor-parallel rank."""
