@@ -17,10 +17,13 @@ from pathlib import Path
 import pytest
 from hulk_lab import kwok, up
 from hulk_lab.spec import KwokSpec, LabSpec
+from hypothesis import settings
 from lab_names import lab_name
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NICENESS = 10
+settings.register_profile("hulk", deadline=None)  # what compiles or loads on its first use takes seconds there
+settings.load_profile("hulk")
 LABS = ("lab", "controlplane")  # the markers, as pyproject.toml describes them
 
 

@@ -450,7 +450,7 @@ FRAMES = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.one_of(FRAMES, st.binary(max_size=60)), max_size=8), st.data())
 def test_whatever_arrives_is_a_frame_or_garbage(pieces: list[bytes], data: st.DataObject) -> None:
     """Frames, noise between them, single bits turned, cut anywhere: never another error, never a hang."""

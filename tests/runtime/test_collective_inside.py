@@ -74,7 +74,7 @@ def sum_all(ranks: Sequence[Collective], sizes: Sequence[tuple[int, torch.dtype]
     return [each[0] for each in after]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(plans(), st.lists(st.tuples(st.integers(1, 20_000), DTYPES), min_size=1, max_size=4))
 def test_any_plan(plan: CollectivePlan, sizes: list[tuple[int, torch.dtype]]) -> None:
     with split_group(plan) as ranks:

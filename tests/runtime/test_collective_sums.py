@@ -77,7 +77,7 @@ def require_sum(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -
     assert ((after[0].double() - wanted).abs() <= 2 * len(before) * ROUNDING[before[0].dtype] * size + 1e-9).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(plans(), st.integers(1, 3000), DTYPES, st.integers(0, 99))
 def test_any_plan_sums_the_same_whatever_arrives_first(
     plan: CollectivePlan, num_values: int, dtype: torch.dtype, seed: int
@@ -90,7 +90,7 @@ def test_any_plan_sums_the_same_whatever_arrives_first(
     assert torch.equal(once[0].view(torch.uint8), again[0].view(torch.uint8))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(plans(max_ranks=2), st.lists(st.tuples(st.integers(1, 20_000), DTYPES), min_size=1, max_size=4))
 def test_any_plan_over_sockets(plan: CollectivePlan, sizes: list[tuple[int, torch.dtype]]) -> None:
     with group(plan) as ranks:
@@ -105,7 +105,7 @@ def test_any_plan_over_sockets(plan: CollectivePlan, sizes: list[tuple[int, torc
             require_sum(was, is_now)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(plans(), st.integers(1, 3000), st.sampled_from(["bf16", "int8"]), DTYPES, st.integers(0, 99))
 def test_compressed_sums_are_the_same_on_all_ranks_and_near(
     plan: CollectivePlan, num_values: int, compression: str, dtype: torch.dtype, seed: int

@@ -5,12 +5,11 @@ import math
 import pytest
 import torch
 from hulk_runtime.collective.sums.compression import BLOCK, CODECS
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 FLOATS = st.floats(width=32, allow_nan=True, allow_infinity=True)
 TAME = st.floats(-(2.0**100), 2.0**100, width=32).filter(lambda value: value == 0 or abs(value) > 2.0**-100)
-patient = settings(deadline=None)  # a tensor operation's first use may take seconds
 both = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 
 
@@ -32,7 +31,6 @@ def largest_error(name, sent):
 
 
 @both
-@patient
 @given(vectors(FLOATS))
 def test_a_payload_has_the_size_it_is_said_to_have(codec, sent):
     payload = codec.encode(sent, None)
@@ -41,7 +39,6 @@ def test_a_payload_has_the_size_it_is_said_to_have(codec, sent):
 
 
 @pytest.mark.parametrize("name", CODECS)
-@patient
 @given(sent=vectors(TAME))
 def test_the_error_of_a_hop_is_bounded(name, sent):
     codec = CODECS[name]
@@ -50,7 +47,6 @@ def test_the_error_of_a_hop_is_bounded(name, sent):
 
 
 @both
-@patient
 @given(vectors(TAME))
 def test_what_a_hop_loses_is_the_residual(codec, sent):
     residual = torch.zeros_like(sent)
@@ -59,7 +55,6 @@ def test_what_a_hop_loses_is_the_residual(codec, sent):
 
 
 @both
-@patient
 @given(vectors(FLOATS))
 def test_what_is_not_finite_arrives_as_not_finite_and_leaves_no_trace(codec, sent):
     residual = torch.zeros_like(sent)
@@ -69,7 +64,6 @@ def test_what_is_not_finite_arrives_as_not_finite_and_leaves_no_trace(codec, sen
 
 
 @both
-@patient
 @given(vectors(FLOATS), vectors(TAME))
 def test_the_same_values_give_the_same_bytes(codec, sent, other):
     """Whatever the process has encoded before, and wherever the buffer lies."""
