@@ -27,6 +27,8 @@ class Draft:
     by_rows: bool = True
     is_folded: bool = False
     least_memory: float = 0.0
+    is_aligned: bool = False
+    """Whether no row or column is in two regions: what is over in a region stays unused."""
 
 
 @dataclass(slots=True)
@@ -36,7 +38,7 @@ class Drafts:
     trials: Trials
     space: Space
     costs: dict[Draft, float] = field(default_factory=dict)
-    _orders: dict[tuple[starts.Regions, int, bool, float], tuple[Ints, Ints]] = field(default_factory=dict)
+    _orders: dict[tuple[starts.Regions, int, int, bool, float], tuple[Ints, Ints]] = field(default_factory=dict)
 
     def cost(self, draft: Draft) -> float:
         """What the draft's layout costs; infinite where there is no room for it, or no hope."""
@@ -71,6 +73,7 @@ class Drafts:
             if _is_traded(draft, other, pipeline)
         ]
         yield [replace(draft, by_rows=not draft.by_rows)]
+        yield [replace(draft, is_aligned=not draft.is_aligned, by_rows=by_rows) for by_rows in (True, False)]
         yield [replace(draft, is_folded=not draft.is_folded)] if len(draft.regions) > 2 else []
         levels = starts.memory_levels(self.trials.setting(option), draft.regions)
         yield [replace(draft, least_memory=level) for level in levels]
@@ -78,6 +81,10 @@ class Drafts:
     def _build(self, draft: Draft) -> float:
         trials = self.trials
         order_N, tour_W = self._order(draft)
+        if draft.is_aligned:
+            setting = trials.setting(draft.option)
+            num = draft.pipeline if draft.by_rows else starts.most_aligned(setting, order_N, draft.pipeline)
+            order_N = starts.aligned(setting, order_N, max(1, num))
         room = min(len(order_N) // draft.pipeline, trials.num_batches(draft.option))
         data = self.space.data or max(1, room * draft.eighths // 8)
         shape = Shape(draft.option, data, draft.pipeline)
@@ -87,10 +94,10 @@ class Drafts:
 
     def _order(self, draft: Draft) -> tuple[Ints, Ints]:
         """The machines of all cells, and the tour."""
-        key = (draft.regions, draft.option.tensor, draft.is_folded, draft.least_memory)
+        key = (draft.regions, draft.option.tensor, draft.pipeline, draft.is_folded, draft.least_memory)
         if key not in self._orders:
             setting = self.trials.setting(draft.option)
-            tours = starts.tours(setting, draft.regions, float(setting.gradient_J[-1]))
+            tours = starts.tours(setting, draft.regions, float(setting.gradient_J[-1]) / draft.pipeline)
             tour_W = tours[-1 if draft.is_folded else 0]
             self._orders[key] = starts.order_cells(setting, tour_W, draft.regions, draft.least_memory), tour_W
         return self._orders[key]

@@ -8,14 +8,20 @@ from collections.abc import Iterator
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Setting
+from hulk_placement.cost.closed_form.sync import SOFTWARE_S, ring_cut
+from hulk_placement.layouts.cycles import shortest_cycle
 
 Regions = tuple[int, ...]
 
 
 def edge_seconds(setting: Setting, num_bytes: float) -> Floats:
-    """Seconds of a message of so many bytes between the regions of each pair, both ways' latency; (R, R)."""
+    """About what an edge between each pair of regions takes in a ring that reduces so many bytes; (R, R).
+
+    A round trip and a segment for each segment that crosses it: the smaller segments are, the more latency counts.
+    """
+    hops, segment = ring_cut(num_bytes, max(2, len(setting.uplink_R)), 1)
     with np.errstate(divide="ignore"):
-        return setting.latency_RR + setting.latency_RR.T + num_bytes / setting.flow_RR
+        return hops * (setting.latency_RR + setting.latency_RR.T + SOFTWARE_S + segment / setting.flow_RR)
 
 
 def grown_sets(setting: Setting, speed_R: Floats, num_bytes: float) -> Iterator[Regions]:
@@ -41,28 +47,25 @@ def grown_sets(setting: Setting, speed_R: Floats, num_bytes: float) -> Iterator[
 
 
 def tours(setting: Setting, regions: Regions, num_bytes: float) -> list[Ints]:
-    """Closed walks over all regions, these first: one visits each once, one goes out and back along the best joined.
+    """Closed walks over all regions: one visits each once, one goes out and back along the best joined.
 
-    The first grows by the region whose worse new edge is least. The second walks round a spanning tree whose worst edge
-    is least, so that it uses no link worse than it must ("fold": through a hub it comes back to).
+    The first is the cycle over these regions whose worst edge is least; the others lie where they lengthen it least,
+    should a search want them. The second walks round a spanning tree whose worst edge is least, so that it uses no link
+    worse than it must ("fold": through a hub it comes back to).
     """
     seconds_RR = edge_seconds(setting, num_bytes)
-    everything = (*regions, *(r for r in range(len(seconds_RR)) if r not in regions))
-    inserted = np.array(_inserted(seconds_RR, everything))
-    if len(regions) < 3:
-        return [inserted]
-    return [inserted, np.array(_folded(np.maximum(seconds_RR, seconds_RR.T), everything))]
-
-
-def _inserted(seconds_RR: Floats, regions: Regions) -> list[int]:
-    cycle = list(regions[:2])
-    for new in regions[2:]:
+    cycle = shortest_cycle(seconds_RR, regions)
+    others = [r for r in range(len(seconds_RR)) if r not in regions]
+    for new in others:
+        after = [*cycle[1:], cycle[0]]
         places = [
-            (max(seconds_RR[here, new], seconds_RR[new, cycle[(k + 1) % len(cycle)]]), k)
-            for k, here in enumerate(cycle)
+            (max(seconds_RR[a, new], seconds_RR[new, b]), k) for k, (a, b) in enumerate(zip(cycle, after, strict=True))
         ]
         cycle.insert(min(places)[1] + 1, new)
-    return cycle
+    found = [np.array(cycle)]
+    if len(regions) > 2:
+        found.append(np.array(_folded(np.maximum(seconds_RR, seconds_RR.T), (*regions, *others))))
+    return found
 
 
 def _folded(both_RR: Floats, regions: Regions) -> list[int]:
@@ -96,6 +99,24 @@ def order_cells(setting: Setting, tour_W: Ints, regions: Regions, least_memory: 
     order_M = np.lexsort((setting.forward_KJ[kind_M, -1], visit_M))
     used = order_M[(visit_M[order_M] >= 0) & (setting.memory_K[kind_M[order_M]] >= least_memory)]
     return np.repeat(used, setting.slots_M[used])
+
+
+def aligned(setting: Setting, order_N: Ints, multiple: int) -> Ints:
+    """The cells without those that are over where each region has so many, or twice as many, ...; the slowest go."""
+    region_N = setting.region_M[order_N]
+    _, first_G, group_N = np.unique(region_N, return_index=True, return_inverse=True)
+    kept_G = np.bincount(group_N) // multiple * multiple
+    return order_N[np.arange(len(order_N)) - first_G[group_N] < kept_G[group_N]]
+
+
+def most_aligned(setting: Setting, order_N: Ints, num_groups: int) -> int:
+    """The most cells that so many groups can have each, no group's cells in two regions; 0 where there is no room."""
+    count_G = np.unique(setting.region_M[order_N], return_counts=True)[1]
+    low, high = 0, len(order_N) // num_groups
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if (count_G // middle).sum() >= num_groups else (low, middle - 1)
+    return low
 
 
 def speed_by_region(setting: Setting) -> Floats:

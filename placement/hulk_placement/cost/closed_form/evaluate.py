@@ -43,7 +43,7 @@ def make_cache(num_replicas: int, num_stages: int, num_regions: int) -> Cache:
         load_RR=np.zeros((num_regions, num_regions)),
         walk_W=np.zeros(2 * num_regions + 2, np.int64),
         stage=np.zeros((6, num_stages)),
-        now=np.zeros((NUM_ROWS, num_stages)),
+        now=np.zeros((2 * NUM_ROWS, num_stages)),
     )
 
 

@@ -18,12 +18,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hulk_placement.compiled import compiled
+from hulk_placement.compiled import compiled, inlined
 
 GPIPE, ONE_F_ONE_B = 0, 1
 SCHEDULES = {"gpipe": GPIPE, "1f1b": ONE_F_ONE_B}
 
 Floats = NDArray[np.float64]
+
+ALIKE = 1e-13
+"""Of the time passed: how far two steps may be from alike, for rounding."""
 
 NUM_ROWS = 5
 """What is known of each stage while it is timed: when it is free, when its next activation has arrived, when the way to
@@ -80,21 +83,52 @@ def pipeline_ends(
     """Write when each stage's last backward pass ends to `ends_s` (P), and return the latest of them, in seconds.
 
     `forward_s`, `backward_s` (P): seconds of one micro-batch's passes. `send_s`, `latency_s` (P - 1 at least): of the
-    transfer from stage s to s + 1; `back_send_s`, `back_latency_s`: from s + 1 to s. `now` (5, P at least) is scratch.
+    transfer from stage s to s + 1; `back_send_s`, `back_latency_s`: from s + 1 to s. `now` (10, P at least) is scratch.
 
     Steps in which all that a block waits for is known: with 1F1B, step j computes forward pass j + P - 1 - s on each
     stage s, which waits for step j - 1 of the stage before it, then backward pass j from the last stage to the first.
+    Once all stages are as they were some steps ago, only later, what lies between is repeated without being computed;
+    the earlier step they are compared with is the 1st, the 2nd, the 4th, ... (Brent 1980).
 
     >>> two, none = np.array([1.0, 1.0]), np.zeros(2)
-    >>> pipeline_ends(ONE_F_ONE_B, 2, two, 2 * two, none, none, none, none, True, np.zeros(2), np.zeros((5, 2)))
+    >>> pipeline_ends(ONE_F_ONE_B, 2, two, 2 * two, none, none, none, none, True, np.zeros(2), np.zeros((10, 2)))
     9.0
     """
     last = forward_s.shape[0] - 1
     now[:, : last + 1] = 0.0
     first = 1 - num_micro_batches if schedule == GPIPE else 0
-    for j in range(first - last, num_micro_batches):
+    j, since, until = first - last, 0, 1
+    num_alike = num_micro_batches - last if schedule == ONE_F_ONE_B else 0
+    while j < num_micro_batches:
         low, high = max(0, j + 1 - first + last - num_micro_batches), min(last, j - first + last)
         _forward(low, high, forward_s, send_s, latency_s, overlap, now)
         if j >= 0:
             _backward(backward_s, back_send_s, back_latency_s, overlap, ends_s, now)
+        j += 1
+        if 0 < j < num_alike:
+            passed_s = _later(now, last) if j > 1 else 0.0
+            if passed_s > 0.0:
+                num = (num_alike - j) // (j - since)
+                now[:NUM_ROWS, : last + 1] += num * passed_s
+                j, num_alike = j + num * (j - since), 0
+            elif j == until:
+                now[NUM_ROWS:, : last + 1] = now[:NUM_ROWS, : last + 1]
+                since, until = j, 2 * j
     return float(ends_s[: last + 1].max())
+
+
+@inlined
+def _later(now: Floats, last: int) -> float:
+    """Seconds by which all that is known of the stages is later than what was kept of an earlier step; 0 if not alike.
+
+    Then the steps go round: what follows is the same again, so much later. What no stage waits for does not matter.
+    """
+    passed_s = now[0, 0] - now[NUM_ROWS, 0]
+    slack_s = ALIKE * now[0, 0]
+    for s in range(last + 1):
+        for row in range(NUM_ROWS):
+            if (row in (1, 4) and s == 0) or (row in (2, 3) and s == last):
+                continue
+            if abs(now[row, s] - now[NUM_ROWS + row, s] - passed_s) > slack_s:
+                return 0.0
+    return float(passed_s)
