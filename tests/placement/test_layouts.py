@@ -14,11 +14,12 @@ from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.cost.closed_form.sync import edge_seconds, ring_cut
 from hulk_placement.cost.gloo import cut_ring
 from hulk_placement.layer_pins import LayerPin
+from hulk_placement.layouts.anneal import anneal
 from hulk_placement.layouts.place import place
 from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import Space, space_of
-from hulk_placement.layouts.trials import Trials
+from hulk_placement.layouts.trials import Shape, Trials, copy_of
 from hulk_placement.model import Layer, Model
 from hulk_placement.plan import Plan
 from hulk_placement.search.problem import Budget, Unplaced
@@ -240,3 +241,23 @@ def test_evaluating_again_gives_the_same_cost() -> None:
     for trial in trials.best(8):
         setting, cache = trials.setting(trial.shape.option), trials.cache(trial.shape)
         assert evaluate(setting, trial.layout, cache) == trial.cost
+
+
+@given(st.integers(0, 1000), st.sampled_from(["auto", "ring"]))
+@settings(max_examples=30)
+def test_annealing_costs_are_those_of_the_layout_from_scratch(seed: int, mode: Any) -> None:
+    """Whatever was tried and undone before, and over several calls of the compiled loop."""
+    world = topology({"a0": 1e12, "a1": 2e12, "b0": 1e12, "b1": 1e12, "c0": 3e12, "c1": 1e12})
+    job = workload(world, model(parameters=10_000_000), global_batch=24, sync=Sync(mode=mode))
+    trials = Trials(Ground.of(job, world, world.machines))
+    trial = trials.build(Shape(Option(1), 2, 3), np.arange(6), np.arange(3), by_rows=True)
+    setting, cache = trials.setting(trial.shape.option), trials.cache(trial.shape)
+    layout, best, free_M = copy_of(trial.layout), copy_of(trial.layout), np.zeros(6, np.int64)
+    cost = best_cost = evaluate(setting, layout, cache)
+    for call in range(60):
+        cost, best_cost = anneal(setting, layout, cache, free_M, best, cost, best_cost, 3, 0.1, 0.01, 60 * seed + call)
+        left = cache.sync_P.copy(), cache.ends_DP.copy()
+        assert evaluate(setting, layout, cache) == cost
+        assert evaluate(setting, best, cache) == best_cost
+        evaluate(setting, layout, cache)
+        cache.sync_P[:], cache.ends_DP[:] = left

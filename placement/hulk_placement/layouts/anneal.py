@@ -78,7 +78,7 @@ def anneal(
     np.random.seed(seed)
     num_replicas, num_stages = layout.machine_DP.shape
     num_machines, num_visits = free_M.shape[0], layout.tour_W.shape[0]
-    is_stale = False
+    is_stale = True
     shift_chance = 1.0 / (1.0 + num_replicas / 2.0)
     for number in range(num_moves):
         temperature = hot * (cold / hot) ** (number / num_moves)

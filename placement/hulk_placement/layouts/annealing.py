@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hulk_placement.cost.closed_form.arrays import Cache, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import evaluate
 from hulk_placement.layouts.anneal import anneal
+from hulk_placement.layouts.starts import tours
 from hulk_placement.layouts.trials import Trial, Trials, copy_of
 
 MOVES_A_CALL = 2000
@@ -17,7 +19,8 @@ HOT, COLD = 0.02, 0.0002
 def annealed(trials: Trials, trial: Trial, num_calls: int, going_on: Callable[[], bool], seed: int) -> Trial:
     """The best layout that annealing finds from one, itself at worst."""
     setting, cache = trials.setting(trial.shape.option), trials.cache(trial.shape)
-    layout, best = copy_of(trial.layout), copy_of(trial.layout)
+    layout = best_toured(setting, trial.layout, cache)
+    best = copy_of(layout)
     free_M = setting.slots_M - np.bincount(layout.machine_DP.ravel(), minlength=len(setting.slots_M))
     cost = best_cost = evaluate(setting, layout, cache)
     num_moves = 0
@@ -28,4 +31,13 @@ def annealed(trials: Trials, trial: Trial, num_calls: int, going_on: Callable[[]
         num_moves += MOVES_A_CALL
         if not going_on():
             break
-    return trials.keep(trial.shape, best, best_cost, num_moves)
+    best = best_toured(setting, best, cache)
+    return trials.keep(trial.shape, best, evaluate(setting, best, cache), num_moves)
+
+
+def best_toured(setting: Setting, layout: Layout, cache: Cache) -> Layout:
+    """The layout with the cheapest of its own tour and those that begin a search on the regions it uses; a copy."""
+    regions = tuple(np.unique(setting.region_M[layout.machine_DP]).tolist())
+    own = copy_of(layout)
+    others = [own._replace(tour_W=tour_W) for tour_W in tours(setting, regions, layout.machine_DP.shape[1])]
+    return copy_of(min([own, *others], key=lambda layout: evaluate(setting, layout, cache)))

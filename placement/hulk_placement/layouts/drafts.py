@@ -97,7 +97,7 @@ class Drafts:
         key = (draft.regions, draft.option.tensor, draft.pipeline, draft.is_folded, draft.least_memory)
         if key not in self._orders:
             setting = self.trials.setting(draft.option)
-            tours = starts.tours(setting, draft.regions, float(setting.gradient_J[-1]) / draft.pipeline)
+            tours = starts.tours(setting, draft.regions, draft.pipeline)
             tour_W = tours[-1 if draft.is_folded else 0]
             self._orders[key] = starts.order_cells(setting, tour_W, draft.regions, draft.least_memory), tour_W
         return self._orders[key]

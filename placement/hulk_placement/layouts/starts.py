@@ -14,22 +14,25 @@ from hulk_placement.layouts.cycles import shortest_cycle
 Regions = tuple[int, ...]
 
 
-def edge_seconds(setting: Setting, num_bytes: float) -> Floats:
-    """About what an edge between each pair of regions takes in a ring that reduces so many bytes; (R, R).
+def edge_seconds(setting: Setting, num_stages: int) -> Floats:
+    """About what an edge between each pair of regions takes in the rings of so many equal stages; (R, R).
 
-    A round trip and a segment for each segment that crosses it: the smaller segments are, the more latency counts.
+    A round trip and a segment for each segment that crosses it, so the smaller they are, the more latency counts; or
+    what all rings together put on the link.
     """
+    num_bytes = float(setting.gradient_J[-1]) / num_stages
     hops, segment = ring_cut(num_bytes, max(2, len(setting.uplink_R)), 1)
     with np.errstate(divide="ignore"):
-        return hops * (setting.latency_RR + setting.latency_RR.T + SOFTWARE_S + segment / setting.flow_RR)
+        alone_s = setting.latency_RR + setting.latency_RR.T + SOFTWARE_S + segment / setting.flow_RR
+        return hops * np.maximum(alone_s, 2.0 * segment * num_stages * setting.tensor / setting.capacity_RR)
 
 
-def grown_sets(setting: Setting, speed_R: Floats, num_bytes: float) -> Iterator[Regions]:
+def grown_sets(setting: Setting, speed_R: Floats) -> Iterator[Regions]:
     """From each region, the sets that grow by the region that is best joined: most speed per second of joining.
 
     Every region alone first, and all regions at last; none twice.
     """
-    seconds_RR = edge_seconds(setting, num_bytes)
+    seconds_RR = edge_seconds(setting, 1)
     both_RR = np.maximum(seconds_RR, seconds_RR.T)
     seen: set[frozenset[int]] = set()
     for start in sorted(range(len(speed_R)), key=lambda r: -speed_R[r]):
@@ -46,14 +49,14 @@ def grown_sets(setting: Setting, speed_R: Floats, num_bytes: float) -> Iterator[
             chosen.append(-best[1])
 
 
-def tours(setting: Setting, regions: Regions, num_bytes: float) -> list[Ints]:
+def tours(setting: Setting, regions: Regions, num_stages: int) -> list[Ints]:
     """Closed walks over all regions: one visits each once, one goes out and back along the best joined.
 
     The first is the cycle over these regions whose worst edge is least; the others lie where they lengthen it least,
     should a search want them. The second walks round a spanning tree whose worst edge is least, so that it uses no link
     worse than it must ("fold": through a hub it comes back to).
     """
-    seconds_RR = edge_seconds(setting, num_bytes)
+    seconds_RR = edge_seconds(setting, num_stages)
     cycle = shortest_cycle(seconds_RR, regions)
     others = [r for r in range(len(seconds_RR)) if r not in regions]
     for new in others:

@@ -47,7 +47,7 @@ def construct(drafts: Drafts, going_on: Going) -> None:
     """Layouts of a few shapes on every set of regions, then descents from the best on the best sets."""
     trials, space = drafts.trials, drafts.space
     setting = trials.setting(space.options[0])
-    for regions in starts.grown_sets(setting, starts.speed_by_region(setting), float(setting.gradient_J[-1])):
+    for regions in starts.grown_sets(setting, starts.speed_by_region(setting)):
         for option, pipeline in itertools.product(probes(space), spread(space.pipelines, NUM_FEW)):
             drafts.cost(Draft(regions, option, pipeline))
             drafts.cost(Draft(regions, option, pipeline, by_rows=False))
