@@ -11,6 +11,7 @@
     convergence  what local SGD and compression do to the loss; ranks are threads of one process
     crossover    from which link speed on a synchronous step pays, local SGD below; predictions only, nothing measured
     solve        how good and how quick planning is; predictions only, nothing measured
+    planner      how good and how quick searches over any layout are; predictions only, nothing measured
     gloo_model   prices of gloo's all-reduces beside measured ones and beside the event simulation; nothing is run
     flows        how good and how quick planning Hulk's own all-reduce is; predictions only, nothing measured
 
@@ -42,6 +43,7 @@ from bench import (
 from bench.allreduce import whole as all_reduces
 from bench.gil import question as gil
 from bench.gloo_model import question as gloo_model
+from bench.planner import question as planner
 
 QUESTIONS: dict[str, Callable[[bool], None]] = {
     "ring": lambda short: ring_order.run(("A",) if short else ("A", "B"), short),
@@ -55,6 +57,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "convergence": convergence.run,
     "crossover": lambda short: crossover.run(factors=crossover.FACTORS[::2] if short else crossover.FACTORS),
     "solve": lambda _: bench_solve.run(),
+    "planner": planner.run,
     "gloo_model": gloo_model.run,
     "flows": lambda short: collective_plans.run(num_regions=(3, 4, 6) if short else collective_plans.NUM_REGIONS),
 }

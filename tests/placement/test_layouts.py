@@ -252,12 +252,24 @@ def test_annealing_costs_are_those_of_the_layout_from_scratch(seed: int, mode: A
     trials = Trials(Ground.of(job, world, world.machines))
     trial = trials.build(Shape(Option(1), 2, 3), np.arange(6), np.arange(3), by_rows=True)
     setting, cache = trials.setting(trial.shape.option), trials.cache(trial.shape)
-    layout, best, free_M = copy_of(trial.layout), copy_of(trial.layout), np.zeros(6, np.int64)
+    layout, best, free = copy_of(trial.layout), copy_of(trial.layout), np.zeros(6, np.int64)
     cost = best_cost = evaluate(setting, layout, cache)
     for call in range(60):
-        cost, best_cost = anneal(setting, layout, cache, free_M, best, cost, best_cost, 3, 0.1, 0.01, 60 * seed + call)
+        cost, best_cost = anneal(setting, layout, cache, free, best, cost, best_cost, 3, 0.1, 0.01, 60 * seed + call)
         left = cache.sync_P.copy(), cache.ends_DP.copy()
         assert evaluate(setting, layout, cache) == cost
         assert evaluate(setting, best, cache) == best_cost
         evaluate(setting, layout, cache)
         cache.sync_P[:], cache.ends_DP[:] = left
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=6), st.integers(1, 40), st.integers(1, 3))
+def test_no_micro_batch_is_lost_when_they_are_shared(speeds: list[int], num_batches: int, num_stages: int) -> None:
+    """Speeds whose quotients are not whole numbers in binary."""
+    data = min(len(speeds), num_batches)
+    world = topology({f"a{n}": speed * 0.7e11 for n, speed in enumerate(speeds * num_stages)})
+    trials = Trials(Ground.of(workload(world, model(), global_batch=num_batches), world, world.machines))
+    order = np.arange(data * num_stages)
+    trial = trials.build(Shape(Option(1), data, num_stages), order, np.zeros(1, np.int64), by_rows=True)
+    assert trial.layout.batches_D.sum() == num_batches
+    assert trial.layout.batches_D.min() >= 1

@@ -9,11 +9,11 @@ from hulk_placement.collective import CollectivePlan, from_document
 from hulk_placement.files import text
 from hulk_placement.files.cells import workers_of
 from hulk_placement.files.fit import misfits, unknown_links
-from hulk_placement.files.flows import flows_of
 from hulk_placement.files.plan import PlanFile, ScheduleFile
 from hulk_placement.files.schedule import Blocks, parse_blocks
 from hulk_placement.files.stages import first_layers
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
+from hulk_placement.search.flows import flows_of
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -125,7 +125,8 @@ def _collective(
     if document.layout.pipeline * document.layout.tensor > 1:
         raise ValueError("sync: Hulk's own all-reduce (wan) sums whole models: pipeline and tensor must be 1")
     if document.collective is None:
-        return flows_of(document, workers, workload, topology)
+        machines = [slot.machine for slot in workers for _ in range(slot.num_accelerators)]
+        return flows_of(workload, topology, machines, [document.buckets], lambda: True, whole=False)
     try:
         return from_document(
             document.collective, [slot.region for slot in workers for _ in range(slot.num_accelerators)]

@@ -124,7 +124,7 @@ def share_batches(setting: Setting, layout: Layout, num_batches: int) -> None:
             fill_D[r] += seconds
             period_D[r] = max(period_D[r], seconds)
         fill_D[r] -= period_D[r]
-    low_s, high_s = 0.0, fill_D.max() + num_batches * period_D.max()
+    low_s, high_s = 0.0, fill_D.max() + (num_batches + 1) * period_D.max()
     for _ in range(HALVINGS):
         middle_s = (low_s + high_s) / 2.0
         if _take(layout, fill_D, period_D, middle_s) >= num_batches:

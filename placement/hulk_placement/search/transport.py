@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
-from hulk_placement.collective.classes import DEFAULT_SIZES, CollectivePlan, plan_collective
-from hulk_placement.collective.network import Network, build_network
+from hulk_placement.collective.classes import CollectivePlan
 from hulk_placement.cost.compute import is_any_known
 from hulk_placement.cost.predict import predict
 from hulk_placement.plan import Plan
 from hulk_placement.ring.region_graph import Work
 from hulk_placement.search import why, why_wan
 from hulk_placement.search.evaluate import Order
+from hulk_placement.search.flows import flows_of
 from hulk_placement.search.making import make_plan
 from hulk_placement.search.problem import Problem, Unplaced
 from hulk_placement.search.region_sets import RegionSet, RegionSets
@@ -20,10 +19,6 @@ from hulk_placement.search.region_sets import RegionSet, RegionSets
 NUM_BUCKETS = (1, 2, 4)
 MOST_PLANNED = 4
 """Sets of regions of which the flows are planned to choose between them."""
-
-SLACK_BYTES = 4096
-SLACK_BYTES_A_RANK = 32
-"""What rides behind the last bucket (`hulk_runtime.data_parallel.Tail`)."""
 
 
 def choose(built: Problem, problem: Problem, ring: Plan | Unplaced, work: Work) -> Plan | Unplaced:
@@ -103,27 +98,9 @@ def _with_flows(problem: Problem, order: Order, num_buckets: int, collective: Co
 
 
 def _collective(problem: Problem, order: Order, numbers: tuple[int, ...], work: Work, whole: bool) -> CollectivePlan:
-    workload = problem.workload
-    network = _network(problem, order)
-    slack = SLACK_BYTES + SLACK_BYTES_A_RANK * network.num_ranks
-    sizes = {math.ceil(workload.model.gradient_bytes / number) + slack for number in numbers}
-    if whole:
-        sizes |= {size for size in DEFAULT_SIZES if size < max(sizes)}
-    return plan_collective(
-        network,
-        sizes,
-        on_region_loss=workload.sync.on_region_loss if whole else "restart",
-        fixed_shares=workload.sync.fixed_shares,
-        compression=workload.sync.compression,
-        with_alternatives=whole,
-        go_on=work.spend,
-    )
-
-
-def _network(problem: Problem, order: Order) -> Network:
     per_worker = problem.workload.accelerators_per_worker
-    names = [problem.names[machine] for machine in order for _ in range(per_worker)]
-    return build_network(problem.topology, names, allow_unknown=problem.workload.allow_unknown_links)
+    ranks = [problem.names[machine] for machine in order for _ in range(per_worker)]
+    return flows_of(problem.workload, problem.topology, ranks, numbers, work.spend, whole)
 
 
 def _compared(

@@ -28,23 +28,37 @@ WAN_OVER_BOUND = 1.08
 def sync_seconds(setting: Setting, layout: Layout, cache: Cache) -> None:
     """Seconds of each stage's all-reduce into `sync_P`, by whichever way makes the slowest of them quickest.
 
-    gloo's rings in one bucket or in two, or Hulk's own, as far as they may be used.
+    gloo's rings in one bucket or in two, or Hulk's own, as far as they may be used. Hulk's own is for replicas that are
+    apart, in several regions, and have neither stages nor tensor parallelism. Infinite where there is no way.
     """
     num_replicas, num_stages = layout.machine_DP.shape
     if num_replicas == 1:
         cache.sync_P[:num_stages] = 0.0
         return
     _count(setting, layout, cache)
+    is_apart = _is_apart(setting, layout, cache)
     quickest_s, chosen_P = math.inf, cache.one_P
-    if setting.transports & GLOO:
+    if setting.transports & GLOO or not is_apart:
         quickest_s = _rings(setting, layout, cache, 1, cache.one_P)
         two_s = _rings(setting, layout, cache, 2, cache.two_P)
         if two_s < quickest_s:
             quickest_s, chosen_P = two_s, cache.two_P
-    if setting.transports & WAN and _wan(setting, layout, cache) < quickest_s:
-        chosen_P = cache.wan_P
+    if setting.transports & WAN and is_apart and num_stages == 1 and setting.tensor == 1:
+        wan_s = _wan(setting, layout, cache)
+        if wan_s < quickest_s:
+            quickest_s, chosen_P = wan_s, cache.wan_P
     for s in range(num_stages):
-        cache.sync_P[s] = chosen_P[s]
+        cache.sync_P[s] = chosen_P[s] if quickest_s < math.inf else math.inf
+
+
+@inlined
+def _is_apart(setting: Setting, layout: Layout, cache: Cache) -> bool:
+    """Whether some stage has replicas in several regions."""
+    num_replicas, num_stages = layout.machine_DP.shape
+    num_apart = 0
+    for s in range(num_stages):
+        num_apart += cache.count_PR[s, setting.region_M[layout.machine_DP[0, s]]] < num_replicas
+    return num_apart > 0
 
 
 @inlined

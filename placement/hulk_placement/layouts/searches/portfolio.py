@@ -1,8 +1,8 @@
 """The best of many ways: constructed layouts, the choices they follow from changed one at a time, then annealing.
 
-First every set of regions that may be worth using is tried with a few shapes; from the best of the best sets a descent
-over all choices begins. What is left of the time anneals the best layouts found, half as many each time for twice as
-long, and between two rounds begins descents elsewhere.
+First every set of regions that may be worth using is tried with a few shapes. Then rounds of two things take turns:
+descents over all choices, from the best of the best sets and in the end from anywhere; and annealing of the best
+layouts found, half as many each time for twice as long.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ NUM_FEW = 4
 """Numbers of stages that stand for all of them."""
 
 NUM_ANNEALED = 8
-NUM_RESTARTS = 4
-"""Descents from drafts at random between two rounds of annealing."""
+NUM_DESCENTS = 4
+"""Between two rounds of annealing."""
 
 Going = Callable[[], bool]
 
 
 def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
-    """Construct, anneal, and begin again elsewhere; at least the constructed layouts of one set of regions."""
+    """Construct, descend, anneal, and begin again elsewhere; at least the constructed layouts of one set of regions."""
     drafts, rng = Drafts(trials, space), random.Random(seed)
     construct(drafts, going_on)
-    length = 1
-    while going_on():
+    beginnings, length = iter(_beginnings(drafts)), 1
+    while not trials.num_evaluations or going_on():
+        for _ in range(NUM_DESCENTS):
+            drafts.descend(next(beginnings, None) or _drawn(drafts, rng), going_on)
         improve(trials, length, going_on, seed + length)
-        for _ in range(NUM_RESTARTS):
-            drafts.descend(_drawn(drafts, rng), going_on)
         length *= 2
 
 
 def construct(drafts: Drafts, going_on: Going) -> None:
-    """Layouts of a few shapes on every set of regions, then descents from the best on the best sets."""
+    """Layouts of a few shapes on every set of regions."""
     trials, space = drafts.trials, drafts.space
     setting = trials.setting(space.options[0])
     for regions in starts.grown_sets(setting, starts.speed_by_region(setting)):
@@ -53,8 +53,6 @@ def construct(drafts: Drafts, going_on: Going) -> None:
             drafts.cost(Draft(regions, option, pipeline, by_rows=False))
         if not going_on():
             return
-    for draft in _beginnings(drafts):
-        drafts.descend(draft, going_on)
 
 
 def _drawn(drafts: Drafts, rng: random.Random) -> Draft:

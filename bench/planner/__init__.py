@@ -1,0 +1,1 @@
+"""How good and how quick searches over layouts are."""

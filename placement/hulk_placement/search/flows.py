@@ -1,0 +1,43 @@
+"""The flows of Hulk's own all-reduce for a job's ranks: for the sizes that its buckets have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from hulk_placement.collective.classes import DEFAULT_SIZES, CollectivePlan, plan_collective
+from hulk_placement.collective.network import build_network
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+
+SLACK_BYTES = 4096
+SLACK_BYTES_A_RANK = 32
+"""What rides behind the last bucket (`hulk_runtime.data_parallel.Tail`)."""
+
+
+def flows_of(
+    workload: Workload,
+    topology: Topology,
+    ranks: Sequence[str],
+    numbers: Iterable[int],
+    go_on: Callable[[], bool],
+    whole: bool,
+) -> CollectivePlan:
+    """Flows between the machines of some ranks, for gradients in each of so many buckets.
+
+    `whole`: also for small vectors, and ways around a region that is lost, where the job asks for them.
+    """
+    network = build_network(topology, ranks, allow_unknown=workload.allow_unknown_links)
+    slack = SLACK_BYTES + SLACK_BYTES_A_RANK * network.num_ranks
+    sizes = {math.ceil(workload.model.gradient_bytes / number) + slack for number in numbers}
+    if whole:
+        sizes |= {size for size in DEFAULT_SIZES if size < max(sizes)}
+    return plan_collective(
+        network,
+        sizes,
+        on_region_loss=workload.sync.on_region_loss if whole else "restart",
+        fixed_shares=workload.sync.fixed_shares,
+        compression=workload.sync.compression,
+        with_alternatives=whole,
+        go_on=go_on,
+    )
