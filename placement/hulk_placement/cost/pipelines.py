@@ -42,22 +42,26 @@ class Pipelines:
         return ready
 
 
-def time_pipelines(plan: Plan, workload: Workload, topology: Topology) -> Pipelines:
-    """Time a plan's pipelines; KeyError when it names a machine that the topology lacks."""
+def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_links: bool = False) -> Pipelines:
+    """Time a plan's pipelines; KeyError when it names a machine that the topology lacks.
+
+    With `free_links` as if what stages send each other were there at once.
+    """
     names = list(dict.fromkeys(plan.rank_machines))
     ground = Ground.of(workload, topology, [topology.machine(name) for name in names])
     option = Option(plan.micro_batch, plan.layout.tensor, plan.schedule, plan.recompute, plan.overlap)
     setting, layout = ground.setting(option), _layout(plan, names, len(workload.model.layers), len(ground.regions))
+    timed = _without_links(setting) if free_links else setting
     cache = make_cache(plan.layout.data, plan.layout.pipeline, len(ground.regions))
     for replica, share in enumerate(plan.shares):
         filled = share / (int(layout.batches_D[replica]) * plan.micro_batch)
-        time_replica(_scaled(setting, filled), layout, cache, replica)
+        time_replica(_scaled(timed, filled), layout, cache, replica)
     shares_D = np.array(plan.shares) / plan.micro_batch
     return Pipelines(
         ends_DP=cache.ends_DP.copy(),
         compute_DP=_seconds(setting, layout) * shares_D[:, None],
         memory_DP=_memory(setting, layout),
-        crossing_s=crossing_seconds(setting, layout, cache),
+        crossing_s=crossing_seconds(timed, layout, cache),
         tied_s=tied_seconds(setting, layout),
     )
 
@@ -81,6 +85,15 @@ def _scaled(setting: Setting, filled: float) -> Setting:
         forward_KJ=setting.forward_KJ * filled,
         backward_KJ=setting.backward_KJ * filled,
         output_L=setting.output_L * filled,
+    )
+
+
+def _without_links(setting: Setting) -> Setting:
+    """Stages send nothing, and wait for no latency."""
+    return setting._replace(
+        output_L=setting.output_L * 0,
+        latency_QQ=setting.latency_QQ * 0,
+        inside_latency_K=setting.inside_latency_K * 0,
     )
 
 

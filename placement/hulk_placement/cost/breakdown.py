@@ -1,0 +1,87 @@
+"""Where a predicted step goes: parts in the order in which a step waits for them, which sum to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from hulk_placement.cost.pipelines import time_pipelines
+from hulk_placement.plan import Plan
+from hulk_placement.topology import Pair, Topology
+from hulk_placement.workload import Workload
+
+
+class Part(StrEnum):
+    """What a step spends time on."""
+
+    COMPUTE = "compute"
+    """Forward and backward passes of the cell that computes longest."""
+    RECOMPUTE = "recompute"
+    """Its forward passes that are done again to save memory."""
+    FILL = "fill and drain"
+    """What pipelines of unequal stages wait for each other, however fast the links."""
+    TRANSFERS = "stage transfers"
+    """What links between stages add to that."""
+    SYNC = "synchronisation"
+    """What a step then waits for the replicas' gradients."""
+    TIED = "shared parameters"
+    """What stages that share parameters, an embedding and a head, then take to sum their gradients."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepPart:
+    """Seconds of a step, and the (source, target) machines whose link they are spent on, where it is one."""
+
+    part: Part
+    seconds: float
+    link: Pair | None = None
+
+
+def step_parts(plan: Plan, workload: Workload, topology: Topology) -> tuple[StepPart, ...]:
+    """The parts of a plan's predicted step that are not 0.
+
+    Passes and waits are those of the closed form: what would be left of the bubble if links between stages were free is
+    the pipelines' own, and the rest is the links'.
+    """
+    found = plan.prediction
+    again_s = _recompute_s(plan, workload, topology)
+    own_s = tied_s = 0.0
+    if plan.layout.pipeline > 1:
+        free = time_pipelines(plan, workload, topology, free_links=True)
+        own_s = min(found.bubble_s, max(0.0, float(free.ends_DP.max()) - found.compute_s))
+        tied_s = min(found.communication_s, free.tied_s / (plan.inner_steps or 1))
+    waits_s = found.bubble_s - own_s
+    parts = (
+        StepPart(Part.COMPUTE, found.compute_s - again_s),
+        StepPart(Part.RECOMPUTE, again_s),
+        StepPart(Part.FILL, own_s),
+        StepPart(Part.TRANSFERS, waits_s, slowest_boundary(plan, workload, topology) if waits_s else None),
+        StepPart(Part.SYNC, found.communication_s - tied_s, found.bottleneck),
+        StepPart(Part.TIED, tied_s),
+    )
+    return tuple(part for part in parts if part.seconds > 1e-9 * found.step_s)
+
+
+def _recompute_s(plan: Plan, workload: Workload, topology: Topology) -> float:
+    """What the cell that computes longest would save by keeping its activations."""
+    if not plan.recompute:
+        return 0.0
+    cells_s = time_pipelines(replace(plan, recompute=False), workload, topology).compute_DP.ravel()
+    longest = max(range(len(cells_s)), key=lambda cell: plan.prediction.rank_compute_s[cell * plan.layout.tensor])
+    return plan.prediction.compute_s - float(cells_s[longest])
+
+
+def slowest_boundary(plan: Plan, workload: Workload, topology: Topology) -> Pair | None:
+    """The machines of two stages between which a micro-batch is longest on its way; None with one stage."""
+    worst, longest_s = None, -1.0
+    for replica in range(plan.layout.data):
+        for stage, first in enumerate(plan.stages[1:]):
+            source, target = plan.machine(replica, stage), plan.machine(replica, stage + 1)
+            num_bytes = workload.model.layers[first - 1].output_bytes * plan.micro_batch
+            for pair in ((source, target), (target, source)):
+                link = topology.link(*pair)
+                rate = min(link.bandwidth_bytes_per_s, link.flow_bytes_per_s or link.bandwidth_bytes_per_s)
+                took_s = link.rtt_s / 2 + num_bytes / rate
+                if took_s > longest_s:
+                    worst, longest_s = pair, took_s
+    return worst

@@ -1,0 +1,118 @@
+"""What a step sends from region to region: activations and their gradients between stages, and the all-reduces.
+
+It is what traffic is paid for, and which links a plan uses how much. Bytes inside one machine do not count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hulk_placement.collective.classes import WIRE_SHARE, CollectivePlan
+from hulk_placement.cost.groups import Group
+from hulk_placement.plan import Plan
+from hulk_placement.topology import Pair, Topology
+from hulk_placement.workload import Workload
+
+Bytes = dict[Pair, float]
+Sent = Iterator[tuple[str, str, float]]
+"""Bytes from one machine, or region, to another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes of a step by (source, target) region; (a, a) is between machines of region a."""
+
+    stages: Bytes
+    sync: Bytes
+
+    def total(self) -> Bytes:
+        """Both together."""
+        return {pair: self.stages.get(pair, 0.0) + self.sync.get(pair, 0.0) for pair in self.stages | self.sync}
+
+
+def traffic(plan: Plan, workload: Workload, topology: Topology, groups: Sequence[Group]) -> Traffic:
+    """What the plan sends in a step; with local SGD a step bears its part of an all-reduce.
+
+    Over n ranks and B bytes a ring sends 2 (n - 1) / n B over every edge. Two levels: inside a region half a ring, a
+    gather and a broadcast, and a ring between the regions' first ranks. A server: B there and back for each other rank.
+    Hulk's own: B times each flow's share over each of its hops; inside regions it is not counted.
+    """
+    region = {machine.name: machine.region for machine in topology.machines}
+    if plan.collective is not None:
+        sync = _summed(_flows(plan.collective, workload.model.gradient_bytes, plan.num_buckets))
+    else:
+        sync = _summed(
+            _of_regions((way for group in groups for way in _reduced(plan.algorithm, group, region)), region)
+        )
+    each = plan.inner_steps or 1
+    return Traffic(
+        stages=_summed(_of_regions(_between_stages(plan, workload), region)),
+        sync={pair: num_bytes / each for pair, num_bytes in sync.items()},
+    )
+
+
+def _between_stages(plan: Plan, workload: Workload) -> Sent:
+    """Activations on, and as many bytes of gradients back."""
+    for replica, share in enumerate(plan.shares):
+        homes = [plan.machine(replica, stage) for stage in range(plan.layout.pipeline)]
+        for (source, target), first in zip(pairwise(homes), plan.stages[1:], strict=True):
+            num_bytes = float(share * workload.model.layers[first - 1].output_bytes)
+            yield source, target, num_bytes
+            yield target, source, num_bytes
+
+
+def _reduced(algorithm: str, group: Group, region: Mapping[str, str]) -> Sent:
+    """One group's all-reduce."""
+    if algorithm == "parameter-server":
+        server, *others = group.machines
+        for name in others:
+            yield name, server, group.num_bytes
+            yield server, name, group.num_bytes
+    elif algorithm == "hierarchical":
+        yield from _two_levels(group, region)
+    else:
+        yield from _ring(group.machines, 2 * group.num_bytes)
+
+
+def _ring(machines: Sequence[str], num_bytes: float) -> Sent:
+    """Every rank's part of the bytes goes to all ranks but one."""
+    num = len(machines)
+    for rank, name in enumerate(machines if num > 1 else ()):
+        yield name, machines[rank - 1], (num - 1) / num * num_bytes
+
+
+def _two_levels(group: Group, region: Mapping[str, str]) -> Sent:
+    members: dict[str, list[str]] = {}
+    for name in group.machines:
+        members.setdefault(region[name], []).append(name)
+    yield from _ring([names[0] for names in members.values()], 2 * group.num_bytes)
+    for names in members.values():
+        yield from _ring(names, group.num_bytes)
+        for name in names[1:]:
+            yield name, names[0], group.num_bytes / len(names)
+            yield names[0], name, group.num_bytes
+
+
+def _flows(collective: CollectivePlan, num_bytes: int, num_buckets: int) -> Sent:
+    names, sent_bytes = collective.network.regions, WIRE_SHARE[collective.compression] * num_bytes
+    for flow in collective.of(math.ceil(num_bytes / num_buckets)).flows:
+        pattern = flow.pattern
+        hops = [(a, b) for a in pattern.exchange for b in pattern.exchange if a != b]
+        hops += [*pattern.reduce, *((parent, child) for child, parent in pattern.broadcast)]
+        for a, b in hops:
+            yield names[a], names[b], flow.share * sent_bytes
+
+
+def _of_regions(sent: Sent, region: Mapping[str, str]) -> Sent:
+    """What goes from machine to machine, by their regions."""
+    return ((region[source], region[target], num_bytes) for source, target, num_bytes in sent if source != target)
+
+
+def _summed(sent: Sent) -> Bytes:
+    found: Bytes = {}
+    for source, target, num_bytes in sent:
+        found[source, target] = found.get((source, target), 0.0) + num_bytes
+    return {pair: num_bytes for pair, num_bytes in found.items() if num_bytes}

@@ -1,0 +1,164 @@
+"""A prediction taken apart: memory by component, traffic by region pair, where a step goes. By hand, and as sums."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hulk_placement.cost import predict
+from hulk_placement.cost.breakdown import Part, step_parts
+from hulk_placement.cost.memory import cell_memory, in_flight
+from hulk_placement.cost.pipelines import time_pipelines
+from hulk_placement.cost.predict import stage_groups
+from hulk_placement.cost.traffic import traffic
+from hulk_placement.model import Layer, Model
+from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
+from hulk_placement.topology import Link, Machine, Topology
+from hulk_placement.workload import Workload
+from hypothesis import given
+from hypothesis import strategies as st
+
+GIB = 1 << 30
+
+
+def world(num_regions: int = 2, **link: Any) -> Topology:
+    """Two machines of four accelerators in each of the regions a, b, c ...; 1 TFLOP/s each."""
+    regions = "abcdef"[:num_regions]
+    machines = tuple(Machine(f"{r}{n}", r, "", 4, memory_bytes=GIB, flops_per_s=1e12) for r in regions for n in (0, 1))
+    far = Link(**({"rtt_s": 0.2, "bandwidth_bytes_per_s": 1e6} | link))
+    return Topology(
+        machines, region_links={(p, q): Link(1e-4, 1e9) if p == q else far for p in regions for q in regions}
+    )
+
+
+def job(num_layers: int = 4, tied: bool = False, **changes: Any) -> Workload:
+    """Layers of 1,000 parameters, 1 + 2 TFLOP, 100,000 bytes to the next; 300,000 kept, 100,000 by every rank."""
+    layers = [Layer(f"layers.{n}", 1000, 1e12, 2e12, 100_000, 300_000, 100_000) for n in range(num_layers)]
+    if tied:
+        layers[-1] = replace(layers[-1], tied_to=0, tied_parameters=1000)
+    given = {"global_batch": 8, "max_workers": 99, "pipeline": None, "tensor": None}
+    return Workload("team/job", Model(tuple(layers)), candidates={}, **(given | changes))
+
+
+def plan(names: str, data: int, pipeline: int, tensor: int = 1, **changes: Any) -> Plan:
+    """Machines of cells in rank order, separated by blanks."""
+    slots = tuple(WorkerSlot(name, name[0], tensor) for name in names.split())
+    first = tuple(range(0, 2 * pipeline, 2)) if pipeline > 1 else (0,)
+    given = {"shares": (8 // data,) * data, "micro_batch": 2, "num_buckets": 1, "stages": first}
+    return Plan(
+        "team/job", 1, slots, prediction=NOT_PREDICTED, layout=Layout(data, pipeline, tensor), **(given | changes)
+    )
+
+
+@given(
+    data=st.integers(1, 2),
+    cuts=st.sets(st.integers(1, 3)),
+    tensor=st.sampled_from([1, 2, 4]),
+    micro_batch=st.integers(1, 8),
+    schedule=st.sampled_from(["1f1b", "gpipe"]),
+    recompute=st.booleans(),
+    tied=st.booleans(),
+    optimizer=st.sampled_from(["adamw", "sgd"]),
+)
+def test_components_sum_to_the_memory_that_is_predicted(
+    data: int, cuts: set[int], tensor: int, micro_batch: int, tied: bool, optimizer: str, **chosen: Any
+) -> None:
+    stages = (0, *sorted(cuts))
+    names = " ".join(f"a{replica}" for replica in range(data) for _ in stages)
+    made = plan(names, data, len(stages), tensor, stages=stages, micro_batch=micro_batch, **chosen)
+    topology, workload = world(), job(tied=tied, optimizer=optimizer)
+    expected = time_pipelines(made, workload, topology).memory_DP
+    for replica in range(data):
+        for stage in range(len(stages)):
+            found = cell_memory(made, workload, replica, stage)
+            assert found.total == pytest.approx(expected[replica, stage], rel=1e-12)
+
+
+def test_activations_in_flight_follow_the_schedule() -> None:
+    for schedule, expected in (("1f1b", [2, 1]), ("gpipe", [4, 4])):
+        made = plan("a0 a1", 1, 2, schedule=schedule)
+        assert [in_flight(made, 0, stage) for stage in (0, 1)] == expected
+        kept = [cell_memory(made, job(), 0, stage).activations for stage in (0, 1)]
+        assert kept == [micro_batches * 2 * 2 * 300_000 for micro_batches in expected]
+
+
+def test_recomputing_keeps_inputs_and_one_layer() -> None:
+    found = cell_memory(plan("a0 a1", 1, 2, recompute=True), job(), 0, 0)
+    assert (found.activations, found.recompute) == (2 * 2 * 100_000, 2 * 300_000)
+
+
+TWO_REGIONS = ("a0 b0", 2, 1)  # two replicas of 4 layers of 1,000 parameters: 16,000 bytes of gradients
+BY_HAND = {
+    "a ring of two sends all bytes each way": (TWO_REGIONS, "ring", {("a", "b"): 16_000, ("b", "a"): 16_000}),
+    "a server gets all and gives all back": (TWO_REGIONS, "parameter-server", {("a", "b"): 16_000, ("b", "a"): 16_000}),
+    "a ring of four crosses once each way, with 2 (4 - 1) / 4 of the bytes": (
+        ("a0 a1 b0 b1", 4, 1),
+        "ring",
+        {("a", "a"): 24_000, ("a", "b"): 24_000, ("b", "a"): 24_000, ("b", "b"): 24_000},
+    ),
+    "two levels: the ring of two leaders; inside 2 x 1/2, a gather of 1/2, all back": (
+        ("a0 b0 a1 b1", 4, 1),
+        "hierarchical",
+        {("a", "b"): 16_000, ("b", "a"): 16_000, ("a", "a"): 40_000, ("b", "b"): 40_000},
+    ),
+    "ranks of one machine send nothing": (("a0 a0", 2, 1), "ring", {}),
+}
+
+
+@pytest.mark.parametrize("case", BY_HAND)
+def test_bytes_of_an_all_reduce_by_region(case: str) -> None:
+    shape, algorithm, expected = BY_HAND[case]
+    made, workload, topology = plan(*shape, algorithm=algorithm), job(), world()
+    sent = traffic(made, workload, topology, stage_groups(made, workload))
+    assert sent.sync == pytest.approx(expected)
+    assert sent.stages == {}
+
+
+def test_activations_cross_there_and_their_gradients_back() -> None:
+    made, workload, topology = plan("a0 b0", 1, 2), job(), world()
+    sent = traffic(made, workload, topology, stage_groups(made, workload))
+    assert sent.stages == {("a", "b"): 800_000, ("b", "a"): 800_000}
+    assert sent.total() == sent.stages
+    priced = replace(topology, egress_price_per_gb={("a", "b"): 10.0})
+    assert predict(made, workload, priced).price == pytest.approx(0.008)
+
+
+def parts(made: Plan, topology: Topology) -> dict[Part, float]:
+    predicted = replace(made, prediction=predict(made, job(), topology))
+    found = step_parts(predicted, job(), topology)
+    assert math.fsum(part.seconds for part in found) == pytest.approx(predicted.prediction.step_s)
+    return {part.part: part.seconds for part in found}
+
+
+def test_two_stages_fill_for_one_pass_and_wait_for_the_link() -> None:
+    """Four micro-batches of 4 s forward and 8 s backward a stage; a transfer takes 0.1 s and then 0.2 s."""
+    found = parts(plan("a0 b0", 1, 2), world())
+    assert found[Part.COMPUTE] == pytest.approx(48)
+    assert found[Part.FILL] == pytest.approx(12)
+    assert found.keys() == {Part.COMPUTE, Part.FILL, Part.TRANSFERS}
+    no_wait = parts(plan("a0 b0", 1, 2), world(rtt_s=0.0, bandwidth_bytes_per_s=1e15))
+    assert no_wait.get(Part.TRANSFERS, 0.0) < 1e-6
+
+
+def test_passes_that_are_done_again_are_a_third_of_what_is_computed_without() -> None:
+    found = parts(plan("a0", 1, 1, recompute=True), world())
+    assert found == pytest.approx({Part.COMPUTE: 96, Part.RECOMPUTE: 32})
+
+
+def test_replicas_wait_for_the_link_that_is_named() -> None:
+    made, topology = plan("a0 b0", 2, 1), world()
+    predicted = replace(made, prediction=predict(made, job(), topology))
+    last = step_parts(predicted, job(), topology)[-1]
+    assert (last.part, last.seconds) == (Part.SYNC, predicted.prediction.communication_s)
+    assert last.link in {("a0", "b0"), ("b0", "a0")}
+
+
+def test_stages_that_share_parameters_sum_them_in_a_part_of_its_own() -> None:
+    made, topology, workload = plan("a0 b0", 1, 2), world(), job(tied=True)
+    predicted = replace(made, prediction=predict(made, workload, topology))
+    found = {part.part: part.seconds for part in step_parts(predicted, workload, topology)}
+    assert found[Part.TIED] == pytest.approx(time_pipelines(made, workload, topology).tied_s)
+    assert found[Part.TIED] == pytest.approx(predicted.prediction.communication_s)
+    assert Part.SYNC not in found
