@@ -1,0 +1,42 @@
+"""A comparison of searches -> rows with their gaps to what no plan can beat."""
+
+from __future__ import annotations
+
+import math
+
+from hulk_placement.layouts.compare import Comparison, Row
+from hulk_placement.report.rows import SearchRow, SearchRows
+from hulk_placement.report.view import microseconds
+from hulk_placement.workload import Workload
+
+
+def search_rows(found: Comparison, workload: Workload, seconds_each: float) -> SearchRows:
+    """The rows, the best first, with their gaps to the bound: that of the best layout where a search has seen all."""
+    is_time = workload.objective == "time"
+    proven_s = [row.step_s for row in found.rows if row.is_proven and is_time]
+    bound_s = max([found.least_s, *proven_s])
+    rows = sorted(found.rows, key=lambda row: row.step_s)
+    return SearchRows(
+        rows=tuple(_search_row(row, bound_s, is_time) for row in rows),
+        seconds_each=seconds_each,
+        bound_microseconds=microseconds(bound_s),
+        bound_is_reached=bool(proven_s),
+    )
+
+
+def _search_row(row: Row, bound_s: float, is_time: bool) -> SearchRow:
+    is_found, shape = row.step_s < math.inf, row.shape
+    layout = None
+    if shape is not None:
+        micro_batch = shape.option.micro_batch
+        layout = f"{shape.data} x {shape.pipeline} x {shape.option.tensor}, micro-batch {micro_batch}"
+    return SearchRow(
+        search=row.search,
+        seconds=row.seconds,
+        evaluations=row.num_evaluations,
+        layout=layout,
+        step_microseconds=microseconds(row.step_s) if is_found and is_time else None,
+        price_per_step=row.step_s if is_found and not is_time else None,
+        gap=max(0.0, 1 - bound_s / row.step_s) if is_found and is_time else None,
+        is_proven=row.is_proven,
+    )
