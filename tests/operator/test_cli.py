@@ -55,7 +55,7 @@ def test_a_plan_from_files_names_every_worker_its_link_and_why(hulk: Hulk) -> No
     code, printed = hulk("plan", "-f", JOB, "--topology", TOPOLOGY)
     assert code == 0
     assert printed.startswith("default/demo: ")
-    for word in ("predicted = compute", "bottleneck", "SENDS TO", "eu-a", "ap-a", "why"):
+    for word in ("predicted = compute", "bottleneck", "THE STEP GOES TO", "eu-a", "ap-a", "why"):
         assert word in printed
     assert not any(line.endswith(" ") for line in printed.splitlines())
 

@@ -20,6 +20,7 @@ from hulk_operator.cli.live import Target
 from hulk_operator.cli.output import Output, emit
 from hulk_operator.cli.predicting import predict_table
 from hulk_operator.cli.reports import PlanReports
+from hulk_operator.cli.seeing import Look, look_closer, write_page
 from hulk_operator.cluster import ClusterError
 
 T = TypeVar("T")
@@ -62,6 +63,11 @@ def plan(
         ),
     ] = None,
     save: Annotated[Path | None, typer.Option(help="Write the plan of the one workload to this file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page that shows the plans to this file.")] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Run every search, and plan anew for changes that would help.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(help="Of each search and each new plan of --compare.")] = 1.0,
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -70,12 +76,16 @@ def plan(
     """Print the plan of jobs and why, creating nothing: from files alone, or for the cluster as it is now."""
     if bool(file) == bool(workload):
         raise ValueError("give jobs with -f, or workloads with -w")
+    look = Look(compare, seconds)
     if workload:
         report = _plan_workloads(workload, topology, save)
     elif save is not None:
         raise ValueError("--save is for workloads (-w)")
     else:
         report = _plan_jobs(file or [], topology, namespace, Target(kubeconfig, context))
+    report = look_closer(report, look)
+    if html is not None:
+        write_page([job.details for job in report.jobs if job.details is not None], report.coordinates, html)
     emit(report.wire(), tables.plans(report), output)
     if not all(job.planned for job in report.jobs):
         raise typer.Exit(1)
@@ -87,7 +97,8 @@ def _plan_jobs(file: list[Path], topology: Path | None, namespace: str | None, t
     documents = files.read(file, declared, sys.stdin, namespace or target.namespace)
     if not documents.jobs:
         raise ValueError(f"no HulkJob in {', '.join(map(str, file))}")
-    return run(plans_of(documents, target, own))
+    report = run(plans_of(documents, target, None if own is None else own.topology))
+    return report if own is None else report.model_copy(update={"coordinates": own.coordinates})
 
 
 def _plan_workloads(paths: list[Path], topology: Path | None, save: Path | None) -> PlanReports:
@@ -104,10 +115,14 @@ def predict(
     topology: TopologyFile,
     workload: Annotated[Path, typer.Option("-w", "--workload", help="Model and training: kind Workload.")],
     plan: Annotated[Path, typer.Option("-p", "--plan", help="Who does what: kind Plan.")],
+    html: Annotated[Path | None, typer.Option(help="Write a page that shows the plan to this file.")] = None,
     output: Format = Output.TABLE,
 ) -> None:
     """Predict a given plan, of machines that need not exist: a step's time, where it goes, memory, price."""
-    report = planner_files.predict_plan(workload, plan, planner_files.any_topology(topology, sys.stdin))
+    read = planner_files.any_topology(topology, sys.stdin)
+    report = planner_files.predict_plan(workload, plan, read.topology)
+    if html is not None:
+        write_page([report.details], read.coordinates, html)
     emit(report.wire(), predict_table(report), output)
 
 

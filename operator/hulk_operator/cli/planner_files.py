@@ -15,7 +15,7 @@ from hulk_placement.files.hulk_data import Imported
 from hulk_placement.files.plan_reading import read_plan
 from hulk_placement.files.plan_writing import plan_document
 from hulk_placement.files.topology import TopologyFile
-from hulk_placement.files.topology_reading import to_topology
+from hulk_placement.files.topology_reading import ReadTopology, to_topology
 from hulk_placement.files.workload_reading import ReadWorkload, read_workload
 from hulk_placement.plan import Plan
 from hulk_placement.solve import solve
@@ -28,38 +28,39 @@ from hulk_operator.cli.predicting import PredictReport, predict_report
 from hulk_operator.cli.reports import PlanReport, PlanReports
 
 
-def planner_topology(path: Path) -> Topology | None:
+def planner_topology(path: Path) -> ReadTopology | None:
     """The topology in a file of the planner's own kind; None for a file that holds something else."""
     found = text.read_all(path)
     if len(found) != 1 or not isinstance(found[0], dict) or found[0].get("kind") != "Topology":
         return None
     read = to_topology(text.parse(TopologyFile, found[0], str(path)), str(path))
     _notes(read.warnings)
-    return read.topology
+    return read
 
 
-def any_topology(path: Path, stdin: TextIO) -> Topology:
+def any_topology(path: Path, stdin: TextIO) -> ReadTopology:
     """The topology in a file of either kind; a HulkTopology must declare its nodes."""
     found = planner_topology(path)
     if found is not None:
         return found
     declared = files.read([], path, stdin, "default").topology
     assert declared is not None, path
-    return declared_topology(declared)
+    return ReadTopology(declared_topology(declared), {})
 
 
-def plan_workloads(paths: Sequence[Path], topology: Topology) -> tuple[PlanReports, dict[str, Plan]]:
+def plan_workloads(paths: Sequence[Path], read: ReadTopology) -> tuple[PlanReports, dict[str, Plan]]:
     """Plans of all workloads in the files together, and the reports of them in the files' order."""
+    topology = read.topology
     workloads = [read_workload(path, topology).workload for path in paths]
     solution = solve(workloads, (), topology)
     reports: list[PlanReport] = []
     for workload in workloads:
         plan, unplaced = solution.plans.get(workload.key), solution.unplaced.get(workload.key)
         if plan is not None:
-            reports.append(plan_report(plan, topology))
+            reports.append(plan_report(plan, topology, workload))
         elif unplaced is not None:
             reports.append(refused(workload.key, unplaced.reason, unplaced.message))
-    return PlanReports(jobs=tuple(reports)), dict(solution.plans)
+    return PlanReports(jobs=tuple(reports), coordinates=dict(read.coordinates)), dict(solution.plans)
 
 
 def save_plan(plans: dict[str, Plan], path: Path) -> None:

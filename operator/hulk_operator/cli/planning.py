@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from hulk_placement.plan import Plan
+from hulk_placement.report.view import view
 from hulk_placement.search.why_wan import flow_words
 from hulk_placement.solve import solve
 from hulk_placement.topology import LinkKind, Machine, Topology
@@ -10,7 +11,7 @@ from hulk_placement.workload import Workload
 
 from hulk_operator.api import HulkJob, HulkTopologySpec
 from hulk_operator.api.status import gap_text
-from hulk_operator.cli.reports import FlowRow, LinkRow, PlanReport, PredictionRow, WorkerRow
+from hulk_operator.cli.reports import FlowRow, LinkRow, Made, PlanReport, PredictionRow, WorkerRow
 from hulk_operator.inputs.node import data_sheet_memory_bytes
 from hulk_operator.inputs.topology import (
     allowed_regions,
@@ -78,7 +79,8 @@ def plan_from_files(
 def plan_together(workloads: Sequence[Workload], topology: Topology) -> dict[str, PlanReport]:
     """One planning pass over all workloads, on what the topology says is free."""
     solution = solve(workloads, (), topology)
-    reports = {key: plan_report(plan, topology) for key, plan in solution.plans.items()}
+    of_key = {workload.key: workload for workload in workloads}
+    reports = {key: plan_report(plan, topology, of_key[key]) for key, plan in solution.plans.items()}
     return reports | {key: refused(key, found.reason, found.message) for key, found in solution.unplaced.items()}
 
 
@@ -87,8 +89,8 @@ def refused(key: str, reason: str, message: str) -> PlanReport:
     return PlanReport(job=key, planned=False, reason=reason, message=message)
 
 
-def plan_report(plan: Plan, topology: Topology) -> PlanReport:
-    """A plan worker by worker, each with the link to the worker that it sends to."""
+def plan_report(plan: Plan, topology: Topology, workload: Workload | None = None) -> PlanReport:
+    """A plan worker by worker, each with the link to the worker that it sends to; with a workload also the details."""
     prediction = plan.prediction
     bottleneck = prediction.bottleneck
     return PlanReport(
@@ -111,6 +113,8 @@ def plan_report(plan: Plan, topology: Topology) -> PlanReport:
         workers=worker_rows(plan, topology),
         flows=flow_rows(plan),
         why=plan.why,
+        details=None if workload is None else view(plan, workload, topology),
+        made=None if workload is None else Made(plan, workload, topology),
     )
 
 

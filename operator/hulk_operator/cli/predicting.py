@@ -6,6 +6,8 @@ A further row is a field of the report, a line in `predict_report` that fills it
 from collections.abc import Callable, Iterator
 
 from hulk_placement.plan import Plan, Prediction
+from hulk_placement.report.rows import View
+from hulk_placement.report.view import view
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 from rich.console import Group, RenderableType
@@ -13,8 +15,10 @@ from rich.text import Text
 
 from hulk_operator.api import Resource
 from hulk_operator.cli import tables, units
+from hulk_operator.cli.grid import sentence, table
 from hulk_operator.cli.planning import link_row
 from hulk_operator.cli.reports import LinkRow
+from hulk_operator.cli.views import details
 
 
 class CellRow(Resource):
@@ -69,6 +73,7 @@ class PredictReport(Resource):
     training: TrainingRow | None = None
     calibrated: bool
     cells: tuple[CellRow, ...]
+    details: View
 
 
 def predict_report(plan: Plan, workload: Workload, topology: Topology, num_steps: int | None) -> PredictReport:
@@ -102,6 +107,7 @@ def predict_report(plan: Plan, workload: Workload, topology: Topology, num_steps
         training=None if num_steps is None else _training(num_steps, found),
         calibrated=found.calibrated,
         cells=tuple(_cells(plan, workload.model.num_layers)),
+        details=view(plan, workload, topology, is_searched=False),
     )
 
 
@@ -151,43 +157,41 @@ def _head(report: PredictReport) -> Lines:
 
 def _step(report: PredictReport) -> Lines:
     parts = " + ".join(f"{row.part} {units.duration(row.microseconds)}" for row in report.breakdown if row.microseconds)
-    yield tables.sentence("step", f"{units.duration(report.step_microseconds)} predicted = {parts}")
-    yield tables.sentence("throughput", f"{report.sequences_per_second:.4g} sequences/s")
+    yield sentence("step", f"{units.duration(report.step_microseconds)} predicted = {parts}")
+    yield sentence("throughput", f"{report.sequences_per_second:.4g} sequences/s")
     if not report.calibrated:
-        yield tables.sentence(
-            "speeds", "not all of these machines were measured; the others are taken from what is known"
-        )
+        yield sentence("speeds", "not all of these machines were measured; the others are taken from what is known")
 
 
 def _bottleneck(report: PredictReport) -> Lines:
     if report.bottleneck is not None:
         link = report.bottleneck
-        yield tables.sentence("bottleneck", f"{link.source} -> {link.target}: {tables.link_words(link)}")
+        yield sentence("bottleneck", f"{link.source} -> {link.target}: {tables.link_words(link)}")
 
 
 def _memory(report: PredictReport) -> Lines:
     verdict = {True: "it fits", False: "more than the smallest machine has", None: "that of the machines is not known"}
     size = units.size(report.memory_bytes)
-    yield tables.sentence("memory", f"{size} on the fullest accelerator; {verdict[report.fits_memory]}")
+    yield sentence("memory", f"{size} on the fullest accelerator; {verdict[report.fits_memory]}")
 
 
 def _money(report: PredictReport) -> Lines:
     if report.price_per_step is not None:
         hour, traffic = report.price_per_hour or 0.0, report.traffic_price_per_step or 0.0
         said = f"{report.price_per_step:.4g} a step, {traffic:.4g} of it for traffic; accelerators {hour:.4g} an hour"
-        yield tables.sentence("price", said)
+        yield sentence("price", said)
 
 
 def _training_line(report: PredictReport) -> Lines:
     if report.training is not None:
         price = "" if report.training.price is None else f", {report.training.price:.4g}"
-        yield tables.sentence("training", f"{report.training.steps} steps: {report.training.hours:.4g} hours{price}")
+        yield sentence("training", f"{report.training.steps} steps: {report.training.hours:.4g} hours{price}")
 
 
 def _cell_table(report: PredictReport) -> Lines:
     headings = ("REPLICA", "STAGE", "NODE", "REGION", "ACCELERATORS", "LAYERS", "SEQUENCES", "COMPUTE", "OF STEP")
     numbers = ("REPLICA", "STAGE", "ACCELERATORS", "SEQUENCES", "COMPUTE", "OF STEP")
-    made = tables.table(*headings, numbers=numbers)
+    made = table(*headings, numbers=numbers)
     for row in report.cells[: tables.MAX_WORKER_ROWS]:
         made.add_row(
             str(row.replica),
@@ -205,6 +209,10 @@ def _cell_table(report: PredictReport) -> Lines:
     yield made
 
 
+def _details(report: PredictReport) -> Lines:
+    yield from details(report.details)
+
+
 _SECTIONS: tuple[Callable[[PredictReport], Lines], ...] = (
     _head,
     _step,
@@ -213,4 +221,5 @@ _SECTIONS: tuple[Callable[[PredictReport], Lines], ...] = (
     _money,
     _training_line,
     _cell_table,
+    _details,
 )

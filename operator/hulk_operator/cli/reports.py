@@ -1,6 +1,14 @@
 """What the commands say, as data: one source for `-o json`, `-o yaml` and the tables. Units are in the names."""
 
+from dataclasses import dataclass
 from typing import Literal
+
+from hulk_placement.files.light import Coordinates
+from hulk_placement.plan import Plan
+from hulk_placement.report.rows import View
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+from pydantic import Field, InstanceOf
 
 from hulk_operator.api import HulkJobStatus, Resource
 
@@ -79,6 +87,15 @@ class FlowRow(Resource):
     flows: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a report was made of, for whoever looks closer; no part of what is printed."""
+
+    plan: Plan
+    workload: Workload
+    topology: Topology
+
+
 class PlanReport(Resource):
     """One job's plan, or why there is none (`reason` and `message`)."""
 
@@ -96,12 +113,15 @@ class PlanReport(Resource):
     workers: tuple[WorkerRow, ...] = ()
     flows: tuple[FlowRow, ...] = ()  # of Hulk's own all-reduce
     why: tuple[str, ...] = ()
+    details: View | None = None
+    made: InstanceOf[Made] | None = Field(default=None, exclude=True, repr=False)
 
 
 class PlanReports(Resource):
     """What `hulk plan` prints: all jobs of the files, planned together."""
 
     jobs: tuple[PlanReport, ...]
+    coordinates: dict[str, Coordinates] = Field(default_factory=dict, exclude=True, repr=False)  # of regions, for a map
 
 
 class ExplainReport(Resource):

@@ -9,26 +9,14 @@ from rich.text import Text
 
 from hulk_operator.api import HulkJob, RegionLinkRate
 from hulk_operator.cli import units
+from hulk_operator.cli.grid import sentence, table
 from hulk_operator.cli.reports import ExplainReport, LinkRow, PlanReport, PlanReports, TopologyReport
+from hulk_operator.cli.views import details
 
 MAX_MATRIX_REGIONS = 8
 MAX_WORKER_ROWS = 64
 MAX_REFUSED_ROWS = 10
 MAX_FLOWS = 4
-
-
-def table(*headings: str, numbers: Iterable[str] = ()) -> Table:
-    """A plain table in kubectl's manner; headings in `numbers` are aligned to the right."""
-    right = frozenset(numbers)
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        made.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
-    return made
-
-
-def sentence(label: str, text: str) -> Text:
-    """One labelled line."""
-    return Text.assemble((f"{label:<12}", "bold"), text)
 
 
 def plans(report: PlanReports) -> RenderableType:
@@ -53,6 +41,9 @@ def _plan(plan: PlanReport) -> Iterator[RenderableType]:
     yield _workers(plan)
     if plan.flows:
         yield _flows(plan)
+    if plan.details is not None:
+        yield from details(plan.details)
+        yield ""
     for reason in plan.why:
         yield sentence("why", reason)
 
@@ -83,8 +74,10 @@ def _proven(gap: float, num_workers: int | None) -> str:
 
 
 def _workers(plan: PlanReport) -> Table:
-    headings = ("WORKER", "NODE", "REGION", "ACCELERATORS", "SEQUENCES", "COMPUTE", "SENDS TO", "OVER")
-    made = table(*headings, numbers=("WORKER", "ACCELERATORS", "SEQUENCES", "COMPUTE"))
+    has_ring = any(row.sends_to for row in plan.workers)
+    headings = ("WORKER", "NODE", "REGION", "ACCELERATORS", "SEQUENCES", "COMPUTE")
+    over = ("SENDS TO", "OVER") if has_ring else ()
+    made = table(*headings, *over, numbers=("WORKER", "ACCELERATORS", "SEQUENCES", "COMPUTE"))
     for row in plan.workers[:MAX_WORKER_ROWS]:
         made.add_row(
             str(row.worker),
@@ -93,8 +86,7 @@ def _workers(plan: PlanReport) -> Table:
             str(row.accelerators),
             str(row.sequences),
             units.duration(row.compute_microseconds),
-            row.sends_to or units.ABSENT,
-            link_words(row.link) if row.link else units.ABSENT,
+            *((row.sends_to or units.ABSENT, link_words(row.link) if row.link else units.ABSENT) if has_ring else ()),
         )
     if len(plan.workers) > MAX_WORKER_ROWS:
         made.add_row("...", f"{len(plan.workers) - MAX_WORKER_ROWS} more (-o json has all)")

@@ -1,0 +1,75 @@
+"""Looks closer at plans that were made: searches side by side, changes planned anew, a page to look at."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hulk_placement.advice import advise
+from hulk_placement.files.light import Coordinates
+from hulk_placement.layouts.compare import Comparison, compare
+from hulk_placement.layouts.warm import warm
+from hulk_placement.plan import Plan
+from hulk_placement.report.html import page
+from hulk_placement.report.rows import View
+from hulk_placement.report.searches import search_rows
+from hulk_placement.report.view import advice_rows
+from hulk_placement.search.problem import Budget
+from hulk_placement.solve import solve
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+
+from hulk_operator.cli.output import note
+from hulk_operator.cli.reports import Made, PlanReport, PlanReports
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What to look at: `seconds` go to each search, and to each new plan of a changed input."""
+
+    compare: bool = False
+    seconds: float = 1.0
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        if not self.seconds > 0:
+            raise ValueError(f"--seconds {self.seconds} must be > 0")
+
+
+def look_closer(report: PlanReports, look: Look) -> PlanReports:
+    """The report with what was asked for; each job is looked at alone, as if no other were planned with it."""
+    if not look.compare:
+        return report
+    warm()  # what is compiled on its first use is no search's time
+    return report.model_copy(update={"jobs": tuple(_closer(job, look) for job in report.jobs)})
+
+
+def _closer(job: PlanReport, look: Look) -> PlanReport:
+    made, details = job.made, job.details
+    if made is None or details is None:
+        return job
+    found = compare(made.workload, made.topology, look.seconds, look.clock)
+    seen = details.model_copy(
+        update={
+            "searches": search_rows(found, made.workload, look.seconds) if isinstance(found, Comparison) else None,
+            "advice": advice_rows(advise(made.plan, made.workload, made.topology, _replan(made, look))),
+        }
+    )
+    return job.model_copy(update={"details": seen})
+
+
+def _replan(made: Made, look: Look) -> Callable[[Workload, Topology], Plan | None]:
+    budget = Budget(seconds=look.seconds)
+
+    def replan(workload: Workload, topology: Topology) -> Plan | None:
+        return solve((workload,), (), topology, budget, look.clock).plans.get(made.workload.key)
+
+    return replan
+
+
+def write_page(views: Sequence[View], coordinates: Mapping[str, Coordinates], path: Path) -> None:
+    """Write plans as one page. ValueError where there is none."""
+    if not views:
+        raise ValueError(f"--html {path}: no job has a plan")
+    path.write_text(page(views, coordinates), encoding="utf-8")
+    note(f"wrote {path}")
