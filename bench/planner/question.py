@@ -20,6 +20,7 @@ from rich.table import Table
 
 from bench import clusters
 from bench.planner.cases import SINGLE, Case, Outcome, free_workload, searched, small_model
+from bench.planner.worth import worth
 from bench.raw import Raw
 from bench.verdicts import verdict
 
@@ -31,6 +32,7 @@ LONGER = 10
 NUM_CLUSTERS = {8: 40, 80: 32, 1000: 4}
 NUM_SMALL = 36
 EXACT_S, SMALL_S = 120.0, 0.5
+WORTH_S = (0.1, 1.0, 10.0)
 GROWTH = (4, 16, 64, 256, 1000)
 
 
@@ -46,6 +48,9 @@ def run(short: bool = False) -> None:
                 console, raw, name, [Case(s, num_machines, num_regions, m) for s in range(num) for m in MODELS], aim_s
             )
     growth(console, GROWTH[:3] if short else GROWTH)
+    sizes = ((8, 8), (80, 5)) if not short else ((8, 8),)
+    cases = [Case(seed, *size, model) for size in sizes for seed in range(2 if short else 8) for model in MODELS]
+    worth(console, raw, cases, WORTH_S[:1] if short else WORTH_S)
 
 
 def gaps(console: Console, raw: Raw, num: int) -> None:

@@ -15,6 +15,7 @@ from hulk_placement.cost.closed_form.sync import edge_seconds, ring_cut
 from hulk_placement.cost.gloo import cut_ring
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.layouts.anneal import anneal
+from hulk_placement.layouts.parts import Parts
 from hulk_placement.layouts.place import place
 from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.searches import SEARCHES
@@ -255,7 +256,9 @@ def test_annealing_costs_are_those_of_the_layout_from_scratch(seed: int, mode: A
     layout, best, free = copy_of(trial.layout), copy_of(trial.layout), np.zeros(6, np.int64)
     cost = best_cost = evaluate(setting, layout, cache)
     for call in range(60):
-        cost, best_cost = anneal(setting, layout, cache, free, best, cost, best_cost, 3, 0.1, 0.01, 60 * seed + call)
+        cost, best_cost = anneal(
+            setting, layout, cache, free, best, cost, best_cost, 3, 0.1, 0.01, 60 * seed + call, Parts().moves()
+        )
         left = cache.sync_P.copy(), cache.ends_DP.copy()
         assert evaluate(setting, layout, cache) == cost
         assert evaluate(setting, best, cache) == best_cost

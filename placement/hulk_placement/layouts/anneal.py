@@ -19,6 +19,7 @@ from hulk_placement.cost.closed_form.arrays import Cache, Ints, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import combine, time_replica
 
 NUM_MOVES = 5
+SWAP, REPLACE, SHIFT, SHARE, TOUR = range(NUM_MOVES)
 
 
 @compiled
@@ -69,11 +70,13 @@ def anneal(
     hot: float,
     cold: float,
     seed: int,
+    allowed: Ints,
 ) -> tuple[float, float]:
     """Make `num_moves` moves from a layout whose replicas are timed; its cost now, and that of `best`, which is
     updated.
 
     `free_M`: cells for which each machine has room left. `hot`, `cold`: temperatures at the first and the last move.
+    `allowed` (moves): 0 where a move is not made.
     """
     np.random.seed(seed)
     num_replicas, num_stages = layout.machine_DP.shape
@@ -86,16 +89,18 @@ def anneal(
         b, s, t = np.random.randint(num_replicas), np.random.randint(num_stages), np.random.randint(num_stages)
         move, old, machine = np.random.randint(NUM_MOVES), 0, 0
         touched_a, touched_b = a, b
-        if move == 0:
+        if not allowed[move]:
+            continue
+        if move == SWAP:
             if layout.machine_DP[a, s] == layout.machine_DP[b, t]:
                 continue
             _swap(layout, a, s, b, t)
-        elif move == 1:
+        elif move == REPLACE:
             machine, old, touched_b = np.random.randint(num_machines), layout.machine_DP[a, s], a
             if free_M[machine] == 0 or machine == old:
                 continue
             layout.machine_DP[a, s] = machine
-        elif move == 2:
+        elif move == SHIFT:
             if num_stages == 1 or np.random.random() > shift_chance:
                 continue
             s, t = 1 + np.random.randint(num_stages - 1), 2 * np.random.randint(2) - 1
@@ -103,7 +108,7 @@ def anneal(
                 continue
             layout.first_P[s] += t
             touched_a = -1
-        elif move == 3:
+        elif move == SHARE:
             if a == b or layout.batches_D[a] == 1:
                 continue
             layout.batches_D[a] -= 1
@@ -118,11 +123,11 @@ def anneal(
             touched_a = -2
         if touched_a != -2:
             _retime(setting, layout, cache, touched_a, touched_b)
-        new = combine(setting, layout, cache, is_stale or move != 3)
+        new = combine(setting, layout, cache, is_stale or move != SHARE)
         is_stale = False
         if new <= cost or np.random.random() < math.exp((cost - new) / (cost * temperature)):
             cost = new
-            if move == 1:
+            if move == REPLACE:
                 free_M[old] += 1
                 free_M[machine] -= 1
             if cost < best_cost:
@@ -132,14 +137,14 @@ def anneal(
                 best.batches_D[:] = layout.batches_D
                 best.tour_W[:] = layout.tour_W
             continue
-        is_stale = move != 3
-        if move == 0:
+        is_stale = move != SHARE
+        if move == SWAP:
             _swap(layout, a, s, b, t)
-        elif move == 1:
+        elif move == REPLACE:
             layout.machine_DP[a, s] = old
-        elif move == 2:
+        elif move == SHIFT:
             layout.first_P[s] -= t
-        elif move == 3:
+        elif move == SHARE:
             layout.batches_D[a] += 1
             layout.batches_D[b] -= 1
         else:

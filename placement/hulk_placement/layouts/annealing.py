@@ -19,19 +19,20 @@ HOT, COLD = 0.02, 0.0002
 def annealed(trials: Trials, trial: Trial, num_calls: int, going_on: Callable[[], bool], seed: int) -> Trial:
     """The best layout that annealing finds from one, itself at worst."""
     setting, cache = trials.setting(trial.shape.option), trials.cache(trial.shape)
-    layout = best_toured(setting, trial.layout, cache)
+    allowed = trials.parts.moves()
+    layout = best_toured(setting, trial.layout, cache) if trials.parts.tours else copy_of(trial.layout)
     best = copy_of(layout)
     free_M = setting.slots_M - np.bincount(layout.machine_DP.ravel(), minlength=len(setting.slots_M))
     cost = best_cost = evaluate(setting, layout, cache)
     num_moves = 0
     for call in range(num_calls):
         hot, cold = (HOT * (COLD / HOT) ** (step / num_calls) for step in (call, call + 1))
-        moves = (MOVES_A_CALL, hot, cold, seed * 1_000_003 + call)
+        moves = (MOVES_A_CALL, hot, cold, seed * 1_000_003 + call, allowed)
         cost, best_cost = anneal(setting, layout, cache, free_M, best, cost, best_cost, *moves)
         num_moves += MOVES_A_CALL
         if not going_on():
             break
-    best = best_toured(setting, best, cache)
+    best = best_toured(setting, best, cache) if trials.parts.tours else best
     return trials.keep(trial.shape, best, evaluate(setting, best, cache), num_moves)
 
 

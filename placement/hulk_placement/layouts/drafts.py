@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from hulk_placement.cost.closed_form.arrays import Ints
 from hulk_placement.cost.closed_form.setting import Option
 from hulk_placement.layouts import starts
@@ -97,7 +99,9 @@ class Drafts:
         key = (draft.regions, draft.option.tensor, draft.pipeline, draft.is_folded, draft.least_memory)
         if key not in self._orders:
             setting = self.trials.setting(draft.option)
-            tours = starts.tours(setting, draft.regions, draft.pipeline)
+            tours = [np.arange(len(setting.uplink_R))]
+            if self.trials.parts.tours:
+                tours = starts.tours(setting, draft.regions, draft.pipeline)
             tour_W = tours[-1 if draft.is_folded else 0]
             self._orders[key] = starts.order_cells(setting, tour_W, draft.regions, draft.least_memory), tour_W
         return self._orders[key]

@@ -13,6 +13,7 @@ from hulk_placement.cost.closed_form.arrays import Cache, Ints, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import evaluate, make_cache
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.layouts.construct import construct
+from hulk_placement.layouts.parts import Parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Trials:
     """All that was tried on one ground, in the order of `number`."""
 
     ground: Ground
+    parts: Parts = field(default_factory=Parts)
     num_evaluations: int = 0
     is_proven: bool = False
     """Whether all layouts were looked at, so that the best is the optimum."""
@@ -85,7 +87,7 @@ class Trials:
             tour_W=tour_W.copy(),
         )
         setting = self.setting(shape.option)
-        construct(setting, layout, order_N, by_rows, self.num_batches(shape.option))
+        construct(self.parts.to_split_by(setting), layout, order_N, by_rows, self.num_batches(shape.option))
         return self.keep(shape, layout, evaluate(setting, layout, self.cache(shape)))
 
     def keep(self, shape: Shape, layout: Layout, cost: float, num_evaluations: int = 1) -> Trial:

@@ -39,7 +39,8 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
     while not trials.num_evaluations or going_on():
         for _ in range(NUM_DESCENTS):
             drafts.descend(next(beginnings, None) or _drawn(drafts, rng), going_on)
-        improve(trials, length, going_on, seed + length)
+        if trials.parts.annealing:
+            improve(trials, length, going_on, seed + length)
         length *= 2
 
 
