@@ -22,7 +22,7 @@ import numba
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-_ROOMS = ("cost", "layouts")
+_ROOMS = ("cost", "layouts", "split", "gnn")
 _HERE = Path(__file__).parent
 
 
@@ -59,4 +59,4 @@ def compiled(function: Function) -> Function:
 setattr(numba.config, "CACHE_DIR", str(_folder()))  # noqa: B010  (its settings are not declared)
 
 if __name__ == "__main__":
-    importlib.import_module("hulk_placement.layouts.warm").warm()
+    importlib.import_module("hulk_placement.split.warm").warm()

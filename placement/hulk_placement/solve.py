@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hulk_placement.data_parallel import place_replicas
 from hulk_placement.layouts import place as layouts
 from hulk_placement.plan import Plan
-from hulk_placement.search.keep import place_keeping
 from hulk_placement.search.problem import Budget, Unplaced
+from hulk_placement.split.together import less, place_together
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -34,14 +35,18 @@ def solve(
     topology: Topology,
     budget: Budget | None = None,
     clock: Callable[[], float] = time.monotonic,
+    starts: Mapping[str, Plan] | None = None,
 ) -> Solution:
-    """Plans for the workloads on what `running` leaves free: first in, first out, higher priority first.
+    """Plans for the workloads on what `running` leaves free, those of the highest priority first.
 
-    A workload that cannot be placed is passed over with a reason and does not hold back the ones behind it. A machine's
-    accelerators are handed out once: `running` plans keep theirs, and each new plan takes its own from the next. Those
-    of a workload's `kept` workers are for itself alone, whether its plan uses them or not. Deterministic: the same
-    arguments give the same plans, unless `budget.seconds` ends a search; each workload may take an equal part of what
-    the ones before it left. ValueError when two workloads have one key.
+    Workloads of one priority are planned together, so that the product of their steps' seconds is least; where not all
+    of them have room, the oldest go first. A workload that cannot be placed is passed over with a reason and does not
+    hold back the others. A machine's accelerators are handed out once: `running` plans keep theirs. Those of a
+    workload's `kept` workers are for itself alone, whether its plan uses them or not; such a one, and one with pins, is
+    planned in its turn. Deterministic: the same arguments give the same plans, unless `budget.seconds` ends a search;
+    each workload may take an equal part of what the ones before it left. `starts` are plans that are carried out
+    already, by key: such a workload is planned in its turn, and searches over layouts begin there. ValueError when two
+    workloads have one key.
     """
     allowed = budget or Budget()
     end_s = clock() + allowed.seconds
@@ -49,20 +54,51 @@ def solve(
         raise ValueError(f"{len(workloads)} workloads have only {len({w.key for w in workloads})} different keys")
     left = topology
     for held in running:
-        left = _less(left, held.accelerators())
+        left = less(left, held.accelerators())
     plans: dict[str, Plan] = {}
     unplaced: dict[str, Unplaced] = {}
-    for num_placed, workload in enumerate(sorted(workloads, key=precedence)):
-        seconds = max(MIN_SECONDS, (end_s - clock()) / (len(workloads) - num_placed))
-        kept = {machine: count * workload.accelerators_per_worker for machine, count in workload.kept.items()}
-        given_back = {machine: -count for machine, count in kept.items()}
-        outcome = _place(workload, _less(left, given_back), replace(allowed, seconds=seconds), clock)
-        if isinstance(outcome, Unplaced):
-            unplaced[workload.key] = outcome
+    begun, num_left = starts or {}, len(workloads)
+    for group in _groups(sorted(workloads, key=precedence), begun):
+        seconds = max(MIN_SECONDS, (end_s - clock()) * len(group) / num_left)
+        num_left -= len(group)
+        share = replace(allowed, seconds=seconds)
+        if len(group) > 1:
+            found, refused = place_together(group, left, share, clock, _place, data_plan)
         else:
-            plans[workload.key] = outcome
-            left = _less(left, Counter(outcome.accelerators()) - Counter(kept))
+            found, refused = _in_turn(group[0], left, share, clock, begun.get(group[0].key))
+        unplaced |= refused
+        for workload in group:
+            if workload.key in found:
+                plans[workload.key] = plan = found[workload.key]
+                left = less(left, Counter(plan.accelerators()) - Counter(_kept(workload)))
     return Solution(plans, unplaced)
+
+
+def _groups(workloads: Sequence[Workload], begun: Mapping[str, Plan]) -> list[list[Workload]]:
+    """Those that follow each other with one priority together; alone what has workers, places or a plan already."""
+    groups: list[list[Workload]] = []
+    for workload in workloads:
+        before = groups[-1][-1] if groups else workload
+        is_free = not any(job.kept or job.pins or job.key in begun for job in (before, workload))
+        if groups and is_free and before.priority == workload.priority:
+            groups[-1].append(workload)
+        else:
+            groups.append([workload])
+    return groups
+
+
+def _in_turn(
+    workload: Workload, left: Topology, budget: Budget, clock: Callable[[], float], start: Plan | None
+) -> tuple[dict[str, Plan], dict[str, Unplaced]]:
+    """One workload on what is left, and on what it keeps."""
+    given_back = {machine: -count for machine, count in _kept(workload).items()}
+    outcome = _place(workload, less(left, given_back), budget, clock, start)
+    return ({}, {workload.key: outcome}) if isinstance(outcome, Unplaced) else ({workload.key: outcome}, {})
+
+
+def _kept(workload: Workload) -> dict[str, int]:
+    """Accelerators of the workers that wait, by machine."""
+    return {machine: count * workload.accelerators_per_worker for machine, count in workload.kept.items()}
 
 
 def precedence(workload: Workload) -> tuple[int, float, str]:
@@ -70,34 +106,38 @@ def precedence(workload: Workload) -> tuple[int, float, str]:
     return -workload.priority, workload.created_s, workload.key
 
 
-def _place(workload: Workload, topology: Topology, budget: Budget, clock: Callable[[], float]) -> Plan | Unplaced:
-    """The best plan: of data parallelism alone, whose rings are searched exactly, or of any layout, as far as allowed.
+def _place(
+    workload: Workload, topology: Topology, budget: Budget, clock: Callable[[], float], start: Plan | None = None
+) -> Plan | Unplaced:
+    """The best plan: of data parallelism alone, which has searches of its own, or of any layout, as far as allowed.
 
-    Constraints on layers, price and memory are known to the search over layouts only.
+    What is asked of layers is known to the search over layouts only.
     """
-    if (workload.pipeline, workload.tensor) == (1, 1) and not _is_constrained(workload):
-        return place_keeping(workload, topology, budget, clock)
+    if (workload.pipeline, workload.tensor) == (1, 1) and not _is_about_layers(workload):
+        return place_replicas(workload, topology, budget, clock)
     half = replace(budget, seconds=budget.seconds / 2)
-    found = layouts.place(workload, topology, half, clock)
-    if workload.pipeline in (None, 1) and workload.tensor in (None, 1) and not _is_constrained(workload):
-        data = place_keeping(replace(workload, pipeline=1, tensor=1), topology, half, clock)
-        if isinstance(data, Plan) and (isinstance(found, Unplaced) or data.prediction.step_s < found.prediction.step_s):
-            return data
+    found = layouts.place(workload, topology, half, clock, start=start)
+    data = data_plan(workload, topology, half, clock)
+    if isinstance(data, Plan) and (isinstance(found, Unplaced) or data.prediction.step_s < found.prediction.step_s):
+        return data
     return found
+
+
+def data_plan(
+    workload: Workload, topology: Topology, budget: Budget, clock: Callable[[], float]
+) -> Plan | Unplaced | None:
+    """The best plan of data parallelism alone; None where the workload is not free to have one."""
+    if workload.pipeline in (None, 1) and workload.tensor in (None, 1) and not _is_constrained(workload):
+        return place_replicas(replace(workload, pipeline=1, tensor=1), topology, budget, clock)
+    return None
 
 
 def _is_constrained(workload: Workload) -> bool:
     """Whether the workload asks for what only the search over layouts knows."""
-    asked = workload.objective != "time" or workload.max_price_per_hour is not None or workload.recompute
-    return bool(asked or workload.layer_pins or workload.data is not None)
+    is_about_money = workload.objective != "time" or workload.max_price_per_hour is not None
+    return is_about_money or _is_about_layers(workload)
 
 
-def _less(topology: Topology, taken: Mapping[str, int]) -> Topology:
-    """The topology with so many accelerators of each machine taken; machines it no longer has are not missed."""
-    return replace(
-        topology,
-        machines=tuple(
-            replace(machine, num_accelerators=max(0, machine.num_accelerators - taken.get(machine.name, 0)))
-            for machine in topology.machines
-        ),
-    )
+def _is_about_layers(workload: Workload) -> bool:
+    """Whether it asks for what no search over whole models knows."""
+    return bool(workload.recompute or workload.layer_pins or workload.data is not None)

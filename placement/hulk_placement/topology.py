@@ -105,6 +105,11 @@ class Link:
         if self.flow_bytes_per_s is not None and not is_positive(self.flow_bytes_per_s):
             raise ValueError(f"link: one flow's {self.flow_bytes_per_s} B/s must be > 0 and finite")
 
+    @property
+    def one_flow_bytes_per_s(self) -> float:
+        """What one TCP flow gets that has the link to itself."""
+        return min(self.bandwidth_bytes_per_s, self.flow_bytes_per_s or math.inf)
+
     def message_s(self, num_bytes: float) -> float:
         """Seconds until a message of so many bytes is there: half a round trip + bytes / bandwidth.
 

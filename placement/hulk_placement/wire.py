@@ -9,11 +9,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import math
 import zlib
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from hulk_placement.collective import CollectivePlan, as_document, from_document
+from hulk_placement.cost.simulation.gloo_events import AT_A_TIME
 from hulk_placement.model import Transformer
 from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
 from hulk_placement.workload import Workload
@@ -26,7 +28,11 @@ MAX_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What a pod must know beside the plan."""
+    """What a pod must know beside the plan.
+
+    `gradient_bytes` of a rank, 0 where that is not known; `interface`: the network interface that the links were
+    measured over, None where pods may choose.
+    """
 
     operator_version: str
     global_batch: int
@@ -34,12 +40,21 @@ class Meta:
     optimizer: str
     steps: int
     shape: Transformer | None
+    gradient_bytes: int = 0
+    interface: str | None = None
 
     @classmethod
-    def of(cls, workload: Workload, *, operator_version: str, steps: int) -> Meta:
+    def of(cls, workload: Workload, *, operator_version: str, steps: int, interface: str | None = None) -> Meta:
         """The meta of a workload's plan."""
         return cls(
-            operator_version, workload.global_batch, workload.precision, workload.optimizer, steps, workload.model.shape
+            operator_version,
+            workload.global_batch,
+            workload.precision,
+            workload.optimizer,
+            steps,
+            workload.model.shape,
+            workload.model.gradient_bytes,
+            interface,
         )
 
 
@@ -74,6 +89,7 @@ def document(plan: Plan, meta: Meta) -> dict[str, Any]:
         },
         "preflight": not plan.prediction.calibrated,
         **_collective_to_wire(plan),
+        **_transport_to_wire(plan, meta),
     }
     return {**body, "digest": hashlib.sha256(_canonical(body)).hexdigest()}
 
@@ -84,6 +100,21 @@ def _collective_to_wire(plan: Plan) -> dict[str, Any]:
     if plan.inner_steps is not None:
         body["sync"] = {"mode": "local", "innerSteps": plan.inner_steps}
     return body
+
+
+def _transport_to_wire(plan: Plan, meta: Meta) -> dict[str, Any]:
+    """What the prediction assumes of the transport beside algorithm, order and number of buckets."""
+    if not meta.gradient_bytes:
+        return {}
+    at_a_time = AT_A_TIME if plan.algorithm == "ring" else 1
+    return {
+        "transport": {
+            "interface": meta.interface,
+            "bucketBytes": math.ceil(meta.gradient_bytes / plan.num_buckets),
+            "bucketsAtATime": min(at_a_time, plan.num_buckets),
+            "gradientBytes": meta.gradient_bytes,
+        }
+    }
 
 
 def encode(plan: Plan, meta: Meta) -> bytes:
@@ -203,4 +234,6 @@ def _meta_from_wire(body: dict[str, Any]) -> Meta:
         optimizer=training["optimizer"],
         steps=training["steps"],
         shape=None if body["model"] is None else _shape_from_wire(body["model"]),
+        gradient_bytes=body.get("transport", {}).get("gradientBytes", 0),
+        interface=body.get("transport", {}).get("interface"),
     )

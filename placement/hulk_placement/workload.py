@@ -15,19 +15,24 @@ from hulk_placement.topology import is_positive
 OBJECTIVES = ("time", "throughput-per-money")
 """What a plan is to do best: take the least time for a step, or do the most sequences for its price."""
 
+SHARES = ("planned", "equal")
+"""How a batch falls on unequal replicas: so that the slowest is quickest, or as equal as whole numbers allow."""
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """A model, its training configuration, and the machines its pods may run on.
 
     `candidates` maps the name of each such machine to how many of the job's workers its cpu, memory and pod slots
-    admit (accelerators are counted by the planner). `flops_per_s` is the speed per accelerator measured with this very
-    workload, by machine: it stands before the machine's own. `measured_micro_batch` is the one that it was measured
-    with, where that is known. `pins` are machine names in rank order; `regions` empty
-    means any. `kept` says how many workers of an earlier plan wait on each machine: the topology does not count their
-    accelerators as free, but for this workload they are. The planner chooses what is None of `micro_batch`,
-    `recompute` and the degrees `data`, `pipeline` and `tensor`. `objective` is one of OBJECTIVES; a plan's accelerators
-    together cost at most `max_price_per_hour`. Higher `priority` goes first, then the older `created_s`.
+    admit (accelerators are counted by the planner). `flops_per_s` is the speed per accelerator measured with this
+    very workload, by machine: it stands before the machine's own. `measured_micro_batch` is the one that it was
+    measured with, where that is known. `likely_flops_per_s` is what other workloads on a machine lead to expect of
+    this one: such a machine is not calibrated. `pins` are machine names in rank order; `regions` empty means any.
+    `kept` says how many workers of an earlier plan wait on each machine: the topology does not count their
+    accelerators as free, but for this workload they are. `shares` is one of SHARES. The planner chooses what is
+    None of `micro_batch`, `recompute` and the degrees `data`, `pipeline` and `tensor`. `objective` is one of
+    OBJECTIVES; a plan's accelerators together cost at most `max_price_per_hour`. Higher `priority` goes first, then
+    the older `created_s`.
     """
 
     key: str
@@ -41,6 +46,7 @@ class Workload:
     created_s: float = 0.0
     priority: int = 0
     micro_batch: int | None = None
+    shares: str = "planned"
     precision: str = "fp32"
     optimizer: str = "adamw"
     data: int | None = None
@@ -55,6 +61,7 @@ class Workload:
     regions: tuple[str, ...] = ()
     flops_per_s: Mapping[str, float] = field(default_factory=dict)
     measured_micro_batch: Mapping[str, int] = field(default_factory=dict)
+    likely_flops_per_s: Mapping[str, float] = field(default_factory=dict)
     kept: Mapping[str, int] = field(default_factory=dict)
     sync: Sync = field(default_factory=Sync)
 
@@ -70,7 +77,7 @@ class Workload:
             )
         if self.micro_batch is not None and self.micro_batch < 1:
             raise ValueError(f"{self.key}: micro-batch {self.micro_batch} must be >= 1")
-        for machine, flops_per_s in self.flops_per_s.items():
+        for machine, flops_per_s in (*self.flops_per_s.items(), *self.likely_flops_per_s.items()):
             if not is_positive(flops_per_s):
                 raise ValueError(f"{self.key}: speed {flops_per_s} FLOP/s on {machine} must be > 0 and finite")
         for machine, micro_batch in self.measured_micro_batch.items():
@@ -79,6 +86,8 @@ class Workload:
         for name, degree in (("data", self.data), ("pipeline", self.pipeline), ("tensor", self.tensor)):
             if degree is not None and degree < 1:
                 raise ValueError(f"{self.key}: degree {name} {degree} must be >= 1")
+        if self.shares not in SHARES:
+            raise ValueError(f"{self.key}: shares {self.shares!r} must be one of {', '.join(SHARES)}")
         if self.objective not in OBJECTIVES:
             raise ValueError(f"{self.key}: objective {self.objective!r} must be one of {', '.join(OBJECTIVES)}")
         if self.max_price_per_hour is not None and not is_positive(self.max_price_per_hour):

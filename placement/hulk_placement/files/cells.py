@@ -17,15 +17,18 @@ _RANGE = re.compile(r"(?P<before>.*)\[(?P<first>\d+)-(?P<last>\d+)\](?P<after>.*
 def workers_of(document: PlanFile, topology: Topology) -> tuple[WorkerSlot, ...]:
     """The workers. ValueError with each mistake in a line: cells that are no layout, machines that do not exist."""
     known = {machine.name: machine.region for machine in topology.machines}
-    layout = document.layout
-    if document.workers is not None:
-        asked = [(worker.machine, worker.accelerators) for worker in document.workers]
-    else:
-        asked = [(name, layout.tensor) for name in _cells(document, known)]
+    asked = machines_of(document, known)
     unknown = dict.fromkeys(name for name, _ in asked if name not in known)
     if unknown:
         raise ValueError(f"no such machine in the topology: {', '.join(unknown)}")
     return tuple(WorkerSlot(name, known[name], num_accelerators) for name, num_accelerators in asked)
+
+
+def machines_of(document: PlanFile, known: Iterable[str]) -> list[tuple[str, int]]:
+    """The machine and the accelerators of every worker, whether there is such a machine or not."""
+    if document.workers is not None:
+        return [(worker.machine, worker.accelerators) for worker in document.workers]
+    return [(name, document.layout.tensor) for name in _cells(document, known)]
 
 
 def _cells(document: PlanFile, known: Iterable[str]) -> list[str]:

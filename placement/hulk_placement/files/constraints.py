@@ -80,12 +80,13 @@ def _strangers(asked: Constraints, topology: Topology) -> Iterator[str]:
 
 def _unknown_speeds(document: WorkloadFile, topology: Topology) -> Iterator[str]:
     known = {machine.name for machine in topology.machines}
-    machines = [speed.machine for speed in document.measured_speeds]
-    for number, speed in enumerate(document.measured_speeds):
-        if speed.machine in machines[:number]:
-            yield f"measuredSpeeds[{number}]: {speed.machine} is there twice"
-        if speed.machine not in known:
-            yield f"measuredSpeeds[{number}].machine: the topology has no {speed.machine}"
+    for key, speeds in (("measuredSpeeds", document.measured_speeds), ("likelySpeeds", document.likely_speeds)):
+        machines = [speed.machine for speed in speeds]
+        for number, machine in enumerate(machines):
+            if machine in machines[:number]:
+                yield f"{key}[{number}]: {machine} is there twice"
+            if machine not in known:
+                yield f"{key}[{number}].machine: the topology has no {machine}"
 
 
 def _places(asked: Constraints, topology: Topology, allowed: list[Machine]) -> Iterator[str]:

@@ -41,15 +41,20 @@ def links_of(document: TopologyFile, places: Places) -> Links:
     """All links and prices of a document, and its mistakes."""
     found = Links()
     found.by_key.update(matrix_links(document, places, found.mistakes))
+    put_all(found, document.links, places)
+    _add_region_prices(document, found)
+    return found
+
+
+def put_all(found: Links, entries: Iterable[DeclaredLink], places: Places) -> None:
+    """Add the links of a list, and what is wrong with them."""
     seen: dict[Key, str] = {}
-    for number, entry in enumerate(document.links):
+    for number, entry in enumerate(entries):
         where = f"links[{number}]"
         try:
             _put(found, places.are_regions((entry.source, entry.target), entry.between), entry, where, seen)
         except ValueError as error:
             found.mistakes.append(f"{where}: {error}")
-    _add_region_prices(document, found)
-    return found
 
 
 def _put(found: Links, are_regions: bool, entry: DeclaredLink, where: str, seen: dict[Key, str]) -> None:

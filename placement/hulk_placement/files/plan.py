@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from hulk_placement.files.part import API_VERSION, Count, Either, Name, Number, OneOf, Part
+from hulk_placement.files.topology import Link
 from hulk_placement.plan import ALGORITHMS
 
 Names = Annotated[tuple[Name, ...], Field(min_length=1)]
@@ -38,6 +39,26 @@ class ScheduleFile(Part):
 
     stages: Annotated[tuple[str, ...], Field(min_length=1)]
     """As `blocks` of the plan."""
+
+
+class MadeOfMachine(Part):
+    """A machine that the plan might have used."""
+
+    name: Name
+    """Its name."""
+    region: Name
+    """Its region."""
+    accelerators: Number = 1
+    """Accelerators that were free."""
+
+
+class MadeOf(Part):
+    """What a plan was made of, to tell later what has changed: `hulk plan --save` writes it, `--from` reads it."""
+
+    machines: tuple[MadeOfMachine, ...]
+    """Machines that there were."""
+    links: tuple[Link, ...] = ()
+    """Links between their regions, and those between two machines that the plan uses, as far as they were known."""
 
 
 class PlanFile(Part):
@@ -103,3 +124,5 @@ class PlanFile(Part):
     """Whether the backward pass computes activations anew, keeping only the layers' inputs."""
     attempt: Count = 1
     """Which attempt of the job the plan is for."""
+    made_of: MadeOf | None = None
+    """What the plan was made of; absent = not known, and then only lost machines can be told from it."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from hulk_placement.collective import CollectivePlan, from_document
 from hulk_placement.files import text
 from hulk_placement.files.cells import workers_of
-from hulk_placement.files.fit import misfits, unknown_links
 from hulk_placement.files.plan import PlanFile, ScheduleFile
 from hulk_placement.files.schedule import Blocks, parse_blocks
 from hulk_placement.files.stages import first_layers
+from hulk_placement.fit import misfits, unknown_links
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.search.flows import flows_of
 from hulk_placement.topology import Topology
@@ -30,26 +30,36 @@ class ReadPlan:
 
 def read_plan(path: Path, workload: Workload, topology: Topology) -> ReadPlan:
     """The plan in a file. ValueError with every mistake in it, and all that does not fit; OSError without a file."""
+    return to_plan(read_document(path), workload, topology, str(path))
+
+
+def read_document(path: Path) -> PlanFile:
+    """The document in a file, its schedule from a file of its own included."""
     document = text.parse(PlanFile, text.read_values(path), str(path))
-    if document.schedule_file is not None:
-        other = path.parent / document.schedule_file
-        blocks = text.parse(ScheduleFile, text.read_values(other), str(other)).stages
-        document = document.model_copy(update={"blocks": blocks})
-    return to_plan(document, workload, topology, str(path))
+    if document.schedule_file is None:
+        return document
+    other = path.parent / document.schedule_file
+    blocks = text.parse(ScheduleFile, text.read_values(other), str(other)).stages
+    return document.model_copy(update={"blocks": blocks})
 
 
 def to_plan(document: PlanFile, workload: Workload, topology: Topology, where: str = "plan") -> ReadPlan:
     """The plan that a document describes. ValueError names all that does not fit; `where` is the document's name."""
-    if document.workload not in (None, workload.key):
-        raise ValueError(f"{where}: a plan of workload {document.workload}, not of {workload.key}")
-    try:
-        plan = _plan(document, workload, topology)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+    plan = to_unchecked_plan(document, workload, topology, where)
     mistakes = list(misfits(plan, workload, topology))
     if mistakes:
         raise text.mistaken(where, mistakes)
     return ReadPlan(plan, tuple(_warnings(plan, workload, topology)))
+
+
+def to_unchecked_plan(document: PlanFile, workload: Workload, topology: Topology, where: str = "plan") -> Plan:
+    """The plan, whether it can be carried out or not. ValueError where it is none, or names machines nobody knows."""
+    if document.workload not in (None, workload.key):
+        raise ValueError(f"{where}: a plan of workload {document.workload}, not of {workload.key}")
+    try:
+        return _plan(document, workload, topology)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
 
 
 def _plan(document: PlanFile, workload: Workload, topology: Topology) -> Plan:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from hulk_placement.basis import Basis
 from hulk_placement.collective import as_document
+from hulk_placement.files.current import basis_values
 from hulk_placement.files.part import API_VERSION
 from hulk_placement.files.schedule import write_blocks
 from hulk_placement.plan import Plan
 
 
-def plan_document(plan: Plan) -> dict[str, Any]:
-    """The document's values."""
+def plan_document(plan: Plan, basis: Basis | None = None) -> dict[str, Any]:
+    """The document's values, with what the plan was made of where that is given."""
     layout = plan.layout
     document: dict[str, Any] = {
         "apiVersion": API_VERSION,
@@ -34,7 +36,8 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "recompute": plan.recompute,
         **({"attempt": plan.attempt} if plan.attempt > 1 else {}),
     }
-    return document if plan.collective is None else {**document, "collective": as_document(plan.collective)}
+    document |= {} if plan.collective is None else {"collective": as_document(plan.collective)}
+    return document if basis is None else {**document, "madeOf": basis_values(basis)}
 
 
 def _places(plan: Plan) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from hulk_placement.files.plan import PlanFile
+from hulk_placement.fit import layer_words
 from hulk_placement.model import Model
 
 _BLOCK = re.compile(r"(.*\.)?\d+")
@@ -31,17 +32,6 @@ def first_layers(document: PlanFile, model: Model) -> tuple[int, ...]:
         raise ValueError(f"layout: {num_stages} stages, but the model has {layer_words(model)}")
     base, more = divmod(model.num_layers, num_stages)
     return _starts([base + (stage < more) for stage in range(num_stages)])
-
-
-def layer_words(model: Model) -> str:
-    """How many layers a model has, and their names.
-
-    >>> layer_words(Model.of_totals(1, 1.0))
-    '1 layers: model'
-    """
-    names = [layer.name for layer in model.layers]
-    shown = names if len(names) <= 5 else [*names[:2], "...", *names[-2:]]
-    return f"{len(names)} layers: {', '.join(shown)}"
 
 
 def _by_blocks(sizes: Sequence[int], model: Model) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ def topology_document(topology: Topology, coordinates: Mapping[str, Coordinates]
     """The document's values. Links of machines that the topology lacks are left out: nothing ever uses them."""
     document: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "Topology"}
     regions = list(_regions(topology, coordinates or {}))
-    links = list(_links(topology))
+    links = list(link_entries(topology))
     document |= {"regions": regions} if regions else {}
     document["machines"] = [_machine(machine) for machine in topology.machines]
     return document | ({"links": links} if links else {})
@@ -45,7 +45,8 @@ def _machine(machine: Machine) -> dict[str, Any]:
     return said | ({"pricePerHour": plain(machine.price_per_hour)} if machine.price_per_hour else {})
 
 
-def _links(topology: Topology) -> Iterator[dict[str, Any]]:
+def link_entries(topology: Topology) -> Iterator[dict[str, Any]]:
+    """An entry of `links` for each link and price."""
     machines = {machine.name for machine in topology.machines}
     regions = {machine.region for machine in topology.machines}
     of_regions: dict[Pair, dict[str, Any]] = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hulk_placement.files.stages import layer_words
 from hulk_placement.files.workload import WorkloadFile
+from hulk_placement.fit import layer_words
 from hulk_placement.model import Model
 from hulk_placement.topology import Machine
 

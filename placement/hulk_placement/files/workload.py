@@ -6,11 +6,23 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from hulk_placement.files.part import API_VERSION, Count, Either, Many, Name, OneOf, Part, Positive
+from hulk_placement.files.part import (
+    API_VERSION,
+    Amount,
+    Count,
+    Either,
+    Many,
+    Name,
+    Number,
+    OneOf,
+    Part,
+    Positive,
+)
 from hulk_placement.files.profile import GroupedProfile
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER, PRECISIONS
 from hulk_placement.model.presets import PRESETS
 from hulk_placement.sync import COMPRESSIONS, MODES, ON_REGION_LOSS
+from hulk_placement.workload import SHARES
 
 Names = Annotated[tuple[Name, ...], Field(min_length=1)]
 
@@ -76,6 +88,8 @@ class Training(Part):
     """Of activations and products; parameters, gradients and optimizer state have four bytes in every precision."""
     optimizer: Annotated[str, OneOf(tuple(OPTIMIZER_BYTES_PER_PARAMETER))] = "adamw"
     """What it keeps for each parameter: adamw two values, sgd none."""
+    shares: Annotated[str, OneOf(SHARES)] = "planned"
+    """How the batch falls on unequal replicas: so that the slowest is quickest (planned), or as many each (equal)."""
     steps: Count | None = None
     """Optimizer steps of the whole training; they say how long it takes and what it costs."""
     recompute: bool | None = None
@@ -172,6 +186,36 @@ class MeasuredSpeed(Part):
     """Sequences of the micro-batch that it was measured with, where that is known."""
 
 
+class LikelySpeed(Part):
+    """What an accelerator of a machine should reach with this workload, by what it did with others."""
+
+    machine: Name
+    """The machine."""
+    flops_per_second: Positive
+    """FLOP/s of one accelerator."""
+
+
+class MovingPart(Part):
+    """What a move to another plan takes, as it was measured; what is absent is assumed. For `hulk plan --from`."""
+
+    stop_seconds: Amount | None = None
+    """Until all ranks have stopped at a step and saved it; absent = 3."""
+    image_seconds: Amount | None = None
+    """Until a machine that has not run the job has its image; absent = 60."""
+    start_seconds: Amount | None = None
+    """Until pods and processes have started; absent = 15."""
+    rendezvous_seconds: Amount | None = None
+    """Until the ranks have found each other; absent = 5."""
+    first_step_seconds: Amount | None = None
+    """What the first steps take more than later ones; absent = 5."""
+    checkpoint_bytes: Number | None = None
+    """Size of a checkpoint; absent = parameters and optimizer state."""
+    checkpoint_every_steps: Count | None = None
+    """Steps between two checkpoints: half of them are made again when a machine is lost."""
+    store_region: Name | None = None
+    """The region where checkpoints are kept; absent = reading one takes no time."""
+
+
 class WorkloadFile(Part):
     """A model to train, and what is asked of its plan."""
 
@@ -199,5 +243,9 @@ class WorkloadFile(Part):
     """What a plan must not do."""
     measured_speeds: tuple[MeasuredSpeed, ...] = ()
     """Speeds that were measured with this very workload; they stand before the topology's."""
+    likely_speeds: tuple[LikelySpeed, ...] = ()
+    """Speeds to expect from what other workloads reached on a machine, where this one was not measured."""
     priority: int = 0
     """Of several workloads the one with the higher priority is planned first."""
+    moving: MovingPart | None = None
+    """What a move to another plan takes."""

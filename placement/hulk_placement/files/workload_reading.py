@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hulk_placement.files import text
 from hulk_placement.files.constraints import allowed_machines, contradictions, layer_pins
+from hulk_placement.files.moving import to_moving
 from hulk_placement.files.profile import GroupedProfile, profiled_model
 from hulk_placement.files.workload import ModelPart, SyncPart, WorkloadFile
 from hulk_placement.model import Model, Transformer
 from hulk_placement.model.hugging_face import from_config
 from hulk_placement.model.presets import preset
 from hulk_placement.model.profile import parse_profile
+from hulk_placement.replan.moving import Moving
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -23,10 +25,11 @@ OBJECTIVES = {"time": "time", "throughputPerMoney": "throughput-per-money"}
 
 @dataclass(frozen=True, slots=True)
 class ReadWorkload:
-    """A workload, and the optimizer steps of the whole training where they were said."""
+    """A workload, the optimizer steps of the whole training where they were said, and what a move takes."""
 
     workload: Workload
     num_steps: int | None = None
+    moving: Moving = field(default_factory=Moving)
 
 
 def read_workload(path: Path, topology: Topology) -> ReadWorkload:
@@ -50,7 +53,7 @@ def to_workload(
     if mistakes:
         raise text.mistaken(where, mistakes)
     try:
-        return ReadWorkload(_workload(document, model, topology), document.training.steps)
+        return ReadWorkload(_workload(document, model, topology), document.training.steps, to_moving(document.moving))
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
 
@@ -74,6 +77,7 @@ def _workload(document: WorkloadFile, model: Model, topology: Topology) -> Workl
         data=degrees.data,
         pipeline=degrees.pipeline,
         tensor=degrees.tensor,
+        shares=training.shares,
         recompute=training.recompute,
         objective=OBJECTIVES[document.objective],
         max_price_per_hour=asked.max_price_per_hour,
@@ -85,6 +89,7 @@ def _workload(document: WorkloadFile, model: Model, topology: Topology) -> Workl
         measured_micro_batch={
             speed.machine: speed.micro_batch for speed in document.measured_speeds if speed.micro_batch is not None
         },
+        likely_flops_per_s={speed.machine: speed.flops_per_second for speed in document.likely_speeds},
         sync=_sync(document.sync),
     )
 

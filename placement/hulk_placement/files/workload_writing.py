@@ -30,6 +30,7 @@ def workload_document(workload: Workload, num_steps: int | None = None) -> dict[
             precision=workload.precision,
             optimizer=workload.optimizer,
             steps=num_steps,
+            shares=workload.shares,
             recompute=workload.recompute,
         ),
         "parallelism": _given(data=workload.data, pipeline=workload.pipeline, tensor=workload.tensor),
@@ -44,6 +45,9 @@ def workload_document(workload: Workload, num_steps: int | None = None) -> dict[
         "measuredSpeeds": [
             _given(machine=name, flopsPerSecond=plain(speed), microBatch=workload.measured_micro_batch.get(name))
             for name, speed in workload.flops_per_s.items()
+        ],
+        "likelySpeeds": [
+            {"machine": name, "flopsPerSecond": plain(speed)} for name, speed in workload.likely_flops_per_s.items()
         ],
         "priority": workload.priority,
     }

@@ -7,6 +7,7 @@ import math
 from hulk_placement.layouts.compare import Comparison, Row
 from hulk_placement.report.rows import SearchRow, SearchRows
 from hulk_placement.report.view import microseconds
+from hulk_placement.split import compare as split
 from hulk_placement.workload import Workload
 
 
@@ -21,6 +22,32 @@ def search_rows(found: Comparison, workload: Workload, seconds_each: float) -> S
         seconds_each=seconds_each,
         bound_microseconds=microseconds(bound_s),
         bound_is_reached=bool(proven_s),
+    )
+
+
+def division_rows(found: split.Comparison, are_times: bool, seconds_each: float) -> SearchRows:
+    """The rows of several jobs together, the best first: steps and bound are geometric means over the jobs."""
+    proven_s = [row.mean_step_s for row in found.rows if row.is_proven and are_times]
+    bound_s = max([found.least_s, *proven_s])
+    return SearchRows(
+        rows=tuple(_division_row(row, bound_s, are_times) for row in sorted(found.rows, key=lambda r: r.mean_step_s)),
+        seconds_each=seconds_each,
+        bound_microseconds=microseconds(bound_s),
+        bound_is_reached=bool(proven_s),
+    )
+
+
+def _division_row(row: split.Row, bound_s: float, are_times: bool) -> SearchRow:
+    is_found = row.mean_step_s < math.inf
+    return SearchRow(
+        search=row.search,
+        seconds=row.seconds,
+        evaluations=row.num_evaluations,
+        layout=f"{' + '.join(map(str, row.num_accelerators))} accelerators" if is_found else None,
+        step_microseconds=microseconds(row.mean_step_s) if is_found and are_times else None,
+        price_per_step=row.mean_step_s if is_found and not are_times else None,
+        gap=max(0.0, 1 - bound_s / row.mean_step_s) if is_found and are_times else None,
+        is_proven=row.is_proven,
     )
 
 

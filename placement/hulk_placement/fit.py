@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from hulk_placement.files.stages import layer_words
 from hulk_placement.layer_pins import as_spans
+from hulk_placement.model import Model
 from hulk_placement.plan import Plan
 from hulk_placement.topology import LinkKind, Pair, Topology
 from hulk_placement.workload import Workload
@@ -101,3 +101,14 @@ def unknown_links(plan: Plan, topology: Topology) -> list[Pair]:
     ]
     used = dict.fromkeys([*between, *((target, source) for source, target in between), *around])
     return [pair for pair in used if topology.link(*pair).kind is LinkKind.UNKNOWN]
+
+
+def layer_words(model: Model) -> str:
+    """How many layers a model has, and their names.
+
+    >>> layer_words(Model.of_totals(1, 1.0))
+    '1 layers: model'
+    """
+    names = [layer.name for layer in model.layers]
+    shown = names if len(names) <= 5 else [*names[:2], "...", *names[-2:]]
+    return f"{len(names)} layers: {', '.join(shown)}"

@@ -1,0 +1,59 @@
+"""What a plan was made of: the machines and links that there were, kept with it to tell later what has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hulk_placement.plan import Plan
+from hulk_placement.topology import Link, LinkKind, Pair, Topology
+from hulk_placement.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """The machines that the workload might use, and known links.
+
+    `accelerators` and `regions` are by machine. `region_links` are between all regions of these machines, a region's
+    inside among them; `machine_links` those that the plan uses, where the two machines have one of their own.
+    """
+
+    accelerators: Mapping[str, int]
+    regions: Mapping[str, str]
+    region_links: Mapping[Pair, Link]
+    machine_links: Mapping[Pair, Link]
+
+
+def basis_of(plan: Plan, workload: Workload, topology: Topology) -> Basis:
+    """What the plan was made of, when the topology is the one that it was made on."""
+    machines = [machine for machine in topology.machines if machine.name in workload.candidates]
+    regions = dict.fromkeys(machine.region for machine in machines)
+    between = {(a, b): topology.region_link(a, b) for a in regions for b in regions}
+    own = {pair: topology.link(*pair) for pair in used_pairs(plan) if pair in topology.node_links}
+    return Basis(
+        accelerators={machine.name: machine.num_accelerators for machine in machines},
+        regions={machine.name: machine.region for machine in machines},
+        region_links=_known(between),
+        machine_links=_known(own),
+    )
+
+
+def used_pairs(plan: Plan) -> list[Pair]:
+    """The directed machine pairs that data of a step go over: between stages, and along the rings, as far as they say.
+
+    Of Hulk's own all-reduce these are not all; what it sends between regions goes over the regions' links.
+    """
+    found: dict[Pair, None] = {}
+    for replica in range(plan.layout.data):
+        machines = [plan.machine(replica, stage) for stage in range(plan.layout.pipeline)]
+        for a, b in pairwise(machines):
+            found |= {(a, b): None, (b, a): None}
+    for stage in range(plan.layout.pipeline):
+        around = [plan.machine(replica, stage) for replica in plan.ring(stage)]
+        found |= {(around[place], around[place - 1]): None for place in range(len(around))}
+    return [pair for pair in found if pair[0] != pair[1]]
+
+
+def _known(links: Mapping[Pair, Link]) -> dict[Pair, Link]:
+    return {pair: link for pair, link in links.items() if link.kind is not LinkKind.UNKNOWN}

@@ -1,0 +1,59 @@
+"""Plans of data parallelism alone, where each rank holds the whole model: what every search for them finds, the best.
+
+With equal shares the search over rings is exact. With shares by speed it is exact in nothing: there the search over
+layouts, of one stage and one rank a replica, looks as well, and the evaluator decides. What no plan can beat is known
+from floors that hold for all shares.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from hulk_placement.cost.compute import speeds
+from hulk_placement.layouts import place as layouts
+from hulk_placement.plan import Plan
+from hulk_placement.search.keep import place_keeping
+from hulk_placement.search.problem import Budget, Unplaced
+from hulk_placement.search.why import at_most_faster
+from hulk_placement.search.wished import place_wished
+from hulk_placement.sync import Sync
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+
+LAYOUT_SHARE = 1 / 3
+"""Of iterations and seconds, for the search over layouts."""
+
+
+def place_replicas(
+    workload: Workload, topology: Topology, budget: Budget, clock: Callable[[], float] = time.monotonic
+) -> Plan | Unplaced:
+    """The best plan of one stage and one rank a replica, or why there is none."""
+    workload = replace(workload, pipeline=1, tensor=1)
+    if workload.objective != "time" or workload.max_price_per_hour is not None:
+        return place_wished(workload, topology, budget, clock)
+    if not _has_layouts(workload, topology):
+        return place_keeping(workload, topology, budget, clock)
+    found = place_keeping(workload, topology, _part(budget, 1 - LAYOUT_SHARE), clock)
+    if isinstance(found, Unplaced) or not found.optimality_gap:
+        return found
+    ring = replace(workload, sync=Sync("ring"), recompute=False)  # the layouts' other transports are not run
+    other = layouts.place(ring, topology, _part(budget, LAYOUT_SHARE), clock)
+    if isinstance(other, Unplaced) or other.prediction.step_s >= found.prediction.step_s:
+        return found
+    least_s = (1 - found.optimality_gap) * found.prediction.step_s
+    other = replace(other, optimality_gap=max(0.0, 1 - least_s / other.prediction.step_s))
+    return replace(other, why=(*other.why[:-1], *at_most_faster(other)))
+
+
+def _part(budget: Budget, share: float) -> Budget:
+    return replace(budget, iterations=max(1, int(budget.iterations * share)), seconds=budget.seconds * share)
+
+
+def _has_layouts(workload: Workload, topology: Topology) -> bool:
+    """Whether the search over layouts knows plans that the exact one may miss, and all that the workload asks for."""
+    sync, names = workload.sync, workload.candidates.keys() & {machine.name for machine in topology.machines}
+    is_uneven = workload.shares == "planned" and len({*speeds(workload, topology, sorted(names)).values()}) > 1
+    is_ring = sync.mode in ("auto", "ring") and sync.on_region_loss == "restart"
+    return is_uneven and is_ring and workload.accelerators_per_worker == 1 and not workload.pins and not workload.kept

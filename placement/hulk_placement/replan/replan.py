@@ -1,0 +1,153 @@
+"""The front of re-planning: what changed, both steps, what the move costs, the verdict."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from hulk_placement.basis import Basis
+from hulk_placement.cost.compute import is_any_known
+from hulk_placement.cost.money import accelerators_per_s
+from hulk_placement.plan import Plan, Prediction
+from hulk_placement.replan import starts
+from hulk_placement.replan.changes import Changes, changes
+from hulk_placement.replan.decide import Policy, Verdict, Weighed, amount, decide
+from hulk_placement.replan.moving import MoveCost, Moving, move_cost
+from hulk_placement.search.problem import Budget, Unplaced
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """How far the training is, and how long the cluster has been as it is now."""
+
+    steps_left: int
+    held_s: float = float("inf")
+
+    def __post_init__(self) -> None:
+        if self.steps_left < 0 or not self.held_s >= 0:
+            raise ValueError(f"{self.steps_left} steps left and {self.held_s} s since the change must be >= 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Replanned:
+    """The answer. `current` is the plan predicted for the cluster as it is now, None: it cannot go on.
+
+    `new` is what a move goes to; it may be the current plan where nothing better was found. None: `unplaced` says why.
+    """
+
+    verdict: Verdict
+    reason: str
+    changes: Changes
+    current: Plan | None
+    new: Plan | None
+    cost: MoveCost | None
+    weighed: Weighed | None
+    unplaced: Unplaced | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    plan: Plan
+    cost: MoveCost
+    total: float
+    """What is left to be paid until the training has ended, in what the workload is to save."""
+
+
+def replan(
+    plan: Plan,
+    basis: Basis | None,
+    workload: Workload,
+    topology: Topology,
+    situation: Situation,
+    moving: Moving | None = None,
+    policy: Policy | None = None,
+    budget: Budget | None = None,
+    clock: starts.Clock = time.monotonic,
+) -> Replanned:
+    """Whether to go on with the plan.
+
+    The topology counts the accelerators that the plan holds as free. `basis` None: what the plan was made of is not
+    known, so that only gain and cost decide. The plan to move to is the one that ends first with its move counted; of
+    a plan that cannot go on, the steps since the last checkpoint are made again (`moving.repeated_steps`).
+    """
+    moving, policy = moving or Moving(), policy or Policy()
+    changed = changes(plan, basis, workload, topology)
+    current = starts.as_it_is(plan, workload, topology, changed)
+    found = starts.candidates(plan, workload, topology, budget or Budget(), clock)
+    if isinstance(found, Unplaced):
+        return _nowhere(changed, current, found)
+    if isinstance(current, Plan):
+        moving = replace(moving, repeated_steps=0.0)
+    options = [_option(plan, new, workload, topology, moving, situation) for new in found]
+    best = _best(options, current, workload, topology)
+    if isinstance(current, str):
+        reason = f"The plan cannot go on: {current}. {_words(plan, best, situation)}"
+        return Replanned(Verdict.MOVE, reason, changed, None, best.plan, best.cost, None)
+    unit = _unit(workload)
+    weighed = Weighed(
+        step=_step(current, workload, topology),
+        new_step=_step(best.plan, workload, topology),
+        steps_left=situation.steps_left,
+        cost=best.cost.seconds * _price(best.plan, workload, topology),
+        unit=unit,
+    )
+    verdict, reason = decide(weighed, changed, situation.held_s, policy)
+    return Replanned(verdict, reason, changed, current, best.plan, best.cost, weighed)
+
+
+def _best(options: list[_Option], current: Plan | str, workload: Workload, topology: Topology) -> _Option:
+    """The one that ends first; where the current plan can go on, of those with a better step, if there are any."""
+    if isinstance(current, Plan):
+        step = _step(current, workload, topology)
+        options = [option for option in options if _step(option.plan, workload, topology) < step] or options
+    return min(options, key=lambda option: option.total)
+
+
+def _nowhere(changed: Changes, current: Plan | str, found: Unplaced) -> Replanned:
+    """No other plan: the current one goes on, or the job waits."""
+    if isinstance(current, Plan):
+        reason = f"There is no other plan: {found.message}"
+        return Replanned(Verdict.STAY, reason, changed, current, None, None, None, found)
+    reason = f"The plan cannot go on: {current}; and there is no other one: {found.message}"
+    return Replanned(Verdict.STAY, reason, changed, None, None, None, None, found)
+
+
+def _option(
+    old: Plan, new: Plan, workload: Workload, topology: Topology, moving: Moving, situation: Situation
+) -> _Option:
+    cost = move_cost(old, new, workload, topology, moving)
+    total = cost.seconds * _price(new, workload, topology) + situation.steps_left * _step(new, workload, topology)
+    return _Option(new, cost, total)
+
+
+def _unit(workload: Workload) -> str:
+    return "s" if workload.objective == "time" else "money"
+
+
+def _price(plan: Plan, workload: Workload, topology: Topology) -> float:
+    """What a second of moving costs: a second, or the price of the accelerators."""
+    return 1.0 if workload.objective == "time" else accelerators_per_s(plan, topology)
+
+
+def _step(plan: Plan, workload: Workload, topology: Topology) -> float:
+    """What a step costs, in what the workload is to save.
+
+    Where no machine's speed is known, computing counts for nothing: a guess of speeds moves nobody.
+    """
+    prediction: Prediction = plan.prediction
+    if workload.objective != "time":
+        return prediction.price
+    if is_any_known(workload, topology):
+        return prediction.step_s
+    return prediction.communication_s + prediction.bubble_s
+
+
+def _words(old: Plan, best: _Option, situation: Situation) -> str:
+    new, held = best.plan.prediction, old.prediction.step_s
+    before = f" (before: {amount(held, 's')})" if held else ""
+    return (
+        f"The new plan takes {amount(new.step_s, 's')} a step{before} on {best.plan.layout.num_ranks} accelerators, "
+        f"and {amount(best.cost.seconds, 's')} to move to; {situation.steps_left:,} steps are left."
+    )

@@ -1,0 +1,18 @@
+"""Compiles everything that planning calls: a small job on two small regions, planned alone, then beside another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hulk_placement.layouts import warm as layouts
+from hulk_placement.search.problem import Budget
+from hulk_placement.split.together import divide, divisions_of, work_on
+
+
+def warm() -> None:
+    """Plan the jobs; every compiled function is in the cache then."""
+    layouts.warm()
+    job, topology = layouts.small()
+    for search in ("local", "gnn"):
+        divisions = divisions_of([job, replace(job, key="warm/down")], topology)
+        divide(work_on(divisions, Budget(layouts.NUM_EVALUATIONS), clock=lambda: 0.0), search, 0)
