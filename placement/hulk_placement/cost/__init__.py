@@ -1,5 +1,10 @@
-"""What a step costs: `predict` is the one evaluator that searches, the CLI and the operator share."""
+"""What a step costs: `predict` is the one evaluator that searches, the CLI and the operator share.
+
+`simulate` is its slower speed, event by event, and `where` says where a simulated step goes.
+"""
 
 from hulk_placement.cost.predict import predict
+from hulk_placement.cost.simulate import simulate
+from hulk_placement.cost.where import where
 
-__all__ = ["predict"]
+__all__ = ["predict", "simulate", "where"]

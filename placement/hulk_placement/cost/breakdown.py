@@ -80,8 +80,7 @@ def slowest_boundary(plan: Plan, workload: Workload, topology: Topology) -> Pair
             num_bytes = workload.model.layers[first - 1].output_bytes * plan.micro_batch
             for pair in ((source, target), (target, source)):
                 link = topology.link(*pair)
-                rate = min(link.bandwidth_bytes_per_s, link.flow_bytes_per_s or link.bandwidth_bytes_per_s)
-                took_s = link.rtt_s / 2 + num_bytes / rate
+                took_s = link.rtt_s / 2 + num_bytes / link.one_flow_bytes_per_s
                 if took_s > longest_s:
                     worst, longest_s = pair, took_s
     return worst

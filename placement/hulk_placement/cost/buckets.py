@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from hulk_placement.cost.gloo import CUBIC, SOFTWARE_S, Gloo, Ring, cut_ring
 from hulk_placement.cost.groups import Group, Sharing, weighted
 from hulk_placement.cost.simulation.gloo_events import AT_A_TIME, Collective, simulate
-from hulk_placement.topology import Link, Topology
+from hulk_placement.topology import Pair, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def ddp_seconds(groups: Sequence[Gradients], topology: Topology, transport: Gloo
     sharing, num_bytes = Sharing(edges, topology), [float(group.num_bytes) for group in whole]
     found = []
     for number, group in enumerate(groups):
-        ways = [_Way(number, link, sharing, num_bytes) for link in sharing.links[number].values()]
+        ways = [_Way(number, pair, sharing, num_bytes) for pair in sharing.links[number]]
         found.append(max(0.0, _last_end(group, ways, transport)) if ways else 0.0)
     return tuple(found)
 
@@ -69,9 +69,9 @@ def ddp_simulated(groups: Sequence[Gradients], topology: Topology, transport: Gl
 class _Way:
     """One edge of a ring: how many edges share its link, and until when its link is busy with the group's buckets."""
 
-    def __init__(self, number: int, link: Link, sharing: Sharing, num_bytes: Sequence[float]) -> None:
-        self.link = link
-        self.num_sharing = weighted(sharing.on(link), num_bytes, number)
+    def __init__(self, number: int, pair: Pair, sharing: Sharing, num_bytes: Sequence[float]) -> None:
+        self.link = link = sharing.links[number][pair]
+        self.num_sharing = weighted(sharing.on(pair, link), num_bytes, number)
         self.uplinks = [(rate, weighted(found, num_bytes, number)) for rate, found in sharing.through(link)]
         self.busy_s = float("-inf")
         self.round_trip_s = link.rtt_s + SOFTWARE_S

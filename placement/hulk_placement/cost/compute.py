@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,8 @@ from hulk_placement.workload import Workload
 SLOWEST_FLOPS_PER_S = 1e8
 """Slower than any accelerator. A machine that lengthens the step by its links although all compute as slowly as this
 lengthens it at every speed; where no speed is known no other one is left out."""
+
+SHARE_HALVINGS = 60
 
 Floats = NDArray[np.float64]
 Pass = tuple[Floats, Floats]
@@ -54,17 +57,20 @@ def layer_seconds(
     return kind_seconds(workload, kinds_of(workload, topology, names), micro_batch, tensor)
 
 
-def kind_seconds(workload: Workload, found: Kinds, micro_batch: float, tensor: int = 1) -> LayerSeconds:
+def kind_seconds(
+    workload: Workload, found: Kinds, micro_batch: float, tensor: int = 1, passes: Passes | None = None
+) -> LayerSeconds:
     """Seconds of every layer for one micro-batch, by the kinds that `kinds_of` found.
 
     With a tensor degree: what one rank computes, without the all-reduces between the ranks. A single figure of a
     machine says what the whole model takes without tensor parallelism, at the micro-batch that it was measured with,
     else at every one; layers, and other sizes, follow the product's curve, or their FLOPs where that is not known.
+    `passes` keeps the curves from call to call.
     ValueError unless the micro-batch is above 0 and the degree at least 1.
     """
     if not micro_batch > 0 or tensor < 1:
         raise ValueError(f"micro-batch {micro_batch} must be > 0 and tensor degree {tensor} >= 1")
-    passes = _Passes(workload)
+    passes = passes or Passes(workload)
     rows = [passes.seconds(kind, micro_batch, tensor) for kind in found.kinds]
     forward_s, backward_s = (np.array([row[side] for row in rows]) for side in (0, 1))
     return LayerSeconds(found.kind_of, forward_s, backward_s)
@@ -103,6 +109,31 @@ def share_out(global_batch: int, rank_speeds: Sequence[float]) -> tuple[int, ...
     return tuple(base + (rank in larger) for rank in range(len(rank_speeds)))
 
 
+def share_by_speed(global_batch: int, rank_speeds: Sequence[float]) -> tuple[int, ...]:
+    """Sequences per rank, one at least, so that the slowest rank is as quick as can be; ties to the lower ranks.
+
+    All take what they compute in a time that is just too short for the batch; what is left goes, one by one, to whoever
+    would be through with it first.
+
+    >>> share_by_speed(8, [1.0, 3.0, 1.0])
+    (2, 5, 1)
+    """
+    speed_R = np.array(rank_speeds, dtype=np.float64) / max(rank_speeds)
+    short, long = 0.0, global_batch / float(speed_R.min())
+    for _ in range(SHARE_HALVINGS):
+        middle = (short + long) / 2
+        is_long = np.maximum(1, np.floor(middle * speed_R)).sum() > global_batch
+        short, long = (short, middle) if is_long else (middle, long)
+    shares_R = np.maximum(1, np.floor(short * speed_R)).astype(np.int64)
+    through = [(float(end), rank) for rank, end in enumerate((shares_R + 1) / speed_R)]
+    heapq.heapify(through)
+    for _ in range(global_batch - int(shares_R.sum())):
+        _, rank = through[0]
+        shares_R[rank] += 1
+        heapq.heapreplace(through, (float((shares_R[rank] + 1) / speed_R[rank]), rank))
+    return tuple(int(share) for share in shares_R)
+
+
 def rank_seconds(
     workload: Workload, speed: Mapping[str, float], machines: Sequence[str], shares: Sequence[int]
 ) -> tuple[float, ...]:
@@ -111,7 +142,7 @@ def rank_seconds(
     return tuple(share * flops / speed[name] for name, share in zip(machines, shares, strict=True))
 
 
-class _Passes:
+class Passes:
     """Forward and backward seconds of kinds, (layers,) each; each product's curve is drawn once for a size."""
 
     def __init__(self, workload: Workload) -> None:

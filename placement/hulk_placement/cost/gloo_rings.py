@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from hulk_placement.cost.gloo import CUBIC, OVERFLOW, Gloo, Ring, cut_ring
 from hulk_placement.cost.groups import Group, GroupTime, Sharing, exactly, weighted
 from hulk_placement.cost.idle import restart_s
-from hulk_placement.topology import Link, Topology
+from hulk_placement.topology import Link, Pair, Topology
 
 
 def ring_times(
@@ -38,16 +38,20 @@ class _Shared:
         links = self.sharing.links[number]
         if not links:
             return exactly(0.0, None)
-        times = {
-            id(link): self.edge_time(number, link) for link in {id(link): link for link in links.values()}.values()
-        }
+        alike = {pair: self._alike(pair, link) for pair, link in links.items()}
+        times = {key: self.edge_time(number, pair) for key, pair in {key: pair for pair, key in alike.items()}.items()}
         low_s, seconds, high_s = (max(found) for found in zip(*times.values(), strict=True))
-        worst = min(pair for pair, link in links.items() if times[id(link)][1] == seconds)
+        worst = min(pair for pair in links if times[alike[pair]][1] == seconds)
         return GroupTime(seconds, worst, low_s, high_s)
 
-    def edge_time(self, number: int, link: Link) -> tuple[float, float, float]:
+    def _alike(self, pair: Pair, link: Link) -> tuple[int, ...]:
+        """The same for pairs whose edges take the same time: they inherit one link, and share it as much."""
+        return id(link), *(number for counts in self.sharing.on(pair, link).items() for number in counts)
+
+    def edge_time(self, number: int, pair: Pair) -> tuple[float, float, float]:
         """Least, usual and most seconds if this edge is the worst."""
-        ring, on_link = self.rings[number], self.sharing.on(link)
+        ring, link = self.rings[number], self.sharing.links[number][pair]
+        on_link = self.sharing.on(pair, link)
         num_sharing = weighted(on_link, self.edge_bytes, number)
         seconds = ring.edge_s(link.rtt_s, link.bandwidth_bytes_per_s, num_sharing, link.flow_bytes_per_s)
         for bytes_per_s, crossing in self.sharing.through(link):

@@ -62,13 +62,12 @@ class Sharing:
         self.links: list[dict[Pair, Link]] = [{pair: topology.link(*pair) for pair in found} for found in edges]
         self.uplinks = topology.uplinks
         self._on_link: dict[Pair, Counter[int]] = {}
+        self._on_pair: dict[Pair, Counter[int]] = {}
         for number, (found, links) in enumerate(zip(edges, self.links, strict=True)):
             for pair, count in found.items():
                 shared = links[pair].shared
-                if shared is not None:
-                    if shared not in self._on_link:
-                        self._on_link[shared] = Counter()
-                    self._on_link[shared][number] += count
+                where = self._on_pair if shared is None else self._on_link
+                where.setdefault(shared or pair, Counter())[number] += count
         self._leaving: dict[str, Counter[int]] = {region: Counter() for region in self.uplinks}
         self._entering: dict[str, Counter[int]] = {region: Counter() for region in self.uplinks}
         for (source, target), counts in self._on_link.items() if self.uplinks else ():
@@ -76,9 +75,14 @@ class Sharing:
                 if region in crossing:
                     crossing[region].update(counts)
 
-    def on(self, link: Link) -> Counter[int]:
-        """Edges of each group on the region link that this link draws on; none where it has its own."""
-        return Counter() if link.shared is None else self._on_link[link.shared]
+    def on(self, pair: Pair, link: Link) -> Counter[int]:
+        """Edges of each group on the region link that a pair's link draws on, or on the pair's own; none on a machine.
+
+        Ranks of one machine have all its memory's rate.
+        """
+        if pair[0] == pair[1]:
+            return Counter()
+        return self._on_pair[pair] if link.shared is None else self._on_link[link.shared]
 
     def through(self, link: Link) -> Iterable[tuple[float, Counter[int]]]:
         """For both ends of a link between regions: the uplink's bytes/s, where it has a limit, and who goes through."""
@@ -92,10 +96,10 @@ class Sharing:
     def num_sharing(self, number: int, pair: Pair, num_bytes: Sequence[float]) -> float:
         """How many edges of the group share the link of a pair; an uplink that is tighter counts as more of them.
 
-        `num_bytes`: what an edge of each group carries. Ranks of one machine have all its memory's rate.
+        `num_bytes`: what an edge of each group carries.
         """
-        link, own = self.links[number][pair], self.edges[number][pair] if pair[0] != pair[1] else 1
-        found = own if link.shared is None else weighted(self.on(link), num_bytes, number)
+        link = self.links[number][pair]
+        found = weighted(self.on(pair, link), num_bytes, number)
         for bytes_per_s, crossing in self.through(link):
             found = max(found, weighted(crossing, num_bytes, number) * link.bandwidth_bytes_per_s / bytes_per_s)
         return found

@@ -35,7 +35,7 @@ def hierarchical_times(
 
     "all" makes as many rings as the smallest region has members.
     """
-    regions = [_by_region(group, topology) for group in groups]
+    regions = [by_region(group, topology) for group in groups]
     counts = [1 if transport.members == "one" else min(map(len, found)) for found in regions]
     rings, owners = [], []
     for number, (group, found) in enumerate(zip(groups, regions, strict=True)):
@@ -47,31 +47,34 @@ def hierarchical_times(
     times = []
     for number, (group, found) in enumerate(zip(groups, regions, strict=True)):
         slowest = max((time for owner, time in between if owner == number), key=lambda time: time.seconds)
-        inside_s = max(_inside_s(names, group.num_bytes, counts[number], topology, transport.gloo) for names in found)
-        times.append(_add(slowest, inside_s))
+        inside = [inside_seconds(names, group.num_bytes, counts[number], topology, transport.gloo) for names in found]
+        times.append(_add(slowest, sum(max(side) for side in zip(*inside, strict=True))))
     return tuple(times)
 
 
-def _by_region(group: Group, topology: Topology) -> list[list[str]]:
+def by_region(group: Group, topology: Topology) -> list[list[str]]:
+    """The group's machines in each of its regions."""
     regions: dict[str, list[str]] = {}
     for name in group.machines:
         regions.setdefault(topology.machine(name).region, []).append(name)
     return list(regions.values())
 
 
-def _inside_s(names: list[str], num_bytes: int, num_leaders: int, topology: Topology, gloo: Gloo) -> float:
-    """Seconds inside a region, before and after the rings between regions."""
+def inside_seconds(
+    names: list[str], num_bytes: int, num_leaders: int, topology: Topology, gloo: Gloo
+) -> tuple[float, float]:
+    """Seconds inside a region, before the rings between regions and after them."""
     if len(names) < 2:
-        return 0.0
+        return 0.0, 0.0
     ring_s = ring_times([Group(tuple(names), num_bytes)], topology, gloo)[0].seconds
     if num_leaders > 1:
-        return 1.5 * ring_s
+        return ring_s, ring_s / 2
     links = [topology.link(name, names[0]) for name in names[1:]]
     round_trip_s = max(link.rtt_s for link in links) + SOFTWARE_S
     all_s = num_bytes / min(link.bandwidth_bytes_per_s for link in links)
     gather_s = round_trip_s + all_s * (len(names) - 1) / len(names)
     broadcast_s = math.ceil(math.log2(len(names))) * (round_trip_s + all_s)
-    return ring_s / 2 + gather_s + broadcast_s
+    return ring_s / 2 + gather_s, broadcast_s
 
 
 def _add(time: GroupTime, seconds: float) -> GroupTime:

@@ -38,7 +38,7 @@ def _growing_s(link: Link, burst_bytes: float, transport: Gloo, halvings: int) -
     w is the burst, or what the link carries in a round trip R where that is less.
     """
     round_trip_s = link.rtt_s + SOFTWARE_S
-    flow = min(link.bandwidth_bytes_per_s, link.flow_bytes_per_s or link.bandwidth_bytes_per_s)
+    flow = link.one_flow_bytes_per_s
     needed_bytes = min(burst_bytes, flow * round_trip_s)
     window_bytes = max(INITIAL_PACKETS * transport.packet_bytes, needed_bytes / 2**halvings)
     return round_trip_s * max(0.0, math.log2(1 + needed_bytes / window_bytes) - 1)

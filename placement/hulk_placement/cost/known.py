@@ -1,9 +1,10 @@
 """Machines -> kinds that compute alike, each with the best that is known of its speed.
 
 Best first: the model's own profile on that product; what this very workload did on that machine; the machine's
-declared figure; what the workload did on other machines of the product, else their declared figure; the product's data
-sheet with the assumed efficiency, times what machines with a figure of their own reach of theirs (so that only the
-ratio of products is assumed where one of them is known); the median of the other machines; an assumed figure for all.
+declared figure; what other workloads lead to expect there; what the workload did on other machines of the product, else
+their declared figure; the product's data sheet with the assumed efficiency, times what machines with a figure of their
+own reach of theirs (so that only the ratio of products is assumed where one of them is known); the median of the other
+machines; an assumed figure for all.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Source(StrEnum):
     PROFILE = "profile of the model"
     MEASURED = "measured there"
     DECLARED = "declared"
+    LIKELY = "other models there"
     PRODUCT = "others of its product"
     DATA_SHEET = "data sheet"
     OTHERS = "other machines"
@@ -104,11 +106,11 @@ class Knowledge:
         self._workload, self._topology = workload, topology
         self._profiled: dict[str, Figure | None] = {}
         self._estimates: dict[tuple[str, float, int], float | None] = {}
-        self._own = [(machine, own) for machine in topology.machines if (own := self.own(machine))]
+        self._known = [(machine, figure) for machine in topology.machines if (figure := self._there(machine))]
 
     def kind(self, machine: Machine) -> Kind:
         """The machine's kind."""
-        figure = self.own(machine) or self._of_products.get(machine.product) or self._by_data_sheet(machine)
+        figure = self._there(machine) or self._of_products.get(machine.product) or self._by_data_sheet(machine)
         figure = figure or self._of_others
         reached = self._reached if figure.source is Source.DATA_SHEET else 1.0
         return Kind(machine.product, machine.memory_bandwidth_bytes_per_s, *figure, reached)
@@ -124,9 +126,14 @@ class Knowledge:
             return Figure(Source.MEASURED, self._workload.flops_per_s[name], micro_batch)
         return None if machine.flops_per_s is None else Figure(Source.DECLARED, machine.flops_per_s)
 
+    def _there(self, machine: Machine) -> Figure | None:
+        """The machine's own figure, else what other workloads lead to expect."""
+        likely = self._workload.likely_flops_per_s.get(machine.name)
+        return self.own(machine) or (None if likely is None else Figure(Source.LIKELY, likely))
+
     def is_any_known(self) -> bool:
         """Whether any machine's speed is known, or by data sheets that machines differ."""
-        return bool(self._own) or len({*map(self._estimate, self._topology.machines)} - {None}) > 1
+        return bool(self._known) or len({*map(self._estimate, self._topology.machines)} - {None}) > 1
 
     @property
     def _micro_batch(self) -> int:
@@ -134,11 +141,11 @@ class Knowledge:
 
     @cached_property
     def _of_products(self) -> dict[str, Figure]:
-        """By product, the median of what was measured, else of what was declared."""
+        """By product, the median of what was measured, else of what was declared, else of what is likely."""
         found: dict[str, Figure] = {}
-        for source in (Source.DECLARED, Source.MEASURED):
+        for source in (Source.LIKELY, Source.DECLARED, Source.MEASURED):
             of_product: dict[str, list[Figure]] = {}
-            for machine, figure in self._own:
+            for machine, figure in self._known:
                 if figure.source is source:
                     of_product.setdefault(machine.product, []).append(figure)
             found |= {product: _median(figures) for product, figures in of_product.items()}
@@ -150,15 +157,15 @@ class Knowledge:
 
     @cached_property
     def _reached(self) -> float:
-        """What machines with a figure of their own reach of their product's curve: the median, 1 without any."""
-        estimates = ((own.flops_per_s, self._estimate(machine, own.micro_batch)) for machine, own in self._own)
+        """What machines with a figure reach of their product's curve: the median, 1 without any."""
+        estimates = ((own.flops_per_s, self._estimate(machine, own.micro_batch)) for machine, own in self._known)
         shares = [figure / estimate for figure, estimate in estimates if estimate is not None]
         return statistics.median(shares) if shares else 1.0
 
     @cached_property
     def _of_others(self) -> Figure:
-        own = [figure.flops_per_s for _, figure in self._own]
-        found = own or [known for known in map(self._estimate, self._topology.machines) if known is not None]
+        there = [figure.flops_per_s for _, figure in self._known]
+        found = there or [known for known in map(self._estimate, self._topology.machines) if known is not None]
         if not found:
             return Figure(Source.ASSUMED, ASSUMED_FLOPS_PER_S)
         return Figure(Source.OTHERS, statistics.median(found))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hulk_placement.cost.groups import Group
-from hulk_placement.cost.traffic import traffic
+from hulk_placement.cost.traffic import Bytes, ring_traffic, traffic
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -18,5 +20,13 @@ def accelerators_per_s(plan: Plan, topology: Topology) -> float:
 
 def egress(plan: Plan, workload: Workload, topology: Topology, groups: list[Group]) -> float:
     """Price of what a step sends between regions, and between a region's machines where that costs too."""
-    sent = traffic(plan, workload, topology, groups).total()
+    return _priced(traffic(plan, workload, topology, groups).total(), topology)
+
+
+def ring_egress(machines: Sequence[str], num_bytes: int, topology: Topology) -> float:
+    """Price of what one all-reduce in a ring over ranks on these machines sends."""
+    return _priced(ring_traffic(machines, num_bytes, topology), topology) if topology.egress_price_per_gb else 0.0
+
+
+def _priced(sent: Bytes, topology: Topology) -> float:
     return sum(num_bytes / GB * topology.egress_price_per_gb.get(pair, 0.0) for pair, num_bytes in sent.items())

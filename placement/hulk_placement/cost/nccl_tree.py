@@ -46,6 +46,17 @@ def _parent(node: int, num_nodes: int) -> int | None:
     return parent if parent < num_nodes else node ^ lowest
 
 
+def tree_edges(ranks: Sequence[str]) -> Counter[Pair]:
+    """How often both trees of these ranks' machines, up and down, use each (source, target) pair of them."""
+    machines = list(dict.fromkeys(ranks))
+    up = [
+        (machines[node], machines[parent])
+        for node, parent in chain(*map(enumerate, parents(len(machines))))
+        if parent is not None
+    ]
+    return Counter(up + [(target, source) for source, target in up])
+
+
 def nccl_tree_times(groups: Sequence[Group], topology: Topology, transport: Nccl) -> tuple[GroupTime, ...]:
     """What each group's tree takes, all at the same time; with the quickest protocol where none is set."""
     trees = [_Trees(group, topology, transport) for group in groups]
@@ -69,12 +80,7 @@ class _Trees:
         self.protocols = list(transport.protocols(len(self.machines) > 1))
         self.num_channels = max(1, transport.num_channels // 2)  # of each tree
         self.parents = parents(len(self.machines))
-        up = [
-            (self.machines[node], self.machines[parent])
-            for node, parent in chain(*map(enumerate, self.parents))
-            if parent is not None
-        ]
-        self.edges: Counter[Pair] = Counter(up + [(target, source) for source, target in up])
+        self.edges = tree_edges(group.machines)
 
     def time(self, number: int, sharing: Sharing, half_bytes: Sequence[float], protocol: Protocol) -> GroupTime:
         """All bytes through the fullest link, after one chunk went the longest way."""

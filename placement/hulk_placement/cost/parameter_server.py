@@ -25,18 +25,17 @@ class ParameterServer:
 
 def server_times(groups: Sequence[Group], topology: Topology, transport: ParameterServer) -> tuple[GroupTime, ...]:
     """What each group takes to send all gradients to its server and to get the sum back, all groups together."""
-    servers = [transport.machine or group.machines[0] for group in groups]
-    there = _one_way(groups, [_clients(g, server) for g, server in zip(groups, servers, strict=True)], topology)
-    back = _one_way(groups, [_clients(g, s, back=True) for g, s in zip(groups, servers, strict=True)], topology)
+    there = _one_way(groups, [client_edges(group, transport) for group in groups], topology)
+    back = _one_way(groups, [client_edges(group, transport, back=True) for group in groups], topology)
     return tuple(
         exactly(there_s + back_s, max((there_s, there_pair), (back_s, back_pair))[1] if there_pair else None)
         for (there_s, there_pair), (back_s, back_pair) in zip(there, back, strict=True)
     )
 
 
-def _clients(group: Group, server: str, back: bool = False) -> Counter[Pair]:
+def client_edges(group: Group, transport: ParameterServer, back: bool = False) -> Counter[Pair]:
     """How often each pair of machines is crossed; the rank on the server's machine that sums sends nothing."""
-    ranks = list(group.machines)
+    ranks, server = list(group.machines), transport.machine or group.machines[0]
     if server in ranks:
         ranks.remove(server)
     return Counter((server, name) if back else (name, server) for name in ranks)

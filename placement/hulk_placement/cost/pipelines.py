@@ -8,7 +8,7 @@ over their number.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,11 @@ from hulk_placement.cost.closed_form.arrays import Floats, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import crossing_seconds, make_cache, memory_bytes, time_replica
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.cost.closed_form.sync import tied_seconds
+from hulk_placement.cost.memory import in_flight
+from hulk_placement.cost.simulation.outcome import simulate_step
+from hulk_placement.cost.simulation.replicas import replica_of
+from hulk_placement.cost.simulation.step import Place, Step, Way
+from hulk_placement.cost.simulation.ways import Ways
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -47,23 +52,46 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
 
     With `free_links` as if what stages send each other were there at once.
     """
-    names = list(dict.fromkeys(plan.rank_machines))
-    ground = Ground.of(workload, topology, [topology.machine(name) for name in names])
-    option = Option(plan.micro_batch, plan.layout.tensor, plan.schedule, plan.recompute, plan.overlap)
-    setting, layout = ground.setting(option), _layout(plan, names, len(workload.model.layers), len(ground.regions))
+    setting, layout = arrays_of(plan, workload, topology)
     timed = _without_links(setting) if free_links else setting
-    cache = make_cache(plan.layout.data, plan.layout.pipeline, len(ground.regions))
-    for replica, share in enumerate(plan.shares):
-        filled = share / (int(layout.batches_D[replica]) * plan.micro_batch)
-        time_replica(_scaled(timed, filled), layout, cache, replica)
+    cache = make_cache(plan.layout.data, plan.layout.pipeline, len(setting.uplink_R), len(setting.kind_M))
+    if plan.schedule == "explicit":
+        cache.ends_DP[:] = _in_own_order(plan, timed, layout, topology, free_links)
+    else:
+        for replica, share in enumerate(plan.shares):
+            filled = share / (int(layout.batches_D[replica]) * plan.micro_batch)
+            time_replica(_scaled(timed, filled), layout, cache, replica)
     shares_D = np.array(plan.shares) / plan.micro_batch
     return Pipelines(
         ends_DP=cache.ends_DP.copy(),
         compute_DP=_seconds(setting, layout) * shares_D[:, None],
-        memory_DP=_memory(setting, layout),
+        memory_DP=_memory(plan, setting, layout),
         crossing_s=crossing_seconds(timed, layout, cache),
-        tied_s=tied_seconds(setting, layout),
+        tied_s=tied_seconds(setting, layout, cache),
     )
+
+
+def arrays_of(plan: Plan, workload: Workload, topology: Topology) -> tuple[Setting, Layout]:
+    """A plan as the arrays of the closed form; KeyError when it names a machine that the topology lacks.
+
+    The machines are those of the plan in the order in which ranks first name them. A schedule that the closed form does
+    not know counts as gpipe.
+    """
+    names = list(dict.fromkeys(plan.rank_machines))
+    ground = Ground.of(workload, topology, [topology.machine(name) for name in names])
+    schedule = "gpipe" if plan.schedule == "explicit" else plan.schedule
+    option = Option(plan.micro_batch, plan.layout.tensor, schedule, plan.recompute, plan.overlap)
+    return ground.setting(option), _layout(plan, names, len(workload.model.layers), len(ground.regions))
+
+
+def _in_own_order(plan: Plan, setting: Setting, layout: Layout, topology: Topology, free_links: bool) -> Floats:
+    """When the cells of a schedule given block by block end: no closed form has that, the simulation does."""
+    ways = Ways(topology)
+    replicas = [replica_of(plan, number, setting, layout, ways) for number in range(plan.layout.data)]
+    if free_links:
+        at_once = Way((ways.number(Place("inside machine", ("",)), math.inf),), 1.0, 0.0)
+        replicas = [replace(replica, ways=((at_once, at_once),) * len(replica.ways)) for replica in replicas]
+    return simulate_step(Step(ways.resources, tuple(replicas), overlap=plan.overlap)).ends_DP
 
 
 def _layout(plan: Plan, names: list[str], num_layers: int, num_regions: int) -> Layout:
@@ -106,12 +134,13 @@ def _seconds(setting: Setting, layout: Layout) -> Floats:
     return found
 
 
-def _memory(setting: Setting, layout: Layout) -> Floats:
+def _memory(plan: Plan, setting: Setting, layout: Layout) -> Floats:
     num_replicas, num_stages = layout.machine_DP.shape
-    first_P, batches_D = layout.first_P, layout.batches_D
-    return np.array(
-        [
-            [memory_bytes(setting, first_P[s], first_P[s + 1], s, num_stages, batches_D[r]) for s in range(num_stages)]
-            for r in range(num_replicas)
-        ]
-    )
+    first_P = layout.first_P
+
+    def of_cell(replica: int, stage: int) -> float:
+        own_order = plan.schedule == "explicit"
+        num_batches = in_flight(plan, replica, stage) if own_order else layout.batches_D[replica]
+        return memory_bytes(setting, first_P[stage], first_P[stage + 1], stage, num_stages, num_batches)
+
+    return np.array([[of_cell(r, s) for s in range(num_stages)] for r in range(num_replicas)])

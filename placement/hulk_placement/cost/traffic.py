@@ -54,6 +54,12 @@ def traffic(plan: Plan, workload: Workload, topology: Topology, groups: Sequence
     )
 
 
+def ring_traffic(machines: Sequence[str], num_bytes: int, topology: Topology) -> Bytes:
+    """What one all-reduce in a ring over ranks on these machines sends, by (source, target) region."""
+    region = {name: topology.machine(name).region for name in machines}
+    return _summed(_of_regions(_ring(machines, 2 * num_bytes), region))
+
+
 def _between_stages(plan: Plan, workload: Workload) -> Sent:
     """Activations on, and as many bytes of gradients back."""
     for replica, share in enumerate(plan.shares):

@@ -6,7 +6,9 @@ uplink share it. Hulk's own all-reduce is planned over the whole network and pri
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hulk_placement.cost.gloo import Gloo
 from hulk_placement.cost.gloo_rings import ring_times
@@ -33,11 +35,26 @@ def allreduce_seconds(
             return ring_times(groups, topology, transport, silence_s)
         case Hierarchical():
             return hierarchical_times(groups, topology, transport, silence_s)
+    nums = [group.num_buckets for group in groups]
+    buckets = [
+        replace(g, num_bytes=math.ceil(g.num_bytes / num), num_buckets=1) for g, num in zip(groups, nums, strict=True)
+    ]
+    times = zip(nums, _of_one_bucket(transport, buckets, topology), strict=True)
+    return tuple(GroupTime(num * time.seconds, time.worst, num * time.low_s, num * time.high_s) for num, time in times)
+
+
+def _of_one_bucket(
+    transport: Nccl | ParameterServer, buckets: Sequence[Group], topology: Topology
+) -> tuple[GroupTime, ...]:
+    """By transports that take one bucket of a group after the other."""
+    match transport:
         case ParameterServer():
-            return server_times(groups, topology, transport)
+            return server_times(buckets, topology, transport)
         case Nccl(algorithm="ring"):
-            return nccl_ring_times(groups, topology, transport)
+            return nccl_ring_times(buckets, topology, transport)
         case Nccl(algorithm="tree"):
-            return nccl_tree_times(groups, topology, transport)
-    both = zip(nccl_ring_times(groups, topology, transport), nccl_tree_times(groups, topology, transport), strict=True)
+            return nccl_tree_times(buckets, topology, transport)
+    both = zip(
+        nccl_ring_times(buckets, topology, transport), nccl_tree_times(buckets, topology, transport), strict=True
+    )
     return tuple(min(times, key=lambda time: time.seconds) for times in both)

@@ -59,7 +59,7 @@ class Setting(NamedTuple):
     flow_RR: Floats
     """As of places, typical of the machines of a region pair."""
     capacity_RR: Floats
-    """Bytes a second of all flows of a region pair together; infinite inside a region."""
+    """Bytes a second of all flows of a region pair together; inside a region, of two of its machines."""
     uplink_R: Floats
     egress_RR: Floats
     """Price of a byte."""
@@ -75,6 +75,8 @@ class Setting(NamedTuple):
     """Bits: 1 gloo's ring, 2 Hulk's own all-reduce."""
     is_money: bool
     """Whether the price of a step is to be least, not its time."""
+    is_equal: bool
+    """Whether all replicas have as many micro-batches, but for what does not divide."""
 
 
 class Layout(NamedTuple):
@@ -104,7 +106,15 @@ class Cache(NamedTuple):
     """Cells of a stage in a region."""
     only_PR: Ints
     """The machine that all of them are on; -1 where there are several."""
+    twin_PR: Ints
+    """A machine that has several of them; -1 where none has."""
+    seen_M: Ints
+    """Scratch: the last stage that was counted on a machine."""
+    load_M: Floats
+    sharing_PR: Floats
+    """Bytes on the busiest pair of its machines in a region, over those of the stage's own ring; at most."""
     load_RR: Floats
+    region_3R: Floats
     walk_W: Ints
     stage: Floats
     """(6, P): seconds of one replica's stages and transfers."""

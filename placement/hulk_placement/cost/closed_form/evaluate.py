@@ -29,7 +29,7 @@ EXCESS_COST = 10.0
 price that is allowed: the way back leads downhill."""
 
 
-def make_cache(num_replicas: int, num_stages: int, num_regions: int) -> Cache:
+def make_cache(num_replicas: int, num_stages: int, num_regions: int, num_machines: int) -> Cache:
     """Room for layouts of at most so many replicas and stages."""
     return Cache(
         ends_DP=np.zeros((num_replicas, num_stages)),
@@ -39,8 +39,13 @@ def make_cache(num_replicas: int, num_stages: int, num_regions: int) -> Cache:
         two_P=np.zeros(num_stages),
         wan_P=np.zeros(num_stages),
         only_PR=np.zeros((num_stages, num_regions), np.int64),
+        twin_PR=np.zeros((num_stages, num_regions), np.int64),
+        seen_M=np.zeros(num_machines, np.int64),
         count_PR=np.zeros((num_stages, num_regions), np.int64),
+        load_M=np.zeros(num_machines),
+        sharing_PR=np.ones((num_stages, num_regions)),
         load_RR=np.zeros((num_regions, num_regions)),
+        region_3R=np.zeros((3, num_regions)),
         walk_W=np.zeros(2 * num_regions + 2, np.int64),
         stage=np.zeros((6, num_stages)),
         now=np.zeros((2 * NUM_ROWS, num_stages)),
@@ -173,7 +178,7 @@ def combine(setting: Setting, layout: Layout, cache: Cache, is_moved: bool) -> f
         step_s = max(step_s, ready_s + cache.sync_P[s])
     if not setting.overlap:
         step_s = max(step_s, last_s + cache.sync_P[:num_stages].max())
-    step_s += tied_seconds(setting, layout)
+    step_s += tied_seconds(setting, layout, cache)
     if setting.price_limit < math.inf:
         excess += max(0.0, price_per_s(setting, layout) / setting.price_limit - 1.0)
     cost = step_s * price_per_s(setting, layout) + egress_price(setting, layout, cache) if setting.is_money else step_s

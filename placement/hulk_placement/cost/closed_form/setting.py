@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Setting
 from hulk_placement.cost.closed_form.pipeline import SCHEDULES
 from hulk_placement.cost.closed_form.sync import GLOO, WAN
-from hulk_placement.cost.compute import kind_seconds
+from hulk_placement.cost.compute import Passes, kind_seconds
 from hulk_placement.cost.known import Kinds, kinds_of
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER
 from hulk_placement.model.layer import BYTES_PER_FP32
@@ -82,13 +83,12 @@ class Ground:
 
         regional: list[tuple[str, str | None]] = [(name, None) for name in regions]
         links = [[between(a, b) for b in regional] for a in regional]
-        latency_RR, flow_RR = _figures(links, workload)
+        latency_RR, flow_RR = _figures(links, workload, topology)
         latency_QQ, flow_QQ = latency_RR, flow_RR
         if apart:
-            latency_QQ, flow_QQ = _figures([[between(a, b) for b in places] for a in places], workload)
+            latency_QQ, flow_QQ = _figures([[between(a, b) for b in places] for a in places], workload, topology)
         speeds = kinds_of(workload, topology, (machine.name for machine in machines))
         capacity_RR = np.array([[link.bandwidth_bytes_per_s for link in row] for row in links])
-        np.fill_diagonal(capacity_RR, math.inf)
         return cls(
             workload=workload,
             topology=topology,
@@ -112,10 +112,15 @@ class Ground:
             ),
         )
 
+    @cached_property
+    def passes(self) -> Passes:
+        """Curves that were drawn for one option serve the next."""
+        return Passes(self.workload)
+
     def setting(self, option: Option) -> Setting:
         """The arrays of one option."""
         workload = self.workload
-        seconds = kind_seconds(workload, self.speeds, option.micro_batch, option.tensor)
+        seconds = kind_seconds(workload, self.speeds, option.micro_batch, option.tensor, self.passes)
         kinds = list(dict.fromkeys(self.figures))
         number = {kind: k for k, kind in enumerate(kinds)}
         compute_K = [kind.compute for kind in kinds]
@@ -148,6 +153,7 @@ class Ground:
             recompute=option.recompute,
             transports=modes.get(workload.sync.mode, GLOO | WAN),
             is_money=workload.objective != "time",
+            is_equal=workload.shares == "equal",
         )
 
 
@@ -195,12 +201,13 @@ def _tensor_seconds(workload: Workload, inside: Link, option: Option) -> list[fl
     ]
 
 
-def _figures(links: list[list[Link]], workload: Workload) -> tuple[Floats, Floats]:
-    """One-way seconds and bytes a second of each pair; rate 0 where the link must not be used."""
+def _figures(links: list[list[Link]], workload: Workload, topology: Topology) -> tuple[Floats, Floats]:
+    """One-way seconds and bytes a second of each pair, at most an uplink's; rate 0 where the link must not be used."""
 
     def rate(link: Link) -> float:
         usable = workload.allow_unknown_links or link.kind is not LinkKind.UNKNOWN
-        return min(link.bandwidth_bytes_per_s, link.flow_bytes_per_s or math.inf) if usable else 0.0
+        uplinks = (topology.uplinks.get(region, math.inf) for region in link.shared or ())
+        return min(link.one_flow_bytes_per_s, math.inf, *uplinks) if usable else 0.0
 
     return (
         np.array([[link.rtt_s / 2 for link in row] for row in links]),

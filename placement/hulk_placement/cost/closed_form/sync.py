@@ -20,6 +20,9 @@ GLOO, WAN = 1, 2
 SEVERAL = -1
 """In place of a machine's number: the cells are on several."""
 
+NONE = -1
+"""In place of a number: there is none."""
+
 WAN_OVER_BOUND = 1.08
 """What Hulk's own all-reduce takes over its bound: the measured median (docs/measured.md)."""
 
@@ -36,6 +39,7 @@ def sync_seconds(setting: Setting, layout: Layout, cache: Cache) -> None:
         cache.sync_P[:num_stages] = 0.0
         return
     _count(setting, layout, cache)
+    _share(setting, layout, cache)
     is_apart = _is_apart(setting, layout, cache)
     quickest_s, chosen_P = math.inf, cache.one_P
     if setting.transports & GLOO or not is_apart:
@@ -63,11 +67,13 @@ def _is_apart(setting: Setting, layout: Layout, cache: Cache) -> bool:
 
 @inlined
 def _count(setting: Setting, layout: Layout, cache: Cache) -> None:
-    """Cells of every stage in every region, and the one machine they are on."""
+    """Cells of every stage in every region, the one machine they are on, and one that has several of them."""
     num_replicas, num_stages = layout.machine_DP.shape
     cache.count_PR[:num_stages] = 0
-    for r in range(num_replicas):
-        for s in range(num_stages):
+    cache.twin_PR[:num_stages] = NONE
+    cache.seen_M[:] = NONE
+    for s in range(num_stages):
+        for r in range(num_replicas):
             machine = layout.machine_DP[r, s]
             region = setting.region_M[machine]
             if cache.count_PR[s, region] == 0:
@@ -75,6 +81,40 @@ def _count(setting: Setting, layout: Layout, cache: Cache) -> None:
             elif cache.only_PR[s, region] != machine:
                 cache.only_PR[s, region] = SEVERAL
             cache.count_PR[s, region] += 1
+            if cache.seen_M[machine] == s:
+                cache.twin_PR[s, region] = machine
+            cache.seen_M[machine] = s
+
+
+@inlined
+def _share(setting: Setting, layout: Layout, cache: Cache) -> None:
+    """What the rings of all stages put on a pair of machines in a region, over what one ring does, into `sharing_PR`.
+
+    At most: of the stage's machines there the one that brings the second most bytes stands for the busiest pair.
+    """
+    num_replicas, num_stages = layout.machine_DP.shape
+    cache.sharing_PR[:num_stages] = 1.0
+    if num_stages == 1:
+        return
+    cache.load_M[:] = 0.0
+    for is_load in (True, False):
+        cache.seen_M[:] = NONE
+        for s in range(num_stages):
+            own = gradient_bytes(setting, layout, s)
+            cache.region_3R[:2] = 0.0
+            for r in range(num_replicas):
+                machine = layout.machine_DP[r, s]
+                region = setting.region_M[machine]
+                if cache.seen_M[machine] == s or cache.only_PR[s, region] != SEVERAL or own <= 0.0:
+                    continue
+                cache.seen_M[machine] = s
+                if is_load:
+                    cache.load_M[machine] += own
+                    continue
+                load, most = cache.load_M[machine], cache.region_3R[0, region]
+                cache.region_3R[0, region] = max(most, load)
+                cache.region_3R[1, region] = max(cache.region_3R[1, region], min(most, load))
+                cache.sharing_PR[s, region] = max(1.0, cache.region_3R[1, region] / own)
 
 
 @inlined
@@ -150,11 +190,17 @@ def _rings(setting: Setting, layout: Layout, cache: Cache, buckets: int, ring_P:
         for k in range(num):
             a, b = cache.walk_W[k], cache.walk_W[(k + 1) % num]
             if num > 1:
-                latency_s = (setting.latency_RR[a, b] + setting.latency_RR[b, a]) / 2.0
+                latency_s, flow = setting.latency_RR[a, b], setting.flow_RR[a, b]
                 full_s = cache.load_RR[a, b] / setting.capacity_RR[a, b]
-                worst_s = max(worst_s, edge_seconds(hops, segment, buckets, latency_s, setting.flow_RR[a, b], full_s))
-            if cache.count_PR[s, a] > 1:
-                latency_s, flow = _inside(setting, cache, s, a)
+                worst_s = max(worst_s, edge_seconds(hops, segment, buckets, latency_s, flow, full_s))
+            if cache.count_PR[s, a] > 1 and cache.only_PR[s, a] == SEVERAL:
+                latency_s, flow = setting.latency_RR[a, a], setting.flow_RR[a, a]
+                num_bytes = hops * segment * buckets * setting.tensor * cache.sharing_PR[s, a]
+                full_s = num_bytes / setting.capacity_RR[a, a]
+                worst_s = max(worst_s, edge_seconds(hops, segment, buckets, latency_s, flow, full_s))
+            if cache.twin_PR[s, a] != NONE:
+                kind = setting.kind_M[cache.twin_PR[s, a]]
+                latency_s, flow = setting.inside_latency_K[kind], setting.inside_flow_K[kind]
                 worst_s = max(worst_s, edge_seconds(hops, segment, buckets, latency_s, flow, 0.0))
         ring_P[s] = worst_s
     uplinks_s, slowest_s = 2.0 * busiest_uplink_s(setting, cache), 0.0
@@ -178,61 +224,117 @@ def busiest_uplink_s(setting: Setting, cache: Cache) -> float:
 def _wan(setting: Setting, layout: Layout, cache: Cache) -> float:
     """Seconds of the slowest stage's all-reduce by Hulk's own, about, and of each into `wan_P`.
 
-    B bytes must leave each region and reach it, over all its links to the stage's other regions together, and cross the
-    farthest pair once. Stages share a region's links.
+    B bytes must leave each of the stage's regions and reach it, over all its links to the others together, each link
+    carrying its part by rate, and cross the farthest pair once. Stages share the links that they have in common, and
+    uplinks.
     """
-    num_stages, num_regions = layout.machine_DP.shape[1], setting.uplink_R.shape[0]
-    load_R, slowest_s = cache.load_RR[0], 0.0
-    load_R[:] = 0.0
+    num_stages, slowest_s = layout.machine_DP.shape[1], 0.0
+    cache.load_RR[:] = 0.0
+    cache.region_3R[:] = 0.0
     for s in range(num_stages):
-        num_bytes = gradient_bytes(setting, layout, s) * setting.tensor
-        for a in range(num_regions):
-            if cache.count_PR[s, a] > 0:
-                load_R[a] += num_bytes
+        _load(setting, cache, gradient_bytes(setting, layout, s) * setting.tensor, _regions(cache, s))
     for s in range(num_stages):
         cache.wan_P[s] = 0.0
-        for a in range(num_regions):
-            if cache.count_PR[s, a] > 0:
-                cache.wan_P[s] = max(cache.wan_P[s], _region_s(setting, layout, cache, s, a, load_R[a]))
+        num_regions = _regions(cache, s)
+        for k in range(num_regions):
+            cache.wan_P[s] = max(cache.wan_P[s], _region_s(setting, layout, cache, s, k, num_regions))
         slowest_s = max(slowest_s, cache.wan_P[s])
     return slowest_s
 
 
 @inlined
-def _region_s(setting: Setting, layout: Layout, cache: Cache, stage: int, region: int, load: float) -> float:
-    """Seconds that one region keeps an all-reduce of Hulk's own."""
-    out, into, latency_s = 0.0, 0.0, 0.0
-    for b in range(setting.uplink_R.shape[0]):
-        if b != region and cache.count_PR[stage, b] > 0:
-            out += setting.capacity_RR[region, b] if setting.flow_RR[region, b] > 0.0 else 0.0
-            into += setting.capacity_RR[b, region] if setting.flow_RR[b, region] > 0.0 else 0.0
-            latency_s = max(latency_s, setting.latency_RR[region, b])
+def _regions(cache: Cache, stage: int) -> int:
+    """The regions of a stage into `walk_W`; how many."""
+    num = 0
+    for region in range(cache.count_PR.shape[1]):
+        if cache.count_PR[stage, region] > 0:
+            cache.walk_W[num] = region
+            num += 1
+    return num
+
+
+OUT, INTO, CROSSING = range(3)
+
+
+@inlined
+def _load(setting: Setting, cache: Cache, num_bytes: float, num_regions: int) -> None:
+    """Add the seconds of a stage's all-reduce to each link between its regions, and its bytes to their uplinks."""
+    region_3R, regions = cache.region_3R, cache.walk_W
+    for k in range(num_regions if num_regions > 1 else 0):
+        a, out, into = regions[k], 0.0, 0.0
+        for n in range(num_regions):
+            b = regions[n]
+            if a != b:
+                out += setting.capacity_RR[a, b] if setting.flow_RR[a, b] > 0.0 else 0.0
+                into += setting.capacity_RR[b, a] if setting.flow_RR[b, a] > 0.0 else 0.0
+        region_3R[OUT, a], region_3R[INTO, a] = num_bytes / out, num_bytes / into
+        region_3R[CROSSING, a] += num_bytes
+    for k in range(num_regions):
+        for n in range(num_regions):
+            a, b = regions[k], regions[n]
+            if a != b:
+                cache.load_RR[a, b] += max(region_3R[OUT, a], region_3R[INTO, b])
+
+
+@inlined
+def _region_s(setting: Setting, layout: Layout, cache: Cache, stage: int, number: int, num_regions: int) -> float:
+    """Seconds that one region of `walk_W` keeps a stage's all-reduce of Hulk's own."""
+    region = cache.walk_W[number]
     inside_s, num_cells = 0.0, cache.count_PR[stage, region]
     if num_cells > 1:
         near_s, flow = _inside(setting, cache, stage, region)
         num_bytes = gradient_bytes(setting, layout, stage) * setting.tensor
         inside_s = 2.0 * near_s + (2.0 * (num_cells - 1) / num_cells * num_bytes / flow if flow > 0.0 else math.inf)
-    if num_cells == layout.machine_DP.shape[0]:
+    if num_regions == 1:
         return inside_s
-    rate = min(min(out, into), setting.uplink_R[region])
-    return WAN_OVER_BOUND * (latency_s + max(inside_s, load / rate if rate > 0.0 else math.inf))
+    latency_s, out_s, into_s = 0.0, 0.0, 0.0
+    for n in range(num_regions):
+        other = cache.walk_W[n]
+        if other != region:
+            latency_s = max(latency_s, setting.latency_RR[region, other])
+            if setting.flow_RR[region, other] > 0.0:
+                out_s = max(out_s, cache.load_RR[region, other])
+            if setting.flow_RR[other, region] > 0.0:
+                into_s = max(into_s, cache.load_RR[other, region])
+    if out_s == 0.0 or into_s == 0.0:
+        return math.inf
+    busy_s = max(max(out_s, into_s), cache.region_3R[CROSSING, region] / setting.uplink_R[region])
+    return float(WAN_OVER_BOUND * (latency_s + max(inside_s, busy_s)))
 
 
 @inlined
-def tied_seconds(setting: Setting, layout: Layout) -> float:
-    """Seconds in which stages that share parameters sum their gradients: a ring of the two, in each replica."""
-    num_replicas, worst_s = layout.machine_DP.shape[0], 0.0
-    for k in range(setting.ties_T2.shape[0]):
-        tied = setting.ties_T2[k, 1]
-        early, late = stage_of(layout, tied), stage_of(layout, setting.ties_T2[k, 0])
-        if early == late:
+def tied_seconds(setting: Setting, layout: Layout, cache: Cache) -> float:
+    """Seconds in which stages that share parameters sum their gradients: a ring of the two, in all replicas at once."""
+    worst_s = 0.0
+    if setting.ties_T2.shape[0] > 0:
+        cache.load_RR[:] = 0.0
+        for k in range(setting.ties_T2.shape[0]):
+            _tied(setting, layout, cache, k, True)
+        for k in range(setting.ties_T2.shape[0]):
+            worst_s = max(worst_s, _tied(setting, layout, cache, k, False))
+        if worst_s > 0.0:
+            worst_s = max(worst_s, 2.0 * busiest_uplink_s(setting, cache))
+    return float(worst_s)
+
+
+@inlined
+def _tied(setting: Setting, layout: Layout, cache: Cache, number: int, is_load: bool) -> float:
+    """One pair of layers: load the links between their stages, or say how long the slowest replica's ring takes."""
+    tied, worst_s = setting.ties_T2[number, 1], 0.0
+    early, late = stage_of(layout, tied), stage_of(layout, setting.ties_T2[number, 0])
+    hops, segment = ring_cut(setting.gradient_J[tied + 1] - setting.gradient_J[tied], 2, 1)
+    for r in range(layout.machine_DP.shape[0] if early != late else 0):
+        a, b = layout.machine_DP[r, early], layout.machine_DP[r, late]
+        region, other = setting.region_M[a], setting.region_M[b]
+        if is_load:
+            if region != other:
+                cache.load_RR[region, other] += hops * segment
+                cache.load_RR[other, region] += hops * segment
             continue
-        hops, segment = ring_cut(setting.gradient_J[tied + 1] - setting.gradient_J[tied], 2, 1)
-        for r in range(num_replicas):
-            a, b = layout.machine_DP[r, early], layout.machine_DP[r, late]
-            latency_s, flow = pair(setting, a, b)
-            back_s, back = pair(setting, b, a)
-            edge_s = edge_seconds(hops, segment, 1, (latency_s + back_s) / 2.0, min(flow, back), 0.0)
+        for source, target in ((a, b), (b, a)):
+            latency_s, flow = pair(setting, source, target)
+            ends = setting.region_M[source], setting.region_M[target]
+            edge_s = edge_seconds(hops, segment, 1, latency_s, flow, cache.load_RR[ends] / setting.capacity_RR[ends])
             worst_s = max(worst_s, edge_s)
     return worst_s
 

@@ -69,7 +69,7 @@ def _edges(collective: Collective, topology: Topology, transport: Gloo) -> list[
         target = machines[rank - 1]
         link = topology.link(source, target)
         round_trip_s = link.rtt_s + SOFTWARE_S
-        flow = min(link.bandwidth_bytes_per_s, link.flow_bytes_per_s or link.bandwidth_bytes_per_s)
+        flow = link.one_flow_bytes_per_s
         own_s = max(ring.segment_bytes / flow, transport.pace_s(round_trip_s, ring.segment_bytes))
         queues: list[tuple[Hashable, float]] = [((collective.group, rank), own_s)]
         if link.shared is not None:

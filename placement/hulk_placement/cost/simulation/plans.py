@@ -1,0 +1,66 @@
+"""A plan as the step that the simulation runs: its pipelines, its all-reduces, and what all of them share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from hulk_placement.collective.network import build_network
+from hulk_placement.cost.groups import Group
+from hulk_placement.cost.pipelines import arrays_of
+from hulk_placement.cost.predict import TRANSPORTS, stage_groups
+from hulk_placement.cost.simulation.reducing import buckets_of, own_buckets, ring_of_two
+from hulk_placement.cost.simulation.replicas import replica_of
+from hulk_placement.cost.simulation.step import AllReduce, Bucket, Step
+from hulk_placement.cost.simulation.ways import Ways
+from hulk_placement.model.layer import BYTES_PER_FP32
+from hulk_placement.plan import Plan
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+
+AT_A_TIME = {"ring": 2, "hierarchical": 2}
+"""Buckets of a group that are reduced at the same time: gloo has two threads, others go bucket after bucket."""
+
+
+def step_of(plan: Plan, workload: Workload, topology: Topology) -> Step:
+    """One step of the plan; KeyError when it names a machine that the topology lacks."""
+    setting, layout = arrays_of(plan, workload, topology)
+    ways = Ways(topology)
+    replicas = tuple(replica_of(plan, number, setting, layout, ways) for number in range(plan.layout.data))
+    reduces = (*_reduces(plan, workload, ways), *_ties(plan, workload, ways))
+    is_early = plan.overlap and plan.inner_steps is None
+    return Step(ways.resources, replicas, reduces, plan.overlap, is_early, plan.inner_steps or 1)
+
+
+def _reduces(plan: Plan, workload: Workload, ways: Ways) -> Iterator[AllReduce]:
+    """Of each stage."""
+    if plan.layout.data == 1:
+        return
+    for stage, group in enumerate(stage_groups(plan, workload)[:: plan.layout.tensor]):
+        members = tuple((replica, stage) for replica in range(plan.layout.data))
+        if plan.collective is None:
+            buckets = buckets_of(TRANSPORTS[plan.algorithm], group, plan.layout.tensor, ways, stage)
+            yield AllReduce(members, buckets, AT_A_TIME.get(plan.algorithm, 1))
+        else:
+            yield AllReduce(members, _own(plan, workload, ways), plan.num_buckets)
+
+
+def _own(plan: Plan, workload: Workload, ways: Ways) -> tuple[Bucket, ...]:
+    assert plan.collective is not None
+    network = build_network(ways.topology, plan.rank_machines, allow_unknown=True)
+    return own_buckets(plan.collective, network, workload.model.gradient_bytes, plan.num_buckets, ways)
+
+
+def _ties(plan: Plan, workload: Workload, ways: Ways) -> Iterator[AllReduce]:
+    """Of each layer that uses another stage's parameters: a ring of the two, in each replica."""
+    layers = workload.model.layers
+    stages = [sum(first <= layer for first in plan.stages) - 1 for layer in range(len(layers))]
+    for number, layer in enumerate(layers):
+        if layer.tied_to is None or stages[layer.tied_to] == stages[number]:
+            continue
+        num_bytes = math.ceil(BYTES_PER_FP32 * layers[layer.tied_to].num_parameters / plan.layout.tensor)
+        ends = stages[layer.tied_to], stages[number]
+        for replica in range(plan.layout.data):
+            machines = plan.machine(replica, ends[0]), plan.machine(replica, ends[1])
+            bucket = ring_of_two(Group(machines, max(1, num_bytes)), ways)
+            yield AllReduce(tuple((replica, stage) for stage in ends), (bucket,), after_all=True)

@@ -1,0 +1,155 @@
+"""A plan's all-reduces as phases over shared ways, by the transport that runs them.
+
+Every all-reduce alone takes what its transport's closed form says. What differs is what happens at the same time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+from hulk_placement.collective.classes import CollectivePlan
+from hulk_placement.collective.network import Network
+from hulk_placement.cost.gloo import SOFTWARE_S, Ring, cut_ring
+from hulk_placement.cost.groups import Group
+from hulk_placement.cost.hierarchical import Hierarchical, by_region, inside_seconds
+from hulk_placement.cost.nccl import Nccl, nccl_ring_times, ring_edges
+from hulk_placement.cost.nccl_tree import nccl_tree_times, tree_edges
+from hulk_placement.cost.parameter_server import ParameterServer, client_edges
+from hulk_placement.cost.simulation.step import Bucket, Edge, Phase, Place, Way
+from hulk_placement.cost.simulation.ways import Ways
+from hulk_placement.cost.transports import Transport
+from hulk_placement.cost.wan import simulated
+from hulk_placement.topology import Pair
+
+LEAST_S = 1e-9
+"""That bytes take, where a closed form says that only latency counts."""
+
+
+def buckets_of(
+    transport: Transport, group: Group, num_flows: int, ways: Ways, connection: object
+) -> tuple[Bucket, ...]:
+    """The buckets of one group, each ready when its part of the last backward pass is done.
+
+    `num_flows` such groups run side by side, of as many tensor-parallel ranks; `connection` names the group's. Two
+    levels begin when all gradients are there.
+    """
+    if isinstance(transport, Hierarchical):
+        return (Bucket(1.0, _two_levels(transport, group, num_flows, ways, connection)),)
+    num = group.num_buckets
+    one = replace(group, num_bytes=math.ceil(group.num_bytes / num), num_buckets=1)
+    phases: tuple[Phase, ...]
+    match transport:
+        case Nccl():
+            phases = (_nccl(transport, one, num_flows, ways),)
+        case ParameterServer():
+            phases = tuple(_server(transport, one, num_flows, ways, back) for back in (False, True))
+        case _:
+            edge = _ring_edge(one, num, num_flows, ways, connection)
+            phases = ((edge,), (edge,))
+    return tuple(Bucket((number + 1) / num, phases) for number in range(num))
+
+
+def own_buckets(
+    collective: CollectivePlan, network: Network, num_bytes: int, num_buckets: int, ways: Ways
+) -> tuple[Bucket, ...]:
+    """Of Hulk's own: each keeps links as busy as its simulation alone says, and takes as long."""
+    found = simulated(collective, network, math.ceil(num_bytes / num_buckets))
+    edges = []
+    for (a, b), busy_s in found.busy_s.items():
+        pair = network.regions[a], network.regions[b]
+        rate = ways.topology.region_link(*pair).bandwidth_bytes_per_s
+        number = ways.number(Place("link", pair), rate)
+        edges.append(Edge(Way((number,), rate, max(0.0, found.seconds - busy_s)), busy_s * rate))
+    if not edges:
+        number = ways.number(Place("inside region", (network.regions[0],)), math.inf)
+        edges.append(Edge(Way((number,), 1.0, found.seconds), 0.0))
+    return tuple(Bucket((number + 1) / num_buckets, (tuple(edges),)) for number in range(num_buckets))
+
+
+def ring_of_two(group: Group, ways: Ways) -> Bucket:
+    """What two stages sum that share parameters."""
+    edge = _ring_edge(group, 1, 1, ways, None)
+    return Bucket(1.0, ((edge,), (edge,)))
+
+
+def _ring_edge(group: Group, num_buckets: int, num_flows: int, ways: Ways, connection: object) -> Edge:
+    """One bucket's half of gloo's ring: its edges keep pace with the one that alone takes longest.
+
+    `num_buckets` of them share connections.
+    """
+    ring = cut_ring(group.num_bytes, len(group.machines), 1)
+    alone_s = {pair: _half_s(ring, ways, pair) for pair in group.edges()}
+    slowest = max(sorted(alone_s), key=alone_s.__getitem__)
+    latency_s = ways.topology.link(*slowest).rtt_s + SOFTWARE_S
+    edge = _in_pace(group.edges(), slowest, ring.edge_bytes, alone_s[slowest], latency_s, num_flows, ways)
+    if num_buckets == 1:
+        return edge
+    rate = min(ways.topology.link(*pair).one_flow_bytes_per_s for pair in alone_s) * num_flows
+    shared = ways.number(ways.place(edge.way.resources[0]), rate, connection)
+    return replace(edge, way=replace(edge.way, resources=(*edge.way.resources, shared)))
+
+
+def _half_s(ring: Ring, ways: Ways, pair: Pair) -> float:
+    link = ways.topology.link(*pair)
+    return ring.edge_s(link.rtt_s, link.bandwidth_bytes_per_s, 1, link.flow_bytes_per_s) / 2
+
+
+def _in_pace(
+    edges: Counter[Pair], first: Pair, num_bytes: float, alone_s: float, latency_s: float, num_flows: int, ways: Ways
+) -> Edge:
+    """Edges that keep pace with each other as one: what any of them shares holds back all of them."""
+    rest = edges - Counter([first])
+    drawn = [ways.drawn_on(*first), *(ways.drawn_on(*pair) for pair in rest.elements() if pair[0] != pair[1])]
+    rate = num_bytes / max(LEAST_S, alone_s - latency_s)
+    return Edge(Way(sum(drawn, ()), rate, min(latency_s, alone_s), num_flows), num_bytes * num_flows)
+
+
+def _two_levels(
+    transport: Hierarchical, group: Group, num_flows: int, ways: Ways, connection: object
+) -> tuple[Phase, ...]:
+    """Inside each region, rings of their leaders in two halves, inside each region again."""
+    regions = by_region(group, ways.topology)
+    num = 1 if transport.members == "one" else min(map(len, regions))
+    inside = [inside_seconds(names, group.num_bytes, num, ways.topology, transport.gloo) for names in regions]
+    before, after = (
+        tuple(_lasting(names[0], lasting[side], ways) for names, lasting in zip(regions, inside, strict=True))
+        for side in (0, 1)
+    )
+    if len(regions) == 1:
+        return before, after
+    leaders = Group(tuple(names[0] for names in regions), math.ceil(group.num_bytes / num / group.num_buckets))
+    between = (_ring_edge(leaders, group.num_buckets, num * num_flows, ways, connection),) * group.num_buckets
+    return before, between, between, after
+
+
+def _lasting(machine: str, seconds: float, ways: Ways) -> Edge:
+    """What keeps a region busy for so long, and shares nothing."""
+    number = ways.number(Place("inside region", (ways.topology.machine(machine).region,)), math.inf)
+    return Edge(Way((number,), 1.0, seconds), 0.0)
+
+
+def _nccl(transport: Nccl, group: Group, num_flows: int, ways: Ways) -> Phase:
+    """NCCL's ring or trees, whichever is quicker with as many at a time as there are ranks, as edges that keep pace."""
+    n, groups = len(group.machines), [group] * num_flows
+    shapes: list[tuple[float, Counter[Pair], float]] = []
+    if transport.algorithm != "tree":
+        time = nccl_ring_times(groups, ways.topology, transport)[0]
+        shapes.append((time.seconds, ring_edges(group), 2 * (n - 1) / n * group.num_bytes))
+    if transport.algorithm != "ring":
+        time = nccl_tree_times(groups, ways.topology, transport)[0]
+        shapes.append((time.seconds, tree_edges(group.machines), group.num_bytes / 2))
+    seconds, edges, num_bytes = min(shapes, key=lambda shape: shape[0])
+    first = max(sorted(edges), key=lambda pair: 1 / ways.topology.link(*pair).one_flow_bytes_per_s)
+    return (_in_pace(edges, first, num_bytes, seconds, 0.0, num_flows, ways),)
+
+
+def _server(transport: ParameterServer, group: Group, num_flows: int, ways: Ways, back: bool) -> Phase:
+    """All gradients to the server, or the sum to all."""
+    edges = []
+    for pair, count in client_edges(group, transport, back).items():
+        way = ways.between(*pair)
+        way = replace(way, latency_s=way.latency_s + SOFTWARE_S / 2, num_flows=num_flows)
+        edges += [Edge(way, group.num_bytes * num_flows)] * count
+    return tuple(edges)

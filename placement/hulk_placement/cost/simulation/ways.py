@@ -1,0 +1,56 @@
+"""The links of a topology as ways that draw on resources: a region pair's link and both regions' uplinks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from hulk_placement.cost.simulation.step import Place, Resource, Way
+from hulk_placement.topology import Topology
+
+Key = tuple[Place, object]
+
+
+@dataclass(slots=True)
+class Ways:
+    """Numbers resources as they come to be used."""
+
+    topology: Topology
+    _numbers: dict[Key, int] = field(default_factory=dict)
+    _rates: dict[Key, float] = field(default_factory=dict)
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """Those that are in use, by number."""
+        return tuple(Resource(place, rate) for (place, _), rate in self._rates.items())
+
+    def between(self, source: str, target: str) -> Way:
+        """The way of one TCP flow between two machines, or two ranks of one."""
+        link = self.topology.link(source, target)
+        return Way(self.drawn_on(source, target), link.one_flow_bytes_per_s, link.rtt_s / 2)
+
+    def drawn_on(self, source: str, target: str) -> tuple[int, ...]:
+        """What a flow between two machines shares with others, the tightest first."""
+        if source == target:
+            return (self.number(Place("inside machine", (source,)), math.inf),)
+        link = self.topology.link(source, target)
+        if link.shared is None:
+            place = Place("inside region", (self.topology.machine(source).region,))
+            return (self.number(place, link.bandwidth_bytes_per_s, (source, target)),)
+        common = self.topology.region_link(*link.shared).bandwidth_bytes_per_s
+        a, b = link.shared
+        rates = {Place("link", link.shared): max(common, link.bandwidth_bytes_per_s)}
+        for place in (Place("uplink out of", (a,)), Place("uplink into", (b,))):
+            if place.ends[0] in self.topology.uplinks:
+                rates[place] = self.topology.uplinks[place.ends[0]]
+        return tuple(self.number(place, rates[place]) for place in sorted(rates, key=rates.__getitem__))
+
+    def number(self, place: Place, bytes_per_s: float, connection: object = None) -> int:
+        """The number of a place, or of one connection there, that carries so much, or more where that is known."""
+        key = place, connection
+        self._rates[key] = max(self._rates.get(key, 0.0), bytes_per_s)
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def place(self, number: int) -> Place:
+        """Of a resource."""
+        return list(self._rates)[number][0]
