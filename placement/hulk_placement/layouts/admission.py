@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hulk_placement.search.problem import Sieve, Unplaced
 from hulk_placement.topology import Machine, Topology
 from hulk_placement.workload import Workload
@@ -15,6 +17,7 @@ def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Un
         sieve.keep(lambda m: m.region in workload.regions, f"outside the regions {', '.join(workload.regions)}")
     if not sieve.machines:
         return Unplaced("NoCandidates", f"None of {len(topology.machines)} machines is allowed: {sieve.reasons()}.")
+    sieve.machines = [_offered(workload, machine) for machine in sieve.machines]
     least = workload.tensor or 1
     sieve.keep(lambda m: m.num_accelerators >= least, f"with fewer than {least} accelerators free")
     num_free = sum(machine.num_accelerators for machine in sieve.machines)
@@ -24,6 +27,12 @@ def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Un
             "NotEnoughAccelerators", f"Needs at least {needed} accelerators; {num_free} are free: {sieve.reasons()}."
         )
     return tuple(sieve.machines)
+
+
+def _offered(workload: Workload, machine: Machine) -> Machine:
+    """The machine with no more accelerators than the job's pods may hold there."""
+    most = workload.candidates[machine.name] * workload.accelerators_per_worker
+    return machine if machine.num_accelerators <= most else replace(machine, num_accelerators=most)
 
 
 def _asked(workload: Workload) -> int:

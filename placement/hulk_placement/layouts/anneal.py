@@ -109,7 +109,7 @@ def anneal(
             layout.first_P[s] += t
             touched_a = -1
         elif move == SHARE:
-            if a == b or layout.batches_D[a] == 1:
+            if setting.is_equal or a == b or layout.batches_D[a] == 1:
                 continue
             layout.batches_D[a] -= 1
             layout.batches_D[b] += 1

@@ -16,7 +16,14 @@ MOVES_A_CALL = 2000
 HOT, COLD = 0.02, 0.0002
 
 
-def annealed(trials: Trials, trial: Trial, num_calls: int, going_on: Callable[[], bool], seed: int) -> Trial:
+def annealed(
+    trials: Trials,
+    trial: Trial,
+    num_calls: int,
+    going_on: Callable[[], bool],
+    seed: int,
+    moves_a_call: int = MOVES_A_CALL,
+) -> Trial:
     """The best layout that annealing finds from one, itself at worst."""
     setting, cache = trials.setting(trial.shape.option), trials.cache(trial.shape)
     allowed = trials.parts.moves()
@@ -27,9 +34,9 @@ def annealed(trials: Trials, trial: Trial, num_calls: int, going_on: Callable[[]
     num_moves = 0
     for call in range(num_calls):
         hot, cold = (HOT * (COLD / HOT) ** (step / num_calls) for step in (call, call + 1))
-        moves = (MOVES_A_CALL, hot, cold, seed * 1_000_003 + call, allowed)
+        moves = (moves_a_call, hot, cold, seed * 1_000_003 + call, allowed)
         cost, best_cost = anneal(setting, layout, cache, free_M, best, cost, best_cost, *moves)
-        num_moves += MOVES_A_CALL
+        num_moves += moves_a_call
         if not going_on():
             break
     best = best_toured(setting, best, cache) if trials.parts.tours else best

@@ -7,15 +7,11 @@ gradients stay.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from hulk_placement.compiled import compiled, inlined
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Layout, Setting
-from hulk_placement.cost.closed_form.evaluate import memory_bytes
-
-HALVINGS = 14
+from hulk_placement.layouts.layer_split import HALVINGS, micro_batch_seconds, round_trips, split_layers
 
 
 @compiled
@@ -37,93 +33,21 @@ def place_columns(order_N: Ints, machine_DP: Ints) -> None:
 
 
 @compiled
-def _fit(
-    setting: Setting, layout: Layout, seconds_PJ: Floats, memory_P: Floats, limit_s: float, num_batches: int
-) -> bool:
-    """Give each stage the layers that it computes within the limit and has memory for; whether those are all.
-
-    Each stage gets one layer at least and leaves one for each stage behind it. Both figures grow with the layers.
-    """
-    num_stages, num_layers = memory_P.shape[0], seconds_PJ.shape[1] - 1
-    first, fits = 0, True
-    for s in range(num_stages):
-        layout.first_P[s] = first
-        low, high = first + 1, num_layers - (num_stages - 1 - s)
-        if s == num_stages - 1:
-            low = num_layers
-        while low < high:
-            middle = (low + high + 1) // 2
-            if _holds(setting, seconds_PJ, memory_P, first, middle, s, limit_s, num_batches):
-                low = middle
-            else:
-                high = middle - 1
-        fits = fits and _holds(setting, seconds_PJ, memory_P, first, low, s, limit_s, num_batches)
-        first = low
-    layout.first_P[num_stages] = num_layers
-    return fits
-
-
-@inlined
-def _holds(
-    setting: Setting,
-    seconds_PJ: Floats,
-    memory_P: Floats,
-    first: int,
-    last: int,
-    stage: int,
-    limit_s: float,
-    num_batches: int,
-) -> bool:
-    """Whether a stage can have layers first .. last - 1."""
-    if seconds_PJ[stage, last] - seconds_PJ[stage, first] > limit_s:
-        return False
-    return bool(memory_bytes(setting, first, last, stage, memory_P.shape[0], num_batches) <= memory_P[stage])
-
-
-@compiled
-def split_layers(setting: Setting, layout: Layout) -> None:
-    """Split the layers so that the slowest stage is quickest, by the mean speed of each stage's machines.
-
-    Where memory lacks whatever the split, the stages get equal shares of the time.
-    """
-    num_replicas, num_stages = layout.machine_DP.shape
-    num_layers = setting.output_L.shape[0]
-    seconds_PJ, memory_P = np.zeros((num_stages, num_layers + 1)), np.full(num_stages, math.inf)
-    count_K = np.zeros(setting.memory_K.shape[0])
-    for s in range(num_stages):
-        count_K[:] = 0.0
-        for r in range(num_replicas):
-            count_K[setting.kind_M[layout.machine_DP[r, s]]] += 1.0 / num_replicas
-        for kind in range(count_K.shape[0]):
-            if count_K[kind] > 0.0:
-                memory_P[s] = min(memory_P[s], setting.memory_K[kind])
-                seconds_PJ[s] += count_K[kind] * (setting.forward_KJ[kind] + setting.backward_KJ[kind])
-    num_batches = max(1, layout.batches_D[0])
-    low, high = seconds_PJ[:, num_layers].min() / num_stages, seconds_PJ[:, num_layers].max()
-    if not _fit(setting, layout, seconds_PJ, memory_P, high, num_batches):
-        memory_P[:] = math.inf
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2.0
-        if _fit(setting, layout, seconds_PJ, memory_P, middle, num_batches):
-            high = middle
-        else:
-            low = middle
-    _fit(setting, layout, seconds_PJ, memory_P, high, num_batches)
-
-
-@compiled
 def share_batches(setting: Setting, layout: Layout, num_batches: int) -> None:
-    """Share the micro-batches so that the slowest replica is quickest: each takes fill + number x slowest stage."""
-    num_replicas, num_stages = layout.machine_DP.shape
+    """Share the micro-batches so that the slowest replica is quickest: each takes fill + number x period.
+
+    Where shares are to be equal, what does not divide goes to the quickest.
+    """
+    num_replicas = layout.machine_DP.shape[0]
     fill_D, period_D = np.zeros(num_replicas), np.zeros(num_replicas)
     for r in range(num_replicas):
-        for s in range(num_stages):
-            kind, low, high = setting.kind_M[layout.machine_DP[r, s]], layout.first_P[s], layout.first_P[s + 1]
-            seconds = setting.forward_KJ[kind, high] - setting.forward_KJ[kind, low]
-            seconds += setting.backward_KJ[kind, high] - setting.backward_KJ[kind, low]
-            fill_D[r] += seconds
-            period_D[r] = max(period_D[r], seconds)
-        fill_D[r] -= period_D[r]
+        ways_s = round_trips(setting, layout.machine_DP[r : r + 1])
+        fill_D[r], period_D[r] = _fill_and_period(setting, layout, r, ways_s)
+    if setting.is_equal:
+        base = num_batches // num_replicas
+        layout.batches_D[:] = base
+        layout.batches_D[np.argsort(period_D, kind="mergesort")[: num_batches - base * num_replicas]] += 1
+        return
     low_s, high_s = 0.0, fill_D.max() + (num_batches + 1) * period_D.max()
     for _ in range(HALVINGS):
         middle_s = (low_s + high_s) / 2.0
@@ -139,6 +63,27 @@ def share_batches(setting: Setting, layout: Layout, num_batches: int) -> None:
                 slowest, worst_s = r, fill_D[r] + layout.batches_D[r] * period_D[r]
         layout.batches_D[slowest] -= 1
         over -= 1
+
+
+@compiled
+def _fill_and_period(setting: Setting, layout: Layout, replica: int, ways: Floats) -> tuple[float, float]:
+    """Seconds from micro-batch to micro-batch of one replica, and what the first takes beyond that.
+
+    The period is the longest mean of the windows that `layer_split` knows; 0 of a fill waits for nothing under GPipe.
+    """
+    machine, num_stages = layout.machine_DP[replica], layout.machine_DP.shape[1]
+    met, period_s = np.zeros((2, num_stages)), 0.0
+    for s in range(num_stages):
+        kind, low, high = setting.kind_M[machine[s]], layout.first_P[s], layout.first_P[s + 1]
+        met[0, s] = micro_batch_seconds(setting, kind, low, high)
+        met[1, s] = ways[0, s] + ways[1, s] * setting.output_L[high - 1]
+    for first in range(num_stages):
+        window_s = 0.0
+        for last in range(first, num_stages):
+            window_s += met[0, last]
+            period_s = max(period_s, window_s / (last - first + 1))
+            window_s += met[1, last]
+    return float(met.sum() - period_s), period_s
 
 
 @inlined

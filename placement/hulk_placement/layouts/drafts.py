@@ -41,6 +41,7 @@ class Drafts:
     space: Space
     costs: dict[Draft, float] = field(default_factory=dict)
     _orders: dict[tuple[starts.Regions, int, int, bool, float], tuple[Ints, Ints]] = field(default_factory=dict)
+    _tours: dict[tuple[starts.Regions, int, int, bool], Ints] = field(default_factory=dict)
 
     def cost(self, draft: Draft) -> float:
         """What the draft's layout costs; infinite where there is no room for it, or no hope."""
@@ -82,29 +83,51 @@ class Drafts:
 
     def _build(self, draft: Draft) -> float:
         trials = self.trials
+        if self._shape(draft, self._most_room(draft)).num_accelerators < self.space.least:
+            return math.inf
         order_N, tour_W = self._order(draft)
         if draft.is_aligned:
             setting = trials.setting(draft.option)
             num = draft.pipeline if draft.by_rows else starts.most_aligned(setting, order_N, draft.pipeline)
             order_N = starts.aligned(setting, order_N, max(1, num))
         room = min(len(order_N) // draft.pipeline, trials.num_batches(draft.option))
-        data = self.space.data or max(1, room * draft.eighths // 8)
-        shape = Shape(draft.option, data, draft.pipeline)
-        if data > room or not self.space.admits(shape) or trials.is_hopeless(shape, order_N):
+        shape = self._shape(draft, room)
+        if shape.data > room or not self.space.admits(shape) or trials.is_hopeless(shape, order_N):
             return math.inf
         return trials.build(shape, order_N, tour_W, draft.by_rows).cost
 
+    def _most_room(self, draft: Draft) -> int:
+        """Replicas that the regions have room for at most; quicker to say than their order."""
+        setting = self.trials.setting(draft.option)
+        num_cells = setting.slots_M[np.isin(setting.region_M, draft.regions)].sum()
+        return min(int(num_cells) // draft.pipeline, self.trials.num_batches(draft.option))
+
+    def _shape(self, draft: Draft, room: int) -> Shape:
+        """The shape where there is room for so many replicas."""
+        data = self.space.data or max(1, room * draft.eighths // 8)
+        return Shape(draft.option, data, draft.pipeline)
+
     def _order(self, draft: Draft) -> tuple[Ints, Ints]:
         """The machines of all cells, and the tour."""
-        key = (draft.regions, draft.option.tensor, draft.pipeline, draft.is_folded, draft.least_memory)
+        num_stages = 1 << draft.pipeline.bit_length() - 1
+        key = (draft.regions, draft.option.tensor, num_stages, draft.is_folded, draft.least_memory)
         if key not in self._orders:
             setting = self.trials.setting(draft.option)
-            tours = [np.arange(len(setting.uplink_R))]
-            if self.trials.parts.tours:
-                tours = starts.tours(setting, draft.regions, draft.pipeline)
-            tour_W = tours[-1 if draft.is_folded else 0]
+            tour_W = self._tour(draft, num_stages)
             self._orders[key] = starts.order_cells(setting, tour_W, draft.regions, draft.least_memory), tour_W
         return self._orders[key]
+
+    def _tour(self, draft: Draft, num_stages: int) -> Ints:
+        """Where a tour through the regions begins, for about so many stages."""
+        key = (draft.regions, draft.option.tensor, num_stages, draft.is_folded)
+        if key not in self._tours:
+            setting = self.trials.setting(draft.option)
+            walk = starts.folded if draft.is_folded else starts.cycle
+            is_searched = self.trials.parts.tours
+            self._tours[key] = (
+                walk(setting, draft.regions, num_stages) if is_searched else np.arange(len(setting.uplink_R))
+            )
+        return self._tours[key]
 
 
 def _differ_in_one(option: Option, other: Option) -> bool:

@@ -10,10 +10,11 @@ from functools import partial
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.layouts import reasons
 from hulk_placement.layouts.admission import admitted
+from hulk_placement.layouts.beginning import begin_at
 from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.reducing import ways, with_all_flows
 from hulk_placement.layouts.searches import SEARCHES
-from hulk_placement.layouts.space import space_of
+from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Trials
 from hulk_placement.plan import Plan
 from hulk_placement.search.problem import Budget, Unplaced
@@ -33,8 +34,12 @@ def place(
     budget: Budget,
     clock: Callable[[], float] = time.monotonic,
     search: str = "portfolio",
+    start: Plan | None = None,
 ) -> Plan | Unplaced:
-    """The best plan of any layout that the search finds within the budget, or why there is none."""
+    """The best plan of any layout that the search finds within the budget, or why there is none.
+
+    `start` is a plan that is carried out already: what can be kept of it is tried first.
+    """
     machines = admitted(workload, topology)
     if isinstance(machines, Unplaced):
         return machines
@@ -45,12 +50,16 @@ def place(
     def going_on() -> bool:
         return trials.num_evaluations < budget.iterations and clock() < end_s
 
+    if start is not None:
+        begin_at(trials, space, start)
     SEARCHES[search](trials, space, going_on, budget.seed)
+    return best_plan(trials, space, lambda: clock() < end_s + (1 - SEARCH_SHARE) * budget.seconds)
+
+
+def best_plan(trials: Trials, space: Space, is_time_left: Callable[[], bool]) -> Plan | Unplaced:
+    """The best by what it is predicted of the best layouts tried, or why there is none."""
+    workload, topology = trials.ground.workload, trials.ground.topology
     possible = [plan_of(trials, trial) for trial in trials.best(NUM_PLANNED) if trials.is_possible(trial)]
-
-    def is_time_left() -> bool:
-        return clock() < end_s + (1 - SEARCH_SHARE) * budget.seconds
-
     found = [plan for plain in possible for plan in ways(plain, workload, topology, is_time_left)]
     if not found:
         return reasons.impossible(trials, space)

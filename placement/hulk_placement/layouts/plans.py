@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Ints
+from hulk_placement.cost.compute import share_out
 from hulk_placement.layouts.trials import Trial, Trials
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
+from hulk_placement.workload import Workload
 
 
 def plan_of(trials: Trials, trial: Trial) -> Plan:
@@ -16,7 +18,8 @@ def plan_of(trials: Trials, trial: Trial) -> Plan:
     ground, layout, shape = trials.ground, trial.layout, trial.shape
     workload, option = ground.workload, shape.option
     region_DP = ground.region_M[layout.machine_DP]
-    rings = [ring_of(region_DP[:, stage], layout.tour_W.tolist()) for stage in range(shape.pipeline)]
+    tour = layout.tour_W.tolist()
+    rings = [ring_of(region_DP[:, s], layout.machine_DP[:, s], tour) for s in range(shape.pipeline)]
     order = rings[0]
     number = {replica: rank for rank, replica in enumerate(order)}
     renamed = tuple(tuple(number[replica] for replica in ring) for ring in rings)
@@ -25,7 +28,7 @@ def plan_of(trials: Trials, trial: Trial) -> Plan:
         key=workload.key,
         attempt=workload.attempt,
         workers=tuple(WorkerSlot(m.name, m.region, option.tensor) for m in machines),
-        shares=shares_of(layout.batches_D[list(order)], option.micro_batch, workload.global_batch),
+        shares=_shares(layout.batches_D[list(order)], option.micro_batch, workload),
         micro_batch=option.micro_batch,
         num_buckets=1,
         prediction=NOT_PREDICTED,
@@ -38,15 +41,17 @@ def plan_of(trials: Trials, trial: Trial) -> Plan:
     )
 
 
-def ring_of(region_D: Ints, tour: Sequence[int]) -> tuple[int, ...]:
+def ring_of(region_D: Ints, machine_D: Ints, tour: Sequence[int]) -> tuple[int, ...]:
     """Replicas in ring order along a tour: data flows along it, and from each replica of the ring to the one before.
 
-    Every visit of a region but its last takes one replica, the last takes the rest.
+    Every visit of a region but its last takes one replica, the last takes the rest; those of one machine follow each
+    other, so that no pair of machines carries the ring twice.
 
-    >>> ring_of(np.array([0, 0, 1]), [0, 1])
-    (2, 1, 0)
+    >>> ring_of(np.array([0, 0, 0, 1]), np.array([5, 4, 5, 9]), [0, 1])
+    (3, 2, 0, 1)
     """
-    left = {int(region): np.flatnonzero(region_D == region).tolist() for region in np.unique(region_D)}
+    order = np.argsort(machine_D, kind="stable")
+    left = {int(region): order[region_D[order] == region].tolist() for region in np.unique(region_D)}
     visits = [region for region in tour if region in left]
     flow: list[int] = []
     for number, region in enumerate(visits):
@@ -54,6 +59,13 @@ def ring_of(region_D: Ints, tour: Sequence[int]) -> tuple[int, ...]:
         flow += left[region] if is_last else left[region][:1]
         left[region] = [] if is_last else left[region][1:]
     return tuple(flow[::-1])
+
+
+def _shares(batches_D: Ints, micro_batch: int, workload: Workload) -> tuple[int, ...]:
+    """Sequences of each replica; of equal shares the larger ones go where more micro-batches are."""
+    if workload.shares == "equal":
+        return share_out(workload.global_batch, batches_D.tolist())
+    return shares_of(batches_D, micro_batch, workload.global_batch)
 
 
 def shares_of(batches_D: Ints, micro_batch: int, global_batch: int) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ class Space:
 
     def admits(self, shape: Shape) -> bool:
         """Whether a shape has as many accelerators as it may."""
-        return self.least <= shape.data * shape.pipeline * shape.option.tensor <= self.most
+        return self.least <= shape.num_accelerators <= self.most
 
 
 def space_of(ground: Ground) -> Space:
@@ -42,7 +42,7 @@ def space_of(ground: Ground) -> Space:
         batches = [min(workload.micro_batch, workload.global_batch)]
     options = tuple(
         Option(micro_batch=batch, tensor=tensor, recompute=recompute)
-        for recompute in (False, True)
+        for recompute in ((False, True) if workload.recompute is None else (workload.recompute,))
         for tensor in tensors
         for batch in batches
     )

@@ -23,7 +23,7 @@ def edge_seconds(setting: Setting, num_stages: int) -> Floats:
     num_bytes = float(setting.gradient_J[-1]) / num_stages
     hops, segment = ring_cut(num_bytes, max(2, len(setting.uplink_R)), 1)
     with np.errstate(divide="ignore"):
-        alone_s = setting.latency_RR + setting.latency_RR.T + SOFTWARE_S + segment / setting.flow_RR
+        alone_s = 2.0 * setting.latency_RR + SOFTWARE_S + segment / setting.flow_RR
         return hops * np.maximum(alone_s, 2.0 * segment * num_stages * setting.tensor / setting.capacity_RR)
 
 
@@ -50,35 +50,41 @@ def grown_sets(setting: Setting, speed_R: Floats) -> Iterator[Regions]:
 
 
 def tours(setting: Setting, regions: Regions, num_stages: int) -> list[Ints]:
-    """Closed walks over all regions: one visits each once, one goes out and back along the best joined.
+    """The closed walks over all regions where searches of a tour begin."""
+    walks = [cycle(setting, regions, num_stages)]
+    return [*walks, folded(setting, regions, num_stages)] if len(regions) > 2 else walks
 
-    The first is the cycle over these regions whose worst edge is least; the others lie where they lengthen it least,
-    should a search want them. The second walks round a spanning tree whose worst edge is least, so that it uses no link
-    worse than it must ("fold": through a hub it comes back to).
+
+def cycle(setting: Setting, regions: Regions, num_stages: int) -> Ints:
+    """The closed walk that visits these regions once each whose worst edge is least.
+
+    The others lie where they lengthen it least, should a search want them.
     """
     seconds_RR = edge_seconds(setting, num_stages)
-    cycle = shortest_cycle(seconds_RR, regions)
-    others = [r for r in range(len(seconds_RR)) if r not in regions]
-    for new in others:
-        after = [*cycle[1:], cycle[0]]
-        places = [
-            (max(seconds_RR[a, new], seconds_RR[new, b]), k) for k, (a, b) in enumerate(zip(cycle, after, strict=True))
-        ]
-        cycle.insert(min(places)[1] + 1, new)
-    found = [np.array(cycle)]
-    if len(regions) > 2:
-        found.append(np.array(_folded(np.maximum(seconds_RR, seconds_RR.T), (*regions, *others))))
-    return found
+    walk = shortest_cycle(seconds_RR, regions)
+    for new in _others(setting, regions):
+        after = [*walk[1:], walk[0]]
+        worst_W = np.maximum(seconds_RR[walk, new], seconds_RR[new, after])
+        walk.insert(int(worst_W.argmin()) + 1, new)
+    return np.array(walk)
 
 
-def _folded(both_RR: Floats, regions: Regions) -> list[int]:
-    children: dict[int, list[int]] = {region: [] for region in regions}
-    joined, rest = [regions[0]], list(regions[1:])
-    while rest:
-        _, parent, new = min((both_RR[a, b], a, b) for a in joined for b in rest)
-        children[parent].append(new)
-        joined.append(new)
-        rest.remove(new)
+def folded(setting: Setting, regions: Regions, num_stages: int) -> Ints:
+    """A walk round a spanning tree (Prim's) whose worst edge is least, so that it uses no link worse than it must.
+
+    Through a hub it comes back to. The other regions are joined last.
+    """
+    seconds_RR = edge_seconds(setting, num_stages)
+    both_RR = np.maximum(seconds_RR, seconds_RR.T)
+    children: dict[int, list[int]] = {region: [] for region in (*regions, *_others(setting, regions))}
+    near_R, parent_R = both_RR[regions[0]].copy(), np.full(len(both_RR), regions[0])
+    for group in (regions[1:], _others(setting, regions)):
+        rest = sorted(group)
+        while rest:
+            new = rest.pop(int(near_R[rest].argmin()))
+            children[int(parent_R[new])].append(new)
+            is_nearer_R = both_RR[new] < near_R
+            near_R[is_nearer_R], parent_R[is_nearer_R] = both_RR[new][is_nearer_R], new
     walk: list[int] = []
 
     def visit(region: int) -> None:
@@ -88,7 +94,11 @@ def _folded(both_RR: Floats, regions: Regions) -> list[int]:
             walk.append(region)
 
     visit(regions[0])
-    return walk[:-1]
+    return np.array(walk[:-1])
+
+
+def _others(setting: Setting, regions: Regions) -> list[int]:
+    return [region for region in range(len(setting.uplink_R)) if region not in regions]
 
 
 def order_cells(setting: Setting, tour_W: Ints, regions: Regions, least_memory: float = 0.0) -> Ints:

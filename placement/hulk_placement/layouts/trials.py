@@ -24,6 +24,11 @@ class Shape:
     data: int
     pipeline: int
 
+    @property
+    def num_accelerators(self) -> int:
+        """Of all replicas, stages and tensor ranks."""
+        return self.data * self.pipeline * self.option.tensor
+
 
 @dataclass(order=True, slots=True)
 class Trial:
@@ -63,13 +68,18 @@ class Trials:
         """Room to evaluate layouts of a shape, made once."""
         key = (shape.data, shape.pipeline)
         if key not in self._caches:
-            self._caches[key] = make_cache(*key, len(self.ground.regions))
+            self._caches[key] = make_cache(*key, len(self.ground.regions), len(self.ground.machines))
         return self._caches[key]
 
     def is_hopeless(self, shape: Shape, order_N: Ints) -> bool:
-        """Whether the cells, all of them always busy, would take longer than the best layout known."""
+        """Whether the cells, all of them always busy, would take longer than the best layout known, or hold too little.
+
+        Of what a replica holds only what does not depend on the split counts.
+        """
         setting = self.setting(shape.option)
         kinds = setting.kind_M[order_N[: shape.data * shape.pipeline]]
+        if setting.memory_K[kinds].sum() < shape.data * setting.held_J[-1]:
+            return True
         speed = (1.0 / (setting.forward_KJ[:, -1] + setting.backward_KJ[:, -1]))[kinds].sum()
         return bool(self.num_batches(shape.option) / speed >= self.best_cost)
 

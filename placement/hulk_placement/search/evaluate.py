@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hulk_placement.cost.predict import allreduce
 from hulk_placement.search.problem import Problem
-from hulk_placement.search.sizes import Shares, size_of
+from hulk_placement.search.sizes import compute_seconds
 from hulk_placement.topology import LinkKind
 
 Order = tuple[int, ...]
@@ -13,15 +13,11 @@ Order = tuple[int, ...]
 
 def evaluate(problem: Problem, order: Order, num_buckets: int) -> tuple[float, int]:
     """Seconds of a step in this order, and the worker whose edge to the one before it is the ring's worst."""
-    shares = Shares(problem, len(order))
-    speeds = [problem.speed[m] for m in order]
-    if shares.num_ranks == 1:
-        return shares.seconds(speeds[0], large=False), 0
+    compute_s = compute_seconds(problem, [problem.speed[m] for m in order])
     names = [problem.names[m] for m in order]
     ranks = [name for name in names for _ in range(problem.workload.accelerators_per_worker)]
     ring_s, worst = allreduce(ranks, problem.workload.model.gradient_bytes, num_buckets, problem.topology)
     edges = [(names[worker], names[worker - 1]) for worker in range(len(names))]
-    compute_s = size_of(problem, shares, num_buckets).compute_s(speeds)
     return compute_s + ring_s, edges.index(worst) if worst in edges else 0
 
 

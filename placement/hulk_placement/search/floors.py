@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
+import math
+
 from hulk_placement.cost.gloo import quickest
 from hulk_placement.ring.joining import joining_s
-from hulk_placement.ring.region_graph import RegionGraph
+from hulk_placement.ring.region_graph import RegionGraph, Work
 from hulk_placement.search.problem import Problem
 from hulk_placement.search.room import Room, least_compute_s
 from hulk_placement.search.sizes import NUM_BUCKETS, Shares, size_of
 
 
 class Floors:
-    """The floors of one problem's sizes (numbers of workers, two or more) on one region graph."""
+    """The floors of one problem's sizes (numbers of workers, two or more) on one region graph.
 
-    def __init__(self, problem: Problem, graph: RegionGraph, room: Room) -> None:
+    Of plans with equal shares, or where `is_uneven` of those with shares by speed.
+    """
+
+    def __init__(self, problem: Problem, graph: RegionGraph, room: Room, is_uneven: bool = False) -> None:
         self.graph, self.slots = graph, room.slots
         self.first = max(2, problem.workload.min_workers)
         shares = [Shares(problem, num) for num in range(self.first, problem.max_workers + 1)]
-        self.compute_s = [least_compute_s(share, room.speeds) for share in shares]
+        uneven_s = _uneven_s(problem, room.speeds) if is_uneven else []
+        self.compute_s = uneven_s[self.first - 1 :] or [least_compute_s(share, room.speeds) for share in shares]
         self.rings = [[size_of(problem, share, buckets).ring for share in shares] for buckets in NUM_BUCKETS]
 
     def least_compute_s(self, low: int, high: int) -> float:
@@ -33,3 +41,30 @@ class Floors:
                 ring = quickest(rings[low - self.first : high + 1 - self.first])
                 ring_s = joining_s(self.graph, ring, self.slots, low, ring_s)
         return min(below_s, compute_s + ring_s)
+
+
+def _uneven_s(problem: Problem, speeds: list[float]) -> list[float]:
+    """The least seconds that the fastest 1, 2, ... workers compute, `speeds` fastest first: by shares that fit exactly.
+
+    The slowest has one sequence at least.
+    """
+    workload = problem.workload
+    flops, speeds = workload.model.flops_per_sequence, speeds[: problem.max_workers]
+    together = itertools.accumulate(workload.accelerators_per_worker * speed for speed in speeds)
+    return [
+        max(workload.global_batch * flops / whole, flops / speed) for speed, whole in zip(speeds, together, strict=True)
+    ]
+
+
+def lowest_s(floors: Floors, most: int, below_s: float, work: Work) -> float:
+    """The floor of all sizes up to `most`, `below_s` where that is more: ranges are halved where it is lowest."""
+    low, high = floors.first, most
+    ranges = [(floors.least_compute_s(low, high), low, high)] if low <= high else []
+    while ranges and ranges[0][0] < below_s and work.spend():
+        floor_s, low, high = heapq.heappop(ranges)
+        if low == high:
+            return floor_s
+        middle = math.isqrt(low * high)
+        for part in ((low, middle), (middle + 1, high)):
+            heapq.heappush(ranges, (max(floor_s, floors.least_step_s(*part, below_s)), *part))
+    return min([below_s, *(floor_s for floor_s, _, _ in ranges[:1])])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from hulk_placement.cost.compute import SLOWEST_FLOPS_PER_S, is_any_known
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.ring.machines import best_order
 from hulk_placement.ring.polish import polish
 from hulk_placement.ring.region_graph import Work
-from hulk_placement.search import why
+from hulk_placement.search import uneven, why
 from hulk_placement.search.arrange import arrange
 from hulk_placement.search.baselines import BASELINES
 from hulk_placement.search.choice import Choice, one_machine
@@ -63,14 +64,44 @@ def place(
 
 def _place_ring(built: Problem, problem: Problem, seed: int, work: Work) -> Plan | Unplaced:
     """The best ring; `problem` has the speeds that the search goes by, `built` those of the prediction."""
+    best, bound_s = (_best_uneven if problem.is_uneven else _best_equal)(problem, seed, work)
+    if best is None:
+        return why.not_found(problem, work.done) if work.incomplete else why.no_ring(problem)
+    return _plan(built, best, bound_s, work.done)
+
+
+def _best_equal(problem: Problem, seed: int, work: Work) -> tuple[Candidate | None, float]:
+    """The best ring with equal shares, and the seconds below which no step can be."""
     plain = list(_baselines(problem))
     choices, bound_s = _search(problem, work)
     best = min([*_arranged(problem, choices), *plain], key=lambda found: found.step_s, default=None)
+    if best is not None and best.step_s > bound_s:
+        return _improve(problem, best, bound_s, seed, work)
+    return best, bound_s
+
+
+def _best_uneven(problem: Problem, seed: int, work: Work) -> tuple[Candidate | None, float]:
+    """The best ring with shares by speed, made better worker by worker, and what no shares and no ring can beat."""
+    starts = list(_baselines(problem))
+    for like in (uneven.equal(problem), uneven.levelled(problem)):
+        part = work.part((work.limit - work.done) // 3)
+        found, _ = _best_equal(like, seed, part)
+        work.add(part)
+        if found is not None:
+            orders = {found.order, uneven.quickened(problem, found.order)}
+            starts += [_candidate(problem, order, found.num_buckets) for order in sorted(orders)]
+    best = min((start for start in starts if links_known(problem, start.order)), key=lambda s: s.step_s, default=None)
     if best is None:
-        return why.not_found(problem, work.done) if work.incomplete else why.no_ring(problem)
-    if best.step_s > bound_s:
-        best, bound_s = _improve(problem, best, bound_s, seed, work)
-    return _plan(built, best, bound_s, work.done)
+        return None, 0.0
+    for num_buckets in NUM_BUCKETS:
+        moved = uneven.moved(problem, best.order, partial(_step_s, problem, num_buckets), seed, work)
+        best = min(best, _candidate(problem, moved, num_buckets), key=lambda found: found.step_s)
+    alone_s = min((choice.step_s for choice in one_machine(problem)), default=best.step_s)
+    return best, uneven.least_step_s(problem, region_graphs(problem).optimistic, min(best.step_s, alone_s), work)
+
+
+def _step_s(problem: Problem, num_buckets: int, order: Order) -> float:
+    return evaluate(problem, order, num_buckets)[0]
 
 
 def _place_pinned(problem: Problem) -> Plan | Unplaced:

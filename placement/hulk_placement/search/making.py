@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hulk_placement.collective.classes import CollectivePlan
 from hulk_placement.cost import predict
-from hulk_placement.cost.compute import share_out
+from hulk_placement.cost.compute import share_by_speed, share_out
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.search.evaluate import Order
 from hulk_placement.search.problem import Problem
@@ -21,7 +21,8 @@ def make_plan(
 ) -> Plan:
     """The plan of machines in rank order, by gloo's ring or by the flows of a collective; without gap or reasons."""
     workload, per_worker = problem.workload, problem.workload.accelerators_per_worker
-    shares = share_out(workload.global_batch, [problem.speed[m] for m in order for _ in range(per_worker)])
+    share = share_by_speed if problem.is_uneven else share_out
+    shares = share(workload.global_batch, [problem.speed[m] for m in order for _ in range(per_worker)])
     plan = Plan(
         key=workload.key,
         attempt=workload.attempt,

@@ -68,6 +68,11 @@ class Problem:
         return min(self.workload.max_workers, sum(self.num_slots), by_batch)
 
     @cached_property
+    def is_uneven(self) -> bool:
+        """Whether shares of the batch are planned, and machines differ."""
+        return self.workload.shares == "planned" and len(set(self.speed)) > 1
+
+    @cached_property
     def useful_slots(self) -> tuple[int, ...]:
         """`num_slots`, none above the most workers: one machine may offer a million."""
         return tuple(min(slots, self.max_workers) for slots in self.num_slots)

@@ -14,7 +14,7 @@ from hulk_placement.cost.wan import BACKWARD_SHARE
 from hulk_placement.ring.region_graph import Work
 from hulk_placement.search.evaluate import Order
 from hulk_placement.search.problem import Problem
-from hulk_placement.search.sizes import Shares, size_of
+from hulk_placement.search.sizes import compute_seconds
 
 MOST_LISTED_REGIONS = 6
 """Up to this many regions all sets are looked at (63 of six); with more, one region is added or dropped at a time."""
@@ -122,12 +122,8 @@ class RegionSets:
         most = min(self.problem.max_workers, sum(len(self._slots[region]) for region in regions))
         least = max(self.problem.workload.min_workers, 1 if free else len(regions))
         for num in range(least, most + 1) if most - least < MOST_SIZES else _spread(least, most):
-            shares = Shares(self.problem, num)
-            speeds = [self.problem.speed[m] for m in self._workers(frozenset() if free else regions, num, regions)]
-            if shares.num_ranks == 1:
-                yield num, shares.seconds(speeds[0], large=False)
-            else:
-                yield num, size_of(self.problem, shares, 1).compute_s(speeds)
+            workers = self._workers(frozenset() if free else regions, num, regions)
+            yield num, compute_seconds(self.problem, [self.problem.speed[m] for m in workers])
 
     def _workers(self, regions: frozenset[int], num: int, among: frozenset[int] | None = None) -> Order:
         """The fastest workers with one of each region at least, region by region."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+from hulk_placement.cost.compute import share_by_speed
 from hulk_placement.cost.gloo import Ring, cut_ring
 from hulk_placement.ring.machines import Size
 from hulk_placement.search.problem import Problem
@@ -45,6 +47,20 @@ def size_of(problem: Problem, shares: Shares, num_buckets: int) -> Size:
         num_large=shares.num_large,
         inside_s=0.0 if problem.workload.accelerators_per_worker == 1 else _same_machine_s(ring),
     )
+
+
+def compute_seconds(problem: Problem, speeds: Sequence[float]) -> float:
+    """Seconds that the slowest rank of workers with these speeds computes, by the shares that a plan gives them."""
+    workload, per_worker = problem.workload, problem.workload.accelerators_per_worker
+    if problem.is_uneven:
+        ranks = [speed for speed in speeds for _ in range(per_worker)]
+        shares = share_by_speed(workload.global_batch, ranks)
+        flops = workload.model.flops_per_sequence
+        return max(share * flops / speed for share, speed in zip(shares, ranks, strict=True))
+    equal = Shares(problem, len(speeds))
+    if equal.num_ranks == 1:
+        return equal.seconds(speeds[0], large=False)
+    return size_of(problem, equal, 1).compute_s(speeds)
 
 
 def inside_machine_s(problem: Problem, shares: Shares, num_buckets: int) -> float:

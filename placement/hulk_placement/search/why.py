@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
-from hulk_placement.cost.compute import is_any_known
+from hulk_placement.cost import predict
+from hulk_placement.cost.compute import is_any_known, share_out
 from hulk_placement.plan import Plan
 from hulk_placement.search.baselines import region_order
 from hulk_placement.search.evaluate import evaluate, links_known
@@ -44,7 +46,7 @@ def stopped(seconds: float, iterations: int) -> str:
 
 def sentences(problem: Problem, plan: Plan) -> tuple[str, ...]:
     """What decided the plan, what was left out, and what the plain order would have cost."""
-    found = [workers(problem, plan), _time(plan)]
+    found = [workers(problem, plan), *against_equal_shares(problem, plan), _time(plan)]
     found += unused(problem, plan)
     found += [f"Not considered: {phrase}." for phrase in problem.left_out]
     found += _against_region_order(problem, plan)
@@ -83,6 +85,17 @@ def workers(problem: Problem, plan: Plan) -> str:
         f"{len(plan.workers)} workers in {len(regions)} regions (asked for {asked.min_workers} to {asked.max_workers}, "
         f"room for {sum(problem.num_slots)}), {min(plan.shares)} to {max(plan.shares)} sequences a rank."
     )
+
+
+def against_equal_shares(problem: Problem, plan: Plan) -> list[str]:
+    """What the plan's workers would take with equal shares, where it has others."""
+    speeds = [problem.speed[problem.names.index(machine)] for machine in plan.rank_machines]
+    equal = replace(plan, shares=share_out(problem.workload.global_batch, speeds))
+    if sorted(equal.shares) == sorted(plan.shares):
+        return []
+    equal_s = predict(equal, problem.workload, problem.topology).step_s
+    ratio = equal_s / plan.prediction.step_s
+    return [f"Shares go by speed: equal ones would take {equal_s:.3f} s a step on these workers ({ratio:.2f} x)."]
 
 
 def _time(plan: Plan) -> str:

@@ -29,7 +29,8 @@ def sentences(problem: Problem, plan: Plan, ring: Plan | Unplaced) -> tuple[str,
     assert plan.collective is not None
     network = build_network(problem.topology, plan.rank_machines, allow_unknown=problem.workload.allow_unknown_links)
     bucket_bytes = math.ceil(problem.workload.model.gradient_bytes / plan.num_buckets)
-    found = [why.workers(problem, plan), _time(plan), _flows(plan.collective, plan.collective.of(bucket_bytes))]
+    found = [why.workers(problem, plan), *why.against_equal_shares(problem, plan), _time(plan)]
+    found += [_flows(plan.collective, plan.collective.of(bucket_bytes))]
     found += [_bound(plan.collective, network, bucket_bytes), *_against_ring(plan, ring)]
     found += why.unused(problem, plan)
     found += [f"Not considered: {phrase}." for phrase in problem.left_out]

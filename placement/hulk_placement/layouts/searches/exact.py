@@ -90,7 +90,7 @@ def _splits(trials: Trials, shape: Shape, machine_DP: np.ndarray) -> None:
     best, best_cost, num = None, trials.best_cost, 0
     for inner in itertools.combinations(range(1, num_layers), shape.pipeline - 1):
         first_P = np.array([0, *inner, num_layers])
-        for shares in compositions(num_batches, shape.data):
+        for shares in _shares(setting, num_batches, shape.data):
             for tour in walks(used):
                 layout = Layout(machine_DP, first_P, np.array(shares), np.array([*tour, *rest]))
                 cost, num = evaluate(setting, layout, cache), num + 1
@@ -102,6 +102,14 @@ def _splits(trials: Trials, shape: Shape, machine_DP: np.ndarray) -> None:
         trials.keep(shape, best, best_cost, num)
     else:
         trials.num_evaluations += num
+
+
+def _shares(setting: Setting, num_batches: int, data: int) -> Iterator[tuple[int, ...]]:
+    """Micro-batches of each replica, all ways that there are."""
+    base = num_batches // data
+    for shares in compositions(num_batches, data):
+        if not setting.is_equal or set(shares) <= {base, base + 1}:
+            yield shares
 
 
 def walks(regions: list[int]) -> Iterator[tuple[int, ...]]:

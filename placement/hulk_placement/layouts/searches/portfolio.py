@@ -24,19 +24,23 @@ NUM_SETS = 6
 NUM_FEW = 4
 """Numbers of stages that stand for all of them."""
 
-NUM_ANNEALED = 8
-NUM_DESCENTS = 4
+NUM_ANNEALED = 4
+NUM_DESCENTS = 24
 """Between two rounds of annealing."""
 
 Going = Callable[[], bool]
 
 
 def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
-    """Construct, descend, anneal, and begin again elsewhere; at least the constructed layouts of one set of regions."""
+    """Construct, descend, anneal, and begin again elsewhere; at least the constructed layouts of a set of regions.
+
+    A round that finds nothing to evaluate is the last.
+    """
     drafts, rng = Drafts(trials, space), random.Random(seed)
     construct(drafts, going_on)
-    beginnings, length = iter(_beginnings(drafts)), 1
-    while not trials.num_evaluations or going_on():
+    beginnings, length, num_before = iter(_beginnings(drafts)), 1, -1
+    while going_on() and trials.num_evaluations > num_before:
+        num_before = trials.num_evaluations
         for _ in range(NUM_DESCENTS):
             drafts.descend(next(beginnings, None) or _drawn(drafts, rng), going_on)
         if trials.parts.annealing:
@@ -52,7 +56,7 @@ def construct(drafts: Drafts, going_on: Going) -> None:
         for option, pipeline in itertools.product(probes(space), spread(space.pipelines, NUM_FEW)):
             drafts.cost(Draft(regions, option, pipeline))
             drafts.cost(Draft(regions, option, pipeline, by_rows=False))
-        if not going_on():
+        if trials.num_evaluations and not going_on():
             return
 
 
@@ -97,7 +101,7 @@ def improve(trials: Trials, length: int, going_on: Going, seed: int) -> None:
     """Anneal the best, half as many in each round for twice as long."""
     field, calls = trials.best(NUM_ANNEALED), length
     while field and going_on():
-        field = sorted(annealed(trials, trial, calls, going_on, seed) for trial in field)
+        field = sorted(annealed(trials, trial, calls, going_on, seed) if going_on() else trial for trial in field)
         if len(field) == 1:
             return
         field = field[: len(field) // 2]
