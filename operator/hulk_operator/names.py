@@ -84,6 +84,7 @@ ENV_GANG: Final = "HULK_GANG"  # only where Hulk's launcher runs
 ENV_METRICS_PORT: Final = "HULK_METRICS_PORT"
 ENV_PEER_SECRET: Final = "HULK_PEER_SECRET"  # the path of a file; only where a plan may use Hulk's own all-reduce
 ENV_GRACE_SECONDS: Final = "HULK_GRACE_SECONDS"
+ENV_END_SECONDS: Final = "HULK_END_SECONDS"  # for the ranks of the attempt before: they have nothing to save
 ENV_CHECKPOINT_URL: Final = "HULK_CHECKPOINT_URL"
 ENV_CHECKPOINT_EVERY_STEPS: Final = "HULK_CHECKPOINT_EVERY_STEPS"
 ENV_CHECKPOINT_KEEP: Final = "HULK_CHECKPOINT_KEEP"
@@ -107,6 +108,7 @@ RESERVED_ENV: Final = (
     ENV_PLAN,
     ENV_GANG,
     ENV_GRACE_SECONDS,
+    ENV_END_SECONDS,
     ENV_METRICS_PORT,
     ENV_PEER_SECRET,
     ENV_CHECKPOINT_URL,
@@ -133,6 +135,7 @@ AGENT_BANDWIDTH_PORT: Final = 9404
 # Inside a pod.
 NETWORK_INTERFACE: Final = "eth0"
 PLAN_KEY: Final = "plan.json.gz"
+PLAN_BASIS_KEY: Final = "made-of.json.gz"  # what the plan was made of
 PLAN_WHY_KEY: Final = "why"  # the plan's reasons, one sentence a line
 PLAN_DIRECTORY: Final = "/etc/hulk/plan"
 PLAN_PATH: Final = f"{PLAN_DIRECTORY}/{PLAN_KEY}"

@@ -18,6 +18,7 @@ from hulk_operator import names
 
 MAX_BYTES: Final = 1 << 20
 MAX_SECONDS: Final = 2.0
+MAX_KNOCK_SECONDS: Final = 1.0  # a first packet that is lost is sent again after as long
 MAX_LINKS: Final = 4096  # a ring of the largest job
 MAX_SIZES: Final = 64  # size classes of a plan
 MAX_WHOLE: Final = 2**53  # counts above it are not exact anywhere
@@ -81,6 +82,8 @@ class Observation:
     region_links: tuple[ObservedRegionLink, ...] = ()
     epoch: int | None = None  # how often the gang went on without a region; said by the lowest rank that takes part
     absent: frozenset[int] = frozenset()  # ranks that take no part in it
+    own_attempt: int | None = None  # every worker says what it runs, and the last step that it completed itself
+    own_step: int | None = None
 
     @property
     def max_compute_s(self) -> float | None:
@@ -125,6 +128,19 @@ async def start(session: aiohttp.ClientSession, host: str, attempt: int, port: i
     status, _ = await _read(session, "POST", _url(host, port, "start"), {"attempt": attempt})
     if not _HTTP_OK <= status < 300:
         raise ObserveError(f"{host}:{port}/start answered {status}")
+
+
+async def answers(host: str, port: int = names.WORKER_METRICS_PORT) -> bool:
+    """Whether anything answers there, and be it with a refusal: then the node lives."""
+    try:
+        async with asyncio.timeout(MAX_KNOCK_SECONDS):
+            _, writer = await asyncio.open_connection(host, port)
+    except ConnectionRefusedError:
+        return True
+    except OSError:  # no answer in time among them
+        return False
+    writer.close()
+    return True
 
 
 def parse_metrics(text: str) -> Observation:
@@ -183,6 +199,8 @@ def _observation(samples: Samples) -> Observation:
         region_links=_region_links(samples),
         epoch=_whole(samples, "membership_epoch"),
         absent=frozenset(int(labels["rank"]) for labels, value in samples.get("member", []) if value == 0),
+        own_attempt=next((int(labels["attempt"]) for labels, _ in samples.get("own_step", [])), None),
+        own_step=_whole(samples, "own_step"),
     )
 
 

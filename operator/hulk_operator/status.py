@@ -11,14 +11,23 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from hulk_operator import names
-from hulk_operator.api import Condition, ConditionType, HulkJob, HulkJobStatus, LastFailure, Phase, format_time
+from hulk_operator.api import (
+    Condition,
+    ConditionType,
+    HulkJob,
+    HulkJobStatus,
+    LastFailure,
+    Phase,
+    ReplanStatus,
+    format_time,
+)
 from hulk_operator.api.base import MAX_MESSAGE
 from hulk_operator.cluster import Object
 
 Severity = Literal["Normal", "Warning"]
 BAD_WHEN_TRUE: Final = frozenset({ConditionType.FAILED, ConditionType.DEGRADED})
 EXPECTED_REASONS: Final = frozenset(
-    {"Deploying", "Suspended", "Resumed", "Resized", "Extended", "Succeeded", "Recovered"}
+    {"Deploying", "Suspended", "Resumed", "Resized", "Replanned", "Extended", "Succeeded", "Recovered"}
 )
 """Reasons of a condition that is False in the ordinary course of a job."""
 
@@ -111,12 +120,18 @@ def transitions(before: HulkJobStatus, after: HulkJobStatus) -> Iterator[Transit
     if after.last_failure is not None and after.last_failure != before.last_failure:
         told.add(after.last_failure.reason)
         yield _failure(after.last_failure)
+    if (kept := after.replan) is not None and kept.verdict == "stay" and _is_another(kept, before.replan):
+        yield Transition("Normal", "PlanKept", kept.reason)
     for now in after.conditions:
         was = condition(before, ConditionType(now.type))
         changed = was is None or (was.status, was.reason) != (now.status, now.reason)
         if changed and now.reason not in told:
             told.add(now.reason)
             yield Transition(_severity(now), now.reason, now.message or f"{now.type} is {now.status}")
+
+
+def _is_another(replan: ReplanStatus, before: ReplanStatus | None) -> bool:
+    return before is None or (before.attempt, before.verdict) != (replan.attempt, replan.verdict)
 
 
 def _failure(failure: LastFailure) -> Transition:

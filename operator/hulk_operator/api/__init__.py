@@ -6,7 +6,6 @@ from hulk_operator.api.hulkjob import (
     HulkJobSpec,
     LocalSync,
     Parallelism,
-    Placement,
     RunPolicy,
     Storage,
     Sync,
@@ -33,6 +32,7 @@ from hulk_operator.api.nodeprofile import (
     NodeProfileSpec,
     NodeProfileStatus,
 )
+from hulk_operator.api.placement import LayerPin, Placement
 from hulk_operator.api.status import (
     AllReduceTime,
     AvoidedNode,
@@ -41,6 +41,7 @@ from hulk_operator.api.status import (
     ConditionType,
     HulkJobStatus,
     LastFailure,
+    LayersPlace,
     Layout,
     Membership,
     Observed,
@@ -49,6 +50,8 @@ from hulk_operator.api.status import (
     PredictionSummary,
     RegionLinkRate,
     RegionShare,
+    ReplanStatus,
+    Startup,
     WanObserved,
 )
 from hulk_operator.api.template import Container, EnvVar, PodTemplate, TemplateMeta
@@ -76,6 +79,8 @@ __all__ = [
     "HulkTopology",
     "HulkTopologySpec",
     "LastFailure",
+    "LayerPin",
+    "LayersPlace",
     "Layout",
     "LinkStatus",
     "LocalSync",
@@ -97,9 +102,11 @@ __all__ = [
     "Price",
     "RegionLinkRate",
     "RegionShare",
+    "ReplanStatus",
     "Residency",
     "Resource",
     "RunPolicy",
+    "Startup",
     "Storage",
     "Sync",
     "TemplateMeta",

@@ -11,17 +11,15 @@ from hulk_operator import names
 from hulk_operator.api import rules
 from hulk_operator.api.base import (
     ANY_TIME,
-    LIST_SET,
     NEVER,
     SUSPENDED,
-    NodeName,
     ObjectName,
-    Region,
     Resource,
     ResourceName,
     Seconds,
 )
 from hulk_operator.api.model import Model, Training
+from hulk_operator.api.placement import Placement
 from hulk_operator.api.rules import validated_by
 from hulk_operator.api.template import PodTemplate
 
@@ -118,27 +116,6 @@ class Sync(Resource):
     def may_use_wan(self) -> bool:
         """Whether a plan may use Hulk's own all-reduce, whose peers know each other by a secret."""
         return self.mode != "ring"
-
-
-class Placement(Resource):
-    """Where the job may run."""
-
-    regions: Annotated[
-        tuple[Region, ...],
-        Field(
-            max_length=names.MAX_REGIONS,
-            description="Regions that may be used; empty = all.",
-            json_schema_extra=LIST_SET,
-        ),
-    ] = ()
-    allow_unknown_links: Annotated[bool, Field(description="Whether links of which nothing is known may be used.")] = (
-        False
-    )
-    pins: Annotated[
-        tuple[NodeName, ...],
-        Field(max_length=names.MAX_WORKERS, description="Nodes in rank order; empty = the plan decides."),
-    ] = ()
-    objective: Annotated[Literal["time", "money"], Field(description="What the plan minimises per step.")] = "time"
 
 
 class Utility(Resource):

@@ -61,6 +61,18 @@ class Training(Resource):
             json_schema_extra=ANY_TIME,
         ),
     ] = None
+    shares: Annotated[
+        Literal["equal", "planned"] | None,
+        Field(
+            description=(
+                "How the global batch falls on unequal machines: equal = on each rank as many sequences as on any "
+                "other; planned = more on faster ones, so that the slowest is as quick as can be. The program must "
+                "then draw its rank's share and weigh gradients by sequences, as hulk_runtime's own loop does. Absent "
+                "= planned where the first container runs a module of hulk_runtime.examples, else equal."
+            ),
+            json_schema_extra=ANY_TIME,
+        ),
+    ] = None
     precision: Annotated[
         Literal["fp32", "bf16", "fp16"], Field(description="Number format of compute.", json_schema_extra=NEVER)
     ] = "fp32"

@@ -80,13 +80,15 @@ JOB_SPEC = (
         ".training.globalBatch",
     ),
     Rule(
-        "!has(self.placement.pins) || self.placement.pins.size() == 0 || "
-        "(self.placement.pins.size() >= self.workers.min && self.placement.pins.size() <= self.workers.max)",
+        "!has(self.placement.workerNodes) || self.placement.workerNodes.size() == 0 || "
+        "(self.placement.workerNodes.size() >= self.workers.min && "
+        "self.placement.workerNodes.size() <= self.workers.max)",
         lambda self: (
-            not (pins := self["placement"].get("pins")) or self["workers"]["min"] <= len(pins) <= self["workers"]["max"]
+            not (nodes := self["placement"].get("workerNodes"))
+            or self["workers"]["min"] <= len(nodes) <= self["workers"]["max"]
         ),
-        "placement.pins names a node per worker: their number must lie between workers.min and workers.max",
-        ".placement.pins",
+        "placement.workerNodes names a node per worker: their number must lie between workers.min and workers.max",
+        ".placement.workerNodes",
     ),
     Rule(
         "!has(self.sync.local) || self.sync.mode == 'local'",
@@ -117,6 +119,38 @@ JOB_SPEC = (
         ),
         "parallelism data x pipeline x tensor needs more accelerators than workers.max x workers.acceleratorsPerWorker",
         ".parallelism",
+    ),
+)
+PLACEMENT = (
+    Rule(
+        "!has(self.regions) || !has(self.deniedRegions) || !self.regions.exists(r, r in self.deniedRegions)",
+        lambda self: not set(self.get("regions", ())) & set(self.get("deniedRegions", ())),
+        "placement.regions and placement.deniedRegions name the same region; a region is either allowed or denied",
+        ".deniedRegions",
+    ),
+    Rule(
+        "!has(self.maxPricePerHour) || double(self.maxPricePerHour) > 0.0",
+        lambda self: float(self.get("maxPricePerHour", 1)) > 0,
+        "placement.maxPricePerHour must be above 0",
+        ".maxPricePerHour",
+    ),
+    Rule(
+        "!has(self.workerNodes) || self.workerNodes.size() == 0 || self.objective == 'time'",
+        lambda self: not self.get("workerNodes") or self["objective"] == "time",
+        "placement.workerNodes and placement.objective exclude each other: named nodes leave nothing to choose",
+        ".objective",
+    ),
+)
+LAYER_PIN = (
+    Rule(
+        "has(self.layers) != has(self.parameters)",
+        lambda self: ("layers" in self) != ("parameters" in self),
+        "a pin needs exactly one of layers and parameters",
+    ),
+    Rule(
+        "(has(self.regions) && self.regions.size() > 0) || (has(self.nodes) && self.nodes.size() > 0)",
+        lambda self: bool(self.get("regions") or self.get("nodes")),
+        "a pin needs regions or nodes",
     ),
 )
 WORKERS = (
@@ -164,7 +198,7 @@ TRAINING = (
     ),
 )
 POD_SPEC = (
-    _refused("nodeName", "nodes come from the plan; use spec.placement.pins"),
+    _refused("nodeName", "nodes come from the plan; use spec.placement.workerNodes"),
     _refused("schedulerName", "pods are bound by kube-scheduler, as planned; remove schedulerName"),
     _refused("hostname", "host names come from the plan; remove hostname"),
     _refused("subdomain", "the subdomain is the attempt's Service; remove subdomain"),
@@ -190,6 +224,8 @@ RULES: Final = (
     *HULK_JOB,
     *HULK_TOPOLOGY,
     *JOB_SPEC,
+    *PLACEMENT,
+    *LAYER_PIN,
     *WORKERS,
     *STORAGE,
     *TRANSFORMER,

@@ -8,6 +8,8 @@ from pydantic import Field
 from hulk_operator import names
 from hulk_operator.api.base import (
     LIST_SET,
+    MAX_COUNT,
+    MAX_MESSAGE,
     Attempt,
     Count,
     Decimal,
@@ -25,9 +27,13 @@ from hulk_operator.api.base import (
 )
 from hulk_operator.api.meta import Condition
 
-MAX_AVOIDED_NODES = 64
+MAX_AVOIDED_NODES = 40
 MAX_ALL_REDUCES = 4
 MAX_REGION_LINKS = 6
+MAX_PLACES = 16
+MAX_PLACE_REGIONS = 4
+
+Share = Annotated[int, Field(ge=0, le=1_048_576)]
 
 
 class Phase(StrEnum):
@@ -69,6 +75,18 @@ class RegionShare(Resource):
     accelerators: Annotated[Count, Field(description="Accelerators there.")]
 
 
+class LayersPlace(Resource):
+    """Where layers are that every replica has in the same regions."""
+
+    layers: Annotated[str, Field(max_length=16, description="Their numbers, both ends among them, such as 0-13.")]
+    num_nodes: Annotated[Count, Field(description="Nodes that have them.")]
+    num_regions: Annotated[Count, Field(description="Regions that have them.")]
+    regions: Annotated[
+        tuple[Region, ...],
+        Field(max_length=MAX_PLACE_REGIONS, description="The first four of these.", json_schema_extra=LIST_SET),
+    ]
+
+
 class Bottleneck(Resource):
     """The link that decides the communication time."""
 
@@ -94,12 +112,28 @@ class PlanSummary(Resource):
     digest: Annotated[Digest, Field(description="Digest of the full plan.")]
     attempt: Annotated[Attempt, Field(description="Attempt that it belongs to.")]
     algorithm: Annotated[str, Field(max_length=32, description="All-reduce that is used.")]
+    objective: Annotated[
+        Literal["time", "throughputPerMoney"], Field(description="What it was to do best (spec.placement.objective).")
+    ] = "time"
+    price_per_hour: Annotated[
+        Decimal | None, Field(description="Price of its accelerators, by the HulkTopology; absent = one has none.")
+    ] = None
     num_workers: Annotated[Count, Field(description="Workers.")]
     num_accelerators: Annotated[Count, Field(description="Accelerators over all workers.")]
     layout: Annotated[Layout, Field(description="Degrees of parallelism.")]
+    smallest_share: Annotated[Share, Field(description="Fewest sequences of a step that a rank has; 0 = not told.")] = 0
+    largest_share: Annotated[Share, Field(description="Most sequences of a step that a rank has; 0 = not told.")] = 0
     regions: Annotated[
         tuple[RegionShare, ...],
         Field(max_length=names.MAX_REGIONS, description="What is used per region.", json_schema_extra=list_map("name")),
+    ] = ()
+    layers: Annotated[
+        tuple[LayersPlace, ...],
+        Field(
+            max_length=MAX_PLACES,
+            description="Where every layer is, neighbours in the same regions folded; the first 16.",
+            json_schema_extra=list_map("layers"),
+        ),
     ] = ()
     order: Annotated[
         tuple[Region, ...],
@@ -228,6 +262,30 @@ class LastFailure(Resource):
     time: Annotated[Time, Field(description="When it was seen.")]
 
 
+class ReplanStatus(Resource):
+    """What the last look at a plan in force came to, after links drifted or nodes were added."""
+
+    attempt: Annotated[Attempt, Field(description="Attempt whose plan was looked at.")]
+    verdict: Annotated[Literal["stay", "move"], Field(description="Whether the job goes on with it or moves.")]
+    reason: Annotated[str, Field(max_length=MAX_MESSAGE, description="Why, with the numbers.")]
+    step_microseconds: Annotated[
+        Count | None, Field(description="A step by that plan, predicted for the links as they are now.")
+    ] = None
+    new_step_microseconds: Annotated[Count | None, Field(description="A step by the best other plan.")] = None
+    gain_seconds: Annotated[
+        int | None, Field(ge=-MAX_COUNT, le=MAX_COUNT, description="What the steps that are left would take less.")
+    ] = None
+    cost_seconds: Annotated[Count | None, Field(description="What the move takes.")] = None
+    time: Annotated[Time, Field(description="When it was written.")]
+
+
+class Startup(Resource):
+    """How long an attempt took to train."""
+
+    attempt: Annotated[Attempt, Field(description="Attempt.")]
+    seconds: Annotated[Count, Field(description="From its plan to the first poll that told of a step.")]
+
+
 class AvoidedNode(Resource):
     """A node that failed a start and is left out for a while."""
 
@@ -252,6 +310,10 @@ class HulkJobStatus(Resource):
         Membership | None, Field(description="Set while an attempt goes on without a region (`sync.onRegionLoss`).")
     ] = None
     checkpoint: Annotated[CheckpointStatus | None, Field(description="Last committed checkpoint.")] = None
+    replan: Annotated[
+        ReplanStatus | None, Field(description="Whether the plan is still the best, after a change of links or nodes.")
+    ] = None
+    startup: Annotated[Startup | None, Field(description="How long the last attempt took to begin.")] = None
     failures: Annotated[Count, Field(description="Failures that count towards backoffLimit.")] = 0
     disruptions: Annotated[Count, Field(description="Node losses, evictions and moves; they do not count.")] = 0
     restarts: Annotated[Count, Field(description="Attempts after the first.")] = 0

@@ -1,10 +1,11 @@
 """The commands of `hulk`, each a few lines: read, make a report, print it. Errors are one sentence and exit code 1."""
 
 import asyncio
+import math
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
 from hulk_placement.files.hulk_data import import_hulk
@@ -16,9 +17,11 @@ from hulk_operator.api.crds import crds as all_crds
 from hulk_operator.api.generate import to_yaml
 from hulk_operator.cli import files, planner_files, tables
 from hulk_operator.cli.commands import explain_job, follow_logs, job_status, measured_topology, plans_of
+from hulk_operator.cli.gnn import gnn_app
 from hulk_operator.cli.live import Target
 from hulk_operator.cli.output import Output, emit
 from hulk_operator.cli.predicting import predict_table
+from hulk_operator.cli.replanning import replan_table
 from hulk_operator.cli.reports import PlanReports
 from hulk_operator.cli.seeing import Look, look_closer, write_page
 from hulk_operator.cluster import ClusterError
@@ -33,6 +36,7 @@ app = typer.Typer(
 )
 topology_app = typer.Typer(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 app.add_typer(topology_app, name="topology")
+app.add_typer(gnn_app, name="gnn")
 
 Job = Annotated[str, typer.Argument(help="Name of the HulkJob.")]
 Namespace = Annotated[
@@ -68,6 +72,14 @@ def plan(
         bool, typer.Option("--compare", help="Run every search, and plan anew for changes that would help.")
     ] = False,
     seconds: Annotated[float, typer.Option(help="Of each search and each new plan of --compare.")] = 1.0,
+    current: Annotated[
+        Path | None,
+        typer.Option("--from", help="Plan that is carried out (kind Plan): say what changed, and whether to move."),
+    ] = None,
+    step: Annotated[int, typer.Option(min=0, help="With --from: steps that were made already.")] = 0,
+    held: Annotated[
+        float, typer.Option(min=0, help="With --from: seconds since the change; absent = long ago.", show_default=False)
+    ] = math.inf,
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -77,6 +89,9 @@ def plan(
     if bool(file) == bool(workload):
         raise ValueError("give jobs with -f, or workloads with -w")
     look = Look(compare, seconds)
+    if current is not None:
+        _replan(workload or [], topology, save, Running(current, step, held), output)
+        return
     if workload:
         report = _plan_workloads(workload, topology, save)
     elif save is not None:
@@ -104,10 +119,30 @@ def _plan_jobs(file: list[Path], topology: Path | None, namespace: str | None, t
 def _plan_workloads(paths: list[Path], topology: Path | None, save: Path | None) -> PlanReports:
     if topology is None:
         raise ValueError("workloads (-w) are planned on a topology: give one with -t")
-    report, plans = planner_files.plan_workloads(paths, planner_files.any_topology(topology, sys.stdin))
+    report = planner_files.plan_workloads(paths, planner_files.any_topology(topology, sys.stdin))
     if save is not None:
-        planner_files.save_plan(plans, save)
+        planner_files.save_plan([job.made for job in report.jobs if job.made is not None], save)
     return report
+
+
+class Running(NamedTuple):
+    """A plan that is carried out, after how many steps, and how long ago the cluster changed."""
+
+    plan: Path
+    num_made: int
+    held_s: float
+
+
+def _replan(paths: list[Path], topology: Path | None, save: Path | None, running: Running, output: Output) -> None:
+    if len(paths) != 1 or topology is None:
+        raise ValueError("--from is of one workload (-w) on a topology (-t)")
+    now = planner_files.any_topology(topology, sys.stdin).topology
+    report, made = planner_files.replan_workload(paths[0], running.plan, now, running.num_made, running.held_s)
+    emit(report.wire(), replan_table(report), output)
+    if save is not None and made:
+        planner_files.save_plan(made, save)
+    if not made:
+        raise typer.Exit(1)
 
 
 @app.command()

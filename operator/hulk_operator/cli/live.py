@@ -28,7 +28,7 @@ from hulk_operator.cluster import (
     connect,
     namespace_of,
 )
-from hulk_operator.inputs.workloads import UnusableJobError
+from hulk_operator.inputs.places import UnusableJobError
 from hulk_operator.planning.inventory import Inventory, Reader, Texts
 from hulk_operator.planning.reservations import Held
 from hulk_operator.status import finished, holds

@@ -8,16 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from hulk_placement.basis import basis_of
 from hulk_placement.cost import predict
-from hulk_placement.cost.closed_form.pipeline import SCHEDULES
 from hulk_placement.files import text
+from hulk_placement.files.current import read_current
 from hulk_placement.files.hulk_data import Imported
 from hulk_placement.files.plan_reading import read_plan
 from hulk_placement.files.plan_writing import plan_document
 from hulk_placement.files.topology import TopologyFile
 from hulk_placement.files.topology_reading import ReadTopology, to_topology
 from hulk_placement.files.workload_reading import ReadWorkload, read_workload
-from hulk_placement.plan import Plan
+from hulk_placement.replan.decide import Verdict
+from hulk_placement.replan.replan import Situation, replan
 from hulk_placement.solve import solve
 from hulk_placement.topology import Topology
 
@@ -25,7 +27,8 @@ from hulk_operator.cli import files
 from hulk_operator.cli.output import note
 from hulk_operator.cli.planning import declared_topology, plan_report, refused
 from hulk_operator.cli.predicting import PredictReport, predict_report
-from hulk_operator.cli.reports import PlanReport, PlanReports
+from hulk_operator.cli.replanning import ReplanReport, replan_report
+from hulk_operator.cli.reports import Made, PlanReport, PlanReports
 
 
 def planner_topology(path: Path) -> ReadTopology | None:
@@ -48,7 +51,7 @@ def any_topology(path: Path, stdin: TextIO) -> ReadTopology:
     return ReadTopology(declared_topology(declared), {})
 
 
-def plan_workloads(paths: Sequence[Path], read: ReadTopology) -> tuple[PlanReports, dict[str, Plan]]:
+def plan_workloads(paths: Sequence[Path], read: ReadTopology) -> PlanReports:
     """Plans of all workloads in the files together, and the reports of them in the files' order."""
     topology = read.topology
     workloads = [read_workload(path, topology).workload for path in paths]
@@ -60,16 +63,34 @@ def plan_workloads(paths: Sequence[Path], read: ReadTopology) -> tuple[PlanRepor
             reports.append(plan_report(plan, topology, workload))
         elif unplaced is not None:
             reports.append(refused(workload.key, unplaced.reason, unplaced.message))
-    return PlanReports(jobs=tuple(reports), coordinates=dict(read.coordinates)), dict(solution.plans)
+    return PlanReports(jobs=tuple(reports), coordinates=dict(read.coordinates))
 
 
-def save_plan(plans: dict[str, Plan], path: Path) -> None:
-    """Write the plan to a file, for `hulk predict`. ValueError unless there is exactly one."""
-    if len(plans) != 1:
-        raise ValueError(f"--save writes one plan, and there are {len(plans)}")
-    (plan,) = plans.values()
-    step = f"# Predicted: {plan.prediction.step_s:.6g} s a step.\n"
-    path.write_text(step + text.dump(plan_document(plan)), encoding="utf-8")
+def replan_workload(
+    workload_path: Path, plan_path: Path, topology: Topology, num_made: int, held_s: float
+) -> tuple[ReplanReport, list[Made]]:
+    """Whether to move from the plan in a file, after so many steps; and the plan that is carried out from then on."""
+    read = read_workload(workload_path, topology)
+    if read.num_steps is None:
+        raise ValueError(f"{workload_path}: training.steps is missing: what a move gains depends on the steps left")
+    if num_made > read.num_steps:
+        raise ValueError(f"--step {num_made}: the training has only {read.num_steps} steps")
+    current = read_current(plan_path, read.workload, topology)
+    left = read.num_steps - num_made
+    found = replan(current.plan, current.basis, read.workload, topology, Situation(left, held_s), read.moving)
+    report = replan_report(current.plan, found, topology, left)
+    plan = found.new if found.verdict is Verdict.MOVE else found.current
+    return report, [] if plan is None else [Made(plan, read.workload, topology)]
+
+
+def save_plan(made: Sequence[Made], path: Path) -> None:
+    """Write the plan to a file, for `hulk predict` and `hulk plan --from`. ValueError unless there is exactly one."""
+    if len(made) != 1:
+        raise ValueError(f"--save writes one plan, and there are {len(made)}")
+    (one,) = made
+    step = f"# Predicted: {one.plan.prediction.step_s:.6g} s a step.\n"
+    basis = basis_of(one.plan, one.workload, one.topology)
+    path.write_text(step + text.dump(plan_document(one.plan, basis)), encoding="utf-8")
 
 
 def predict_plan(workload_path: Path, plan_path: Path, topology: Topology) -> PredictReport:
@@ -77,8 +98,6 @@ def predict_plan(workload_path: Path, plan_path: Path, topology: Topology) -> Pr
     workload: ReadWorkload = read_workload(workload_path, topology)
     read = read_plan(plan_path, workload.workload, topology)
     _notes(read.warnings)
-    if read.plan.schedule not in SCHEDULES:
-        raise ValueError(f"{plan_path}: a schedule {read.plan.schedule} is not predicted; {', '.join(SCHEDULES)} are")
     predicted = replace(read.plan, prediction=predict(read.plan, workload.workload, topology))
     return predict_report(predicted, workload.workload, topology, workload.num_steps)
 

@@ -9,10 +9,12 @@ from hulk_placement.solve import solve
 from hulk_placement.topology import LinkKind, Machine, Topology
 from hulk_placement.workload import Workload
 
+from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkTopologySpec
 from hulk_operator.api.status import gap_text
 from hulk_operator.cli.reports import FlowRow, LinkRow, Made, PlanReport, PredictionRow, WorkerRow
 from hulk_operator.inputs.node import data_sheet_memory_bytes
+from hulk_operator.inputs.places import Nodes, UnusableJobError
 from hulk_operator.inputs.topology import (
     allowed_regions,
     declared_egress,
@@ -20,7 +22,7 @@ from hulk_operator.inputs.topology import (
     declared_prices,
     declared_uplinks,
 )
-from hulk_operator.inputs.workloads import Situation, UnusableJobError, model_reference, to_model, to_workload
+from hulk_operator.inputs.workloads import Situation, model_reference, to_model, to_workload
 from hulk_operator.planning.inventory import Texts
 
 
@@ -64,12 +66,17 @@ def plan_from_files(
     """Plans of all jobs together, on the given topology, else on the nodes and links that `spec` declares."""
     topology = topology or declared_topology(spec)
     candidates = {machine.name: machine.num_accelerators for machine in topology.machines}
+    nodes = Nodes(
+        regions={machine.name: machine.region for machine in topology.machines},
+        prices={machine.name: machine.price_per_hour for machine in topology.machines},
+        products={machine.name: machine.product or names.UNKNOWN_PRODUCT for machine in topology.machines},
+    )
     workloads: list[Workload] = []
     reports: dict[str, PlanReport] = {}
     for job in jobs:
         allowed = allowed_regions(spec, job.metadata.namespace or "")
         try:
-            workloads.append(_workload(job, Situation(1, candidates, allowed_regions=allowed), texts))
+            workloads.append(_workload(job, Situation(1, candidates, allowed_regions=allowed, nodes=nodes), texts))
         except UnusableJobError as error:
             reports[job.key] = refused(job.key, error.reason, error.message)
     reports |= plan_together(workloads, topology)

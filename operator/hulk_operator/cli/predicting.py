@@ -18,6 +18,7 @@ from hulk_operator.cli import tables, units
 from hulk_operator.cli.grid import sentence, table
 from hulk_operator.cli.planning import link_row
 from hulk_operator.cli.reports import LinkRow
+from hulk_operator.cli.simulated import SimulatedReport, simulated_report, simulated_table
 from hulk_operator.cli.views import details
 
 
@@ -74,6 +75,7 @@ class PredictReport(Resource):
     calibrated: bool
     cells: tuple[CellRow, ...]
     details: View
+    simulated: SimulatedReport
 
 
 def predict_report(plan: Plan, workload: Workload, topology: Topology, num_steps: int | None) -> PredictReport:
@@ -108,6 +110,7 @@ def predict_report(plan: Plan, workload: Workload, topology: Topology, num_steps
         calibrated=found.calibrated,
         cells=tuple(_cells(plan, workload.model.num_layers)),
         details=view(plan, workload, topology, is_searched=False),
+        simulated=simulated_report(plan, workload, topology),
     )
 
 
@@ -213,6 +216,10 @@ def _details(report: PredictReport) -> Lines:
     yield from details(report.details)
 
 
+def _simulated(report: PredictReport) -> Lines:
+    yield from simulated_table(report.simulated, report.step_microseconds)
+
+
 _SECTIONS: tuple[Callable[[PredictReport], Lines], ...] = (
     _head,
     _step,
@@ -222,4 +229,5 @@ _SECTIONS: tuple[Callable[[PredictReport], Lines], ...] = (
     _training_line,
     _cell_table,
     _details,
+    _simulated,
 )

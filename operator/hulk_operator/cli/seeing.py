@@ -8,14 +8,15 @@ from pathlib import Path
 from hulk_placement.advice import advise
 from hulk_placement.files.light import Coordinates
 from hulk_placement.layouts.compare import Comparison, compare
-from hulk_placement.layouts.warm import warm
 from hulk_placement.plan import Plan
 from hulk_placement.report.html import page
-from hulk_placement.report.rows import View
-from hulk_placement.report.searches import search_rows
+from hulk_placement.report.rows import SearchRows, View
+from hulk_placement.report.searches import division_rows, search_rows
 from hulk_placement.report.view import advice_rows
 from hulk_placement.search.problem import Budget
 from hulk_placement.solve import solve
+from hulk_placement.split import compare as division
+from hulk_placement.split.warm import warm
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -37,11 +38,22 @@ class Look:
 
 
 def look_closer(report: PlanReports, look: Look) -> PlanReports:
-    """The report with what was asked for; each job is looked at alone, as if no other were planned with it."""
+    """The report with what was asked for: searches for all jobs together, each job alone as if there were no other."""
     if not look.compare:
         return report
     warm()  # what is compiled on its first use is no search's time
-    return report.model_copy(update={"jobs": tuple(_closer(job, look) for job in report.jobs)})
+    jobs = tuple(_closer(job, look) for job in report.jobs)
+    return report.model_copy(update={"jobs": jobs, "together": _together(report, look)})
+
+
+def _together(report: PlanReports, look: Look) -> SearchRows | None:
+    """Searches that divide the machines among the jobs that have a plan; None where there is one job."""
+    made = [job.made for job in report.jobs if job.made is not None]
+    if len(made) < 2:
+        return None
+    workloads = [one.workload for one in made]
+    found = division.compare(workloads, made[0].topology, look.seconds, look.clock)
+    return division_rows(found, all(workload.objective == "time" for workload in workloads), look.seconds)
 
 
 def _closer(job: PlanReport, look: Look) -> PlanReport:

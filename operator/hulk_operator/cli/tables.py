@@ -11,7 +11,7 @@ from hulk_operator.api import HulkJob, RegionLinkRate
 from hulk_operator.cli import units
 from hulk_operator.cli.grid import sentence, table
 from hulk_operator.cli.reports import ExplainReport, LinkRow, PlanReport, PlanReports, TopologyReport
-from hulk_operator.cli.views import details
+from hulk_operator.cli.views import details, searches
 
 MAX_MATRIX_REGIONS = 8
 MAX_WORKER_ROWS = 64
@@ -26,6 +26,9 @@ def plans(report: PlanReports) -> RenderableType:
         if number:
             parts.append("")
         parts.extend(_plan(job))
+    if report.together is not None:
+        parts += ["", *searches(report.together, "SEARCH FOR ALL JOBS", "DIVISION")]
+        parts.append(Text("steps are the jobs' geometric means", style="dim"))
     return Group(*parts)
 
 
@@ -220,6 +223,9 @@ def job_state(job: HulkJob, now: datetime) -> RenderableType:
         what = f"attempt {failure.attempt}, {failure.pod or 'no pod'} on {failure.node or 'no node'}{code}"
         parts.append(sentence("last failure", f"{what}: {failure.reason}"))
         parts.extend(Text(f"  {line}", style="dim") for line in failure.message.splitlines())
+    if status.replan:
+        verdict = {"stay": "kept", "move": "given up for another one"}[status.replan.verdict]
+        parts.append(sentence("plan", f"that of attempt {status.replan.attempt} is {verdict}: {status.replan.reason}"))
     for node in status.avoided_nodes:
         parts.append(sentence("avoids", f"{node.name} for another {units.age((node.until - now).total_seconds())}"))
     conditions = table("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from hulk_placement.report.rows import MemoryRow, StageRow, View
+from hulk_placement.report.rows import MemoryRow, SearchRows, StageRow, View
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -128,10 +128,15 @@ def _price(view: View) -> Tables:
 def _searches(view: View) -> Tables:
     if view.searches is None:
         return
-    is_priced = any(row.price_per_step is not None for row in view.searches.rows)
+    yield from searches(view.searches, "SEARCH", "LAYOUT")
+
+
+def searches(found: SearchRows, title: str, layout: str) -> Tables:
+    """Searches side by side, under these headings."""
+    is_priced = any(row.price_per_step is not None for row in found.rows)
     numbers = ("PRICE" if is_priced else "STEP", "GAP", "EVALUATIONS", "TIME")
-    made = table("SEARCH", *numbers, "LAYOUT", numbers=numbers)
-    for row in view.searches.rows:
+    made = table(title, *numbers, layout, numbers=numbers)
+    for row in found.rows:
         value = units.duration(row.step_microseconds) if row.price_per_step is None else f"{row.price_per_step:.4g}"
         gap = units.ABSENT if row.gap is None else units.percent(row.gap)
         made.add_row(
@@ -143,9 +148,9 @@ def _searches(view: View) -> Tables:
             row.layout or "nothing possible",
         )
     yield made
-    bound = units.duration(view.searches.bound_microseconds)
-    how = "the best of all layouts" if view.searches.bound_is_reached else "no layout takes less: a proven bound"
-    yield Text(f"{view.searches.seconds_each:g} s each, by the closed form; {bound}: {how}", style="dim")
+    bound = units.duration(found.bound_microseconds)
+    how = f"the best of all {layout.lower()}s" if found.bound_is_reached else "nothing takes less: a proven bound"
+    yield Text(f"{found.seconds_each:g} s each, by the closed form; {bound}: {how}", style="dim")
 
 
 def _advice(view: View) -> Tables:

@@ -82,7 +82,8 @@ def assemble(cluster: Cluster, workers: Workers, settings: Settings, health: Hea
         queue.add,
         now,
         settings.namespace,
-        settings.timing.retry_plan_s,
+        settings.timing,
+        settings.policy,
         planned=health.planned,
         failed=lambda: health.failed("planning"),
     )

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from hulk_placement.replan.decide import Policy
+
 from hulk_operator import names
 from hulk_operator.probing import Budget
 from hulk_operator.reconcile.types import Timing
@@ -24,6 +26,7 @@ class Settings:
     metrics_port: int = names.OPERATOR_METRICS_PORT
     timing: Timing = field(default_factory=Timing)
     probing: Budget = field(default_factory=Budget)
+    policy: Policy = field(default_factory=Policy)  # of when a running job moves to another plan
 
 
 def from_environment(environ: Mapping[str, str], identity: str) -> Settings:

@@ -22,3 +22,7 @@ class HttpWorkers:
     async def start(self, ip: str, attempt: int) -> None:
         """Let the first step begin."""
         await observe.start(self._session, ip, attempt)
+
+    async def answers(self, ip: str) -> bool:
+        """Whether its node lives."""
+        return await observe.answers(ip)

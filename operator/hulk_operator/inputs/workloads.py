@@ -1,13 +1,14 @@
 """Turns a HulkJob into the planner's `Workload`: the model counted, the spec's words as numbers.
 
-What this version cannot do (other layouts and objectives) is refused here with a reason, before anything is
-planned. The model's text, where it is in a ConfigMap, is read by the caller.
+What this version cannot do (other layouts) is refused here with a reason, before anything is planned. The model's text,
+where it is in a ConfigMap, is read by the caller.
 """
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from hulk_placement.model import Model, Transformer
 from hulk_placement.model.hugging_face import from_config
@@ -15,16 +16,12 @@ from hulk_placement.model.profile import parse_profile
 from hulk_placement.sync import Sync
 from hulk_placement.workload import Workload
 
-from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec, NodeProfile
+from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec
+from hulk_operator.inputs.places import Nodes, UnusableJobError, allowed_nodes, allowed_regions
 
-
-class UnusableJobError(ValueError):
-    """A job that cannot be planned as it is: a PascalCase reason and a sentence for its condition."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
+OBJECTIVES: Final = {"time": "time", "throughputPerMoney": "throughput-per-money"}
+_WEIGHS: Final = re.compile(r"(?:^|\s)-m\s+hulk_runtime\.examples\.")
+"""A command that runs a program of Hulk's own training loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,7 @@ class Situation:
 
     `candidates`: how many of the job's workers each node's cpu, memory and pod slots admit. `allowed_regions`: the
     regions that residency rules allow the job's namespace, None where there is no rule. `kept`: how many of its pods
-    wait on each node for this plan.
+    wait on each node for this plan. `nodes`: where they are and what they cost.
     """
 
     attempt: int
@@ -41,6 +38,7 @@ class Situation:
     priority: int = 0
     allowed_regions: tuple[str, ...] | None = None
     kept: Mapping[str, int] = field(default_factory=dict)
+    nodes: Nodes = field(default_factory=Nodes)
 
 
 def model_reference(spec: HulkJobSpec) -> ConfigMapRef | None:
@@ -75,14 +73,15 @@ def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
     """The planner's workload. UnusableJobError where this version cannot train it as asked."""
     spec = job.spec
     refuse_unsupported(spec)
-    regions = _regions(job, situation.allowed_regions)
+    regions = allowed_regions(job, situation.allowed_regions, situation.nodes)
+    limit = spec.placement.max_price_per_hour
     min_workers, max_workers = _num_workers(spec)
     created = job.metadata.creation_timestamp
     return Workload(
         key=job.key,
         model=model,
         global_batch=spec.training.global_batch,
-        candidates=situation.candidates,
+        candidates=allowed_nodes(job, model, situation.candidates, regions, situation.nodes),
         min_workers=min_workers,
         max_workers=max_workers,
         accelerators_per_worker=spec.workers.accelerators_per_worker,
@@ -90,12 +89,15 @@ def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
         created_s=created.timestamp() if created else 0.0,
         priority=situation.priority,
         micro_batch=spec.training.micro_batch,
+        shares=to_shares(spec),
         precision=spec.training.precision,
         optimizer=spec.training.optimizer,
         pipeline=spec.parallelism.pipeline or 1,
         tensor=spec.parallelism.tensor or 1,
         allow_unknown_links=spec.placement.allow_unknown_links,
-        pins=spec.placement.pins,
+        objective=OBJECTIVES[spec.placement.objective],
+        max_price_per_hour=None if limit is None else float(limit),
+        pins=spec.placement.worker_nodes,
         regions=regions,
         kept=situation.kept,
         sync=to_sync(spec),
@@ -115,22 +117,11 @@ def to_sync(spec: HulkJobSpec) -> Sync:
     )
 
 
-def with_measured_speeds(
-    workload: Workload, profiles: Mapping[str, NodeProfile], products: Mapping[str, str]
-) -> Workload:
-    """The workload with the speeds that nodes showed with this very workload, on the product they have now."""
-    digest = workload.digest
-    found = {
-        node: entry
-        for node, profile in profiles.items()
-        for entry in profile.status.accelerators
-        if entry.workload == digest and entry.product == products.get(node)
-    }
-    return replace(
-        workload,
-        flops_per_s={node: float(entry.flops_per_second) for node, entry in found.items()},
-        measured_micro_batch={node: entry.micro_batch for node, entry in found.items() if entry.micro_batch},
-    )
+def to_shares(spec: HulkJobSpec) -> str:
+    """How the batch is shared: as asked, else by speed where the program is known to weigh gradients by sequences."""
+    first = spec.template.pod_spec()["containers"][0]
+    words = " ".join([*(first.get("command") or ()), *(first.get("args") or ())])
+    return spec.training.shares or ("planned" if _WEIGHS.search(words) else "equal")
 
 
 def refuse_unsupported(spec: HulkJobSpec) -> None:
@@ -141,11 +132,6 @@ def refuse_unsupported(spec: HulkJobSpec) -> None:
         listed = " and ".join(f"{name} {degree}" for name, degree in asked.items())
         raise UnusableJobError(
             "UnsupportedLayout", f"The job asks for {listed}; this version runs data parallelism only (1 and 1)."
-        )
-    if spec.placement.objective != "time":
-        raise UnusableJobError(
-            "UnsupportedSpec",
-            f"The job asks for objective {spec.placement.objective}; this version knows time.",
         )
 
 
@@ -162,21 +148,6 @@ def _num_workers(spec: HulkJobSpec) -> tuple[int, int]:
             f"whole number from workers.min {workers.min} to workers.max {workers.max}.",
         )
     return num_workers, num_workers
-
-
-def _regions(job: HulkJob, allowed: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Regions that both the job and the residency rules allow; empty means any."""
-    asked = job.spec.placement.regions
-    if allowed is None or not asked:
-        return asked if allowed is None else allowed
-    both = tuple(region for region in asked if region in allowed)
-    if not both:
-        raise UnusableJobError(
-            "ResidencyForbids",
-            f"The job asks for regions {', '.join(asked)}; jobs of namespace {job.metadata.namespace} may run only in "
-            f"{', '.join(allowed)}.",
-        )
-    return both
 
 
 def _parse_model(spec: HulkJobSpec, text: str) -> Model:

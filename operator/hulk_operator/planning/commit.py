@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hulk_placement import wire
+from hulk_placement.basis import Basis
+from hulk_placement.files.current import unpack_basis
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -17,6 +19,7 @@ from hulk_operator.cluster import Object
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.topology import Room
 from hulk_operator.planning.reservations import Held, new_claims
+from hulk_operator.pods import network_interface
 from hulk_operator.reconcile.summary import plan_summary, prediction_summary
 from hulk_operator.reconcile.types import FullPlan, Planned
 
@@ -47,12 +50,15 @@ def compatible(
     return Compatible(fitting, room)
 
 
-def planned(job: HulkJob, plan: Plan, workload: Workload, topology: Topology, now: datetime) -> Planned:
-    """The answer for a job that has a plan. A plan that is not calibrated gets its prediction from its preflight."""
-    meta = wire.Meta.of(workload, operator_version=VERSION, steps=job.spec.training.steps)
-    full = FullPlan(plan, wire.encode(plan, meta), wire.document(plan, meta)["digest"], meta.steps)
+def planned(
+    job: HulkJob, plan: Plan, workload: Workload, topology: Topology, now: datetime, basis: Basis | None = None
+) -> Planned:
+    """The answer for a job that has a plan, made of `basis`. One that is not calibrated gets its prediction later."""
+    interface = network_interface(job)
+    meta = wire.Meta.of(workload, operator_version=VERSION, steps=job.spec.training.steps, interface=interface)
+    full = FullPlan(plan, wire.encode(plan, meta), wire.document(plan, meta)["digest"], meta.steps, basis)
     prediction = None if full.preflight else prediction_summary(plan.prediction, plan.attempt, "profile", now)
-    summary = plan_summary(job.metadata.name, plan, full.digest, topology)
+    summary = plan_summary(job, plan, full.digest, topology, workload.model)
     return Planned(job.metadata.generation, full, summary, prediction)
 
 
@@ -64,7 +70,14 @@ def read_full_plan(written: Object, digest: str) -> FullPlan | None:
     try:
         blob = b64decode((written.get("binaryData") or {}).get(names.PLAN_KEY, ""))
         plan, meta = wire.decode(blob, digest)
+        basis = _basis(written)
     except ValueError as error:
         logger.warning("%s", error)
         return None
-    return FullPlan(plan, blob, digest, meta.steps)
+    return FullPlan(plan, blob, digest, meta.steps, basis)
+
+
+def _basis(written: Object) -> Basis | None:
+    """What the plan was made of; None where an earlier version of the operator wrote it."""
+    packed = (written.get("binaryData") or {}).get(names.PLAN_BASIS_KEY)
+    return None if packed is None else unpack_basis(b64decode(packed))

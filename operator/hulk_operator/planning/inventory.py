@@ -28,14 +28,14 @@ from hulk_operator.cluster import (
 )
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.node import region
+from hulk_operator.inputs.places import Nodes, UnusableJobError
+from hulk_operator.inputs.speeds import with_measured_speeds
 from hulk_operator.inputs.topology import Room
 from hulk_operator.inputs.workloads import (
     Situation,
-    UnusableJobError,
     model_reference,
     to_model,
     to_workload,
-    with_measured_speeds,
 )
 from hulk_operator.planning.reservations import Held, unmet_claims
 from hulk_operator.pods import WorkerPod, is_worker, job_key_of, worker_pod
@@ -69,6 +69,15 @@ class Inventory:
             return {}
         nodes = {name: node_state(node) for name, node in self.room.nodes.items()}
         return Counter(pod.node for pod in usable(job, self.workers, nodes, self.now))
+
+    def places(self, resource: str) -> Nodes:
+        """Where nodes are, and what they cost."""
+        products, prices = inputs.products(self.room, resource), inputs.declared_prices(self.declared)
+        return Nodes(
+            regions={name: region(node) for name, node in self.room.nodes.items()},
+            prices={name: prices.get(product, 0.0) for name, product in products.items()},
+            products=products,
+        )
 
     def topology(self, resource: str) -> Topology:
         """The planner's topology for one kind of accelerator."""
@@ -111,19 +120,23 @@ class Reader:
         left = inputs.room(nodes.items, counted, unmet_claims(held, workers, states, now))
         return Inventory(left, accept(profiles.values(), left.nodes.keys(), now), profiles, now, declared, workers)
 
-    async def workload(self, job: HulkJob, inventory: Inventory) -> Workload:
-        """The planner's workload; UnusableJobError when the job cannot be planned as it is."""
+    async def workload(self, job: HulkJob, inventory: Inventory, own: Mapping[str, int] | None = None) -> Workload:
+        """The planner's workload; UnusableJobError when the job cannot be planned as it is.
+
+        `own`: how many of its pods are on each node, where it runs and is planned anew all the same.
+        """
         spec = job.spec
         text = await self._model_text(job)
         _require_offered(spec.workers.resource_name, inventory.room)
         avoided = (node.name for node in job.status.avoided_nodes if node.until > inventory.now)
-        kept = inventory.kept(job)
+        kept = inventory.kept(job) if own is None else own
         situation = Situation(
             attempt=job.status.attempt + 1,
             candidates=_candidates(job, inventory.room, avoided, kept),
             kept=kept,
             priority=await self._priority(spec.priority_class_name),
             allowed_regions=inputs.allowed_regions(inventory.declared, job.metadata.namespace or ""),
+            nodes=inventory.places(spec.workers.resource_name),
         )
         workload = to_workload(job, to_model(spec, text), situation)
         products = inputs.products(inventory.room, spec.workers.resource_name)

@@ -14,22 +14,25 @@ from datetime import datetime
 from typing import Final
 
 from hulk_placement.plan import Plan
+from hulk_placement.replan.decide import Policy
 from hulk_placement.solve import Budget, Solution
 from hulk_placement.workload import Workload
 
-from hulk_operator.api import ConditionType, HulkJob, PlanSummary
-from hulk_operator.cluster import CONFIG_MAPS, Cluster, ClusterError, NotFound, Refused
+from hulk_operator.api import ConditionType, HulkJob
+from hulk_operator.cluster import Cluster, ClusterError, Refused
 from hulk_operator.inputs import topology as inputs
-from hulk_operator.inputs.workloads import UnusableJobError
+from hulk_operator.inputs.places import UnusableJobError
 from hulk_operator.observe import Preflight
 from hulk_operator.planning.calibrate import calibrate
-from hulk_operator.planning.commit import compatible, planned, read_full_plan
+from hulk_operator.planning.commit import compatible, planned
+from hulk_operator.planning.full_plans import FullPlans
 from hulk_operator.planning.inventory import Inventory, Reader
 from hulk_operator.planning.process import Problem, Search
 from hulk_operator.planning.reservations import Held, new_claims
-from hulk_operator.pods import owner_uid
+from hulk_operator.planning.review import made_of
+from hulk_operator.planning.reviewer import Reviewer
 from hulk_operator.reconcile.store import Store
-from hulk_operator.reconcile.types import Calibration, FullPlan, Planned, Unplanned, View
+from hulk_operator.reconcile.types import Calibration, FullPlan, Planned, Review, Timing, Unplanned, View
 from hulk_operator.status import finished, holds
 
 logger = logging.getLogger(__name__)
@@ -62,7 +65,8 @@ class Planner:
         ready: Callable[[str], None],
         clock: Callable[[], datetime],
         namespace: str | None = None,
-        retry_s: float = 60.0,
+        timing: Timing | None = None,
+        policy: Policy | None = None,
         budget: Budget | None = None,
         planned: Callable[[float], None] = lambda _: None,
         failed: Callable[[], None] = lambda: None,
@@ -72,13 +76,17 @@ class Planner:
         self._store = store
         self._ready = ready
         self._clock = clock
-        self._retry_s = retry_s
+        self._retry_s = (timing or Timing()).retry_plan_s
         self._budget = budget or Budget()
         self._wanted: set[str] = set()
         self._refused: set[str] = set()
         self._answers: dict[str, Given] = {}
-        self._full: dict[str, FullPlan] = {}
-        self._unreadable: dict[str, str] = {}  # key -> digest of a plan whose ConfigMap holds something else
+        self._plans = FullPlans(cluster)
+        pause_s = (timing or Timing()).review_s
+        self._reviewer = Reviewer(
+            store, self._reader, ready, clock, self._held, self.full_plan, policy or Policy(), pause_s
+        )
+        self._review_in_s = self._retry_s
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._planned = planned
@@ -100,19 +108,24 @@ class Planner:
         given, job = self._answers.get(key), self._store.job(key)
         return given.answer if given and job is not None and job.metadata.uid == given.uid else None
 
+    def review(self, key: str) -> Review | None:
+        """The last word on the plan of the job that has this key now."""
+        job = self._store.job(key)
+        return None if job is None else self._reviewer.answer(job)
+
     def full_plans(self) -> Mapping[str, FullPlan]:
         """The last full plan of every job, as far as it is known here."""
-        return self._full
+        return self._plans.known
 
     def forget(self, key: str) -> None:
         """The job needs no plan now. A plan that was committed holds its resources by the job's status from here on."""
         answer = self.decision(key)
         had_plan = (given := self._answers.pop(key, None)) is not None and isinstance(given.answer, Planned)
         if self._store.job(key) is None:
-            self._full.pop(key, None)
-            self._unreadable.pop(key, None)
+            self._plans.forget(key)
+            self._reviewer.forget(key)
         elif isinstance(answer, Planned):
-            self._full[key] = answer.full
+            self._plans.keep(key, answer.full)
         self._wanted.discard(key)
         self._refused.discard(key)
         if had_plan:
@@ -127,17 +140,8 @@ class Planner:
 
     async def full_plan(self, job: HulkJob) -> FullPlan | None:
         """The full plan of the attempt in force: as decided, or as written in its ConfigMap."""
-        answer, summary = self.decision(job.key), job.status.plan
-        if summary is None:
-            return None
-        if isinstance(answer, Planned) and answer.summary.digest == summary.digest:
-            self._full[job.key] = answer.full
-        known = self._full.get(job.key)
-        if known is None or known.digest != summary.digest:
-            known = await self._read_plan(job, summary)
-            if known is not None:
-                self._full[job.key] = known
-        return known
+        answer = self.decision(job.key)
+        return await self._plans.of(job, answer.full if isinstance(answer, Planned) else None)
 
     async def calibrate(self, view: View, preflight: Preflight) -> Calibration | None:
         """What the ranks measured -> each node's speed, and the prediction that follows; None when it does not fit."""
@@ -151,6 +155,8 @@ class Planner:
                 await self._wait()
                 try:
                     await self._pass(search)
+                    if not self._wanted:
+                        self._review_in_s = await self._reviewer.look(search) or self._retry_s
                 except ClusterError as error:
                     logger.warning("planning: %s", error.message)
                     self._wake.set()
@@ -167,7 +173,9 @@ class Planner:
         if not self._wanted:
             waits = [asyncio.ensure_future(event.wait()) for event in (self._wake, self._changed)]
             try:
-                await asyncio.wait(waits, timeout=self._retry_s, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    waits, timeout=min(self._retry_s, self._review_in_s), return_when=asyncio.FIRST_COMPLETED
+                )
             finally:
                 for wait in waits:
                     wait.cancel()
@@ -256,7 +264,8 @@ class Planner:
             room = fitting.room
             for key, plan in fitting.plans.items():
                 try:
-                    answer: Answer = planned(jobs[key], plan, workloads[key], problem.topology, now)
+                    basis = made_of(plan, workloads[key], problem.topology, solution.plans)
+                    answer: Answer = planned(jobs[key], plan, workloads[key], problem.topology, now, basis)
                 except Exception as error:
                     logger.exception("%s: its plan cannot be used", key)
                     self._failed()
@@ -286,20 +295,6 @@ class Planner:
             self._refused.add(job.key)
         self._answers[job.key] = Given(job.metadata.uid, answer)
         self._ready(job.key)
-
-    async def _read_plan(self, job: HulkJob, summary: PlanSummary) -> FullPlan | None:
-        """The plan in its ConfigMap; None where there is none, or something else than was planned."""
-        if self._unreadable.get(job.key) == summary.digest:
-            return None
-        try:
-            found = await self._cluster.get(CONFIG_MAPS, summary.name, job.metadata.namespace)
-        except NotFound:
-            return None
-        full = read_full_plan(found, summary.digest) if owner_uid(found) == job.metadata.uid else None
-        if full is None:
-            logger.warning("%s: ConfigMap %s does not hold the plan that is in force", job.key, summary.name)
-            self._unreadable[job.key] = summary.digest
-        return full
 
 
 def _defect(job: HulkJob, error: Exception) -> Unplanned:

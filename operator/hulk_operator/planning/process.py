@@ -14,9 +14,13 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
-from typing import Final
+from typing import Final, TypeVar, TypeVarTuple
 
+from hulk_placement.basis import Basis
 from hulk_placement.plan import Plan
+from hulk_placement.replan.decide import Policy
+from hulk_placement.replan.moving import Moving
+from hulk_placement.replan.replan import Replanned, Situation, replan
 from hulk_placement.solve import Budget, Solution, Unplaced, precedence, solve
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -24,8 +28,11 @@ from hulk_placement.workload import Workload
 logger = logging.getLogger(__name__)
 
 MAX_SEARCH_S: Final = 30.0
+MAX_REVIEW_S: Final = 1.0
 MAX_PROCESS_S: Final = 120
 _PR_SET_PDEATHSIG: Final = 1
+Arguments = TypeVarTuple("Arguments")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,22 @@ class Problem:
 
     workloads: tuple[Workload, ...]
     topology: Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Whether one running job is to move: its plan and what that was made of, and the cluster as it is now.
+
+    The topology counts what the job holds as free.
+    """
+
+    plan: Plan
+    basis: Basis
+    workload: Workload
+    topology: Topology
+    situation: Situation
+    moving: Moving
+    policy: Policy
 
 
 class Search:
@@ -70,10 +93,18 @@ class Search:
                 unplaced |= alone.unplaced
         return Solution(plans, unplaced)
 
+    async def replan(self, question: Question) -> Replanned:
+        """Whether a running job is to move; in little time, since a plan that is asked for meanwhile waits for it."""
+        budget = replace(self._budget, seconds=min(self._budget.seconds, MAX_REVIEW_S))
+        return await self._in_child(_replan, question, budget)
+
     async def _run(self, workloads: Sequence[Workload], running: Sequence[Plan], topology: Topology) -> Solution:
+        return await self._in_child(_solve, workloads, running, topology, self._budget)
+
+    async def _in_child(self, work: Callable[[*Arguments], Answer], *arguments: *Arguments) -> Answer:
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._pool, _solve, workloads, running, topology, self._budget)
+            return await loop.run_in_executor(self._pool, work, *arguments)
         except BrokenProcessPool:
             self._failed()
             self._pool.shutdown(wait=False)
@@ -96,6 +127,25 @@ def _solve(workloads: Sequence[Workload], running: Sequence[Plan], topology: Top
     signal.alarm(MAX_PROCESS_S)
     try:
         return solve(workloads, running, topology, budget)
+    finally:
+        signal.alarm(0)
+
+
+def _replan(question: Question, budget: Budget) -> Replanned:
+    """`replan` in the child, whose process ends when it takes too long."""
+    signal.alarm(MAX_PROCESS_S)
+    try:
+        asked = question
+        return replan(
+            asked.plan,
+            asked.basis,
+            asked.workload,
+            asked.topology,
+            asked.situation,
+            asked.moving,
+            asked.policy,
+            budget,
+        )
     finally:
         signal.alarm(0)
 

@@ -1,7 +1,7 @@
 """Pure functions from a plan and a job to Kubernetes objects, and from pods back to facts."""
 
 from hulk_operator.pods.children import gang_config_map, network_policy, plan_config_map, service
-from hulk_operator.pods.manifests import owner_reference, pods, stays
+from hulk_operator.pods.manifests import network_interface, owner_reference, pods, stays
 from hulk_operator.pods.peers import peer_secret
 from hulk_operator.pods.worker import (
     Exit,
@@ -22,6 +22,7 @@ __all__ = [
     "gang_config_map",
     "is_worker",
     "job_key_of",
+    "network_interface",
     "network_policy",
     "owner_name",
     "owner_reference",

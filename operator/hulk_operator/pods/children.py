@@ -11,8 +11,11 @@ from hulk_operator.cluster import Object
 from hulk_operator.pods.manifests import attempt_environment, owner_reference
 
 
-def plan_config_map(job: HulkJob, attempt: int, blob: bytes, digest: str, why: tuple[str, ...] = ()) -> Object:
-    """The full plan, mounted by every pod, and its reasons; immutable, so that it can be read but never drift."""
+def plan_config_map(
+    job: HulkJob, attempt: int, blob: bytes, digest: str, why: tuple[str, ...] = (), basis: bytes | None = None
+) -> Object:
+    """The full plan, mounted by every pod, its reasons, and what it was made of; immutable: it can only be read."""
+    packed = {names.PLAN_KEY: blob} | ({} if basis is None else {names.PLAN_BASIS_KEY: basis})
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -22,20 +25,22 @@ def plan_config_map(job: HulkJob, attempt: int, blob: bytes, digest: str, why: t
         },
         "immutable": True,
         "data": {names.PLAN_WHY_KEY: "\n".join(why)},
-        "binaryData": {names.PLAN_KEY: b64encode(blob).decode()},
+        "binaryData": {key: b64encode(content).decode() for key, content in packed.items()},
     }
 
 
-def gang_config_map(job: HulkJob, plan: Plan, blob: bytes) -> Object:
+def gang_config_map(job: HulkJob, plan: Plan, blob: bytes, is_broken: bool = False) -> Object:
     """What a launcher needs to start the ranks of the attempt in force; the one object that each attempt changes.
 
-    Which worker a pod is, its own labels say.
+    Which worker a pod is, its own labels say. `is_broken`: a node of the attempt before was lost, so that its ranks
+    wait for each other in vain and are to end at once.
     """
+    environment = attempt_environment(job, plan) | ({names.ENV_END_SECONDS: "0"} if is_broken else {})
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": _metadata(job, names.gang_config_map(job.metadata.name), plan.attempt),
-        "data": {names.GANG_ENVIRONMENT_KEY: json.dumps(attempt_environment(job, plan), sort_keys=True)},
+        "data": {names.GANG_ENVIRONMENT_KEY: json.dumps(environment, sort_keys=True)},
         "binaryData": {names.PLAN_KEY: b64encode(blob).decode()},
     }
 

@@ -180,6 +180,18 @@ def _plan_volume(job: HulkJob, plan: Plan) -> Object:
     return {"name": names.PLAN_VOLUME, "projected": {"sources": sources}}
 
 
+def network_interface(job: HulkJob) -> str | None:
+    """What gloo talks over in the job's pods; None where only they know, because the template refers to something."""
+    found = _own_env(job).get(names.ENV_GLOO_INTERFACE, names.NETWORK_INTERFACE)
+    return found if found and "$(" not in found else None
+
+
+def _own_env(job: HulkJob) -> dict[str, str | None]:
+    """What the template sets of the worker's environment; None for what is not a plain value."""
+    entries = (entry.wire() for entry in job.spec.template.spec.containers[0].env)
+    return {entry["name"]: entry.get("value") for entry in entries}
+
+
 def _shared_env(job: HulkJob, plan: Plan) -> Env:
     """What every worker is told. Hulk's names come first, so that the user's may refer to them."""
     values = {
@@ -193,7 +205,7 @@ def _shared_env(job: HulkJob, plan: Plan) -> Env:
     if stays(job):
         grace_s = (job.spec.template.spec.model_extra or {}).get("terminationGracePeriodSeconds", DEFAULT_GRACE_S)
         values |= {names.ENV_GANG: names.PLAN_DIRECTORY, names.ENV_GRACE_SECONDS: str(grace_s)}
-    given = {entry.name for entry in job.spec.template.spec.containers[0].env}
+    given = _own_env(job)
     for interface in (names.ENV_GLOO_INTERFACE, names.ENV_NCCL_INTERFACE):
         if interface not in given:
             values[interface] = names.NETWORK_INTERFACE

@@ -6,7 +6,7 @@ Every action can be repeated: what exists already is left, what is gone already 
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Protocol
@@ -36,6 +36,7 @@ from hulk_operator.cluster import (
 )
 from hulk_operator.observe import Observation, ObserveError, Preflight
 from hulk_operator.pods import owner_name, owner_reference, owner_uid, peer_secret
+from hulk_operator.reconcile.hearing import listen
 from hulk_operator.reconcile.types import (
     Action,
     Calibrate,
@@ -57,7 +58,7 @@ from hulk_operator.reconcile.types import (
     View,
     Write,
 )
-from hulk_operator.reconcile.workers import Workers, latest
+from hulk_operator.reconcile.workers import Workers, furthest, knock, latest
 from hulk_operator.status import whole_second
 
 logger = logging.getLogger(__name__)
@@ -240,20 +241,36 @@ class Executor:
         self._remember(view.job, lambda memory: replace(memory, **action.fields))
 
     async def _poll(self, view: View, action: Poll) -> None:
-        observation, preflight, error = None, None, ""
-        try:
-            if action.preflight:
-                preflight = await self._workers.preflight(action.ip)
-            observation = await latest(self._workers, action)  # beside a preflight: it may train already
-        except ObserveError as silent:
-            error = str(silent)
-            logger.debug("%s: %s", view.job.key, error)
+        answers = await knock(self._workers, action.doors)
+        observation, preflight, error = await self._look(view, action, answers)
         if preflight is not None and preflight.attempt != action.attempt:
             preflight = None
         if observation is not None:
             await self._observed(view, observation)
         sighting = Sighting(action.attempt, view.now, observation, preflight, error)
-        self._remember(view.job, lambda memory: replace(memory, sighting=sighting))
+        heard = observation
+        if heard is None and not all(answers.values()):  # rank 0 may be what is lost
+            heard = await furthest(self._workers, [action.doors[node] for node in answers if answers[node]])
+
+        def with_news(memory: Memory) -> Memory:
+            hearing = listen(memory.hearing, action.attempt, view.now, heard, answers)
+            return replace(memory, sighting=sighting, hearing=hearing)
+
+        self._remember(view.job, with_news)
+
+    async def _look(
+        self, view: View, action: Poll, answers: Mapping[str, bool]
+    ) -> tuple[Observation | None, Preflight | None, str]:
+        """What rank 0 says of the training and, where it is asked for that, of its preflight; why a part is missing."""
+        observation, preflight = None, None
+        try:
+            if action.preflight:
+                preflight = await self._workers.preflight(action.ip)
+            observation = await latest(self._workers, action, answers)  # beside a preflight: it may train already
+        except ObserveError as silent:
+            logger.debug("%s: %s", view.job.key, silent)
+            return observation, preflight, str(silent)
+        return observation, preflight, ""
 
     async def _calibrate(self, view: View, action: Calibrate) -> None:
         try:

@@ -1,11 +1,12 @@
 """Questions about a `View` that several steps ask, and the two ways an attempt ends: release and failure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from hulk_operator.api import ConditionType, HulkJobStatus, LastFailure
+from hulk_operator.api import AvoidedNode, ConditionType, HulkJobStatus, LastFailure
 from hulk_operator.api.base import MAX_MESSAGE
+from hulk_operator.api.status import MAX_AVOIDED_NODES
 from hulk_operator.pods import WorkerPod, reason_of
 from hulk_operator.reconcile.farewell import Farewell
 from hulk_operator.reconcile.types import Outcome, Remember, View
@@ -18,7 +19,9 @@ DISRUPTED = "Disrupted"
 STOPPED = "Stopped"
 START_FAILED = "StartFailed"
 PLAN_LOST = "PlanLost"
+NODE_LOST = "NodeLost"  # a reason of the last failure
 RESIZED = "Resized"
+REPLANNED = "Replanned"
 EXTENDED = "Extended"
 RECOVERED = "Recovered"
 REGION_LOST = "RegionLost"  # a reason of Degraded: the gang goes on
@@ -53,6 +56,29 @@ def node_of(view: View, pod: WorkerPod) -> str:
 def last_said(view: View) -> Farewell | None:
     """How the last attempt said that it ended; None while it runs, or when it said nothing."""
     return view.farewell if view.farewell and view.farewell.attempt == view.status.attempt else None
+
+
+def silent(view: View) -> frozenset[str]:
+    """Nodes of the attempt in force that do not answer at the moment."""
+    heard = view.memory.hearing
+    return frozenset(heard.silent) if heard and heard.attempt == view.status.attempt else frozenset()
+
+
+def lost(view: View) -> dict[str, float]:
+    """Nodes of the last attempt that are lost by what is heard of them, and for how many seconds they were silent."""
+    heard = view.memory.hearing
+    if heard is None or heard.attempt != view.status.attempt:
+        return {}
+    return heard.lost(view.timing.silent_s)
+
+
+def avoided(view: View, nodes: Iterable[str]) -> tuple[AvoidedNode, ...]:
+    """The nodes that are avoided still, and these for a while; the longest ones when there are too many."""
+    until = whole_second(view.now + timedelta(seconds=view.timing.avoid_node_s))
+    still = {node.name: node.until for node in view.status.avoided_nodes if node.until > view.now}
+    still |= {node: until for node in nodes if node}
+    latest = sorted(still.items(), key=lambda entry: (entry[1], entry[0]), reverse=True)[:MAX_AVOIDED_NODES]
+    return tuple(AvoidedNode(name=name, until=end) for name, end in sorted(latest))
 
 
 def since(view: View, kind: ConditionType) -> datetime:

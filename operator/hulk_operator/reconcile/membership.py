@@ -98,6 +98,15 @@ def speakers(view: View) -> tuple[WorkerPod, ...]:
     return tuple(pod for pod in first.values() if pod.running and pod.ip)
 
 
+def doors(view: View) -> dict[str, str]:
+    """The address of one running pod on each node that takes part."""
+    found: dict[str, str] = {}
+    for pod in pods_of_members(view):
+        if pod.running and pod.ip and pod.node:
+            found.setdefault(pod.node, pod.ip)
+    return found
+
+
 def could_go_on(workers: Collection[int], without: Collection[int]) -> bool:
     """Whether the ranks' rule lets `workers` go on when some are out: more than half; at a tie, the lowest one's half.
 

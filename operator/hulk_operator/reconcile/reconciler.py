@@ -26,7 +26,7 @@ from hulk_operator.reconcile.facts import set_condition
 from hulk_operator.reconcile.recipe import EVENTS_WRITE, STATUS_WRITE, decide
 from hulk_operator.reconcile.steps.starting import refused
 from hulk_operator.reconcile.store import Store
-from hulk_operator.reconcile.types import NOTHING, FullPlan, Memory, Planned, Step, Timing, Unplanned, View
+from hulk_operator.reconcile.types import NOTHING, FullPlan, Memory, Planned, Review, Step, Timing, Unplanned, View
 from hulk_operator.reconcile.workers import Workers
 from hulk_operator.status import event, finished, holds, merge_patch, phase, transitions
 
@@ -42,6 +42,10 @@ class Decisions(Plans, Protocol):
 
     def decision(self, key: str) -> Planned | Unplanned | None:
         """Its answer for a job, None before there is one."""
+        ...
+
+    def review(self, key: str) -> Review | None:
+        """Its last word on the plan in force, None before there is one."""
         ...
 
     def forget(self, key: str) -> None:
@@ -106,7 +110,16 @@ class Reconciler:
             return None
         if not _may_need_plan(job, status):
             self._plans.forget(key)
-        return requeue_after_s
+        return self._sooner(decision.view, status, requeue_after_s)
+
+    def _sooner(self, view: View, status: HulkJobStatus, requeue_after_s: float | None) -> float | None:
+        """When the next pass is due; sooner where this one's poll found a node that does not answer, or is lost."""
+        heard, before, timing = self._remembered(view.job).hearing, view.memory.hearing, self._timing
+        over = finished(status) or not holds(status, ConditionType.PLANNED)
+        if requeue_after_s is None or over or heard is None or heard.attempt != status.attempt or not heard.silent:
+            return requeue_after_s
+        is_news = heard.lost(timing.silent_s) and not (before and before.lost(timing.silent_s))
+        return min(requeue_after_s, 0.0 if is_news else timing.silent_poll_s)
 
     async def _gather(self, job: HulkJob) -> View:
         pods = self._store.pods_of(job.key)
@@ -120,6 +133,7 @@ class Reconciler:
             leftovers=tuple(pod for pod in pods if pod.job_uid != uid),
             nodes=self._store.node_states(),
             decision=self._plans.decision(job.key),
+            review=self._plans.review(job.key),
             full=await self._plans.full_plan(job) if planned else None,
             memory=self._remembered(job),
             timing=self._timing,

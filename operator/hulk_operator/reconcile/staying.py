@@ -22,6 +22,7 @@ from hulk_operator.reconcile.facts import (
     ATTEMPT_FAILED,
     DISRUPTED,
     PLAN_LOST,
+    REPLANNED,
     RESIZED,
     STOPPED,
     deployed,
@@ -30,7 +31,7 @@ from hulk_operator.reconcile.facts import (
 from hulk_operator.reconcile.types import NodeState, View
 from hulk_operator.status import condition
 
-KEEPING: Final = frozenset({ATTEMPT_FAILED, DISRUPTED, PLAN_LOST, RESIZED, STOPPED})
+KEEPING: Final = frozenset({ATTEMPT_FAILED, DISRUPTED, PLAN_LOST, REPLANNED, RESIZED, STOPPED})
 """Why an attempt was released whose other pods are as good as before; not so where a gang could not start."""
 
 

@@ -1,10 +1,13 @@
 """Plan -> what the status says of it: bounded by regions, integers only."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Literal
 
+from hulk_placement.cost.money import accelerators_per_s
+from hulk_placement.layer_pins import as_spans
+from hulk_placement.model import Model
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.topology import Topology
 
@@ -12,6 +15,8 @@ from hulk_operator import names
 from hulk_operator.api import (
     AllReduceTime,
     Bottleneck,
+    HulkJob,
+    LayersPlace,
     Layout,
     PlanSummary,
     PredictionSummary,
@@ -20,7 +25,13 @@ from hulk_operator.api import (
     WanObserved,
 )
 from hulk_operator.api.base import MAX_COUNT
-from hulk_operator.api.status import MAX_ALL_REDUCES, MAX_REGION_LINKS, gap_text
+from hulk_operator.api.status import (
+    MAX_ALL_REDUCES,
+    MAX_PLACE_REGIONS,
+    MAX_PLACES,
+    MAX_REGION_LINKS,
+    gap_text,
+)
 from hulk_operator.observe import Observation, ObservedAllReduce, ObservedRegionLink
 from hulk_operator.status import whole_second
 
@@ -45,18 +56,23 @@ def _whole(value: float) -> int:
     return round(min(max(0.0, value), MAX_COUNT))
 
 
-def plan_summary(job_name: str, plan: Plan, digest: str, topology: Topology) -> PlanSummary:
-    """The plan by regions, its ring order folded, and its slowest link as it is known now."""
+def plan_summary(job: HulkJob, plan: Plan, digest: str, topology: Topology, model: Model) -> PlanSummary:
+    """The plan by regions and stages, its ring order folded, and its slowest link as it is known now."""
     regions = sorted({worker.region for worker in plan.workers})
     return PlanSummary(
-        name=names.plan_config_map(job_name, plan.attempt),
+        name=names.plan_config_map(job.metadata.name, plan.attempt),
         digest=digest,
         attempt=plan.attempt,
         algorithm=plan.algorithm,
+        objective=job.spec.placement.objective,
+        price_per_hour=_price_per_hour(plan, topology),
         num_workers=len(plan.workers),
         num_accelerators=sum(worker.num_accelerators for worker in plan.workers),
+        smallest_share=min(plan.shares),
+        largest_share=max(plan.shares),
         layout=Layout(data=plan.layout.data, pipeline=plan.layout.pipeline, tensor=plan.layout.tensor),
         regions=tuple(_share(plan, region) for region in regions),
+        layers=tuple(_places(plan, model.num_layers))[:MAX_PLACES],
         order=tuple(region for region, _ in groupby(worker.region for worker in plan.workers))[:MAX_ORDER],
         bottleneck=_bottleneck(plan, topology),
         optimality_gap=gap_text(plan.optimality_gap),
@@ -127,9 +143,43 @@ def _distance(link: ObservedRegionLink) -> float:
     return max(ratio, 1 / ratio)
 
 
+def _price_per_hour(plan: Plan, topology: Topology) -> str | None:
+    """Decimal text; None where a machine's price is not known.
+
+    A plan's price is far below what 32 characters hold.
+    """
+    if not all(topology.machine(worker.machine).price_per_hour for worker in plan.workers):
+        return None
+    return f"{accelerators_per_s(plan, topology) * 3600:.4f}"
+
+
 def _share(plan: Plan, region: str) -> RegionShare:
     here = [worker for worker in plan.workers if worker.region == region]
     return RegionShare(name=region, workers=len(here), accelerators=sum(worker.num_accelerators for worker in here))
+
+
+def _places(plan: Plan, num_layers: int) -> Iterator[LayersPlace]:
+    """Where every layer is, stages in the same regions folded."""
+    region_of = {worker.machine: worker.region for worker in plan.workers}
+    ends = (*plan.stages[1:], num_layers)
+    stages = [
+        (range(start, end), _machines(plan, stage))
+        for stage, (start, end) in enumerate(zip(plan.stages, ends, strict=True))
+    ]
+    for regions, alike in groupby(stages, lambda stage: sorted({region_of[machine] for machine in stage[1]})):
+        layers, machines = zip(*alike, strict=True)
+        yield LayersPlace(
+            layers=as_spans(chain(*layers)),
+            num_nodes=len(set().union(*machines)),
+            num_regions=len(regions),
+            regions=tuple(regions[:MAX_PLACE_REGIONS]),
+        )
+
+
+def _machines(plan: Plan, stage: int) -> set[str]:
+    """The machines that have a stage. Ranks run (replica, stage, tensor)."""
+    tensor, pipeline = plan.layout.tensor, plan.layout.pipeline
+    return {machine for rank, machine in enumerate(plan.rank_machines) if rank // tensor % pipeline == stage}
 
 
 def _bottleneck(plan: Plan, topology: Topology) -> Bottleneck | None:

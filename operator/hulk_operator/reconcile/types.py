@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
+from hulk_placement.basis import Basis
 from hulk_placement.plan import Plan
 
 from hulk_operator.api import HulkJob, HulkJobStatus, PlanSummary, PredictionSummary
@@ -17,6 +18,7 @@ from hulk_operator.cluster import ApiResource, Object
 from hulk_operator.observe import Observation, Preflight
 from hulk_operator.pods.worker import WorkerPod
 from hulk_operator.reconcile.farewell import Farewell
+from hulk_operator.reconcile.hearing import Hearing
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +29,19 @@ class Timing:
     max_backoff_s: float = 360.0
     settle_s: float = 60.0  # how long the cause of a broken gang may stay hidden (a dead node is noticed late)
     alone_s: float = 5.0  # the same where peers wait for the next attempt, and so do not fail too
+    silent_s: float = 3.0  # how long a node may not answer, and nobody train, before it counts as lost
+    silent_poll_s: float = 1.0  # between polls while a node does not answer
     not_ready_s: float = 30.0  # how long a node may say that it is not ready before it counts as lost
     leftover_s: float = 30.0  # how long after its grace period a terminating pod is waited for
     region_loss_s: float = 30.0  # how long the survivors of a region may take to say that they go on
     avoid_node_s: float = 300.0
-    poll_s: float = 5.0
+    poll_s: float = 3.0  # a lost node is noticed at the next poll and `silent_s` after that: within 10 s
     preflight_poll_s: float = 0.5
     preflight_wait_s: float = 300.0  # importing torch and finding one another may take minutes on a loaded node
     fresh_s: float = 5.0  # how old rank 0's word that it made no step may be when a prediction is written
     observe_write_s: float = 10.0
+    review_s: float = 10.0  # between two looks at whether running jobs should move
+    replan_write_s: float = 600.0  # between two sentences on why a plan is kept
     resync_s: float = 300.0
     retry_plan_s: float = 60.0
 
@@ -58,6 +64,7 @@ class FullPlan:
     blob: bytes
     digest: str
     num_steps: int
+    basis: Basis | None = None  # what it was made of, where that is known
 
     @property
     def preflight(self) -> bool:
@@ -82,6 +89,23 @@ class Unplanned:
     generation: int
     reason: str
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """The planning pass's word on the plan of an attempt that runs, and its reason in a sentence.
+
+    `step_us` by that plan and `new_step_us` by another one, as the cluster is now; `gain_s` over all steps left.
+    """
+
+    generation: int
+    attempt: int
+    verdict: Literal["stay", "move"]
+    reason: str
+    step_us: int | None = None
+    new_step_us: int | None = None
+    gain_s: float | None = None
+    cost_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +145,7 @@ class Memory:
     started: int = 0  # last attempt that was told to start
     ended: frozenset[tuple[int, int]] = frozenset()  # (attempt, worker) that ended well; their pods may be gone by now
     sighting: Sighting | None = None
+    hearing: Hearing | None = None
     loss: tuple[int, datetime] | None = None  # attempt, and since when it lacks workers that it may go on without
     calibration: Calibration | None = None
     first_steps: tuple[Observation, ...] = ()  # of an attempt without a preflight
@@ -139,6 +164,7 @@ class View:
     nodes: Mapping[str, NodeState] = field(default_factory=dict)
     decision: Planned | Unplanned | None = None
     full: FullPlan | None = None  # of the attempt in force
+    review: Review | None = None
     memory: Memory = Memory()
     timing: Timing = Timing()
     farewell: Farewell | None = None  # what a worker of this job said last
@@ -196,12 +222,14 @@ class Poll:
     """Ask rank 0 how it goes; the answer is in the next pass's memory.
 
     `others` may know better, where rank 0 may be cut off: who is of the latest membership epoch is believed.
+    `doors`: the address of a pod on each node of the gang, to knock at.
     """
 
     ip: str
     attempt: int
     preflight: bool
     others: tuple[str, ...] = ()
+    doors: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

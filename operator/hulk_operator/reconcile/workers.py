@@ -1,10 +1,14 @@
 """What running workers are asked, and whose answer counts when several are."""
 
 import asyncio
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
 
 from hulk_operator.observe import Observation, ObserveError, Preflight
 from hulk_operator.reconcile.types import Poll
+
+NUM_KNOCKS: Final = 128
+NUM_SURVIVORS: Final = 3
 
 
 class Workers(Protocol):
@@ -22,21 +26,48 @@ class Workers(Protocol):
         """Let the first step begin."""
         ...
 
+    async def answers(self, ip: str) -> bool:
+        """Whether anything answers at the pod's address, and be it with a refusal."""
+        ...
 
-async def latest(workers: Workers, poll: Poll) -> Observation:
+
+async def knock(workers: Workers, doors: Mapping[str, str]) -> dict[str, bool]:
+    """Which nodes answer, all of them asked at once as far as NUM_KNOCKS allows."""
+    free = asyncio.Semaphore(NUM_KNOCKS)
+
+    async def one(ip: str) -> bool:
+        async with free:
+            return await workers.answers(ip)
+
+    return dict(zip(doors, await asyncio.gather(*map(one, doors.values())), strict=True))
+
+
+async def furthest(workers: Workers, ips: Sequence[str]) -> Observation | None:
+    """What the one of the first few says that has come furthest; None when nobody answers."""
+    answers = await asyncio.gather(*(_ask(workers, ip) for ip in ips[:NUM_SURVIVORS]))
+    found = [seen for seen in answers if isinstance(seen, Observation)]
+    return max(found, key=lambda seen: seen.own_step or 0, default=None)
+
+
+async def latest(workers: Workers, poll: Poll, answers: Mapping[str, bool]) -> Observation:
     """What the rank of the latest membership epoch says, all asked at once; the first one where they are alike.
 
-    `ObserveError` of the first when nobody answers.
+    `ObserveError` of the first when nobody answers. Who is on a node that did not answer a knock is not asked: that
+    would only take time.
     """
-
-    async def ask(ip: str) -> Observation | ObserveError:
-        try:
-            return await workers.metrics(ip)
-        except ObserveError as error:
-            return error
-
-    found = await asyncio.gather(*map(ask, (poll.ip, *poll.others)))
-    answers = [seen for seen in found if isinstance(seen, Observation)]
-    if not answers:
+    deaf = {poll.doors[node] for node, answered in answers.items() if not answered}
+    asked = [ip for ip in (poll.ip, *poll.others) if ip not in deaf]
+    if not asked:
+        raise ObserveError(f"no node of {', '.join((poll.ip, *poll.others))} answers")
+    found = await asyncio.gather(*(_ask(workers, ip) for ip in asked))
+    said = [seen for seen in found if isinstance(seen, Observation)]
+    if not said:
         raise next(error for error in found if isinstance(error, ObserveError))
-    return max(answers, key=lambda seen: (seen.attempt == poll.attempt, seen.epoch or 0))
+    return max(said, key=lambda seen: (seen.attempt == poll.attempt, seen.epoch or 0))
+
+
+async def _ask(workers: Workers, ip: str) -> Observation | ObserveError:
+    try:
+        return await workers.metrics(ip)
+    except ObserveError as error:
+        return error

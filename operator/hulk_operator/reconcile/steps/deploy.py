@@ -5,11 +5,14 @@ A worker's pod is one that stays from an earlier attempt, where there is one on 
 
 from collections import Counter
 
+from hulk_placement.files.current import pack_basis
+
 from hulk_operator import names
 from hulk_operator import pods as manifests
 from hulk_operator.api import ConditionType
 from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES
 from hulk_operator.reconcile.facts import (
+    NODE_LOST,
     PLAN_LOST,
     count_unstable,
     deployed,
@@ -40,15 +43,16 @@ def deploy(view: View) -> Outcome:
         return Outcome((count_unstable(view),), lost, stop=True, requeue_after_s=0)
     job, full, attempt = view.job, view.full, view.status.attempt
     taken = to_take_over(view)
+    basis = None if full.basis is None else pack_basis(full.basis)
     actions: list[Action] = [
-        Create(CONFIG_MAPS, (manifests.plan_config_map(job, attempt, full.blob, full.digest, full.plan.why),)),
+        Create(CONFIG_MAPS, (manifests.plan_config_map(job, attempt, full.blob, full.digest, full.plan.why, basis),)),
         Create(SERVICES, (manifests.service(job, attempt),)),
         Create(NETWORK_POLICIES, (manifests.network_policy(job, attempt),)),
     ]
     if job.spec.sync.may_use_wan:  # whichever this plan uses: a pod that stays may see another one
         actions.append(MakeSecret())
     if manifests.stays(job):
-        actions.append(Write(CONFIG_MAPS, manifests.gang_config_map(job, full.plan, full.blob)))
+        actions.append(Write(CONFIG_MAPS, manifests.gang_config_map(job, full.plan, full.blob, _is_broken(view))))
     if taken:
         labels = {pod.name: names.worker_labels(job.metadata.name, attempt, worker) for worker, pod in taken.items()}
         actions.append(Relabel(labels))
@@ -56,6 +60,13 @@ def deploy(view: View) -> Outcome:
         actions.append(Create(PODS, manifests.pods(job, full.plan, new)))
     # A pod that runs already may never change again once it has its labels: no event would ask for the next pass.
     return Outcome(tuple(actions), requeue_after_s=0 if taken else None)
+
+
+def _is_broken(view: View) -> bool:
+    """Whether the attempt before ended because a node fell silent: its other ranks wait for it in vain."""
+    last, avoided = view.status.last_failure, {node.name for node in view.status.avoided_nodes}
+    is_last = last is not None and last.attempt == view.status.attempt - 1
+    return is_last and last is not None and last.reason == NODE_LOST and last.node in avoided
 
 
 def up(view: View) -> Outcome:

@@ -17,15 +17,18 @@ from hulk_operator.pods import Reason, WorkerPod, stays
 from hulk_operator.reconcile.facts import (
     ATTEMPT_FAILED,
     DISRUPTED,
+    NODE_LOST,
     RECOVERED,
     REGION_LOST,
     STOPPED,
+    avoided,
     count_unstable,
     deployed,
     ended_well,
     failure,
     head,
     in_force,
+    lost,
     node_of,
     num_workers,
     released,
@@ -185,11 +188,15 @@ def _node_lost(view: View, pod: WorkerPod) -> Reason | None:
         return None
     node = view.nodes.get(name)
     if node is None:
-        return Reason("NodeLost", f"node {name} was deleted")
+        return Reason(NODE_LOST, f"node {name} was deleted")
+    if name in (silent_s := lost(view)):
+        step = view.memory.hearing.step if view.memory.hearing else 0
+        said = f"node {name} has not answered for {silent_s[name]:.0f} s, and no step was made after step {step}"
+        return Reason(NODE_LOST, said)
     if node.ready == "Unknown":
-        return Reason("NodeLost", f"node {name} does not answer")
+        return Reason(NODE_LOST, f"node {name} does not answer")
     if node.ready == "False" and node.since and seconds_left(view, node.since, view.timing.not_ready_s) <= 0:
-        return Reason("NodeLost", f"node {name} is not ready since {node.since:%H:%M:%S} UTC")
+        return Reason(NODE_LOST, f"node {name} is not ready since {node.since:%H:%M:%S} UTC")
     why = "" if pod.node else kept_out_by(node.cordoned, node.taints, view.job.spec.template.pod_spec())
     return Reason("NodeUnschedulable", f"node {name} does not admit worker {pod.worker}: {why}") if why else None
 
@@ -199,7 +206,10 @@ def _disrupted(view: View, why: Reason, pod: WorkerPod | None, released_as: str 
     last = failure(view, why.reason, why.message or f"pod ended: {why.reason}", pod, code)
     message = f"attempt {last.attempt} was interrupted and does not count as a failure: {last.message}"
     status = update(
-        released(view, released_as, last.reason, message), disruptions=view.status.disruptions + 1, last_failure=last
+        released(view, released_as, last.reason, message),
+        disruptions=view.status.disruptions + 1,
+        last_failure=last,
+        avoided_nodes=avoided(view, lost(view)),  # Kubernetes does not know yet
     )
     actions = () if deployed(view) else (count_unstable(view),)
     return Outcome(actions, status, stop=True, requeue_after_s=0)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from hulk_operator import names
-from hulk_operator.api import ConditionType, HulkJobStatus
+from hulk_operator.api import ConditionType, HulkJobStatus, PlanSummary
 from hulk_operator.reconcile.facts import (
     ATTEMPT_FAILED,
     DISRUPTED,
@@ -69,7 +69,7 @@ def committed(view: View, decision: Planned) -> HulkJobStatus:
     last = view.status.last_failure if _failed_start(view) else None
     again = f" (attempt {last.attempt}: {last.message})" if last else ""
     regions = ", ".join(f"{share.workers} in {share.name}" for share in summary.regions)
-    message = f"attempt {summary.attempt}: {summary.num_workers} workers, {regions}"
+    message = f"attempt {summary.attempt}: {summary.num_workers} workers, {regions}{_details(summary)}"
     status = set_condition(view, ConditionType.PLANNED, True, "Planned", message)
     status = set_condition(
         view, ConditionType.DEPLOYED, False, "Deploying", f"attempt {summary.attempt} is being created{again}", status
@@ -85,6 +85,13 @@ def committed(view: View, decision: Planned) -> HulkJobStatus:
         start_time=view.status.start_time or whole_second(view.now),
         avoided_nodes=tuple(node for node in view.status.avoided_nodes if node.until > view.now),
     )
+
+
+def _details(summary: PlanSummary) -> str:
+    """Shares that differ, and the price."""
+    few, many = summary.smallest_share, summary.largest_share
+    shares = f"; {few} to {many} sequences a rank" if few < many else ""
+    return shares + (f"; {float(summary.price_per_hour):g} an hour" if summary.price_per_hour else "")
 
 
 def _fits(view: View, decision: Planned) -> bool:

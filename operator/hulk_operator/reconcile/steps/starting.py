@@ -1,14 +1,13 @@
 """A gang that does not come up: released as a whole, with the reason in the words of whoever refused it."""
 
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from collections.abc import Sequence
 from typing import Final
 
-from hulk_operator.api import AvoidedNode, ConditionType
-from hulk_operator.api.status import MAX_AVOIDED_NODES
+from hulk_operator.api import ConditionType
 from hulk_operator.cluster import QuotaExceeded, Refused
 from hulk_operator.pods import WorkerPod, reason_of
 from hulk_operator.reconcile.facts import (
+    avoided,
     deployed,
     failure,
     in_force,
@@ -19,7 +18,6 @@ from hulk_operator.reconcile.facts import (
     start_failed,
 )
 from hulk_operator.reconcile.types import NOTHING, Outcome, View
-from hulk_operator.status import whole_second
 
 STUCK_REASONS: Final = frozenset(
     {
@@ -45,7 +43,7 @@ def stuck(view: View) -> Outcome:
     for pod in view.gang:
         if pod.waiting and pod.waiting.reason in STUCK_REASONS:
             last = failure(view, pod.waiting.reason, pod.waiting.message or pod.waiting.reason, pod)
-            return start_failed(view, last, avoided_nodes=_avoided(view, (pod.node,) if _blamed(view, pod) else ()))
+            return start_failed(view, last, avoided_nodes=avoided(view, (pod.node,) if _blamed(view, pod) else ()))
     return NOTHING
 
 
@@ -69,7 +67,7 @@ def start_timeout(view: View) -> Outcome:
     num_up = sum(pod.running for pod in view.gang)
     message = f"{num_up} of {num_workers(view)} pods were up after startTimeoutSeconds = {limit_s} s: {named}"
     last = failure(view, "StartTimeout", message, late[0] if late else None)
-    return start_failed(view, last, avoided_nodes=_avoided(view, (node_of(view, pod) for pod in late)))
+    return start_failed(view, last, avoided_nodes=avoided(view, (node_of(view, pod) for pod in late)))
 
 
 def refused(view: View, errors: Sequence[Refused]) -> Outcome:
@@ -89,12 +87,3 @@ def _refusal(error: Refused) -> str:
 def _why_late(view: View, pod: WorkerPod) -> str:
     waits = f"{pod.waiting.reason} {pod.waiting.message}".strip() if pod.waiting else pod.phase
     return f"{pod.name} for node {node_of(view, pod)}: {pod.unschedulable or waits}"
-
-
-def _avoided(view: View, nodes: Iterable[str]) -> tuple[AvoidedNode, ...]:
-    """The nodes that are avoided still, and these for a while; the longest ones when there are too many."""
-    until = whole_second(view.now + timedelta(seconds=view.timing.avoid_node_s))
-    still = {node.name: node.until for node in view.status.avoided_nodes if node.until > view.now}
-    still |= {node: until for node in nodes if node}
-    latest = sorted(still.items(), key=lambda entry: (entry[1], entry[0]), reverse=True)[:MAX_AVOIDED_NODES]
-    return tuple(AvoidedNode(name=name, until=end) for name, end in sorted(latest))

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from hulk_operator.api import ConditionType
 from hulk_operator.pods import WorkerPod
-from hulk_operator.reconcile.facts import in_force
+from hulk_operator.reconcile.facts import in_force, lost
 from hulk_operator.reconcile.staying import staying
 from hulk_operator.reconcile.types import NOTHING, Outcome, Sweep, View
 from hulk_operator.status import holds
@@ -46,7 +46,7 @@ def drain(view: View) -> Outcome:
 
 def _seconds_to_wait(view: View, pod: WorkerPod) -> float:
     node = view.nodes.get(pod.node)
-    if pod.node and (node is None or node.ready != "True"):
+    if pod.node and (node is None or node.ready != "True" or pod.node in lost(view)):
         return 0.0
     if pod.delete_by is None:
         return view.timing.leftover_s

@@ -10,6 +10,7 @@ from hulk_operator.api import (
     HulkJobStatus,
     Observed,
     PredictionSummary,
+    Startup,
 )
 from hulk_operator.observe import Observation, Preflight
 from hulk_operator.pods import WorkerPod
@@ -24,6 +25,7 @@ from hulk_operator.reconcile.facts import (
     remember,
     seconds_left,
     set_condition,
+    silent,
     since,
     update,
 )
@@ -39,7 +41,7 @@ from hulk_operator.reconcile.types import (
     Start,
     View,
 )
-from hulk_operator.status import whole_second
+from hulk_operator.status import condition, whole_second
 
 NUM_WARMING_STEPS: Final = 2  # kernels are chosen, memory is found
 NUM_FIRST_STEPS: Final = 3
@@ -145,16 +147,20 @@ def observe(view: View) -> Outcome:
     """Write down what rank 0 says, or who speaks where that is cut off, and ask again."""
     if not in_force(view) or not deployed(view) or not (asked := membership.speakers(view)):
         return NOTHING
-    sighting, timing = _sighting(view), view.timing
-    status = view.status
+    sighting, status = _sighting(view), view.status
     if sighting and sighting.observation and _is_news(view, sighting.observation):
         status = _observed(view, sighting.observation)
-    left_s = seconds_left(view, sighting.time, timing.poll_s) if sighting else 0.0
+    left_s = seconds_left(view, sighting.time, _pause_s(view)) if sighting else 0.0
     if left_s > 0:
         return Outcome(status=status, requeue_after_s=left_s)
     first, *others = (pod.ip for pod in asked)
-    poll = Poll(first, status.attempt, preflight=False, others=tuple(others))
-    return Outcome((poll,), status, requeue_after_s=timing.poll_s)
+    poll = Poll(first, status.attempt, preflight=False, others=tuple(others), doors=membership.doors(view))
+    return Outcome((poll,), status, requeue_after_s=_pause_s(view))
+
+
+def _pause_s(view: View) -> float:
+    """How long until the next poll: less while a node does not answer."""
+    return view.timing.silent_poll_s if silent(view) else view.timing.poll_s
 
 
 def last_seen(view: View) -> HulkJobStatus:
@@ -208,7 +214,18 @@ def _observed(view: View, seen: Observation) -> HulkJobStatus:
         wan=wan_observed(seen, _regions(view)),
         updated_at=whole_second(view.now),
     )
-    return update(view.status, observed=observed, checkpoint=_checkpoint(view, seen))
+    return update(view.status, observed=observed, checkpoint=_checkpoint(view, seen), startup=_startup(view))
+
+
+def _startup(view: View) -> Startup | None:
+    """How long this attempt took to train, told once."""
+    known, attempt = view.status.startup, view.status.attempt
+    if known is not None and known.attempt == attempt:
+        return known
+    planned = condition(view.status, ConditionType.PLANNED)
+    if planned is None or planned.status != "True":
+        return known
+    return Startup(attempt=attempt, seconds=max(0, round((view.now - planned.last_transition_time).total_seconds())))
 
 
 def _regions(view: View) -> frozenset[str]:

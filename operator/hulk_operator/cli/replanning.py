@@ -1,0 +1,143 @@
+"""A plan that is carried out, beside the best one for the cluster as it is now -> `ReplanReport` and its table."""
+
+from collections.abc import Iterator
+
+from hulk_placement.plan import Plan
+from hulk_placement.replan.replan import Replanned
+from hulk_placement.topology import Topology
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from hulk_operator.api import Resource
+from hulk_operator.cli import tables, units
+from hulk_operator.cli.grid import sentence
+from hulk_operator.cli.planning import plan_report
+from hulk_operator.cli.reports import PlanReport, PlanReports
+
+MAX_DRIFTS = 8
+
+
+class MachineRow(Resource):
+    """A machine with more or fewer accelerators than when the plan was made."""
+
+    name: str
+    before: int
+    now: int
+
+
+class DriftRow(Resource):
+    """A directed link of regions or machines with other figures than when the plan was made."""
+
+    source: str
+    target: str
+    rtt_microseconds_before: int
+    rtt_microseconds: int
+    bandwidth_bytes_per_second_before: int
+    bandwidth_bytes_per_second: int
+    factor: float  # by which the figure changed that changed most
+
+
+class CostRow(Resource):
+    """A part of the move; the parts sum to it."""
+
+    part: str
+    seconds: float
+
+
+class ReplanReport(Resource):
+    """What `hulk plan --from` prints."""
+
+    workload: str
+    verdict: str
+    reason: str
+    known_before: bool  # whether the plan's file says what it was made of
+    lost: tuple[MachineRow, ...] = ()
+    added: tuple[MachineRow, ...] = ()
+    drifted: tuple[DriftRow, ...] = ()
+    step_microseconds_then: int | None = None  # predicted when it was made
+    step_microseconds_now: int | None = None  # of the current plan as the links are now; absent: it cannot go on
+    step_microseconds_new: int | None = None
+    steps_left: int
+    gain_seconds: float | None = None
+    cost_seconds: float | None = None
+    cost: tuple[CostRow, ...] = ()
+    checkpoint_bytes_sent: int | None = None
+    plan: PlanReport | None = None
+
+
+def replan_report(plan: Plan, found: Replanned, topology: Topology, steps_left: int) -> ReplanReport:
+    """The report of an answer about a plan."""
+    changed, cost, weighed = found.changes, found.cost, found.weighed
+    return ReplanReport(
+        workload=plan.key,
+        verdict=found.verdict.value,
+        reason=found.reason,
+        known_before=changed.is_whole,
+        lost=tuple(MachineRow(name=one.name, before=one.num_held, now=one.num_left) for one in changed.lost),
+        added=tuple(MachineRow(name=one.name, before=one.num_before, now=one.num_now) for one in changed.added),
+        drifted=tuple(
+            DriftRow(
+                source=drift.pair[0],
+                target=drift.pair[1],
+                rtt_microseconds_before=round(drift.before.rtt_s * 1e6),
+                rtt_microseconds=round(drift.now.rtt_s * 1e6),
+                bandwidth_bytes_per_second_before=round(drift.before.bandwidth_bytes_per_s),
+                bandwidth_bytes_per_second=round(drift.now.bandwidth_bytes_per_s),
+                factor=round(drift.factor, 3),
+            )
+            for drift in changed.drifted
+        ),
+        step_microseconds_then=_microseconds(plan) if plan.prediction.step_s else None,
+        step_microseconds_now=_microseconds(found.current),
+        step_microseconds_new=_microseconds(found.new),
+        steps_left=steps_left,
+        gain_seconds=weighed.gain if weighed and weighed.unit == "s" else None,
+        cost_seconds=cost.seconds if cost else None,
+        cost=tuple(CostRow(part=part, seconds=seconds) for part, seconds in cost.parts()) if cost else (),
+        checkpoint_bytes_sent=cost.sent_bytes if cost else None,
+        plan=plan_report(found.new, topology) if found.new else None,
+    )
+
+
+def replan_table(report: ReplanReport) -> RenderableType:
+    """For people: what changed, both steps, the cost, the verdict, the plan to move to."""
+    return Group(*_lines(report))
+
+
+def _lines(report: ReplanReport) -> Iterator[RenderableType]:
+    colour = "yellow" if report.verdict == "move" else "green"
+    yield Text.assemble((f"{report.workload}: ", "bold"), (report.verdict, colour))
+    yield sentence("why", report.reason)
+    yield from _changes(report)
+    yield sentence(
+        "step",
+        f"{units.duration(report.step_microseconds_now)} by the current plan as the cluster is now, "
+        f"{units.duration(report.step_microseconds_new)} by the new one; {report.steps_left:,} steps are left",
+    )
+    if report.cost_seconds is not None:
+        parts = ", ".join(f"{row.part} {row.seconds:.2f} s" for row in report.cost if row.seconds)
+        sent = units.size(report.checkpoint_bytes_sent or 0)
+        yield sentence("move", f"{report.cost_seconds:.2f} s: {parts or 'nothing'}; {sent} of checkpoint sent")
+    if report.plan is not None:
+        yield ""
+        yield tables.plans(PlanReports(jobs=(report.plan,)))
+
+
+def _changes(report: ReplanReport) -> Iterator[RenderableType]:
+    for row in (*report.lost, *report.added):
+        yield sentence("changed", f"{row.name}: {row.before} -> {row.now} accelerators")
+    for drift in report.drifted[:MAX_DRIFTS]:
+        rtt = f"{units.duration(drift.rtt_microseconds_before)} -> {units.duration(drift.rtt_microseconds)}"
+        before, now = drift.bandwidth_bytes_per_second_before, drift.bandwidth_bytes_per_second
+        figures = f"{rtt}, {units.rate(before)} -> {units.rate(now)}"
+        yield sentence("changed", f"{drift.source} -> {drift.target}: {figures} (factor {drift.factor:.2f})")
+    if len(report.drifted) > MAX_DRIFTS:
+        yield sentence("changed", f"{len(report.drifted) - MAX_DRIFTS} links more (-o json has all)")
+    if not report.known_before:
+        yield sentence("changed", "the plan's file does not say what it was made of (madeOf)")
+    elif not (report.lost or report.added or report.drifted):
+        yield sentence("changed", "nothing")
+
+
+def _microseconds(plan: Plan | None) -> int | None:
+    return None if plan is None else round(plan.prediction.step_s * 1e6)
