@@ -12,6 +12,7 @@ import csv
 import itertools
 import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from hulk_lab.spec import LabSpec, LinkSpec, NodeSpec, RegionSpec, dump
@@ -47,14 +48,19 @@ def draw(measured: Measured, *, seed: int, scale: float, num_regions: int = 3, n
     chosen = random.Random(seed).choice(complete)
     speeds = [SPEEDS[i % len(SPEEDS)] for i in range(num_regions * nodes_per_region)]
     random.Random(f"speeds {seed}").shuffle(speeds)
-    nodes = iter(speeds)
+    first = range(0, len(speeds), nodes_per_region)
+    return lab_of(measured, chosen, [speeds[i : i + nodes_per_region] for i in first], scale)
+
+
+def lab_of(measured: Measured, chosen: Sequence[str], speeds: Sequence[Sequence[float]], scale: float) -> LabSpec:
+    """The lab of these regions, a node for every speed of each; KeyError where a pair was not measured."""
     return LabSpec(
         regions=tuple(
             RegionSpec(
                 name=_name(region),
-                nodes=tuple(NodeSpec(name=f"{_name(region)}-{i}", speed=next(nodes)) for i in range(nodes_per_region)),
+                nodes=tuple(NodeSpec(name=f"{_name(region)}-{i}", speed=speed) for i, speed in enumerate(own)),
             )
-            for region in chosen
+            for region, own in zip(chosen, speeds, strict=True)
         ),
         links=tuple(_link(measured, pair, scale) for pair in itertools.permutations(chosen, 2)),
     )

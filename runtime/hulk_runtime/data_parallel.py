@@ -16,6 +16,7 @@ because a collective of their own would cost as many round trips as the gradient
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
@@ -144,6 +145,12 @@ class FlatModel:
     def num_buckets(self) -> int:
         """Number of collectives per step."""
         return len(self._edges) - 1
+
+    @property
+    def bucket_bytes(self) -> int:
+        """Of gradients in the largest bucket."""
+        largest = max(end - start for start, end in pairwise(self._edges))
+        return largest * self.gradients_N.element_size()
 
     def start(self) -> None:
         """Begin a step: no gradients, nothing in flight."""

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from hulk_runtime import environment, errors, processor, wire
+from hulk_runtime import environment, errors, names, processor, wire
 from hulk_runtime.stopping import Stop
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def run(make_task: "TaskMaker") -> int:
         plan = wire.load(here.plan_path)
         _require_match(here, plan)
         processor.limit_threads()
+        _use_interface(plan)
         from hulk_runtime import training
 
         return training.run(here, plan, make_task, stop)
@@ -38,6 +39,13 @@ def _require_match(here: environment.Environment, plan: wire.Plan) -> None:
             f"world of {here.world_size} ranks, the plan has {plan.num_ranks}: with several accelerators per worker, "
             f"start the program with hulk-launch or torchrun"
         )
+
+
+def _use_interface(plan: wire.Plan) -> None:
+    """Talk over the interface that the plan counts on, unless the pod's template names another."""
+    if plan.transport is not None and plan.transport.interface is not None:
+        for name in (names.ENV_GLOO_INTERFACE, names.ENV_NCCL_INTERFACE):
+            os.environ.setdefault(name, plan.transport.interface)
 
 
 def leave(code: int) -> None:

@@ -14,6 +14,7 @@ one's plan. So a change of the gang costs only the pods that it takes away or ad
 were started with: the file it came from may change under them.
 """
 
+import math
 import os
 import signal
 import sys
@@ -84,9 +85,12 @@ class Ranks:
             self.failure = code
             self.end(now)
 
-    def end(self, now: float) -> None:
-        """Ask the ranks that still run to stop, and have them killed when they do not."""
-        self.kill_at = now + self.grace_s
+    def end(self, now: float, within_s: float = math.inf) -> None:
+        """Ask the ranks that still run to stop, and have them killed when they do not within their grace period.
+
+        Nor within `within_s`: ranks that wait for a peer whose node is lost have nothing to save.
+        """
+        self.kill_at = now + min(self.grace_s, within_s)
         self.signal(signal.SIGTERM)
 
     def signal(self, number: int) -> None:
@@ -147,7 +151,7 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str], now: Gang, folder
             own[names.ENV_PET_NODE_RANK] = str(now.worker)
         ranks = _start_all(arguments, own)
         _say(f"attempt {now.attempt}: worker {now.worker}, {len(ranks.running)} ranks")
-        _attend(ranks, lambda: gang.read(folder, now.attempt) is not None)
+        _attend(ranks, lambda: gang.read(folder, now.attempt))
     return ranks
 
 
@@ -245,7 +249,7 @@ def _start(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     return os.posix_spawn(sys.executable, command, environ, setsigmask=(), setsigdef=(signal.SIGCHLD, *FORWARDED))
 
 
-def _attend(ranks: Ranks, superseded: Callable[[], bool] | None = None) -> None:
+def _attend(ranks: Ranks, superseded: Callable[[], Gang | None] | None = None) -> None:
     """Reap ranks and pass signals on until no rank runs; look every second whether a newer attempt has begun."""
     while ranks.running:
         number = _next_signal(_patience_s(ranks, superseded is not None))
@@ -258,10 +262,10 @@ def _attend(ranks: Ranks, superseded: Callable[[], bool] | None = None) -> None:
         elif ranks.kill_at is not None and now >= ranks.kill_at:
             ranks.signal(signal.SIGKILL)
             ranks.kill_at = None
-        elif superseded is not None and not ranks.told and not ranks.superseded and superseded():
+        elif not ranks.told and not ranks.superseded and superseded is not None and (newer := superseded()):
             _say("a newer attempt has begun: the ranks stop")
             ranks.superseded = True
-            ranks.end(now)
+            ranks.end(now, environment.number(newer.environment, names.ENV_END_SECONDS, ranks.grace_s))
 
 
 def _patience_s(ranks: Ranks, polls: bool) -> float | None:

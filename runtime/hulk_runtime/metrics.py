@@ -31,6 +31,12 @@ def process_registry() -> CollectorRegistry:
     return registry
 
 
+def own_step(registry: CollectorRegistry, attempt: int) -> Gauge:
+    """How far the worker is by itself: who speaks for the whole job may be out of reach."""
+    said = "Last step that this worker's first rank completed."
+    return Gauge("hulk_worker_own_step", said, ["attempt"], registry=registry).labels(str(attempt))
+
+
 class JobMetrics:
     """The view of the whole job, by the lowest rank that takes part.
 

@@ -55,6 +55,9 @@ class Scribe:
             f"parameters={stepper.flat.parameters_N.numel()} buckets={stepper.flat.num_buckets} "
             f"{local}planned_step_s={predicted} order={','.join(plan.nodes_by_rank()[:64])}"
         )
+        planned = plan.transport.bucket_bytes if plan.transport else stepper.flat.bucket_bytes
+        if planned != stepper.flat.bucket_bytes:
+            say(f"buckets of {stepper.flat.bucket_bytes} bytes, planned {planned}: this is not the model of the plan")
 
     def resumed(self, step: int) -> None:
         """Note where the run begins."""

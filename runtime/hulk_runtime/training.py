@@ -44,7 +44,8 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
             _wait_for_start(progress, environment.start_s)
         group.bound_silence(silence_s(environment, plan, slowest_s))
         stop.training_begins()
-        run = Run(plan, group, stepper, stop, scribe, lambda: Scribe(environment, plan, registry, group))
+        own_step = metrics.own_step(registry, environment.attempt)
+        run = Run(plan, group, stepper, stop, scribe, lambda: Scribe(environment, plan, registry, group), own_step.set)
         last = run.train(resumed)
         if run.scribe:
             run.scribe.close(last, stepper)
@@ -53,7 +54,10 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
 
 @dataclass
 class Run:
-    """The steps of one rank. The lowest rank has a scribe; `make_scribe` makes one where a region with it was lost."""
+    """The steps of one rank. The lowest rank has a scribe; `make_scribe` makes one where a region with it was lost.
+
+    `say_step` is told of each completed step.
+    """
 
     plan: Plan
     group: Group
@@ -61,6 +65,7 @@ class Run:
     stop: Stop
     scribe: Scribe | None
     make_scribe: Callable[[], Scribe]
+    say_step: Callable[[int], None] = lambda _: None
 
     def train(self, resumed: int) -> int:
         """Until the last step, or until all ranks agree to stop; returns the last step that all have in common.
@@ -90,6 +95,7 @@ class Run:
             saves = self.scribe is not None and self.scribe.wants(step + 1)
             timing, report = self.stepper.together(step + 1, self.stop.wanted, saves)
             step += 1
+            self.say_step(step)
             if self.scribe:
                 self.scribe.completed(step, timing, report, self.stepper)
             if report.of_all:

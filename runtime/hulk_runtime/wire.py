@@ -85,6 +85,17 @@ class Sync(_Wire):
     inner_steps: Positive = 1
 
 
+class Transport(_Wire):
+    """What the plan assumes: the network interface, where it names one, and the size of a bucket of gradients.
+
+    `buckets_at_a_time` is what the transport does by itself: gloo reduces two at a time, Hulk's own one after another.
+    """
+
+    interface: str | None = None
+    bucket_bytes: Positive
+    buckets_at_a_time: Positive = 1
+
+
 class Plan(_Wire):
     """Who does what. Workers and `shares` (sequences per rank) are in rank order, which is ring order."""
 
@@ -101,6 +112,7 @@ class Plan(_Wire):
     num_buckets: Positive
     sync: Sync | None = None
     collective: CollectiveDocument | None = None
+    transport: Transport | None = None
     prediction: Prediction | None = None
     preflight: bool
     digest: str
