@@ -4,6 +4,7 @@
     predict      predicted against observed step time, measured in the geo lab
     deploy       1,000 ranks on simulated nodes beside a bare client and an Indexed Job; memory
     change       one node replaced, the job shrunk, on simulated nodes
+    replan       what a lost node costs a training in the geo lab; planning after a loss in simulated clusters
     start        real pods: from a job to connected ranks; one worker that starts many ranks
     allreduce    Hulk's all-reduce over the emulated WAN beside gloo's, the physical bound and the prediction
     ddp          a step of torch's DDP over the emulated WAN, with gloo and with Hulk's all-reduce
@@ -12,6 +13,9 @@
     crossover    from which link speed on a synchronous step pays, local SGD below; predictions only, nothing measured
     solve        how good and how quick planning is; predictions only, nothing measured
     planner      how good and how quick searches over any layout are; predictions only, nothing measured
+    placements   planned machines beside those that others choose, measured on real trainings in three labs
+    gnn          whether the value network helps to divide machines among jobs; predictions only, nothing measured
+    step_model   the evaluator's closed form beside its simulation of a step, and what each takes; nothing is run
     gloo_model   prices of gloo's all-reduces beside measured ones and beside the event simulation; nothing is run
     flows        how good and how quick planning Hulk's own all-reduce is; predictions only, nothing measured
 
@@ -43,13 +47,18 @@ from bench import (
 from bench.allreduce import whole as all_reduces
 from bench.gil import question as gil
 from bench.gloo_model import question as gloo_model
+from bench.gnn import question as gnn
+from bench.placements import question as placements
 from bench.planner import question as planner
+from bench.replanning import question as replanning
+from bench.step_model import question as step_model
 
 QUESTIONS: dict[str, Callable[[bool], None]] = {
     "ring": lambda short: ring_order.run(("A",) if short else ("A", "B"), short),
     "predict": predict.run,
     "deploy": lambda short: deployment.main(3 if short else 20),
     "change": lambda short: change.main(1 if short else 20),
+    "replan": replanning.run,
     "start": lambda short: starting.run(1 if short else 5),
     "allreduce": all_reduces.run,
     "ddp": all_reduces.run_ddp,
@@ -58,6 +67,9 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "crossover": lambda short: crossover.run(factors=crossover.FACTORS[::2] if short else crossover.FACTORS),
     "solve": lambda _: bench_solve.run(),
     "planner": planner.run,
+    "placements": placements.run,
+    "gnn": gnn.run,
+    "step_model": step_model.run,
     "gloo_model": gloo_model.run,
     "flows": lambda short: collective_plans.run(num_regions=(3, 4, 6) if short else collective_plans.NUM_REGIONS),
 }

@@ -25,10 +25,15 @@ IDLE, IOWAIT, STEAL = 3, 4, 7  # of user nice system idle iowait irq softirq ste
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What the WAN's counters say, and the share of the processor time asked for that others got."""
+    """What the WAN's counters say, and the share of the processor time asked for that other machines got.
+
+    `busy_share`: of all processor time, what any program had. Where nothing was left, job pods waited for processors
+    that their speed entitles them to.
+    """
 
     wan: relay.Lateness
     stolen_share: float
+    busy_share: float = 0.0
 
     @property
     def valid(self) -> bool:
@@ -37,10 +42,11 @@ class Conditions:
 
     def __str__(self) -> str:
         """
-        >>> str(Conditions(relay.Lateness(num_packets=1000, num_late=3, num_lost=1), 0.2))
-        '0.40% late, 20.0% stolen INVALID'
+        >>> str(Conditions(relay.Lateness(num_packets=1000, num_late=3, num_lost=1), 0.2, 0.7))
+        '0.40% late, 20.0% stolen, 70% busy INVALID'
         """
-        return f"{self.wan.late_share:.2%} late, {self.stolen_share:.1%} stolen{'' if self.valid else ' INVALID'}"
+        shares = f"{self.wan.late_share:.2%} late, {self.stolen_share:.1%} stolen, {self.busy_share:.0%} busy"
+        return f"{shares}{'' if self.valid else ' INVALID'}"
 
 
 def wait_for_quiet(patience_s: float = PATIENCE_S) -> None:
@@ -62,12 +68,14 @@ class Watch:
         self.begin_wan()
 
     def begin_wan(self) -> None:
-        """Count packets from now on only: what a job does before its steps is not timed."""
+        """Count packets, and how busy it is, from now on only: what a job does before its steps is not timed."""
         self._wan = relay.stats(self._net)
+        self._timed = ticks()
 
     def conditions(self) -> Conditions:
         """Of the time until now."""
-        return Conditions(relay.lateness(self._wan, relay.stats(self._net)), stolen_share(self._ticks))
+        wan = relay.lateness(self._wan, relay.stats(self._net))
+        return Conditions(wan, stolen_share(self._ticks), busy_share(self._timed))
 
     def processors(self) -> tuple[float, float]:
         """Seconds that processes had of the processors until now, and all there were."""
@@ -79,6 +87,12 @@ def stolen_share(since: list[int]) -> float:
     """Of the processor time asked for since then, what others got."""
     spent = [after - before for before, after in zip(since, ticks(), strict=True)]
     return spent[STEAL] / max(1, sum(spent) - spent[IDLE] - spent[IOWAIT])
+
+
+def busy_share(since: list[int]) -> float:
+    """Of all processor time since then, what was not idle."""
+    spent = [after - before for before, after in zip(since, ticks(), strict=True)]
+    return 1 - (spent[IDLE] + spent[IOWAIT]) / max(1, sum(spent))
 
 
 def ticks() -> list[int]:

@@ -29,8 +29,10 @@ FILES = {
     "B": paths.REPOSITORY / "lab/profile-b.yaml",
     "asymmetric": paths.REPOSITORY / "lab/asymmetric.yaml",
     "drawn": paths.REPOSITORY / "lab/default.yaml",
+    "replan": paths.REPOSITORY / "bench/replanning/lab.yaml",
+    **{file.stem: file for file in sorted((paths.REPOSITORY / "bench/placements/labs").glob("*.yaml"))},
 }
-"""Links by name; every file has three regions of two nodes."""
+"""Links by name; those that a lab takes over from another file have as many regions as its own."""
 TIMEOUT_S = 400.0
 
 
@@ -147,16 +149,27 @@ def pod_spec(worker: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def geo_lab(links: str) -> Iterator[Geo]:
-    """A lab of its own with these links, Hulk installed; taken down at the end."""
+def geo_lab(
+    links: str, name: str = NAME, *, prepare: Callable[[Geo], None] = Geo.install, keep: bool = False
+) -> Iterator[Geo]:
+    """A lab of its own with these links, prepared; taken down at the end.
+
+    `keep`: it is left up when nothing failed, and one that was left so is taken over as it is.
+    """
     console = Console(highlight=False, soft_wrap=True)
-    lab_spec: LabSpec = spec.load(FILES[links], NAME)
+    lab_spec: LabSpec = spec.load(FILES[links], name)
+    is_left = False
     try:
-        geo = Geo(up.up(lab_spec, Progress(console)), links, Story(console))
-        geo.install()
+        if keep and name in up.recorded():
+            geo = Geo(up.find(name), links, Story(console))
+        else:
+            geo = Geo(up.up(lab_spec, Progress(console)), links, Story(console))
+            prepare(geo)
         yield geo
+        is_left = keep
     finally:
-        up.down(NAME)
+        if not is_left:
+            up.down(name)
 
 
 def script(name: str) -> dict[str, Any]:

@@ -14,12 +14,13 @@ FOLDER = Path(__file__).resolve().parents[1] / "build" / "bench"
 
 
 class Raw:
-    """One file per question, begun anew by every run; a row is on disk as soon as it was measured."""
+    """One file per question, begun anew where `fresh`; a row is on disk as soon as it was measured."""
 
-    def __init__(self, question: str, folder: Path = FOLDER) -> None:
+    def __init__(self, question: str, folder: Path = FOLDER, *, fresh: bool = True) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{question}.jsonl"
-        self.path.write_text("")
+        if fresh or not self.path.exists():
+            self.path.write_text("")
 
     def add(self, row: DataclassInstance, **more: str | float | bool) -> None:
         """Append one row and what else is to be known of it."""

@@ -85,7 +85,7 @@ def time_rings(geo: Geo, orders: Sequence[tuple[str, ...]], num_bytes: int, num_
                 "workers": {"min": len(nodes), "max": len(nodes)},
                 "model": {"transformer": SIZE.transformer},
                 "training": {"globalBatch": len(nodes), "steps": 1},
-                "placement": {"pins": nodes},
+                "placement": {"workerNodes": nodes},
                 "runPolicy": {"backoffLimit": 0},
                 "template": {"spec": pod_spec(worker, volumes=[{"name": "scripts", "configMap": {"name": "scripts"}}])},
             },

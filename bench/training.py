@@ -77,7 +77,9 @@ class Training:
         return self.predicted_s / self.observed_s - 1
 
 
-def job(name: str, size: Size, steps: int, num_workers: int, pins: Sequence[str] = ()) -> dict[str, Any]:
+def job(
+    name: str, size: Size, steps: int, num_workers: int, pins: Sequence[str] = (), sync: str = "auto"
+) -> dict[str, Any]:
     """A HulkJob of exactly so many workers, in the plan's order or the pinned one."""
     worker = container("/opt/hulk/bin/python", "-m", "hulk_runtime.examples.gpt")
     return {
@@ -88,7 +90,8 @@ def job(name: str, size: Size, steps: int, num_workers: int, pins: Sequence[str]
             "workers": {"min": num_workers, "max": num_workers},
             "model": {"transformer": size.transformer},
             "training": {"globalBatch": size.global_batch, "steps": steps},
-            "placement": {"pins": list(pins)},
+            "placement": {"workerNodes": list(pins)},
+            "sync": {"mode": sync},
             "runPolicy": {"backoffLimit": 0},
             "template": {"spec": pod_spec(worker)},
         },
@@ -96,22 +99,30 @@ def job(name: str, size: Size, steps: int, num_workers: int, pins: Sequence[str]
 
 
 def train(
-    geo: Geo, name: str, size: Size, *, steps: int = 13, num_workers: int = 6, pins: Sequence[str] = ()
+    geo: Geo,
+    name: str,
+    size: Size,
+    *,
+    steps: int = 13,
+    num_workers: int = 6,
+    pins: Sequence[str] = (),
+    sync: str = "auto",
 ) -> Training:
     """Run a job to its end, again while its conditions do not count. RuntimeError when it does not train."""
     for _ in range(TRIES):
         wait_for_quiet()
-        training = _train_once(geo, name, size, steps, num_workers, pins)
+        training = _train_once(geo, name, job(name, size, steps, num_workers, pins, sync))
         if training.valid:
             break
         geo.story.line(f"{name}: {training.conditions}")
     return training
 
 
-def _train_once(geo: Geo, name: str, size: Size, steps: int, num_workers: int, pins: Sequence[str]) -> Training:
+def _train_once(geo: Geo, name: str, manifest: dict[str, Any]) -> Training:
     """One job, deleted at the end."""
     selector = f"hulk.dev/job={name}"
-    geo.apply(job(name, size, steps, num_workers, pins))
+    num_workers, steps = manifest["spec"]["workers"]["max"], manifest["spec"]["training"]["steps"]
+    geo.apply(manifest)
     try:
         wait(f"the pods of {name}", lambda: len(geo.pods(selector)) == num_workers)
         order = {

@@ -98,5 +98,5 @@ def fill(order: Sequence[str], num_bytes: int, links: Topology, transport: Gloo)
     sharing = Sharing([group.edges()], links)
     assert transport.router_buffer_s is not None
     rate = transport.mtu_bytes / transport.packet_bytes * transport.router_buffer_s
-    between = [link for link in sharing.links[0].values() if link.shared is not None]
-    return max(sharing.on(link)[0] * burst_bytes / (link.bandwidth_bytes_per_s * rate) for link in between)
+    between = [(pair, link) for pair, link in sharing.links[0].items() if link.shared is not None]
+    return max(sharing.on(*found)[0] * burst_bytes / (found[1].bandwidth_bytes_per_s * rate) for found in between)

@@ -29,7 +29,9 @@ SIZES = {"64 accelerators, 8 regions": (8, 8, 0.5), "640, 5": (80, 5, 1.3), "800
 
 MODELS = ("gpt2-xl", "llama-3-8b", "llama-3-70b", "t5-11b")
 LONGER = 10
-NUM_CLUSTERS = {8: 40, 80: 32, 1000: 4}
+NUM_CLUSTERS = {8: 40, 80: 32, 1000: 32}
+"""By number of machines. On the largest each cluster is searched for one model, the models in turn; else for all."""
+
 NUM_SMALL = 36
 EXACT_S, SMALL_S = 120.0, 0.5
 WORTH_S = (0.1, 1.0, 10.0)
@@ -44,9 +46,9 @@ def run(short: bool = False) -> None:
     for name, (num_machines, num_regions, aim_s) in SIZES.items():
         num = 4 if short else NUM_CLUSTERS[num_machines]
         if not (short and num_machines == 1000):
-            speed(
-                console, raw, name, [Case(s, num_machines, num_regions, m) for s in range(num) for m in MODELS], aim_s
-            )
+            models = {seed: MODELS if num_machines < 1000 else (MODELS[seed % len(MODELS)],) for seed in range(num)}
+            cases = [Case(seed, num_machines, num_regions, model) for seed in range(num) for model in models[seed]]
+            speed(console, raw, name, cases, aim_s)
     growth(console, GROWTH[:3] if short else GROWTH)
     sizes = ((8, 8), (80, 5)) if not short else ((8, 8),)
     cases = [Case(seed, *size, model) for size in sizes for seed in range(2 if short else 8) for model in MODELS]

@@ -1,0 +1,1 @@
+"""Whether the value network helps to divide machines among jobs."""

@@ -1,0 +1,1 @@
+"""What choosing machines is worth: real trainings on planned machines, and on those that others choose."""
