@@ -140,12 +140,15 @@ class Jobs:
         found = self.lab.control.api().get(f"/api/v1/namespaces/{self.namespace}/pods", labelSelector=selector)
         return sorted(found["items"], key=lambda pod: int(pod["metadata"]["labels"]["hulk.dev/worker"]))
 
-    def events(self, name: str) -> set[str]:
-        """The reasons of a job's events."""
+    def events(self, name: str) -> dict[str, list[str]]:
+        """What a job's events say, by their reasons."""
         found = self.lab.control.api().get(
             f"/api/v1/namespaces/{self.namespace}/events", fieldSelector=f"involvedObject.name={name}"
         )
-        return {item["reason"] for item in found["items"]}
+        said: dict[str, list[str]] = {}
+        for item in found["items"]:
+            said.setdefault(item["reason"], []).append(item["message"])
+        return said
 
     def plan(self, name: str) -> Object:
         """The plan of the attempt in force, as its pods read it."""

@@ -64,7 +64,28 @@ BROKEN_RULES: dict[str, tuple[dict[str, Any], str]] = {
         {"sync": {"mode": "ring", "onRegionLoss": "continue"}},
         "mode ring cannot go on without a region",
     ),
-    "pins": ({"placement": {"pins": ["a"]}}, "their number must lie between workers.min and workers.max"),
+    "nodes of workers": (
+        {"placement": {"workerNodes": ["a"]}},
+        "placement.workerNodes names a node per worker: their number must lie between workers.min and workers.max",
+    ),
+    "nodes of workers for money": (
+        {"placement": {"workerNodes": ["a", "b"], "objective": "throughputPerMoney"}},
+        "placement.workerNodes and placement.objective exclude each other",
+    ),
+    "allowed and denied": (
+        {"placement": {"regions": ["a", "b"], "deniedRegions": ["c", "b"]}},
+        "placement.regions and placement.deniedRegions name the same region",
+    ),
+    "for nothing": ({"placement": {"maxPricePerHour": "0.0"}}, "placement.maxPricePerHour must be above 0"),
+    "pin of nothing": (
+        {"placement": {"pins": [{"regions": ["a"]}]}},
+        "a pin needs exactly one of layers and parameters",
+    ),
+    "pin of both": (
+        {"placement": {"pins": [{"layers": "0", "parameters": "*", "nodes": ["a"]}]}},
+        "a pin needs exactly one of layers and parameters",
+    ),
+    "pin to nowhere": ({"placement": {"pins": [{"layers": "0-3"}]}}, "a pin needs regions or nodes"),
     "region twice": ({"placement": {"regions": ["a", "a"]}}, "Duplicate value"),
     "two storages": (
         {"checkpoint.storage.persistentVolumeClaim": "a"},
@@ -75,7 +96,7 @@ BROKEN_RULES: dict[str, tuple[dict[str, Any], str]] = {
         {"checkpoint.storage": {"persistentVolumeClaim": "a", "secretName": "b"}},
         "checkpoint.storage.secretName is for url",
     ),
-    "nodeName": ({"template.spec.nodeName": "n"}, "nodes come from the plan; use spec.placement.pins"),
+    "nodeName": ({"template.spec.nodeName": "n"}, "nodes come from the plan; use spec.placement.workerNodes"),
     "schedulerName": ({"template.spec.schedulerName": "s"}, "pods are bound by kube-scheduler"),
     "hostname": ({"template.spec.hostname": "h"}, "host names come from the plan"),
     "subdomain": ({"template.spec.subdomain": "s"}, "the subdomain is the attempt's Service"),
@@ -123,6 +144,21 @@ BROKEN_SCHEMAS: dict[str, tuple[dict[str, Any], str, str]] = {
         'supported values: "auto", "ring", "wan", "local"',
         "spec.sync.mode",
     ),
+    "objective": (
+        {"placement": {"objective": "money"}},
+        'supported values: "time", "throughputPerMoney"',
+        "spec.placement.objective",
+    ),
+    "layers of a pin": (
+        {"placement": {"pins": [{"layers": "0 to 3", "regions": ["a"]}]}},
+        "spec.placement.pins[0].layers in body should match",
+        "spec.placement.pins.0.layers",
+    ),
+    "price": (
+        {"placement": {"maxPricePerHour": "-1"}},
+        "spec.placement.maxPricePerHour in body should match",
+        "spec.placement.maxPricePerHour",
+    ),
     "precision": ({"training.precision": "fp8"}, 'supported values: "fp32", "bf16", "fp16"', "spec.training.precision"),
     "steps as text": (
         {"training.steps": "ten"},
@@ -165,7 +201,15 @@ GOOD_SPECS: dict[str, dict[str, Any]] = {
     "as it is": {},
     "never restarted": {"template.spec.restartPolicy": "Never"},
     "own labels": {"template.metadata.labels": {"team": "a", "example.com/hulk.dev": "b"}},
-    "pinned": {"placement": {"pins": ["a", "a", "b"]}},
+    "named nodes": {"placement": {"workerNodes": ["a", "a", "b"]}},
+    "pinned layers": {
+        "placement": {
+            "pins": [{"layers": "0-5,8", "regions": ["a"]}, {"parameters": "*.embed*", "nodes": ["n-1", "n-2"]}],
+            "deniedRegions": ["b"],
+        }
+    },
+    "for money": {"placement": {"objective": "throughputPerMoney", "maxPricePerHour": "12.50"}},
+    "shares": {"training.shares": "planned"},
     "hugging face": {"model": {"huggingFace": {"configMap": "a", "key": "config.json"}}},
     "volume claim": {"checkpoint.storage": {"persistentVolumeClaim": "a"}},
     "no checkpoint": {"checkpoint": None},

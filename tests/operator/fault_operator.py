@@ -52,6 +52,10 @@ class Silent:
         """Nobody listens."""
         raise ObserveError(f"{ip} does not answer")
 
+    async def answers(self, ip: str) -> bool:
+        """Nor is there a node."""
+        return False
+
 
 @dataclass(slots=True)
 class OperatorProcess:

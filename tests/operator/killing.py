@@ -28,6 +28,7 @@ from hulk_operator.pods import WorkerPod, worker_pod
 from hulk_operator.reconcile import reconciler
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide
 from hulk_operator.reconcile.types import Outcome, Step, Timing, View
+from hulk_placement.replan.decide import Policy
 from kubernetes.config import kube_config
 
 TIMING = Timing(
@@ -39,7 +40,9 @@ TIMING = Timing(
     leftover_s=5.0,
     avoid_node_s=1.0,
     resync_s=5.0,
+    review_s=0.5,
 )
+POLICY = Policy(hold_s=0.0)
 SILENT = frozenset({"foreign", "deleting", "backoff", "drain", "start"})
 """Steps that neither write anything nor change the status: they end or delay a pass, or talk to rank 0."""
 CHANGED: ContextVar[tuple[str, ...]] = ContextVar("CHANGED", default=())
@@ -168,6 +171,10 @@ class Answers:
         """Accepted."""
         self._started = attempt
 
+    async def answers(self, ip: str) -> bool:
+        """Every node lives."""
+        return True
+
     async def _gang(self, ip: str) -> list[WorkerPod]:
         """By worker, the pods of the attempt whose pod has the address."""
         found = await self._cluster.list(PODS, self._namespace, fields=f"status.podIP={ip}")
@@ -203,7 +210,7 @@ async def main(namespace: str, trains: bool, point: KillPoint | Record | None) -
     logging.getLogger("kopf").setLevel(logging.WARNING)
     real = await connect(os.environ["KUBECONFIG"])
     # The same identity takes its own lease over at once, as a container that is restarted in its pod does.
-    settings = Settings("killing", namespace, namespace, lease_s=30, metrics_port=0, timing=TIMING)
+    settings = Settings("killing", namespace, namespace, lease_s=30, metrics_port=0, timing=TIMING, policy=POLICY)
     cluster: Cluster = Killing(real, point) if point else real
     reconciler.decide = noting
     try:

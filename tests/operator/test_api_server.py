@@ -202,7 +202,7 @@ async def test_a_very_large_job_stays_within_the_cost_of_its_rules(cluster: ApiC
     env = [{"name": f"V{number:04}".ljust(200, "x"), "value": "y" * 20} for number in range(256)]
     changes = {
         "workers": {"min": 1, "max": 1000},
-        "placement": {"pins": [f"n{number:04}".ljust(250, "x") for number in range(1000)]},
+        "placement": {"workerNodes": [f"n{number:04}".ljust(250, "x") for number in range(1000)]},
         "template.spec.containers": [{"name": f"c{number}", "image": "x", "env": env} for number in range(16)],
     }
     await cluster.create(HULK_JOBS, job(changes))

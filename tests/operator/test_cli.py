@@ -370,6 +370,7 @@ def test_a_failed_job_shows_exit_code_node_and_last_lines() -> None:
         ],
         "lastFailure": {"attempt": 2, "pod": "demo-2-0", "node": "a1", "exitCode": 65, "reason": "UserError",
                         "message": "line one\nline two", "time": "2026-01-02T03:00:00Z"},
+        "replan": {"attempt": 1, "verdict": "move", "reason": "7 h is gained", "time": "2026-01-02T02:00:00Z"},
     }  # fmt: skip
     printed = plain(tables.job_state(HulkJob.model_validate(document), NOW))
     for words in (
@@ -377,6 +378,7 @@ def test_a_failed_job_shows_exit_code_node_and_last_lines() -> None:
         "line two",
         "4 failures, 3 allowed",
         "1 disruptions",
+        "that of attempt 1 is given up for another one: 7 h is gained",
         "4m",
     ):
         assert words in printed

@@ -61,6 +61,19 @@ def test_a_prediction_is_a_table_for_people_and_the_same_as_yaml(hulk: Hulk) -> 
     assert json.loads(as_json) == yaml.safe_load(as_yaml)
 
 
+@pytest.mark.parametrize("name", ["measured-plan.yaml", "measured-schedule-plan.yaml"])
+def test_a_plan_is_simulated_too_and_its_links_say_where_the_step_goes(hulk: Hulk, name: str) -> None:
+    _, printed, _ = hulk("predict", *MEASURED, "-p", EXAMPLES / name, "-o", "json")
+    found = json.loads(printed)
+    simulated = found["simulated"]
+    assert sum(row["microseconds"] for row in simulated["rows"]) == pytest.approx(simulated["stepMicroseconds"], abs=9)
+    if not simulated["doubts"]:
+        assert simulated["stepMicroseconds"] == pytest.approx(found["stepMicroseconds"], rel=0.05)
+    _, table, _ = hulk("predict", *MEASURED, "-p", EXAMPLES / name)
+    for words in ("SIMULATED, EVENT BY EVENT", "beside the closed form", "link "):
+        assert words in table
+
+
 def test_what_is_odd_about_a_topology_is_a_note_beside_the_output(hulk: Hulk) -> None:
     _, printed, notes = hulk("predict", *FILES, "-p", EXAMPLES / "plan.yaml", "-o", "json")
     assert "hulk: note: 2 directed links have a latency and no bandwidth" in notes
@@ -129,10 +142,6 @@ def test_several_workloads_share_the_machines_and_one_that_does_not_fit_fails(hu
         (("plan", "-f", JOB, "-t", HULK_TOPOLOGY, "--save", "x"), "--save is for workloads (-w)"),
         (("predict", "-t", JOB, "-w", FILES[3], "-p", EXAMPLES / "plan.yaml"), "no HulkTopology in it"),
         (("predict", *FILES, "-p", EXAMPLES / "measured-plan.yaml"), "a plan of workload measured, not of gpt2-xl"),
-        (
-            ("predict", *MEASURED, "-p", EXAMPLES / "measured-schedule-plan.yaml"),
-            "a schedule explicit is not predicted",
-        ),
         (("predict", *FILES, "-p", FILES[3]), 'kind "Workload": expected Plan'),
         (("predict", *MEASURED, "-p", EXAMPLES / "none.yaml"), "No such file"),
         (("topology", "import", "--hulk", "/does/not/exist"), "no node_feature.csv in /does/not/exist"),
@@ -191,3 +200,85 @@ def test_files_that_a_workload_names_are_beside_it(hulk: Hulk, tmp_path: Path) -
     )
     inline = (*MEASURED, "-p", EXAMPLES / "measured-plan.yaml")
     assert hulk("predict", *beside, "-o", "json") == hulk("predict", *inline, "-o", "json")
+
+
+def running(hulk: Hulk, tmp_path: Path) -> tuple[Path, Path]:
+    """A workload of 20,000 steps, and its plan on three sites."""
+    workload, plan = tmp_path / "running.yaml", tmp_path / "current.yaml"
+    text = (EXAMPLES / "measured-workload.yaml").read_text()
+    moving = "moving: {imageSeconds: 7, startSeconds: 9, storeRegion: site-a}\n"
+    workload.write_text(text.replace("training: {", "training: {steps: 20000, ") + moving)
+    code, _, _ = hulk("plan", *MEASURED[:2], "-w", workload, "--save", plan)
+    assert code == 0
+    return workload, plan
+
+
+def topology_without(machine: str, tmp_path: Path) -> Path:
+    path = tmp_path / "now.yaml"
+    document = yaml.safe_load((EXAMPLES / "measured-topology.yaml").read_text())
+    alike = document["machines"].pop(0)
+    names = {"node-0", "node-1"} - {machine}
+    document["machines"] += [{**alike, "name": name, "count": None} for name in sorted(names)]
+    document["machines"] = [
+        {key: value for key, value in entry.items() if value is not None}
+        for entry in document["machines"]
+        if entry["name"] != machine
+    ]
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_a_running_plan_stays_where_nothing_changed(hulk: Hulk, tmp_path: Path) -> None:
+    workload, plan = running(hulk, tmp_path)
+    saved = tmp_path / "same.yaml"
+    asked = ("plan", *MEASURED[:2], "-w", workload, "--from", plan, "--save", saved)
+    code, printed, _ = hulk(*asked, "-o", "json")
+    found = json.loads(printed)
+    assert (code, found["verdict"]) == (0, "stay")
+    assert found["reason"].startswith("No machine was lost or added, and no link drifted")
+    assert found["stepMicrosecondsNow"] >= found["stepMicrosecondsNew"]
+    assert saved.read_text() == plan.read_text()
+    _, table, _ = hulk(*asked)
+    assert "measured: stay" in table
+    assert "nothing" in table
+
+
+def test_a_lost_machine_moves_a_running_plan_and_the_new_one_is_saved(hulk: Hulk, tmp_path: Path) -> None:
+    workload, plan = running(hulk, tmp_path)
+    now, saved = topology_without("node-1", tmp_path), tmp_path / "new.yaml"
+    asked = ("plan", "-t", now, "-w", workload, "--from", plan, "--step", "12000")
+    code, printed, _ = hulk(*asked, "--save", saved, "-o", "json")
+    found = json.loads(printed)
+    assert (code, found["verdict"], found["stepsLeft"]) == (0, "move", 8000)
+    assert [row["name"] for row in found["lost"]] == ["node-1"]
+    assert "stepMicrosecondsNow" not in found
+    assert sum(row["seconds"] for row in found["cost"]) == pytest.approx(found["costSeconds"])
+    parts = {row["part"]: row["seconds"] for row in found["cost"]}
+    assert parts["start of pods and processes"] == 9
+    assert parts["image on new machines"] in (0, 7)
+    _, again, _ = hulk("predict", "-t", now, "-w", workload, "-p", saved, "-o", "json")
+    assert json.loads(again)["stepMicroseconds"] == found["stepMicrosecondsNew"]
+    _, table, _ = hulk(*asked)
+    for words in ("measured: move", "node-1 was lost", "node-1: 2 -> 0 accelerators", "checkpoint read"):
+        assert words in table
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--step", "20001"), "the training has only 20000 steps"),
+        (("-w", EXAMPLES / "workload.yaml"), "--from is of one workload"),
+    ],
+)
+def test_what_cannot_be_asked_of_a_running_plan_is_one_sentence(
+    hulk: Hulk, tmp_path: Path, arguments: tuple[object, ...], words: str
+) -> None:
+    workload, plan = running(hulk, tmp_path)
+    code, _, _ = hulk("plan", *MEASURED[:2], "-w", workload, "--from", plan, *arguments)
+    assert words in str(code)
+
+
+def test_without_a_number_of_steps_nobody_knows_what_a_move_gains(hulk: Hulk, tmp_path: Path) -> None:
+    _, plan = running(hulk, tmp_path)
+    code, _, _ = hulk("plan", *MEASURED, "--from", plan)
+    assert "training.steps is missing" in str(code)

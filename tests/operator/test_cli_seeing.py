@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hulk_operator.cli import main
 from hulk_placement.layouts.searches import SEARCHES
+from hulk_placement.split.searches import SEARCHES as DIVISIONS
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "planner"
@@ -44,6 +45,24 @@ def test_searches_are_compared_at_equal_time_with_the_bound(hulk: Hulk) -> None:
         assert row["gap"] == pytest.approx(gap, abs=1e-4)
     steps = [row["stepMicroseconds"] for row in searches["rows"]]
     assert steps == sorted(steps)
+
+
+def test_searches_for_all_jobs_together_are_compared(hulk: Hulk, tmp_path: Path) -> None:
+    files = []
+    for name in ("one", "two"):
+        files.append(tmp_path / f"{name}.yaml")
+        text = (EXAMPLES / "workload.yaml").read_text(encoding="utf-8").replace("name: gpt2-xl", f"name: {name}", 1)
+        files[-1].write_text(text, encoding="utf-8")
+    asked = ("plan", "-t", EXAMPLES / "topology.yaml", "-w", files[0], "-w", files[1], "--compare", "--seconds", "0.2")
+    code, printed, _ = hulk(*asked, "-o", "json")
+    assert code == 0
+    together = json.loads(printed)["together"]
+    assert {row["search"] for row in together["rows"]} == set(DIVISIONS)
+    found = [row for row in together["rows"] if "stepMicroseconds" in row]
+    assert "portfolio" in {row["search"] for row in found}
+    assert all(row["stepMicroseconds"] >= together["boundMicroseconds"] > 0 for row in found)
+    _, printed, _ = hulk(*asked)
+    assert "SEARCH FOR ALL JOBS" in printed
 
 
 def test_a_comparison_is_a_table_and_a_page(hulk: Hulk, tmp_path: Path) -> None:

@@ -100,6 +100,22 @@ async def loses_a_region(corner: Corner) -> None:
     assert job.status.restarts == 0
 
 
+async def moves(corner: Corner) -> None:
+    """The link that it trains over becomes a thousand times as slow, and there is another one."""
+    nodes = [f"{corner.name}-{number}" for number in range(NUM_NODES)]
+    for number, node in enumerate(nodes):
+        await corner.measure(node, nodes[(number + 2) % NUM_NODES], (20_000, 30_000)[number % 2], 10**8)
+    await corner.submit(vocabulary=vocabulary(corner), checkpoint={"storage": {"url": "s3://bucket/kept"}})
+    job = await corner.until(lambda job: running(job) and job.status.observed is not None)
+    assert job.status.plan is not None
+    await corner.measure(nodes[0], nodes[2], 20_000_000, 10**8)
+    await corner.measure(nodes[2], nodes[0], 20_000_000, 10**8)
+    job = await corner.until(runs_as(job.status.attempt + 1))
+    assert job.status.replan is not None
+    assert job.status.replan.verdict == "move"
+    await end_well(corner, job)
+
+
 async def is_stuck(corner: Corner) -> None:
     """A container of its first attempt cannot start."""
     await corner.submit(gated=True, vocabulary=vocabulary(corner))
@@ -131,6 +147,7 @@ STORIES = {
     "is resized": Story(("resize",), is_resized, "Resized"),
     "is degraded": Story(("degraded",), is_degraded, "NodeNotReady"),
     "loses a region": Story(("regions",), loses_a_region, "RegionLost", regions=2),
+    "moves": Story(("replan",), moves, "Replanned", regions=2),
     "is stuck": Story(("stuck",), is_stuck, "ImagePullBackOff"),
     "is late": Story(("start-timeout",), is_late, "StartTimeout"),
     "is out of time": Story(("deadline",), is_out_of_time, "DeadlineExceeded", ends="Failed"),

@@ -1,6 +1,7 @@
 """Reading a worker's endpoints: a real HTTP server that behaves, and ones that do not."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -123,6 +124,11 @@ def test_who_takes_part_is_told() -> None:
     assert (found.epoch, found.absent) == (1, {1})
 
 
+def test_every_worker_says_how_far_it_is_itself() -> None:
+    found = observe.parse_metrics('hulk_worker_own_step{attempt="2"} 7\n')
+    assert (found.own_attempt, found.own_step, found.attempt, found.step) == (2, 7, None, None)
+
+
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf"])
 def test_a_loss_that_diverged_is_told(text: str) -> None:
     assert str(observe.parse_metrics(f"hulk_worker_loss {text}\n").loss) == text
@@ -187,6 +193,21 @@ async def test_no_worker_at_all_is_an_observe_error() -> None:
     async with aiohttp.ClientSession() as session:
         with pytest.raises(ObserveError, match=r"127\.0\.0\.1"):
             await observe.metrics(session, "127.0.0.1", port)
+
+
+async def test_who_lives_answers_and_be_it_with_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "MAX_KNOCK_SECONDS", 0.2)
+    async with worker("GET", "/metrics", answer("")) as (_, port):
+        assert await observe.answers("127.0.0.1", port)
+    assert await observe.answers("127.0.0.1", port)  # nobody listens there now
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:  # and nobody takes what waits
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+        assert not await observe.answers("127.0.0.1", full.getsockname()[1])
+        for one in waiting:
+            one.close()
 
 
 async def test_preflight_is_none_until_it_is_ready() -> None:

@@ -16,7 +16,18 @@ import pytest
 from fake_cluster import FakeCluster
 from hulk_operator import names
 from hulk_operator.api import HulkJob
-from hulk_operator.cluster import CONFIG_MAPS, HULK_JOBS, NODES, PODS, ApiResource, Object, Unavailable
+from hulk_operator.cluster import (
+    CONFIG_MAPS,
+    HULK_JOBS,
+    HULK_TOPOLOGIES,
+    NODE_PROFILES,
+    NODES,
+    PODS,
+    ApiResource,
+    Object,
+    Unavailable,
+)
+from hulk_operator.inputs.workloads import Situation, to_model, to_workload
 from hulk_operator.observe import Preflight
 from hulk_operator.planning import planner as planning
 from hulk_operator.planning import process
@@ -126,6 +137,73 @@ async def test_jobs_that_come_together_never_share_an_accelerator() -> None:
         assert sorted([*machines(first), *machines(second)]) == ["a", "b", "c", "d"]
 
 
+def shown(node: str, flops_per_s: int, of: tuple[ApiResource, Object]) -> tuple[ApiResource, Object]:
+    """The profile of a node that has computed so fast with a job's workload."""
+    found = HulkJob.model_validate(of[1])
+    digest = to_workload(found, to_model(found.spec), Situation(1, {})).digest
+    entry = {"product": "lab-cpu", "workload": digest, "flopsPerSecond": flops_per_s, "time": "2026-01-02T03:04:05Z"}
+    return NODE_PROFILES, {"metadata": {"name": node}, "status": {"accelerators": [entry]}}
+
+
+@pytest.mark.parametrize(("shares", "expected"), [(None, [2, 6]), ("planned", [2, 6]), ("equal", [4, 4])])
+async def test_shares_follow_the_speeds_that_nodes_showed(shares: str | None, expected: list[int]) -> None:
+    worker = {"name": "w", "image": "i", "command": ["python", "-m", "hulk_runtime.examples.gpt"]}
+    training = {"globalBatch": 8, "steps": 10} | ({"shares": shares} if shares else {})
+    one = job("one", training=training, template={"spec": {"containers": [worker]}})
+    profiles = (shown("a", 10**6, one), shown("b", 3 * 10**6, one))
+    async with planning_over(node("a"), node("b"), one, *profiles) as world:
+        world.planner.request("lab/one")
+        answer = await world.answer("one")
+        assert isinstance(answer, Planned)
+        by_node = dict(zip(answer.full.plan.rank_machines, answer.full.plan.shares, strict=True))
+        assert [by_node["a"], by_node["b"]] == expected
+        summary = answer.summary
+        assert [summary.smallest_share, summary.largest_share] == expected
+
+
+async def test_speeds_of_another_workload_decide_until_the_pods_measure() -> None:
+    other = job("other", training={"globalBatch": 8, "steps": 10, "optimizer": "sgd"})
+    one = job("one", training={"globalBatch": 8, "steps": 10, "shares": "planned"})
+    profiles = (shown("a", 10**6, other), shown("b", 3 * 10**6, other))
+    async with planning_over(node("a"), node("b"), one, *profiles) as world:
+        world.planner.request("lab/one")
+        answer = await world.answer("one")
+        assert isinstance(answer, Planned)
+        plan = answer.full.plan
+        assert dict(zip(plan.rank_machines, plan.shares, strict=True)) == {"a": 2, "b": 6}
+        assert answer.full.preflight
+
+
+async def test_the_most_for_the_money_is_decided_and_stated() -> None:
+    """Both nodes are as fast as each other; one alone costs least for a sequence, and the cheap one less."""
+    one = job("one", workers={"min": 1, "max": 2}, placement={"objective": "throughputPerMoney"})
+    dear = node("b")
+    dear[1]["metadata"]["labels"][names.NODE_PRODUCT] = "dear-cpu"
+    prices = {"prices": [{"product": "lab-cpu", "perHour": "0.25"}, {"product": "dear-cpu", "perHour": "2"}]}
+    topology = HULK_TOPOLOGIES, {"metadata": {"name": names.TOPOLOGY_NAME}, "spec": prices}
+    async with planning_over(node("a"), dear, one, topology) as world:
+        world.planner.request("lab/one")
+        answer = await world.answer("one")
+        assert machines(answer) == ["a"]
+        assert isinstance(answer, Planned)
+        assert (answer.summary.objective, answer.summary.price_per_hour) == ("throughputPerMoney", "0.2500")
+        status = committed(world.view("one"), answer)
+        [planned] = [condition for condition in status.conditions if condition.type == "Planned"]
+        assert planned.message == "attempt 1: 1 workers, 1 in eu; 0.25 an hour"
+
+
+async def test_pinned_layers_are_where_the_pins_say_and_the_status_shows_it() -> None:
+    pins = [{"parameters": "token*", "nodes": ["b", "c"]}, {"layers": "1", "nodes": ["c", "a"]}]
+    one = job("one", workers={"min": 1, "max": 3}, placement={"pins": pins})
+    async with planning_over(node("a"), node("b"), node("c"), one) as world:
+        world.planner.request("lab/one")
+        answer = await world.answer("one")
+        assert machines(answer) == ["c"]
+        assert isinstance(answer, Planned)
+        [place] = answer.summary.layers
+        assert (place.layers, place.num_nodes, place.regions) == ("0-2", 1, ("eu",))
+
+
 async def test_a_decided_and_a_committed_plan_hold_what_has_no_pod_yet() -> None:
     async with planning_over(node("a"), node("b"), job("one"), job("two")) as world:
         world.planner.request("lab/one")
@@ -177,7 +255,9 @@ async def test_plans_that_do_not_fit_together_by_cpu_are_made_one_after_the_othe
     ("spec", "reason"),
     [
         ({"parallelism": {"pipeline": 2}}, "UnsupportedLayout"),
-        ({"placement": {"objective": "money"}}, "UnsupportedSpec"),
+        ({"placement": {"objective": "throughputPerMoney"}}, "NoPrices"),
+        ({"placement": {"pins": [{"layers": "9", "regions": ["eu"]}]}}, "InvalidPins"),
+        ({"placement": {"deniedRegions": ["eu"]}}, "ContradictoryPlacement"),
         ({"model": {"huggingFace": {"configMap": "gone", "key": "k"}}}, "ModelNotFound"),
         ({"priorityClassName": "gone"}, "PriorityClassNotFound"),
         ({"workers": {"max": 2, "resourceName": "amd.com/gpu"}}, "NoCandidates"),

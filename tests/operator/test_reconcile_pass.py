@@ -4,6 +4,7 @@ from base64 import b64decode
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from hulk_operator.cluster import (
     QuotaExceeded,
     Unavailable,
 )
-from hulk_operator.observe import Observation, ObserveError, Preflight
+from hulk_operator.observe import MAX_KNOCK_SECONDS, MAX_SECONDS, Observation, ObserveError, Preflight
 from hulk_operator.reconcile.recipe import RECIPE, writes
 from hulk_operator.reconcile.reconciler import Reconciler
 from hulk_operator.reconcile.store import Store
@@ -37,12 +38,13 @@ from hulk_operator.reconcile.types import (
     Memory,
     Planned,
     Poll,
+    Review,
     Timing,
     Unplanned,
     View,
 )
 from hulk_operator.status import holds
-from views import CALIBRATION, NODES, NOW, decision, full, job
+from views import CALIBRATION, NODES, NOW, decision, failure_of, full, job
 
 KEY = "lab/demo"
 
@@ -52,6 +54,7 @@ class Plans:
 
     def __init__(self, answer: Planned | Unplanned | None, preflight: FullPlan | None = None) -> None:
         self.answer, self.full = answer, preflight
+        self.reviewed: Review | None = None
         self.requests: list[str] = []
         self.failure: Exception | None = None
         self.calibration = CALIBRATION
@@ -61,6 +64,9 @@ class Plans:
 
     def decision(self, key: str) -> Planned | Unplanned | None:
         return self.answer
+
+    def review(self, key: str) -> Review | None:
+        return self.reviewed
 
     def forget(self, key: str) -> None:
         if isinstance(self.answer, Planned):
@@ -77,13 +83,17 @@ class Plans:
 
 
 class Workers:
-    """Rank 0 that answers a preflight, and what it says by address, or nothing."""
+    """Rank 0 that answers a preflight, and what it says by address, or nothing; the dead are waited for."""
 
-    def __init__(self) -> None:
+    def __init__(self, wait: Callable[[float], None]) -> None:
         self.started: list[int] = []
         self.says: dict[str, Observation] = {}
+        self.dead: set[str] = set()
+        self.wait = wait
 
     async def metrics(self, ip: str) -> Observation:
+        if ip in self.dead:
+            self.wait(MAX_SECONDS)
         if ip not in self.says:
             raise ObserveError("silent")
         return self.says[ip]
@@ -94,6 +104,11 @@ class Workers:
     async def start(self, ip: str, attempt: int) -> None:
         self.started.append(attempt)
 
+    async def answers(self, ip: str) -> bool:
+        if ip in self.dead:
+            self.wait(MAX_KNOCK_SECONDS)
+        return ip not in self.dead
+
 
 class World:
     """An operator over a fake cluster, driven pass by pass."""
@@ -103,8 +118,8 @@ class World:
         raw = job(**spec).wire()
         raw["status"] = {}
         self.cluster = FakeCluster((HULK_JOBS, raw), *profiles)
-        self.store, self.plans, self.workers = Store(), Plans(answer), Workers()
-        self.acts = True
+        self.store, self.plans, self.workers = Store(), Plans(answer), Workers(self._wait)
+        self.acts, self.now = True, NOW
         for name in NODES:
             self.store.nodes.put({"metadata": {"name": name, "resourceVersion": "1"}})
         self.store.jobs.put(self.cluster.objects["hulkjobs", "lab", "demo"])
@@ -113,11 +128,14 @@ class World:
             self.store,
             self.plans,
             self.workers,
-            lambda: NOW,
+            lambda: self.now,
             Timing(),
             self._observed,
             lambda: self.acts,
         )
+
+    def _wait(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
 
     async def _observed(self, view: View, seen: Observation) -> None:
         assert seen in self.workers.says.values(), "nobody said so"
@@ -246,6 +264,32 @@ async def test_the_rank_of_the_latest_membership_is_believed(
     assert sighting is not None
     assert sighting.observation == (None if believed is None else says[believed]), name
     assert bool(sighting.error) is (believed is None)
+
+
+@pytest.mark.parametrize("dead", [0, 1], ids=["rank 0's", "another one's"])
+async def test_a_node_that_falls_silent_is_lost_within_ten_seconds(dead: int) -> None:
+    """The clock goes on by what passes ask for and by the polls that wait for the dead."""
+    world, timing = World(decision()), Timing()
+    await world.passes(3)
+    world.pods_become(lambda worker: {"phase": "Running", "podIP": f"10.0.0.{worker + 1}"})
+    rank_0, others = Observation(1, step=3, step_s=0.5, epoch=0), Observation(own_attempt=1, own_step=4)
+    world.workers.says = {"10.0.0.1": rank_0, "10.0.0.2": others, "10.0.0.3": others}
+    await world.passes(4)
+    world.now += timedelta(seconds=timing.poll_s)
+    assert await world.passes() == timing.poll_s
+    killed, waited = world.now, []
+    world.workers.dead = {f"10.0.0.{dead + 1}"}
+    del world.workers.says[f"10.0.0.{dead + 1}"]
+    world.now += timedelta(seconds=timing.poll_s)
+    while world.job().status.last_failure is None:
+        waited.append(await world.passes() or 0.0)
+        world.now += timedelta(seconds=waited[-1])
+    assert waited == [1.0, 1.0, 0.0, 0.0]  # at once when it is known, and after the pass that says so
+    assert (world.now - killed).total_seconds() == 8
+    last = failure_of(world.job().status)
+    assert (last.reason, last.node) == ("NodeLost", NODES[dead])
+    assert f"after step {3 if dead else 4}" in last.message
+    assert [node.name for node in world.job().status.avoided_nodes] == [NODES[dead]]
 
 
 async def test_a_quota_halfway_releases_the_gang_and_keeps_the_servers_words() -> None:

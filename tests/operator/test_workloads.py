@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 from hulk_operator.api import HulkJob, NodeProfile
+from hulk_operator.inputs.places import UnusableJobError
+from hulk_operator.inputs.speeds import with_measured_speeds
 from hulk_operator.inputs.workloads import (
     Situation,
-    UnusableJobError,
     model_reference,
     to_model,
     to_workload,
-    with_measured_speeds,
 )
 from hulk_placement.model import Transformer
 from hulk_placement.sync import Sync
@@ -52,7 +52,7 @@ def workload(found: HulkJob, situation: Situation = SITUATION) -> Workload:
 
 
 def test_every_word_of_the_spec_arrives() -> None:
-    placement = {"regions": ["eu"], "pins": ["a"] * 5, "allowUnknownLinks": True}
+    placement = {"regions": ["eu"], "workerNodes": ["a"] * 5, "allowUnknownLinks": True}
     training = {"globalBatch": 24, "microBatch": 2, "precision": "bf16", "optimizer": "sgd", "steps": 5}
     found = workload(job(placement=placement, training=training))
     assert (found.key, found.attempt, found.priority) == ("research/demo", 3, 7)
@@ -163,7 +163,6 @@ def test_a_text_that_is_no_model_is_said_with_its_config_map(form: str, text: st
             "data 3, which is 3 / 2 workers",
         ),
         ({"parallelism": {"data": 4}}, "UnsupportedLayout", "from workers.min 5 to workers.max 6"),
-        ({"placement": {"objective": "money"}}, "UnsupportedSpec", "objective money"),
     ],
 )
 def test_what_this_version_cannot_do_is_refused_by_name(changes: dict[str, Any], reason: str, words: str) -> None:
@@ -171,6 +170,31 @@ def test_what_this_version_cannot_do_is_refused_by_name(changes: dict[str, Any],
         workload(job(**changes))
     assert caught.value.reason == reason
     assert words in caught.value.message
+
+
+GPT, LAUNCH = "hulk_runtime.examples.gpt", "/opt/hulk/bin/hulk-launch"
+
+
+@pytest.mark.parametrize(
+    ("asked", "command", "expected"),
+    [
+        (None, {"command": [LAUNCH, "-m", GPT]}, "planned"),
+        (None, {"command": ["python"], "args": ["-u", "-m", GPT, "--learning-rate", "0.01"]}, "planned"),
+        (None, {"command": ["sh", "-c", f"exec python -m {GPT}"]}, "planned"),
+        (None, {"command": ["torchrun", "train.py"]}, "equal"),
+        (None, {"command": [LAUNCH, "train.py"]}, "equal"),
+        (None, {"command": ["python", "-m", "hulk_runtime.collective"]}, "equal"),
+        (None, {}, "equal"),
+        ("planned", {"command": ["torchrun", "train.py"]}, "planned"),
+        ("equal", {"command": [LAUNCH, "-m", GPT]}, "equal"),
+    ],
+)
+def test_shares_go_by_speed_where_the_program_is_known_to_weigh_them(
+    asked: str | None, command: dict[str, Any], expected: str
+) -> None:
+    template = {"spec": {"containers": [{"name": "worker", "image": "hulk:0.1.0", **command}]}}
+    training = {"globalBatch": 24, "steps": 5} | ({} if asked is None else {"shares": asked})
+    assert workload(job(template=template, training=training)).shares == expected
 
 
 @pytest.mark.parametrize(
@@ -211,7 +235,7 @@ def test_residency_that_leaves_no_region_names_both_lists() -> None:
         workload(job(placement={"regions": ["eu"]}), Situation(1, {}, allowed_regions=("us",)))
 
 
-def test_speeds_count_only_for_this_workload_on_this_product() -> None:
+def test_speeds_count_by_workload_on_the_product_that_is_there() -> None:
     plain = workload(job())
     entry = {"product": "cpu", "workload": plain.digest, "flopsPerSecond": 5, "time": "2026-01-02T03:04:05Z"}
     accelerators = {
@@ -227,3 +251,21 @@ def test_speeds_count_only_for_this_workload_on_this_product() -> None:
     measured = with_measured_speeds(plain, profiles, dict.fromkeys("abcd", "cpu"))
     assert measured.flops_per_s == {"a": 5.0, "d": 5.0}
     assert measured.measured_micro_batch == {"d": 3}
+    assert measured.likely_flops_per_s == {}  # the other workload ran on no node of this one
+
+
+def test_another_workload_tells_what_nodes_are_like() -> None:
+    """It reached 3 and 12 FLOP/s on two nodes, and this one 6 on the first: the second is likely to reach 24."""
+    plain = workload(job())
+    entry = {"product": "cpu", "workload": "another", "time": "2026-01-02T03:04:05Z"}
+    entries = {
+        "a": [entry | {"flopsPerSecond": 3}, entry | {"workload": plain.digest, "flopsPerSecond": 6}],
+        "b": [entry | {"flopsPerSecond": 12}, entry | {"product": "replaced", "flopsPerSecond": 99}],
+        "c": [entry | {"product": "replaced", "flopsPerSecond": 99}],
+    }
+    profiles = {
+        name: NodeProfile.model_validate({"metadata": {"name": name}, "status": {"accelerators": found}})
+        for name, found in entries.items()
+    }
+    found = with_measured_speeds(plain, profiles, dict.fromkeys("abc", "cpu"))
+    assert (found.flops_per_s, found.likely_flops_per_s) == ({"a": 6.0}, {"b": 24.0})

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hulk_operator import names
-from hulk_operator.api import ConditionType, HulkJob, HulkJobStatus, PlanSummary, PredictionSummary
+from hulk_operator.api import ConditionType, HulkJob, HulkJobStatus, LastFailure, PlanSummary, PredictionSummary
 from hulk_operator.api.status import Layout, RegionShare
 from hulk_operator.pods import Exit, WorkerPod
 from hulk_operator.reconcile.types import Calibration, FullPlan, NodeState, Planned, View
@@ -145,6 +145,12 @@ def failed(worker: int, code: int, seconds_ago: float = 1.0, message: str = "boo
 def gang(attempt: int = 1, **fields: Any) -> tuple[WorkerPod, ...]:
     """All three pods."""
     return tuple(pod(worker, attempt, **fields) for worker in range(3))
+
+
+def failure_of(found: HulkJobStatus) -> LastFailure:
+    """The last failure, which there is."""
+    assert found.last_failure is not None
+    return found.last_failure
 
 
 def view(found: HulkJobStatus | None = None, **fields: Any) -> View:

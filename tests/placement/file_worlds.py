@@ -19,7 +19,7 @@ from hulk_placement.model import (
 from hulk_placement.plan import ALGORITHMS, NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.sync import COMPRESSIONS, ON_REGION_LOSS, Sync
 from hulk_placement.topology import Link, LinkKind, Machine, Topology
-from hulk_placement.workload import OBJECTIVES, Workload
+from hulk_placement.workload import OBJECTIVES, SHARES, Workload
 from hypothesis import strategies as st
 
 NAMES = st.text(st.sampled_from("abz09-. é:#'"), min_size=1, max_size=4).filter(lambda name: name == name.strip())
@@ -147,6 +147,7 @@ def workloads(draw: st.DrawFn, topology: Topology) -> Workload:
         data=None,
         pipeline=draw(st.sampled_from([None, 1])),
         tensor=None,
+        shares=draw(st.sampled_from(SHARES)),
         recompute=draw(st.sampled_from([None, True, False])),
         objective=draw(st.sampled_from(OBJECTIVES)) if is_priced else "time",
         max_price_per_hour=draw(st.none() | st.floats(1e8, 1e18)) if is_priced else None,
@@ -156,6 +157,7 @@ def workloads(draw: st.DrawFn, topology: Topology) -> Workload:
         ),
         regions=draw(st.sampled_from([(), tuple(dict.fromkeys(machine.region for machine in chosen))])),
         flops_per_s=speeds,
+        likely_flops_per_s={name: draw(FIGURES) for name in list(speeds)[1:]},
         measured_micro_batch={name: draw(st.integers(1, 64)) for name in list(speeds)[:1]},
         sync=draw(SYNCS),
     )

@@ -82,6 +82,23 @@ PAIR = world(a=A100, b=A100, t=T4, x="cpu", y="cpu")
             {"c": (Source.PRODUCT, 3e13)},
         ),
         (
+            "other models there before others of its product, after what is declared",
+            with_speed(world(a=A100, b=A100, c=A100, d=A100, t=T4), c=1e13),
+            {"flops_per_s": {"a": 3e13}, "likely_flops_per_s": {"a": 1e9, "b": 2e13, "c": 1e9}},
+            {
+                "a": (Source.MEASURED, 3e13),
+                "b": (Source.LIKELY, 2e13),
+                "c": (Source.DECLARED, 1e13),
+                "d": (Source.PRODUCT, 3e13),
+            },
+        ),
+        (
+            "other models alone: products compare by what they reached",
+            PAIR,
+            {"likely_flops_per_s": {"a": estimate(A100) / 4}},
+            {"b": (Source.PRODUCT, estimate(A100) / 4), "t": (Source.DATA_SHEET, estimate(T4) / 4)},
+        ),
+        (
             "another product reaches half of its curve: so does this one",
             PAIR,
             {"flops_per_s": {"a": estimate(A100) / 2}},

@@ -73,6 +73,7 @@ constraints:
   maxPricePerHour: 50
   allowUnknownLinks: true
 measuredSpeeds: [{machine: b, flopsPerSecond: 1e13}]
+likelySpeeds: [{machine: a-0, flopsPerSecond: 2e13}]
 priority: 3
 """
     )
@@ -82,7 +83,7 @@ priority: 3
     assert workload.layer_pins == (LayerPin((0, 1, 2, 4), ("eu",)), LayerPin((5,), ("eu",), ("b",)))
     assert (workload.objective, workload.max_price_per_hour) == ("throughput-per-money", 50)
     assert (workload.sync.mode, workload.sync.inner_steps, workload.sync.compression) == ("local", 7, "int8")
-    assert workload.flops_per_s == {"b": 1e13}
+    assert (workload.flops_per_s, workload.likely_flops_per_s) == ({"b": 1e13}, {"a-0": 2e13})
     assert (workload.allow_unknown_links, workload.priority) == (True, 3)
 
 

@@ -178,6 +178,21 @@ def test_losing_a_machine_or_a_link_never_improves_the_optimum(speeds: dict[str,
         assert searched("exact", poorer, workload(poorer, model(), 3), 10**9).best_cost >= best * (1 - 1e-12)
 
 
+@settings(max_examples=15, deadline=None)
+@given(SPEEDS, st.data())
+def test_one_machine_or_link_more_never_worsens_what_the_portfolio_converges_to(
+    speeds: dict[str, float], data: st.DataObject
+) -> None:
+    """Worlds of this size have it converged after some hundred layouts."""
+    more = topology({**speeds, "d9": data.draw(st.sampled_from([5e11, 1e12, 4e12]))})
+    fewer = replace(more, machines=more.machines[:-1])
+    pair = data.draw(st.sampled_from(sorted(more.region_links)))
+    unlinked = replace(more, region_links={ends: link for ends, link in more.region_links.items() if ends != pair})
+    best = searched("portfolio", more, workload(more, model(), 3), 20_000).best_cost
+    for poorer in (fewer, unlinked):
+        assert best <= searched("portfolio", poorer, workload(poorer, model(), 3), 20_000).best_cost * (1 + 1e-9)
+
+
 def test_the_prediction_is_what_the_search_went_by() -> None:
     world = topology({"a0": 3e12, "a1": 1e12, "b0": 2e12, "b1": 2e12, "c0": 1e12})
     job = workload(world, model(), global_batch=8)

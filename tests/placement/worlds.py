@@ -37,6 +37,7 @@ def profile(name: str, mtu: int = 1500) -> Topology:
 def workload(topology: Topology, **changes: object) -> Workload:
     """A workload that may run on every machine of the topology."""
     base = Workload(
+        shares="equal",
         key="team/job",
         model=Model.of_totals(num_parameters=262_144, flops_per_sequence=1e10, activation_bytes_per_sequence=1000),
         global_batch=64,

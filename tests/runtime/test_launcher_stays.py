@@ -33,12 +33,12 @@ class Volume:
         self._number = 0
         folder.mkdir()
 
-    def write(self, attempt: int, worker: int, workers: int = 2, plan_attempt: int | None = None) -> None:
+    def write(self, attempt: int, worker: int, workers: int = 2, plan_attempt: int | None = None, **more: str) -> None:
         self._number += 1
         here = self.folder / f"..{self._number}"
         here.mkdir()
         of_plan = plan_attempt or attempt
-        environment = {names.ENV_ATTEMPT: str(of_plan), names.ENV_MASTER_ADDR: f"demo-{of_plan}.team.svc"}
+        environment = {names.ENV_ATTEMPT: str(of_plan), names.ENV_MASTER_ADDR: f"demo-{of_plan}.team.svc", **more}
         (here / names.GANG_ATTEMPT_FILE).write_text(str(attempt))
         (here / names.GANG_WORKER_FILE).write_text(str(worker))
         (here / names.GANG_ENVIRONMENT_KEY).write_text(json.dumps(environment))
@@ -145,7 +145,10 @@ def test_sigterm_ends_it(launch, volume: Volume, codes: tuple[str, ...]) -> None
     assert "rank: 2" not in pod.output
 
 
-def test_a_rank_that_does_not_stop_for_a_newer_attempt_is_killed(job, tmp_path: Path, volume: Volume) -> None:
+@pytest.mark.parametrize(("grace_s", "end_s"), [("0.5", None), ("1000", "0")], ids=["its grace", "nothing to save"])
+def test_a_rank_that_does_not_stop_for_a_newer_attempt_is_killed(
+    job, tmp_path: Path, volume: Volume, grace_s: str, end_s: str | None
+) -> None:
     script = tmp_path / "deaf.py"
     script.write_text(
         "import os, signal, time\n"
@@ -154,7 +157,7 @@ def test_a_rank_that_does_not_stop_for_a_newer_attempt_is_killed(job, tmp_path: 
         "time.sleep(0 if os.environ['HULK_ATTEMPT'] == '2' else 1000)\n"
     )
     volume.write(attempt=1, worker=1)
-    pod = job.start(*LAUNCH, str(script), HULK_GANG=str(volume.folder), HULK_GRACE_SECONDS="0.5")
+    pod = job.start(*LAUNCH, str(script), HULK_GANG=str(volume.folder), HULK_GRACE_SECONDS=grace_s)
     pod.wait_for("begun")
-    volume.write(attempt=2, worker=1)
+    volume.write(attempt=2, worker=1, **({} if end_s is None else {names.ENV_END_SECONDS: end_s}))
     assert pod.wait() == 0

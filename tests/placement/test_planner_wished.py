@@ -1,0 +1,135 @@
+"""Plans of data parallelism for money: against all rings and sets there are, by hand, within the limit or refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hulk_placement.cost.money import accelerators_per_s
+from hulk_placement.model import Model
+from hulk_placement.plan import Plan
+from hulk_placement.search.problem import Problem, Unplaced, build
+from hulk_placement.search.wished import Wish
+from hulk_placement.solve import solve
+from hulk_placement.sync import Sync
+from hulk_placement.topology import Link, Machine, Topology
+from hulk_placement.workload import Workload
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import jobs, orders, workload, worlds
+
+MONEY = "throughput-per-money"
+
+
+def planned(job: Workload, topology: Topology) -> Plan | Unplaced:
+    solution = solve([job], [], topology)
+    return solution.plans.get(job.key) or solution.unplaced[job.key]
+
+
+def per_hour(plan: Plan, topology: Topology) -> float:
+    return accelerators_per_s(plan, topology) * 3600
+
+
+def market(egress: float = 0.0) -> Topology:
+    """A fast dear machine and a slow cheap one in each of two regions."""
+    kinds = (("fast", 4e12, 4.0), ("slow", 1e12, 0.5))
+    machines = tuple(
+        Machine(f"{region}-{name}", region, flops_per_s=speed, price_per_hour=price)
+        for region in ("eu", "us")
+        for name, speed, price in kinds
+    )
+    links = {
+        (a, b): Link(1e-4 if a == b else 0.002, 1e9 if a == b else 1e8) for a in ("eu", "us") for b in ("eu", "us")
+    }
+    prices = {("eu", "us"): egress, ("us", "eu"): egress}
+    return Topology(machines, region_links=links, egress_price_per_gb=prices)
+
+
+MODEL = Model.of_totals(100_000, 1e10, 0)
+
+
+@pytest.mark.parametrize("shares", ["equal", "planned"])
+def test_slow_machines_do_more_for_the_price(shares: str) -> None:
+    """2e12 FLOP an hour's price against 1e12: one cheap machine alone, or both of them where two are asked for."""
+    topology = market(egress=10.0)
+    job = workload(topology, model=MODEL, shares=shares, objective=MONEY)
+    alone, two = planned(job, topology), planned(replace(job, min_workers=2), topology)
+    assert isinstance(alone, Plan)
+    assert [slot.machine for slot in alone.workers] in (["eu-slow"], ["us-slow"])
+    assert alone.prediction.price == pytest.approx(0.64 * 0.5 / 3600)
+    assert alone.optimality_gap == pytest.approx(0, abs=1e-9)
+    assert isinstance(two, Plan)
+    assert len({slot.region for slot in two.workers}) == 1  # traffic is dearer than a dear machine
+    assert any(sentence.startswith("Its accelerators cost 4.5 an hour") for sentence in two.why)
+
+
+@pytest.mark.parametrize(("limit", "machines"), [(1.0, 2), (5.0, 3), (100.0, 4)])
+def test_the_shortest_step_within_a_limit(limit: float, machines: int) -> None:
+    topology = market()
+    job = workload(topology, model=MODEL, shares="planned", max_price_per_hour=limit)
+    plan = planned(job, topology)
+    assert isinstance(plan, Plan)
+    assert per_hour(plan, topology) <= limit
+    assert len(plan.workers) == machines
+
+
+def test_a_limit_that_nothing_keeps_is_said_with_the_least() -> None:
+    topology = market()
+    found = planned(workload(topology, model=MODEL, min_workers=3, max_price_per_hour=4.9), topology)
+    assert isinstance(found, Unplaced)
+    assert found.reason == "PriceLimit"
+    assert "costs at most 4.9 an hour: the cheapest, of 3 workers, costs 5." in found.message
+
+
+def test_named_machines_that_cost_too_much_are_refused() -> None:
+    topology = market()
+    found = planned(workload(topology, model=MODEL, pins=("eu-fast",), max_price_per_hour=1), topology)
+    assert isinstance(found, Unplaced)
+    assert found.reason == "PriceLimit"
+
+
+@pytest.mark.parametrize("mode", ["ring", "auto", "wan", "local"])
+def test_it_is_run_as_the_job_says(mode: str) -> None:
+    topology = market()
+    plan = planned(workload(topology, model=MODEL, min_workers=4, sync=Sync(mode), objective=MONEY), topology)
+    assert isinstance(plan, Plan)
+    assert plan.algorithm in {"ring": ("ring",), "wan": ("wan",)}.get(mode, ("ring", "wan"))
+    assert (plan.inner_steps is not None) == (mode == "local")
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_close_to_the_best_of_all_and_within_the_limit(data: st.DataObject) -> None:
+    topology = data.draw(worlds(max_machines=4, slots=data.draw(st.booleans())))
+    prices = st.sampled_from([0.5, 1.0, 3.0, 8.0])
+    topology = replace(
+        topology, machines=tuple(replace(machine, price_per_hour=data.draw(prices)) for machine in topology.machines)
+    )
+    job = replace(
+        data.draw(jobs(topology)),
+        shares=data.draw(st.sampled_from(["equal", "planned"])),
+        objective=data.draw(st.sampled_from(["time", MONEY])),
+        max_price_per_hour=data.draw(st.sampled_from([2.0, 5.0, 1000.0])),
+    )
+    problem = build(job, topology)
+    if isinstance(problem, Unplaced):
+        return
+    wish = Wish(problem, tuple(topology.machine(name).price_per_hour for name in problem.names))
+    found, best = planned(job, topology), best_by_trying_all(problem, wish)
+    if best is None or best[0] > 0:
+        assert isinstance(found, Unplaced)
+        return
+    assert isinstance(found, Plan)
+    assert per_hour(found, topology) <= job.max_price_per_hour * (1 + 1e-9)  # type: ignore[operator]
+    assert best[1] * (1 - 1e-9) <= wish.reached(found) <= best[1] * 1.05
+    assert 1 - best[1] / wish.reached(found) <= found.optimality_gap + 1e-9
+
+
+def best_by_trying_all(problem: Problem, wish: Wish) -> tuple[float, float] | None:
+    number = {name: machine for machine, name in enumerate(problem.names)}
+    found = [
+        wish.least(tuple(number[name] for name in order))
+        for order in orders(problem.workload, problem.topology)
+        if number.keys() >= set(order)
+    ]
+    return min(found, default=None)

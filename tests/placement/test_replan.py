@@ -1,0 +1,336 @@
+"""Re-planning: what changed, what a move costs, and when it pays."""
+
+from __future__ import annotations
+
+import gzip
+import math
+from dataclasses import replace
+
+import pytest
+from hulk_placement.basis import basis_of
+from hulk_placement.cost import predict
+from hulk_placement.files.current import pack_basis, unpack_basis
+from hulk_placement.model import Model
+from hulk_placement.plan import Plan
+from hulk_placement.replan.changes import Changes, LinkDrifted, MachineAdded, changes
+from hulk_placement.replan.decide import Policy, Verdict, Weighed, decide
+from hulk_placement.replan.moving import Moving, Restart, move_cost
+from hulk_placement.replan.replan import Situation, replan
+from hulk_placement.search.problem import Budget
+from hulk_placement.solve import solve
+from hulk_placement.topology import Link, Machine, Topology
+from hulk_placement.workload import Workload
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from worlds import jobs, plan_of, workload, worlds
+
+QUICK = Budget(iterations=2_000)
+LINK = Link(0.02, 1e7)
+WAN = (Link(0.02, 1e7), Link(0.02, 0.8e7), Link(0.02, 0.5e7))
+
+
+def two_regions(link: Link = LINK, **speed: float) -> Topology:
+    """Machines a0 and a1 in a, b0 in b, and one by each further keyword; one accelerator each."""
+    names = {"a0": 1e12, "a1": 1e12, "b0": 1e12} | speed
+    machines = tuple(Machine(name, name[0], flops_per_s=flops) for name, flops in names.items())
+    inside = {(region, region): Link(0.0002, 1e9) for region in "ab"}
+    return Topology(machines, region_links={("a", "b"): link, ("b", "a"): link, **inside})
+
+
+def without(topology: Topology, *names: str) -> Topology:
+    return replace(topology, machines=tuple(m for m in topology.machines if m.name not in names))
+
+
+def on(topology: Topology, *names: str, **asked: object) -> tuple[Workload, Plan]:
+    """A workload on all machines, and its plan on those of the names, in rank order."""
+    job = workload(topology, **asked)
+    return job, plan_of(job, topology, names, 1)
+
+
+def may_use(job: Workload, topology: Topology) -> Workload:
+    return replace(job, candidates={machine.name: 64 for machine in topology.machines})
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "lost", "added", "drifted"),
+    [
+        ("nothing", two_regions(), [], [], []),
+        ("a machine of the plan is gone", without(two_regions(), "b0"), ["b0"], [], []),
+        ("one that it does not use is gone", without(two_regions(), "a1"), [], [], []),
+        ("a new machine", two_regions(b1=1e12), [], [("b1", 0, 1)], []),
+        ("half the bandwidth", two_regions(WAN[2]), [], [], [("a", "b", 2.0), ("b", "a", 2.0)]),
+        ("a third more latency", two_regions(Link(0.03, 1e7)), [], [], [("a", "b", 1.5), ("b", "a", 1.5)]),
+    ],
+)
+def test_what_changed_is_told_with_numbers(
+    name: str, now: Topology, lost: list[str], added: list[object], drifted: list[object]
+) -> None:
+    before = two_regions()
+    job, plan = on(before, "a0", "b0")
+    found = changes(plan, basis_of(plan, job, before), may_use(job, now), now)
+    assert [machine.name for machine in found.lost] == lost, name
+    assert [(machine.name, machine.num_before, machine.num_now) for machine in found.added] == added
+    assert [(*drift.pair, pytest.approx(drift.factor)) for drift in found.drifted] == drifted
+    for change in (*found.lost, *found.added, *found.drifted):
+        assert any(character.isdigit() for character in str(change))
+
+
+def test_a_link_that_two_machines_have_of_their_own_drifts_alone() -> None:
+    own = {("a0", "b0"): Link(0.02, 3e7), ("a1", "b0"): Link(0.02, 3e7)}
+    before = replace(two_regions(), node_links=own)
+    job, plan = on(before, "b0", "a0")  # a0 sends to b0
+    now = replace(before, node_links={pair: Link(0.02, 1e7) for pair in own})
+    found = changes(plan, basis_of(plan, job, before), job, now)
+    assert [(drift.pair, drift.factor) for drift in found.drifted] == [(("a0", "b0"), pytest.approx(3.0))]
+
+
+def test_a_machine_with_fewer_accelerators_than_the_plan_holds_is_lost_in_part() -> None:
+    machines = (Machine("a0", "a", num_accelerators=4, flops_per_s=1e12), Machine("a1", "a", flops_per_s=1e12))
+    before = Topology(machines, region_links={("a", "a"): Link(0.0002, 1e9)})
+    job, plan = on(before, "a0", "a0", "a0", max_workers=5)
+    now = replace(before, machines=(replace(machines[0], num_accelerators=2), machines[1]))
+    (lost,) = changes(plan, basis_of(plan, job, before), job, now).lost
+    assert (lost.name, lost.num_held, lost.num_left) == ("a0", 3, 2)
+
+
+def test_without_a_basis_only_what_the_plan_lost_is_known() -> None:
+    job, plan = on(two_regions(), "a0", "b0")
+    now = without(two_regions(WAN[2], b1=1e12), "a0")
+    found = changes(plan, None, may_use(job, now), now)
+    assert ([machine.name for machine in found.lost], found.added, found.drifted, found.is_whole) == (
+        ["a0"], (), (), False,
+    )  # fmt: skip
+
+
+def test_the_cost_of_a_move_by_hand() -> None:
+    """1,000 parameters with two values of the optimizer each: 12,000 bytes, to a1 inside the region and to b0 and b1.
+
+    Both in b share 10 kB/s: 2.4 s, and 0.01 s until the first byte. It is read from b: 1.2 s and 0.01 s.
+    """
+    topology = two_regions(Link(0.02, 10_000), b1=1e12)
+    job, old = on(topology, "a0", "a1", model=Model.of_totals(1_000, 1e10, 0))
+    new = plan_of(job, topology, ("a0", "a1", "b0", "b1"), 1)
+    restart = Restart(stop_s=1, image_s=20, start_s=3, rendezvous_s=4, first_step_s=5)
+    cost = move_cost(old, new, job, topology, Moving(restart, store_region="b", repeated_steps=2))
+    assert dict(cost.parts()) == pytest.approx(
+        {
+            "stop and save": 1,
+            "image on new machines": 20,
+            "start of pods and processes": 3,
+            "rendezvous": 4,
+            "checkpoint read": 1.21,
+            "checkpoint handed on": 2.41,
+            "first step": 5,
+            "steps made again": 2 * new.prediction.step_s,
+        }
+    )
+    assert cost.sent_bytes == 3 * 12_000
+    assert cost.seconds == pytest.approx(36.62 + 2 * new.prediction.step_s)
+    capped = replace(topology, uplinks={"a": 1_000.0})
+    assert move_cost(old, new, job, capped, Moving(restart)).hand_on_s == pytest.approx(24.01)
+    assert move_cost(new, old, job, topology, Moving(restart)).image_s == 0
+    assert move_cost(new, old, job, without(topology, "b1"), Moving(restart)).stop_s == 0  # nobody there to stop
+
+
+ADDED = Changes(added=(MachineAdded("b1", "b", 0, 1),))
+DRIFTED = Changes(drifted=(LinkDrifted(("a", "b"), Link(0.02, 1e7), Link(0.02, 0.7e7)),))
+SUDDEN = Changes(drifted=(LinkDrifted(("a", "b"), Link(0.02, 1e7), Link(0.02, 0.4e7)),))
+NOISE = Changes(drifted=(LinkDrifted(("a", "b"), Link(0.02, 1e7), Link(0.02, 0.9e7)),))
+GOOD = Weighed(step=1.0, new_step=0.8, steps_left=1_000, cost=100)  # gains 200 s
+
+
+@pytest.mark.parametrize(
+    ("name", "weighed", "changed", "held_s", "expected", "words"),
+    [
+        ("it pays", GOOD, ADDED, math.inf, "move", "200 s is gained over 1,000 steps (1 s a step -> 0.8 s) for"),
+        ("nothing changed", GOOD, Changes(), math.inf, "stay", "no link drifted by a factor of 1.25"),
+        ("noise", GOOD, NOISE, math.inf, "stay", "the most changed link by a factor of 1.11"),
+        ("a drift that is young", GOOD, DRIFTED, 60, "stay", "60 s ago: what lasts 120 s moves a job"),
+        ("a drift that lasts", GOOD, DRIFTED, 120, "move", "500 steps pay back"),
+        ("a sudden drift", GOOD, SUDDEN, 0, "move", "100 s of moving"),
+        ("a machine that is young", GOOD, ADDED, 10, "stay", "10 s ago"),
+        ("nobody knows what changed", GOOD, Changes(is_whole=False), 0, "move", "200 s is gained"),
+        ("a gain below the cost", replace(GOOD, steps_left=400), ADDED, 900, "stay", "80 s would be gained"),
+        ("below the margin", replace(GOOD, steps_left=700), ADDED, 900, "stay", "150 s (the cost and 50% more)"),
+        ("at the margin", replace(GOOD, cost=200 / 1.5), ADDED, 900, "stay", "must be exceeded"),
+        ("hardly faster", replace(GOOD, new_step=0.96, steps_left=10**6), ADDED, 900, "stay", "4.0% of each: 5%"),
+        ("slower", replace(GOOD, new_step=1.1), ADDED, 900, "stay", "No other plan is better"),
+        ("no steps left", replace(GOOD, steps_left=0), ADDED, 900, "stay", "No other plan is better"),
+    ],
+)
+def test_gain_against_cost(
+    name: str, weighed: Weighed, changed: Changes, held_s: float, expected: str, words: str
+) -> None:
+    verdict, reason = decide(weighed, changed, held_s, Policy())
+    assert verdict == expected, (name, reason)
+    assert words in reason
+    assert reason.endswith(".")
+
+
+@given(
+    st.builds(
+        Weighed,
+        step=st.floats(1e-3, 1e3),
+        new_step=st.floats(1e-3, 1e3),
+        steps_left=st.integers(0, 10**6),
+        cost=st.floats(0, 1e6),
+    ),
+    st.sampled_from([ADDED, DRIFTED, SUDDEN, NOISE, Changes(), Changes(is_whole=False)]),
+    st.floats(0, 1e4),
+    st.floats(0, 2),
+)
+def test_a_gain_that_the_cost_eats_never_moves(
+    weighed: Weighed, changed: Changes, held_s: float, margin: float
+) -> None:
+    verdict, _ = decide(weighed, changed, held_s, Policy(margin=margin))
+    if verdict is Verdict.MOVE:
+        assert weighed.gain > weighed.cost * (1 + margin)
+        assert weighed.faster >= Policy().least_faster
+        assert not changed.is_whole or changed.added or changed.beyond(Policy().drift_factor)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"margin": -0.1}, {"least_faster": 1.0}, {"hold_s": math.inf}, {"drift_factor": 0.9}, {"sudden_factor": 1.1}],
+)
+def test_a_policy_that_cannot_be_is_refused(wrong: dict[str, float]) -> None:
+    (value,) = wrong.values()
+    with pytest.raises(ValueError, match=str(value)):
+        Policy(**wrong)
+
+
+@st.composite
+def running(draw: st.DrawFn) -> tuple[Topology, Workload, Plan]:
+    """A world, a job, and its plan there."""
+    topology = draw(worlds(max_machines=5, own_links=True))
+    job = draw(jobs(topology))
+    solution = solve((job,), (), topology, QUICK)
+    return topology, job, solution.plans.get(job.key) or draw(st.nothing())
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(running(), st.integers(0, 10**6), st.data())
+def test_never_moves_without_a_change_and_always_from_what_cannot_go_on(
+    world: tuple[Topology, Workload, Plan], steps_left: int, data: st.DataObject
+) -> None:
+    topology, job, plan = world
+    basis = basis_of(plan, job, topology)
+    same = replan(plan, basis, job, topology, Situation(steps_left), budget=QUICK)
+    assert (same.verdict, same.changes) == (Verdict.STAY, Changes())
+    assert same.current is not None
+    assert same.current.prediction == predict(plan, job, topology)
+
+    lost = data.draw(st.sampled_from(sorted(plan.accelerators())))
+    left = without(topology, lost)
+    found = replan(plan, basis, job, left, Situation(steps_left, held_s=0.0), budget=QUICK)
+    assert found.current is None
+    assert lost in found.reason
+    if found.new is None:
+        assert found.unplaced is not None
+        assert not solve((job,), (), left, QUICK).plans
+    else:
+        assert found.verdict is Verdict.MOVE
+        assert lost not in found.new.accelerators()
+        assert found.cost is not None
+        assert f"{steps_left:,} steps are left" in found.reason
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(running(), st.integers(1, 10**6), st.sampled_from([0.3, 0.8, 1.2, 4.0]), st.floats(0, 300))
+def test_a_move_for_a_drift_pays_by_its_own_figures(
+    world: tuple[Topology, Workload, Plan], steps_left: int, factor: float, held_s: float
+) -> None:
+    topology, job, plan = world
+    basis = basis_of(plan, job, topology)
+    links = {
+        pair: replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * factor)
+        for pair, link in topology.region_links.items()
+    }
+    now = replace(topology, region_links=links)
+    policy = Policy(hold_s=100)
+    found = replan(plan, basis, job, now, Situation(steps_left, held_s), policy=policy, budget=QUICK)
+    if found.verdict is Verdict.MOVE:
+        assert found.weighed is not None
+        assert found.cost is not None
+        assert found.weighed.gain > 1.5 * found.cost.seconds
+        assert held_s >= policy.hold_s or found.changes.beyond(policy.sudden_factor)
+    if 1 / policy.drift_factor < factor < policy.drift_factor:
+        assert found.verdict is Verdict.STAY
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(running())
+def test_what_a_plan_was_made_of_comes_back_as_it_was_packed(world: tuple[Topology, Workload, Plan]) -> None:
+    topology, job, plan = world
+    basis = basis_of(plan, job, topology)
+    packed = pack_basis(basis)
+    assert not changes(plan, unpack_basis(packed), job, topology).beyond(1.000001)
+    assert unpack_basis(packed).accelerators == basis.accelerators
+    assert pack_basis(unpack_basis(packed)) == packed
+
+
+@pytest.mark.parametrize(
+    "packed", [b"", b"{}", gzip.compress(b"{", mtime=0), gzip.compress(b'{"machines": 3}', mtime=0)]
+)
+def test_what_was_not_packed_is_refused(packed: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        unpack_basis(packed)
+
+
+def test_a_lost_machine_costs_the_steps_since_the_last_checkpoint_and_a_drift_none() -> None:
+    topology = two_regions(b1=1e12)
+    job, plan = on(topology, "a0", "b0", min_workers=2, max_workers=2)
+    basis = basis_of(plan, job, topology)
+    moving = Moving(repeated_steps=25)
+    lost = replan(plan, basis, job, without(topology, "b0"), Situation(1_000), moving)
+    assert lost.new is not None
+    assert lost.cost is not None
+    assert lost.cost.repeat_s == pytest.approx(25 * lost.new.prediction.step_s)
+    drifted = replan(plan, basis, job, replace(topology, region_links={}), Situation(1_000), moving)
+    assert drifted.cost is None or drifted.cost.repeat_s == 0
+
+
+def test_with_few_steps_left_a_lost_machine_is_not_replaced_by_one_that_needs_the_image() -> None:
+    """Two machines train on at half the speed; with many steps left the third is worth its start."""
+    topology = Topology(
+        tuple(Machine(name, "a", flops_per_s=1e12) for name in ("a0", "a1", "a2", "new")),
+        region_links={("a", "a"): Link(0.0002, 1e9)},
+    )
+    job, plan = on(topology, "a0", "a1", "a2", max_workers=3)
+    left = without(topology, "a2")
+    basis = basis_of(plan, job, topology)
+    used = {
+        steps: replan(plan, basis, job, left, Situation(steps), Moving(Restart(image_s=60))).new for steps in (5, 5_000)
+    }
+    assert {steps: set(new.accelerators()) for steps, new in used.items() if new} == {
+        5: {"a0", "a1"},
+        5_000: {"a0", "a1", "new"},
+    }
+
+
+def test_speeds_that_nobody_knows_move_nobody() -> None:
+    """A new machine may be as fast as the others; without any speed the step is all guess but for communication."""
+    machines = tuple(Machine(name, "a") for name in ("a0", "a1", "new"))
+    topology = Topology(machines, region_links={("a", "a"): Link(0.0002, 1e9)})
+    job, before = workload(topology), without(topology, "new")
+    plan = solve((job,), (), before).plans[job.key]
+    basis = basis_of(plan, job, before)
+    found = replan(plan, basis, job, topology, Situation(10**9))
+    assert [machine.name for machine in found.changes.added] == ["new"]
+    assert found.verdict is Verdict.STAY
+    known = replace(job, flops_per_s={"a0": 1e12, "a1": 1e12})
+    assert replan(plan, basis, known, topology, Situation(10**9)).verdict is Verdict.MOVE
+
+
+def test_for_money_a_move_must_save_money() -> None:
+    """The new machine is faster and ten times as expensive."""
+    machines = (
+        Machine("a0", "a", flops_per_s=1e12, price_per_hour=1.0),
+        Machine("new", "a", flops_per_s=2e12, price_per_hour=10.0),
+    )
+    topology = Topology(machines, region_links={("a", "a"): Link(0.0002, 1e9)})
+    job, plan = on(topology, "a0", max_workers=1)
+    basis = basis_of(plan, job, without(topology, "new"))
+    assert replan(plan, basis, job, topology, Situation(10**6)).verdict is Verdict.MOVE
+    cheap = replace(job, objective="throughput-per-money")
+    assert replan(plan, basis, cheap, topology, Situation(10**6), budget=QUICK).verdict is Verdict.STAY

@@ -1,0 +1,266 @@
+"""Several jobs together: pools, divisions that are optimal in small cases, plans that hold to what each job allows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hulk_placement.plan import Plan
+from hulk_placement.search.problem import Budget
+from hulk_placement.solve import Solution, solve
+from hulk_placement.split.arrange import part_of
+from hulk_placement.split.compare import compare
+from hulk_placement.split.division import Divisions, nothing
+from hulk_placement.split.finals import Final
+from hulk_placement.split.moves import drawn
+from hulk_placement.split.pools import Pools, assign
+from hulk_placement.split.searches import SEARCHES
+from hulk_placement.split.together import divide, divisions_of, work_on
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from split_cases import model, renamed, topology, workload
+
+GIB = 1 << 30
+WORK = Budget(20_000)
+
+
+def no_time() -> float:
+    return 0.0
+
+
+def divided(jobs: list[Workload], world: Topology, search: str = "portfolio") -> Final:
+    found = divide(work_on(divisions_of(jobs, world), WORK, no_time), search, 0)
+    assert found is not None
+    return found
+
+
+def product(solution: Solution) -> float:
+    """Of the seconds of all steps."""
+    return math.prod(plan.prediction.step_s for plan in solution.plans.values())
+
+
+def machines_of(solution: Solution) -> dict[str, set[str]]:
+    return {key: set(plan.accelerators()) for key, plan in solution.plans.items()}
+
+
+FAST, SLOW = 4e12, 1e12
+CASES: dict[str, tuple[dict[str, float], list[dict[str, Any]]]] = {
+    "two regions for two jobs": ({"a0": SLOW, "a1": SLOW, "b0": SLOW, "b1": SLOW}, [{}, {}]),
+    "unequal machines": ({"a0": FAST, "a1": SLOW, "b0": SLOW, "b1": SLOW}, [{}, {"trained": model(flops=3e12)}]),
+    "a job that must not leave its region": ({"a0": FAST, "b0": SLOW, "c0": SLOW}, [{"regions": ("b",)}, {}]),
+    "three jobs for three machines": ({"a0": FAST, "a1": SLOW, "b0": SLOW}, [{}, {}, {"trained": model(3)}]),
+    "one large gradient": ({"a0": SLOW, "b0": SLOW, "b1": SLOW}, [{"trained": model(parameters=20_000_000)}, {}]),
+    "at least two workers": ({"a0": FAST, "b0": SLOW, "c0": SLOW}, [{"min_workers": 2}, {"max_workers": 1}]),
+}
+
+
+def case(name: str) -> tuple[list[Workload], Topology]:
+    speeds, wishes = CASES[name]
+    world = topology(speeds)
+    return [workload(world, f"team/{n}", **wish) for n, wish in enumerate(wishes)], world
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_searches_find_the_optimum_of_a_small_case(name: str) -> None:
+    jobs, world = case(name)
+    divisions = divisions_of(jobs, world)
+    SEARCHES["exact"](divisions, lambda: 0.0, 0)
+    assert divisions.is_proven
+    proven = divided(jobs, world, "exact").value
+    for search in ("portfolio", "local", "gnn", "random", "evolutionary"):
+        assert divided(jobs, world, search).value == pytest.approx(proven, abs=1e-9), search
+
+
+def test_greedy_finds_the_optimum_where_whole_regions_are_best() -> None:
+    jobs, world = case("two regions for two jobs")
+    assert divided(jobs, world, "greedy").value == pytest.approx(divided(jobs, world, "exact").value, abs=1e-9)
+
+
+def test_classes_find_the_optimum_where_machines_are_alike() -> None:
+    jobs, world = case("two regions for two jobs")
+    assert divided(jobs, world, "hulk-gcn").value == pytest.approx(divided(jobs, world, "exact").value, abs=1e-9)
+
+
+def test_two_jobs_are_worth_the_optimum_by_hand() -> None:
+    """Two machines of 1e12 FLOP/s in regions far apart, two jobs of four sequences of 6e12 FLOPs: one each, 24 s."""
+    world = topology({"a0": SLOW, "z0": SLOW})
+    solution = solve([workload(world, f"team/{n}") for n in range(2)], [], world, WORK)
+    assert [plan.prediction.step_s for plan in solution.plans.values()] == [pytest.approx(24.0)] * 2
+    assert sorted(map(sorted, machines_of(solution).values())) == [["a0"], ["z0"]]
+
+
+@pytest.mark.parametrize("search", [name for name in SEARCHES if name != "exact"])
+def test_the_same_seed_and_work_give_the_same_division(search: str) -> None:
+    jobs, world = case("unequal machines")
+    first, second = (divided(jobs, world, search) for _ in range(2))
+    assert (first.counts == second.counts).all()
+    assert first.value == second.value
+
+
+def test_names_and_the_order_of_jobs_change_nothing() -> None:
+    jobs, world = case("unequal machines")
+    other, others = renamed(world, jobs)
+    first, second = (solve(asked, [], at, WORK) for asked, at in ((jobs, world), (others, other)))
+    assert sorted(p.prediction.step_s for p in first.plans.values()) == sorted(
+        p.prediction.step_s for p in second.plans.values()
+    )
+
+
+SPEEDS = st.dictionaries(
+    st.sampled_from(["a0", "a1", "a2", "b0", "b1", "c0"]), st.sampled_from([5e11, 1e12, 3e12]), min_size=2, max_size=5
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(SPEEDS, st.data())
+def test_plans_hold_to_what_jobs_allow_and_share_nothing(speeds: dict[str, float], data: st.DataObject) -> None:
+    world = topology(speeds, num_accelerators=data.draw(st.sampled_from([1, 2])))
+    jobs = []
+    for number in range(data.draw(st.integers(2, 3))):
+        most = data.draw(st.integers(1, 4))
+        wish = {"max_workers": most, "min_workers": data.draw(st.integers(1, most))}
+        if data.draw(st.booleans()):
+            wish["regions"] = ("a",)  # type: ignore[assignment]
+        jobs.append(workload(world, f"team/{number}", created_s=number, **wish))
+    solution = solve(jobs, [], world, Budget(2000))
+    taken: Counter[str] = Counter()
+    for job in jobs:
+        plan = solution.plans.get(job.key)
+        assert (plan is None) == (job.key in solution.unplaced)
+        if plan is not None:
+            assert job.min_workers <= plan.layout.num_ranks <= job.max_workers
+            assert {worker.region for worker in plan.workers} <= set(job.regions or ("a", "b", "c"))
+            taken.update(plan.accelerators())
+    for machine in world.machines:
+        assert taken[machine.name] <= machine.num_accelerators
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 8), st.integers(0, 3)), min_size=1, max_size=4), st.randoms(), st.integers(1, 3)
+)
+def test_machines_given_to_jobs_are_what_the_division_says(
+    sizes: list[tuple[int, int]], chance: Any, num_jobs: int
+) -> None:
+    speeds = {f"{'abc'[region % 3]}{n}": 1e12 for n, (_, region) in enumerate(sizes)}
+    world = topology(speeds)
+    machines = tuple(replace(m, num_accelerators=size) for m, (size, _) in zip(world.machines, sizes, strict=True))
+    world = replace(world, machines=machines)
+    pools = Pools.of([workload(world, f"team/{n}") for n in range(num_jobs)], world)
+    counts = nothing(pools, num_jobs)
+    for _ in range(20):
+        changed = drawn(pools, counts, chance)
+        counts = counts if changed is None else changed
+    assert (counts.sum(axis=0) == pools.total_P).all()
+    assert (counts >= 0).all()
+    given = assign(pools, counts[:-1])
+    assert [sum(part.values()) for part in given] == counts[:-1].sum(axis=1).tolist()
+    room = {machine.name: machine.num_accelerators for machine in machines}
+    assert all(sum(part.get(name, 0) for part in given) <= size for name, size in room.items())
+
+
+def test_a_job_that_cannot_fit_is_refused_and_the_others_are_planned() -> None:
+    world = topology({"a0": SLOW, "a1": SLOW, "b0": SLOW}, memory_bytes=GIB)
+    jobs = [
+        workload(world, "team/huge", model(parameters=500_000_000)),
+        workload(world, "team/many", min_workers=4),
+        workload(world, "team/nowhere", regions=("d",)),
+        workload(world, "team/one"),
+        workload(world, "team/two"),
+    ]
+    solution = solve(jobs, [], world, WORK)
+    assert set(solution.plans) == {"team/one", "team/two"}
+    reasons = {key: found.reason for key, found in solution.unplaced.items()}
+    assert reasons == {
+        "team/huge": "NoMemory",
+        "team/many": "NotEnoughAccelerators",
+        "team/nowhere": "NoCandidates",
+    }
+
+
+def test_where_not_all_have_room_the_oldest_go_first() -> None:
+    world = topology({"a0": SLOW, "b0": SLOW})
+    jobs = [workload(world, f"team/{n}", created_s=-n) for n in range(3)]
+    solution = solve(jobs, [], world, WORK)
+    assert set(solution.plans) == {"team/1", "team/2"}
+
+
+def test_a_higher_priority_takes_what_it_wants_first() -> None:
+    world = topology({"a0": FAST, "a1": SLOW})
+    jobs = [workload(world, "team/urgent", priority=1, max_workers=1), workload(world, "team/other", max_workers=1)]
+    assert machines_of(solve(jobs, [], world, WORK)) == {"team/urgent": {"a0"}, "team/other": {"a1"}}
+
+
+def test_memory_decides_who_gets_the_large_machine() -> None:
+    world = topology({"a0": SLOW, "a1": SLOW}, memory_bytes=GIB)
+    large = replace(world.machines[1], memory_bytes=8 * GIB)
+    world = replace(world, machines=(world.machines[0], large))
+    jobs = [workload(world, "team/small"), workload(world, "team/big", model(parameters=50_000_000), max_workers=1)]
+    assert machines_of(solve(jobs, [], world, WORK)) == {"team/small": {"a0"}, "team/big": {"a1"}}
+
+
+def test_data_parallel_jobs_are_divided_as_well() -> None:
+    world = topology({f"{region}{n}": SLOW for region in "az" for n in range(3)})
+    fixed = {"pipeline": 1, "tensor": 1, "min_workers": 3, "max_workers": 3}
+    jobs = [workload(world, f"team/{n}", **fixed) for n in range(2)]
+    found = machines_of(solve(jobs, [], world, WORK))
+    assert sorted(map(sorted, found.values())) == [["a0", "a1", "a2"], ["z0", "z1", "z2"]]
+
+
+def test_together_is_never_worse_than_in_turn() -> None:
+    for name in CASES:
+        jobs, world = case(name)
+        together, plans = solve(jobs, [], world, WORK), list[Plan]()
+        for job in jobs:
+            plans += solve([job], plans, world, WORK).plans.values()
+        in_turn = math.prod(plan.prediction.step_s for plan in plans) if len(plans) == len(jobs) else math.inf
+        assert product(together) <= in_turn * (1 + 1e-9)
+
+
+def test_the_time_is_kept_and_something_is_planned_however_little_it_is() -> None:
+    world = topology({f"{region}{n}": SLOW for region in "abc" for n in range(8)}, num_accelerators=4)
+    jobs = [workload(world, f"team/{n}") for n in range(3)]
+    ticks = iter(range(10**9))
+    solution = solve(jobs, [], world, Budget(seconds=50), lambda: float(next(ticks)))
+    assert set(solution.plans) == {job.key for job in jobs}
+    assert next(ticks) < 2000
+
+
+def test_a_part_of_the_ground_is_as_if_it_were_made_of_its_machines() -> None:
+    world = topology({"a0": FAST, "a1": SLOW, "b0": SLOW, "c0": FAST})
+    divisions: Divisions = divisions_of([workload(world)], world)
+    (job,) = divisions.jobs
+    few = replace(world, machines=world.machines[1:])
+    own, part = type(job.ground).of(job.workload, few, few.machines), part_of(job, few)
+    for option in job.space.options:
+        for name, whole in own.setting(option)._asdict().items():
+            found = getattr(part.setting(option), name)
+            kinds = part.setting(option).kind_M, own.setting(option).kind_M
+            if name.endswith(("_K", "_KJ")):
+                assert np.array_equal(found[kinds[0]], whole[kinds[1]]), name
+            elif name != "kind_M":
+                assert np.array_equal(found, whole), name
+
+
+def test_searches_are_compared_with_what_no_division_beats() -> None:
+    jobs, world = case("unequal machines")
+    ticks = iter(range(10**9))
+    found = compare(jobs, world, 2000.0, lambda: float(next(ticks)))
+    rows = {row.search: row for row in found.rows}
+    assert set(rows) == set(SEARCHES)
+    assert rows["exact"].is_proven
+    assert all(row.mean_step_s >= rows["exact"].mean_step_s * (1 - 1e-9) >= found.least_s for row in found.rows)
+    assert all(sum(row.num_accelerators) <= 4 and len(row.num_accelerators) == 2 for row in found.rows)
+
+
+def test_the_bound_is_reached_where_nothing_is_sent() -> None:
+    """Two machines alike for two jobs alike: 24 s each alone on one, 12 s on both, so twice 12 s is the bound."""
+    world = topology({"a0": SLOW, "z0": SLOW})
+    found = compare([workload(world, f"team/{n}") for n in range(2)], world, 1.0, lambda: 0.0, names=())
+    assert found.least_s == pytest.approx(24.0)

@@ -1,0 +1,167 @@
+"""The evaluator's two speeds beside each other: plans by chance, and each reason why they may differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hulk_placement.cost import predict, simulate, where
+from hulk_placement.cost.doubts import TOLERANCE, Doubt, doubts
+from hulk_placement.cost.simulation.step import Place
+from hulk_placement.cost.timeline import chain
+from hulk_placement.model import Layer, Model
+from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
+from hulk_placement.topology import Link, Machine, Topology
+from hulk_placement.workload import Workload
+
+from bench.step_model.drawn import draw
+
+NUM_DRAWN = 260
+LEAST_APPLYING = 200
+
+
+def difference(plan: Plan, workload: Workload, topology: Topology) -> float:
+    """How much longer the simulation says that a step is."""
+    return simulate(plan, workload, topology).step_s / predict(plan, workload, topology).step_s - 1
+
+
+def test_both_speeds_agree_wherever_both_apply() -> None:
+    """Data x pipeline x tensor, uneven stages and shares, both schedules, all options and algorithms."""
+    differences, kinds = {}, set()
+    for seed in range(NUM_DRAWN):
+        case = draw(seed)
+        given = case.plan, case.workload, case.topology
+        if not doubts(*given):
+            differences[seed] = difference(*given)
+            plan = case.plan
+            kinds |= {plan.algorithm, plan.schedule, plan.overlap, plan.num_buckets, plan.recompute, plan.layout.tensor}
+    assert len(differences) >= LEAST_APPLYING
+    assert {seed: found for seed, found in differences.items() if abs(found) > TOLERANCE} == {}
+    assert kinds >= {"ring", "wan", "hierarchical", "nccl", "parameter-server", "gpipe", "1f1b", False, 1, 2, 4}
+
+
+def test_the_parts_of_a_step_are_the_step() -> None:
+    for seed in range(100):
+        case = draw(seed)
+        found = simulate(case.plan, case.workload, case.topology)
+        parts, spans = where(found), chain(found)
+        assert parts.step_s == pytest.approx(found.step_s), seed
+        assert min(row.seconds for row in parts.rows) > -1e-9 * found.step_s, seed
+        assert [span.start_s for span in spans] == pytest.approx([0.0, *(span.end_s for span in spans[:-1])]), seed
+
+
+def world(rate: float = 1e8, rtt_s: float = 0.01, **changes: Any) -> Topology:
+    """Four machines in each of two regions, 1 TFLOP/s."""
+    machines = tuple(
+        Machine(f"{region}{n}", region, num_accelerators=4, flops_per_s=1e12) for region in "ab" for n in range(4)
+    )
+    links = {(a, b): Link(1e-4, 1e9) if a == b else Link(rtt_s, rate) for a in "ab" for b in "ab"}
+    return replace(Topology(machines, region_links=links), **changes)
+
+
+def job(
+    parameters: tuple[int, ...] = (1000, 1000), output: int = 1000, seconds: float = 1.0, tied: int = 0
+) -> Workload:
+    """Layers of so many seconds (both passes, a sequence, at 1 TFLOP/s); the last may use the first parameters."""
+    layers = [
+        Layer(f"layer.{n}", number, seconds * 1e12 / 3, seconds * 2e12 / 3, output, 2 * output)
+        for n, number in enumerate(parameters)
+    ]
+    if tied:
+        layers[-1] = replace(layers[-1], tied_to=0, tied_parameters=tied)
+    return Workload("team/job", Model(tuple(layers)), 8, {}, allow_unknown_links=True)
+
+
+def plan(machines: str, layout: Layout, **changes: Any) -> Plan:
+    """On these machines in rank order, one stage for each layer."""
+    options: Mapping[str, Any] = {
+        "shares": (1,) * layout.data,
+        "micro_batch": 1,
+        "num_buckets": 1,
+        "stages": tuple(range(layout.pipeline)),
+    }
+    workers = tuple(WorkerSlot(name, name[0], layout.tensor) for name in machines.split())
+    return Plan("team/job", 0, workers, prediction=NOT_PREDICTED, layout=layout, **{**options, **changes})
+
+
+TWO_STAGES = Layout(2, 2)
+DOUBTED = {
+    Doubt.TRANSFERS_MEET: (
+        plan("a0 b0 a1 b1 a2 b2 a3 b3", Layout(4, 2), shares=(2,) * 4),
+        job(output=50_000_000, seconds=0.5),
+        world(),
+    ),
+    Doubt.ALL_REDUCES_MEET: (
+        plan("a0 a1 b0 b1", TWO_STAGES),
+        job((40_000_000, 20_000_000), seconds=0.01),
+        world(rtt_s=0.02),
+    ),
+    Doubt.ALL_REDUCES_APART: (
+        plan("a0 a1 b0 b1", TWO_STAGES),
+        job((10_000_000, 10_000_000), seconds=2.0),
+        world(rtt_s=0.001),
+    ),
+    Doubt.ALL_REDUCES_AMONG_TRANSFERS: (
+        plan("a0 a1 b0 a2 a3 a1", Layout(2, 3)),
+        job((1000, 1000, 10_000_000), output=20_000_000, seconds=0.1),
+        world(rtt_s=0.001),
+    ),
+    Doubt.TIES_MEET: (
+        plan("a0 a1 a0 a1", TWO_STAGES),
+        job((100_000_000, 1000), seconds=0.1, tied=100_000_000),
+        world(),
+    ),
+    Doubt.EARLY_BUCKETS: (
+        plan("a0 b0", Layout(2), num_buckets=2, stages=(0,)),
+        job((20_000_000,), seconds=3.0),
+        world(rtt_s=0.001),
+    ),
+}
+
+
+@pytest.mark.parametrize("doubt", DOUBTED)
+def test_each_reason_why_the_closed_form_may_be_off(doubt: Doubt) -> None:
+    assert doubts(*DOUBTED[doubt]) == (doubt,)
+    assert abs(difference(*DOUBTED[doubt])) > TOLERANCE
+
+
+def test_a_schedule_given_block_by_block_is_that_of_its_name() -> None:
+    topology, workload = world(), job(output=1_000_000)
+    named = plan("a0 b0", Layout(1, 2), shares=(3,))
+    blocks = (
+        (("F", 0), ("F", 1), ("B", 0), ("F", 2), ("B", 1), ("B", 2)),
+        (("F", 0), ("B", 0), ("F", 1), ("B", 1), ("F", 2), ("B", 2)),
+    )
+    own = replace(named, schedule="explicit", blocks=blocks)
+    for evaluator in (predict, simulate):
+        found, expected = (evaluator(one, workload, topology) for one in (own, named))
+        assert found.step_s == pytest.approx(expected.step_s)
+    assert predict(own, workload, topology).memory_bytes == predict(named, workload, topology).memory_bytes
+
+
+def test_a_schedule_for_other_micro_batches_is_refused() -> None:
+    own = plan("a0 b0", Layout(1, 2), shares=(3,), schedule="explicit", blocks=((("F", 0), ("B", 0)),) * 2)
+    with pytest.raises(ValueError, match="the schedule has 1 micro-batches, a replica's share 3"):
+        simulate(own, job(), world())
+
+
+def test_tensor_parallel_ranks_share_the_link_between_their_machines() -> None:
+    """Four rings, each with 100 MB over either edge, at 1 GB/s."""
+    four, workload = plan("a0 a1", Layout(2, 1, 4), stages=(0,)), job((100_000_000,), seconds=0.01)
+    for evaluator in (predict, simulate):
+        assert evaluator(four, workload, world()).step_s == pytest.approx(0.4 + 0.01 / 4, rel=0.01)
+
+
+def test_where_names_the_link_and_the_uplink_that_hold_a_step_back() -> None:
+    workload, two = job((20_000_000,), seconds=0.1), plan("a0 b0", Layout(2), stages=(0,))
+    for topology, places in (
+        (world(rate=1e7), {Place("link", ("a", "b")), Place("link", ("b", "a"))}),
+        (world(uplinks={"b": 1e7}), {Place("uplink out of", ("b",)), Place("uplink into", ("b",))}),
+    ):
+        found = where(simulate(two, workload, topology))
+        assert found.rows[-1].part == "all-reduce"
+        assert found.rows[-1].place in places
+        assert found.seconds("all-reduce") == pytest.approx(8.0, rel=0.01)
+        assert found.seconds("compute") == pytest.approx(0.1)
