@@ -69,7 +69,9 @@ def finals(work: Work, seed: int) -> Final | None:
         end = 1.0 if is_last else begun + (1.0 - begun) / 2
         jobs = list({id(arranged): arranged for final in field for arranged in final.jobs}.values())
         for number, arranged in enumerate(jobs):
-            until = work.done() + max(0.0, end - work.done()) / (len(jobs) - number)
+            if (now := work.done()) >= end:
+                break
+            until = now + (end - now) / (len(jobs) - number)
             arranged.improve(lambda until=until: work.done() < until, seed + number)  # type: ignore[misc]
         if is_last:
             return field[0]
