@@ -159,7 +159,7 @@ class Topology:
         object.__setattr__(self, "_by_nodes", self._own_links(by_name))
         inherited = {**self._medians(by_name), **self.region_links}
         resolved = {
-            pair: replace(link, kind=LinkKind.INFERRED, shared=_shared(pair))
+            pair: self._drawing_on(pair, replace(link, kind=LinkKind.INFERRED))
             for pair, link in inherited.items()
             if link.kind is not LinkKind.UNKNOWN
         }
@@ -194,8 +194,8 @@ class Topology:
         known = self._by_regions.get((source, target))
         if known is not None:
             return known
-        shared = _shared((source, target))
-        return Link(UNKNOWN_RTT_S, UNKNOWN_BANDWIDTH_BYTES_PER_S, kind=LinkKind.UNKNOWN, shared=shared)
+        unknown = Link(UNKNOWN_RTT_S, UNKNOWN_BANDWIDTH_BYTES_PER_S, kind=LinkKind.UNKNOWN)
+        return self._drawing_on((source, target), unknown)
 
     def with_shares(self, shares: Mapping[Pair, float]) -> Topology:
         """The topology as a job sees it that has only a share of some directed links between regions.
@@ -218,10 +218,19 @@ class Topology:
     def _own_links(self, by_name: Mapping[str, Machine]) -> dict[Pair, Link]:
         """The links of machine pairs, each with the region link that it shares."""
         return {
-            (source, target): replace(link, shared=_shared((by_name[source].region, by_name[target].region)))
+            (source, target): self._drawing_on((by_name[source].region, by_name[target].region), link)
             for (source, target), link in self.node_links.items()
             if source in by_name and target in by_name and source != target
         }
+
+    def _drawing_on(self, regions: Pair, link: Link) -> Link:
+        """A link between two regions shares their link, and no flow on it gets more than their uplinks carry."""
+        if regions[0] == regions[1]:
+            return replace(link, shared=None)
+        narrowest = min((self.uplinks[region] for region in regions if region in self.uplinks), default=math.inf)
+        if narrowest >= link.one_flow_bytes_per_s:
+            return replace(link, shared=regions)
+        return replace(link, shared=regions, flow_bytes_per_s=narrowest)
 
     def _medians(self, by_name: Mapping[str, Machine]) -> dict[Pair, Link]:
         """Per region pair without a figure of its own: the median of its machine pairs."""
@@ -231,10 +240,6 @@ class Topology:
             if known and source != target:
                 groups.setdefault((by_name[source].region, by_name[target].region), []).append(link)
         return {pair: _median(links) for pair, links in groups.items()}
-
-
-def _shared(regions: Pair) -> Pair | None:
-    return None if regions[0] == regions[1] else regions
 
 
 def _median(links: Iterable[Link]) -> Link:

@@ -145,11 +145,3 @@ def test_segments_hold_the_bytes_and_stay_small(num_bytes: int, num_ranks: int, 
     assert ring.segment_bytes * per_rank * num_ranks * num_buckets >= num_bytes * (1 - 1e-12)
     assert ring.segment_bytes <= MAX_SEGMENT_BYTES
     assert per_rank >= 2
-
-
-@given(worlds.RTTS, worlds.BANDWIDTHS, st.integers(0, 30), st.floats(0.001, 1e4))
-def test_most_sharing_is_the_most_that_meets_the_limit(rtt: float, rate: float, at_most: int, limit: float) -> None:
-    ring = cut_ring(1 << 22, 5, 1)
-    most = ring.max_sharing(rtt, rate, limit, at_most)
-    allowed = [q for q in range(1, at_most + 1) if ring.edge_s(rtt, rate, q) <= limit]
-    assert most == max(allowed, default=0)

@@ -23,10 +23,12 @@ def regions_of(topology: Topology) -> list[str]:
 
 def graph_of(topology: Topology) -> RegionGraph:
     regions = regions_of(topology)
-    links = [[topology.region_links.get((a, b)) for b in regions] for a in regions]
+    known = topology.region_links
+    links = [[topology.region_link(a, b) if (a, b) in known else None for b in regions] for a in regions]
     return RegionGraph(
         rtt_s=tuple(tuple(link.rtt_s if link else 0.0 for link in row) for row in links),
         bandwidth=tuple(tuple(link.bandwidth_bytes_per_s if link else 0.0 for link in row) for row in links),
+        flow=tuple(tuple(link.one_flow_bytes_per_s if link else 0.0 for link in row) for row in links),
         uplink=tuple(topology.uplinks.get(region, 0.0) for region in regions),
         roomy=tuple(False for _ in regions),
     )
@@ -83,7 +85,8 @@ def test_out_through_the_hub_and_back() -> None:
 
 
 def test_no_walk_where_links_lead_only_one_way() -> None:
-    graph = RegionGraph(((0.001, 0.1), (0.1, 0.001)), ((1e9, 1e6), (0.0, 1e9)), (0.0, 0.0), (False, False))
+    bandwidth = ((1e9, 1e6), (0.0, 1e9))
+    graph = RegionGraph(((0.001, 0.1), (0.1, 0.001)), bandwidth, bandwidth, (0.0, 0.0), (False, False))
     ring = cut_ring(1 << 20, 4, 1)
     demand = Demand(4, 0, (2, 2), (2, 2))
     assert best_walk(graph, ring, demand, float("inf"), Work(1000)) is None

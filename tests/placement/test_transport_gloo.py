@@ -62,12 +62,12 @@ def test_a_flow_that_gets_less_than_its_link() -> None:
     assert ring.edge_s(0.1, 1e8, 200, 1e6) == ring.edge_s(0.1, 1e8, 200)
 
 
-@given(RINGS, worlds.RTTS, worlds.BANDWIDTHS, st.integers(0, 30), st.floats(0.001, 1e4))
+@given(RINGS, worlds.RTTS, worlds.BANDWIDTHS, st.none() | worlds.BANDWIDTHS, st.integers(0, 30), st.floats(0.001, 1e4))
 def test_most_sharing_is_the_most_that_meets_the_limit(
-    ring: Ring, rtt: float, rate: float, at_most: int, limit: float
+    ring: Ring, rtt: float, rate: float, flow: float | None, at_most: int, limit: float
 ) -> None:
-    allowed = [q for q in range(1, at_most + 1) if ring.edge_s(rtt, rate, q) <= limit]
-    assert ring.max_sharing(rtt, rate, limit, at_most) == max(allowed, default=0)
+    allowed = [q for q in range(1, at_most + 1) if ring.edge_s(rtt, rate, q, flow) <= limit]
+    assert ring.max_sharing(rtt, rate, limit, at_most, flow) == max(allowed, default=0)
 
 
 @given(

@@ -92,7 +92,7 @@ def best_by_trying_all(job: Workload, topology: Topology) -> Plan | None:
 
 RTTS = st.sampled_from([0.0003, 0.001, 0.02, 0.08, 0.15, 0.15, 0.3])
 BANDWIDTHS = st.sampled_from([2e5, 1e6, 5e6, 5e6, 2e7, 1e9])
-LINKS = st.builds(Link, RTTS, BANDWIDTHS)
+LINKS = st.builds(Link, RTTS, BANDWIDTHS, flow_bytes_per_s=st.none() | BANDWIDTHS)
 
 
 @st.composite

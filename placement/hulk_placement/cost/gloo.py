@@ -146,9 +146,17 @@ class Ring:
         """What an edge takes longer for each extra round trip of its bursts, of two hops each, in both phases."""
         return self.num_hops * (rtt_s + SOFTWARE_S)
 
-    def max_sharing(self, rtt_s: float, bandwidth_bytes_per_s: float, limit_s: float, at_most: int) -> int:
+    def max_sharing(
+        self,
+        rtt_s: float,
+        bandwidth_bytes_per_s: float,
+        limit_s: float,
+        at_most: int,
+        flow_bytes_per_s: float | None = None,
+    ) -> int:
         """The most ring edges (0..at_most) that may use a link so that none of them takes longer than `limit_s`."""
-        if at_most < 1 or self.edge_s(rtt_s, bandwidth_bytes_per_s, 1) > limit_s:
+        seconds = partial(self.edge_s, rtt_s, bandwidth_bytes_per_s, flow_bytes_per_s=flow_bytes_per_s)
+        if at_most < 1 or seconds(1) > limit_s:
             return 0
         round_trip_s, segment_s = rtt_s + SOFTWARE_S, self.segment_bytes / bandwidth_bytes_per_s
         hops = self.num_hops * self.num_buckets
@@ -156,9 +164,8 @@ class Ring:
         room = min(room_s) / (2 * segment_s)
         fit = at_most if room >= at_most else 1 + math.ceil(room)
         if self.transport.congestion_control == "bbr":  # sharing also lengthens the waiting
-            seconds = partial(self.edge_s, rtt_s, bandwidth_bytes_per_s)
             return bisect.bisect_right(range(1, fit + 1), limit_s, key=seconds)
-        while self.edge_s(rtt_s, bandwidth_bytes_per_s, fit) > limit_s:  # rounding: the formula decides
+        while seconds(fit) > limit_s:  # rounding: the formula decides
             fit -= 1
         return fit
 

@@ -51,12 +51,7 @@ class _WalkSearch:
         self.side_by_side = frozenset(a for a in range(self.size) if graph.inside_s(ring, a) <= limit_s)
         most = demand.num_workers
         self.left = [
-            [
-                ring.max_sharing(graph.rtt_s[a][b], graph.bandwidth[a][b], limit_s, most)
-                if a != b and graph.bandwidth[a][b]
-                else 0
-                for b in range(self.size)
-            ]
+            [0 if a == b else graph.max_sharing(ring, a, b, limit_s, most) for b in range(self.size)]
             for a in range(self.size)
         ]
         self.visits_left = [

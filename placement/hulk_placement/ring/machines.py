@@ -21,7 +21,12 @@ class Edge:
 
     rtt_s: float
     bandwidth_bytes_per_s: float
+    flow_bytes_per_s: float
     shared: int
+
+    def seconds(self, ring: Ring, num_sharing: int) -> float:
+        """Of the ring if this edge is its worst."""
+        return ring.edge_s(self.rtt_s, self.bandwidth_bytes_per_s, num_sharing, self.flow_bytes_per_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +136,12 @@ class _OrderSearch:
         """Seconds of the worst edge on the link that this edge joins."""
         ring = self.size.ring
         if edge.shared < 0:
-            return ring.edge_s(edge.rtt_s, edge.bandwidth_bytes_per_s, 1)
+            return edge.seconds(ring, 1)
         sharing = self.on_link.setdefault(edge.shared, [])
         sharing.append(edge)
         region = self.graph.region_of[source]
         self.leaving[region] = self.leaving.get(region, 0) + 1
-        worst_s = max(ring.edge_s(e.rtt_s, e.bandwidth_bytes_per_s, len(sharing)) for e in sharing)
+        worst_s = max(shares.seconds(ring, len(sharing)) for shares in sharing)
         if self.graph.uplink[region]:
             worst_s = max(worst_s, ring.uplink_s(self.graph.uplink[region], self.leaving[region]))
         return worst_s

@@ -13,14 +13,16 @@ from hulk_placement.topology import SAME_MACHINE
 
 @dataclass(frozen=True, slots=True)
 class RegionGraph:
-    """Links between numbered regions. `rtt_s[a][b]`, `bandwidth[a][b]` in bytes/s, 0 where the link may not be used.
+    """Links between numbered regions; [a][a] joins machines inside region a.
 
-    [a][a] joins machines inside region a; `roomy[a]` says that one of them may hold several workers, which then need no
-    such link. `uplink[a]` in bytes/s, 0 where the region has no limit of its own.
+    `rtt_s[a][b]` in seconds; `bandwidth[a][b]` in bytes/s, 0 where the link may not be used, of which one flow gets
+    `flow[a][b]`. `roomy[a]` says that a machine of the region may hold several workers, which then need no such link.
+    `uplink[a]` in bytes/s, 0 where the region has no limit of its own.
     """
 
     rtt_s: tuple[tuple[float, ...], ...]
     bandwidth: tuple[tuple[float, ...], ...]
+    flow: tuple[tuple[float, ...], ...]
     uplink: tuple[float, ...]
     roomy: tuple[bool, ...]
 
@@ -31,7 +33,15 @@ class RegionGraph:
         """Seconds of the ring if this edge is its worst; infinite where the link may not be used."""
         if not self.bandwidth[source][target]:
             return float("inf")
-        return ring.edge_s(self.rtt_s[source][target], self.bandwidth[source][target], num_sharing)
+        rtt_s, bandwidth = self.rtt_s[source][target], self.bandwidth[source][target]
+        return ring.edge_s(rtt_s, bandwidth, num_sharing, self.flow[source][target])
+
+    def max_sharing(self, ring: Ring, source: int, target: int, limit_s: float, at_most: int) -> int:
+        """The most ring edges (0..at_most) that may use a link so that none takes longer."""
+        if not self.bandwidth[source][target]:
+            return 0
+        rtt_s, bandwidth = self.rtt_s[source][target], self.bandwidth[source][target]
+        return ring.max_sharing(rtt_s, bandwidth, limit_s, at_most, self.flow[source][target])
 
     def inside_s(self, ring: Ring, region: int) -> float:
         """The least seconds of an edge inside a region that is one of several in the ring."""

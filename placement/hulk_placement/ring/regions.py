@@ -115,7 +115,7 @@ def _edge_values(graph: RegionGraph, ring: Ring, demand: Demand, below_s: float,
             alone_s = graph.edge_s(ring, a, b, 1)
             if a != b and alone_s < below_s:
                 # Until the link is full, sharing it costs nothing: all those numbers of edges have one value.
-                at_one_value = ring.max_sharing(graph.rtt_s[a][b], graph.bandwidth[a][b], alone_s, most)
+                at_one_value = graph.max_sharing(ring, a, b, alone_s, most)
                 values.update((alone_s, *rising(partial(graph.edge_s, ring, a, b), at_one_value + 1)))
         if graph.uplink[a]:
             values.update(rising(partial(ring.uplink_s, graph.uplink[a]), 1))

@@ -10,6 +10,9 @@ from hulk_placement.ring.region_graph import RegionGraph
 from hulk_placement.search.problem import Problem
 from hulk_placement.topology import Link, LinkKind, Pair
 
+Figures = tuple[float, float, float]
+"""Round trip in seconds, bytes/s of the link, and of it what one flow gets."""
+
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
@@ -40,17 +43,17 @@ def region_graphs(problem: Problem) -> Graphs:
             found = [_figures(link, usable=True) for link in own.get((a, b), ())]
             if len(found) < size[a] * (size[b] - (a == b)) and figures[1]:
                 found.append(figures)
-            best = (min(rtt for rtt, _ in found), max(width for _, width in found)) if found else figures
-            optimistic[a, b] = best
+            rtts, widths, flows = zip(*found or [figures], strict=True)
+            optimistic[a, b] = min(rtts), max(widths), max(flows)
     apart = tuple(False for _ in problem.regions)
     roomy = tuple(_has_room_for_two(problem, a) for a in range(len(problem.regions)))
     return Graphs(_graph(problem, typical, apart), _graph(problem, optimistic, roomy))
 
 
-def _figures(link: Link, usable: bool) -> tuple[float, float]:
+def _figures(link: Link, usable: bool) -> Figures:
     if link.kind is LinkKind.UNKNOWN and not usable:
-        return link.rtt_s, 0.0
-    return link.rtt_s, link.bandwidth_bytes_per_s
+        return link.rtt_s, 0.0, 0.0
+    return link.rtt_s, link.bandwidth_bytes_per_s, link.one_flow_bytes_per_s
 
 
 def _inside(problem: Problem, region: int) -> Link:
@@ -76,13 +79,13 @@ def _has_room_for_two(problem: Problem, region: int) -> bool:
     return any(num > 1 for num, of in slots if of == region)
 
 
-def _graph(
-    problem: Problem, figures: dict[tuple[int, int], tuple[float, float]], roomy: tuple[bool, ...]
-) -> RegionGraph:
+def _graph(problem: Problem, figures: dict[tuple[int, int], Figures], roomy: tuple[bool, ...]) -> RegionGraph:
     size = range(len(problem.regions))
+    rtt_s, bandwidth, flow = (tuple(tuple(figures[a, b][k] for b in size) for a in size) for k in range(3))
     return RegionGraph(
-        rtt_s=tuple(tuple(figures[a, b][0] for b in size) for a in size),
-        bandwidth=tuple(tuple(figures[a, b][1] for b in size) for a in size),
+        rtt_s=rtt_s,
+        bandwidth=bandwidth,
+        flow=flow,
         uplink=tuple(problem.topology.uplinks.get(region, 0.0) for region in problem.regions),
         roomy=roomy,
     )
@@ -97,7 +100,8 @@ def machine_graph(problem: Problem) -> MachineGraph:
         link = problem.topology.link(problem.names[a], problem.names[b])
         if link.kind is LinkKind.UNKNOWN and not problem.workload.allow_unknown_links:
             return None
-        return Edge(link.rtt_s, link.bandwidth_bytes_per_s, -1 if link.shared is None else shared[link.shared])
+        number = -1 if link.shared is None else shared[link.shared]
+        return Edge(link.rtt_s, link.bandwidth_bytes_per_s, link.one_flow_bytes_per_s, number)
 
     return MachineGraph(
         edges=tuple(tuple(edge(a, b) for b in numbers) for a in numbers),

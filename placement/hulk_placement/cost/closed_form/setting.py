@@ -83,10 +83,10 @@ class Ground:
 
         regional: list[tuple[str, str | None]] = [(name, None) for name in regions]
         links = [[between(a, b) for b in regional] for a in regional]
-        latency_RR, flow_RR = _figures(links, workload, topology)
+        latency_RR, flow_RR = _figures(links, workload)
         latency_QQ, flow_QQ = latency_RR, flow_RR
         if apart:
-            latency_QQ, flow_QQ = _figures([[between(a, b) for b in places] for a in places], workload, topology)
+            latency_QQ, flow_QQ = _figures([[between(a, b) for b in places] for a in places], workload)
         speeds = kinds_of(workload, topology, (machine.name for machine in machines))
         capacity_RR = np.array([[link.bandwidth_bytes_per_s for link in row] for row in links])
         return cls(
@@ -201,13 +201,12 @@ def _tensor_seconds(workload: Workload, inside: Link, option: Option) -> list[fl
     ]
 
 
-def _figures(links: list[list[Link]], workload: Workload, topology: Topology) -> tuple[Floats, Floats]:
-    """One-way seconds and bytes a second of each pair, at most an uplink's; rate 0 where the link must not be used."""
+def _figures(links: list[list[Link]], workload: Workload) -> tuple[Floats, Floats]:
+    """One-way seconds and bytes a second that one flow gets, of each pair; rate 0 where the link must not be used."""
 
     def rate(link: Link) -> float:
         usable = workload.allow_unknown_links or link.kind is not LinkKind.UNKNOWN
-        uplinks = (topology.uplinks.get(region, math.inf) for region in link.shared or ())
-        return min(link.one_flow_bytes_per_s, math.inf, *uplinks) if usable else 0.0
+        return link.one_flow_bytes_per_s if usable else 0.0
 
     return (
         np.array([[link.rtt_s / 2 for link in row] for row in links]),
