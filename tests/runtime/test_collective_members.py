@@ -25,9 +25,12 @@ from collective_ranks import (
 from hulk_runtime.collective.bounds import REGROUP_SHARE, SETTLE_SHARE, Bounds
 from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.group import Settings
+from hulk_runtime.collective.loop.operations import Order
 from hulk_runtime.collective.loop.standing import Standing
 from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, SizeClass
 from hulk_runtime.collective.staging import AllReduce
+from hulk_runtime.collective.sums.values import Values
+from hulk_runtime.collective.sums.work import Work
 from hulk_runtime.collective.wire.failure import Failure
 from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind
 from hulk_runtime.collective.wire.handshake import Identity, greet
@@ -192,6 +195,30 @@ def test_the_others_go_on_without_a_region() -> None:
     finally:
         together([rank.close for rank in ranks])
         at.listeners[3].close()
+
+
+def test_what_was_ordered_as_an_epoch_ended_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was on its way to the engine, and is to follow a region's sum that never ends: that region is closed."""
+    plan = replace(CollectivePlan.direct([[0], [1], [2]]), on_region_loss="continue")
+    late = Work(lambda _: None, BOUND_S)
+    order = Order(Values(torch.ones(10)), lambda: pytest.fail("it begins"), 0, [Work(lambda _: None, BOUND_S)])
+    with group(plan, QUICK) as ranks:
+        engine, operations = ranks[0].engine, ranks[0].engine._operations
+        begin_epoch = operations.begin_epoch
+
+        def begin_with_it_on_its_way(epoch: int) -> None:
+            begin_epoch(epoch)
+            engine.do(lambda: operations.enter(7, order, late))
+
+        monkeypatch.setattr(operations, "begin_epoch", begin_with_it_on_its_way)
+        works = [rank.all_reduce(torch.ones(10)) for rank in ranks[:2]]
+        break_off(ranks[2])
+        for work in [*works, late]:
+            with pytest.raises(MembershipChangedError, match="2 ranks go on in epoch 1"):
+                work.wait(PATIENCE_S)
+        together([rank.adopt for rank in ranks[:2]])
+        for work in [rank.all_reduce(torch.ones(10)) for rank in ranks[:2]]:
+            work.wait(PATIENCE_S)
 
 
 def test_without_leave_the_group_ends() -> None:

@@ -97,7 +97,13 @@ class Operations:
     # From order to beginning.
 
     def enter(self, number: int, order: Order, work: Work) -> None:
-        """Begin it in its turn."""
+        """Begin it in its turn.
+
+        One whose epoch ended while it was on its way here must hold up none: what it is to follow may never end.
+        """
+        if order.epoch != self._standing.membership.epoch:
+            work.end(self._standing.error())
+            return
         self.num_entered = number + 1
         self._held.append((number, order, work))
         for awaited in order.after:
@@ -111,9 +117,6 @@ class Operations:
 
     def _begin(self, number: int, order: Order, work: Work) -> None:
         standing = self._standing
-        if order.epoch != standing.membership.epoch:
-            work.end(standing.error())
-            return
         gone = [peer.rank for peer in standing.members if not peer.channels or peer.has_left]
         if gone and standing.is_whole:
             standing.fail(Failure(gone[0], "it left before an all-reduce"))
