@@ -31,6 +31,7 @@ class Conductor:
 
     def __init__(self, name: str) -> None:
         self.path = RUN_DIR / f"conductor-{name}.sock"
+        RUN_DIR.mkdir(parents=True, exist_ok=True)  # no lab may have been up before
         self.path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self.path))

@@ -183,14 +183,14 @@ def test_losing_a_machine_or_a_link_never_improves_the_optimum(speeds: dict[str,
 def test_one_machine_or_link_more_never_worsens_what_the_portfolio_converges_to(
     speeds: dict[str, float], data: st.DataObject
 ) -> None:
-    """Worlds of this size have it converged after some hundred layouts."""
+    """Worlds of this size have it look at all layouts before so many."""
     more = topology({**speeds, "d9": data.draw(st.sampled_from([5e11, 1e12, 4e12]))})
     fewer = replace(more, machines=more.machines[:-1])
     pair = data.draw(st.sampled_from(sorted(more.region_links)))
     unlinked = replace(more, region_links={ends: link for ends, link in more.region_links.items() if ends != pair})
-    best = searched("portfolio", more, workload(more, model(), 3), 20_000).best_cost
+    best = searched("portfolio", more, workload(more, model(), 3), 200_000).best_cost
     for poorer in (fewer, unlinked):
-        assert best <= searched("portfolio", poorer, workload(poorer, model(), 3), 20_000).best_cost * (1 + 1e-9)
+        assert best <= searched("portfolio", poorer, workload(poorer, model(), 3), 200_000).best_cost * (1 + 1e-9)
 
 
 def test_the_prediction_is_what_the_search_went_by() -> None:

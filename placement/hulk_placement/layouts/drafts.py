@@ -14,6 +14,9 @@ from hulk_placement.layouts import starts
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trials
 
+EIGHTHS = (8, 6, 4, 3, 2, 1)
+"""Numbers of replicas, in eighths of all that there is room for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -31,6 +34,8 @@ class Draft:
     least_memory: float = 0.0
     is_aligned: bool = False
     """Whether no row or column is in two regions: what is over in a region stays unused."""
+    is_fast: bool = False
+    """Whether of more cells than are used the slowest are left out; else those at the tour's end."""
 
 
 @dataclass(slots=True)
@@ -63,12 +68,12 @@ class Drafts:
         return draft
 
     def _variants(self, draft: Draft) -> Iterator[list[Draft]]:
-        """For each choice the drafts that differ in it alone."""
-        space = self.space
+        """For each choice the drafts that differ in it alone, or also in which machines they leave out."""
+        space, option = self.space, draft.option
         yield [replace(draft, pipeline=pipeline) for pipeline in space.pipelines]
-        option = draft.option
         yield [replace(draft, option=other) for other in space.options if _differ_in_one(option, other)]
-        yield [replace(draft, eighths=eighths) for eighths in (8, 6, 4, 3, 2, 1)] if space.data is None else []
+        parts = EIGHTHS if space.data is None else (draft.eighths,)
+        yield [replace(draft, eighths=eighths) for eighths in parts]
         yield [
             replace(draft, option=other, pipeline=pipeline)
             for other in space.options
@@ -80,6 +85,10 @@ class Drafts:
         yield [replace(draft, is_folded=not draft.is_folded)] if len(draft.regions) > 2 else []
         levels = starts.memory_levels(self.trials.setting(option), draft.regions)
         yield [replace(draft, least_memory=level) for level in levels]
+        if starts.is_mixed(self.trials.setting(option), draft.regions):
+            other = replace(draft, is_fast=not draft.is_fast)
+            yield [replace(other, pipeline=pipeline) for pipeline in space.pipelines]
+            yield [replace(other, eighths=eighths) for eighths in parts]
 
     def _build(self, draft: Draft) -> float:
         trials = self.trials
@@ -92,6 +101,8 @@ class Drafts:
             order_N = starts.aligned(setting, order_N, max(1, num))
         room = min(len(order_N) // draft.pipeline, trials.num_batches(draft.option))
         shape = self._shape(draft, room)
+        if draft.is_fast:
+            order_N = starts.fastest(trials.setting(draft.option), order_N, shape.data * shape.pipeline)
         if shape.data > room or not self.space.admits(shape) or trials.is_hopeless(shape, order_N):
             return math.inf
         return trials.build(shape, order_N, tour_W, draft.by_rows).cost

@@ -114,6 +114,18 @@ def order_cells(setting: Setting, tour_W: Ints, regions: Regions, least_memory: 
     return np.repeat(used, setting.slots_M[used])
 
 
+def is_mixed(setting: Setting, regions: Regions) -> bool:
+    """Whether the machines of these regions are not all as fast."""
+    seconds = setting.forward_KJ[setting.kind_M[np.isin(setting.region_M, regions)], -1]
+    return bool((seconds != seconds[0]).any())
+
+
+def fastest(setting: Setting, order_N: Ints, num: int) -> Ints:
+    """So many of the cells in the order they have, without the slowest; of equal ones the first."""
+    ranked_N = np.argsort(setting.forward_KJ[setting.kind_M[order_N], -1], kind="stable")
+    return order_N[np.sort(ranked_N[:num])]
+
+
 def aligned(setting: Setting, order_N: Ints, multiple: int) -> Ints:
     """The cells without those that are over where each region has so many, or twice as many, ...; the slowest go."""
     region_N = setting.region_M[order_N]

@@ -42,7 +42,7 @@ class Trial:
 
 @dataclass(slots=True)
 class Trials:
-    """All that was tried on one ground, in the order of `number`."""
+    """What was tried on one ground: of each shape on each set of regions the best is kept."""
 
     ground: Ground
     parts: Parts = field(default_factory=Parts)
@@ -51,7 +51,7 @@ class Trials:
     """Whether all layouts were looked at, so that the best is the optimum."""
     _settings: dict[Option, Setting] = field(default_factory=dict)
     _caches: dict[tuple[int, int], Cache] = field(default_factory=dict)
-    _kept: list[Trial] = field(default_factory=list)
+    _kept: dict[tuple[Shape, bytes], Trial] = field(default_factory=dict)
     _best_cost: float = math.inf
 
     def setting(self, option: Option) -> Setting:
@@ -104,7 +104,10 @@ class Trials:
         """Remember a layout with its cost."""
         self.num_evaluations += num_evaluations
         trial = Trial(cost, self.num_evaluations, shape, layout)
-        self._kept.append(trial)
+        used_R = np.zeros(len(self.ground.regions), np.bool_)
+        used_R[self.ground.region_M[layout.machine_DP]] = True
+        key = shape, used_R.tobytes()
+        self._kept[key] = min(trial, self._kept.get(key, trial))
         self._best_cost = min(self._best_cost, cost)
         return trial
 
@@ -116,17 +119,9 @@ class Trials:
         unlimited = unlimited._replace(price_limit=math.inf, banned_MJ=np.zeros((len(setting.kind_M), 1)))
         return cost < math.inf and cost == evaluate(unlimited, trial.layout, cache)
 
-    def best_since(self, number: int) -> Trial | None:
-        """The cheapest of those tried after so many evaluations."""
-        return min((trial for trial in self._kept if trial.number > number), default=None)
-
     def best(self, num: int) -> list[Trial]:
         """The cheapest of different shapes and sets of regions, the cheapest first."""
-        found: dict[tuple[object, ...], Trial] = {}
-        for trial in heapq.nsmallest(num * 8, self._kept):
-            regions = frozenset(self.ground.region_M[trial.layout.machine_DP.ravel()].tolist())
-            found.setdefault((trial.shape, regions), trial)
-        return list(found.values())[:num]
+        return heapq.nsmallest(num, self._kept.values())
 
 
 def copy_of(layout: Layout) -> Layout:

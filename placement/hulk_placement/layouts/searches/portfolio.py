@@ -2,7 +2,8 @@
 
 First every set of regions that may be worth using is tried with a few shapes. Then rounds of two things take turns:
 descents over all choices, from the best of the best sets and in the end from anywhere; and annealing of the best
-layouts found, half as many each time for twice as long.
+layouts found, half as many each time for twice as long. Where there are few cells, every round ends with an attempt to
+look at all layouts: a proof, or what the others have missed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Callable
 from hulk_placement.cost.closed_form.setting import Option
 from hulk_placement.layouts import starts
 from hulk_placement.layouts.annealing import annealed
-from hulk_placement.layouts.drafts import Draft, Drafts
+from hulk_placement.layouts.drafts import EIGHTHS, Draft, Drafts
+from hulk_placement.layouts.searches import exact
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Trials
 
@@ -27,6 +29,12 @@ NUM_FEW = 4
 NUM_ANNEALED = 4
 NUM_DESCENTS = 24
 """Between two rounds of annealing."""
+
+FEW_CELLS = 6
+"""So many machines' cells at most have few enough layouts to look at them all."""
+
+PROOF_SHARE = 0.1
+"""Of the evaluations until then: what an attempt may take."""
 
 Going = Callable[[], bool]
 
@@ -46,6 +54,11 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
         if trials.parts.annealing:
             improve(trials, length, going_on, seed + length)
         length *= 2
+        if going_on() and trials.setting(space.options[0]).slots_M.sum() <= FEW_CELLS:
+            most = (1.0 + PROOF_SHARE) * trials.num_evaluations
+            exact.search(trials, space, lambda most=most: going_on() and trials.num_evaluations < most, seed)  # type: ignore[misc]
+            if trials.is_proven:
+                return
 
 
 def construct(drafts: Drafts, going_on: Going) -> None:
@@ -64,7 +77,9 @@ def _drawn(drafts: Drafts, rng: random.Random) -> Draft:
     """A draft at random, on regions that were tried."""
     regions = rng.choice(list(dict.fromkeys(draft.regions for draft in drafts.costs)))
     space = drafts.space
-    return Draft(regions, rng.choice(space.options), rng.choice(space.pipelines), by_rows=rng.random() < 0.5)
+    eighths = rng.choice(EIGHTHS) if space.data is None else EIGHTHS[0]
+    by_rows, is_fast = rng.random() < 0.5, rng.random() < 0.5
+    return Draft(regions, rng.choice(space.options), rng.choice(space.pipelines), eighths, by_rows, is_fast=is_fast)
 
 
 def _beginnings(drafts: Drafts) -> list[Draft]:
@@ -98,8 +113,8 @@ def spread(numbers: tuple[int, ...], num: int) -> tuple[int, ...]:
 
 
 def improve(trials: Trials, length: int, going_on: Going, seed: int) -> None:
-    """Anneal the best, half as many in each round for twice as long."""
-    field, calls = trials.best(NUM_ANNEALED), length
+    """Anneal the best, half as many in each round for twice as long; where there is more time, one more of them."""
+    field, calls = trials.best(NUM_ANNEALED + length.bit_length() - 1), length
     while field and going_on():
         field = sorted(annealed(trials, trial, calls, going_on, seed) if going_on() else trial for trial in field)
         if len(field) == 1:
