@@ -319,9 +319,10 @@ def test_vectors_of_other_types_are_not_added() -> None:
     with group(PLAN, QUICK) as ranks:
         mine = [torch.zeros(3000, dtype=torch.float16 if rank == LAST else torch.bfloat16) for rank in range(4)]
         works = [rank.all_reduce(vector) for rank, vector in zip(ranks, mine, strict=True)]
-        told = " ".join(str(error) for error in errors_of(works))  # by whichever of the two looked first
+        told = [str(error) for error in errors_of(works)]  # by whichever of the two looked first
         halves = "torch.float16", "torch.bfloat16"
-        assert any(f"of a vector of {its}, here of {ours}" in told for its, ours in (halves, halves[::-1]))
+        either = [f"of a vector of {its}, here of {ours}" for its, ours in (halves, halves[::-1])]
+        assert all(any(why in words for why in either) for words in told), told
 
 
 def test_the_words_of_a_failure_are_those_that_a_frame_holds() -> None:

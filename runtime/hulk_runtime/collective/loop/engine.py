@@ -209,12 +209,13 @@ class Engine(threading.Thread):
             standing.fail(Failure(peer.rank, "it left in the middle of an all-reduce"))
 
     def _reject(self, peer: Peer, error: GarbageError) -> None:
-        """What it sends is not understood: it is told why, as all are, and read no further."""
+        """What it sends is not understood: it is told why, as all are, and heard no further.
+
+        Its connections stay until it closes: closed upon what was not read yet, they would take the reason with them.
+        """
         self._standing.fail(Failure(peer.rank, f"it sent garbage: {error}"))
-        for channel in list(peer.channels):
-            with contextlib.suppress(PeerGoneError):
-                channel.send()
-            self._lines.drop(channel)
+        for channel in peer.channels:
+            channel.deafen()
 
     def _flush(self) -> None:
         """Send what waits for the peers that something happened to."""
