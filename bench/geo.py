@@ -150,14 +150,22 @@ def pod_spec(worker: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 @contextmanager
 def geo_lab(
-    links: str, name: str = NAME, *, prepare: Callable[[Geo], None] = Geo.install, keep: bool = False
+    links: str,
+    name: str = NAME,
+    *,
+    prepare: Callable[[Geo], None] = Geo.install,
+    keep: bool = False,
+    cores: float | None = None,
 ) -> Iterator[Geo]:
     """A lab of its own with these links, prepared; taken down at the end.
 
-    `keep`: it is left up when nothing failed, and one that was left so is taken over as it is.
+    `keep`: it is left up when nothing failed, and one that was left so is taken over as it is. `cores`: what the job
+    pods of every node get, whatever the file says.
     """
     console = Console(highlight=False, soft_wrap=True)
     lab_spec: LabSpec = spec.load(FILES[links], name)
+    if cores is not None:
+        lab_spec = with_cores(lab_spec, cores)
     is_left = False
     try:
         if keep and name in up.recorded():
@@ -170,6 +178,15 @@ def geo_lab(
     finally:
         if not is_left:
             up.down(name)
+
+
+def with_cores(lab: LabSpec, cores: float) -> LabSpec:
+    """A lab all of whose nodes give their job pods so much of the processors."""
+    regions = [
+        region.model_copy(update={"nodes": tuple(node.model_copy(update={"speed": cores}) for node in region.nodes)})
+        for region in lab.regions
+    ]
+    return lab.model_copy(update={"regions": tuple(regions)})
 
 
 def script(name: str) -> dict[str, Any]:

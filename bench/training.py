@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,11 +77,19 @@ class Training:
         return self.predicted_s / self.observed_s - 1
 
 
+EXAMPLE = pod_spec(container("/opt/hulk/bin/python", "-m", "hulk_runtime.examples.gpt"))
+
+
 def job(
-    name: str, size: Size, steps: int, num_workers: int, pins: Sequence[str] = (), sync: str = "auto"
+    name: str,
+    size: Size,
+    steps: int,
+    num_workers: int,
+    pins: Sequence[str] = (),
+    sync: str = "auto",
+    pod: Mapping[str, Any] = EXAMPLE,
 ) -> dict[str, Any]:
     """A HulkJob of exactly so many workers, in the plan's order or the pinned one."""
-    worker = container("/opt/hulk/bin/python", "-m", "hulk_runtime.examples.gpt")
     return {
         "apiVersion": "hulk.dev/v1alpha1",
         "kind": "HulkJob",
@@ -93,7 +101,7 @@ def job(
             "placement": {"workerNodes": list(pins)},
             "sync": {"mode": sync},
             "runPolicy": {"backoffLimit": 0},
-            "template": {"spec": pod_spec(worker)},
+            "template": {"spec": pod},
         },
     }
 
@@ -107,11 +115,12 @@ def train(
     num_workers: int = 6,
     pins: Sequence[str] = (),
     sync: str = "auto",
+    pod: Mapping[str, Any] = EXAMPLE,
 ) -> Training:
     """Run a job to its end, again while its conditions do not count. RuntimeError when it does not train."""
     for _ in range(TRIES):
         wait_for_quiet()
-        training = _train_once(geo, name, job(name, size, steps, num_workers, pins, sync))
+        training = _train_once(geo, name, job(name, size, steps, num_workers, pins, sync, pod))
         if training.valid:
             break
         geo.story.line(f"{name}: {training.conditions}")

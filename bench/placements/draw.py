@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent / "labs"
 SCALE = 0.01
 SEED = 1
 SPEEDS = (0.20, 0.18, 0.18, 0.16, 0.16, 0.14, 0.14, 0.12, 0.12)
-"""Shares of a core, dealt out by the seed; those that train together have less than one core."""
+"""Of the accelerators that trainings emulate, relative; dealt out by the seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def render(name: str, lab: LabSpec) -> str:
         "# Drawn by: python -m bench.placements.draw --data DIR\n"
         "# Links: measurements between cloud regions by the Skyplane project (Apache-2.0), 2022: round trips as\n"
         f"# measured (mean of both directions), TCP rates of 64 connections times {SCALE:g}; regions {chosen}.\n"
-        f"# Speeds: shares of one core for job pods, dealt out by seed {SEED}.\n"
+        f"# Speeds: of the accelerators that trainings emulate, relative, dealt out by seed {SEED}.\n"
         f"{dump(lab)}"
     )
 

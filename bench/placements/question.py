@@ -1,15 +1,16 @@
 """`python -m bench placements`: Hulk's plan beside the machines that others choose, in labs of different shapes.
 
-Every row is a real training of the same HulkJob on real kubelets, over links that a lab emulates, on machines of
-unequal speed; only who its workers are differs, and their order. All of them use gloo's ring, so that nothing else
-decides; one more row is Hulk's plan as it is by default, with whichever all-reduce is faster. Hulk knows every
-machine's speed for the job from trainings before, which are no rows.
+Every row is a real training of the same HulkJob on real kubelets, over links that a lab emulates, on machines whose
+accelerators are emulated too, of unequal speed; only who its workers are differs, and their order. All of them use
+gloo's ring, so that nothing else decides; one more row is Hulk's plan as it is by default, with whichever all-reduce is
+faster. Hulk knows every machine's speed for the job from trainings before, which are no rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hulk_lab import spec
 from hulk_lab.processes import NotReadyError
@@ -17,14 +18,15 @@ from hulk_placement.layouts.warm import warm
 from rich.console import Console
 from rich.table import Table
 
-from bench.geo import FILES, NAME, Geo, geo_lab
+from bench.geo import FILES, NAME, Geo, geo_lab, script
+from bench.placements.accelerators import CORES, SCRIPT, pod_on
 from bench.placements.choices import at_random, by_name, most_free_first, searched
 from bench.placements.draw import SHAPES
 from bench.placements.rows import CHOOSING, DEFAULT, PLANNED, Outcome, Row, outcomes, read, verdicts
 from bench.raw import Raw
 from bench.training import Size, Training, train
 
-SIZE = Size(layers=4, hidden=96, global_batch=12)
+SIZE = Size(layers=4, hidden=96, global_batch=60)
 STEPS = 10
 SEEDS = (1, 2, 3)
 SHORT = (PLANNED, "name order")
@@ -52,21 +54,22 @@ def in_lab(name: str, asked: Sequence[str] = (), *, more: bool = False, keep: bo
     `more`: behind those there are. `keep`: the lab is left up, and one that was left is taken over.
     """
     lab, num_workers = spec.load(FILES[name]), SHAPES[name].num_workers
-    raw = Raw(f"placements-{name}", fresh=not more)
+    raw, pod = Raw(f"placements-{name}", fresh=not more), pod_on(lab)
     warm()
 
     def prepare(geo: Geo) -> None:
         geo.install()
         geo.use_links(name)
-        calibrate(geo, num_workers)
+        geo.apply(script(SCRIPT))
+        calibrate(geo, num_workers, pod)
 
-    with geo_lab(name, f"{NAME}-{name}", prepare=prepare, keep=keep) as geo:
+    with geo_lab(name, f"{NAME}-{name}", prepare=prepare, keep=keep, cores=CORES) as geo:
         chosen = choices(lab, num_workers, measured_speeds(geo))
         for who, nodes in chosen.items():
             if asked and who not in asked:
                 continue
             try:
-                row = Row.of(name, who, place(geo, who, nodes, num_workers))
+                row = Row.of(name, who, place(geo, who, nodes, num_workers, pod))
             except (RuntimeError, NotReadyError) as error:  # the other rows are worth as much without it
                 geo.story.line(f"{who}: {error}")
                 continue
@@ -75,12 +78,12 @@ def in_lab(name: str, asked: Sequence[str] = (), *, more: bool = False, keep: bo
     return raw.path
 
 
-def calibrate(geo: Geo, num_workers: int) -> None:
+def calibrate(geo: Geo, num_workers: int, pod: Mapping[str, Any]) -> None:
     """Have every node train once, as many at a time as later: Hulk keeps the speeds that they show."""
     nodes = geo.node_names
     for first in range(0, len(nodes), num_workers):
         some = nodes[first : first + num_workers]
-        train(geo, f"calibrates-{first}", SIZE, steps=4, num_workers=len(some), pins=some, sync="ring")
+        train(geo, f"calibrates-{first}", SIZE, steps=4, num_workers=len(some), pins=some, sync="ring", pod=pod)
 
 
 def measured_speeds(geo: Geo) -> dict[str, float]:
@@ -105,11 +108,11 @@ def choices(lab: spec.LabSpec, num_workers: int, flops_per_s: Mapping[str, float
     return found | {DEFAULT: ()}
 
 
-def place(geo: Geo, who: str, nodes: Sequence[str], num_workers: int) -> Training:
+def place(geo: Geo, who: str, nodes: Sequence[str], num_workers: int, pod: Mapping[str, Any]) -> Training:
     """The job on these nodes in this order, or as planned."""
     name = who.lower().replace(" ", "-").replace(",", "")
     sync = "auto" if who == DEFAULT else "ring"
-    return train(geo, name, SIZE, steps=STEPS, num_workers=num_workers, pins=nodes, sync=sync)
+    return train(geo, name, SIZE, steps=STEPS, num_workers=num_workers, pins=nodes, sync=sync, pod=pod)
 
 
 def table(outcome: Outcome) -> Table:

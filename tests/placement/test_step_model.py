@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hulk_placement.cost import predict, simulate, where
+from hulk_placement.cost import foresee, predict, simulate, where
 from hulk_placement.cost.doubts import TOLERANCE, Doubt, doubts
+from hulk_placement.cost.simulation.plans import step_of
 from hulk_placement.cost.simulation.step import Place
 from hulk_placement.cost.timeline import chain
 from hulk_placement.model import Layer, Model
@@ -165,3 +166,29 @@ def test_where_names_the_link_and_the_uplink_that_hold_a_step_back() -> None:
         assert found.rows[-1].place in places
         assert found.seconds("all-reduce") == pytest.approx(8.0, rel=0.01)
         assert found.seconds("compute") == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("doubt", DOUBTED)
+def test_a_promise_is_simulated_where_the_closed_form_may_be_off(doubt: Doubt) -> None:
+    found, simulated_s = foresee(*DOUBTED[doubt]), simulate(*DOUBTED[doubt]).step_s
+    assert found.step_s == simulated_s
+    assert found.compute_s + found.bubble_s + found.communication_s == pytest.approx(simulated_s)
+    assert min(found.bubble_s, found.communication_s) >= 0.0
+
+
+def test_a_promise_is_the_closed_form_where_that_holds() -> None:
+    held = [case for case in map(draw, range(30)) if not doubts(case.plan, case.workload, case.topology)]
+    assert len(held) > 10
+    for case in held:
+        given = case.plan, case.workload, case.topology
+        assert foresee(*given) == predict(*given)
+
+
+def test_a_bucket_is_ready_when_the_layers_that_it_holds_are() -> None:
+    """Half of the parameters are the first layer's, which takes a tenth of the backward pass."""
+    layers = [Layer("layer.0", 30_000_000, 0.4e12, 0.8e12, 1000, 1000)]
+    layers += [Layer(f"layer.{n}", 10_000_000, 1.2e12, 2.4e12, 1000, 1000) for n in (1, 2, 3)]
+    workload = Workload("team/job", Model(tuple(layers)), 8, {})
+    for num_buckets, ready in ((1, [1.0]), (2, [0.9, 1.0]), (3, [0.6, 0.9 + 0.1 / 3, 1.0])):
+        step = step_of(plan("a0 b0", Layout(2), num_buckets=num_buckets, stages=(0,)), workload, world())
+        assert [bucket.ready for bucket in step.all_reduces[0].buckets] == pytest.approx(ready)

@@ -1,7 +1,9 @@
 """Plans without running anything: jobs and a topology -> `PlanReport`s, by the operator's own planner."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from hulk_placement.cost.foresee import foresee
 from hulk_placement.plan import Plan
 from hulk_placement.report.view import view
 from hulk_placement.search.why_wan import flow_words
@@ -98,6 +100,8 @@ def refused(key: str, reason: str, message: str) -> PlanReport:
 
 def plan_report(plan: Plan, topology: Topology, workload: Workload | None = None) -> PlanReport:
     """A plan worker by worker, each with the link to the worker that it sends to; with a workload also the details."""
+    if workload is not None:
+        plan = replace(plan, prediction=foresee(plan, workload, topology))
     prediction = plan.prediction
     bottleneck = prediction.bottleneck
     return PlanReport(

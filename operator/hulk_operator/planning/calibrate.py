@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import datetime
 from statistics import median
 
+from hulk_placement.cost.foresee import foresee
 from hulk_placement.cost.known import work
-from hulk_placement.cost.predict import predict
 from hulk_placement.plan import Plan
 
 from hulk_operator.inputs import topology as inputs
@@ -33,7 +33,7 @@ async def calibrate(reader: Reader, view: View, preflight: Preflight, now: datet
         flops_per_s={**workload.flops_per_s, **speeds},
         measured_micro_batch={**workload.measured_micro_batch, **dict.fromkeys(speeds, micro_batch)},
     )
-    prediction = predict(plan, measured, topology)
+    prediction = foresee(plan, measured, topology)
     products = inputs.products(inventory.room, resource)
     return Calibration(
         attempt=plan.attempt,

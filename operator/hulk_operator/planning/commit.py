@@ -8,6 +8,7 @@ from datetime import datetime
 
 from hulk_placement import wire
 from hulk_placement.basis import Basis
+from hulk_placement.cost.foresee import foresee
 from hulk_placement.files.current import unpack_basis
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
@@ -57,7 +58,9 @@ def planned(
     interface = network_interface(job)
     meta = wire.Meta.of(workload, operator_version=VERSION, steps=job.spec.training.steps, interface=interface)
     full = FullPlan(plan, wire.encode(plan, meta), wire.document(plan, meta)["digest"], meta.steps, basis)
-    prediction = None if full.preflight else prediction_summary(plan.prediction, plan.attempt, "profile", now)
+    prediction = None
+    if not full.preflight:
+        prediction = prediction_summary(foresee(plan, workload, topology), plan.attempt, "profile", now)
     summary = plan_summary(job, plan, full.digest, topology, workload.model)
     return Planned(job.metadata.generation, full, summary, prediction)
 

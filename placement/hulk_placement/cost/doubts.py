@@ -116,7 +116,8 @@ class _Step:
         last_s = max(float(replica.backward_s[:, -1].max()) for replica in self.step.replicas)
         if self.plan.collective is None:
             early_s = min(last_s, self.reduced_s - float(self.ready_P.max()))
-            yield Doubt.EARLY_BUCKETS, (1 - self.step.all_reduces[0].buckets[0].ready) * early_s
+            first = min(group.buckets[0].ready for group in self.step.all_reduces if not group.after_all)
+            yield Doubt.EARLY_BUCKETS, (1 - first) * early_s
 
     def _delayed_s(self, r: int) -> float:
         """At most: what is sent once the first stage reduces takes that much longer for each flow it shares with."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from hulk_placement.collective.network import build_network
+from hulk_placement.cost.closed_form.arrays import Layout, Setting
 from hulk_placement.cost.groups import Group
 from hulk_placement.cost.pipelines import arrays_of
 from hulk_placement.cost.predict import TRANSPORTS, stage_groups
@@ -27,19 +30,32 @@ def step_of(plan: Plan, workload: Workload, topology: Topology) -> Step:
     setting, layout = arrays_of(plan, workload, topology)
     ways = Ways(topology)
     replicas = tuple(replica_of(plan, number, setting, layout, ways) for number in range(plan.layout.data))
-    reduces = (*_reduces(plan, workload, ways), *_ties(plan, workload, ways))
+    ready = [ready_parts(setting, layout, stage, plan.num_buckets) for stage in range(plan.layout.pipeline)]
+    reduces = (*_reduces(plan, workload, ready, ways), *_ties(plan, workload, ways))
     is_early = plan.overlap and plan.inner_steps is None
     return Step(ways.resources, replicas, reduces, plan.overlap, is_early, plan.inner_steps or 1)
 
 
-def _reduces(plan: Plan, workload: Workload, ways: Ways) -> Iterator[AllReduce]:
+def ready_parts(setting: Setting, layout: Layout, stage: int, num_buckets: int) -> list[float]:
+    """How much of a stage's last backward pass is done when each of its equal buckets has its last gradient.
+
+    Layers have theirs from the last one to the first, each evenly while its pass lasts.
+    """
+    first, last = layout.first_P[stage], layout.first_P[stage + 1]
+    backward_J = setting.backward_KJ[setting.kind_M[layout.machine_DP[0, stage]]]
+    there_J, done_J = (sums_J[last] - sums_J[first : last + 1][::-1] for sums_J in (setting.gradient_J, backward_J))
+    ends = there_J[-1] * np.arange(1, num_buckets) / num_buckets
+    return [*(np.interp(ends, there_J, done_J) / (done_J[-1] or 1.0)).tolist(), 1.0]
+
+
+def _reduces(plan: Plan, workload: Workload, ready: Sequence[Sequence[float]], ways: Ways) -> Iterator[AllReduce]:
     """Of each stage."""
     if plan.layout.data == 1:
         return
     for stage, group in enumerate(stage_groups(plan, workload)[:: plan.layout.tensor]):
         members = tuple((replica, stage) for replica in range(plan.layout.data))
         if plan.collective is None:
-            buckets = buckets_of(TRANSPORTS[plan.algorithm], group, plan.layout.tensor, ways, stage)
+            buckets = buckets_of(TRANSPORTS[plan.algorithm], group, ready[stage], plan.layout.tensor, ways, stage)
             yield AllReduce(members, buckets, AT_A_TIME.get(plan.algorithm, 1))
         else:
             yield AllReduce(members, _own(plan, workload, ways), plan.num_buckets)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hulk_placement.collective.classes import CollectivePlan
@@ -28,9 +29,9 @@ LEAST_S = 1e-9
 
 
 def buckets_of(
-    transport: Transport, group: Group, num_flows: int, ways: Ways, connection: object
+    transport: Transport, group: Group, ready: Sequence[float], num_flows: int, ways: Ways, connection: object
 ) -> tuple[Bucket, ...]:
-    """The buckets of one group, each ready when its part of the last backward pass is done.
+    """The buckets of one group, each `ready` when that part of the last backward pass is done.
 
     `num_flows` such groups run side by side, of as many tensor-parallel ranks; `connection` names the group's. Two
     levels begin when all gradients are there.
@@ -48,7 +49,7 @@ def buckets_of(
         case _:
             edge = _ring_edge(one, num, num_flows, ways, connection)
             phases = ((edge,), (edge,))
-    return tuple(Bucket((number + 1) / num, phases) for number in range(num))
+    return tuple(Bucket(part, phases) for part in ready)
 
 
 def own_buckets(

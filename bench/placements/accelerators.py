@@ -1,0 +1,36 @@
+"""The accelerators of a lab: the pods of its jobs compute on the processor, and take as long as their node's would.
+
+A share of a core for each pod would make the machines unequal as well. But then what a pod sends and receives takes
+from what it computes, and waits for its share, which is not how accelerators are; where it was tried, computing took
+1.5 to 3 times as long beside an all-reduce as alone.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from hulk_lab.spec import LabSpec
+
+from bench.geo import container, pod_spec
+from bench.placements.choices import nodes_of
+
+SCRIPT: Final = "emulated_gpt.py"
+SEQUENCES_PER_S: Final = 140.0
+"""Of the job's model, forward and backward, by an accelerator of speed 1."""
+
+CORES: Final = 1.0
+"""At most, for each pod; with all of a lab's they take about half of two cores."""
+
+
+def pod_on(lab: LabSpec) -> dict[str, Any]:
+    """The pods of a job, on accelerators as fast as the lab's file says."""
+    rates = {node.name: SEQUENCES_PER_S * node.speed for node in nodes_of(lab)}
+    worker = container("/opt/hulk/bin/python", f"/bench/{SCRIPT}")
+    worker["env"] = [
+        {"name": "OMP_NUM_THREADS", "value": "1"},
+        {"name": "RATES", "value": json.dumps(rates)},
+        {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+    ]
+    worker["volumeMounts"] = [{"name": "scripts", "mountPath": "/bench"}]
+    return pod_spec(worker, volumes=[{"name": "scripts", "configMap": {"name": "scripts"}}])
