@@ -1,7 +1,8 @@
 """Predicted against observed step time: sizes, links, orders and numbers of workers, every row a real training.
 
 The prediction is read from the job's status; the operator writes it before the first step and never again. What
-calibrates it (the preflight of the same pods, or a speed kept from an earlier job) trains nothing and is no row.
+calibrates it (the preflight of the same pods, or a speed kept from an earlier job) trains nothing and is no row. The
+nodes' accelerators are emulated (`bench.accelerators`).
 """
 
 from __future__ import annotations
@@ -10,17 +11,19 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hulk_lab import spec
 from hulk_lab.processes import NotReadyError
 from rich.console import Console
 from rich.table import Table
 
-from bench.geo import Geo, geo_lab
+from bench.accelerators import CORES, SCRIPT, pod_on
+from bench.geo import FILES, Geo, geo_lab, script
 from bench.raw import Raw
 from bench.training import Size, Training, train
 
-SMALL = Size(layers=2, hidden=64, global_batch=6)
-MEDIUM = Size(layers=4, hidden=96, global_batch=12)
-LARGE = Size(layers=4, hidden=160, global_batch=6)
+SMALL = Size(layers=2, hidden=64, global_batch=30)
+MEDIUM = Size(layers=4, hidden=96, global_batch=60)
+LARGE = Size(layers=4, hidden=160, global_batch=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,13 @@ def run(short: bool = False) -> None:
     console, raw = Console(highlight=False, width=160), Raw("predict")
     rows: list[tuple[Configuration, Training]] = []
     chosen = SHORT if short else CONFIGURATIONS
-    with geo_lab(chosen[0].links) as geo:
+    lab = spec.load(FILES[chosen[0].links])
+
+    def prepare(geo: Geo) -> None:
+        geo.install()
+        geo.apply(script(SCRIPT))
+
+    with geo_lab(chosen[0].links, prepare=prepare, cores=CORES) as geo:
         links = ""
         planned: tuple[str, ...] = ()
         for number, configuration in enumerate(chosen, start=1):
@@ -66,7 +75,8 @@ def run(short: bool = False) -> None:
                 geo.use_links(links)
             workers, pins = configuration.num_workers, _pins(geo, configuration, planned)
             try:
-                training = train(geo, f"row-{number}", configuration.size, num_workers=workers, pins=pins)
+                pod = pod_on(lab, configuration.size)
+                training = train(geo, f"row-{number}", configuration.size, num_workers=workers, pins=pins, pod=pod)
             except (RuntimeError, NotReadyError) as error:  # the other rows are worth as much without it
                 geo.story.line(f"row {number}: {error}")
                 continue

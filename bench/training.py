@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hulk_placement.model import Transformer
+
 from bench.conditions import TRIES, Conditions, Watch, wait_for_quiet
 from bench.geo import NAMESPACE, Geo, container, pod_spec, wait
 
@@ -30,6 +32,11 @@ class Size:
     def transformer(self) -> dict[str, int]:
         heads = {"heads": 4, "sequenceLength": self.sequence_length, "vocabulary": 256}
         return {"layers": self.layers, "hidden": self.hidden, **heads}
+
+    @property
+    def shape(self) -> Transformer:
+        """As the planner has it."""
+        return Transformer(self.layers, self.hidden, heads=4, sequence_length=self.sequence_length, vocabulary=256)
 
     def __str__(self) -> str:
         return f"{self.layers}x{self.hidden}, batch {self.global_batch}"

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from hulk_lab.spec import LabSpec, NodeSpec
 from hulk_placement.layouts.place import place
-from hulk_placement.model import Model, Transformer
+from hulk_placement.model import Model
 from hulk_placement.plan import Plan
 from hulk_placement.search.problem import Budget
 from hulk_placement.sync import Sync
@@ -81,10 +81,9 @@ def topology_of(lab: LabSpec, flops_per_s: Mapping[str, float]) -> Topology:
 
 def workload_of(topology: Topology, num_workers: int, size: Size) -> Workload:
     """The job that is trained: gloo's ring of so many replicas."""
-    shape = Transformer(size.layers, size.hidden, heads=4, sequence_length=size.sequence_length, vocabulary=256)
     return Workload(
         "bench/placements",
-        Model.of(shape, "fp32"),
+        Model.of(size.shape, "fp32"),
         size.global_batch,
         {machine.name: machine.num_accelerators for machine in topology.machines},
         min_workers=num_workers,

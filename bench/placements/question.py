@@ -18,8 +18,8 @@ from hulk_placement.layouts.warm import warm
 from rich.console import Console
 from rich.table import Table
 
+from bench.accelerators import CORES, SCRIPT, pod_on
 from bench.geo import FILES, NAME, Geo, geo_lab, script
-from bench.placements.accelerators import CORES, SCRIPT, pod_on
 from bench.placements.choices import at_random, by_name, most_free_first, searched
 from bench.placements.draw import SHAPES
 from bench.placements.rows import CHOOSING, DEFAULT, PLANNED, Outcome, Row, outcomes, read, verdicts
@@ -54,7 +54,7 @@ def in_lab(name: str, asked: Sequence[str] = (), *, more: bool = False, keep: bo
     `more`: behind those there are. `keep`: the lab is left up, and one that was left is taken over.
     """
     lab, num_workers = spec.load(FILES[name]), SHAPES[name].num_workers
-    raw, pod = Raw(f"placements-{name}", fresh=not more), pod_on(lab)
+    raw, pod = Raw(f"placements-{name}", fresh=not more), pod_on(lab, SIZE)
     warm()
 
     def prepare(geo: Geo) -> None:
