@@ -16,7 +16,9 @@ RESOURCE = "nvidia.com/gpu"
 CONTAINERD_FOLDER = Path("/run/containerd")
 """A node's own, by its mount namespace: containerd's state and sockets, gone when the node dies."""
 SOCKET = CONTAINERD_FOLDER / "containerd.sock"
-PRIVATE_FOLDERS = (CONTAINERD_FOLDER, Path("/var/log/containers"), Path("/var/lib/cni"))
+DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins")
+"""Where every kubelet replaces a socket as it starts, wherever its own folder is: two at once would fail."""
+PRIVATE_FOLDERS = (CONTAINERD_FOLDER, Path("/var/log/containers"), Path("/var/lib/cni"), DEVICE_PLUGINS)
 """What node programs write at a fixed place of the machine: each node sees an empty one of its own there."""
 
 
