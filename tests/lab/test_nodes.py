@@ -12,6 +12,7 @@ from hulk_lab import cgroups, node, reset, up
 from hulk_lab.addons import STORE, STORE_NAMESPACE
 from hulk_lab.builds import images
 from hulk_lab.kube import CommandFailedError
+from hulk_lab.nodeconfig import DEVICE_PLUGINS
 from hulk_lab.processes import wait_until
 from hulk_lab.status import ready
 from hulk_lab.wan.addresses import PORTS
@@ -173,6 +174,16 @@ def test_a_pod_reaches_its_own_service_and_prometheus_finds_it_by_annotation(lab
     (series,) = scraped()
     assert series["value"][1] == "42"
     assert (series["metric"]["namespace"], series["metric"]["pod"]) == ("default", "web")
+
+
+def test_kubelets_listen_for_device_plugins_apart(lab: up.Lab) -> None:
+    sockets = set()
+    for name in ("us-0", "eu-0"):
+        kubelet = lab.node(name).process("kubelet")
+        assert kubelet is not None
+        found = Path(f"/proc/{kubelet.pid}/root{DEVICE_PLUGINS}/kubelet.sock").stat()
+        sockets.add((found.st_dev, found.st_ino))
+    assert len(sockets) == 2
 
 
 def test_starting_a_node_that_runs_restarts_nothing(lab: up.Lab) -> None:
