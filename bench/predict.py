@@ -105,8 +105,10 @@ def run(short: bool = False) -> None:
                 f"row {number}: predicted {training.predicted_s:.3f} s, observed {training.observed_s:.3f} s"
             )
     console.print(table(rows))
-    for sentence in summary([training for _, training in rows], len(chosen)):
-        console.print(sentence)
+    for sync in sorted({configuration.sync for configuration in chosen}):
+        trainings = [training for configuration, training in rows if configuration.sync == sync]
+        for sentence in summary(trainings, sum(configuration.sync == sync for configuration in chosen)):
+            console.print(f"{sync}: {sentence}")
 
 
 def _pins(geo: Geo, configuration: Configuration, planned: Sequence[str]) -> tuple[str, ...]:
