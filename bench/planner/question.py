@@ -29,12 +29,15 @@ SIZES = {"64 accelerators, 8 regions": (8, 8, 0.5), "640, 5": (80, 5, 1.3), "800
 
 MODELS = ("gpt2-xl", "llama-3-8b", "llama-3-70b", "t5-11b")
 LONGER = 10
-NUM_CLUSTERS = {8: 40, 80: 32, 1000: 32}
-"""By number of machines. On the largest each cluster is searched for one model, the models in turn; else for all."""
+NUM_CLUSTERS = 32
+"""Of each size; each is searched for one model, the models in turn."""
 
 NUM_SMALL = 36
 EXACT_S, SMALL_S = 120.0, 0.5
 WORTH_S = (0.1, 1.0, 10.0)
+WORTH_SIZES, NUM_WORTH = ((8, 8), (80, 5)), 32
+"""Machines and regions; clusters of each."""
+
 GROWTH = (4, 16, 64, 256, 1000)
 
 
@@ -44,15 +47,15 @@ def run(short: bool = False) -> None:
     warm()
     gaps(console, raw, 9 if short else NUM_SMALL)
     for name, (num_machines, num_regions, aim_s) in SIZES.items():
-        num = 4 if short else NUM_CLUSTERS[num_machines]
         if not (short and num_machines == 1000):
-            models = {seed: MODELS if num_machines < 1000 else (MODELS[seed % len(MODELS)],) for seed in range(num)}
-            cases = [Case(seed, num_machines, num_regions, model) for seed in range(num) for model in models[seed]]
-            speed(console, raw, name, cases, aim_s)
+            speed(console, raw, name, _cases(num_machines, num_regions, 4 if short else NUM_CLUSTERS), aim_s)
     growth(console, GROWTH[:3] if short else GROWTH)
-    sizes = ((8, 8), (80, 5)) if not short else ((8, 8),)
-    cases = [Case(seed, *size, model) for size in sizes for seed in range(2 if short else 8) for model in MODELS]
+    cases = [case for size in WORTH_SIZES[: 1 if short else None] for case in _cases(*size, 4 if short else NUM_WORTH)]
     worth(console, raw, cases, WORTH_S[:1] if short else WORTH_S)
+
+
+def _cases(num_machines: int, num_regions: int, num: int) -> list[Case]:
+    return [Case(seed, num_machines, num_regions, MODELS[seed % len(MODELS)]) for seed in range(num)]
 
 
 def gaps(console: Console, raw: Raw, num: int) -> None:
