@@ -7,10 +7,11 @@ import random
 import re
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hulk_placement.cost import predict
-from hulk_placement.model import Model
+from hulk_placement.model import Layer, LayerTimes, Model, TimesRow
 from hulk_placement.plan import Plan, WorkerSlot
 from hulk_placement.search.baselines import BASELINES
 from hulk_placement.search.evaluate import evaluate, links_known
@@ -23,6 +24,8 @@ from hulk_placement.workload import Workload
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from worlds import best_by_trying_all, jobs, plan_of, profile, workload, worlds
+
+QUICK = Budget(iterations=2_000)
 
 
 @settings(max_examples=150, deadline=None)
@@ -246,6 +249,60 @@ def test_the_largest_micro_batch_that_fits_is_chosen() -> None:
     job = workload(small, model=model, min_workers=6)
     plan = solve([job], [], small).plans["team/job"]
     assert (max(plan.shares), plan.micro_batch, plan.prediction.memory_bytes) == (11, 3, 20_000 + 30_000)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"shares": "planned"},
+        {"pipeline": None, "tensor": None, "shares": "planned"},
+        {"accelerators_per_worker": 2, "min_workers": 2},
+        {"objective": "throughput-per-money"},
+        {"max_price_per_hour": 5.0},
+    ],
+)
+def test_a_model_known_by_measured_seconds_alone_is_planned_like_one_with_flops(asked: dict[str, Any]) -> None:
+    """Where all products were measured, FLOPs say nothing more: the plan is the same without them."""
+    topology = measured_machines(num_accelerators=2)
+    told, timed = workload(topology, model=measured_model(3e9)), workload(topology, model=measured_model(0.0))
+    plans = [solve([replace(job, **asked)], [], topology, QUICK).plans["team/job"] for job in (told, timed)]
+    assert plans[1].workers == plans[0].workers
+    assert plans[1].shares == plans[0].shares
+    assert plans[1].prediction.step_s == pytest.approx(plans[0].prediction.step_s)
+    assert plans[1].optimality_gap == pytest.approx(plans[0].optimality_gap, abs=1e-9)
+
+
+def test_seconds_that_were_measured_are_what_a_step_computes() -> None:
+    """3 s a sequence on quick machines, 6 s on slow ones; 64 sequences by speed on two of each: 22, 21, 11, 10."""
+    topology = measured_machines()
+    job = workload(topology, model=measured_model(0.0), shares="planned", min_workers=4)
+    plan = solve([job], [], topology).plans["team/job"]
+    by_machine = dict(zip(plan.rank_machines, plan.shares, strict=True))
+    assert sorted(by_machine.values()) == [10, 11, 21, 22]
+    assert plan.prediction.compute_s == pytest.approx(66.0)
+    assert {name for name, share in by_machine.items() if share > 20} == {"a0", "b0"}
+
+
+def measured_machines(num_accelerators: int = 1) -> Topology:
+    """A quick and a slow machine in each of two regions."""
+    machines = tuple(
+        Machine(f"{region}{n}", region, num_accelerators=num_accelerators, product=product, price_per_hour=price)
+        for region in "ab"
+        for n, (product, price) in enumerate((("quick", 4.0), ("slow", 1.0)))
+    )
+    links = {(a, b): Link(1e-4 if a == b else 0.02, 1e9 if a == b else 1e8) for a in "ab" for b in "ab"}
+    return Topology(machines, region_links=links)
+
+
+def measured_model(flops: float) -> Model:
+    """Two layers of 1 s forward and backward together and of 2 s on a quick machine, twice that on a slow one."""
+    layers = tuple(Layer(f"l{n}", 1_000, flops, 2 * flops, 1_000, 1_000) for n in range(2))
+    rows = tuple(
+        TimesRow(product, 1, 1, (0.25 * slowness, 0.5 * slowness), (0.75 * slowness, 1.5 * slowness))
+        for product, slowness in (("quick", 1), ("slow", 2))
+    )
+    return Model(layers, times=LayerTimes(rows))
 
 
 def test_a_thousand_machines_within_the_budget() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hulk_placement.basis import basis_of
 from hulk_placement.cost import predict
 from hulk_placement.files.current import pack_basis, unpack_basis
-from hulk_placement.model import Model
+from hulk_placement.model import Layer, LayerTimes, Model, TimesRow
 from hulk_placement.plan import Plan
 from hulk_placement.replan.changes import Changes, LinkDrifted, MachineAdded, changes
 from hulk_placement.replan.decide import Policy, Verdict, Weighed, decide
@@ -320,6 +320,30 @@ def test_speeds_that_nobody_knows_move_nobody() -> None:
     assert found.verdict is Verdict.STAY
     known = replace(job, flops_per_s={"a0": 1e12, "a1": 1e12})
     assert replan(plan, basis, known, topology, Situation(10**9)).verdict is Verdict.MOVE
+
+
+def test_a_model_known_by_measured_seconds_alone_is_replanned() -> None:
+    """3 s a sequence, 64 of them on two machines: 96 s; with the new machine 22 sequences, 66 s, are the most."""
+    machines = tuple(Machine(name, "a", product="x") for name in ("a0", "a1", "new"))
+    topology = Topology(machines, region_links={("a", "a"): Link(0.0002, 1e9)})
+    times = LayerTimes((TimesRow("x", 1, 1, (1.0,), (2.0,)),))
+    job = workload(topology, model=Model((Layer("l", 1_000, 0.0, 0.0, 1_000, 1_000),), times=times))
+    before = without(topology, "new")
+    plan = solve((may_use(job, before),), (), before).plans[job.key]
+    found = replan(plan, basis_of(plan, job, before), job, topology, Situation(10**6))
+    assert plan.prediction.compute_s == pytest.approx(96.0)
+    assert found.verdict is Verdict.MOVE
+    assert found.new is not None
+    assert found.new.prediction.compute_s == pytest.approx(66.0)
+
+
+def test_a_plan_whose_steps_have_no_end_cannot_go_on() -> None:
+    job, plan = on(two_regions(), "a0", "b0", min_workers=2, max_workers=2)
+    found = replan(plan, None, job, two_regions(Link(0.02, 1e-12)), Situation(100), budget=QUICK)
+    assert found.verdict is Verdict.MOVE
+    assert found.reason.startswith("The plan cannot go on: a step would take 2.1e+18 s, ")
+    assert found.new is not None
+    assert set(found.new.accelerators()) == {"a0", "a1"}
 
 
 def test_for_money_a_move_must_save_money() -> None:

@@ -7,6 +7,7 @@ import itertools
 import math
 
 from hulk_placement.cost.gloo import quickest
+from hulk_placement.cost.known import work
 from hulk_placement.ring.joining import joining_s
 from hulk_placement.ring.region_graph import RegionGraph, Work
 from hulk_placement.search.problem import Problem
@@ -49,7 +50,7 @@ def _uneven_s(problem: Problem, speeds: list[float]) -> list[float]:
     The slowest has one sequence at least.
     """
     workload = problem.workload
-    flops, speeds = workload.model.flops_per_sequence, speeds[: problem.max_workers]
+    flops, speeds = work(workload), speeds[: problem.max_workers]
     together = itertools.accumulate(workload.accelerators_per_worker * speed for speed in speeds)
     return [
         max(workload.global_batch * flops / whole, flops / speed) for speed, whole in zip(speeds, together, strict=True)

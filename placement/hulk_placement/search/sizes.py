@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from hulk_placement.cost.compute import share_by_speed
 from hulk_placement.cost.gloo import Ring, cut_ring
+from hulk_placement.cost.known import work
 from hulk_placement.ring.machines import Size
 from hulk_placement.search.problem import Problem
 from hulk_placement.topology import SAME_MACHINE
@@ -25,7 +26,7 @@ class Shares:
         self.num_workers, self.num_ranks = num_workers, num_workers * per_worker
         self.base, larger_ranks = divmod(problem.workload.global_batch, self.num_ranks)
         self.num_large = math.ceil(larger_ranks / per_worker)
-        self.flops = problem.workload.model.flops_per_sequence
+        self.flops = work(problem.workload)
 
     def slowest(self, compute_s: float, large: bool) -> float:
         """The least FLOP/s with which the share, or the larger one, takes at most `compute_s`."""
@@ -55,7 +56,7 @@ def compute_seconds(problem: Problem, speeds: Sequence[float]) -> float:
     if problem.is_uneven:
         ranks = [speed for speed in speeds for _ in range(per_worker)]
         shares = share_by_speed(workload.global_batch, ranks)
-        flops = workload.model.flops_per_sequence
+        flops = work(workload)
         return max(share * flops / speed for share, speed in zip(shares, ranks, strict=True))
     equal = Shares(problem, len(speeds))
     if equal.num_ranks == 1:

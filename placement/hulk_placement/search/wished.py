@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from hulk_placement.cost.known import work
 from hulk_placement.cost.money import accelerators_per_s, ring_egress
 from hulk_placement.plan import Plan
 from hulk_placement.ring.region_graph import Work
@@ -116,7 +117,7 @@ class Wish:
     def _least_price(self) -> float:
         """What no step costs less than: all sequences on the machine with most speed for its price, nothing sent."""
         problem = self.problem
-        flops = problem.workload.global_batch * problem.workload.model.flops_per_sequence
+        flops = problem.workload.global_batch * work(problem.workload)
         return flops / 3600 * min(price / speed for price, speed in zip(self.prices, problem.speed, strict=True))
 
 
