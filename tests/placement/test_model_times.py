@@ -80,6 +80,10 @@ def test_seconds_are_never_negative_and_lie_between_their_neighbours(points: dic
         (lambda: rows((1, -1.0)), "-1.0 s must be >= 0"),
         (lambda: rows((1, float("nan"))), "nan s must be >= 0"),
         (lambda: TimesRow("T4", 1, 1, (1.0,), ()), "1 forward and 0 backward seconds"),
+        (
+            lambda: TimesRow("T4", 2, 1, (0.0, 0.0), (0.0, 0.0)),
+            "times of T4, micro-batch 2, tensor 1: all forward and backward seconds of the model's 2 layers are 0",
+        ),
     ],
 )
 def test_bad_rows_are_refused_with_their_numbers(make: Callable[[], object], message: str) -> None:

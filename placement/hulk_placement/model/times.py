@@ -33,6 +33,11 @@ class TimesRow:
         for figure in self.forward_s + self.backward_s:
             if not 0 <= figure < math.inf:
                 raise ValueError(f"{where}: {figure} s must be >= 0 and finite")
+        if self.forward_s and not sum(self.forward_s + self.backward_s):
+            raise ValueError(
+                f"{where}: all forward and backward seconds of the model's {len(self.forward_s)} layers are 0; one at "
+                f"least must be > 0"
+            )
 
 
 @dataclass(frozen=True, slots=True)
