@@ -6,6 +6,7 @@ jobs, by the closed form after all layouts were searched; a change is the mean o
 the 95 % interval that the bootstrap gives. Predictions only, nothing measured.
 
     local         the best planner that learned nothing: local search by constructed layouts
+    portfolio     the default: gnn where there is work for few layouts, else local; so local is the default without gnn
     gnn           local search that asks the value network which divisions and changes to price
     formula       the same search, asking a closed formula in place of the network
     hulk-gcn ...  see docs/how-a-plan-is-made.md

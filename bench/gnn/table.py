@@ -12,7 +12,7 @@ from rich.table import Table
 
 MOST_JOBS = 6
 BASE, WITH, WITHOUT = "local", "gnn", "formula"
-SEARCHED = (BASE, WITH, WITHOUT, "greedy", "random", "evolutionary", "hulk-gcn")
+SEARCHED = (BASE, "portfolio", WITH, WITHOUT, "greedy", "random", "evolutionary", "hulk-gcn")
 NUM_RESAMPLES = 4000
 
 

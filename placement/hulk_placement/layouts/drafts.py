@@ -142,13 +142,13 @@ class Drafts:
 
 
 def _differ_in_one(option: Option, other: Option) -> bool:
-    """Whether two options are alike in two of micro-batch, tensor degree and recomputation."""
-    names = ("micro_batch", "tensor", "recompute")
-    return sum(bool(getattr(option, name) == getattr(other, name)) for name in names) == 2
+    """Whether two options differ in one of micro-batch, tensor degree, schedule and recomputation."""
+    names = ("micro_batch", "tensor", "schedule", "recompute")
+    return sum(bool(getattr(option, name) != getattr(other, name)) for name in names) == 1
 
 
 def _is_traded(draft: Draft, option: Option, pipeline: int) -> bool:
     """Whether as many accelerators hold a replica, by other degrees."""
     here = draft.option
-    same = option.recompute == here.recompute and option.tensor != here.tensor
+    same = (option.recompute, option.schedule) == (here.recompute, here.schedule) and option.tensor != here.tensor
     return bool(same and option.tensor * pipeline == here.tensor * draft.pipeline)

@@ -9,10 +9,16 @@ from hulk_placement.layouts.trials import Shape, degrees
 
 MAX_MICRO_BATCH = 64
 
+SCHEDULES = ("1f1b", "gpipe")
+"""1F1B holds few micro-batches; GPipe, which holds all of them, waits less for links between stages."""
+
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """The options (one of micro-batch, tensor degree, schedule, recomputation each) and numbers of stages to try."""
+    """The options (one of micro-batch, tensor degree, schedule, recomputation each) and numbers of stages to try.
+
+    Those of the schedule that is usual come first.
+    """
 
     options: tuple[Option, ...]
     pipelines: tuple[int, ...]
@@ -24,8 +30,9 @@ class Space:
     """Accelerators that a layout may have."""
 
     def admits(self, shape: Shape) -> bool:
-        """Whether a shape has as many accelerators as it may."""
-        return self.least <= shape.num_accelerators <= self.most
+        """Whether a shape has as many accelerators as it may; one stage alone has but one schedule."""
+        is_told_apart = shape.pipeline > 1 or shape.option.schedule == SCHEDULES[0]
+        return is_told_apart and self.least <= shape.num_accelerators <= self.most
 
 
 def space_of(ground: Ground) -> Space:
@@ -41,7 +48,8 @@ def space_of(ground: Ground) -> Space:
     if workload.micro_batch is not None:
         batches = [min(workload.micro_batch, workload.global_batch)]
     options = tuple(
-        Option(micro_batch=batch, tensor=tensor, recompute=recompute)
+        Option(micro_batch=batch, tensor=tensor, schedule=schedule, recompute=recompute)
+        for schedule in (SCHEDULES if pipelines[-1] > 1 else SCHEDULES[:1])
         for recompute in ((False, True) if workload.recompute is None else (workload.recompute,))
         for tensor in tensors
         for batch in batches

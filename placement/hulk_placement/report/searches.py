@@ -57,6 +57,7 @@ def _search_row(row: Row, bound_s: float, is_time: bool) -> SearchRow:
     if shape is not None:
         micro_batch = shape.option.micro_batch
         layout = f"{shape.data} x {shape.pipeline} x {shape.option.tensor}, micro-batch {micro_batch}"
+        layout += f", {shape.option.schedule}" if shape.pipeline > 1 else ""
     return SearchRow(
         search=row.search,
         seconds=row.seconds,

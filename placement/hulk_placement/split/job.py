@@ -78,7 +78,9 @@ class Job:
     def of(cls, workload: Workload, pools: Pools, number: int, topology: Topology) -> Job:
         """The job of that number of the pools."""
         ground = Ground.of(workload, topology, [members[0] for members in pools.machines])
-        return cls(workload, pools, number, ground, space_of(ground))
+        space = space_of(ground)
+        usual = tuple(option for option in space.options if option.schedule == space.options[0].schedule)
+        return cls(workload, pools, number, ground, replace(space, options=usual))
 
     @property
     def most_P(self) -> Ints:

@@ -1,0 +1,69 @@
+"""The search chooses the schedule too: GPipe where links between stages are slow and memory holds all micro-batches."""
+
+from __future__ import annotations
+
+import pytest
+from hulk_placement.cost.closed_form.setting import Ground, Option
+from hulk_placement.layouts.place import place
+from hulk_placement.layouts.searches import SEARCHES
+from hulk_placement.layouts.space import SCHEDULES, Space, space_of
+from hulk_placement.layouts.trials import Trials
+from hulk_placement.model import Layer, Model
+from hulk_placement.plan import Plan
+from hulk_placement.search.problem import Budget
+from hulk_placement.topology import Link, Machine, Topology
+from hulk_placement.workload import Workload
+
+ACTIVATIONS = 2_000_000
+
+
+def world(memory_bytes: int = 1 << 40) -> Topology:
+    """Two machines of 1 TFLOP/s, two seconds apart one way; 1 MB takes 0.02 s there and 0.01 s back."""
+    machines = tuple(Machine(f"{r}0", r, flops_per_s=1e12, memory_bytes=memory_bytes) for r in "ab")
+    links = {("a", "a"): Link(1e-4, 1e9), ("b", "b"): Link(1e-4, 1e9)}
+    return Topology(machines, region_links={**links, ("a", "b"): Link(4.0, 5e7), ("b", "a"): Link(4.0, 1e8)})
+
+
+def job() -> Workload:
+    """A forward pass of a stage takes a second, a backward pass two; four micro-batches."""
+    layers = tuple(Layer(f"layer.{n}", 1, 1e12, 2e12, 1_000_000, ACTIVATIONS) for n in range(2))
+    return Workload(
+        "team/job", Model(layers), 4, {"a0": 1, "b0": 1}, max_workers=2, pipeline=2, tensor=1, micro_batch=1,
+        recompute=False,
+    )  # fmt: skip
+
+
+def test_gpipe_is_chosen_where_the_link_is_slow() -> None:
+    """By hand: the second stage goes forward 3.02 .. 7.02 and back to 15.02; its last gradient is there at 17.03."""
+    plan = place(job(), world(), Budget(1_000))
+    assert isinstance(plan, Plan)
+    assert (plan.schedule, plan.prediction.step_s) == ("gpipe", pytest.approx(19.03))
+
+
+def test_1f1b_is_chosen_where_memory_does_not_hold_all_micro_batches() -> None:
+    plan = place(job(), world(memory_bytes=3 * ACTIVATIONS + 1000), Budget(1_000))
+    assert isinstance(plan, Plan)
+    assert plan.schedule == "1f1b"
+    assert plan.prediction.step_s > 19.04
+    assert plan.prediction.memory_bytes <= 3 * ACTIVATIONS + 1000
+
+
+def test_the_optimum_is_that_of_the_better_schedule() -> None:
+    found = {}
+    for schedules in (SCHEDULES, *((schedule,) for schedule in SCHEDULES)):
+        trials = Trials(Ground.of(job(), world(), world().machines))
+        space = Space(tuple(Option(1, schedule=schedule) for schedule in schedules), (1, 2))
+        SEARCHES["exact"](trials, space, lambda: True, 0)
+        assert trials.is_proven
+        found[schedules] = trials.best(1)[0].cost
+    both = found.pop(SCHEDULES)
+    assert both == min(found.values())
+    assert len(set(found.values())) == 2
+
+
+def test_one_stage_is_not_planned_twice() -> None:
+    space = space_of(Ground.of(job(), world(), world().machines))
+    assert {option.schedule for option in space.options} == set(SCHEDULES)
+    trials = Trials(Ground.of(job(), world(), world().machines))
+    SEARCHES["exact"](trials, Space(space.options, (1,)), lambda: True, 0)
+    assert {trial.shape.option.schedule for trial in trials.best(8)} == {SCHEDULES[0]}
