@@ -134,6 +134,16 @@ def test_every_search_finds_the_optimum_of_a_small_case(case: str, search: str) 
     assert searched(search, world, job, 40_000).best_cost == pytest.approx(proven.best_cost, rel=1e-9)
 
 
+def test_looking_at_every_layout_ends_when_the_time_does() -> None:
+    """24 micro-batches on three unequal machines can be shared in 253 ways: the time is asked for between them."""
+    world = topology({"a0": 1e12, "a1": 2e12, "a2": 3e12})
+    trials = Trials(Ground.of(workload(world, model(1), 24), world, world.machines))
+    asked = iter(range(20))
+    SEARCHES["exact"](trials, Space((Option(1),), (1,), data=3), lambda: next(asked) < 10, 0)
+    assert not trials.is_proven
+    assert 10 <= trials.num_evaluations <= 11
+
+
 def test_greedy_finds_the_optimum_where_whole_regions_are_best() -> None:
     world = topology({"a0": 1e12, "a1": 1e12})
     job = workload(world, model(), global_batch=4)

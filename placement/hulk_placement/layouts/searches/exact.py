@@ -44,8 +44,8 @@ def _shape(trials: Trials, shape: Shape, going_on: Callable[[], bool]) -> bool:
         if trials.num_evaluations and not going_on():
             return False
         machine_DP = np.array(cells)
-        if not trials.is_hopeless(shape, machine_DP.ravel()):
-            _splits(trials, shape, machine_DP)
+        if not trials.is_hopeless(shape, machine_DP.ravel()) and not _splits(trials, shape, machine_DP, going_on):
+            return False
     return True
 
 
@@ -81,27 +81,34 @@ def placements(setting: Setting, data: int, num_stages: int) -> Iterator[Cells]:
     yield from replicas(setting.slots_M.tolist(), ())
 
 
-def _splits(trials: Trials, shape: Shape, machine_DP: np.ndarray) -> None:
-    """Every split of layers, share of micro-batches and order of regions for these cells; the best is kept."""
+def _splits(trials: Trials, shape: Shape, machine_DP: np.ndarray, going_on: Callable[[], bool]) -> bool:
+    """Every split of layers, share of micro-batches and order of regions for these cells; the best is kept.
+
+    False where the time is over.
+    """
     setting, cache = trials.setting(shape.option), trials.cache(shape)
     num_layers, num_batches = len(setting.output_L), trials.num_batches(shape.option)
     used = sorted(set(setting.region_M[machine_DP.ravel()].tolist()))
     rest = [region for region in range(len(setting.uplink_R)) if region not in used]
-    best, best_cost, num = None, trials.best_cost, 0
-    for inner in itertools.combinations(range(1, num_layers), shape.pipeline - 1):
-        first_P = np.array([0, *inner, num_layers])
-        for shares in _shares(setting, num_batches, shape.data):
-            for tour in walks(used):
-                layout = Layout(machine_DP, first_P, np.array(shares), np.array([*tour, *rest]))
-                cost, num = evaluate(setting, layout, cache), num + 1
-                if cost < best_cost:
-                    best, best_cost = layout, cost
-                if cost == math.inf:
-                    break
+    cuts = itertools.combinations(range(1, num_layers), shape.pipeline - 1)
+    best, best_cost, num, is_whole = None, trials.best_cost, 0, True
+    for inner, shares in ((inner, shares) for inner in cuts for shares in _shares(setting, num_batches, shape.data)):
+        is_whole = not num or going_on()
+        if not is_whole:
+            break
+        for tour in walks(used):
+            tour_W = np.array([*tour, *rest])
+            layout = Layout(machine_DP, np.array([0, *inner, num_layers]), np.array(shares), tour_W)
+            cost, num = evaluate(setting, layout, cache), num + 1
+            if cost < best_cost:
+                best, best_cost = layout, cost
+            if cost == math.inf:
+                break
     if best is not None:
         trials.keep(shape, best, best_cost, num)
     else:
         trials.num_evaluations += num
+    return is_whole
 
 
 def _shares(setting: Setting, num_batches: int, data: int) -> Iterator[tuple[int, ...]]:
