@@ -6,6 +6,7 @@ A further row is a field of the report, a line in `predict_report` that fills it
 from collections.abc import Callable, Iterator
 
 from hulk_placement.plan import Plan, Prediction
+from hulk_placement.report.guesses import guessed_speeds
 from hulk_placement.report.rows import View
 from hulk_placement.report.view import view
 from hulk_placement.topology import Topology
@@ -73,13 +74,14 @@ class PredictReport(Resource):
     traffic_price_per_step: float | None = None
     training: TrainingRow | None = None
     calibrated: bool
+    guessed_speeds: str | None = None  # what is taken for those that were not measured
     cells: tuple[CellRow, ...]
     details: View
     simulated: SimulatedReport
 
 
 def predict_report(plan: Plan, workload: Workload, topology: Topology, num_steps: int | None) -> PredictReport:
-    """The report of a plan with its prediction; `num_steps` of the whole training."""
+    """The report of a plan with what is promised of it (`cost.foresee`); `num_steps` of the whole training."""
     found, layout = plan.prediction, plan.layout
     per_hour = sum(topology.machine(name).price_per_hour * held for name, held in plan.accelerators().items())
     memories = [topology.machine(name).memory_bytes for name in plan.accelerators()]
@@ -108,6 +110,7 @@ def predict_report(plan: Plan, workload: Workload, topology: Topology, num_steps
         traffic_price_per_step=max(0.0, found.price - per_hour * found.step_s / 3600) or None,
         training=None if num_steps is None else _training(num_steps, found),
         calibrated=found.calibrated,
+        guessed_speeds=guessed_speeds(plan, workload, topology),
         cells=tuple(_cells(plan, workload.model.num_layers)),
         details=view(plan, workload, topology, is_searched=False),
         simulated=simulated_report(plan, workload, topology),
@@ -161,9 +164,12 @@ def _head(report: PredictReport) -> Lines:
 def _step(report: PredictReport) -> Lines:
     parts = " + ".join(f"{row.part} {units.duration(row.microseconds)}" for row in report.breakdown if row.microseconds)
     yield sentence("step", f"{units.duration(report.step_microseconds)} predicted = {parts}")
+    if report.simulated.doubts:
+        closed_form = units.duration(report.simulated.closed_form_microseconds)
+        yield sentence("simulated", f"the closed form says {closed_form}, which may be off here")
     yield sentence("throughput", f"{report.sequences_per_second:.4g} sequences/s")
-    if not report.calibrated:
-        yield sentence("speeds", "not all of these machines were measured; the others are taken from what is known")
+    if report.guessed_speeds is not None:
+        yield sentence("speeds", report.guessed_speeds)
 
 
 def _bottleneck(report: PredictReport) -> Lines:
@@ -217,7 +223,7 @@ def _details(report: PredictReport) -> Lines:
 
 
 def _simulated(report: PredictReport) -> Lines:
-    yield from simulated_table(report.simulated, report.step_microseconds)
+    yield from simulated_table(report.simulated)
 
 
 _SECTIONS: tuple[Callable[[PredictReport], Lines], ...] = (
