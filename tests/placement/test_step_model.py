@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -192,3 +193,35 @@ def test_a_bucket_is_ready_when_the_layers_that_it_holds_are() -> None:
     for num_buckets, ready in ((1, [1.0]), (2, [0.9, 1.0]), (3, [0.6, 0.9 + 0.1 / 3, 1.0])):
         step = step_of(plan("a0 b0", Layout(2), num_buckets=num_buckets, stages=(0,)), workload, world())
         assert [bucket.ready for bucket in step.all_reduces[0].buckets] == pytest.approx(ready)
+
+
+def test_an_unknown_link_has_its_price_whether_the_workload_allows_it_or_not() -> None:
+    """Three micro-batches of 250,000 bytes each way, there within 2 ms at once, back in 2 s each and 1 s of latency.
+
+    1/3 s forward and 2/3 s back on either stage: 1/3 + 0.0025 + 0.005, 3 x 1/3 + 2/3 until the first one goes back;
+    3 x 2 + 1 until the last one is there, and 2/3.
+    """
+    links = {("a", "b"): Link(0.01, 1e8), **{(r, r): Link(1e-4, 1e9) for r in "ab"}}
+    topology, workload = world(region_links=links), replace(job(output=250_000), allow_unknown_links=False)
+    made = plan("a0 b0", Layout(1, 2), shares=(3,), schedule="gpipe")
+    for evaluator in (predict, simulate, foresee):
+        assert evaluator(made, workload, topology).step_s == pytest.approx(1 / 3 + 0.0075 + 5 / 3 + 7 + 2 / 3)
+
+
+@pytest.mark.parametrize(("rate", "step"), [(1e-300, "inf"), (1e-12, "3e+21")])
+def test_a_step_without_an_end_is_refused_with_its_slowest_link(rate: float, step: str) -> None:
+    """Two micro-batches of 10^9 bytes, there and back: the first goes back while the second is still on its way."""
+    words = f"team/job: a step would take {step} s, 2 s of them computing; its slowest link, a0 -> b0, carries {rate}"
+    with pytest.raises(ValueError, match=f"^{re.escape(words)} B/s"):
+        foresee(plan("a0 b0", Layout(1, 2), shares=(2,)), job(output=10**9), world(rate=rate))
+
+
+def test_a_promise_of_another_step_costs_as_much_more_of_its_accelerators() -> None:
+    """Eight accelerators at 3600 an hour are 8 a second; traffic costs what it costs, 4 x 2 x 50 MB each way."""
+    made, workload, topology = DOUBTED[Doubt.TRANSFERS_MEET]
+    machines = tuple(replace(machine, price_per_hour=3600.0) for machine in topology.machines)
+    priced = replace(topology, machines=machines, egress_price_per_gb={("a", "b"): 10.0, ("b", "a"): 20.0})
+    closed_form, promised = predict(made, workload, priced), foresee(made, workload, priced)
+    assert promised.step_s > closed_form.step_s + 1.0
+    assert closed_form.price == pytest.approx(8 * closed_form.step_s + 0.4 * 30)
+    assert promised.price == pytest.approx(8 * promised.step_s + 0.4 * 30)

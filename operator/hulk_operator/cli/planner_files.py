@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from hulk_placement.basis import basis_of
-from hulk_placement.cost import predict
+from hulk_placement.cost import foresee
 from hulk_placement.files import text
 from hulk_placement.files.current import read_current
 from hulk_placement.files.hulk_data import Imported
@@ -98,7 +98,7 @@ def predict_plan(workload_path: Path, plan_path: Path, topology: Topology) -> Pr
     workload: ReadWorkload = read_workload(workload_path, topology)
     read = read_plan(plan_path, workload.workload, topology)
     _notes(read.warnings)
-    predicted = replace(read.plan, prediction=predict(read.plan, workload.workload, topology))
+    predicted = replace(read.plan, prediction=foresee(read.plan, workload.workload, topology))
     return predict_report(predicted, workload.workload, topology, workload.num_steps)
 
 

@@ -166,7 +166,7 @@ def _step(report: PredictReport) -> Lines:
     yield sentence("step", f"{units.duration(report.step_microseconds)} predicted = {parts}")
     if report.simulated.doubts:
         closed_form = units.duration(report.simulated.closed_form_microseconds)
-        yield sentence("simulated", f"the closed form says {closed_form}, which may be off here")
+        yield sentence("closed form", f"{closed_form}, which may be off here: the step above is simulated")
     yield sentence("throughput", f"{report.sequences_per_second:.4g} sequences/s")
     if report.guessed_speeds is not None:
         yield sentence("speeds", report.guessed_speeds)

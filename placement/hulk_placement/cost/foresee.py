@@ -4,23 +4,48 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hulk_placement.basis import used_pairs
 from hulk_placement.cost.doubts import doubts
+from hulk_placement.cost.money import accelerators_per_s
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.simulate import simulate
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
+LONGEST_STEP_S = 1e12
+"""Of 30,000 years: what takes longer is a mistake in some figure, and its microseconds fit no status."""
+
 
 def foresee(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
-    """What one step of a plan takes; searches go by `predict`, which is quicker.
+    """What one step of a plan takes and costs; searches go by `predict`, which is quicker.
 
-    KeyError when the plan names a machine that the topology lacks.
+    KeyError when the plan names a machine that the topology lacks, ValueError where a step has no end.
     """
     predicted = predict(plan, workload, topology)
+    if why := endless(plan, predicted, topology):
+        raise ValueError(f"{plan.key}: {why}")
     if not doubts(plan, workload, topology):
         return predicted
     step_s = simulate(plan, workload, topology).step_s
     passed_s = min(step_s, predicted.compute_s + predicted.bubble_s)
     bubble_s = max(0.0, passed_s - predicted.compute_s)
-    return replace(predicted, step_s=step_s, bubble_s=bubble_s, communication_s=step_s - passed_s)
+    return replace(
+        predicted,
+        step_s=step_s,
+        bubble_s=bubble_s,
+        communication_s=step_s - passed_s,
+        price=predicted.price + accelerators_per_s(plan, topology) * (step_s - predicted.step_s),
+    )
+
+
+def endless(plan: Plan, predicted: Prediction, topology: Topology) -> str:
+    """Why no step of a plan is to be awaited, in words; empty where it has an end that one can speak of."""
+    if predicted.step_s <= LONGEST_STEP_S:  # false of NaN, too
+        return ""
+    why = f"a step would take {predicted.step_s:.3g} s, {predicted.compute_s:.3g} s of them computing"
+    rates = {pair: topology.link(*pair).one_flow_bytes_per_s for pair in used_pairs(plan)}
+    if not rates:
+        return why
+    source, target = slowest = min(rates, key=rates.__getitem__)
+    return f"{why}; its slowest link, {source} -> {target}, carries {rates[slowest]:.3g} B/s"

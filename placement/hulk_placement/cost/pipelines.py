@@ -75,10 +75,12 @@ def arrays_of(plan: Plan, workload: Workload, topology: Topology) -> tuple[Setti
     """A plan as the arrays of the closed form; KeyError when it names a machine that the topology lacks.
 
     The machines are those of the plan in the order in which ranks first name them. A schedule that the closed form does
-    not know counts as gpipe.
+    not know counts as gpipe. Links of which nothing is known have the price of an unknown link, whether the workload
+    allows them or not: only searches must keep off them.
     """
     names = list(dict.fromkeys(plan.rank_machines))
-    ground = Ground.of(workload, topology, [topology.machine(name) for name in names])
+    allowing = replace(workload, allow_unknown_links=True)
+    ground = Ground.of(allowing, topology, [topology.machine(name) for name in names])
     schedule = "gpipe" if plan.schedule == "explicit" else plan.schedule
     option = Option(plan.micro_batch, plan.layout.tensor, schedule, plan.recompute, plan.overlap)
     return ground.setting(option), _layout(plan, names, len(workload.model.layers), len(ground.regions))

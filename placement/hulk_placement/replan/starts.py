@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from hulk_placement.cost import predict
+from hulk_placement.cost.foresee import endless, foresee
 from hulk_placement.cost.pipelines import time_pipelines
 from hulk_placement.fit import misfits
 from hulk_placement.plan import Plan
@@ -29,7 +30,7 @@ def as_it_is(plan: Plan, workload: Workload, topology: Topology, changed: Change
         return "; ".join(mistakes[:3])
     if not _fits_memory(plan, workload, topology):
         return "an accelerator of the plan has too little memory for it"
-    return replace(plan, prediction=predict(plan, workload, topology))
+    return endless(plan, predict(plan, workload, topology), topology) or _promised(plan, workload, topology)
 
 
 def candidates(
@@ -38,6 +39,7 @@ def candidates(
     """Plans to move to: the best of all machines, and the best of those that have run the job, as few new as may be.
 
     The topology counts the plan's own accelerators as free. Searches over layouts begin with the plan as well.
+    Predictions are what is promised (`cost.foresee`). ValueError where a step of every one has no end.
     """
     end_s = clock() + budget.seconds
     best = _solved(workload, plan, topology, replace(budget, seconds=budget.seconds / 2), clock)
@@ -49,7 +51,12 @@ def candidates(
         seconds = max(0.01, (end_s - clock()) / (len(room) - number))
         kept = _solved(replace(workload, candidates=slots), plan, topology, replace(budget, seconds=seconds), clock)
         found += [] if isinstance(kept, Unplaced) else [kept]
-    return found
+    ending = [new for new in found if not endless(new, new.prediction, topology)]
+    return [_promised(new, workload, topology) for new in ending or found]
+
+
+def _promised(plan: Plan, workload: Workload, topology: Topology) -> Plan:
+    return replace(plan, prediction=foresee(plan, workload, topology))
 
 
 def _solved(workload: Workload, start: Plan, topology: Topology, budget: Budget, clock: Clock) -> Plan | Unplaced:
