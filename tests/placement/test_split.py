@@ -15,10 +15,10 @@ from hulk_placement.solve import Solution, solve
 from hulk_placement.split.arrange import part_of
 from hulk_placement.split.compare import compare
 from hulk_placement.split.division import Divisions, nothing
-from hulk_placement.split.finals import Final
+from hulk_placement.split.finals import CONSTRUCTED_WORTH, Final
 from hulk_placement.split.moves import drawn
 from hulk_placement.split.pools import Pools, assign
-from hulk_placement.split.searches import SEARCHES
+from hulk_placement.split.searches import SEARCHES, portfolio
 from hulk_placement.split.together import divide, divisions_of, work_on
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -75,6 +75,17 @@ def test_searches_find_the_optimum_of_a_small_case(name: str) -> None:
     proven = divided(jobs, world, "exact").value
     for search in ("portfolio", "local", "gnn", "random", "evolutionary"):
         assert divided(jobs, world, search).value == pytest.approx(proven, abs=1e-9), search
+
+
+@pytest.mark.parametrize(("share", "is_asked"), [(0.9, True), (1.1, False)])
+def test_the_network_is_asked_where_few_layouts_can_be_priced(share: float, is_asked: bool) -> None:
+    divisions = divisions_of(*case("unequal machines"))
+    num_jobs, num_layouts = len(divisions.jobs), share * portfolio.FEW
+    work = work_on(divisions, Budget(round(num_layouts * CONSTRUCTED_WORTH / num_jobs)), no_time)
+    assert portfolio.affordable(divisions, work.done) == pytest.approx(num_layouts, rel=0.02)
+    divisions = divisions_of(*case("unequal machines"))
+    SEARCHES["portfolio"](divisions, replace(work, divisions=divisions).done, 0)
+    assert (divisions.num_guessed > 0) == is_asked
 
 
 def test_greedy_finds_the_optimum_where_whole_regions_are_best() -> None:
