@@ -223,13 +223,13 @@ def test_a_pipeline_is_planned_where_the_model_fits_no_machine_alone() -> None:
     assert sum(plan.shares) == 8
 
 
-def test_a_model_too_large_for_all_machines_says_what_would_do() -> None:
+def test_a_layer_too_large_for_every_machine_is_named() -> None:
     world = topology({"a0": 1e12, "b0": 1e12}, memory_bytes=GIB)
     found = place(workload(world, model(parameters=100_000_000)), world, Budget(2000))
     assert isinstance(found, Unplaced)
     assert found.reason == "NoMemory"
     assert "7.45 GiB" in found.message
-    assert "At least 8 accelerators of 1.00 GiB" in found.message
+    assert "No number of accelerators of 1.00 GiB (unknown) would do: layer 0 (layer.0) alone needs 1.86" in found.message
 
 
 def test_pinned_layers_are_where_they_must_be() -> None:

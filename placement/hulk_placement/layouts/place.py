@@ -6,16 +6,18 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.layouts import reasons
 from hulk_placement.layouts.admission import admitted
 from hulk_placement.layouts.beginning import begin_at
+from hulk_placement.layouts.fitting import try_fitting
 from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.reducing import ways, with_all_flows
 from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import Space, space_of
-from hulk_placement.layouts.trials import Trials
+from hulk_placement.layouts.trials import Trial, Trials
 from hulk_placement.plan import Plan
 from hulk_placement.search.problem import Budget, Unplaced
 from hulk_placement.topology import Topology
@@ -59,17 +61,25 @@ def place(
 def best_plan(trials: Trials, space: Space, is_time_left: Callable[[], bool]) -> Plan | Unplaced:
     """The best by what it is predicted of the best layouts tried, or why there is none."""
     workload, topology = trials.ground.workload, trials.ground.topology
-    possible = [plan_of(trials, trial) for trial in trials.best(NUM_PLANNED) if trials.is_possible(trial)]
-    found = [plan for plain in possible for plan in ways(plain, workload, topology, is_time_left)]
+    possible = _possible(trials) or (_possible(trials) if try_fitting(trials, space) else [])
+    plain = [plan_of(trials, trial) for trial in possible]
+    found = [plan for each in plain for plan in ways(each, workload, topology, is_time_left)]
     if not found:
         return reasons.impossible(trials, space)
     best = min(found, key=partial(_value, workload=workload))
     best = with_all_flows(best, workload, topology, is_time_left)
-    is_proven = trials.is_proven and workload.sync.mode == "ring"  # the search weighs no two-level all-reduces
+    is_proven = trials.is_proven and trials.is_possible(trials.best(1)[0])  # what costs less may be impossible
+    is_proven = is_proven and workload.sync.mode == "ring"  # the search weighs no two-level all-reduces
     least_s = best.prediction.step_s if is_proven else reasons.least_step_s(trials, space)
     gap = max(0.0, 1 - least_s / best.prediction.step_s)
     best = replace(best, iterations=trials.num_evaluations, optimality_gap=gap)
     return replace(best, why=reasons.sentences(trials, best))
+
+
+def _possible(trials: Trials) -> list[Trial]:
+    """The best layouts tried, as far as they are possible; where none of them is, the best that is."""
+    best = [trial for trial in trials.best(NUM_PLANNED) if trials.is_possible(trial)]
+    return best or list(islice(filter(trials.is_possible, trials.best(trials.num_kept)), 1))
 
 
 def _value(plan: Plan, workload: Workload) -> float:

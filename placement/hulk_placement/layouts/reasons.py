@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
+from hulk_placement.layouts.memory import lacks_memory, no_memory
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Trials
 from hulk_placement.plan import Plan
-from hulk_placement.search.problem import Unplaced, gib
+from hulk_placement.search.problem import Unplaced
 
 
 def least_step_s(trials: Trials, space: Space) -> float:
@@ -51,17 +52,7 @@ def sentences(trials: Trials, plan: Plan) -> tuple[str, ...]:
 
 
 def impossible(trials: Trials, space: Space) -> Unplaced:
-    """Why no layout is possible: memory, with the least that would do; pins; price; or links."""
-    model, ground = trials.ground.workload.model, trials.ground
-    least = min(float(trials.setting(option).held_J[-1]) * option.tensor for option in space.options)
-    there = sum(machine.memory_bytes * machine.num_accelerators for machine in ground.machines)
-    if 0 < there < least:
-        largest = max(ground.machines, key=lambda machine: machine.memory_bytes)
-        num = math.ceil(least / largest.memory_bytes)
-        return Unplaced(
-            "NoMemory",
-            f"Parameters, gradients and optimizer state of {model.num_parameters:,} parameters take "
-            f"{gib(round(least))}; all accelerators together have {gib(there)}. At least {num} accelerators of "
-            f"{gib(largest.memory_bytes)} ({largest.product}) would do.",
-        )
+    """Why no layout is possible: memory, with the least that would do; or that none was found."""
+    if lacks_memory(trials, space):
+        return Unplaced("NoMemory", no_memory(trials, space))
     return Unplaced("NoLayout", f"No possible layout among {trials.num_evaluations} that were evaluated.")

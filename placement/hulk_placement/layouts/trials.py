@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hulk_placement.cost.closed_form.arrays import Cache, Ints, Layout, Setting
+from hulk_placement.cost.closed_form.arrays import Cache, Floats, Ints, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import evaluate, make_cache
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.layouts.construct import construct
@@ -111,13 +111,26 @@ class Trials:
         self._best_cost = min(self._best_cost, cost)
         return trial
 
-    def is_possible(self, trial: Trial) -> bool:
-        """Whether memory, price, pinned layers and links allow a layout."""
+    def is_possible(self, trial: Trial, with_any_memory: bool = False) -> bool:
+        """Whether memory, price, pinned layers and links allow a layout; or would, with as much memory as it needs."""
         setting, cache = self.setting(trial.shape.option), self.cache(trial.shape)
+        if with_any_memory:
+            setting = setting._replace(memory_K=np.full_like(setting.memory_K, math.inf))
         cost = evaluate(setting, trial.layout, cache)
         unlimited = setting._replace(memory_K=np.full_like(setting.memory_K, math.inf))
         unlimited = unlimited._replace(price_limit=math.inf, banned_MJ=np.zeros((len(setting.kind_M), 1)))
         return cost < math.inf and cost == evaluate(unlimited, trial.layout, cache)
+
+    def excess(self, trial: Trial) -> Floats:
+        """What each cell lacks of its memory, as a part of that, and how many layers must not be there; (D, P)."""
+        cache = self.cache(trial.shape)
+        evaluate(self.setting(trial.shape.option), trial.layout, cache)
+        return cache.excess_DP.copy()
+
+    @property
+    def num_kept(self) -> int:
+        """Different shapes and sets of regions that were tried."""
+        return len(self._kept)
 
     def best(self, num: int) -> list[Trial]:
         """The cheapest of different shapes and sets of regions, the cheapest first."""

@@ -1,0 +1,121 @@
+"""The fewest machines of one kind whose memory holds a model, by the very figures that searches go by.
+
+Parameters and their gradients can be split by layers and, inside a machine, by tensor degree, and no further: whole
+layers, the activations of the micro-batches in flight and tied parameters decide, not the sum of all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hulk_placement.compiled import compiled
+from hulk_placement.cost.closed_form.arrays import Setting
+from hulk_placement.cost.closed_form.evaluate import memory_bytes
+from hulk_placement.cost.closed_form.setting import Ground, Option
+from hulk_placement.layouts.space import SCHEDULES, Space
+from hulk_placement.layouts.trials import Shape
+from hulk_placement.topology import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A shape that machines of one kind have the memory for, and how many of them it takes."""
+
+    num_machines: int
+    shape: Shape
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Machines, then accelerators."""
+        return self.num_machines, self.shape.num_accelerators
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """The layer that no accelerator of a kind holds, however it is split, and what it needs at least."""
+
+    layer: int
+    need_bytes: float
+
+
+def fewest_machines(ground: Ground, space: Space, machine: Machine) -> Fit | Lack | None:
+    """What the fewest machines like this one hold, or the layer that is too large for any number of them.
+
+    None where each layer has room for itself and yet no number would do: because of the micro-batches in flight, or of
+    the degrees that are asked for. Pins, price and links do not count.
+    """
+    found = min(fits(ground, space, machine), key=lambda fit: fit.size, default=None)
+    return found or _lack(ground, space, machine)
+
+
+def fits(ground: Ground, space: Space, machine: Machine) -> Iterator[Fit]:
+    """The shapes that machines like this one have the memory for: of each number of stages those of fewest replicas.
+
+    With the smallest micro-batches allowed, and the schedule that has fewest of them in flight.
+    """
+    for option in leanest(space, machine):
+        setting, num_batches = ground.setting(option), math.ceil(ground.workload.global_batch / option.micro_batch)
+        cells_each = machine.num_accelerators // option.tensor
+        for data in [space.data] if space.data else _divisions(num_batches, len(setting.output_L)):
+            holds_P = stages_that_hold(setting, float(machine.memory_bytes), math.ceil(num_batches / data))
+            for num_stages in map(int, np.flatnonzero(holds_P)):
+                num_replicas = max(data, math.ceil(space.least / (num_stages * option.tensor)))
+                is_asked = ground.workload.pipeline in (None, num_stages)
+                if is_asked and num_replicas <= (space.data or num_batches):
+                    num_machines = math.ceil(num_stages * num_replicas / cells_each)
+                    yield Fit(num_machines, Shape(option, num_replicas, num_stages))
+
+
+def leanest(space: Space, machine: Machine) -> list[Option]:
+    """The options that need least, of each tensor degree that the machine has room for, recomputing or not."""
+    least = min(option.micro_batch for option in space.options)
+    lean = (replace(option, micro_batch=least, schedule=SCHEDULES[0]) for option in space.options)
+    return list(dict.fromkeys(option for option in lean if option.tensor <= machine.num_accelerators))
+
+
+def _divisions(num_batches: int, most_in_flight: int) -> Iterator[int]:
+    """Numbers of replicas, the least for each number of micro-batches that one may have, as far as that matters.
+
+    Of 12 micro-batches, where at most 4 are in flight:
+
+    >>> list(_divisions(12, 4))
+    [1, 4, 6, 12]
+    """
+    yield 1
+    for num in range(min(most_in_flight, num_batches) - 1, 0, -1):
+        yield math.ceil(num_batches / num)
+
+
+@compiled
+def stages_that_hold(setting: Setting, most_bytes: float, num_batches: int) -> NDArray[np.bool_]:
+    """Whether the layers can be split in 1, 2, .. stages of at most so many bytes; (J), False for none.
+
+    Each stage takes all layers that it has room for: with fewer it needs no less than those after it then need more.
+    """
+    num_layers = setting.output_L.shape[0]
+    holds_P = np.zeros(num_layers + 1, np.bool_)
+    for num_stages in range(1, num_layers + 1):
+        first = 0
+        for stage in range(num_stages):
+            last, most = first, num_layers - (num_stages - 1 - stage)
+            while last < most and most_bytes >= memory_bytes(setting, first, last + 1, stage, num_stages, num_batches):
+                last += 1
+            if last == first:
+                break
+            first = last
+        holds_P[num_stages] = first == num_layers
+    return holds_P
+
+
+def _lack(ground: Ground, space: Space, machine: Machine) -> Lack | None:
+    """The layer that lacks most where it is split as far as it can be, with one micro-batch in flight."""
+    settings = [ground.setting(option) for option in leanest(space, machine)]
+    layers = range(len(ground.workload.model.layers))
+    need_L = [min((memory_bytes(each, n, n + 1, 0, 1, 1) for each in settings), default=0.0) for n in layers]
+    worst = int(np.argmax(need_L))
+    return Lack(worst, need_L[worst]) if need_L[worst] > machine.memory_bytes else None

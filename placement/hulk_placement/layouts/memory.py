@@ -1,0 +1,96 @@
+"""Whether it is memory that no layout is possible for, and what would do, in sentences with the numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from hulk_placement.cost.closed_form.evaluate import memory_bytes
+from hulk_placement.layouts.fewest import Fit, fewest_machines
+from hulk_placement.layouts.space import Space
+from hulk_placement.layouts.trials import Shape, Trials
+from hulk_placement.search.problem import gib
+
+
+def lacks_memory(trials: Trials, space: Space) -> bool:
+    """Whether a layout that was tried would be possible with more memory; or none was tried for want of any hope.
+
+    Layouts are without hope whose accelerators together hold less than the model's state.
+    """
+    tried = trials.best(trials.num_kept)
+    if tried:
+        return any(trials.is_possible(trial, with_any_memory=True) for trial in tried)
+    return any(_has_room(trials, space, shape) for shape in _least_shapes(space))
+
+
+def _least_shapes(space: Space) -> list[Shape]:
+    """Of each option and number of stages, with the fewest replicas."""
+    found = []
+    for option in space.options:
+        for num_stages in space.pipelines:
+            data = space.data or max(1, math.ceil(space.least / (num_stages * option.tensor)))
+            found.append(Shape(option, data, num_stages))
+    return found
+
+
+def _has_room(trials: Trials, space: Space, shape: Shape) -> bool:
+    num_cells = int(trials.setting(shape.option).slots_M.sum())
+    is_few = shape.data <= trials.num_batches(shape.option) and shape.data * shape.pipeline <= num_cells
+    return is_few and space.admits(shape)
+
+
+def no_memory(trials: Trials, space: Space) -> str:
+    """What the model takes and what there is, and the fewest of the largest machines that would do."""
+    ground = trials.ground
+    least = min(float(trials.setting(option).held_J[-1]) * option.tensor for option in space.options)
+    there = sum(machine.memory_bytes * machine.num_accelerators for machine in ground.machines)
+    state = (
+        f"Parameters, gradients and optimizer state of {ground.workload.model.num_parameters:,} parameters take "
+        f"{gib(round(least))}; all accelerators together have {gib(there)}."
+    )
+    return " ".join((state, *_nearest(trials), _would_do(trials, space)))
+
+
+def _nearest(trials: Trials) -> Iterator[str]:
+    """Of the layouts that memory alone rules out, the one that lacks least."""
+    lacking = [trial for trial in trials.best(trials.num_kept) if trials.is_possible(trial, with_any_memory=True)]
+    if not lacking:
+        return
+    nearest = min(lacking, key=lambda trial: trials.excess(trial).max())
+    shape, layout = nearest.shape, nearest.layout
+    replica, stage = np.unravel_index(trials.excess(nearest).argmax(), layout.machine_DP.shape)
+    machine = trials.ground.machines[layout.machine_DP[replica, stage]]
+    first, last = layout.first_P[stage : stage + 2]
+    num_batches = layout.batches_D[replica]
+    need = memory_bytes(trials.setting(shape.option), first, last, int(stage), shape.pipeline, num_batches)
+    yield (
+        f"None of {trials.num_evaluations} layouts evaluated fits: the one that lacks least, {shape.data} x "
+        f"{shape.pipeline} x {shape.option.tensor} (data x pipeline x tensor), needs {gib(round(need))} of an "
+        f"accelerator of {machine.name} with {gib(machine.memory_bytes)}, activations and buffers included."
+    )
+
+
+def _would_do(trials: Trials, space: Space) -> str:
+    """The smallest cluster of the machine with most memory that would do, or what none would do for."""
+    ground = trials.ground
+    largest = max(ground.machines, key=lambda machine: (machine.memory_bytes, machine.num_accelerators))
+    each = f"{gib(largest.memory_bytes)} ({largest.product})"
+    found = fewest_machines(ground, space, largest)
+    if isinstance(found, Fit):
+        num, needs = largest.num_accelerators, found.shape.num_accelerators
+        several = f"machines of {num} accelerators" if num > 1 else "accelerators"
+        is_limit = space.most < min(needs, sum(machine.num_accelerators for machine in ground.machines))
+        over = f" The workload may have {space.most}, and this takes {needs}." if is_limit else ""
+        return f"At least {found.num_machines} {several} of {each} would do.{over}"
+    if found is not None:
+        name = ground.workload.model.layers[found.layer].name
+        split = f", split among its {largest.num_accelerators}" if largest.num_accelerators > 1 else ""
+        return (
+            f"No number of accelerators of {each} would do: layer {found.layer} ({name}) alone needs "
+            f"{gib(round(found.need_bytes))} of one{split}."
+        )
+    asked = {"data": space.data, "pipeline": ground.workload.pipeline, "tensor": ground.workload.tensor}
+    degrees = ", ".join(f"{name} {degree}" for name, degree in asked.items() if degree is not None)
+    return f"No number of accelerators of {each} would do{f' with {degrees}' if degrees else ''}."

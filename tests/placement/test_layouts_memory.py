@@ -1,0 +1,167 @@
+"""What would do where memory is what lacks: the fewest machines, by the figures that plans are judged by."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hulk_placement.cost.closed_form.setting import Ground
+from hulk_placement.cost.memory import cell_memory
+from hulk_placement.layouts.fewest import Fit, Lack, fewest_machines
+from hulk_placement.layouts.place import place
+from hulk_placement.layouts.space import space_of
+from hulk_placement.model import Layer, Model
+from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
+from hulk_placement.search.problem import Budget, Unplaced
+from hulk_placement.topology import Link, Machine, Topology
+from hulk_placement.workload import Workload
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+MIB = 1 << 20
+MEMORY_BYTES = 100_000 * MIB
+QUICK = Budget(iterations=3_000)
+
+
+def cluster(num_machines: int, num_accelerators: int) -> Topology:
+    machines = tuple(
+        Machine(f"a{n}", "a", num_accelerators=num_accelerators, memory_bytes=MEMORY_BYTES, flops_per_s=1e12)
+        for n in range(num_machines)
+    )
+    return Topology(machines, region_links={("a", "a"): Link(1e-4, 1e9)})
+
+
+def training(trained: Model, topology: Topology, **asked: object) -> Workload:
+    room = {machine.name: machine.num_accelerators for machine in topology.machines}
+    most = sum(room.values())
+    job = Workload("team/job", trained, 3, room, max_workers=most, pipeline=None, tensor=None)
+    return replace(job, **asked)  # type: ignore[arg-type]
+
+
+@st.composite
+def models(draw: st.DrawFn) -> Model:
+    """Up to four layers, of which an accelerator's memory holds few; the last may use the first one's parameters."""
+    num = draw(st.integers(2, 4))
+    layers = [
+        Layer(
+            f"l{n}",
+            draw(st.integers(100, 4_500)) * MIB,
+            1e9,
+            2e9,
+            output_bytes=draw(st.integers(0, 5_000)) * MIB,
+            activation_bytes=draw(st.integers(0, 40_000)) * MIB,
+        )
+        for n in range(num)
+    ]
+    if draw(st.booleans()):
+        layers[-1] = replace(layers[-1], tied_to=0, tied_parameters=layers[0].num_parameters)
+    return Model(tuple(layers))
+
+
+def fitting_plans(job: Workload, num_machines: int, num_accelerators: int) -> Iterator[Plan]:
+    """Every plan with equal shares that so many machines have the accelerators and the memory for."""
+    num_layers = job.model.num_layers
+    for tensor in (1, 2)[:num_accelerators]:
+        cells = num_machines * (num_accelerators // tensor)
+        for stages in range(1, min(cells, num_layers) + 1):
+            for data in range(1, min(cells // stages, job.global_batch) + 1):
+                for cuts in itertools.combinations(range(1, num_layers), stages - 1):
+                    for recompute in (False, True):
+                        plan = Plan(
+                            job.key,
+                            1,
+                            tuple(WorkerSlot("a0", "a", tensor) for _ in range(data * stages)),
+                            tuple(job.global_batch // data + (r < job.global_batch % data) for r in range(data)),
+                            1,
+                            1,
+                            NOT_PREDICTED,
+                            Layout(data, stages, tensor),
+                            stages=(0, *cuts),
+                            recompute=recompute,
+                        )
+                        held = [cell_memory(plan, job, r, s).total for r in range(data) for s in range(stages)]
+                        if max(held) <= MEMORY_BYTES:
+                            yield plan
+
+
+@settings(max_examples=60, deadline=None)
+@given(models(), st.sampled_from([1, 2]))
+def test_fewer_machines_than_are_said_hold_no_layout_and_so_many_do(trained: Model, num_accelerators: int) -> None:
+    one = cluster(1, num_accelerators)
+    job = training(trained, one)
+    ground = Ground.of(job, one, one.machines)
+    found = fewest_machines(ground, space_of(ground), one.machines[0])
+    most = trained.num_layers * job.global_batch
+    num = found.num_machines if isinstance(found, Fit) else most + 1
+    assert not any(fitting_plans(job, num - 1, num_accelerators))
+    if not isinstance(found, Fit):
+        return
+    there = cluster(num, num_accelerators)
+    plan = place(training(trained, there), there, QUICK)
+    assert isinstance(plan, Plan), plan
+    assert plan.prediction.memory_bytes <= MEMORY_BYTES
+
+
+def equal_layers(parameters: int, num: int = 4) -> Model:
+    """Layers of so many Mi parameters, of 20 bytes each with AdamW, that send 1,000 MiB and keep 2,000 MiB."""
+    return Model(tuple(Layer(f"l{n}", parameters * MIB, 1e9, 2e9, 1_000 * MIB, 2_000 * MIB) for n in range(num)))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "num_layers", "num_accelerators", "said"),
+    [
+        # 80,000 MiB a layer: one on each accelerator, although 320,000 MiB are less than four times 100,000
+        (4_000, 4, 1, "At least 4 accelerators of 97.66 GiB (unknown) would do."),
+        # 120,000 MiB a layer: split in two, one on each machine
+        (6_000, 3, 2, "At least 3 machines of 2 accelerators of 97.66 GiB (unknown) would do."),
+        (6_000, 3, 1, "would do: layer 0 (l0) alone needs 119.14 GiB of one."),
+    ],
+)
+def test_what_would_do_is_said(parameters: int, num_layers: int, num_accelerators: int, said: str) -> None:
+    there = cluster(2, num_accelerators)
+    found = place(training(equal_layers(parameters, num_layers), there), there, QUICK)
+    assert isinstance(found, Unplaced)
+    assert found.reason == "NoMemory"
+    assert said in found.message
+
+
+def test_memory_is_named_where_it_would_hold_the_state_and_no_layer_more() -> None:
+    """Four layers of 60,000 MiB: three accelerators have 300,000, but one of them needs two layers' 120,000.
+
+    The last stage with the inputs of one micro-batch to both layers, 2,000 MiB, and one layer's activations, 2,000 MiB.
+    """
+    there = cluster(3, 1)
+    found = place(training(equal_layers(3_000), there), there, QUICK)
+    assert isinstance(found, Unplaced)
+    assert found.reason == "NoMemory"
+    assert re.search(r"None of \d+ layouts evaluated fits: the one that lacks least, 1 x 3 x 1 ", found.message)
+    assert "needs 121.09 GiB of an accelerator of a" in found.message
+    assert "At least 4 accelerators" in found.message
+
+
+def test_no_number_of_machines_helps_where_one_stage_is_asked_for() -> None:
+    there = cluster(4, 1)
+    found = place(training(equal_layers(4_000), there, pipeline=1), there, QUICK)
+    assert isinstance(found, Unplaced)
+    assert found.reason == "NoMemory"
+    assert found.message.endswith("No number of accelerators of 97.66 GiB (unknown) would do with pipeline 1.")
+
+
+def test_the_layer_that_lacks_most_is_named() -> None:
+    there = cluster(1, 1)
+    layers = (*equal_layers(1_000).layers, Layer("head", 7_000 * MIB, 1e9, 2e9, 0, 5_000 * MIB))
+    ground = Ground.of(training(Model(layers), there), there, there.machines)
+    assert fewest_machines(ground, space_of(ground), there.machines[0]) == Lack(4, (7_000 * 20 + 5_000) * MIB)
+
+
+def test_a_number_of_stages_that_is_no_power_of_two_is_found_where_only_it_fits() -> None:
+    """Seven layers of 120,000 MiB, each split in two inside a machine: seven stages of seven machines."""
+    there = cluster(7, 2)
+    plan = place(training(equal_layers(6_000, 7), there), there, QUICK)
+    assert isinstance(plan, Plan)
+    assert (plan.layout.data, plan.layout.pipeline, plan.layout.tensor) == (1, 7, 2)
+    assert math.isfinite(plan.prediction.step_s)
