@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hulk_placement.cost import predict
+from hulk_placement.cost import predict, simulate
 from hulk_placement.cost.breakdown import Part, step_parts
+from hulk_placement.cost.closed_form.evaluate import evaluate, make_cache
 from hulk_placement.cost.memory import cell_memory, in_flight
-from hulk_placement.cost.pipelines import time_pipelines
+from hulk_placement.cost.pipelines import arrays_of, time_pipelines
 from hulk_placement.cost.predict import stage_groups
+from hulk_placement.cost.simulation.step import Place
 from hulk_placement.cost.traffic import traffic
 from hulk_placement.model import Layer, Model
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
@@ -125,6 +127,50 @@ def test_activations_cross_there_and_their_gradients_back() -> None:
     assert predict(made, workload, priced).price == pytest.approx(0.008)
 
 
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_stages_that_share_parameters_send_them_there_and_back(tensor: int) -> None:
+    """The first layer's 4,000 bytes of gradients, by two ranks 2,000 each, in both replicas: 8,000 each way.
+
+    Activations: 8 sequences of 100,000 bytes. Replicas reduce 8,000 bytes of either stage inside their region.
+    """
+    made, workload, topology = plan("a0 b0 a1 b1", 2, 2, tensor), job(tied=True), world()
+    sent = traffic(made, workload, topology, stage_groups(made, workload))
+    assert sent.stages == {("a", "b"): 800_000, ("b", "a"): 800_000}
+    assert sent.sync == {("a", "b"): 8_000, ("b", "a"): 8_000, ("a", "a"): 16_000, ("b", "b"): 16_000}
+    uses = simulate(made, workload, topology).uses
+    for pair in ("a", "b"), ("b", "a"):
+        carried = math.fsum(use.num_bytes for use in uses if use.place == Place("link", pair))
+        assert carried == pytest.approx(sent.total()[pair])
+    priced = replace(topology, egress_price_per_gb={("a", "b"): 1000.0, ("b", "a"): 3000.0})
+    assert predict(made, workload, priced).price == pytest.approx(0.000808 * 4000)
+
+
+def test_searches_pay_for_shared_parameters_as_predictions_do() -> None:
+    topology = replace(world(), egress_price_per_gb={("a", "b"): 1e6, ("b", "a"): 3e6})
+    for tied in (False, True):
+        workload, made = job(tied=tied, objective="throughput-per-money"), plan("a0 b0 a1 b1", 2, 2, 2)
+        setting, layout = arrays_of(made, workload, topology)
+        found = evaluate(setting, layout, make_cache(2, 2, 2, 4))
+        assert found == pytest.approx(predict(made, workload, topology).price)
+
+
+def test_tensor_parallel_ranks_share_the_link_over_which_stages_sum_what_they_share() -> None:
+    """Four rings of 100 MB each way, by two replicas of two ranks, over 1 GB/s; inside a region two, over 1 GB/s each.
+
+    Each ring is of half of 50 million parameters.
+    """
+    layers = [Layer(f"layers.{n}", 50_000_000, 1e10, 2e10, 1000, 1000) for n in range(4)]
+    layers[-1] = replace(layers[-1], tied_to=0, tied_parameters=50_000_000)
+    workload = Workload("team/job", Model(tuple(layers)), 8, {}, max_workers=99, pipeline=None, tensor=None)
+    topology = world(rtt_s=1e-3, bandwidth_bytes_per_s=1e9)
+    for names, expected_s in (("a0 b0 a1 b1", 0.4), ("a0 a1 b0 b1", 0.2)):
+        made = plan(names, 2, 2, 2)
+        assert time_pipelines(made, workload, topology).tied_s == pytest.approx(expected_s, rel=0.03)
+        found = simulate(made, workload, topology)
+        reduced_s = max(end_s for end_s, group in zip(found.sums.end_S, found.sums.group_S, strict=True) if group < 2)
+        assert found.end_s - reduced_s == pytest.approx(expected_s, rel=0.03)
+
+
 def parts(made: Plan, topology: Topology) -> dict[Part, float]:
     predicted = replace(made, prediction=predict(made, job(), topology))
     found = step_parts(predicted, job(), topology)
@@ -161,4 +207,5 @@ def test_stages_that_share_parameters_sum_them_in_a_part_of_its_own() -> None:
     found = {part.part: part.seconds for part in step_parts(predicted, workload, topology)}
     assert found[Part.TIED] == pytest.approx(time_pipelines(made, workload, topology).tied_s)
     assert found[Part.TIED] == pytest.approx(predicted.prediction.communication_s)
+    assert step_parts(predicted, workload, topology)[-1].link == ("a0", "b0")
     assert Part.SYNC not in found

@@ -94,7 +94,7 @@ def _verdict(row: MemoryRow) -> Text:
 
 
 def _links(view: View) -> Tables:
-    numbers = ("RTT", "BANDWIDTH", "ONE FLOW", "STAGES SEND", "REPLICAS SEND", "BUSY")
+    numbers = ("RTT", "BANDWIDTH", "ONE FLOW", "STAGES SEND", "GRADIENTS SUMMED", "BUSY")
     made = table("LINK", *numbers, "KNOWN", numbers=numbers)
     for row in view.links[:MOST_ROWS]:
         made.add_row(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from hulk_placement.cost.gloo_rings import ring_times
 from hulk_placement.cost.pipelines import time_pipelines
+from hulk_placement.cost.ties import ties
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Pair, Topology
 from hulk_placement.workload import Workload
@@ -57,7 +59,7 @@ def step_parts(plan: Plan, workload: Workload, topology: Topology) -> tuple[Step
         StepPart(Part.FILL, own_s),
         StepPart(Part.TRANSFERS, waits_s, slowest_boundary(plan, workload, topology) if waits_s else None),
         StepPart(Part.SYNC, found.communication_s - tied_s, found.bottleneck),
-        StepPart(Part.TIED, tied_s),
+        StepPart(Part.TIED, tied_s, slowest_tie(plan, workload, topology) if tied_s else None),
     )
     return tuple(part for part in parts if part.seconds > 1e-9 * found.step_s)
 
@@ -84,3 +86,13 @@ def slowest_boundary(plan: Plan, workload: Workload, topology: Topology) -> Pair
                 if took_s > longest_s:
                     worst, longest_s = pair, took_s
     return worst
+
+
+def slowest_tie(plan: Plan, workload: Workload, topology: Topology) -> Pair | None:
+    """The machines of two stages that take longest to sum what they share; None where no two stages share parameters.
+
+    All of them sum at the same time.
+    """
+    groups = [tie.group for tie in ties(plan, workload) for _ in range(plan.layout.tensor)]
+    times = ring_times(groups, topology)
+    return max(times, key=lambda time: time.seconds).worst if times else None

@@ -1,4 +1,5 @@
-"""What a step sends from region to region: activations and their gradients between stages, and the all-reduces.
+"""What a step sends from region to region: activations and their gradients between stages, and what is
+summed: gradients of all replicas, and of stages that share parameters.
 
 It is what traffic is paid for, and which links a plan uses how much. Bytes inside one machine do not count.
 """
@@ -8,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from hulk_placement.collective.classes import WIRE_SHARE, CollectivePlan
 from hulk_placement.cost.groups import Group
+from hulk_placement.cost.ties import ties
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Pair, Topology
 from hulk_placement.workload import Workload
@@ -23,7 +25,11 @@ Sent = Iterator[tuple[str, str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes of a step by (source, target) region; (a, a) is between machines of region a."""
+    """Bytes of a step by (source, target) region; (a, a) is between machines of region a.
+
+    `stages`: activations and their gradients. `sync`: gradients of parameters, summed over replicas, or over the stages
+    that share them.
+    """
 
     stages: Bytes
     sync: Bytes
@@ -34,19 +40,19 @@ class Traffic:
 
 
 def traffic(plan: Plan, workload: Workload, topology: Topology, groups: Sequence[Group]) -> Traffic:
-    """What the plan sends in a step; with local SGD a step bears its part of an all-reduce.
+    """What the plan sends in a step; with local SGD a step bears its part of what is summed.
 
     Over n ranks and B bytes a ring sends 2 (n - 1) / n B over every edge. Two levels: inside a region half a ring, a
     gather and a broadcast, and a ring between the regions' first ranks. A server: B there and back for each other rank.
-    Hulk's own: B times each flow's share over each of its hops; inside regions it is not counted.
+    Hulk's own: B times each flow's share over each of its hops; inside regions it is not counted. Two stages that share
+    parameters sum them in a ring of the two: B each way.
     """
     region = {machine.name: machine.region for machine in topology.machines}
     if plan.collective is not None:
-        sync = _summed(_flows(plan.collective, workload.model.gradient_bytes, plan.num_buckets))
+        reduced = _flows(plan.collective, workload.model.gradient_bytes, plan.num_buckets)
     else:
-        sync = _summed(
-            _of_regions((way for group in groups for way in _reduced(plan.algorithm, group, region)), region)
-        )
+        reduced = _of_regions((way for group in groups for way in _reduced(plan.algorithm, group, region)), region)
+    sync = _summed(chain(reduced, _of_regions(_tied(plan, workload), region)))
     each = plan.inner_steps or 1
     return Traffic(
         stages=_summed(_of_regions(_between_stages(plan, workload), region)),
@@ -68,6 +74,12 @@ def _between_stages(plan: Plan, workload: Workload) -> Sent:
             num_bytes = float(share * workload.model.layers[first - 1].output_bytes)
             yield source, target, num_bytes
             yield target, source, num_bytes
+
+
+def _tied(plan: Plan, workload: Workload) -> Sent:
+    """Gradients of parameters that two stages share, by all tensor-parallel ranks."""
+    for tie in ties(plan, workload):
+        yield from _ring(tie.group.machines, 2 * tie.group.num_bytes * plan.layout.tensor)
 
 
 def _reduced(algorithm: str, group: Group, region: Mapping[str, str]) -> Sent:

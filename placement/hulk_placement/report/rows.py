@@ -80,7 +80,7 @@ class LinkUseRow(Row):
     bandwidth_bytes_per_second: int | None = None
     flow_bytes_per_second: int | None = None  # what one flow gets of it, where that is known to be less
     stage_bytes: int  # activations and their gradients in a step
-    sync_bytes: int
+    sync_bytes: int  # gradients of parameters, of replicas and of stages that share them
     busy_share: float | None = None  # of the step, at full rate; inside a region each pair has its own link
 
 

@@ -20,6 +20,7 @@ from hulk_placement.cost.closed_form.sync import (
     gradient_bytes,
     pair,
     sync_seconds,
+    tied_price,
     tied_seconds,
     walk_tour,
 )
@@ -156,7 +157,7 @@ def egress_price(setting: Setting, layout: Layout, cache: Cache) -> float:
         num_bytes = 2.0 * (num_replicas - 1) / num_replicas * gradient_bytes(setting, layout, s) * setting.tensor
         for k in range(num):
             price += num_bytes * setting.egress_RR[cache.walk_W[k], cache.walk_W[(k + 1) % num]]
-    return price
+    return price + tied_price(setting, layout)
 
 
 @compiled

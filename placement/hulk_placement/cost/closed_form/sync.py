@@ -304,7 +304,10 @@ def _region_s(setting: Setting, layout: Layout, cache: Cache, stage: int, number
 
 @inlined
 def tied_seconds(setting: Setting, layout: Layout, cache: Cache) -> float:
-    """Seconds in which stages that share parameters sum their gradients: a ring of the two, in all replicas at once."""
+    """Seconds in which stages that share parameters sum their gradients: rings of two, in all replicas at once.
+
+    Each tensor-parallel rank has a ring of its own; all of them share the link.
+    """
     worst_s = 0.0
     if setting.ties_T2.shape[0] > 0:
         cache.load_RR[:] = 0.0
@@ -323,20 +326,41 @@ def _tied(setting: Setting, layout: Layout, cache: Cache, number: int, is_load: 
     tied, worst_s = setting.ties_T2[number, 1], 0.0
     early, late = stage_of(layout, tied), stage_of(layout, setting.ties_T2[number, 0])
     hops, segment = ring_cut(setting.gradient_J[tied + 1] - setting.gradient_J[tied], 2, 1)
+    num_bytes = hops * segment * setting.tensor
     for r in range(layout.machine_DP.shape[0] if early != late else 0):
         a, b = layout.machine_DP[r, early], layout.machine_DP[r, late]
         region, other = setting.region_M[a], setting.region_M[b]
         if is_load:
             if region != other:
-                cache.load_RR[region, other] += hops * segment
-                cache.load_RR[other, region] += hops * segment
+                cache.load_RR[region, other] += num_bytes
+                cache.load_RR[other, region] += num_bytes
             continue
         for source, target in ((a, b), (b, a)):
             latency_s, flow = pair(setting, source, target)
             ends = setting.region_M[source], setting.region_M[target]
-            edge_s = edge_seconds(hops, segment, 1, latency_s, flow, cache.load_RR[ends] / setting.capacity_RR[ends])
+            full_s = cache.load_RR[ends] / setting.capacity_RR[ends]
+            if region == other and a != b and flow > 0.0:
+                has_own = setting.place_M[a] != region and setting.place_M[b] != region
+                full_s = num_bytes / (flow if has_own else setting.capacity_RR[ends])
+            edge_s = edge_seconds(hops, segment, 1, latency_s, flow, full_s)
             worst_s = max(worst_s, edge_s)
     return worst_s
+
+
+@inlined
+def tied_price(setting: Setting, layout: Layout) -> float:
+    """Price of what stages that share parameters send each other in a step: all of them, there and back."""
+    price = 0.0
+    for k in range(setting.ties_T2.shape[0]):
+        tied = setting.ties_T2[k, 1]
+        early, late = stage_of(layout, tied), stage_of(layout, setting.ties_T2[k, 0])
+        num_bytes = (setting.gradient_J[tied + 1] - setting.gradient_J[tied]) * setting.tensor
+        for r in range(layout.machine_DP.shape[0] if early != late else 0):
+            a, b = layout.machine_DP[r, early], layout.machine_DP[r, late]
+            if a != b:
+                region, other = setting.region_M[a], setting.region_M[b]
+                price += num_bytes * (setting.egress_RR[region, other] + setting.egress_RR[other, region])
+    return float(price)
 
 
 @inlined

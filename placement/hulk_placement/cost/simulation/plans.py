@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from hulk_placement.collective.network import build_network
 from hulk_placement.cost.closed_form.arrays import Layout, Setting
-from hulk_placement.cost.groups import Group
 from hulk_placement.cost.pipelines import arrays_of
 from hulk_placement.cost.predict import TRANSPORTS, stage_groups
 from hulk_placement.cost.simulation.reducing import buckets_of, own_buckets, ring_of_two
 from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import AllReduce, Bucket, Step
 from hulk_placement.cost.simulation.ways import Ways
-from hulk_placement.model.layer import BYTES_PER_FP32
+from hulk_placement.cost.ties import ties
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -68,15 +66,7 @@ def _own(plan: Plan, workload: Workload, ways: Ways) -> tuple[Bucket, ...]:
 
 
 def _ties(plan: Plan, workload: Workload, ways: Ways) -> Iterator[AllReduce]:
-    """Of each layer that uses another stage's parameters: a ring of the two, in each replica."""
-    layers = workload.model.layers
-    stages = [sum(first <= layer for first in plan.stages) - 1 for layer in range(len(layers))]
-    for number, layer in enumerate(layers):
-        if layer.tied_to is None or stages[layer.tied_to] == stages[number]:
-            continue
-        num_bytes = math.ceil(BYTES_PER_FP32 * layers[layer.tied_to].num_parameters / plan.layout.tensor)
-        ends = stages[layer.tied_to], stages[number]
-        for replica in range(plan.layout.data):
-            machines = plan.machine(replica, ends[0]), plan.machine(replica, ends[1])
-            bucket = ring_of_two(Group(machines, max(1, num_bytes)), ways)
-            yield AllReduce(tuple((replica, stage) for stage in ends), (bucket,), after_all=True)
+    """Of each layer that uses another stage's parameters: rings of the two, in each replica."""
+    for tie in ties(plan, workload):
+        bucket = ring_of_two(tie.group, plan.layout.tensor, ways)
+        yield AllReduce(tuple((tie.replica, stage) for stage in tie.stages), (bucket,), after_all=True)

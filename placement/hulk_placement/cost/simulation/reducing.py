@@ -69,9 +69,9 @@ def own_buckets(
     return tuple(Bucket((number + 1) / num_buckets, (tuple(edges),)) for number in range(num_buckets))
 
 
-def ring_of_two(group: Group, ways: Ways) -> Bucket:
-    """What two stages sum that share parameters."""
-    edge = _ring_edge(group, 1, 1, ways, None)
+def ring_of_two(group: Group, num_flows: int, ways: Ways) -> Bucket:
+    """What two stages sum that share parameters, in as many such rings as there are tensor-parallel ranks."""
+    edge = _ring_edge(group, 1, num_flows, ways, None)
     return Bucket(1.0, ((edge,), (edge,)))
 
 

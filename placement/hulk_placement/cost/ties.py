@@ -1,0 +1,38 @@
+"""Parameters that two stages share, such as an embedding and a head: who sums their gradients with whom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hulk_placement.cost.groups import Group
+from hulk_placement.model.layer import BYTES_PER_FP32
+from hulk_placement.plan import Plan
+from hulk_placement.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """Two stages of one replica that have the same parameters.
+
+    `group`: one tensor-parallel rank of either, and the gradients that they sum; each rank has its own.
+    """
+
+    replica: int
+    stages: tuple[int, int]
+    group: Group
+
+
+def ties(plan: Plan, workload: Workload) -> Iterator[Tie]:
+    """Of each layer that uses parameters of a layer on another stage, in each replica."""
+    layers = workload.model.layers
+    stages = [sum(first <= layer for first in plan.stages) - 1 for layer in range(len(layers))]
+    for number, layer in enumerate(layers):
+        if layer.tied_to is None or stages[layer.tied_to] == stages[number]:
+            continue
+        num_bytes = math.ceil(BYTES_PER_FP32 * layers[layer.tied_to].num_parameters / plan.layout.tensor)
+        ends = stages[layer.tied_to], stages[number]
+        for replica in range(plan.layout.data):
+            machines = plan.machine(replica, ends[0]), plan.machine(replica, ends[1])
+            yield Tie(replica, ends, Group(machines, max(1, num_bytes)))
