@@ -37,7 +37,14 @@ def test_a_given_plan_is_predicted_and_its_parts_sum_to_the_step(hulk: Hulk) -> 
     code, printed, _ = hulk("predict", *FILES, "-p", EXAMPLES / "plan.yaml", "-o", "json")
     assert code == 0
     found = json.loads(printed)
-    assert [row["part"] for row in found["breakdown"]] == ["compute", "bubble", "communication"]
+    assert [row["part"] for row in found["breakdown"]] == [
+        "compute",
+        "fill and drain",
+        "stage transfers",
+        "synchronisation",
+        "shared parameters",
+    ]
+    assert found["breakdown"] == found["details"]["step"]
     assert sum(row["microseconds"] for row in found["breakdown"]) == pytest.approx(found["stepMicroseconds"], abs=2)
     assert [(cell["node"], cell["firstLayer"], cell["lastLayer"]) for cell in found["cells"][:2]] == [
         ("fra-0", 0, 26),
@@ -91,6 +98,35 @@ def test_a_plan_is_simulated_too_and_its_links_say_where_the_step_goes(hulk: Hul
         assert found["stepMicroseconds"] / 1e6 == closed_form_s
         assert closed_form_s == pytest.approx(simulated["stepMicroseconds"] / 1e6, rel=0.05)
     assert bool(simulated["doubts"]) == (name == "measured-plan.yaml")
+
+
+def test_the_link_that_most_of_a_step_is_spent_on_is_named_with_what_for(hulk: Hulk) -> None:
+    """The embedding is the head's too: both replicas sum its layer over the Atlantic, with its 1,024 positions."""
+    _, printed, _ = hulk("predict", *FILES, "-p", EXAMPLES / "plan.yaml", "-o", "json")
+    found = json.loads(printed)
+    worst = found["bottleneck"]
+    assert {worst["source"], worst["target"]} <= {"fra-0", "fra-1", "vir"}
+    assert "vir" in (worst["source"], worst["target"])
+    assert (worst["part"], worst["kind"]) == ("shared parameters", "declared")
+    assert worst["share"] == max(row["share"] for row in found["breakdown"])
+    over = {(row["source"], row["target"]): row for row in found["details"]["links"]}
+    summed = 2 * (50_257 + 1_024) * 1_600 * 4
+    for pair in ("frankfurt", "virginia"), ("virginia", "frankfurt"):
+        assert over[pair]["syncBytes"] == summed
+        assert over[pair]["kind"] == "declared"
+    sent = 2 * (summed + 64 * 1_600 * 1_024 * 2)
+    assert found["trafficPricePerStep"] == pytest.approx(0.02 * sent / 1e9)
+
+
+def test_what_a_step_is_made_of_is_said_alike_in_the_head_and_below(hulk: Hulk, tmp_path: Path) -> None:
+    for command in (("plan", *MEASURED), ("predict", *MEASURED, "-p", EXAMPLES / "measured-plan.yaml")):
+        _, printed, _ = hulk(*command, "-o", "json")
+        found = json.loads(printed)
+        parts = (found["jobs"][0] if "jobs" in found else found)["details"]["step"]
+        _, table, _ = hulk(*command)
+        (head,) = [line for line in table.splitlines() if line.startswith("step ") and "predicted" in line]
+        assert [part["part"] for part in parts if f" {part['part']} " in head] == [part["part"] for part in parts]
+        assert "bubble" not in head
 
 
 def test_what_is_odd_about_a_topology_is_a_note_beside_the_output(hulk: Hulk) -> None:
@@ -238,6 +274,32 @@ def test_a_step_without_an_end_is_one_message(hulk: Hulk, tmp_path: Path) -> Non
     assert code == (
         "hulk: two: a step would take 4e+307 s, 1.2 s of them computing; its slowest link, a -> b, carries 1e-300 B/s"
     )
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "fits", "words"),
+    [
+        (("7", "1"), True, "5.6 GiB on the fullest accelerator; it fits"),
+        (("7", "0.1"), False, "190.7 MiB missing on b"),
+        (("5", "1"), False, "953.7 MiB missing on a"),
+    ],
+)
+def test_memory_is_enough_where_every_machine_holds_its_own_stage(
+    hulk: Hulk, tmp_path: Path, gigabytes: tuple[str, str], fits: bool, words: str
+) -> None:
+    """Three copies of 2 GB on a, of 0.1 GB on b, and next to nothing else: b need not hold what is on a."""
+    topology = UNLIKE
+    for name, size in zip("ab", gigabytes, strict=True):
+        topology = topology.replace(f"{{name: {name},", f"{{name: {name}, memoryGigabytes: {size},")
+    workload = TWO_LAYERS.replace("2000, outputBytes: 10000000", "2000000000, outputBytes: 10000000")
+    workload = workload.replace("2000, outputBytes: 0", "100000000, outputBytes: 0")
+    workload = workload.replace("microBatch: 1}\n", "microBatch: 1, optimizer: sgd}\n")
+    files = written(tmp_path, topology, workload, TWO_STAGES)
+    _, printed, _ = hulk("predict", *files, "-o", "json")
+    found = json.loads(printed)
+    assert found["fitsMemory"] == fits == all(row["fits"] for row in found["details"]["memory"])
+    _, table, _ = hulk("predict", *files)
+    assert words in table
 
 
 def test_several_plans_are_not_saved_as_one(hulk: Hulk, tmp_path: Path) -> None:

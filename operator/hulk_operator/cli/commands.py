@@ -12,7 +12,7 @@ from hulk_operator.cli import live, tables
 from hulk_operator.cli.files import Documents
 from hulk_operator.cli.live import Target
 from hulk_operator.cli.output import note
-from hulk_operator.cli.planning import flow_rows, link_row, plan_from_files, worker_rows
+from hulk_operator.cli.planning import bottleneck_row, flow_rows, plan_from_files, worker_rows
 from hulk_operator.cli.reports import ExplainReport, FlowRow, PlanReport, PlanReports, PredictionRow, TopologyReport
 from hulk_operator.cli.topology import topology_report
 from hulk_operator.cluster import Cluster, Forbidden, NotFound
@@ -58,7 +58,7 @@ async def explain_job(name: str, namespace: str, target: Target) -> tuple[dict[s
             algorithm=plan.algorithm,
             num_buckets=plan.num_buckets,
             prediction=_prediction(job),
-            bottleneck=link_row(topology, worst.source, worst.target)
+            bottleneck=bottleneck_row(topology, worst.source, worst.target)
             if worst and {worst.source, worst.target} <= known
             else None,
             optimality_gap=job.status.plan.optimality_gap,

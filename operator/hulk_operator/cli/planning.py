@@ -1,10 +1,11 @@
 """Plans without running anything: jobs and a topology -> `PlanReport`s, by the operator's own planner."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from hulk_placement.cost.foresee import foresee
 from hulk_placement.plan import Plan
+from hulk_placement.report.rows import StepPartRow
 from hulk_placement.report.view import view
 from hulk_placement.search.why_wan import flow_words
 from hulk_placement.solve import solve
@@ -14,7 +15,7 @@ from hulk_placement.workload import Workload
 from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkTopologySpec
 from hulk_operator.api.status import gap_text
-from hulk_operator.cli.reports import FlowRow, LinkRow, Made, PlanReport, PredictionRow, WorkerRow
+from hulk_operator.cli.reports import BottleneckRow, FlowRow, LinkRow, Made, PlanReport, PredictionRow, WorkerRow
 from hulk_operator.inputs.node import data_sheet_memory_bytes
 from hulk_operator.inputs.places import Nodes, UnusableJobError
 from hulk_operator.inputs.topology import (
@@ -103,7 +104,8 @@ def plan_report(plan: Plan, topology: Topology, workload: Workload | None = None
     if workload is not None:
         plan = replace(plan, prediction=foresee(plan, workload, topology))
     prediction = plan.prediction
-    bottleneck = prediction.bottleneck
+    details = None if workload is None else view(plan, workload, topology)
+    worst = bottleneck_row(topology, *prediction.bottleneck) if prediction.bottleneck else None
     return PlanReport(
         job=plan.key,
         planned=True,
@@ -118,13 +120,13 @@ def plan_report(plan: Plan, topology: Topology, workload: Workload | None = None
             memory_bytes=prediction.memory_bytes or None,
             calibrated=prediction.calibrated,
         ),
-        bottleneck=link_row(topology, *bottleneck) if bottleneck else None,
+        bottleneck=worst if details is None else bottleneck(details.step, topology),
         optimality_gap=gap_text(plan.optimality_gap),
         optimality_num_workers=plan.gap_num_workers,
         workers=worker_rows(plan, topology),
         flows=flow_rows(plan),
         why=plan.why,
-        details=None if workload is None else view(plan, workload, topology),
+        details=details,
         made=None if workload is None else Made(plan, workload, topology),
     )
 
@@ -173,6 +175,27 @@ def worker_rows(plan: Plan, topology: Topology) -> tuple[WorkerRow, ...]:
             )
         )
     return tuple(rows)
+
+
+def bottleneck(step: Iterable[StepPartRow], topology: Topology) -> BottleneckRow | None:
+    """The link that the largest part of a step is spent on; one that is its regions' is as well known as theirs."""
+    parts = [row for row in step if row.source and row.target]
+    if not parts:
+        return None
+    largest = max(parts, key=lambda row: row.microseconds)
+    assert largest.source is not None
+    assert largest.target is not None
+    row = bottleneck_row(topology, largest.source, largest.target)
+    regions = topology.machine(row.source).region, topology.machine(row.target).region
+    is_theirs = row.source != row.target and row.kind == LinkKind.INFERRED.value
+    inherited = topology.region_links.get(regions) if is_theirs else None
+    kind = row.kind if inherited is None else inherited.kind.value
+    return row.model_copy(update={"kind": kind, "part": largest.part, "share": largest.share})
+
+
+def bottleneck_row(topology: Topology, source: str, target: str) -> BottleneckRow:
+    """A link as the one that holds a step back, for what is not known: of jobs the ring's slowest."""
+    return BottleneckRow(**dict(link_row(topology, source, target)))
 
 
 def link_row(topology: Topology, source: str, target: str) -> LinkRow:

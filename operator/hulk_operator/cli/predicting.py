@@ -3,11 +3,11 @@
 A further row is a field of the report, a line in `predict_report` that fills it, and a function in `_SECTIONS`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.report.guesses import guessed_speeds
-from hulk_placement.report.rows import View
+from hulk_placement.report.rows import MemoryRow, StepPartRow, View
 from hulk_placement.report.view import view
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -17,10 +17,10 @@ from rich.text import Text
 from hulk_operator.api import Resource
 from hulk_operator.cli import tables, units
 from hulk_operator.cli.grid import sentence, table
-from hulk_operator.cli.planning import link_row
-from hulk_operator.cli.reports import LinkRow
+from hulk_operator.cli.planning import bottleneck
+from hulk_operator.cli.reports import BottleneckRow
 from hulk_operator.cli.simulated import SimulatedReport, simulated_report, simulated_table
-from hulk_operator.cli.views import details
+from hulk_operator.cli.views import details, few
 
 
 class CellRow(Resource):
@@ -36,14 +36,6 @@ class CellRow(Resource):
     sequences: int  # per step
     compute_microseconds: int  # per step
     share_of_step: float  # that it computes
-
-
-class BreakdownRow(Resource):
-    """A part of the step; the parts sum to it."""
-
-    part: str
-    microseconds: int
-    share: float
 
 
 class TrainingRow(Resource):
@@ -65,8 +57,8 @@ class PredictReport(Resource):
     sync: str
     step_microseconds: int
     sequences_per_second: float
-    breakdown: tuple[BreakdownRow, ...]
-    bottleneck: LinkRow | None = None
+    breakdown: tuple[StepPartRow, ...]
+    bottleneck: BottleneckRow | None = None
     memory_bytes: int
     fits_memory: bool | None = None  # None: not known of every machine
     price_per_hour: float | None = None  # of the accelerators
@@ -84,7 +76,7 @@ def predict_report(plan: Plan, workload: Workload, topology: Topology, num_steps
     """The report of a plan with what is promised of it (`cost.foresee`); `num_steps` of the whole training."""
     found, layout = plan.prediction, plan.layout
     per_hour = sum(topology.machine(name).price_per_hour * held for name, held in plan.accelerators().items())
-    memories = [topology.machine(name).memory_bytes for name in plan.accelerators()]
+    shown = view(plan, workload, topology, is_searched=False)
     return PredictReport(
         workload=plan.key,
         data=layout.data,
@@ -94,17 +86,10 @@ def predict_report(plan: Plan, workload: Workload, topology: Topology, num_steps
         sync=plan.algorithm,
         step_microseconds=_microseconds(found.step_s),
         sequences_per_second=workload.global_batch / found.step_s,
-        breakdown=tuple(
-            BreakdownRow(part=part, microseconds=_microseconds(seconds), share=seconds / found.step_s)
-            for part, seconds in (
-                ("compute", found.compute_s),
-                ("bubble", found.bubble_s),
-                ("communication", found.communication_s),
-            )
-        ),
-        bottleneck=link_row(topology, *found.bottleneck) if found.bottleneck else None,
+        breakdown=shown.step,
+        bottleneck=bottleneck(shown.step, topology),
         memory_bytes=found.memory_bytes,
-        fits_memory=found.memory_bytes <= min(memories) if all(memories) else None,
+        fits_memory=_fits(shown.memory),
         price_per_hour=per_hour or None,
         price_per_step=found.price or None,
         traffic_price_per_step=max(0.0, found.price - per_hour * found.step_s / 3600) or None,
@@ -112,9 +97,15 @@ def predict_report(plan: Plan, workload: Workload, topology: Topology, num_steps
         calibrated=found.calibrated,
         guessed_speeds=guessed_speeds(plan, workload, topology),
         cells=tuple(_cells(plan, workload.model.num_layers)),
-        details=view(plan, workload, topology, is_searched=False),
+        details=shown,
         simulated=simulated_report(plan, workload, topology),
     )
+
+
+def _fits(memory: Iterable[MemoryRow]) -> bool | None:
+    """Whether every machine holds what is on it; None where one lacks nothing that is known, and not all is known."""
+    verdicts = {row.fits for row in memory}
+    return False if False in verdicts else None if None in verdicts else True
 
 
 def _training(num_steps: int, step: Prediction) -> TrainingRow:
@@ -162,8 +153,8 @@ def _head(report: PredictReport) -> Lines:
 
 
 def _step(report: PredictReport) -> Lines:
-    parts = " + ".join(f"{row.part} {units.duration(row.microseconds)}" for row in report.breakdown if row.microseconds)
-    yield sentence("step", f"{units.duration(report.step_microseconds)} predicted = {parts}")
+    step = units.duration(report.step_microseconds)
+    yield sentence("step", f"{step} predicted = {tables.step_words(report.breakdown)}")
     if report.simulated.doubts:
         closed_form = units.duration(report.simulated.closed_form_microseconds)
         yield sentence("closed form", f"{closed_form}, which may be off here: the step above is simulated")
@@ -174,12 +165,17 @@ def _step(report: PredictReport) -> Lines:
 
 def _bottleneck(report: PredictReport) -> Lines:
     if report.bottleneck is not None:
-        link = report.bottleneck
-        yield sentence("bottleneck", f"{link.source} -> {link.target}: {tables.link_words(link)}")
+        yield sentence("bottleneck", tables.bottleneck_words(report.bottleneck))
 
 
 def _memory(report: PredictReport) -> Lines:
-    verdict = {True: "it fits", False: "more than the smallest machine has", None: "that of the machines is not known"}
+    """What is lacking is said of the machines that lack most."""
+    missing = max(report.details.memory, key=lambda row: row.missing_bytes)
+    verdict = {
+        True: "it fits",
+        False: f"{units.size(missing.missing_bytes)} missing on {few(missing.machines)}",
+        None: "that of the machines is not known",
+    }
     size = units.size(report.memory_bytes)
     yield sentence("memory", f"{size} on the fullest accelerator; {verdict[report.fits_memory]}")
 

@@ -27,6 +27,13 @@ class LinkRow(Resource):
     age_seconds: int | None = None  # of the older figure
 
 
+class BottleneckRow(LinkRow):
+    """The link that a step spends most on, and for what; the slowest of the ring where only that is known."""
+
+    part: str | None = None
+    share: float | None = None  # of the step
+
+
 class RegionRow(Resource):
     """One region: its nodes with accelerators."""
 
@@ -107,7 +114,7 @@ class PlanReport(Resource):
     algorithm: str | None = None
     num_buckets: int | None = None
     prediction: PredictionRow | None = None
-    bottleneck: LinkRow | None = None
+    bottleneck: BottleneckRow | None = None
     optimality_gap: str | None = None  # proven relative distance to the best, as in status.plan; "0" is proven best
     optimality_num_workers: int | None = None  # of plans of so many workers; absent: of all plans
     workers: tuple[WorkerRow, ...] = ()

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
+from hulk_placement.report.rows import StepPartRow
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -10,7 +11,15 @@ from rich.text import Text
 from hulk_operator.api import HulkJob, RegionLinkRate
 from hulk_operator.cli import units
 from hulk_operator.cli.grid import sentence, table
-from hulk_operator.cli.reports import ExplainReport, LinkRow, PlanReport, PlanReports, TopologyReport
+from hulk_operator.cli.reports import (
+    BottleneckRow,
+    ExplainReport,
+    LinkRow,
+    PlanReport,
+    PlanReports,
+    PredictionRow,
+    TopologyReport,
+)
 from hulk_operator.cli.views import details, searches
 
 MAX_MATRIX_REGIONS = 8
@@ -54,18 +63,35 @@ def _plan(plan: PlanReport) -> Iterator[RenderableType]:
 def _prediction(plan: PlanReport) -> Iterator[RenderableType]:
     if plan.prediction is not None:
         found = plan.prediction
-        compute, ring = units.duration(found.compute_microseconds), units.duration(found.communication_microseconds)
         known = "speeds of these nodes known" if found.calibrated else "speeds assumed until the pods measure them"
         step = units.duration(found.step_microseconds)
-        bubble = f" + bubble {units.duration(found.bubble_microseconds)}" if found.bubble_microseconds else ""
-        yield sentence("step", f"{step} predicted = compute {compute}{bubble} + communication {ring}; {known}")
+        yield sentence("step", f"{step} predicted = {_parts(plan, found)}; {known}")
         if found.memory_bytes:
             yield sentence("memory", f"{units.size(found.memory_bytes)} on the fullest accelerator")
     if plan.bottleneck is not None:
-        link = plan.bottleneck
-        yield sentence("bottleneck", f"{link.source} -> {link.target}: {link_words(link)}")
+        yield sentence("bottleneck", bottleneck_words(plan.bottleneck))
     if plan.optimality_gap is not None:
         yield sentence("optimality", _proven(float(plan.optimality_gap), plan.optimality_num_workers))
+
+
+def _parts(plan: PlanReport, found: PredictionRow) -> str:
+    """What the step is made of: as the table below says it, where there is one."""
+    if plan.details is not None:
+        return step_words(plan.details.step)
+    bubble = f" + bubble {units.duration(found.bubble_microseconds)}" if found.bubble_microseconds else ""
+    communication = f" + communication {units.duration(found.communication_microseconds)}"
+    return f"compute {units.duration(found.compute_microseconds)}{bubble}{communication}"
+
+
+def step_words(step: Iterable[StepPartRow]) -> str:
+    """The parts of a step in one line."""
+    return " + ".join(f"{row.part} {units.duration(row.microseconds)}" for row in step if row.microseconds)
+
+
+def bottleneck_words(link: BottleneckRow) -> str:
+    """The link that a step spends most on in one phrase."""
+    spent = "" if link.part is None or link.share is None else f"; {link.part}, {units.percent(link.share)} of the step"
+    return f"{link.source} -> {link.target}: {link_words(link)}{spent}"
 
 
 def _proven(gap: float, num_workers: int | None) -> str:
