@@ -47,6 +47,7 @@ class Drafts:
     costs: dict[Draft, float] = field(default_factory=dict)
     _orders: dict[tuple[starts.Regions, int, int, bool, float], tuple[Ints, Ints]] = field(default_factory=dict)
     _tours: dict[tuple[starts.Regions, int, int, bool], Ints] = field(default_factory=dict)
+    _num_cells: dict[tuple[starts.Regions, int], int] = field(default_factory=dict)
 
     def cost(self, draft: Draft) -> float:
         """What the draft's layout costs; infinite where there is no room for it, or no hope."""
@@ -61,7 +62,7 @@ class Drafts:
             is_better = False
             for variants in self._variants(draft):
                 for variant in variants:
-                    if not going_on():
+                    if variant not in self.costs and not going_on():
                         return draft
                     if self.cost(variant) < self.cost(draft):
                         draft, is_better = variant, True
@@ -109,9 +110,11 @@ class Drafts:
 
     def _most_room(self, draft: Draft) -> int:
         """Replicas that the regions have room for at most; quicker to say than their order."""
-        setting = self.trials.setting(draft.option)
-        num_cells = setting.slots_M[np.isin(setting.region_M, draft.regions)].sum()
-        return min(int(num_cells) // draft.pipeline, self.trials.num_batches(draft.option))
+        key = (draft.regions, draft.option.tensor)
+        if key not in self._num_cells:
+            setting = self.trials.setting(draft.option)
+            self._num_cells[key] = int(setting.slots_M[np.isin(setting.region_M, draft.regions)].sum())
+        return min(self._num_cells[key] // draft.pipeline, self.trials.num_batches(draft.option))
 
     def _shape(self, draft: Draft, room: int) -> Shape:
         """The shape where there is room for so many replicas."""
