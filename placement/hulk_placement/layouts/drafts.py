@@ -45,6 +45,8 @@ class Drafts:
     trials: Trials
     space: Space
     costs: dict[Draft, float] = field(default_factory=dict)
+    sets: dict[starts.Regions, None] = field(default_factory=dict)
+    """Of regions, those that were tried, in that order."""
     _orders: dict[tuple[starts.Regions, int, int, bool, float], tuple[Ints, Ints]] = field(default_factory=dict)
     _tours: dict[tuple[starts.Regions, int, int, bool], Ints] = field(default_factory=dict)
     _num_cells: dict[tuple[starts.Regions, int], int] = field(default_factory=dict)
@@ -53,6 +55,7 @@ class Drafts:
         """What the draft's layout costs; infinite where there is no room for it, or no hope."""
         if draft not in self.costs:
             self.costs[draft] = self._build(draft)
+            self.sets[draft.regions] = None
         return self.costs[draft]
 
     def descend(self, draft: Draft, going_on: Callable[[], bool]) -> Draft:

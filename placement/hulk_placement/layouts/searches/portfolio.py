@@ -75,8 +75,7 @@ def construct(drafts: Drafts, going_on: Going) -> None:
 
 def _drawn(drafts: Drafts, rng: random.Random) -> Draft:
     """A draft at random, on regions that were tried."""
-    regions = rng.choice(list(dict.fromkeys(draft.regions for draft in drafts.costs)))
-    space = drafts.space
+    regions, space = rng.choice(list(drafts.sets)), drafts.space
     eighths = rng.choice(EIGHTHS) if space.data is None else EIGHTHS[0]
     by_rows, is_fast = rng.random() < 0.5, rng.random() < 0.5
     return Draft(regions, rng.choice(space.options), rng.choice(space.pipelines), eighths, by_rows, is_fast=is_fast)
