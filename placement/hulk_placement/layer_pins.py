@@ -30,6 +30,44 @@ class LayerPin:
         """Whether the layers may be on this machine."""
         return machine.name in self.machines or machine.region in self.regions
 
+    @property
+    def words(self) -> str:
+        """Which layers must be where, like "layers 0-2 in eu or on b"."""
+        places = [*(f"in {region}" for region in self.regions), *(f"on {machine}" for machine in self.machines)]
+        return f"layer{'s' if len(self.layers) > 1 else ''} {as_spans(self.layers)} {' or '.join(places)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """How many stages pins need at least, and the first two pins, by number, that no stage meets together."""
+
+    num_stages: int
+    apart: tuple[int, int] | None = None
+
+
+def stages_needed(pins: Sequence[LayerPin], machines: Sequence[Machine]) -> Needed:
+    """The fewest stages that have all pinned layers on machines where they may be.
+
+    A stage takes layers as long as one machine may have them all. Layer 0 in eu, layers 1 and 2 in us:
+
+    >>> machines = [Machine("a", "eu"), Machine("b", "us")]
+    >>> stages_needed([LayerPin((0,), ("eu",)), LayerPin((1, 2), ("us",))], machines)
+    Needed(num_stages=2, apart=(0, 1))
+    """
+    allowed = [frozenset(n for n, machine in enumerate(machines) if pin.allows(machine)) for pin in pins]
+    num_stages, apart, stage = 1, None, frozenset(range(len(machines)))
+    in_stage: list[int] = []
+    for layer in sorted({layer for pin in pins for layer in pin.layers}):
+        here = [number for number, pin in enumerate(pins) if layer in pin.layers]
+        may = frozenset.intersection(*(allowed[number] for number in here))
+        if not stage & may and in_stage:
+            pairs = [(a, b) for a in in_stage for b in here if not allowed[a] & allowed[b]]
+            apart = apart or (pairs or [(in_stage[-1], here[0])])[0]
+            num_stages, stage, in_stage = num_stages + 1, may, []
+        stage &= may
+        in_stage += [number for number in here if number not in in_stage]
+    return Needed(num_stages, apart)
+
 
 def layers_in(spans: str, num_layers: int) -> tuple[int, ...]:
     """The layers of ranges, both ends among them. ValueError where they are none, or beyond the model's layers.

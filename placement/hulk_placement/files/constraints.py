@@ -7,7 +7,7 @@ from itertools import combinations
 
 from hulk_placement.files.wishes import wishes
 from hulk_placement.files.workload import Constraints, Pin, WorkloadFile
-from hulk_placement.layer_pins import LayerPin, layers_in, layers_matching
+from hulk_placement.layer_pins import LayerPin, layers_in, layers_matching, stages_needed
 from hulk_placement.model import Model
 from hulk_placement.topology import Machine, Topology
 
@@ -39,7 +39,8 @@ def contradictions(document: WorkloadFile, model: Model, topology: Topology) -> 
     if not allowed:
         return [*found, f"constraints: of {len(topology.machines)} machines they allow none"]
     try:
-        found += _pins(layer_pins(document.constraints, model), allowed)
+        pins = layer_pins(document.constraints, model)
+        found += [*_pins(pins, allowed)] or _stages(pins, document, allowed)
     except ValueError as error:
         found.append(str(error))
     return found + list(wishes(document, model, allowed))
@@ -131,4 +132,19 @@ def _pins(pins: tuple[LayerPin, ...], allowed: list[Machine]) -> Iterator[str]:
             yield (
                 f"constraints.pins[{a}] and constraints.pins[{b}] both bind layer {both[0]}, to "
                 f"{', '.join(first.regions + first.machines)} and to {', '.join(second.regions + second.machines)}"
+            )
+
+
+def _stages(pins: tuple[LayerPin, ...], document: WorkloadFile, allowed: list[Machine]) -> Iterator[str]:
+    """Pins that need more stages than there may be."""
+    needed, workers = stages_needed(pins, allowed), document.workers
+    limits = [("parallelism.pipeline", document.parallelism.pipeline)]
+    if workers.max is not None:
+        limits.append(("workers.max, in accelerators,", workers.max * workers.accelerators_per_worker))
+    for key, most in limits:
+        if needed.apart is not None and most is not None and most < needed.num_stages:
+            a, b = needed.apart
+            yield (
+                f"constraints.pins[{a}] ({pins[a].words}) and constraints.pins[{b}] ({pins[b].words}) have no machine "
+                f"in common: the pins need {needed.num_stages} stages, and {key} is {most}"
             )

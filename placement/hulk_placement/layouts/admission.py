@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hulk_placement.layer_pins import stages_needed
 from hulk_placement.search.problem import Sieve, Unplaced
 from hulk_placement.topology import Machine, Topology
 from hulk_placement.workload import Workload
@@ -21,12 +22,25 @@ def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Un
     least = workload.tensor or 1
     sieve.keep(lambda m: m.num_accelerators >= least, f"with fewer than {least} accelerators free")
     num_free = sum(machine.num_accelerators for machine in sieve.machines)
-    needed = max(workload.min_workers * workload.accelerators_per_worker, _asked(workload))
+    needed = accelerators_needed(workload)
     if num_free < needed:
         return Unplaced(
             "NotEnoughAccelerators", f"Needs at least {needed} accelerators; {num_free} are free: {sieve.reasons()}."
         )
-    return tuple(sieve.machines)
+    return _pins_apart(workload, sieve.machines) or tuple(sieve.machines)
+
+
+def _pins_apart(workload: Workload, machines: list[Machine]) -> Unplaced | None:
+    """That two pins of layers need more stages than are asked for."""
+    pins, needed = workload.layer_pins, stages_needed(workload.layer_pins, machines)
+    if needed.apart is None or needed.num_stages <= (workload.pipeline or needed.num_stages):
+        return None
+    first, second = (pins[number].words for number in needed.apart)
+    return Unplaced(
+        "ContradictoryPlacement",
+        f"Pins of {first} and of {second} have no machine in common: they need {needed.num_stages} stages, and "
+        f"{workload.pipeline} is asked for.",
+    )
 
 
 def _offered(workload: Workload, machine: Machine) -> Machine:
@@ -35,5 +49,7 @@ def _offered(workload: Workload, machine: Machine) -> Machine:
     return machine if machine.num_accelerators <= most else replace(machine, num_accelerators=most)
 
 
-def _asked(workload: Workload) -> int:
-    return (workload.data or 1) * (workload.pipeline or 1) * (workload.tensor or 1)
+def accelerators_needed(workload: Workload) -> int:
+    """The least that are asked for, as workers or by degrees."""
+    asked = (workload.data or 1) * (workload.pipeline or 1) * (workload.tensor or 1)
+    return max(workload.min_workers * workload.accelerators_per_worker, asked)

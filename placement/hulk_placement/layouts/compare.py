@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from hulk_placement.cost.closed_form.setting import Ground
-from hulk_placement.layouts.admission import admitted
+from hulk_placement.layouts.admission import accelerators_needed, admitted
+from hulk_placement.layouts.joined import unjoined
 from hulk_placement.layouts.reasons import least_step_s
 from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import space_of
@@ -50,6 +51,9 @@ def compare(
     if isinstance(machines, Unplaced):
         return machines
     ground = Ground.of(workload, topology, machines)
+    apart = unjoined(ground, accelerators_needed(workload))
+    if apart is not None:
+        return apart
     space = space_of(ground)
     rows = []
     for name in names:

@@ -21,7 +21,7 @@ def lacks_memory(trials: Trials, space: Space) -> bool:
     """
     tried = trials.best(trials.num_kept)
     if tried:
-        return any(trials.is_possible(trial, with_any_memory=True) for trial in tried)
+        return any(trials.is_possible(trial, lifted=["memory"]) for trial in tried)
     return any(_has_room(trials, space, shape) for shape in _least_shapes(space))
 
 
@@ -55,7 +55,7 @@ def no_memory(trials: Trials, space: Space) -> str:
 
 def _nearest(trials: Trials) -> Iterator[str]:
     """Of the layouts that memory alone rules out, the one that lacks least."""
-    lacking = [trial for trial in trials.best(trials.num_kept) if trials.is_possible(trial, with_any_memory=True)]
+    lacking = [trial for trial in trials.best(trials.num_kept) if trials.is_possible(trial, lifted=["memory"])]
     if not lacking:
         return
     nearest = min(lacking, key=lambda trial: trials.excess(trial).max())

@@ -10,9 +10,10 @@ from itertools import islice
 
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.layouts import reasons
-from hulk_placement.layouts.admission import admitted
+from hulk_placement.layouts.admission import accelerators_needed, admitted
 from hulk_placement.layouts.beginning import begin_at
 from hulk_placement.layouts.fitting import try_fitting
+from hulk_placement.layouts.joined import unjoined
 from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.reducing import ways, with_all_flows
 from hulk_placement.layouts.searches import SEARCHES
@@ -46,6 +47,9 @@ def place(
     if isinstance(machines, Unplaced):
         return machines
     trials = Trials(Ground.of(workload, topology, machines))
+    apart = unjoined(trials.ground, accelerators_needed(workload))
+    if apart is not None:
+        return apart
     space = space_of(trials.ground)
     end_s = clock() + SEARCH_SHARE * budget.seconds
 

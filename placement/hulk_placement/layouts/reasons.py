@@ -6,11 +6,13 @@ import math
 
 import numpy as np
 
+from hulk_placement.layouts.joined import missing_links
 from hulk_placement.layouts.memory import lacks_memory, no_memory
 from hulk_placement.layouts.space import Space
-from hulk_placement.layouts.trials import Trials
+from hulk_placement.layouts.trials import LIMITS, Trials
 from hulk_placement.plan import Plan
 from hulk_placement.search.problem import Unplaced
+from hulk_placement.workload import Workload
 
 
 def least_step_s(trials: Trials, space: Space) -> float:
@@ -52,7 +54,27 @@ def sentences(trials: Trials, plan: Plan) -> tuple[str, ...]:
 
 
 def impossible(trials: Trials, space: Space) -> Unplaced:
-    """Why no layout is possible: memory, with the least that would do; or that none was found."""
+    """Why no layout is possible: memory, with the least that would do; pins; price; links; or several of these."""
     if lacks_memory(trials, space):
         return Unplaced("NoMemory", no_memory(trials, space))
-    return Unplaced("NoLayout", f"No possible layout among {trials.num_evaluations} that were evaluated.")
+    num, workload = trials.num_evaluations, trials.ground.workload
+    tried = trials.best(trials.num_kept)
+    if any(trials.is_possible(trial, lifted=["pins"]) for trial in tried):
+        pinned = "; ".join(pin.words for pin in workload.layer_pins)
+        said = f"None of {num} layouts evaluated has every pinned layer where it must be: {pinned}."
+        return Unplaced("PinsNotPossible", said + missing_links(trials.ground))
+    if any(trials.is_possible(trial, lifted=["price"]) for trial in tried):
+        return Unplaced(
+            "PriceLimit", f"None of {num} layouts evaluated costs at most {workload.max_price_per_hour:g} an hour."
+        )
+    if tried and not any(trials.is_possible(trial, lifted=LIMITS) for trial in tried):
+        return Unplaced(
+            "OnlyUnknownLinks", f"Known links join none of {num} layouts evaluated.{missing_links(trials.ground)}"
+        )
+    return Unplaced("NoLayout", f"No possible layout among {num} that were evaluated: {_together(workload)}.")
+
+
+def _together(workload: Workload) -> str:
+    """What may rule out all layouts where no single limit does."""
+    limits = ["memory", *["pins"] * bool(workload.layer_pins), *["price"] * (workload.max_price_per_hour is not None)]
+    return f"{' and '.join(limits)}, or degrees and numbers of workers that are asked for, exclude them together"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +14,9 @@ from hulk_placement.cost.closed_form.evaluate import evaluate, make_cache
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.layouts.construct import construct
 from hulk_placement.layouts.parts import Parts
+
+LIMITS = ("memory", "price", "pins")
+"""What a layout may lack: searches may pass through such layouts, links that must not be used they never use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +114,11 @@ class Trials:
         self._best_cost = min(self._best_cost, cost)
         return trial
 
-    def is_possible(self, trial: Trial, with_any_memory: bool = False) -> bool:
-        """Whether memory, price, pinned layers and links allow a layout; or would, with as much memory as it needs."""
+    def is_possible(self, trial: Trial, lifted: Sequence[str] = ()) -> bool:
+        """Whether memory, price, pinned layers and links allow a layout; some of `LIMITS` may be lifted."""
         setting, cache = self.setting(trial.shape.option), self.cache(trial.shape)
-        if with_any_memory:
-            setting = setting._replace(memory_K=np.full_like(setting.memory_K, math.inf))
-        cost = evaluate(setting, trial.layout, cache)
-        unlimited = setting._replace(memory_K=np.full_like(setting.memory_K, math.inf))
-        unlimited = unlimited._replace(price_limit=math.inf, banned_MJ=np.zeros((len(setting.kind_M), 1)))
-        return cost < math.inf and cost == evaluate(unlimited, trial.layout, cache)
+        cost = evaluate(_without(setting, lifted), trial.layout, cache)
+        return cost < math.inf and cost == evaluate(_without(setting, LIMITS), trial.layout, cache)
 
     def excess(self, trial: Trial) -> Floats:
         """What each cell lacks of its memory, as a part of that, and how many layers must not be there; (D, P)."""
@@ -135,6 +134,17 @@ class Trials:
     def best(self, num: int) -> list[Trial]:
         """The cheapest of different shapes and sets of regions, the cheapest first."""
         return heapq.nsmallest(num, self._kept.values())
+
+
+def _without(setting: Setting, lifted: Sequence[str]) -> Setting:
+    """The setting without some of its limits."""
+    if "memory" in lifted:
+        setting = setting._replace(memory_K=np.full_like(setting.memory_K, math.inf))
+    if "price" in lifted:
+        setting = setting._replace(price_limit=math.inf)
+    if "pins" in lifted:
+        setting = setting._replace(banned_MJ=np.zeros((len(setting.kind_M), 1)))
+    return setting
 
 
 def copy_of(layout: Layout) -> Layout:
