@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 from hulk_placement.basis import basis_of
-from hulk_placement.cost import predict
+from hulk_placement.cost import foresee
 from hulk_placement.files.current import pack_basis, unpack_basis
 from hulk_placement.model import Layer, LayerTimes, Model, TimesRow
-from hulk_placement.plan import Plan
+from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.replan.changes import Changes, LinkDrifted, MachineAdded, changes
 from hulk_placement.replan.decide import Policy, Verdict, Weighed, decide
 from hulk_placement.replan.moving import Moving, Restart, move_cost
@@ -132,6 +132,66 @@ def test_the_cost_of_a_move_by_hand() -> None:
     assert move_cost(new, old, job, without(topology, "b1"), Moving(restart)).stop_s == 0  # nobody there to stop
 
 
+def test_a_machine_that_has_nothing_yet_fetches_the_whole_checkpoint() -> None:
+    """2 GB of parameters, nothing of SGD's, over 4 Mbit/s: 4,000 s, and 5 ms of latency; 2,160 s are gained."""
+    machines = (Machine("old", "a", flops_per_s=1e12), Machine("fast", "b", flops_per_s=1e13))
+    slow = Link(0.01, 500_000)
+    topology = Topology(machines, region_links={("a", "b"): slow, ("b", "a"): slow})
+    model = Model.of_totals(500_000_000, 7.5e10, 0)
+    job, old = on(topology, "old", model=model, optimizer="sgd", global_batch=40, max_workers=1)
+    new = plan_of(job, topology, ("fast",), 1)
+    cost = move_cost(old, new, job, topology, Moving())
+    assert (cost.sent_bytes, cost.read_s) == (2_000_000_000, 0)
+    assert cost.hand_on_s == pytest.approx(4_000.005)
+    assert 800 * (old.prediction.step_s - new.prediction.step_s) == pytest.approx(2_160)
+    found = replan(old, None, job, topology, Situation(800), budget=QUICK)
+    assert found.verdict is Verdict.STAY
+    assert "2.16e+03 s would be gained" in found.reason
+    assert "the move costs 4.09e+03 s" in found.reason
+    assert replan(old, None, job, topology, Situation(8_000), budget=QUICK).verdict is Verdict.MOVE
+
+
+def test_machines_fetch_the_layers_that_they_lack_from_the_quickest_that_had_them() -> None:
+    """Layers of 4,000, 8,000 and 12,000 bytes with SGD; the old plan has 0 and 1 on a0, 2 on b0.
+
+    All on a0: layer 2 from b0, 12,000 bytes at 10 kB/s. Both stages anew on a1 and b1: 0 and 1 from a0 inside a, 2 from
+    b0 inside b. The cut before 1: a0 lacks nothing, b0 gets 1 from a0, as b1 in a second replica does, on one link.
+    """
+    topology = two_regions(Link(0.02, 10_000), b1=1e12)
+    layers = [Layer(f"layers.{n}", (n + 1) * 1_000, 1e9, 2e9, 8, 8) for n in range(3)]
+    job = workload(topology, model=Model(tuple(layers)), optimizer="sgd", pipeline=None)
+
+    def staged(names: str, first: tuple[int, ...]) -> Plan:
+        slots = tuple(WorkerSlot(name, name[0], 1) for name in names.split())
+        data = len(slots) // len(first)
+        return Plan(
+            job.key, 1, slots, (64 // data,) * data, 1, 1, NOT_PREDICTED, Layout(data, len(first)), stages=first
+        )
+
+    old = staged("a0 b0", (0, 2))
+    for new, sent_bytes, seconds in (
+        (staged("a0", (0,)), 12_000, 1.2 + 0.01),
+        (staged("a1 b1", (0, 2)), 24_000, 12e-6 + 0.0001),
+        (staged("a0 b0 a1 b1", (0, 1)), 8_000 + 4_000 + 20_000, 1.6 + 0.01),
+        (old, 0, 0.0),
+    ):
+        cost = move_cost(old, new, job, topology, Moving())
+        assert (cost.sent_bytes, cost.read_s) == (sent_bytes, 0)
+        assert cost.hand_on_s == pytest.approx(seconds)
+    lost = move_cost(old, staged("a0", (0,)), job, without(topology, "b0"), Moving())
+    assert (lost.sent_bytes, lost.hand_on_s) == (0, 0)  # what b0 alone had is saved, nobody knows where
+    capped = replace(topology, uplinks={"b": 2_000.0})
+    assert move_cost(old, staged("a0", (0,)), job, capped, Moving()).hand_on_s == pytest.approx(6.01)
+
+
+def test_a_checkpoint_that_is_stored_nobody_knows_where_is_only_handed_on() -> None:
+    topology = two_regions(Link(0.02, 10_000))
+    job, old = on(topology, "a0", model=Model.of_totals(1_000, 1e10, 0))
+    new = plan_of(job, topology, ("b0", "a1"), 1)
+    cost = move_cost(old, new, job, topology, Moving(is_stored=True))
+    assert (cost.sent_bytes, cost.read_s, cost.hand_on_s) == (12_000, 0, pytest.approx(1.21))
+
+
 ADDED = Changes(added=(MachineAdded("b1", "b", 0, 1),))
 DRIFTED = Changes(drifted=(LinkDrifted(("a", "b"), Link(0.02, 1e7), Link(0.02, 0.7e7)),))
 SUDDEN = Changes(drifted=(LinkDrifted(("a", "b"), Link(0.02, 1e7), Link(0.02, 0.4e7)),))
@@ -218,7 +278,7 @@ def test_never_moves_without_a_change_and_always_from_what_cannot_go_on(
     same = replan(plan, basis, job, topology, Situation(steps_left), budget=QUICK)
     assert (same.verdict, same.changes) == (Verdict.STAY, Changes())
     assert same.current is not None
-    assert same.current.prediction == predict(plan, job, topology)
+    assert same.current.prediction == foresee(plan, job, topology)
 
     lost = data.draw(st.sampled_from(sorted(plan.accelerators())))
     left = without(topology, lost)

@@ -213,7 +213,7 @@ class MovingPart(Part):
     checkpoint_every_steps: Count | None = None
     """Steps between two checkpoints: half of them are made again when a machine is lost."""
     store_region: Name | None = None
-    """The region where checkpoints are kept; absent = reading one takes no time."""
+    """The region where checkpoints are kept; absent = machines fetch layers that they lack from those that had them."""
 
 
 class WorkloadFile(Part):

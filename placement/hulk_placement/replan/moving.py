@@ -1,19 +1,21 @@
 """What a move from one plan to another costs: named seconds, the bytes that go over the links, and their sum.
 
 What is done, one after the other: the ranks agree on a step to stop at and save it; new machines get the image; pods
-and processes start; the ranks find each other; rank 0 reads the checkpoint and hands it on to every other machine; the
-first step warms up; steps since the last checkpoint are made again, where there was no time to save one.
+and processes start; the ranks find each other; rank 0 reads the checkpoint and hands it on to every other machine, or,
+without a store, every machine fetches the layers that it lacks from one that had them; the first step warms up; steps
+since the last checkpoint are made again, where there was no time to save one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER
 from hulk_placement.model.layer import BYTES_PER_FP32
 from hulk_placement.plan import Plan
-from hulk_placement.topology import Pair, Topology, is_amount
+from hulk_placement.topology import Link, Pair, Topology, is_amount
 from hulk_placement.workload import Workload
 
 
@@ -40,15 +42,17 @@ class Restart:
 class Moving:
     """What is known of a move beside the plans.
 
-    `checkpoint_bytes` None: by the model, parameters and optimizer state. `store_region` is where checkpoints are kept;
-    None: unknown, then reading one costs nothing and only handing it on does. `repeated_steps` are made again after the
-    move: steps since the last checkpoint, or 0 where the ranks save before they stop.
+    `checkpoint_bytes` None: by the model, parameters and optimizer state. `store_region` is where checkpoints are kept.
+    Where that is not known, but `is_stored`, reading one costs nothing and only handing it on does; without a store
+    machines have what the old plan put there. `repeated_steps` are made again after the move: steps since the last
+    checkpoint, or 0 where the ranks save before they stop.
     """
 
     restart: Restart = Restart()
     checkpoint_bytes: int | None = None
     store_region: str | None = None
     repeated_steps: float = 0.0
+    is_stored: bool = False
 
     def __post_init__(self) -> None:
         if self.checkpoint_bytes is not None and self.checkpoint_bytes < 0:
@@ -107,31 +111,78 @@ def move_cost(old: Plan, new: Plan, workload: Workload, topology: Topology, movi
     restart = moving.restart
     size = checkpoint_bytes(workload) if moving.checkpoint_bytes is None else moving.checkpoint_bytes
     first = new.machine(0, 0)
-    others = _parts(new, workload, size, first)
+    if moving.is_stored or moving.store_region is not None:
+        sent = _handed_on(new, workload, size, first)
+    else:
+        sent = _fetched(old, new, workload, size, topology)
     return MoveCost(
         stop_s=restart.stop_s if is_whole else 0.0,
         image_s=restart.image_s if is_new else 0.0,
         start_s=restart.start_s,
         rendezvous_s=restart.rendezvous_s,
         read_s=_read_s(size, moving.store_region, first, topology),
-        hand_on_s=_hand_on_s(others, first, topology),
+        hand_on_s=_sent_s(sent, topology),
         first_step_s=restart.first_step_s,
         repeat_s=moving.repeated_steps * new.prediction.step_s,
-        sent_bytes=sum(others.values()),
+        sent_bytes=sum(sent.values()),
     )
 
 
-def _parts(plan: Plan, workload: Workload, size: int, first: str) -> Counter[str]:
-    """Bytes of the checkpoint that each machine but the first needs: those of the stages that it has, once each."""
+Sent = Counter[Pair]
+"""Bytes of the checkpoint from one machine to another."""
+
+
+def _handed_on(plan: Plan, workload: Workload, size: int, first: str) -> Sent:
+    """Every machine but the first gets from that the stages that it has, once each."""
     layers = workload.model.layers
     total = max(1, sum(layer.num_parameters for layer in layers))
     ends = (*plan.stages[1:], len(layers))
     held = {(plan.machine(r, s), s) for r in range(plan.layout.data) for s in range(plan.layout.pipeline)}
-    found: Counter[str] = Counter()
+    found: Sent = Counter()
     for machine, stage in held:
         if machine != first:
             mine = sum(layer.num_parameters for layer in layers[plan.stages[stage] : ends[stage]])
-            found[machine] += round(size * mine / total)
+            found[first, machine] += round(size * mine / total)
+    return found
+
+
+def _fetched(old: Plan, new: Plan, workload: Workload, size: int, topology: Topology) -> Sent:
+    """Every machine gets each layer that it lacks from the quickest to send it of those that had it.
+
+    What only machines had that are gone must have been saved somewhere: rank 0 has it, and hands it on.
+    """
+    layers = workload.model.layers
+    total = max(1, sum(layer.num_parameters for layer in layers))
+    there = {machine.name for machine in topology.machines}
+    had = {name: held for name, held in _layers_of(old, workload).items() if name in there}
+    sources = [tuple(name for name in sorted(had) if layer in had[name]) for layer in range(len(layers))]
+    found: Sent = Counter()
+    for machine, wanted in _layers_of(new, workload).items():
+        lacking: Counter[tuple[str, ...]] = Counter()  # bytes, by who has them
+        for layer in wanted - had.get(machine, set()):
+            lacking[sources[layer] or (new.machine(0, 0),)] += layers[layer].num_parameters
+        for names, num_parameters in lacking.items():
+            num_bytes = round(size * num_parameters / total)
+            sends_s = {name: _send_s(topology.link(name, machine), num_bytes) for name in names}
+            source = min(names, key=sends_s.__getitem__)
+            if source != machine:
+                found[source, machine] += num_bytes
+    return found
+
+
+def _send_s(link: Link, num_bytes: int) -> float:
+    """By one connection."""
+    return link.rtt_s / 2 + num_bytes / link.one_flow_bytes_per_s
+
+
+def _layers_of(plan: Plan, workload: Workload) -> dict[str, set[int]]:
+    """The layers whose parameters each machine holds; those that a layer there shares with an earlier one, too."""
+    layers = workload.model.layers
+    found: dict[str, set[int]] = {}
+    for stage, (first, last) in enumerate(pairwise([*plan.stages, len(layers)])):
+        tied = {layer.tied_to for layer in layers[first:last] if layer.tied_to is not None}
+        for replica in range(plan.layout.data):
+            found.setdefault(plan.machine(replica, stage), set()).update(range(first, last), tied)
     return found
 
 
@@ -141,24 +192,25 @@ def _read_s(size: int, store_region: str | None, first: str, topology: Topology)
     return topology.region_link(store_region, topology.machine(first).region).message_s(size)
 
 
-def _hand_on_s(parts: Counter[str], first: str, topology: Topology) -> float:
-    """Seconds until every machine has its part: by the busiest of the links between regions, and of the uplinks.
+def _sent_s(sent: Sent, topology: Topology) -> float:
+    """Seconds until all is there: by the busiest of the links between regions, of machines' own, and of the uplinks.
 
-    Machines of one region share the link to it; a machine with a link of its own inside its region takes what that
-    takes.
+    Machines share the links between their regions; inside a region each pair has its own.
     """
-    here = topology.machine(first).region
     between: Counter[Pair] = Counter()
     longest_s, latency_s = 0.0, 0.0
-    for machine, num_bytes in parts.items():
-        link = topology.link(first, machine)
+    for pair, num_bytes in sent.items():
+        link = topology.link(*pair)
         latency_s = max(latency_s, link.rtt_s / 2)
-        longest_s = max(longest_s, num_bytes / link.bandwidth_bytes_per_s)
+        longest_s = max(longest_s, num_bytes / link.one_flow_bytes_per_s)
         if link.shared is not None:
             between[link.shared] += num_bytes
-    for pair, num_bytes in between.items():
-        longest_s = max(longest_s, num_bytes / topology.region_link(*pair).bandwidth_bytes_per_s)
-    leaves = sum(between.values())
-    if leaves and here in topology.uplinks:
-        longest_s = max(longest_s, leaves / topology.uplinks[here])
+    leaving: Counter[str] = Counter()
+    entering: Counter[str] = Counter()
+    for (source, target), num_bytes in between.items():
+        longest_s = max(longest_s, num_bytes / topology.region_link(source, target).bandwidth_bytes_per_s)
+        leaving[source] += num_bytes
+        entering[target] += num_bytes
+    for region, bytes_per_s in topology.uplinks.items():
+        longest_s = max(longest_s, leaving[region] / bytes_per_s, entering[region] / bytes_per_s)
     return latency_s + longest_s

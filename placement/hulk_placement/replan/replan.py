@@ -17,6 +17,9 @@ from hulk_placement.search.problem import Budget, Unplaced
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
+ROUNDING = 1e-9
+"""By as much two plans that are alike may differ."""
+
 
 @dataclass(frozen=True, slots=True)
 class Situation:
@@ -101,7 +104,8 @@ def _best(options: list[_Option], current: Plan | str, workload: Workload, topol
     """The one that ends first; where the current plan can go on, of those with a better step, if there are any."""
     if isinstance(current, Plan):
         step = _step(current, workload, topology)
-        options = [option for option in options if _step(option.plan, workload, topology) < step] or options
+        better = [option for option in options if _step(option.plan, workload, topology) < step * (1 - ROUNDING)]
+        options = better or options
     return min(options, key=lambda option: option.total)
 
 
