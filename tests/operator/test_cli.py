@@ -187,7 +187,7 @@ def test_a_broken_file_is_one_message_and_no_traceback(hulk: Hulk, tmp_path: Pat
 
 def test_a_topology_file_without_a_topology_is_refused_instead_of_asking_the_cluster(hulk: Hulk) -> None:
     code, _ = hulk("plan", "-f", JOB, "--topology", JOB.with_name("plain-torch.yaml"))
-    assert code == f"hulk: {JOB.with_name('plain-torch.yaml')}: no HulkTopology in it"
+    assert code == f"hulk: {JOB.with_name('plain-torch.yaml')}: no Topology or HulkTopology in it"
 
 
 @pytest.mark.parametrize(("twice", "key"), [(JOB, "HulkJob default/demo"), (TOPOLOGY, "HulkTopology")])

@@ -214,6 +214,17 @@ def test_anchors_and_merges_of_yaml_are_read() -> None:
     ]
 
 
+def test_a_machine_that_is_there_twice_makes_no_other_mistakes() -> None:
+    """The second is in a region of its own, which the regions and a link name."""
+    said = "machines: [{name: a, region: eu}, {name: a, region: us}, {name: a, region: eu}]\nregions: [{name: us}]\n"
+    with pytest.raises(ValueError, match="topology") as caught:
+        read(HEAD + said + "links: [{source: eu, target: us, unknown: true}]")
+    assert [line.strip() for line in str(caught.value).splitlines()[1:]] == [
+        "machines[1]: a is there twice; the first is in machines[0]",
+        "machines[2]: a is there twice; the first is in machines[0]",
+    ]
+
+
 def test_every_mistake_is_told_at_once() -> None:
     said = (
         "regions: [{name: ue}]\nlinks: [{source: a, target: z, unknown: true}, {source: b, target: b, unknown: true}]"

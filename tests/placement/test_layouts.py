@@ -219,6 +219,7 @@ def test_a_pipeline_is_planned_where_the_model_fits_no_machine_alone() -> None:
     plan = place(job, world, Budget(20_000))
     assert isinstance(plan, Plan)
     assert plan.layout.pipeline > 1
+    assert plan.why[0].startswith(f"1 replica of {plan.layout.pipeline} stages of 1 accelerator, in ")
     assert plan.prediction.memory_bytes <= GIB
     assert sum(plan.shares) == 8
 
@@ -229,7 +230,9 @@ def test_a_layer_too_large_for_every_machine_is_named() -> None:
     assert isinstance(found, Unplaced)
     assert found.reason == "NoMemory"
     assert "7.45 GiB" in found.message
-    assert "No number of accelerators of 1.00 GiB (unknown) would do: layer 0 (layer.0) alone needs 1.86" in found.message
+    assert (
+        "No number of accelerators of 1.00 GiB (unknown) would do: layer 0 (layer.0) alone needs 1.86" in found.message
+    )
 
 
 def test_pinned_layers_are_where_they_must_be() -> None:

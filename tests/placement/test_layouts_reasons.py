@@ -61,9 +61,15 @@ def job(topology: Topology, **asked: Any) -> Workload:
         ),
         (
             world(),
+            {"layer_pins": (LayerPin((0, 1), regions=("z",), machines=("y0",)),)},
+            "PinsNotPossible",
+            "A pin has layers 0-1 in z or on y0, and none of 2 machines is there.",
+        ),
+        (
+            world(),
             {"layer_pins": (IN_A, IN_B)},
             "OnlyUnknownLinks",
-            "Pins bind layer 0 in a and layer 1 in b; no known links join them with 1 accelerators. Nothing is known",
+            "Pins bind layer 0 in a and layer 1 in b; no known links join them. Nothing is known of 2 of 2",
         ),
         (
             world("ab", "ba", "bc", "cb", machines=("a0", "b0", "c0")),
@@ -84,7 +90,7 @@ def job(topology: Topology, **asked: Any) -> Workload:
             "has every pinned layer where it must be: layer 0 in a; layer 1 in b.",
         ),
     ],
-    ids=["stages", "two regions", "one way", "inside", "pins", "pins through another", "price", "replicas"],
+    ids=["stages", "two regions", "one way", "inside", "nowhere", "pins", "pins through another", "price", "replicas"],
 )
 def test_what_excludes_every_layout_is_named(topology: Topology, asked: dict[str, Any], reason: str, said: str) -> None:
     found = place(job(topology, **asked), topology, Budget(2_000))

@@ -29,6 +29,7 @@ def refusal(topology: Topology, **changes: object) -> Unplaced:
     ("name", "topology", "changes", "reason", "numbers"),
     [
         ("layout", WORLD, {"pipeline": 2, "tensor": 4}, "NotEnoughAccelerators", ["at least 8 accelerators"]),
+        ("room", WORLD, {"pipeline": 2, "data": 4}, "NotEnoughAccelerators", ["at least 8 accelerators; 6 are free."]),
         (
             "batch",
             WORLD,

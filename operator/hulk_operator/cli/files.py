@@ -47,7 +47,7 @@ def read(paths: Sequence[Path], topology: Path | None, stdin: TextIO, namespace:
                 raise ValueError(f"{where}: {key} is there twice; the first one is in {found[key][0]}")
             found[key] = where, parsed
         if path == topology and "HulkTopology" not in found:
-            raise ValueError(f"{path}: no HulkTopology in it")
+            raise ValueError(f"{path}: no Topology or HulkTopology in it")
     jobs = tuple(entry for _, entry in found.values() if isinstance(entry, HulkJob))
     declared = [entry.spec for _, entry in found.values() if isinstance(entry, HulkTopology)]
     return Documents(jobs, declared[0] if declared else None, texts)

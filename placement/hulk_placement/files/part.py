@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
@@ -161,5 +162,7 @@ class OneOf:
 
     def _known(self, text: str) -> str:
         if text not in self.values:
-            raise ValueError(f"{text!r} is none of {', '.join(self.values)}")
+            close = get_close_matches(text, self.values, n=1)
+            suggestion = f"; did you mean {close[0]}?" if close else ""
+            raise ValueError(f"{text!r} is none of {', '.join(self.values)}{suggestion}")
         return text

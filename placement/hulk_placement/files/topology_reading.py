@@ -34,7 +34,8 @@ def read_topology(path: Path) -> ReadTopology:
 def to_topology(document: TopologyFile, where: str = "topology") -> ReadTopology:
     """The topology that a document describes. ValueError names its mistakes; `where` is what it calls the document."""
     machines, mistakes = _machines(document)
-    places = Places(frozenset(m.name for m in machines), frozenset(m.region for m in machines))
+    regions = frozenset(entry.region for entry in document.machines)  # of machines that are there twice as well
+    places = Places(frozenset(m.name for m in machines), regions)
     mistakes += _region_mistakes(document, places)
     links = links_of(document, places)
     if mistakes or links.mistakes:
@@ -75,6 +76,7 @@ def _machines(document: TopologyFile) -> tuple[list[Machine], list[str]]:
         for name in _names(entry):
             if name in found:
                 mistakes.append(f"machines[{number}]: {name} is there twice; the first is in machines[{where[name]}]")
+                continue
             where[name] = number
             found[name] = _machine(entry, name, prices.get(entry.region))
     return list(found.values()), mistakes

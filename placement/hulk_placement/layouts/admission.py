@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hulk_placement.layer_pins import stages_needed
-from hulk_placement.search.problem import Sieve, Unplaced
+from hulk_placement.search.problem import Sieve, Unplaced, counted
 from hulk_placement.topology import Machine, Topology
 from hulk_placement.workload import Workload
 
@@ -25,13 +25,18 @@ def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Un
     needed = accelerators_needed(workload)
     if num_free < needed:
         return Unplaced(
-            "NotEnoughAccelerators", f"Needs at least {needed} accelerators; {num_free} are free: {sieve.reasons()}."
+            "NotEnoughAccelerators",
+            f"Needs at least {counted(needed, 'accelerator')}; {num_free} {'is' if num_free == 1 else 'are'} free"
+            f"{': ' * bool(sieve.phrases)}{sieve.reasons()}.",
         )
     return _pins_apart(workload, sieve.machines) or tuple(sieve.machines)
 
 
 def _pins_apart(workload: Workload, machines: list[Machine]) -> Unplaced | None:
-    """That two pins of layers need more stages than are asked for."""
+    """That no machine is where a pin binds layers to, or that two pins need more stages than are asked for."""
+    for pin in workload.layer_pins:
+        if not any(map(pin.allows, machines)):
+            return Unplaced("PinsNotPossible", f"A pin has {pin.words}, and none of {len(machines)} machines is there.")
     pins, needed = workload.layer_pins, stages_needed(workload.layer_pins, machines)
     if needed.apart is None or needed.num_stages <= (workload.pipeline or needed.num_stages):
         return None

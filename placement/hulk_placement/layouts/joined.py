@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from hulk_placement.cost.closed_form.setting import Ground
-from hulk_placement.search.problem import Unplaced
+from hulk_placement.search.problem import Unplaced, counted
 from hulk_placement.topology import Machine
 
 MOST_LISTED = 4
@@ -25,7 +25,7 @@ def unjoined(ground: Ground, least: int) -> Unplaced | None:
     if not roomy:
         return Unplaced(
             "OnlyUnknownLinks",
-            f"Needs at least {least} accelerators; known links join at most {max(map(_room, groups))} of "
+            f"Needs at least {counted(least, 'accelerator')}; known links join at most {max(map(_room, groups))} of "
             f"{_room(ground.machines)}.{missing_links(ground)}",
         )
     pins = ground.workload.layer_pins
@@ -35,9 +35,10 @@ def unjoined(ground: Ground, least: int) -> Unplaced | None:
     lacks = min(lacking, key=len)
     others = [pin for pin in pins if pin not in lacks]
     bound = f"Pins bind {others[0].words} and {lacks[0].words}" if others else f"A pin binds {lacks[0].words}"
+    in_all = f" and {least} accelerators in all" if least > 1 else ""
     return Unplaced(
         "OnlyUnknownLinks",
-        f"{bound}; no known links join them with {least} accelerators.{missing_links(ground)}",
+        f"{bound}; no known links join them{in_all}.{missing_links(ground)}",
     )
 
 

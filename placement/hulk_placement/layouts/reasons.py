@@ -11,7 +11,7 @@ from hulk_placement.layouts.memory import lacks_memory, no_memory
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import LIMITS, Trials
 from hulk_placement.plan import Plan
-from hulk_placement.search.problem import Unplaced
+from hulk_placement.search.problem import Unplaced, counted
 from hulk_placement.workload import Workload
 
 
@@ -43,8 +43,9 @@ def sentences(trials: Trials, plan: Plan) -> tuple[str, ...]:
     prediction, layout = plan.prediction, plan.layout
     regions = list(dict.fromkeys(worker.region for worker in plan.workers))
     found = [
-        f"{layout.data} replicas of {layout.pipeline} stages of {layout.tensor} accelerators, in {', '.join(regions)}: "
-        f"the best of {trials.num_evaluations} layouts evaluated.",
+        f"{counted(layout.data, 'replica')} of {counted(layout.pipeline, 'stage')} of "
+        f"{counted(layout.tensor, 'accelerator')}, in {', '.join(regions)}: the best of "
+        f"{counted(trials.num_evaluations, 'layout')} evaluated.",
         f"A step computes for {prediction.compute_s:.3f} s on the cell that computes longest, fills, drains and waits "
         f"for {prediction.bubble_s:.3f} s, and then waits {prediction.communication_s:.3f} s for the replicas.",
     ]

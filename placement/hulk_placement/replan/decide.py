@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hulk_placement.replan.changes import Changes
+from hulk_placement.search.problem import counted
+
+ROUNDING = 1e-9
+"""Of a number of steps: 500 of them are not 501 because 1 - 0.8 is a little below 0.2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +95,10 @@ def decide(weighed: Weighed, changed: Changes, held_s: float, policy: Policy) ->
     if gain <= needed:
         asked = f"{amount(needed, unit)} (the cost and {policy.margin:.0%} more) must be exceeded"
         return Verdict.STAY, f"{saves}, and the move costs {amount(cost, unit)}: {asked}."
+    paid = max(1, math.ceil(weighed.break_even_steps * (1 - ROUNDING)))
     return Verdict.MOVE, (
-        f"{saves.replace('would be', 'is')} for {amount(cost, unit)} of moving, which {weighed.break_even_steps:,.0f} "
-        f"steps pay back."
+        f"{saves.replace('would be', 'is')} for {amount(cost, unit)} of moving, which "
+        f"{counted(paid, 'step')} {'pays' if paid == 1 else 'pay'} back."
     )
 
 
