@@ -206,7 +206,7 @@ def test_several_workloads_share_the_machines_and_one_that_does_not_fit_fails(hu
         (("plan", "-f", JOB, *FILES), "give jobs with -f, or workloads with -w"),
         (("plan", "-w", FILES[3]), "workloads (-w) are planned on a topology: give one with -t"),
         (("plan", "-f", JOB, "-t", HULK_TOPOLOGY, "--save", "x"), "--save is for workloads (-w)"),
-        (("predict", "-t", JOB, "-w", FILES[3], "-p", EXAMPLES / "plan.yaml"), "no HulkTopology in it"),
+        (("predict", "-t", JOB, "-w", FILES[3], "-p", EXAMPLES / "plan.yaml"), "no Topology or HulkTopology in it"),
         (("predict", *FILES, "-p", EXAMPLES / "measured-plan.yaml"), "a plan of workload measured, not of gpt2-xl"),
         (("predict", *FILES, "-p", FILES[3]), 'kind "Workload": expected Plan'),
         (("predict", *MEASURED, "-p", EXAMPLES / "none.yaml"), "No such file"),
