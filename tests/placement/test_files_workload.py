@@ -10,6 +10,7 @@ import pytest
 import yaml
 from file_worlds import topologies, workloads
 from hulk_placement.files import text
+from hulk_placement.files.moving import to_moving
 from hulk_placement.files.topology import TopologyFile
 from hulk_placement.files.topology_reading import to_topology
 from hulk_placement.files.workload import WorkloadFile
@@ -174,3 +175,11 @@ def test_money_needs_prices() -> None:
 def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.json"):
         read(f"{TRAINING}model: {{configFile: none.json}}", tmp_path)
+
+
+def test_a_checkpoint_may_be_as_large_as_models_are() -> None:
+    """Of 70 thousand million parameters with AdamW's two moments, 840 GB."""
+    document = text.parse(
+        WorkloadFile, text.load(HEAD + GPT + TRAINING + "moving: {checkpointBytes: 840000000000}\n"), "w.yaml"
+    )
+    assert to_moving(document.moving).checkpoint_bytes == 840_000_000_000

@@ -26,6 +26,7 @@ MAX_COUNT = 1 << 30
 
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Number = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Bytes = Annotated[int, Field(ge=0, le=1 << 50)]
 Many = Annotated[int, Field(ge=1, le=1 << 20)]
 """Of things that are then written out one by one."""
 NAME_PATTERN = r"^\S(.*\S)?$"

@@ -9,11 +9,11 @@ from pydantic import Field, model_validator
 from hulk_placement.files.part import (
     API_VERSION,
     Amount,
+    Bytes,
     Count,
     Either,
     Many,
     Name,
-    Number,
     OneOf,
     Part,
     Positive,
@@ -208,7 +208,7 @@ class MovingPart(Part):
     """Until the ranks have found each other; absent = 5."""
     first_step_seconds: Amount | None = None
     """What the first steps take more than later ones; absent = 5."""
-    checkpoint_bytes: Number | None = None
+    checkpoint_bytes: Bytes | None = None
     """Size of a checkpoint; absent = parameters and optimizer state."""
     checkpoint_every_steps: Count | None = None
     """Steps between two checkpoints: half of them are made again when a machine is lost."""
