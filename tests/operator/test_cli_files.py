@@ -69,7 +69,7 @@ def test_a_prediction_is_a_table_for_people_and_the_same_as_yaml(hulk: Hulk) -> 
 
 
 def test_what_is_taken_for_a_machine_that_was_not_measured_is_said_with_its_name(hulk: Hulk, tmp_path: Path) -> None:
-    """With micro-batches of 4, two machines take 77.0 ms a sequence and two 130.6 ms: the median speed takes 96.9 ms."""
+    """With micro-batches of 4 two machines take 77.0 ms a sequence two 130.6 ms: the median speed takes 96.9 ms."""
     document = yaml.safe_load((EXAMPLES / "measured-topology.yaml").read_text())
     document["machines"][1]["product"] = "gpu-z"
     (tmp_path / "t.yaml").write_text(yaml.safe_dump(document))
