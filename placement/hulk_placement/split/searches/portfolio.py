@@ -5,7 +5,7 @@ from __future__ import annotations
 from hulk_placement.split.division import Divisions, Progress, along, cut
 from hulk_placement.split.searches import guided, local
 
-FEW = 750
+FEW = 1100
 """Layouts; where there is no work for as many to be priced, the network is asked which."""
 
 
