@@ -30,6 +30,6 @@ ENV PATH=/opt/hulk/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     HULK_COMPILED_DIR=/opt/hulk/compiled \
     NUMBA_CPU_NAME=generic
-RUN /opt/hulk/bin/python -m hulk_placement.compiled
+RUN /opt/hulk/bin/python -m hulk_placement.split.warm
 USER 65532:65532
 CMD ["hulk", "--help"]

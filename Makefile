@@ -22,7 +22,7 @@ demo: tools ## Bring up the geo lab, install Hulk, train examples/hulkjob.yaml a
 .PHONY: test
 test: tools ## Lint, types, import contracts, generated files, every test, two labs side by side (JOBS=1: one after the other)
 	@$(MAKE) --no-print-directory lint verify
-	@$(BIN)/python -m hulk_placement.compiled & $(BIN)/hulk-lab build && wait $$!
+	@$(BIN)/python -m hulk_placement.split.warm & $(BIN)/hulk-lab build && wait $$!
 	$(BIN)/pytest -q --doctest-modules operator placement runtime lab/hulk_lab bench
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
@@ -67,7 +67,7 @@ bench: tools ## Measure ring orders, predictions and deployment; print ratios
 
 .PHONY: unit
 unit: tools ## Only the tests that need no cluster
-	@$(BIN)/python -m hulk_placement.compiled
+	@$(BIN)/python -m hulk_placement.split.warm
 	$(BIN)/pytest -m "not controlplane and not lab"
 
 .PHONY: tools

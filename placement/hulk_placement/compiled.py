@@ -3,14 +3,13 @@
 `compiled` is numba's njit with a cache on disk. A cached function knows only its own file, not those of the functions
 it calls: so the cache's folder is named by everything in the rooms that hold compiled code. It lies in
 `$HULK_COMPILED_DIR`, else in the user's cache. Where that cannot be written, as in the operator's image whose root is
-read-only and whose functions were compiled when it was built (`python -m hulk_placement.compiled`), it is used as a
+read-only and whose functions were compiled when it was built (`python -m hulk_placement.split.warm`), it is used as a
 copy in the temporary directory.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import shutil
 import tempfile
@@ -57,6 +56,3 @@ def compiled(function: Function) -> Function:
 
 
 setattr(numba.config, "CACHE_DIR", str(_folder()))  # noqa: B010  (its settings are not declared)
-
-if __name__ == "__main__":
-    importlib.import_module("hulk_placement.split.warm").warm()

@@ -1,4 +1,7 @@
-"""Compiles everything that planning calls: a small job on two small regions, planned alone, then beside another."""
+"""Compiles everything that planning calls: a small job on two small regions, planned alone, then beside another.
+
+`python -m hulk_placement.split.warm` does so ahead of time, when an image is built and before the tests.
+"""
 
 from __future__ import annotations
 
@@ -16,3 +19,7 @@ def warm() -> None:
     for search in ("local", "gnn"):
         divisions = divisions_of([job, replace(job, key="warm/down")], topology)
         divide(work_on(divisions, Budget(layouts.NUM_EVALUATIONS), clock=lambda: 0.0), search, 0)
+
+
+if __name__ == "__main__":
+    warm()
