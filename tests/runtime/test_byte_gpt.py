@@ -56,6 +56,13 @@ def test_steps_see_different_text_and_every_process_sees_the_same(task_of):
     assert losses[0][0] != losses[0][1]
 
 
+def test_the_standard_library_is_read_without_links_to_files_that_a_container_lacks(tmp_path):
+    (tmp_path / "b.py").write_text("b")
+    (tmp_path / "a.py").write_text("a")
+    (tmp_path / "sitecustomize.py").symlink_to("/nowhere/sitecustomize.py")
+    assert text.standard_library_source(tmp_path).tobytes() == b"ab"
+
+
 @pytest.mark.parametrize(
     ("model", "complaint"),
     [

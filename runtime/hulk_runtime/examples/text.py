@@ -12,9 +12,13 @@ Text = np.ndarray[tuple[int], np.dtype[np.uint8]]
 _NOT_A_FILE: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
-def standard_library_source() -> Text:
-    """The top level of the standard library, in the order of file names: about 5 MB of real text on every machine."""
-    return _joined([file.read_bytes() for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))])
+def standard_library_source(folder: Path | None = None) -> Text:
+    """The top level of the standard library, in the order of file names: about 5 MB of real text on every machine.
+
+    Without links: Debian has one to a file of the machine's own, which a container may lack.
+    """
+    files = sorted((folder or Path(sysconfig.get_path("stdlib"))).glob("*.py"))
+    return _joined([file.read_bytes() for file in files if not file.is_symlink()])
 
 
 def fetch(source: str, region: str) -> Text:
