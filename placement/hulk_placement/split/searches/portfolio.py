@@ -5,13 +5,22 @@ from __future__ import annotations
 from hulk_placement.split.division import Divisions, Progress, along, cut
 from hulk_placement.split.searches import guided, local
 
-FEW = 1100
+FEW = 900
 """Layouts; where there is no work for as many to be priced, the network is asked which."""
 
 
 def search(divisions: Divisions, progress: Progress, seed: int) -> None:
-    """By constructed layouts alone, or where they take too long by the value network first."""
-    (guided if affordable(divisions, progress) < FEW else local).search(divisions, progress, seed)
+    """By constructed layouts alone, or where these take too long by the value network first, in what is left."""
+    if affordable(divisions, progress) >= FEW:
+        local.search(divisions, progress, seed)
+        return
+    begun = progress()
+
+    def of_the_rest() -> float:
+        done = progress()
+        return 1.0 if done >= 1.0 else (done - begun) / (1.0 - begun)
+
+    guided.search(divisions, of_the_rest, seed)
 
 
 def affordable(divisions: Divisions, progress: Progress) -> float:
