@@ -139,6 +139,11 @@ class Job:
         others = choice(draft)
         return self._chance.choice(others) if others else None
 
+    def probe(self, counts_P: Ints) -> int:
+        """Price a few shapes all over the space for a share, and forget them: to see how long that takes; how many."""
+        drafts = [Draft(option, pipeline) for option in self._probes() for pipeline in self._few_pipelines()]
+        return len(self._price(counts_P, drafts))
+
     def asked(self) -> Iterator[Ints]:
         """The shares that were priced."""
         return (np.frombuffer(key, np.int64) for key in self._values)

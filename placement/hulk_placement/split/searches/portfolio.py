@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from hulk_placement.split.division import Divisions, Progress, along, cut
+import numpy as np
+
+from hulk_placement.split.division import Divisions, Progress
 from hulk_placement.split.searches import guided, local
 
-FEW = 900
-"""Layouts; where there is no work for as many to be priced, the network is asked which."""
+FEW = 1400
+"""Layouts; where there is no work for as many to be priced, the network is asked which: by trial on other clusters."""
 
 
 def search(divisions: Divisions, progress: Progress, seed: int) -> None:
@@ -24,7 +26,10 @@ def search(divisions: Divisions, progress: Progress, seed: int) -> None:
 
 
 def affordable(divisions: Divisions, progress: Progress) -> float:
-    """How many layouts all the work is enough for, as the first division's took; both searches begin with that one."""
-    begun, num_priced = progress(), divisions.num_evaluations
-    divisions.try_(cut(divisions, along(divisions, 0), list(range(len(divisions.jobs)))))
-    return (divisions.num_evaluations - num_priced) / max(1e-9, progress() - begun)
+    """How many layouts all the work is enough for, by what a few of each job take on its share of everything."""
+    shares = [np.minimum(divisions.pools.total_P // len(divisions.jobs), job.most_P) for job in divisions.jobs]
+    for job, share_P in zip(divisions.jobs, shares, strict=True):
+        job.probe(share_P)  # the first time tables are made
+    begun = progress()
+    num = sum(job.probe(share_P) for job, share_P in zip(divisions.jobs, shares, strict=True))
+    return num / max(1e-9, progress() - begun)
