@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hulk_placement.gnn.guide import Guide
 from hulk_placement.gnn.network import Network
 from hulk_placement.gnn.training.clusters import DATA_VERSION
 from hulk_placement.gnn.weights import Single, read
+from hulk_placement.model import Layer, Model
 from hulk_placement.search.problem import Budget
 from hulk_placement.split.division import Divisions, Progress
 from hulk_placement.split.finals import finals
@@ -122,6 +124,16 @@ def test_the_classifier_answers_as_pytorch_geometric_does() -> None:
     with torch.no_grad():
         expected = network(*(torch.tensor(array, dtype=torch.float32) for array in (figures, joined))).numpy()
     assert np.abs(Classifier(network.exported()).logits(figures, joined) - expected).max() < 1e-5
+
+
+def test_a_model_that_sends_nothing_over_links_that_carry_nothing_has_figures() -> None:
+    world = topology({"a0": 1e12, "b0": 1e12})
+    apart = replace(world, region_links={pair: link for pair, link in world.region_links.items() if pair[0] == pair[1]})
+    silent = Model(tuple(Layer(f"layer.{n}", 1_000, 1e12, 2e12, 0, 0) for n in range(2)))
+    divisions = divisions_of([workload(apart, trained=silent)], apart)
+    graphs = graphs_of(figures_of(divisions.jobs[0]), np.array([[1, 1]]))
+    assert np.isfinite(graphs.edge_BNN4).all()
+    assert np.isfinite(Network.trained().ratios(graphs)).all()
 
 
 def test_an_exchange_is_guessed_to_be_better_and_divisions_are_ranked_by_guesses() -> None:

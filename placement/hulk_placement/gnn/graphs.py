@@ -76,7 +76,7 @@ def figures_of(job: Job) -> Figures:
     region_P, kind_P = job.ground.region_M, setting.kind_M[job.first_P]
     both = np.ix_(region_P, region_P)
     flow_PP = setting.flow_RR[both]
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         activation_s_PP = float(setting.output_L.max()) / option.micro_batch / flow_PP
         gradient_s_P = float(setting.gradient_J[-1]) * option.tensor / np.diag(flow_PP)
     return Figures(
@@ -96,9 +96,9 @@ def figures_of(job: Job) -> Figures:
 
 
 def _log(values: Floats) -> Floats:
-    """Logarithms to base 10 within NEVER."""
+    """Logarithms to base 10 within NEVER; nothing over a link that carries nothing (NaN) takes no time."""
     with np.errstate(divide="ignore"):
-        return np.ascontiguousarray(np.clip(np.log10(values), -NEVER, NEVER))
+        return np.ascontiguousarray(np.clip(np.nan_to_num(np.log10(values), nan=-NEVER), -NEVER, NEVER))
 
 
 def graphs_of(figures: Figures, counts_BP: Ints) -> Graphs:
