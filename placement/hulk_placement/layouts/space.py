@@ -29,6 +29,11 @@ class Space:
     most: int = 1 << 30
     """Accelerators that a layout may have."""
 
+    @property
+    def usual(self) -> tuple[Option, ...]:
+        """The options of the usual schedule."""
+        return tuple(option for option in self.options if option.schedule == self.options[0].schedule)
+
     def admits(self, shape: Shape) -> bool:
         """Whether a shape has as many accelerators as it may; one stage alone has but one schedule."""
         is_told_apart = shape.pipeline > 1 or shape.option.schedule == SCHEDULES[0]

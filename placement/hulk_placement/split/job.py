@@ -79,8 +79,7 @@ class Job:
         """The job of that number of the pools."""
         ground = Ground.of(workload, topology, [members[0] for members in pools.machines])
         space = space_of(ground)
-        usual = tuple(option for option in space.options if option.schedule == space.options[0].schedule)
-        return cls(workload, pools, number, ground, replace(space, options=usual))
+        return cls(workload, pools, number, ground, replace(space, options=space.usual))
 
     @property
     def most_P(self) -> Ints:

@@ -94,8 +94,7 @@ def _beginnings(drafts: Drafts) -> list[Draft]:
 
 def probes(space: Space) -> tuple[Option, ...]:
     """Options at the ends: the least and the most tensor-parallel, with and without recomputation, small batches."""
-    usual = [option for option in space.options if option.schedule == space.options[0].schedule]
-    by_need = sorted(usual, key=lambda option: (option.micro_batch, option.tensor, option.recompute))
+    by_need = sorted(space.usual, key=lambda option: (option.micro_batch, option.tensor, option.recompute))
     least = [option for option in by_need if option.micro_batch == by_need[0].micro_batch]
     widest = max(option.tensor for option in least)
     return tuple(option for option in least if option.tensor in (least[0].tensor, widest))

@@ -1,7 +1,6 @@
 """Local search: equal pieces along the nearest regions, then changes between two jobs at a time, annealed.
 
-From one beginning it ends 5 to 20 % above what ten times as long finds; several, of which the worse are given up, leave
-less to chance.
+Where it ends depends on where it begins: several beginnings, of which the worse are given up, leave less to chance.
 """
 
 from __future__ import annotations
