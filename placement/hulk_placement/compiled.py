@@ -1,7 +1,7 @@
 """Compiles the planner's inner loops, once for each version of them: what runs a million times a second.
 
 `compiled` is numba's njit with a cache on disk. A cached function knows only its own file, not those of the functions
-it calls: so the cache's folder is named by everything in the rooms that hold compiled code. It lies in
+it calls: so the cache's folder is named by all files that hold compiled code or that such a file imports. It lies in
 `$HULK_COMPILED_DIR`, else in the user's cache. Where that cannot be written, as in the operator's image whose root is
 read-only and whose functions were compiled when it was built (`python -m hulk_placement.split.warm`), it is used as a
 copy in the temporary directory.
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -21,14 +22,31 @@ import numba
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-_ROOMS = ("cost", "layouts", "split", "gnn")
 _HERE = Path(__file__).parent
+_IMPORT = re.compile(r"^from (hulk_placement[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
+
+
+def sources() -> list[Path]:
+    """The files that hold compiled code, and those that they take functions, constants and types from."""
+    found: set[Path] = set()
+    for source in _HERE.rglob("*.py"):
+        imports = _IMPORT.findall(source.read_text())
+        if any(module == __name__ for module, _ in imports):
+            found |= {source, *(path for module, names in imports for path in _files(module, names))}
+    return sorted(found)
+
+
+def _files(module: str, names: str) -> Iterator[Path]:
+    """That of a module, or of a package, and those of modules in it that are among these names."""
+    path = _HERE.joinpath(*module.split(".")[1:])
+    inside = (path / f"{name}.py" for name in re.findall(r"\w+", names))
+    yield from filter(Path.exists, (path.with_suffix(".py"), path / "__init__.py", *inside))
 
 
 def _folder() -> Path:
     """Where compiled functions are kept: written by whoever is first."""
     digest = hashlib.sha256(numba.__version__.encode())
-    for source in sorted(path for room in _ROOMS for path in (_HERE / room).rglob("*.py")):
+    for source in sources():
         digest.update(source.read_bytes())
     name = f"hulk-compiled-{digest.hexdigest()[:16]}"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
