@@ -14,6 +14,7 @@ import zlib
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hulk_placement import pipeline_wire
 from hulk_placement.collective import CollectivePlan, as_document, from_document
 from hulk_placement.cost.simulation.gloo_events import AT_A_TIME
 from hulk_placement.model import Transformer
@@ -85,10 +86,12 @@ def document(plan: Plan, meta: Meta) -> dict[str, Any]:
             "stepSeconds": plan.prediction.step_s,
             "computeSeconds": plan.prediction.compute_s,
             "communicationSeconds": plan.prediction.communication_s,
+            **({"bubbleSeconds": plan.prediction.bubble_s} if plan.layout.pipeline > 1 else {}),
             "calibrated": plan.prediction.calibrated,
         },
         "preflight": not plan.prediction.calibrated,
         **_collective_to_wire(plan),
+        **pipeline_wire.to_wire(plan),
         **_transport_to_wire(plan, meta),
     }
     return {**body, "digest": hashlib.sha256(_canonical(body)).hexdigest()}
@@ -207,11 +210,13 @@ def _plan_from_wire(body: dict[str, Any]) -> Plan:
             rank_compute_s=(),
             memory_bytes=0,
             calibrated=prediction["calibrated"],
+            bubble_s=prediction.get("bubbleSeconds", 0.0),
         ),
         layout=Layout(body["layout"]["data"], body["layout"]["pipeline"], body["layout"]["tensor"]),
         algorithm=body["algorithm"],
         collective=_collective_from_wire(body),
         inner_steps=body["sync"]["innerSteps"] if body.get("sync", {}).get("mode") == "local" else None,
+        **pipeline_wire.from_wire(body),
     )
 
 

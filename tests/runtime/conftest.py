@@ -216,6 +216,14 @@ class Job:
             process.popen.wait()
 
 
+@pytest.fixture(scope="module")
+def module_job(tmp_path_factory: pytest.TempPathFactory, forks: ForkServerContext) -> Iterator[Job]:
+    """A job whose processes end with the module, for ranks that do what many tests look at."""
+    running = Job(tmp_path_factory.mktemp("job"), forks)
+    yield running
+    running.close()
+
+
 @pytest.fixture
 def job(tmp_path: Path, forks: ForkServerContext) -> Iterator[Job]:
     """A job whose processes end with the test."""
@@ -224,7 +232,7 @@ def job(tmp_path: Path, forks: ForkServerContext) -> Iterator[Job]:
     running.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_plan() -> Callable[..., dict[str, Any]]:
     """make_plan(accelerators, **changes) -> a plan's JSON object."""
     return plan_document

@@ -1,0 +1,1 @@
+"""The runtime's pipelines beside those of torch."""

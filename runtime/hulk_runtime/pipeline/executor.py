@@ -1,0 +1,213 @@
+"""A schedule, a grid of ranks and a model -> steps: every rank carries out its own list of actions.
+
+    schedule = document.read(json.loads(text))
+    pipeline = Pipeline(schedule, Grid(num_replicas=1, num_devices=4), layers(my_layers, cut(len(my_layers), "0123")))
+    optimizer = torch.optim.AdamW(pipeline.parameters())
+    for step in range(100):
+        result = pipeline.step(Tensors(inputs, targets, mean_loss), pipeline.even_shares(len(inputs)))
+        optimizer.step()
+
+The loss and the gradients of a step are those of the mean loss over the global batch, as one process would have them.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from hulk_runtime.errors import PlanError
+from hulk_runtime.groups import lost_peers
+from hulk_runtime.pipeline import actions, batch, checkpoint, sharing, stages
+from hulk_runtime.pipeline.actions import Action
+from hulk_runtime.pipeline.batch import Batch, Values
+from hulk_runtime.pipeline.carrying import Carrying, Lines
+from hulk_runtime.pipeline.document import Schedule
+from hulk_runtime.pipeline.flows import Flows
+from hulk_runtime.pipeline.grid import Grid, make_groups
+from hulk_runtime.pipeline.log import Event, Log
+from hulk_runtime.pipeline.passes import Passes
+from hulk_runtime.pipeline.sharing import Sums, Tie
+from hulk_runtime.pipeline.stages import Model, Part, Shapes
+from hulk_runtime.pipeline.transfers import Transfers
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+Key = TypeVar("Key")
+SILENCE_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Of one step: the mean loss over the global batch, the same on all ranks, and what this rank did."""
+
+    loss: float
+    log: Log
+
+
+class Pipeline:
+    """One rank's part. All ranks must make it at the same time, from the same arguments.
+
+    `lines_apart` gives each direction between two devices a group of its own, as NCCL needs them. In
+    the groups that it makes a peer is lost that sends nothing for `silence_s`; in the default group that bound is the
+    caller's, who has made it.
+
+    Raises PlanError where the schedule would never end, ConfigurationError where the model does not fit it, and
+    PeerLostError where a peer is gone.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        grid: Grid,
+        model: Model,
+        ties: Sequence[Tie] = (),
+        device: str = "cpu",
+        lines_apart: bool = False,
+        silence_s: float = SILENCE_S,
+    ) -> None:
+        if (grid.num_devices, grid.num_ranks) != (schedule.num_devices, dist.get_world_size()):
+            raise PlanError(
+                f"grid of {grid.num_devices} devices and {grid.num_ranks} ranks, "
+                f"schedule of {schedule.num_devices} devices, world of {dist.get_world_size()} ranks"
+            )
+        self.schedule, self.grid = schedule, grid
+        self.place = grid.place(dist.get_rank())
+        self._device, self._silence_s = torch.device(device), silence_s
+        self._flows = Flows(schedule)
+        shared = sharing.shared(self._flows, grid.num_replicas, ties) if schedule.is_training else []
+        self._actions: tuple[Action, ...] = actions.actions(self._flows, shared)[self.place.device]
+        rings = {n: [grid.ring(list(one.stages), t) for t in range(grid.num_tensor)] for n, one in enumerate(shared)}
+        self._summing = self._own_groups(rings)
+        self._teams = self._own_groups(self._all_teams())
+        self.modules = self._make_modules(model)
+        self._sums = Sums(sharing.parameters_of(shared, ties, self.modules, self.place.device), self._summing)
+        self._lines = self._own_groups(self._all_lines()) if dist.get_backend() == "nccl" or lines_apart else {}
+        self._transfers = Transfers(self._lines)
+        self._shapes: dict[int, Shapes] | None = None
+        self._met_s = 0.0
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Of all stages on this rank."""
+        for module in self.modules.values():
+            yield from module.parameters()
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Those of `parameters`, in the same order, by the names under which they are saved."""
+        devices = {block.stage: block.devices for block in self.schedule.blocks if self.place.device in block.devices}
+        for stage, module in self.modules.items():
+            shard = devices[stage].index(self.place.device)
+            for name, parameter in module.named_parameters():
+                is_of_list = isinstance(module, stages.Layers)
+                yield checkpoint.name_of(stage, shard, len(devices[stage]), name, is_of_list), parameter
+
+    def close(self) -> None:
+        """Leave its groups, together with all ranks; the default group stays."""
+        self._transfers.close()
+        for group in (*self._summing.values(), *self._teams.values(), *self._lines.values()):
+            dist.destroy_process_group(group)
+
+    def even_shares(self, num_samples: int) -> list[list[int]]:
+        """A global batch over replicas and micro-batches."""
+        return batch.even_shares(num_samples, self.grid.num_replicas, self.schedule.num_micro_batches)
+
+    def step(self, of: Batch, shares: Sequence[Sequence[int]]) -> Result:
+        """Loss and gradients of a global batch; `shares` are the samples of each micro-batch of each replica.
+
+        Gradients of the step before are gone. Raises PeerLostError.
+        """
+        for parameter in self.parameters():
+            parameter.grad = None
+        passes, log = self._carry_out(of, shares)
+        start_s = time.perf_counter()
+        self._sums.finish()
+        loss = self._total_loss(passes)
+        met_s, self._met_s = self._met_s, time.perf_counter()
+        log.events.append(Event("sum", None, 0, start_s, self._met_s))
+        log.events.extend(self._transfers.finish())
+        return Result(loss, log.since(met_s))
+
+    def infer(self, of: Batch, shares: Sequence[Sequence[int]]) -> list[tuple[range, Values]]:
+        """What the last stages on this rank give out, by samples; the schedule has forward blocks only."""
+        passes, _ = self._carry_out(of, shares)
+        self._transfers.finish()
+        return [(passes.samples(turn), values) for turn, values in sorted(passes.results.items())]
+
+    def gather(self, log: Log) -> list[Log]:
+        """The logs of this replica's devices, on all ranks; only to look at a step, since it holds the ranks up."""
+        logs: list[Log | None] = [None] * self.grid.num_ranks
+        with lost_peers():
+            dist.all_gather_object(logs, log)
+        ranks = (self.grid.rank(replace(self.place, device=device)) for device in range(self.grid.num_devices))
+        return [found for rank in ranks if (found := logs[rank]) is not None]
+
+    def _carry_out(self, of: Batch, shares: Sequence[Sequence[int]]) -> tuple[Passes, Log]:
+        division = batch.divide(shares, self.place.replica, len(self._flows.components))
+        if len(division.pieces) != self.schedule.num_micro_batches:
+            raise PlanError(f"{len(division.pieces)} shares for {self.schedule.num_micro_batches} micro-batches")
+        if self._shapes is None:
+            self._shapes = stages.learn_shapes(self._flows, self.grid, self.modules, of, self._device)
+            self._met_s = time.perf_counter()
+        passes = Passes(self._flows, self.modules, of, division)
+        lines = Lines(self._flows, self.grid, self.place, self._shapes, self._transfers, self._device)
+        log = Log(self.place.device)
+        carrying = Carrying(self._flows, passes, lines, self._sums, log)
+        for action in self._actions:
+            carrying.do(action)
+        return passes, log
+
+    def _total_loss(self, passes: Passes) -> float:
+        """Blocks on several devices have the same loss on all, and count once."""
+        is_first = {block: self.schedule.blocks[block].devices[0] == self.place.device for block, _ in passes.losses}
+        own = [loss for block, loss in passes.losses if is_first[block] and self.place.tensor == 0]
+        total = torch.stack(own).sum().double() if own else torch.zeros((), dtype=torch.float64, device=self._device)
+        with lost_peers():
+            dist.all_reduce(total)
+        return float(total)
+
+    def _own_groups(self, wanted: Mapping[Key, Sequence[tuple[int, ...]]]) -> dict[Key, dist.ProcessGroup]:
+        """This rank's group of each, where it is a member of one."""
+        keys = [key for key, members in wanted.items() for _ in members]
+        made = make_groups([ranks for members in wanted.values() for ranks in members], self._silence_s)
+        return {keys[number]: group for number, group in made.items()}
+
+    def _all_teams(self) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
+        """Of all blocks that are on several devices: the ranks that compute one together."""
+        teams = dict.fromkeys(block.devices for block in self.schedule.blocks if len(block.devices) > 1)
+        return {devices: self.grid.teams(devices) for devices in teams}
+
+    def _all_lines(self) -> dict[tuple[int, int], list[tuple[int, ...]]]:
+        """Sender and receiver of all messages, as ranks."""
+        pairs = dict.fromkeys(
+            (device, taker)
+            for way in self._flows.ways
+            for device in self.schedule.blocks[way.source].devices
+            for taker in self._flows.takers(way, device)
+        )
+        return {(ranks[0], ranks[1]): [ranks] for pair in pairs for ranks in self.grid.teams(pair)}
+
+    def _make_modules(self, model: Model) -> dict[str, nn.Module]:
+        """Of the stages on this rank."""
+        mesh = self._mesh()
+        made: dict[str, nn.Module] = {}
+        for block in self.schedule.blocks:
+            if self.place.device in block.devices and block.stage not in made:
+                shard = block.devices.index(self.place.device)
+                part = Part(block.stage, shard, len(block.devices), self._teams.get(block.devices), mesh)
+                made[block.stage] = model(part).to(self._device)
+        return made
+
+    def _mesh(self) -> "DeviceMesh | None":
+        """The ranks of this device's tensor parallelism."""
+        grid = self.grid
+        if grid.num_tensor == 1:
+            return None
+        from torch.distributed.device_mesh import DeviceMesh
+
+        ranks = torch.arange(grid.num_ranks).view(-1, grid.num_tensor)
+        whole = DeviceMesh(self._device.type, ranks, mesh_dim_names=("device", "tensor"))
+        return whole["tensor"]

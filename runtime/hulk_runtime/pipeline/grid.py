@@ -1,0 +1,85 @@
+"""Ranks -> which replica, which device of its pipeline and which part of a tensor each is, and the groups they form."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import product
+from typing import Any
+
+import torch.distributed as dist
+
+from hulk_runtime.errors import PlanError
+from hulk_runtime.groups import lost_peers
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One rank's."""
+
+    replica: int
+    device: int
+    tensor: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Ranks run (replica, device, tensor): with 2 replicas of 4 devices, rank 5 is device 1 of replica 1.
+
+    `rings`: of each device the order of its replicas in sums of gradients; as they are numbered where it is absent.
+    """
+
+    num_replicas: int
+    num_devices: int
+    num_tensor: int = 1
+    rings: tuple[tuple[int, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        for ring in self.rings or ():
+            if sorted(ring) != list(range(self.num_replicas)):
+                raise PlanError(f"ring {ring} of {self.num_replicas} replicas: each must be there once")
+        if self.rings is not None and len(self.rings) != self.num_devices:
+            raise PlanError(f"{len(self.rings)} rings for {self.num_devices} devices")
+
+    @property
+    def num_ranks(self) -> int:
+        """All of them."""
+        return self.num_replicas * self.num_devices * self.num_tensor
+
+    def rank(self, place: Place) -> int:
+        """Whose place it is."""
+        return (place.replica * self.num_devices + place.device) * self.num_tensor + place.tensor
+
+    def place(self, rank: int) -> Place:
+        """Of a rank."""
+        device, tensor = divmod(rank, self.num_tensor)
+        return Place(*divmod(device, self.num_devices), tensor)
+
+    def ring(self, devices: Sequence[int], tensor: int) -> tuple[int, ...]:
+        """The ranks that sum gradients of what these devices share, over all replicas, in the order of the ring."""
+        replicas = self.rings[devices[0]] if self.rings else range(self.num_replicas)
+        return tuple(self.rank(Place(replica, device, tensor)) for replica in replicas for device in devices)
+
+    def teams(self, devices: Sequence[int]) -> list[tuple[int, ...]]:
+        """The ranks that compute one block on several devices together, of each replica and part of a tensor."""
+        return [
+            tuple(self.rank(Place(replica, device, tensor)) for device in devices)
+            for replica, tensor in product(range(self.num_replicas), range(self.num_tensor))
+        ]
+
+
+def make_groups(wanted: Iterable[tuple[int, ...]], silence_s: float) -> dict[int, dist.ProcessGroup]:
+    """The groups of which this rank is a member, by their place in `wanted`; all ranks must want the same.
+
+    Each is one of its own, also where the members are those of another: what is done in one waits for nothing else.
+    Groups of one rank are not made. A peer that is silent for `silence_s` is lost. Raises PeerLostError.
+    """
+    found = {}
+    with lost_peers():
+        for number, ranks in enumerate(wanted):
+            if len(ranks) > 1:
+                # Only where it is needed, because old versions of torch lack the option.
+                order = dict[str, Any]() if list(ranks) == sorted(ranks) else {"sort_ranks": False}
+                group = dist.new_group(list(ranks), timedelta(seconds=silence_s), **order)
+                if isinstance(group, dist.ProcessGroup):  # a number where this rank is no member
+                    found[number] = group
+    return found

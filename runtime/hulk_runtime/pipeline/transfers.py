@@ -1,0 +1,105 @@
+"""Activations and gradients between devices: receives posted early, sends that nobody waits for.
+
+A thread waits for the sends, in the order in which they began, and lets go of what was sent as soon as it is gone; so
+what a device holds for its peers does not grow with the number of micro-batches. Every message has a tag of its own
+within a step, for backends that know tags. gloo does; NCCL matches by order, which `actions` keeps, and does one thing
+of a group after another: there each direction between two devices has a group of its own, so that what is sent one way
+does not wait for what is received the other way.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import torch.distributed as dist
+
+from hulk_runtime.errors import PeerLostError
+from hulk_runtime.groups import lost_peers
+from hulk_runtime.pipeline.actions import Receive, Send
+from hulk_runtime.pipeline.batch import Values
+from hulk_runtime.pipeline.log import Event
+
+
+class Transfers:
+    """The messages of one rank. `lines` are the groups of (sender, receiver), where they have one of their own."""
+
+    def __init__(self, lines: Mapping[tuple[int, int], dist.ProcessGroup]) -> None:
+        self._lines = lines
+        self._own = dist.get_rank()
+        self._posted: dict[Receive, tuple[Values, list[dist.Work]]] = {}
+        self._under_way: list[Future[Event]] = []
+        self._queue: queue.SimpleQueue[_Sending | None] = queue.SimpleQueue()
+        # A daemon: with a peer lost a send may never be over, and must not keep the process from its end.
+        threading.Thread(target=_wait_for_all, args=(self._queue,), name="sends", daemon=True).start()
+
+    def post(self, receive: Receive, buffers: Values, rank: int, tag: int) -> None:
+        """Begin to receive into these buffers. Raises PeerLostError."""
+        with lost_peers():
+            line = self._lines.get((rank, self._own))
+            work = [_begun(dist.irecv(buffer, src=rank, group=line, tag=tag + n)) for n, buffer in enumerate(buffers)]
+        self._posted[receive] = buffers, work
+
+    def take(self, receive: Receive) -> Values:
+        """What was posted, when it is there. Raises PeerLostError."""
+        buffers, under_way = self._posted.pop(receive)
+        with lost_peers():
+            for work in under_way:
+                work.wait()
+        return buffers
+
+    def send(self, send: Send, values: Values, rank: int, tag: int) -> None:
+        """Begin to send. Raises PeerLostError."""
+        held = tuple(value.detach().contiguous() for value in values)
+        start_s = time.perf_counter()
+        with lost_peers():
+            line = self._lines.get((self._own, rank))
+            work = [_begun(dist.isend(value, dst=rank, group=line, tag=tag + n)) for n, value in enumerate(held)]
+        over: Future[Event] = Future()
+        self._under_way.append(over)
+        self._queue.put(_Sending(send, held, work, start_s, over))
+
+    def finish(self) -> list[Event]:
+        """Wait for all sends. Raises PeerLostError."""
+        under_way, self._under_way = self._under_way, []
+        return [sent.result() for sent in under_way]
+
+    def close(self) -> None:
+        """No more sends."""
+        self._queue.put(None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """One message on its way, held until it is gone."""
+
+    send: Send
+    held: Values
+    under_way: list[dist.Work]
+    start_s: float
+    over: Future[Event]
+
+    def wait(self) -> None:
+        try:
+            with lost_peers():
+                for work in self.under_way:
+                    work.wait()
+        except PeerLostError as error:
+            self.over.set_exception(error)
+        else:
+            self.over.set_result(
+                Event("send", self.send.way, self.send.micro_batch, self.start_s, time.perf_counter(), self.send.target)
+            )
+
+
+def _wait_for_all(sendings: "queue.SimpleQueue[_Sending | None]") -> None:
+    while (sending := sendings.get()) is not None:
+        sending.wait()
+        del sending  # and with it what was sent, also while nothing else is
+
+
+def _begun(work: dist.Work | None) -> dist.Work:
+    assert work is not None, "this rank is a member of the default group"
+    return work
