@@ -415,6 +415,8 @@ def test_a_lost_machine_moves_a_running_plan_and_the_new_one_is_saved(hulk: Hulk
     [
         (("--step", "20001"), "the training has only 20000 steps"),
         (("-w", EXAMPLES / "workload.yaml"), "--from is of one workload"),
+        (("--html", "page.html"), "--html and --compare are of new plans"),
+        (("--compare",), "--html and --compare are of new plans"),
     ],
 )
 def test_what_cannot_be_asked_of_a_running_plan_is_one_sentence(
@@ -429,3 +431,8 @@ def test_without_a_number_of_steps_nobody_knows_what_a_move_gains(hulk: Hulk, tm
     _, plan = running(hulk, tmp_path)
     code, _, _ = hulk("plan", *MEASURED, "--from", plan)
     assert "training.steps is missing" in str(code)
+
+
+def test_steps_that_were_made_are_of_a_plan_that_is_carried_out(hulk: Hulk) -> None:
+    code, _, _ = hulk("plan", *MEASURED, "--step", "5")
+    assert "give it with --from" in str(code)

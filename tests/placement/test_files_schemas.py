@@ -58,6 +58,8 @@ BASES: dict[str, dict[str, Any]] = {
     "topology": {"machines": [{"name": "a", "region": "eu"}]},
     "workload": {"name": "job", "model": {"preset": "gpt2"}, "training": {"globalBatch": 64}},
     "plan": {"layout": {"data": 2}, "machines": ["a", "b"]},
+    "placement": {"devices": 1, "blocks": [{"name": "F0", "devices": [0], "span": 1}]},
+    "links": {"links": [{"source": 0, "target": 1}]},
 }
 
 
@@ -80,6 +82,14 @@ BASES: dict[str, dict[str, Any]] = {
         ("plan", {"replicas": [["a"], ["b"]]}),
         ("plan", {"shares": [1, 1], "microBatches": [1, 1]}),
         ("plan", {"kind": "Topology"}),
+        ("placement", {"devices": 0}),
+        ("placement", {"blocks": []}),
+        ("placement", {"blocks": [{"name": "F0", "devices": [0]}]}),
+        ("placement", {"blocks": [{"name": "F0", "devices": [0], "span": -1}]}),
+        ("placement", {"blocks": [{"name": "F0", "devices": [0], "span": 1, "spanSeconds": 1}]}),
+        ("placement", {"blocks": [{"name": "F0", "devices": [0], "span": 1, "kind": "sideways"}]}),
+        ("links", {"links": [{"source": 0, "target": 1, "latencySeconds": -1}]}),
+        ("links", {"links": [{"source": 0}]}),
     ],
 )
 def test_schemas_refuse_what_the_models_refuse(name: str, change: dict[str, Any]) -> None:

@@ -43,6 +43,20 @@ def test_a_latency_is_a_round_trip_or_one_way(latency: str, rtt_s: float) -> Non
     assert link_of(f"source: a, target: b, {latency}, bandwidthMegabitsPerSecond: 1").rtt_s == rtt_s
 
 
+def test_a_round_trip_is_the_sum_of_ways_that_are_said_by_direction() -> None:
+    there, back = "oneWayMilliseconds: 10, bandwidthMegabitsPerSecond: 1", "bandwidthMegabitsPerSecond: 1"
+    said = "links: [{{source: eu, target: us, {}}}, {{source: us, target: eu, {}, {}}}]"
+    ways = read(TWO + said.format(there, "oneWayMilliseconds: 30", back)).topology
+    assert [(ways.link(*pair).latency_s, ways.link(*pair).rtt_s) for pair in ("ab", "ba")] == [
+        (0.01, 0.04),
+        (0.03, 0.04),
+    ]
+    mixed = read(TWO + said.format(there, "rttMilliseconds: 50", back)).topology
+    assert [mixed.link(*pair).rtt_s for pair in ("ab", "ba")] == [0.02, 0.05]
+    alike = read(TWO + said.format(there, "oneWayMilliseconds: 10", back)).topology
+    assert alike.region_links["eu", "us"] == Link(0.02, 125_000.0, kind=LinkKind.DECLARED)
+
+
 @pytest.mark.parametrize(
     ("rate", "bytes_per_s"),
     [
@@ -144,7 +158,8 @@ links:
 def test_machines_have_matrices_too_whose_diagonal_does_not_count() -> None:
     matrix = "{names: [a, b], unit: oneWayMilliseconds, rows: [[0.01, 10], [20, 0]]}"
     topology = read(f"{TWO}latencyMatrix: {matrix}").topology
-    assert {pair: link.rtt_s for pair, link in topology.node_links.items()} == {("a", "b"): 0.02, ("b", "a"): 0.04}
+    ways = {pair: (link.latency_s, link.rtt_s) for pair, link in topology.node_links.items()}
+    assert ways == {("a", "b"): (0.01, 0.03), ("b", "a"): (0.02, 0.03)}
 
 
 @given(topologies())

@@ -23,6 +23,7 @@ from hulk_operator.cli.output import Output, emit
 from hulk_operator.cli.predicting import predict_table
 from hulk_operator.cli.replanning import replan_table
 from hulk_operator.cli.reports import PlanReports
+from hulk_operator.cli.schedule import schedule
 from hulk_operator.cli.seeing import Look, look_closer, write_page
 from hulk_operator.cluster import ClusterError
 
@@ -89,7 +90,11 @@ def plan(
     if bool(file) == bool(workload):
         raise ValueError("give jobs with -f, or workloads with -w")
     look = Look(compare, seconds)
+    if current is None and (step or held != math.inf):
+        raise ValueError("--step and --held are of a plan that is carried out: give it with --from")
     if current is not None:
+        if html is not None or compare:
+            raise ValueError("--html and --compare are of new plans: they do not go with --from")
         _replan(workload or [], topology, save, Running(current, step, held), output)
         return
     if workload:
@@ -159,6 +164,9 @@ def predict(
     if html is not None:
         write_page([report.details], read.coordinates, html)
     emit(report.wire(), predict_table(report), output)
+
+
+app.command()(schedule)
 
 
 @app.command()

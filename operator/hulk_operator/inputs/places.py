@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from hulk_placement.cost.money import least_per_hour
 from hulk_placement.layer_pins import LayerPin, as_spans, layers_in, layers_matching
 from hulk_placement.model import Model
 from hulk_placement.topology import Machine
@@ -161,7 +162,7 @@ def _affordable(job: HulkJob, candidates: Mapping[str, int], nodes: Nodes) -> Ma
         )
     if placement.max_price_per_hour is not None and priced:
         limit, fewest = float(placement.max_price_per_hour), workers.min * workers.accelerators_per_worker
-        least = min(nodes.prices[name] for name in priced) * fewest
+        least = least_per_hour(((nodes.prices[name], num) for name, num in priced.items()), fewest)
         if least > limit:
             raise _contradiction(
                 f"placement.maxPricePerHour {limit:g} and workers.min {workers.min} exclude each other: {fewest} "

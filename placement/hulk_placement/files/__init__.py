@@ -2,6 +2,6 @@
 
     text --text--> values --models--> document --reading--> Topology, Workload, Plan --writing--> values --> text
 
-`topology`, `workload` and `plan` are the documents as models, from which the JSON schemas beside them are made.
-`hulk_data` turns the Hulk paper's own files into a topology document.
+`topology`, `workload`, `plan` and `placement` (with `links.yaml`) are the documents as models, from which the JSON
+schemas beside them are made. `hulk_data` turns the Hulk paper's own files into a topology document.
 """

@@ -11,13 +11,20 @@ import sys
 from pathlib import Path
 
 from hulk_placement.files.part import Part
+from hulk_placement.files.placement import LinksFile, PlacementFile
 from hulk_placement.files.plan import PlanFile
 from hulk_placement.files.reference import reference
 from hulk_placement.files.schema import schema
 from hulk_placement.files.topology import TopologyFile
 from hulk_placement.files.workload import WorkloadFile
 
-DOCUMENTS: dict[str, type[Part]] = {"topology": TopologyFile, "workload": WorkloadFile, "plan": PlanFile}
+DOCUMENTS: dict[str, type[Part]] = {
+    "topology": TopologyFile,
+    "workload": WorkloadFile,
+    "plan": PlanFile,
+    "placement": PlacementFile,
+    "links": LinksFile,
+}
 SCHEMAS = Path("placement/hulk_placement/files")
 KEYS = Path("docs/planner-files-keys.md")
 

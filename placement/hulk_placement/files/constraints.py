@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from hulk_placement.files.wishes import wishes
@@ -37,7 +38,8 @@ def contradictions(document: WorkloadFile, model: Model, topology: Topology) -> 
     allowed = allowed_machines(document.constraints, topology)
     found = [*_places(document.constraints, topology, allowed)]
     if not allowed:
-        return [*found, f"constraints: of {len(topology.machines)} machines they allow none"]
+        who = _that(document.constraints, topology.machines, "leave")
+        return [*found, f"{who} none of {len(topology.machines)} machines"]
     try:
         pins = layer_pins(document.constraints, model)
         found += [*_pins(pins, allowed)] or _stages(pins, document, allowed)
@@ -106,11 +108,20 @@ def _places(asked: Constraints, topology: Topology, allowed: list[Machine]) -> I
         for name in dict.fromkeys(names or ()):
             if name not in left:
                 yield f"constraints.{key} names {name}, which {_excluder(asked, topology.machine(name))} excludes"
-    regions = {machine.region for machine in allowed}
+    regions, machines = {machine.region for machine in allowed}, defaultdict[str, list[Machine]](list)
+    for machine in topology.machines:
+        machines[machine.region].append(machine)
     for number, pin in enumerate(asked.pins):
         for region in pin.regions or ():
             if region not in regions:
-                yield f"constraints.pins[{number}].regions names {region}, and the other constraints exclude it"
+                who = _that(asked, machines[region], "exclude")
+                yield f"constraints.pins[{number}].regions names {region}, which {who}"
+
+
+def _that(asked: Constraints, machines: Iterable[Machine], verb: str) -> str:
+    """The constraints that these machines do not meet, and what they do."""
+    names = dict.fromkeys(_excluder(asked, machine) for machine in machines)
+    return f"{' and '.join(names)} {verb}{'s' if len(names) == 1 else ''}"
 
 
 def _excluder(asked: Constraints, machine: Machine) -> str:

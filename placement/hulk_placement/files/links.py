@@ -6,14 +6,14 @@ its place in the document.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from hulk_placement.files.matrices import matrix_links
 from hulk_placement.files.places import Key, Places
 from hulk_placement.files.topology import Link as DeclaredLink
 from hulk_placement.files.topology import TopologyFile
-from hulk_placement.files.units import BANDWIDTH, FLOW, LATENCY
+from hulk_placement.files.units import BANDWIDTH, FLOW, LATENCY, ONE_WAY
 from hulk_placement.topology import UNKNOWN_BANDWIDTH_BYTES_PER_S, UNKNOWN_RTT_S, Link, LinkKind, Pair
 
 UNKNOWN = Link(UNKNOWN_RTT_S, UNKNOWN_BANDWIDTH_BYTES_PER_S, kind=LinkKind.UNKNOWN)
@@ -43,6 +43,7 @@ def links_of(document: TopologyFile, places: Places) -> Links:
     found.by_key.update(matrix_links(document, places, found.mistakes))
     put_all(found, document.links, places)
     _add_region_prices(document, found)
+    found.by_key.update(dict(_round_trips(found)))
     return found
 
 
@@ -55,6 +56,20 @@ def put_all(found: Links, entries: Iterable[DeclaredLink], places: Places) -> No
             _put(found, places.are_regions((entry.source, entry.target), entry.between), entry, where, seen)
         except ValueError as error:
             found.mistakes.append(f"{where}: {error}")
+
+
+def _round_trips(found: Links) -> Iterator[tuple[Key, tuple[Link, bool]]]:
+    """The links of one-way latencies: a round trip is there and back where the way back is said alike, else twice."""
+    for key, (link, has_rate) in found.by_key.items():
+        if link.one_way_s is None:
+            continue
+        are_regions, (source, target) = key
+        back = found.by_key.get((are_regions, (target, source)))
+        back_s = None if back is None else back[0].one_way_s
+        if back_s is None or back_s == link.one_way_s:
+            yield key, (replace(link, one_way_s=None), has_rate)
+        else:
+            yield key, (replace(link, rtt_s=link.one_way_s + back_s), has_rate)
 
 
 def _put(found: Links, are_regions: bool, entry: DeclaredLink, where: str, seen: dict[Key, str]) -> None:
@@ -82,6 +97,7 @@ def _link(entry: DeclaredLink) -> Link | None:
         return None
     return Link(
         rtt_s=rtt_s,
+        one_way_s=entry.figure(ONE_WAY),
         bandwidth_bytes_per_s=UNKNOWN_BANDWIDTH_BYTES_PER_S if rate is None else rate,
         num_streams=entry.streams,
         age_s=entry.age_seconds,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hulk_placement.files.part import Quantity
 from hulk_placement.files.places import Key, Places
 from hulk_placement.files.topology import BandwidthMatrix, LatencyMatrix, TopologyFile
-from hulk_placement.files.units import LATENCY, MATRIX_RATES
+from hulk_placement.files.units import LATENCY, MATRIX_RATES, ONE_WAY
 from hulk_placement.topology import UNKNOWN_BANDWIDTH_BYTES_PER_S, Link, LinkKind, Pair
 
 _MOST_SHOWN = 3
@@ -21,11 +21,13 @@ def matrix_links(document: TopologyFile, places: Places, mistakes: list[str]) ->
     mistakes += _alone("bandwidthMatrix", rates, "latencyMatrix", latency)
     mistakes += _alone("flowMatrix", flows, "bandwidthMatrix", rates)
     streams = document.bandwidth_matrix.streams if document.bandwidth_matrix else 1
+    is_one_way = document.latency_matrix is not None and document.latency_matrix.unit in ONE_WAY.units
     found = {}
     for key, rtt_s in latency.items():
         rate = rates.get(key)
         link = Link(
             rtt_s=rtt_s,
+            one_way_s=rtt_s / 2 if is_one_way else None,
             bandwidth_bytes_per_s=UNKNOWN_BANDWIDTH_BYTES_PER_S if rate is None else rate,
             num_streams=1 if rate is None else streams,
             kind=LinkKind.DECLARED,

@@ -7,7 +7,7 @@ from typing import Any
 
 from hulk_placement.files.light import Coordinates
 from hulk_placement.files.part import API_VERSION, plain
-from hulk_placement.files.units import BANDWIDTH, FLOW, LATENCY, MEMORY, MEMORY_BANDWIDTH, SPEED, UPLINK
+from hulk_placement.files.units import BANDWIDTH, FLOW, LATENCY, MEMORY, MEMORY_BANDWIDTH, ONE_WAY, SPEED, UPLINK
 from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
 
 
@@ -75,7 +75,7 @@ def _figures(link: Link) -> dict[str, Any]:
     if link.kind is LinkKind.UNKNOWN:
         return {"unknown": True}
     said: dict[str, Any] = {
-        **LATENCY.write(link.rtt_s),
+        **(LATENCY.write(link.rtt_s) if link.one_way_s is None else ONE_WAY.write(link.one_way_s)),
         **BANDWIDTH.write(link.bandwidth_bytes_per_s),
         **FLOW.write(link.flow_bytes_per_s),
     }

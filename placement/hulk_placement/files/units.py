@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from hulk_placement.files.part import Part, Positive, Quantity
 
-_SECONDS = {"Milliseconds": (1, 1000), "Microseconds": (1, 1_000_000), "Seconds": (1, 1)}
+SECONDS = {"Milliseconds": (1, 1000), "Microseconds": (1, 1_000_000), "Seconds": (1, 1)}
 _RATES = {
     "GigabitsPerSecond": (125_000_000, 1),
     "MegabitsPerSecond": (125_000, 1),
@@ -27,6 +27,9 @@ LATENCY = Quantity(
     },
 )
 
+ONE_WAY = Quantity("latency", {key: (1, divisor) for key, (ways, divisor) in LATENCY.units.items() if ways == 2})
+"""A latency where it is said of one way."""
+
 
 def _prefixed(name: str, prefix: str, units: dict[str, tuple[int, int]]) -> Quantity:
     return Quantity(name, {prefix + unit: scale for unit, scale in units.items()})
@@ -42,12 +45,12 @@ MEMORY_BANDWIDTH = Quantity(
 )
 SPEED = Quantity("speed", {"teraflopsPerSecond": (10**12, 1), "flopsPerSecond": (1, 1)})
 MATRIX_RATES = Quantity("bandwidth", {unit[0].lower() + unit[1:]: scale for unit, scale in _RATES.items()})
-FORWARD = _prefixed("forward time", "forward", _SECONDS)
-BACKWARD = _prefixed("backward time", "backward", _SECONDS)
+FORWARD = _prefixed("forward time", "forward", SECONDS)
+BACKWARD = _prefixed("backward time", "backward", SECONDS)
 
 
 class Latency(Part):
-    """A link's latency: of the round trip, or of one way, which is taken to be half of it."""
+    """A link's latency: of the round trip, or of one way, which is half of it unless the way back says another one."""
 
     QUANTITIES: ClassVar[tuple[Quantity, ...]] = (LATENCY,)
 
@@ -58,7 +61,7 @@ class Latency(Part):
     rtt_seconds: Positive | None = None
     """Round-trip time, s."""
     one_way_milliseconds: Positive | None = None
-    """Latency of one way, ms: half the round-trip time."""
+    """Latency of one way, ms."""
     one_way_microseconds: Positive | None = None
     """Latency of one way, µs."""
     one_way_seconds: Positive | None = None

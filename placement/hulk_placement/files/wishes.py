@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hulk_placement.cost.money import least_per_hour
 from hulk_placement.files.workload import WorkloadFile
 from hulk_placement.fit import layer_words
 from hulk_placement.model import Model
@@ -72,10 +73,10 @@ def _prices(document: WorkloadFile, allowed: list[Machine]) -> Iterator[str]:
     if len(free) == len(allowed):
         yield f"{wish}: the topology states no price"
         return
-    cheapest = min(machine.price_per_hour for machine in allowed)
     fewest = document.workers.min * document.workers.accelerators_per_worker
-    if limit is not None and cheapest * fewest > limit:
+    least = least_per_hour(((machine.price_per_hour, machine.num_accelerators) for machine in allowed), fewest)
+    if limit is not None and least > limit:
         yield (
             f"constraints.maxPricePerHour {limit:g} and workers.min exclude each other: {fewest} accelerators cost "
-            f"{cheapest * fewest:g} an hour at least"
+            f"{least:g} an hour at least"
         )

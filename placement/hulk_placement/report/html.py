@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 
 from hulk_placement.cost.breakdown import Part
 from hulk_placement.files.cities import coordinates as of_city
@@ -15,6 +15,7 @@ from hulk_placement.report.chart import Chart, chart
 from hulk_placement.report.labels import link_words
 from hulk_placement.report.projection import NARROW, WIDE
 from hulk_placement.report.rows import StageRow, View
+from hulk_placement.report.templates import environment
 
 FEW_ROWS, MOST_ROWS = 10, 200
 """Of a table: what is shown at once, and at most; JSON has all."""
@@ -110,29 +111,23 @@ def page(views: Sequence[View], coordinates: Mapping[str, Coordinates]) -> str:
 
 
 def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("hulk_placement.report", "page"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    return environment(
+        {
+            "bounded": lambda value: f"{min(max(value, 0.0), 100.0):.3f}",
+            "by_region": _by_region,
+            "colour": [*Part].index,
+            "component": [key for _, key in COMPONENTS].index,
+            "count": units.count,
+            "duration": lambda value: NOTHING if value is None else units.duration(value),
+            "few": few,
+            "link": link_words,
+            "percent": lambda value: NOTHING if value is None else units.percent(value),
+            "px": lambda length: f"{length:.1f}",
+            "rate": lambda value: units.rate(value) if value else NOTHING,
+            "span": lambda stage: units.span(stage.first_layer, stage.last_layer, "–"),
+            "size": lambda value: units.size(value) if value else NOTHING,
+        }
     )
-    made.filters |= {
-        "bounded": lambda value: f"{min(max(value, 0.0), 100.0):.3f}",
-        "by_region": _by_region,
-        "colour": [*Part].index,
-        "component": [key for _, key in COMPONENTS].index,
-        "count": units.count,
-        "duration": lambda value: NOTHING if value is None else units.duration(value),
-        "few": few,
-        "link": link_words,
-        "percent": lambda value: NOTHING if value is None else units.percent(value),
-        "px": lambda length: f"{length:.1f}",
-        "rate": lambda value: units.rate(value) if value else NOTHING,
-        "span": lambda stage: units.span(stage.first_layer, stage.last_layer, "–"),
-        "size": lambda value: units.size(value) if value else NOTHING,
-    }
-    return made
 
 
 def _by_region(stage: StageRow) -> list[tuple[str, list[str]]]:
