@@ -17,6 +17,8 @@
     gnn          whether the value network helps to divide machines among jobs; predictions only, nothing measured
     step_model   the evaluator's closed form beside its simulation of a step, and what each takes; nothing is run
     gloo_model   prices of gloo's all-reduces beside measured ones and beside the event simulation; nothing is run
+    schedules    how short the schedules of pipelines are that a search finds; nothing is executed
+    pipelines    a step of a pipeline by Hulk's runtime beside torch.distributed.pipelining, on this machine
     flows        how good and how quick planning Hulk's own all-reduce is; predictions only, nothing measured
 
 Without a question all are answered. --short takes minutes instead of hours and says what it left out. Figures are
@@ -42,12 +44,14 @@ from bench import (
     deployment,
     predict,
     ring_order,
+    schedules,
     starting,
 )
 from bench.allreduce import whole as all_reduces
 from bench.gil import question as gil
 from bench.gloo_model import question as gloo_model
 from bench.gnn import question as gnn
+from bench.pipelines import question as pipelines
 from bench.placements import question as placements
 from bench.planner import question as planner
 from bench.replanning import question as replanning
@@ -71,6 +75,8 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "gnn": gnn.run,
     "step_model": step_model.run,
     "gloo_model": gloo_model.run,
+    "schedules": schedules.run,
+    "pipelines": pipelines.run,
     "flows": lambda short: collective_plans.run(num_regions=(3, 4, 6) if short else collective_plans.NUM_REGIONS),
 }
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hulk_placement.cost.money import judged
 from hulk_placement.data_parallel import place_replicas
 from hulk_placement.layouts import place as layouts
 from hulk_placement.plan import Plan
@@ -111,31 +112,49 @@ def _place(
 ) -> Plan | Unplaced:
     """The best plan: of data parallelism alone, which has searches of its own, or of any layout, as far as allowed.
 
-    What is asked of layers is known to the search over layouts only.
+    What is asked of layers is known to the search over layouts only, pinned workers to that of whole models.
     """
+    if workload.pins:
+        return _place_pinned(workload, topology, budget, clock)
     if (workload.pipeline, workload.tensor) == (1, 1) and not _is_about_layers(workload):
         return place_replicas(workload, topology, budget, clock)
     half = replace(budget, seconds=budget.seconds / 2)
     found = layouts.place(workload, topology, half, clock, start=start)
     data = data_plan(workload, topology, half, clock)
-    if isinstance(data, Plan) and (isinstance(found, Unplaced) or data.prediction.step_s < found.prediction.step_s):
+    if isinstance(data, Plan) and (isinstance(found, Unplaced) or judged(data, workload) < judged(found, workload)):
         return data
     return found
+
+
+def _place_pinned(
+    workload: Workload, topology: Topology, budget: Budget, clock: Callable[[], float]
+) -> Plan | Unplaced:
+    """The best plan of workers whose machines are given, each rank of which holds the whole model."""
+    num_ranks = len(workload.pins) * workload.accelerators_per_worker
+    wishes = {
+        f"{workload.pipeline} pipeline stages": workload.pipeline not in (None, 1),
+        f"{workload.tensor} tensor-parallel ranks": workload.tensor not in (None, 1),
+        f"{workload.data} replicas": workload.data not in (None, num_ranks),
+        "recomputation": bool(workload.recompute),
+        "layers bound to places": bool(workload.layer_pins),
+    }
+    asked = [wish for wish, is_asked in wishes.items() if is_asked]
+    if asked:
+        return Unplaced(
+            "PinsNotPossible",
+            f"The machines of {len(workload.pins)} workers are given, so there are {num_ranks} ranks that hold whole "
+            f"models; that and {', '.join(asked)} exclude each other.",
+        )
+    return place_replicas(replace(workload, data=None), topology, budget, clock)
 
 
 def data_plan(
     workload: Workload, topology: Topology, budget: Budget, clock: Callable[[], float]
 ) -> Plan | Unplaced | None:
     """The best plan of data parallelism alone; None where the workload is not free to have one."""
-    if workload.pipeline in (None, 1) and workload.tensor in (None, 1) and not _is_constrained(workload):
+    if workload.pipeline in (None, 1) and workload.tensor in (None, 1) and not _is_about_layers(workload):
         return place_replicas(replace(workload, pipeline=1, tensor=1), topology, budget, clock)
     return None
-
-
-def _is_constrained(workload: Workload) -> bool:
-    """Whether the workload asks for what only the search over layouts knows."""
-    is_about_money = workload.objective != "time" or workload.max_price_per_hour is not None
-    return is_about_money or _is_about_layers(workload)
 
 
 def _is_about_layers(workload: Workload) -> bool:

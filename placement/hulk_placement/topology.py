@@ -83,8 +83,9 @@ class Machine:
 class Link:
     """A directed link: round-trip time, and the TCP payload rate of `num_streams` streams from source to target.
 
-    `flow_bytes_per_s` is what one TCP flow gets of it, None: as much as the link. `shared` names the directed region
-    link whose capacity the link draws on; None where the pair has its own (inside a region, inside a machine).
+    `one_way_s` is how long the way there takes of the round trip, None: half. `flow_bytes_per_s` is what one TCP flow
+    gets of the bandwidth, None: as much as the link. `shared` names the directed region link whose capacity the link
+    draws on; None where the pair has its own (inside a region, inside a machine).
     """
 
     rtt_s: float
@@ -94,10 +95,13 @@ class Link:
     kind: LinkKind = LinkKind.MEASURED
     shared: Pair | None = None
     flow_bytes_per_s: float | None = None
+    one_way_s: float | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rtt_s) and self.rtt_s >= 0):
             raise ValueError(f"link: round trip {self.rtt_s} s must be >= 0 and finite")
+        if self.one_way_s is not None and not 0 <= self.one_way_s <= self.rtt_s:
+            raise ValueError(f"link: one way {self.one_way_s} s must be >= 0 and within the round trip, {self.rtt_s} s")
         if not is_positive(self.bandwidth_bytes_per_s):
             raise ValueError(f"link: bandwidth {self.bandwidth_bytes_per_s} B/s must be > 0 and finite")
         if self.num_streams < 1 or self.age_s < 0:
@@ -106,20 +110,29 @@ class Link:
             raise ValueError(f"link: one flow's {self.flow_bytes_per_s} B/s must be > 0 and finite")
 
     @property
+    def latency_s(self) -> float:
+        """Seconds from source to target."""
+        return self.rtt_s / 2 if self.one_way_s is None else self.one_way_s
+
+    @property
     def one_flow_bytes_per_s(self) -> float:
         """What one TCP flow gets that has the link to itself."""
         return min(self.bandwidth_bytes_per_s, self.flow_bytes_per_s or math.inf)
 
-    def message_s(self, num_bytes: float) -> float:
-        """Seconds until a message of so many bytes is there: half a round trip + bytes / bandwidth.
+    def one_flow_s(self, num_bytes: float) -> float:
+        """Seconds until so many bytes are there that one TCP flow sends alone."""
+        return self.latency_s + num_bytes / self.one_flow_bytes_per_s
 
-        The share of the bandwidth that it reaches is n / (n + rtt / 2 x bandwidth), so half of it with as many bytes as
+    def message_s(self, num_bytes: float) -> float:
+        """Seconds until a message of so many bytes is there: latency + bytes / bandwidth.
+
+        The share of the bandwidth that it reaches is n / (n + latency x bandwidth), so half of it with as many bytes as
         the link holds.
 
         >>> Link(rtt_s=0.5, bandwidth_bytes_per_s=100.0).message_s(25)
         0.5
         """
-        return self.rtt_s / 2 + num_bytes / self.bandwidth_bytes_per_s
+        return self.latency_s + num_bytes / self.bandwidth_bytes_per_s
 
 
 SAME_MACHINE = Link(rtt_s=0.0001, bandwidth_bytes_per_s=1e9, kind=LinkKind.INFERRED)
@@ -245,11 +258,14 @@ class Topology:
 def _median(links: Iterable[Link]) -> Link:
     found = list(links)
     flows = [link.flow_bytes_per_s for link in found if link.flow_bytes_per_s is not None]
+    rtt_s = statistics.median(link.rtt_s for link in found)
+    is_halved = all(link.one_way_s is None for link in found)
     return Link(
-        rtt_s=statistics.median(link.rtt_s for link in found),
+        rtt_s=rtt_s,
         bandwidth_bytes_per_s=statistics.median(link.bandwidth_bytes_per_s for link in found),
         num_streams=max(link.num_streams for link in found),
         age_s=max(link.age_s for link in found),
         kind=LinkKind.INFERRED,
         flow_bytes_per_s=statistics.median(flows) if flows else None,
+        one_way_s=None if is_halved else min(rtt_s, statistics.median(link.latency_s for link in found)),
     )

@@ -18,7 +18,7 @@ from hulk_placement.model import (
 )
 from hulk_placement.plan import ALGORITHMS, NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.sync import COMPRESSIONS, ON_REGION_LOSS, Sync
-from hulk_placement.topology import Link, LinkKind, Machine, Topology
+from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
 from hulk_placement.workload import OBJECTIVES, SHARES, Workload
 from hypothesis import strategies as st
 
@@ -39,6 +39,20 @@ LINKS = st.one_of(
     ),
 )
 INSIDE = st.builds(Link, FIGURES, FIGURES, kind=st.just(LinkKind.DECLARED))
+
+
+@st.composite
+def directed(draw: st.DrawFn, links: st.SearchStrategy[dict[Pair, Link]]) -> dict[Pair, Link]:
+    """Some of the pairs whose way back is there too get a latency each way."""
+    found = draw(links)
+    for (a, b), link in found.items():
+        back = found.get((b, a))
+        if a < b and back is not None and LinkKind.UNKNOWN not in (link.kind, back.kind) and draw(st.booleans()):
+            there_s, back_s = draw(FIGURES), draw(FIGURES)
+            if there_s != back_s:
+                found[a, b] = replace(link, rtt_s=there_s + back_s, one_way_s=there_s)
+                found[b, a] = replace(back, rtt_s=there_s + back_s, one_way_s=back_s)
+    return found
 
 
 @st.composite
@@ -69,8 +83,8 @@ def topologies(draw: st.DrawFn) -> Topology:
     of_nodes = st.tuples(st.sampled_from(names), st.sampled_from(names)).filter(lambda pair: pair[0] != pair[1])
     return Topology(
         machines,
-        node_links=draw(st.dictionaries(of_nodes, LINKS, max_size=6)) if len(names) > 1 else {},
-        region_links=draw(st.dictionaries(pairs, LINKS, max_size=6)),
+        node_links=draw(directed(st.dictionaries(of_nodes, LINKS, max_size=6))) if len(names) > 1 else {},
+        region_links=draw(directed(st.dictionaries(pairs, LINKS, max_size=6))),
         uplinks=draw(st.dictionaries(st.sampled_from(used), FIGURES)),
         egress_price_per_gb=draw(st.dictionaries(pairs, PRICES, max_size=4)),
     )

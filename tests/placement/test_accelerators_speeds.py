@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hulk_placement.accelerators import layer_seconds as by_curve
 from hulk_placement.accelerators import look_up
-from hulk_placement.cost.compute import is_any_known, is_calibrated, layer_seconds, rank_seconds, speeds
+from hulk_placement.cost.compute import is_any_known, is_calibrated, layer_seconds, speeds, work
 from hulk_placement.cost.known import ASSUMED_FLOPS_PER_S, Source, kinds_of
 from hulk_placement.model import Layer, LayerTimes, Model, TimesRow
 from hulk_placement.solve import solve
@@ -192,8 +192,7 @@ def test_layers_sum_up_to_what_speeds_say_and_smaller_is_never_faster(
     speed = speeds(one, topology, names)
     found = layer_seconds(one, topology, names, micro_batch, 1)
     total = (found.forward_s + found.backward_s).sum(axis=1)
-    expected = rank_seconds(one, speed, names, [micro_batch] * len(names))
-    assert total == pytest.approx(np.array(expected))
+    assert total == pytest.approx(np.array([micro_batch * work(one) / speed[name] for name in names]))
     split, larger = layer_seconds(one, topology, names, micro_batch, 2), layer_seconds(one, topology, names, 32, tensor)
     assert np.all(split.forward_s <= found.forward_s * (1 + 1e-9))
     assert np.all(2 * split.forward_s >= found.forward_s * (1 - 1e-9))
@@ -272,7 +271,8 @@ def test_a_model_known_by_seconds_alone_has_speeds_that_give_them_back() -> None
     topology = world(t=T4, a=A100, x="cpu")
     one = job(topology, model=Model(silent, times=TIMES))
     names = ["t", "a", "x"]
-    assert rank_seconds(one, speeds(one, topology, names), names, [2, 2, 2]) == pytest.approx([2.4] * 3)
+    found_speeds = speeds(one, topology, names)
+    assert [2 * work(one) / found_speeds[name] for name in names] == pytest.approx([2.4] * 3)
     found = layer_seconds(one, topology, names, 2)
     assert (found.forward_s + found.backward_s).sum(axis=1) == pytest.approx([2.4] * 3)
 

@@ -201,6 +201,24 @@ def test_replicas_wait_for_the_link_that_is_named() -> None:
     assert last.link in {("a0", "b0"), ("b0", "a0")}
 
 
+def test_stages_that_share_parameters_sum_them_in_every_step_of_local_sgd() -> None:
+    topology, workload = world(), job(tied=True)
+    for machines, data in (("a0 b0", 1), ("a0 b0 a1 b1", 2)):
+        every = plan(machines, data, 2)
+        every = replace(every, prediction=predict(every, workload, topology))
+        rarely = replace(every, inner_steps=1000)
+        rarely = replace(rarely, prediction=predict(rarely, workload, topology))
+        tied_s = time_pipelines(every, workload, topology).tied_s
+        assert rarely.prediction.communication_s == pytest.approx(tied_s, rel=0.01)
+        parts = {part.part: part.seconds for part in step_parts(rarely, workload, topology)}
+        assert parts[Part.TIED] == pytest.approx(tied_s)
+        assert simulate(rarely, workload, topology).step_s == pytest.approx(rarely.prediction.step_s, rel=0.05)
+    sent = traffic(rarely, workload, topology, stage_groups(rarely, workload)).sync
+    one = traffic(every, workload, topology, stage_groups(every, workload)).sync
+    assert sent["a", "b"] == one["a", "b"] > 0
+    assert sent["a", "a"] == pytest.approx(one["a", "a"] / 1000)
+
+
 def test_stages_that_share_parameters_sum_them_in_a_part_of_its_own() -> None:
     made, topology, workload = plan("a0 b0", 1, 2), world(), job(tied=True)
     predicted = replace(made, prediction=predict(made, workload, topology))

@@ -86,18 +86,45 @@ def test_a_stage_that_cannot_overlap_waits_for_what_it_sends() -> None:
     st.integers(1, 1 << 28),
     st.integers(2, 70),
     st.sampled_from([1, 2]),
-    st.floats(1e-4, 1.0),
+    st.floats(2e-4, 2.0),
     st.floats(1e5, 1e10),
     st.integers(1, 5),
 )
 def test_the_compiled_ring_is_the_closed_form(
-    num_bytes: int, num_ranks: int, buckets: int, latency_s: float, rate: float, sharing: int
+    num_bytes: int, num_ranks: int, buckets: int, way_s: float, rate: float, sharing: int
 ) -> None:
     ring = cut_ring(num_bytes, num_ranks, buckets)
     hops, segment = ring_cut(float(num_bytes), num_ranks, buckets)
     assert (hops, segment) == (ring.num_hops, ring.segment_bytes)
-    seconds = edge_seconds(hops, segment, buckets, latency_s, rate, sharing * ring.edge_bytes / rate)
-    assert seconds == pytest.approx(ring.edge_s(2 * latency_s, rate, sharing), rel=1e-12)
+    seconds = edge_seconds(hops, segment, buckets, way_s, rate, sharing * ring.edge_bytes / rate)
+    assert seconds == pytest.approx(ring.edge_s(way_s, rate, sharing), rel=1e-12)
+
+
+def test_rings_and_pipelines_wait_for_there_and_back_however_they_divide_the_round_trip() -> None:
+    alike = topology({"a0": 1e12, "b0": 1e12}, rtt_s=0.2)
+    links = {
+        (a, b): replace(link, one_way_s=link.rtt_s * (0.9 if (a, b) == ("a", "b") else 0.1)) if a != b else link
+        for (a, b), link in alike.region_links.items()
+    }
+    uneven = replace(alike, region_links=links)
+    for shape in (Shape(Option(1), 2, 1), Shape(Option(1, schedule="gpipe"), 1, 2)):
+        costs = []
+        for world in (alike, uneven):
+            job = workload(world, model(), 8)
+            trials = Trials(Ground.of(job, world, world.machines))
+            trial = trials.build(shape, np.arange(2), np.arange(2), by_rows=True)
+            costs.append(trial.cost)
+            predicted = predict(plan_of(trials, trial), job, world)
+            assert predicted.step_s == pytest.approx(trial.cost, rel=0.05)
+        assert costs[0] == pytest.approx(costs[1], rel=1e-12)
+
+
+@pytest.mark.parametrize("num", [3, 5, 7, 15])
+def test_regions_that_hold_more_than_may_be_are_used_with_as_many_as_may_be(num: int) -> None:
+    """Four regions of four machines: no set of regions holds just so many."""
+    world = topology({f"{region}{n}": 1e12 for region in "abcd" for n in range(4)})
+    trials = searched("portfolio", world, workload(world, model(), 16), 1, Space((Option(1),), (1,), None, num, num))
+    assert [trial.shape.num_accelerators for trial in trials.best(1)] == [num]
 
 
 def test_memory_of_one_stage_is_the_models() -> None:
@@ -142,6 +169,42 @@ def test_looking_at_every_layout_ends_when_the_time_does() -> None:
     SEARCHES["exact"](trials, Space((Option(1),), (1,), data=3), lambda: next(asked) < 10, 0)
     assert not trials.is_proven
     assert 10 <= trials.num_evaluations <= 11
+
+
+@pytest.mark.parametrize("shares", ["planned", "equal"])
+def test_planning_ends_after_its_evaluations_however_many_micro_batches_there_are(shares: Any) -> None:
+    """4 replicas share 100,000 micro-batches in 1.7e14 ways: no attempt at a proof counts through them."""
+    world = topology({"a0": 1e12, "b0": 2e12}, num_accelerators=2)
+    job = workload(world, model(), 100_000, micro_batch=1, shares=shares)
+    trials = Trials(Ground.of(job, world, world.machines))
+    num_asked = 0
+
+    def going_on() -> bool:
+        nonlocal num_asked
+        num_asked += 1
+        assert num_asked < 100_000
+        return trials.num_evaluations < 5000
+
+    SEARCHES["portfolio"](trials, space_of(trials.ground), going_on, 0)
+    assert 5000 <= trials.num_evaluations < 10_000
+    assert not trials.is_proven
+
+
+def test_looking_at_every_layout_counts_as_it_goes() -> None:
+    """A budget of evaluations ends it among the ways to share micro-batches on the same machines."""
+    world = topology({"a0": 1e12, "a1": 2e12, "a2": 3e12})
+    trials = Trials(Ground.of(workload(world, model(1), 1000), world, world.machines))
+    SEARCHES["exact"](trials, Space((Option(1),), (1,), data=3), lambda: trials.num_evaluations < 50, 0)
+    assert trials.num_evaluations == 50
+
+
+def test_equal_shares_are_enumerated_alone() -> None:
+    """10,001 micro-batches on three machines alike but in speed: three ways, not all 5e7 compositions."""
+    world = topology({"a0": 1e12, "a1": 2e12, "a2": 3e12})
+    trials = Trials(Ground.of(workload(world, model(1), 10_001, shares="equal"), world, world.machines))
+    SEARCHES["exact"](trials, Space((Option(1),), (1,), data=3), lambda: True, 0)
+    assert trials.is_proven
+    assert trials.num_evaluations == 3
 
 
 def test_greedy_finds_the_optimum_where_whole_regions_are_best() -> None:

@@ -15,6 +15,7 @@ from hulk_placement.layouts.fewest import Fit, Lack, fewest_machines
 from hulk_placement.layouts.place import place
 from hulk_placement.layouts.space import space_of
 from hulk_placement.model import Layer, Model
+from hulk_placement.model.times import LayerTimes, TimesRow
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.search.problem import Budget, Unplaced
 from hulk_placement.topology import Link, Machine, Topology
@@ -25,6 +26,10 @@ from hypothesis import strategies as st
 MIB = 1 << 20
 MEMORY_BYTES = 100_000 * MIB
 QUICK = Budget(iterations=3_000)
+
+
+SHARED = {"tensor_bytes": 1_000, "num_tensor_allreduces": 2}
+"""What ranks that share a layer send each other: known, so that a tensor degree may be chosen."""
 
 
 def cluster(num_machines: int, num_accelerators: int) -> Topology:
@@ -54,6 +59,7 @@ def models(draw: st.DrawFn) -> Model:
             2e9,
             output_bytes=draw(st.integers(0, 5_000)) * MIB,
             activation_bytes=draw(st.integers(0, 40_000)) * MIB,
+            **SHARED,
         )
         for n in range(num)
     ]
@@ -108,7 +114,9 @@ def test_fewer_machines_than_are_said_hold_no_layout_and_so_many_do(trained: Mod
 
 def equal_layers(parameters: int, num: int = 4) -> Model:
     """Layers of so many Mi parameters, of 20 bytes each with AdamW, that send 1,000 MiB and keep 2,000 MiB."""
-    return Model(tuple(Layer(f"l{n}", parameters * MIB, 1e9, 2e9, 1_000 * MIB, 2_000 * MIB) for n in range(num)))
+    return Model(
+        tuple(Layer(f"l{n}", parameters * MIB, 1e9, 2e9, 1_000 * MIB, 2_000 * MIB, **SHARED) for n in range(num))
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,6 +164,24 @@ def test_the_layer_that_lacks_most_is_named() -> None:
     layers = (*equal_layers(1_000).layers, Layer("head", 7_000 * MIB, 1e9, 2e9, 0, 5_000 * MIB))
     ground = Ground.of(training(Model(layers), there), there, there.machines)
     assert fewest_machines(ground, space_of(ground), there.machines[0]) == Lack(4, (7_000 * 20 + 5_000) * MIB)
+
+
+def test_no_tensor_degree_is_chosen_of_which_nothing_is_known() -> None:
+    """120,000 MiB a layer fit on two accelerators only; nobody knows what these send each other.
+
+    It is enough that the degree is asked for, or that its seconds were measured.
+    """
+    there = cluster(3, 2)
+    unknown = Model(tuple(replace(layer, tensor_bytes=0) for layer in equal_layers(6_000, 3).layers))
+    row = TimesRow("any", 1, 2, (1.0,) * 3, (2.0,) * 3)
+    measured = replace(unknown, times=LayerTimes((row, replace(row, tensor=1))))
+    found = place(training(unknown, there), there, QUICK)
+    assert isinstance(found, Unplaced)
+    assert found.reason == "NoMemory"
+    for known in (training(unknown, there, tensor=2), training(measured, there)):
+        plan = place(known, there, QUICK)
+        assert isinstance(plan, Plan)
+        assert plan.layout.tensor == 2
 
 
 def test_a_number_of_stages_that_is_no_power_of_two_is_found_where_only_it_fits() -> None:

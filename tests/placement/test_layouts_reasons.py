@@ -84,13 +84,30 @@ def job(topology: Topology, **asked: Any) -> Workload:
             "layouts evaluated costs at most 3 an hour.",
         ),
         (
+            world("ab", "ba"),
+            {"max_price_per_hour": 3.9, "layer_pins": (IN_A,), "min_workers": 2},
+            "ContradictoryPlacement",
+            "A pin has layer 0 in a, where 2 accelerators cost at least 4 an hour; at most 3.9 an hour is asked for",
+        ),
+        (
             world("ab", "ba", machines=("a0", "b0")),
             {"layer_pins": (IN_A, IN_B), "data": 2},
             "PinsNotPossible",
             "has every pinned layer where it must be: layer 0 in a; layer 1 in b.",
         ),
     ],
-    ids=["stages", "two regions", "one way", "inside", "nowhere", "pins", "pins through another", "price", "replicas"],
+    ids=[
+        "stages",
+        "two regions",
+        "one way",
+        "inside",
+        "nowhere",
+        "pins",
+        "pins through another",
+        "price",
+        "dear",
+        "replicas",
+    ],
 )
 def test_what_excludes_every_layout_is_named(topology: Topology, asked: dict[str, Any], reason: str, said: str) -> None:
     found = place(job(topology, **asked), topology, Budget(2_000))

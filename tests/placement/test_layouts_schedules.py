@@ -40,12 +40,15 @@ def test_gpipe_is_chosen_where_the_link_is_slow() -> None:
     assert (plan.schedule, plan.prediction.step_s) == ("gpipe", pytest.approx(19.03))
 
 
-def test_1f1b_is_chosen_where_memory_does_not_hold_all_micro_batches() -> None:
-    plan = place(job(), world(memory_bytes=3 * ACTIVATIONS + 1000), Budget(1_000))
-    assert isinstance(plan, Plan)
-    assert plan.schedule == "1f1b"
-    assert plan.prediction.step_s > 19.04
-    assert plan.prediction.memory_bytes <= 3 * ACTIVATIONS + 1000
+def test_1f1b_is_chosen_where_memory_holds_no_more_than_that() -> None:
+    """Of two micro-batches at a time; with room for a third an order of its own waits less than either."""
+    two, three = (place(job(), world(num * ACTIVATIONS + 1000), Budget(1_000)) for num in (2, 3))
+    assert isinstance(two, Plan)
+    assert isinstance(three, Plan)
+    assert (two.schedule, three.schedule) == ("1f1b", "explicit")
+    assert two.prediction.step_s > three.prediction.step_s > 19.04
+    for num, plan in ((2, two), (3, three)):
+        assert plan.prediction.memory_bytes <= num * ACTIVATIONS + 1000
 
 
 def test_the_optimum_is_that_of_the_better_schedule() -> None:

@@ -86,6 +86,13 @@ def refusal(topology: Topology, **changes: object) -> Unplaced:
             "PinsNotPossible",
             ["4 machines", "4 ranks", "3 sequences"],
         ),
+        (
+            "pins of whole models in stages",
+            WORLD,
+            {"pins": ("P0", "O0"), "pipeline": 2, "data": 3},
+            "PinsNotPossible",
+            ["2 workers are given", "2 ranks", "2 pipeline stages, 3 replicas exclude each other"],
+        ),
         ("pins apart", APART, {"pins": ("P0", "O0")}, "OnlyUnknownLinks", ["pinned order", "P0 to O0"]),
     ],
 )

@@ -232,6 +232,23 @@ def test_pins_are_the_rank_order() -> None:
     assert tuple(slot.machine for slot in plan.workers) == pins
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"pipeline": None, "tensor": None},
+        {"data": 3},
+        {"max_price_per_hour": 1e6},
+        {"objective": "throughput-per-money"},
+    ],
+)
+def test_pins_are_the_rank_order_whatever_else_is_asked(asked: dict[str, Any]) -> None:
+    topology = profile("A")
+    topology = replace(topology, machines=tuple(replace(m, price_per_hour=1.0) for m in topology.machines))
+    pins = ("T0", "P1", "O0")
+    plan = solve([workload(topology, pins=pins, **asked)], [], topology).plans["team/job"]
+    assert tuple(slot.machine for slot in plan.workers) == pins
+
+
 def test_accelerators_of_one_worker_are_neighbouring_ranks() -> None:
     topology = profile("A")
     larger = replace(topology, machines=tuple(replace(m, num_accelerators=4) for m in topology.machines))

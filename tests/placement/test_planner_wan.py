@@ -15,7 +15,8 @@ import pytest
 import worlds
 from hulk_placement import wire
 from hulk_placement.collective import build_network
-from hulk_placement.cost import predict
+from hulk_placement.cost import predict, simulate
+from hulk_placement.layouts.reducing import ways
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan
 from hulk_placement.ring.region_graph import Work
@@ -79,6 +80,52 @@ def test_compression_makes_the_all_reduce_faster() -> None:
     assert small.collective is not None
     assert small.collective.compression == "int8"
     assert small.prediction.communication_s < plain.prediction.communication_s / 2
+
+
+def test_a_price_limit_that_binds_nothing_costs_nothing() -> None:
+    """The shortest step stands where it is affordable."""
+    topology = worlds.profile("A")
+    topology = replace(topology, machines=tuple(replace(m, price_per_hour=1.0) for m in topology.machines))
+    free, limited = (planned(job(topology, "wan", max_price_per_hour=most), topology) for most in (None, 1e6))
+    assert (free.algorithm, free.num_buckets) == (limited.algorithm, limited.num_buckets) == ("wan", 4)
+    assert limited.prediction.step_s <= free.prediction.step_s * 1.001
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_best", "found"), [("auto", True, {1, 2}), ("auto", False, set()), ("wan", False, {1, 2})]
+)
+def test_without_time_flows_are_planned_for_the_best_layout_or_where_nothing_else_would_do(
+    mode: str, is_best: bool, found: set[int]
+) -> None:
+    topology = worlds.profile("A")
+    asked = job(topology, mode)
+    plan = planned(asked, topology)
+    assert plan.collective is not None
+    plain = replace(plan, collective=None, algorithm="ring")
+    made = list(ways(plain, asked, topology, lambda: False, is_best=is_best))
+    assert {way.num_buckets for way in made if way.algorithm == "wan"} == found
+    assert made
+    assert {way.num_buckets for way in ways(plain, asked, topology, lambda: True) if way.algorithm == "wan"} == {
+        1,
+        2,
+        4,
+    }
+
+
+def test_the_order_of_ranks_that_compute_as_long_does_not_matter() -> None:
+    """Three quick passes end with one slow one; the gradients are there when the last one's are."""
+    topology = worlds.profile("A")
+    quick, slow = "P0", "O0"
+    machines = tuple(replace(m, flops_per_s=3e12 if m.name == quick else 1e12) for m in topology.machines)
+    topology = replace(topology, machines=machines)
+    steps = []
+    for pins in ((quick, slow), (slow, quick)):
+        asked = job(topology, "wan", pins=pins, global_batch=4, micro_batch=1, shares="planned")
+        plan = planned(asked, topology)
+        assert sorted(plan.shares) == [1, 3]
+        steps.append(plan.prediction.step_s)
+        assert simulate(plan, asked, topology).step_s == pytest.approx(steps[-1], rel=0.03)
+    assert steps[0] == pytest.approx(steps[1], rel=1e-9)
 
 
 def test_local_sgd_bears_its_part_of_an_outer_step() -> None:

@@ -14,14 +14,16 @@ import jsonschema
 import pytest
 import worlds
 from hulk_placement import wire
+from hulk_placement.cost import predict
 from hulk_placement.model import Model, Transformer
-from hulk_placement.plan import Plan
+from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 GOLDEN = Path(__file__).parent / "golden" / "plan-v1.json"
+PIPELINE = GOLDEN.with_name("plan-pipeline-v1.json")
 SCHEMA = json.loads(resources.files("hulk_placement").joinpath("plan-v1.schema.json").read_text())
 BAD_PLANS = json.loads(GOLDEN.with_name("bad-plans.json").read_text())
 """What stands for what in the golden plan: the runtime's tests read the same."""
@@ -37,6 +39,37 @@ def golden_plan() -> tuple[Plan, Workload]:
     return worlds.plan_of(job, topology, ("P0", "P1", "O0", "T0", "T1", "O1"), num_buckets=2), job
 
 
+def pipeline_plan() -> tuple[Plan, Workload]:
+    """Two replicas of three stages over three regions, in an order of blocks of its own, rings against each other."""
+    _, job = golden_plan()
+    topology = worlds.profile("A")
+    job = replace(job, global_batch=16, model=Model.of(replace(GPT, layers=4)), micro_batch=2)
+    names = ("P0", "O0", "T0", "P1", "O1", "T1")
+    region = {machine.name: machine.region for machine in topology.machines}
+    plan = Plan(
+        key=job.key,
+        attempt=3,
+        workers=tuple(WorkerSlot(name, region[name], 1) for name in names),
+        shares=(8, 8),
+        micro_batch=2,
+        num_buckets=1,
+        prediction=NOT_PREDICTED,
+        layout=Layout(2, 3),
+        stages=(0, 2, 4),
+        schedule="explicit",
+        rings=((0, 1), (1, 0), (0, 1)),
+        blocks=tuple(
+            tuple((kind, m) for kind, m in zip(kinds, numbers, strict=True))
+            for kinds, numbers in (
+                ("FFFFBBBB", (0, 1, 2, 3, 0, 1, 2, 3)),
+                ("FFBFBFBB", (0, 1, 0, 2, 1, 3, 2, 3)),
+                ("FBFBFBFB", (0, 0, 1, 1, 2, 2, 3, 3)),
+            )
+        ),
+    )
+    return replace(plan, prediction=predict(plan, job, topology)), job
+
+
 def meta_of(job: Workload) -> wire.Meta:
     return wire.Meta.of(job, operator_version="0.1.0", steps=200)
 
@@ -49,9 +82,25 @@ def test_golden_file_is_what_is_written() -> None:
     assert document == golden
 
 
-def test_golden_file_fits_the_schema() -> None:
+def test_golden_file_of_a_pipeline_is_what_is_written() -> None:
+    plan, job = pipeline_plan()
+    assert wire.document(plan, meta_of(job)) == json.loads(PIPELINE.read_text())
+
+
+@pytest.mark.parametrize("schedule", ["explicit", "1f1b", "gpipe"])
+def test_pipelines_come_back_as_they_were(schedule: str) -> None:
+    plan, job = pipeline_plan()
+    if schedule != "explicit":
+        plan = replace(plan, schedule=schedule, blocks=(), recompute=True, overlap=False, rings=())
+    back, _ = wire.decode(wire.encode(plan, meta_of(job)))
+    kept = replace(plan.prediction, bottleneck=None, rank_compute_s=(), memory_bytes=0, price=0.0)
+    assert back == replace(plan, prediction=kept)
+
+
+@pytest.mark.parametrize("file", [GOLDEN, PIPELINE], ids=["data", "pipeline"])
+def test_golden_files_fit_the_schema(file: Path) -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    jsonschema.validate(json.loads(GOLDEN.read_text()), SCHEMA)
+    jsonschema.validate(json.loads(file.read_text()), SCHEMA)
 
 
 @pytest.mark.parametrize(

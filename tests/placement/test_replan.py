@@ -180,6 +180,7 @@ def test_machines_fetch_the_layers_that_they_lack_from_the_quickest_that_had_the
         assert cost.hand_on_s == pytest.approx(seconds)
     lost = move_cost(old, staged("a0", (0,)), job, without(topology, "b0"), Moving())
     assert (lost.sent_bytes, lost.hand_on_s) == (0, 0)  # what b0 alone had is saved, nobody knows where
+    assert (lost.num_lost_layers, cost.num_lost_layers) == (1, 0)
     capped = replace(topology, uplinks={"b": 2_000.0})
     assert move_cost(old, staged("a0", (0,)), job, capped, Moving()).hand_on_s == pytest.approx(6.01)
 
@@ -190,6 +191,20 @@ def test_a_checkpoint_that_is_stored_nobody_knows_where_is_only_handed_on() -> N
     new = plan_of(job, topology, ("b0", "a1"), 1)
     cost = move_cost(old, new, job, topology, Moving(is_stored=True))
     assert (cost.sent_bytes, cost.read_s, cost.hand_on_s) == (12_000, 0, pytest.approx(1.21))
+
+
+def test_a_plan_whose_machines_are_all_gone_says_where_its_checkpoint_is_taken_to_be() -> None:
+    topology = two_regions(Link(0.02, 10_000))
+    job, plan = on(topology, "a0", model=Model.of_totals(1_000, 1e10, 0))
+    gone = without(topology, "a0"), Situation(steps_left=100)
+    found = replan(plan, None, job, *gone, budget=QUICK)
+    assert isinstance(found.new, Plan)
+    assert found.reason.endswith(
+        f" No machine that is left had 1 of 1 layers: a checkpoint of them is taken to be on {found.new.machine(0, 0)} "
+        "already, which costs nothing; name the region of its store where it is elsewhere."
+    )
+    for known in (Moving(store_region="b"), Moving(is_stored=True)):
+        assert "No machine" not in replan(plan, None, job, *gone, known, budget=QUICK).reason
 
 
 ADDED = Changes(added=(MachineAdded("b1", "b", 0, 1),))

@@ -115,6 +115,11 @@ DOUBTED = {
         job((100_000_000, 1000), seconds=0.1, tied=100_000_000),
         world(),
     ),
+    Doubt.UPLINKS_FULL: (
+        plan("a0 b0", Layout(2, 1, 4), stages=(0,)),
+        job((1_000_000,), seconds=0.01),
+        world(rtt_s=0.05, uplinks={"b": 1e7}),
+    ),
     Doubt.EARLY_BUCKETS: (
         plan("a0 b0", Layout(2), num_buckets=2, stages=(0,)),
         job((20_000_000,), seconds=3.0),
@@ -123,7 +128,7 @@ DOUBTED = {
 }
 
 
-@pytest.mark.parametrize("doubt", DOUBTED)
+@pytest.mark.parametrize("doubt", Doubt)
 def test_each_reason_why_the_closed_form_may_be_off(doubt: Doubt) -> None:
     assert doubts(*DOUBTED[doubt]) == (doubt,)
     assert abs(difference(*DOUBTED[doubt])) > TOLERANCE

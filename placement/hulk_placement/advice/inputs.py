@@ -30,6 +30,7 @@ def with_links(topology: Topology, pairs: frozenset[Pair], bandwidth: float = 1.
         return replace(
             link,
             rtt_s=link.rtt_s * rtt,
+            one_way_s=None if link.one_way_s is None else link.one_way_s * rtt,
             bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * bandwidth,
             flow_bytes_per_s=None if flow is None else flow * bandwidth,
         )

@@ -101,7 +101,7 @@ def build_network(topology: Topology, machines: Sequence[str], allow_unknown: bo
         return topology.region_link(a, b).bandwidth_bytes_per_s if usable(a, b) else 0.0
 
     def latency_s(a: str, b: str) -> float:
-        return 0.0 if a == b else topology.region_link(a, b).rtt_s / 2 if usable(a, b) else math.inf
+        return 0.0 if a == b else topology.region_link(a, b).latency_s if usable(a, b) else math.inf
 
     inside = {
         region: topology.region_link(region, region) if len({machines[r] for r in ranks}) > 1 else SAME_MACHINE
@@ -116,7 +116,7 @@ def build_network(topology: Topology, machines: Sequence[str], allow_unknown: bo
         egress=caps,
         ingress=caps,
         inside_rate=tuple(inside[region].bandwidth_bytes_per_s for region in names),
-        inside_latency_s=tuple(inside[region].rtt_s / 2 for region in names),
+        inside_latency_s=tuple(inside[region].latency_s for region in names),
     )
 
 

@@ -60,7 +60,7 @@ class Program:
         self.windows: list[Window] = []
         self.cap_s = np.inf
         self.prices, self.pays = np.zeros(0), 0.0  # of a second in each window (in T), and for the whole vector
-        self.highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+        self.highs: Any = highspy.Highs()
         for option, value in (("output_flag", False), ("threads", 1), ("presolve", "off"), ("solver", "simplex")):
             self.highs.setOptionValue(option, value)
         if is_coarse:

@@ -51,7 +51,7 @@ def step_parts(plan: Plan, workload: Workload, topology: Topology) -> tuple[Step
     if plan.layout.pipeline > 1:
         free = time_pipelines(plan, workload, topology, free_links=True)
         own_s = min(found.bubble_s, max(0.0, float(free.ends_DP.max()) - found.compute_s))
-        tied_s = min(found.communication_s, free.tied_s / (plan.inner_steps or 1))
+        tied_s = min(found.communication_s, free.tied_s)
     waits_s = found.bubble_s - own_s
     parts = (
         StepPart(Part.COMPUTE, found.compute_s - again_s),
@@ -81,8 +81,7 @@ def slowest_boundary(plan: Plan, workload: Workload, topology: Topology) -> Pair
             source, target = plan.machine(replica, stage), plan.machine(replica, stage + 1)
             num_bytes = workload.model.layers[first - 1].output_bytes * plan.micro_batch
             for pair in ((source, target), (target, source)):
-                link = topology.link(*pair)
-                took_s = link.rtt_s / 2 + num_bytes / link.one_flow_bytes_per_s
+                took_s = topology.link(*pair).one_flow_s(num_bytes)
                 if took_s > longest_s:
                     worst, longest_s = pair, took_s
     return worst

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,14 +132,6 @@ def share_by_speed(global_batch: int, rank_speeds: Sequence[float]) -> tuple[int
         shares_R[rank] += 1
         heapq.heapreplace(through, (float((shares_R[rank] + 1) / speed_R[rank]), rank))
     return tuple(int(share) for share in shares_R)
-
-
-def rank_seconds(
-    workload: Workload, speed: Mapping[str, float], machines: Sequence[str], shares: Sequence[int]
-) -> tuple[float, ...]:
-    """Seconds each rank computes in one step: share x FLOPs a sequence / FLOP/s."""
-    flops = work(workload)
-    return tuple(share * flops / speed[name] for name, share in zip(machines, shares, strict=True))
 
 
 class Passes:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 
 import numpy as np
 
@@ -39,6 +40,7 @@ class Doubt(StrEnum):
     ALL_REDUCES_APART = "all-reduces that share a link are not under way at the same time"
     ALL_REDUCES_AMONG_TRANSFERS = "some stages reduce over a link while others still send over it"
     TIES_MEET = "several replicas sum the parameters that stages share over one link"
+    UPLINKS_FULL = "an uplink is busy for as long as gradients are summed, to which the way there and back is added"
     EARLY_BUCKETS = "the first buckets are reduced while the last backward pass still runs"
 
 
@@ -49,7 +51,8 @@ def doubts(plan: Plan, workload: Workload, topology: Topology) -> tuple[Doubt, .
     KeyError when the plan names a machine that the topology lacks.
     """
     found = _Step(plan, workload, topology)
-    bounds = {**dict(found.of_transfers()), **dict(found.of_all_reduces()), **dict(found.of_early_starts())}
+    kinds = found.of_transfers(), found.of_all_reduces(), found.of_uplinks(), found.of_early_starts()
+    bounds = dict(chain.from_iterable(kinds))
     left_s = TOLERANCE * found.predicted_s
     for doubt in sorted(bounds, key=bounds.__getitem__):
         left_s -= max(0.0, bounds[doubt])
@@ -66,6 +69,7 @@ class _Use:
     bytes_per_s: float
     num_bytes: float
     num_flows: int = 1
+    latency_s: float = 0.0
 
 
 _Bounds = Iterator[tuple[Doubt, float]]
@@ -85,7 +89,7 @@ class _Step:
             self.ready_P = np.full_like(self.ready_P, self.ready_P.max())
         self.spread_s = float(self.ready_P.max() - self.ready_P.min())
         passed_s = max(float(self.pipelines.ends_DP.max()), self.pipelines.crossing_s)
-        self.reduced_s = passed_s + (self.predicted_s - passed_s) * self.apart - self.pipelines.tied_s
+        self.reduced_s = passed_s + (self.predicted_s - self.pipelines.tied_s - passed_s) * self.apart
         self.transfers, self.reduces, self.ties = _transfers(self.step), _reduces(self.step), _ties(self.step)
         self.met = [r for r, uses in self.reduces.items() if self._is_contended(r, uses)]
         self.alone_P = _alone(plan, workload, topology) if plan.layout.data > 1 and plan.collective is None else []
@@ -93,7 +97,7 @@ class _Step:
     def of_transfers(self) -> _Bounds:
         """No transfer waits longer for others than what they share is busy."""
         yield Doubt.TRANSFERS_MEET, self._busy_s(self.transfers)
-        yield Doubt.TIES_MEET, self._busy_s(self.ties) / self.apart
+        yield Doubt.TIES_MEET, self._busy_s(self.ties)
 
     def of_all_reduces(self) -> _Bounds:
         """None ends earlier than alone; how much each other one delays it is bounded with fair shares."""
@@ -105,6 +109,12 @@ class _Step:
         yield Doubt.ALL_REDUCES_MEET, (latest_s - self.reduced_s) / self.apart
         early_s = self.reduced_s - max(ends)
         yield Doubt.ALL_REDUCES_APART, (min(early_s, self.spread_s) if is_steady else early_s) / self.apart
+
+    def of_uplinks(self) -> _Bounds:
+        """The closed form counts bytes on them only, which is long enough where a link holds sums back, not they."""
+        reduced_s = self.reduced_s - float(self.ready_P.max())
+        late_s = max(self._passed_s(self.reduces) - reduced_s, 0.0) / self.apart
+        yield Doubt.UPLINKS_FULL, late_s + max(self._passed_s(self.ties) - self.pipelines.tied_s, 0.0)
 
     def of_early_starts(self) -> _Bounds:
         """What begins before all has been computed."""
@@ -118,6 +128,15 @@ class _Step:
             early_s = min(last_s, self.reduced_s - float(self.ready_P.max()))
             first = min(group.buckets[0].ready for group in self.step.all_reduces if not group.after_all)
             yield Doubt.EARLY_BUCKETS, (1 - first) * early_s
+
+    def _passed_s(self, by_resource: dict[int, list[_Use]]) -> float:
+        """At most: until all that crosses the busiest uplink has arrived."""
+        ends_s = [0.0]
+        for r, uses in by_resource.items():
+            if self.step.resources[r].place.kind.startswith("uplink"):
+                busy_s = sum(self._seconds(r, use.num_bytes) for use in uses)
+                ends_s.append(busy_s + max(use.latency_s for use in uses))
+        return max(ends_s)
 
     def _delayed_s(self, r: int) -> float:
         """At most: what is sent once the first stage reduces takes that much longer for each flow it shares with."""
@@ -193,16 +212,21 @@ def _by_resource(phases_of: dict[int, list[Phase]]) -> dict[int, list[_Use]]:
         most: dict[int, float] = {}
         flows: dict[int, int] = {}
         moved: defaultdict[int, float] = defaultdict(float)
+        latency: defaultdict[int, float] = defaultdict(float)
         for phase in phases:
             rates: defaultdict[int, float] = defaultdict(float)
             nums: defaultdict[int, int] = defaultdict(int)
+            late: dict[int, float] = {}
             for edge in phase:
                 for r in edge.way.resources:
                     rates[r] += edge.way.bytes_per_s * edge.way.num_flows
                     nums[r] += edge.way.num_flows
                     moved[r] += edge.num_bytes
+                    late[r] = max(edge.way.latency_s, late.get(r, 0.0))
             most |= {r: max(rate, most.get(r, 0.0)) for r, rate in rates.items()}
             flows |= {r: max(num, flows.get(r, 0)) for r, num in nums.items()}
+            for r, seconds in late.items():
+                latency[r] += seconds
         for r, num_bytes in moved.items():
-            found.setdefault(r, []).append(_Use(who, most[r], num_bytes, flows[r]))
+            found.setdefault(r, []).append(_Use(who, most[r], num_bytes, flows[r], latency[r]))
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from hulk_placement.cost.groups import Group
 from hulk_placement.cost.traffic import Bytes, ring_traffic, traffic
@@ -12,10 +12,27 @@ from hulk_placement.workload import Workload
 
 GB = 1e9
 
+LIMIT_ROUNDING = 1 + 1e-9
+"""What sums of prices may be above a limit that they just keep: they are rounded."""
+
 
 def accelerators_per_s(plan: Plan, topology: Topology) -> float:
     """Price of all of a plan's accelerators for a second."""
     return sum(topology.machine(w.machine).price_per_hour * w.num_accelerators for w in plan.workers) / 3600
+
+
+def judged(plan: Plan, workload: Workload) -> float:
+    """What is to be least of a plan: the seconds of its step, or the step's price, as the workload's objective says."""
+    return plan.prediction.step_s if workload.objective == "time" else plan.prediction.price
+
+
+def least_per_hour(priced: Iterable[tuple[float, int]], num: int) -> float:
+    """Price an hour of so many accelerators, the cheapest there are: of (price of one, how many of them there are).
+
+    >>> least_per_hour([(3.0, 8), (2.0, 1)], 3)
+    8.0
+    """
+    return sum(sorted(price for price, count in priced for _ in range(count))[:num])
 
 
 def egress(plan: Plan, workload: Workload, topology: Topology, groups: list[Group]) -> float:

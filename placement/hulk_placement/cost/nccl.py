@@ -155,7 +155,7 @@ def _step(ways: _Ways, transport: Nccl, protocol: Protocol, chunk_bytes: float) 
     for pair, link, num_sharing in ways:
         hop_s = protocol.hop_s if pair[0] != pair[1] else protocol.inside_hop_s
         chunk_s = channels * chunk_bytes / transport.rate(link, num_sharing, protocol, channels)
-        there.append((link.rtt_s / 2 + hop_s + chunk_s / slices, pair))
+        there.append((link.latency_s + hop_s + chunk_s / slices, pair))
         through.append((chunk_s, pair))
     mean_s = sum(seconds for seconds, _ in there) / len(ways)
     fullest_s, fullest = max(through)

@@ -86,7 +86,7 @@ class _Trees:
         """All bytes through the fullest link, after one chunk went the longest way."""
         inside = self.transport.inside or self.topology.link(self.machines[0], self.machines[0])
         chunk_bytes = min(self.transport.slot_bytes(protocol), self.group.num_bytes / self.transport.num_channels)
-        inside_s = inside.rtt_s / 2 + protocol.inside_hop_s + chunk_bytes / inside.bandwidth_bytes_per_s
+        inside_s = inside.latency_s + protocol.inside_hop_s + chunk_bytes / inside.bandwidth_bytes_per_s
         depth_s = max(
             self._depth_s(tree, node, chunk_bytes, protocol) for tree in self.parents for node in range(len(tree))
         )
@@ -107,6 +107,6 @@ class _Trees:
             ends = self.machines[node], self.machines[parent]
             for link in (self.topology.link(*ends), self.topology.link(*reversed(ends))):
                 rate = self.transport.rate(link, 1.0, protocol, self.num_channels)
-                seconds += link.rtt_s / 2 + protocol.hop_s + chunk_bytes / rate
+                seconds += link.latency_s + protocol.hop_s + chunk_bytes / rate
             node, parent = parent, tree[parent]
         return seconds

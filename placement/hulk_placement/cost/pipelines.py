@@ -123,6 +123,7 @@ def _without_links(setting: Setting) -> Setting:
     return setting._replace(
         output_L=setting.output_L * 0,
         latency_QQ=setting.latency_QQ * 0,
+        round_trip_QQ=setting.round_trip_QQ * 0,
         inside_latency_K=setting.inside_latency_K * 0,
     )
 

@@ -15,8 +15,9 @@ def send_receive_s(
 
     The receiver's ready message needs a one-way delay to the sender: with the receive posted at least that much earlier
     the tensor leaves at once and takes one way + bytes / bandwidth, else it waits for the message: a round trip +
-    bytes / bandwidth after a receive that is posted when the tensor is ready. One way is half of the round trip.
+    bytes / bandwidth after a receive that is posted when the tensor is ready.
     """
-    one_way_s = (link.rtt_s + SOFTWARE_S) / 2
+    there_s = link.latency_s + SOFTWARE_S / 2
+    back_s = link.rtt_s + SOFTWARE_S - there_s
     bytes_per_s = min(link.bandwidth_bytes_per_s / num_sharing, link.flow_bytes_per_s or math.inf)
-    return max(0.0, receive_posted_s + one_way_s) + one_way_s + num_bytes / bytes_per_s
+    return max(0.0, receive_posted_s + back_s) + there_s + num_bytes / bytes_per_s

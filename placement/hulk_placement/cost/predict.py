@@ -8,13 +8,15 @@ summed over them:
 All stages' all-reduces are taken to run at the same time, and to begin when all gradients of the stage are ready: DDP
 starts a first bucket earlier, so with two buckets the prediction is an upper figure. Hulk's own all-reduce takes
 buckets one after the other, while the last backward pass still runs. With local SGD a step bears its part of an outer
-one, which begins when all compute is done.
+one, which begins when all compute is done; parameters that stages share are summed in every step all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+
+import numpy as np
 
 from hulk_placement.collective.classes import CollectivePlan
 from hulk_placement.collective.network import build_network
@@ -56,8 +58,7 @@ def predict(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
     ends_s = [float(ready) + time.seconds for ready, time in zip(ready_s, times, strict=True)]
     last = max(range(len(ends_s)), key=ends_s.__getitem__)
     passed_s = max(computed_s, pipelines.crossing_s)
-    wait_s = max(0.0, ends_s[last] - passed_s) + pipelines.tied_s
-    communication_s = wait_s / (plan.inner_steps or 1)
+    communication_s = max(0.0, ends_s[last] - passed_s) / (plan.inner_steps or 1) + pipelines.tied_s
     compute_s = float(pipelines.compute_DP.max())
     step_s = passed_s + communication_s
     return Prediction(
@@ -88,14 +89,19 @@ def _wan(
     plan: Plan, collective: CollectivePlan, workload: Workload, topology: Topology, pipelines: Pipelines
 ) -> GroupTime:
     """Seconds that a step waits for Hulk's own all-reduce, and the busiest link, by a machine of each end."""
-    machines, compute_s = plan.rank_machines, pipelines.compute_DP[:, 0]
-    slowest = int(compute_s.argmax())
-    last_pass_s = float(compute_s[slowest]) * min(1.0, plan.micro_batch / plan.shares[slowest])
+    machines = plan.rank_machines
     network = build_network(topology, machines, allow_unknown=True)
-    backward_s = 0.0 if plan.inner_steps else BACKWARD_SHARE * last_pass_s
+    backward_s = 0.0 if plan.inner_steps else _common_backward_s(plan, pipelines)
     seconds, link = wan_seconds(collective, network, workload.model.gradient_bytes, plan.num_buckets, backward_s)
     ends = None if link is None else tuple(machines[network.ranks[region][0]] for region in link)
     return GroupTime(seconds, None if ends is None else (ends[0], ends[1]), seconds, seconds)
+
+
+def _common_backward_s(plan: Plan, pipelines: Pipelines) -> float:
+    """Seconds at the end of computing in which all ranks are in their last backward pass, or through with it."""
+    compute_s, shares = pipelines.compute_DP[:, 0], np.array(plan.shares)
+    last_backward_s = BACKWARD_SHARE * compute_s * np.minimum(1.0, plan.micro_batch / shares)
+    return float((compute_s.max() - compute_s + last_backward_s).min())
 
 
 def allreduce(

@@ -40,7 +40,7 @@ class Traffic:
 
 
 def traffic(plan: Plan, workload: Workload, topology: Topology, groups: Sequence[Group]) -> Traffic:
-    """What the plan sends in a step; with local SGD a step bears its part of what is summed.
+    """What the plan sends in a step; with local SGD a step bears its part of what replicas sum.
 
     Over n ranks and B bytes a ring sends 2 (n - 1) / n B over every edge. Two levels: inside a region half a ring, a
     gather and a broadcast, and a ring between the regions' first ranks. A server: B there and back for each other rank.
@@ -52,11 +52,11 @@ def traffic(plan: Plan, workload: Workload, topology: Topology, groups: Sequence
         reduced = _flows(plan.collective, workload.model.gradient_bytes, plan.num_buckets)
     else:
         reduced = _of_regions((way for group in groups for way in _reduced(plan.algorithm, group, region)), region)
-    sync = _summed(chain(reduced, _of_regions(_tied(plan, workload), region)))
     each = plan.inner_steps or 1
+    borne = ((source, target, num_bytes / each) for source, target, num_bytes in reduced)
     return Traffic(
         stages=_summed(_of_regions(_between_stages(plan, workload), region)),
-        sync={pair: num_bytes / each for pair, num_bytes in sync.items()},
+        sync=_summed(chain(borne, _of_regions(_tied(plan, workload), region))),
     )
 
 

@@ -63,13 +63,16 @@ def where(simulated: Simulated) -> Where:
         if start_s > free_s:
             _charge(waits, walk.before(cell, number), free_s)
     bubble_s = waits.pop(None, 0.0)
-    apart = simulated.step.num_steps_apart
+    borne: Charged = defaultdict(float)
     exposed: Charged = defaultdict(float)
-    _charge(exposed, reduces, ends_s[-1])
-    late_s = (simulated.ends_DP.max() - ends_s[-1]) * (1 - 1 / apart)
+    reduced_s = simulated.reduced_s
+    _charge(exposed, (span for span in reduces if span.start_s >= reduced_s), reduced_s)
+    _charge(borne, (span for span in reduces if span.start_s < reduced_s), ends_s[-1])
+    for place, seconds in borne.items():
+        exposed[place] += seconds / simulated.step.num_steps_apart
     replica, stage = divmod(cell, walk.num_stages)
-    rows = [Row("compute", None, float(simulated.busy_DP[replica, stage])), Row("bubble", None, bubble_s + late_s)]
-    return Where((replica, stage), (*rows, *_rows("transfer", waits, 1), *_rows("all-reduce", exposed, apart)))
+    rows = [Row("compute", None, float(simulated.busy_DP[replica, stage])), Row("bubble", None, bubble_s)]
+    return Where((replica, stage), (*rows, *_rows("transfer", waits), *_rows("all-reduce", exposed)))
 
 
 def _charge(charged: Charged, spans: Iterable[Span], early_s: float) -> None:
@@ -80,7 +83,6 @@ def _charge(charged: Charged, spans: Iterable[Span], early_s: float) -> None:
             break
 
 
-def _rows(part: Part, charged: Charged, num_steps: int) -> list[Row]:
-    """One step's part of the seconds of so many."""
-    found = [Row(part, place, seconds / num_steps) for place, seconds in charged.items() if seconds > 0]
+def _rows(part: Part, charged: Charged) -> list[Row]:
+    found = [Row(part, place, seconds) for place, seconds in charged.items() if seconds > 0]
     return sorted(found, key=lambda row: (-row.seconds, str(row.place)))

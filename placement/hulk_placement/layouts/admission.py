@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hulk_placement.cost.money import LIMIT_ROUNDING, least_per_hour
 from hulk_placement.layer_pins import stages_needed
 from hulk_placement.search.problem import Sieve, Unplaced, counted
 from hulk_placement.topology import Machine, Topology
@@ -29,7 +30,7 @@ def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Un
             f"Needs at least {counted(needed, 'accelerator')}; {num_free} {'is' if num_free == 1 else 'are'} free"
             f"{': ' * bool(sieve.phrases)}{sieve.reasons()}.",
         )
-    return _pins_apart(workload, sieve.machines) or tuple(sieve.machines)
+    return _pins_apart(workload, sieve.machines) or _pins_above(workload, sieve.machines) or tuple(sieve.machines)
 
 
 def _pins_apart(workload: Workload, machines: list[Machine]) -> Unplaced | None:
@@ -46,6 +47,25 @@ def _pins_apart(workload: Workload, machines: list[Machine]) -> Unplaced | None:
         f"Pins of {first} and of {second} have no machine in common: they need {needed.num_stages} stages, and "
         f"{workload.pipeline} is asked for.",
     )
+
+
+def _pins_above(workload: Workload, machines: list[Machine]) -> Unplaced | None:
+    """That the accelerators of a pin's layers, and the cheapest others, cost more than a price limit allows."""
+    limit, num_pinned = workload.max_price_per_hour, (workload.data or 1) * (workload.tensor or 1)
+    if limit is None:
+        return None
+    num_others = max(0, accelerators_needed(workload) - num_pinned)
+    others = least_per_hour(((m.price_per_hour, m.num_accelerators) for m in machines), num_others)
+    for pin in workload.layer_pins:
+        here = [(m.price_per_hour, m.num_accelerators) for m in machines if pin.allows(m)]
+        least = least_per_hour(here, num_pinned) + others
+        if least > limit * LIMIT_ROUNDING:
+            return Unplaced(
+                "ContradictoryPlacement",
+                f"A pin has {pin.words}, where {counted(num_pinned + num_others, 'accelerator')} cost at least "
+                f"{least:g} an hour; at most {limit:g} an hour is asked for: the two exclude each other.",
+            )
+    return None
 
 
 def _offered(workload: Workload, machine: Machine) -> Machine:

@@ -14,12 +14,21 @@ import math
 
 import numpy as np
 
-from hulk_placement.compiled import compiled
-from hulk_placement.cost.closed_form.arrays import Cache, Ints, Layout, Setting
+from hulk_placement.compiled import compiled, inlined
+from hulk_placement.cost.closed_form.arrays import Cache, Floats, Ints, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import combine, time_replica
 
 NUM_MOVES = 5
 SWAP, REPLACE, SHIFT, SHARE, TOUR = range(NUM_MOVES)
+
+ALL = -1
+"""In place of a replica's number."""
+
+UNDONE = -1
+"""In place of a stage's number: no move was made."""
+
+NOBODY = -1
+"""In place of a machine's number."""
 
 
 @compiled
@@ -33,14 +42,24 @@ def _slowest(cache: Cache, num_replicas: int) -> int:
 
 @compiled
 def _retime(setting: Setting, layout: Layout, cache: Cache, a: int, b: int) -> None:
-    """Time the replicas a move touched; all of them for -1."""
-    if a < 0:
+    """Time the replicas a move touched; all of them for `ALL`."""
+    if a == ALL:
         for r in range(layout.machine_DP.shape[0]):
             time_replica(setting, layout, cache, r)
         return
     time_replica(setting, layout, cache, a)
     if b != a:
         time_replica(setting, layout, cache, b)
+
+
+@inlined
+def _copy_times(source: tuple[Floats, Floats], target: tuple[Floats, Floats], a: int, b: int) -> None:
+    """What is known of the replicas a move touches."""
+    for k in range(2):
+        if a == ALL:
+            target[k][:] = source[k]
+        else:
+            target[k][a], target[k][b] = source[k][a], source[k][b]
 
 
 @compiled
@@ -55,6 +74,69 @@ def _move_visit(layout: Layout, source: int, target: int) -> None:
     for k in range(source, target, step):
         layout.tour_W[k] = layout.tour_W[k + step]
     layout.tour_W[target] = visit
+
+
+@inlined
+def _change(setting: Setting, layout: Layout, free_M: Ints, move: int, a: int, b: int) -> tuple[int, int, int]:
+    """Make a move of some kind that begins at replica `a`, and at `b` if it is of two.
+
+    Which two stages, visits, or layers and direction it is of, and the machine that was there; `UNDONE` where there is
+    no such move.
+    """
+    num_stages, num_visits = layout.machine_DP.shape[1], layout.tour_W.shape[0]
+    s, t, old = np.random.randint(num_stages), np.random.randint(num_stages), NOBODY
+    if move == SWAP:
+        if layout.machine_DP[a, s] == layout.machine_DP[b, t]:
+            return UNDONE, 0, 0
+        _swap(layout, a, s, b, t)
+    elif move == REPLACE:
+        machine, old = np.random.randint(free_M.shape[0]), layout.machine_DP[a, s]
+        if free_M[machine] == 0 or machine == old:
+            return UNDONE, 0, 0
+        layout.machine_DP[a, s] = machine
+    elif move == SHIFT:
+        num_replicas = layout.machine_DP.shape[0]
+        if num_stages == 1 or np.random.random() > 1.0 / (1.0 + num_replicas / 2.0):
+            return UNDONE, 0, 0
+        s, t = 1 + np.random.randint(num_stages - 1), 2 * np.random.randint(2) - 1
+        if not layout.first_P[s - 1] < layout.first_P[s] + t < layout.first_P[s + 1]:
+            return UNDONE, 0, 0
+        layout.first_P[s] += t
+    elif move == SHARE:
+        if setting.is_equal or a == b or layout.batches_D[a] == 1:
+            return UNDONE, 0, 0
+        layout.batches_D[a] -= 1
+        layout.batches_D[b] += 1
+    else:
+        s, t = np.random.randint(num_visits), np.random.randint(num_visits)
+        if s == t or num_visits < 3:
+            return UNDONE, 0, 0
+        _move_visit(layout, s, t)
+    return s, t, old
+
+
+@inlined
+def _undo(layout: Layout, move: int, a: int, b: int, s: int, t: int, old: int) -> None:
+    """Take a move back."""
+    if move == SWAP:
+        _swap(layout, a, s, b, t)
+    elif move == REPLACE:
+        layout.machine_DP[a, s] = old
+    elif move == SHIFT:
+        layout.first_P[s] -= t
+    elif move == SHARE:
+        layout.batches_D[a] += 1
+        layout.batches_D[b] -= 1
+    else:
+        _move_visit(layout, t, s)
+
+
+@inlined
+def _copy(layout: Layout, target: Layout) -> None:
+    target.machine_DP[:] = layout.machine_DP
+    target.first_P[:] = layout.first_P
+    target.batches_D[:] = layout.batches_D
+    target.tour_W[:] = layout.tour_W
 
 
 @compiled
@@ -79,49 +161,21 @@ def anneal(
     `allowed` (moves): 0 where a move is not made.
     """
     np.random.seed(seed)
-    num_replicas, num_stages = layout.machine_DP.shape
-    num_machines, num_visits = free_M.shape[0], layout.tour_W.shape[0]
-    is_stale = True
-    shift_chance = 1.0 / (1.0 + num_replicas / 2.0)
+    num_replicas, is_stale = layout.machine_DP.shape[0], True
+    times = (cache.ends_DP, cache.excess_DP)
+    kept = (cache.ends_DP.copy(), cache.excess_DP.copy())
     for number in range(num_moves):
         temperature = hot * (cold / hot) ** (number / num_moves)
         a = _slowest(cache, num_replicas) if np.random.random() < 0.5 else np.random.randint(num_replicas)
-        b, s, t = np.random.randint(num_replicas), np.random.randint(num_stages), np.random.randint(num_stages)
-        move, old, machine = np.random.randint(NUM_MOVES), 0, 0
-        touched_a, touched_b = a, b
+        b, move = np.random.randint(num_replicas), np.random.randint(NUM_MOVES)
         if not allowed[move]:
             continue
-        if move == SWAP:
-            if layout.machine_DP[a, s] == layout.machine_DP[b, t]:
-                continue
-            _swap(layout, a, s, b, t)
-        elif move == REPLACE:
-            machine, old, touched_b = np.random.randint(num_machines), layout.machine_DP[a, s], a
-            if free_M[machine] == 0 or machine == old:
-                continue
-            layout.machine_DP[a, s] = machine
-        elif move == SHIFT:
-            if num_stages == 1 or np.random.random() > shift_chance:
-                continue
-            s, t = 1 + np.random.randint(num_stages - 1), 2 * np.random.randint(2) - 1
-            if not layout.first_P[s - 1] < layout.first_P[s] + t < layout.first_P[s + 1]:
-                continue
-            layout.first_P[s] += t
-            touched_a = -1
-        elif move == SHARE:
-            if setting.is_equal or a == b or layout.batches_D[a] == 1:
-                continue
-            layout.batches_D[a] -= 1
-            layout.batches_D[b] += 1
-        else:
-            if num_visits < 3:
-                continue
-            s, t = np.random.randint(num_visits), np.random.randint(num_visits)
-            if s == t:
-                continue
-            _move_visit(layout, s, t)
-            touched_a = -2
-        if touched_a != -2:
+        s, t, old = _change(setting, layout, free_M, move, a, b)
+        if s == UNDONE:
+            continue
+        touched_a, touched_b = (ALL if move == SHIFT else a), (a if move == REPLACE else b)
+        if move != TOUR:
+            _copy_times(times, kept, touched_a, touched_b)
             _retime(setting, layout, cache, touched_a, touched_b)
         new = combine(setting, layout, cache, is_stale or move != SHARE)
         is_stale = False
@@ -129,26 +183,13 @@ def anneal(
             cost = new
             if move == REPLACE:
                 free_M[old] += 1
-                free_M[machine] -= 1
+                free_M[layout.machine_DP[a, s]] -= 1
             if cost < best_cost:
                 best_cost = cost
-                best.machine_DP[:] = layout.machine_DP
-                best.first_P[:] = layout.first_P
-                best.batches_D[:] = layout.batches_D
-                best.tour_W[:] = layout.tour_W
+                _copy(layout, best)
             continue
         is_stale = move != SHARE
-        if move == SWAP:
-            _swap(layout, a, s, b, t)
-        elif move == REPLACE:
-            layout.machine_DP[a, s] = old
-        elif move == SHIFT:
-            layout.first_P[s] -= t
-        elif move == SHARE:
-            layout.batches_D[a] += 1
-            layout.batches_D[b] -= 1
-        else:
-            _move_visit(layout, t, s)
-        if touched_a != -2:
-            _retime(setting, layout, cache, touched_a, touched_b)
+        _undo(layout, move, a, b, s, t, old)
+        if move != TOUR:
+            _copy_times(kept, times, touched_a, touched_b)
     return cost, best_cost

@@ -12,7 +12,7 @@ from hulk_placement.layouts.anneal import anneal
 from hulk_placement.layouts.starts import tours
 from hulk_placement.layouts.trials import Trial, Trials, copy_of
 
-MOVES_A_CALL = 2000
+MOVES_A_CALL = 1000
 HOT, COLD = 0.02, 0.0002
 
 

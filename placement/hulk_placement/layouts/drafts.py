@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trials
 
 EIGHTHS = (8, 6, 4, 3, 2, 1)
-"""Numbers of replicas, in eighths of all that there is room for."""
+"""Numbers of replicas, in eighths of all that there is room for; the most that may be where that is more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class Draft:
     """Whether no row or column is in two regions: what is over in a region stays unused."""
     is_fast: bool = False
     """Whether of more cells than are used the slowest are left out; else those at the tour's end."""
+    is_dealt: bool = False
+    """Whether equal machines take turns, a cell each; else one machine's cells follow each other."""
 
 
 @dataclass(slots=True)
@@ -45,17 +47,17 @@ class Drafts:
     trials: Trials
     space: Space
     costs: dict[Draft, float] = field(default_factory=dict)
-    sets: dict[starts.Regions, None] = field(default_factory=dict)
-    """Of regions, those that were tried, in that order."""
-    _orders: dict[tuple[starts.Regions, int, int, bool, float], tuple[Ints, Ints]] = field(default_factory=dict)
+    _least: dict[starts.Regions, float] = field(default_factory=dict)
+    """Cost of the cheapest draft on each set of regions."""
+    _orders: dict[tuple[starts.Regions, int, int, bool, float, bool], tuple[Ints, Ints]] = field(default_factory=dict)
     _tours: dict[tuple[starts.Regions, int, int, bool], Ints] = field(default_factory=dict)
     _num_cells: dict[tuple[starts.Regions, int], int] = field(default_factory=dict)
 
     def cost(self, draft: Draft) -> float:
         """What the draft's layout costs; infinite where there is no room for it, or no hope."""
         if draft not in self.costs:
-            self.costs[draft] = self._build(draft)
-            self.sets[draft.regions] = None
+            self.costs[draft] = cost = self._build(draft)
+            self._least[draft.regions] = min(cost, self._least.get(draft.regions, math.inf))
         return self.costs[draft]
 
     def descend(self, draft: Draft, going_on: Callable[[], bool]) -> Draft:
@@ -63,36 +65,17 @@ class Drafts:
         is_better = True
         while is_better:
             is_better = False
-            for variants in self._variants(draft):
-                for variant in variants:
+            for choice in CHOICES:
+                for variant in choice(self, draft):
                     if variant not in self.costs and not going_on():
                         return draft
                     if self.cost(variant) < self.cost(draft):
                         draft, is_better = variant, True
         return draft
 
-    def _variants(self, draft: Draft) -> Iterator[list[Draft]]:
-        """For each choice the drafts that differ in it alone, or also in which machines they leave out."""
-        space, option = self.space, draft.option
-        yield [replace(draft, pipeline=pipeline) for pipeline in space.pipelines]
-        yield [replace(draft, option=other) for other in space.options if _differ_in_one(option, other)]
-        parts = EIGHTHS if space.data is None else (draft.eighths,)
-        yield [replace(draft, eighths=eighths) for eighths in parts]
-        yield [
-            replace(draft, option=other, pipeline=pipeline)
-            for other in space.options
-            for pipeline in space.pipelines
-            if _is_traded(draft, other, pipeline)
-        ]
-        yield [replace(draft, by_rows=not draft.by_rows)]
-        yield [replace(draft, is_aligned=not draft.is_aligned, by_rows=by_rows) for by_rows in (True, False)]
-        yield [replace(draft, is_folded=not draft.is_folded)] if len(draft.regions) > 2 else []
-        levels = starts.memory_levels(self.trials.setting(option), draft.regions)
-        yield [replace(draft, least_memory=level) for level in levels]
-        if starts.is_mixed(self.trials.setting(option), draft.regions):
-            other = replace(draft, is_fast=not draft.is_fast)
-            yield [replace(other, pipeline=pipeline) for pipeline in space.pipelines]
-            yield [replace(other, eighths=eighths) for eighths in parts]
+    def ranked_sets(self) -> list[starts.Regions]:
+        """The sets of regions that were tried, by the cheapest draft on each."""
+        return sorted(self._least, key=self._least.__getitem__)
 
     def _build(self, draft: Draft) -> float:
         trials = self.trials
@@ -120,18 +103,22 @@ class Drafts:
         return min(self._num_cells[key] // draft.pipeline, self.trials.num_batches(draft.option))
 
     def _shape(self, draft: Draft, room: int) -> Shape:
-        """The shape where there is room for so many replicas."""
-        data = self.space.data or max(1, room * draft.eighths // 8)
+        """The shape where there is room for so many replicas: no more than may be."""
+        most = self.space.most // (draft.pipeline * draft.option.tensor)
+        data = self.space.data or max(1, min(room * draft.eighths // 8, most))
         return Shape(draft.option, data, draft.pipeline)
 
     def _order(self, draft: Draft) -> tuple[Ints, Ints]:
         """The machines of all cells, and the tour."""
         num_stages = 1 << draft.pipeline.bit_length() - 1
-        key = (draft.regions, draft.option.tensor, num_stages, draft.is_folded, draft.least_memory)
+        key = (draft.regions, draft.option.tensor, num_stages, draft.is_folded, draft.least_memory, draft.is_dealt)
         if key not in self._orders:
             setting = self.trials.setting(draft.option)
             tour_W = self._tour(draft, num_stages)
-            self._orders[key] = starts.order_cells(setting, tour_W, draft.regions, draft.least_memory), tour_W
+            self._orders[key] = (
+                starts.order_cells(setting, tour_W, draft.regions, draft.least_memory, is_dealt=draft.is_dealt),
+                tour_W,
+            )
         return self._orders[key]
 
     def _tour(self, draft: Draft, num_stages: int) -> Ints:
@@ -147,14 +134,78 @@ class Drafts:
         return self._tours[key]
 
 
+def _pipelines(drafts: Drafts, draft: Draft) -> list[Draft]:
+    return [replace(draft, pipeline=pipeline) for pipeline in drafts.space.pipelines]
+
+
+def _options(drafts: Drafts, draft: Draft) -> list[Draft]:
+    options = drafts.space.options
+    return [replace(draft, option=option) for option in options if _differ_in_one(draft.option, option)]
+
+
+def _replicas(drafts: Drafts, draft: Draft) -> list[Draft]:
+    if drafts.space.data is not None:
+        return []
+    return [replace(draft, eighths=eighths) for eighths in EIGHTHS]
+
+
+def _traded(drafts: Drafts, draft: Draft) -> list[Draft]:
+    """As many accelerators hold a replica, by other degrees."""
+    here, space = draft.option, drafts.space
+    return [
+        replace(draft, option=option, pipeline=pipeline)
+        for option in space.options
+        if option.tensor != here.tensor and _differ_in_one(here, option)
+        for pipeline in space.pipelines
+        if option.tensor * pipeline == here.tensor * draft.pipeline
+    ]
+
+
+def _directions(drafts: Drafts, draft: Draft) -> list[Draft]:
+    return [replace(draft, by_rows=not draft.by_rows)]
+
+
+def _turns(drafts: Drafts, draft: Draft) -> list[Draft]:
+    return [replace(draft, is_dealt=not draft.is_dealt)]
+
+
+def _alignments(drafts: Drafts, draft: Draft) -> list[Draft]:
+    return [replace(draft, is_aligned=not draft.is_aligned, by_rows=by_rows) for by_rows in (True, False)]
+
+
+def _tours(drafts: Drafts, draft: Draft) -> list[Draft]:
+    return [replace(draft, is_folded=not draft.is_folded)] if len(draft.regions) > 2 else []
+
+
+def _memories(drafts: Drafts, draft: Draft) -> list[Draft]:
+    levels = starts.memory_levels(drafts.trials.setting(draft.option), draft.regions)
+    return [replace(draft, least_memory=level) for level in levels]
+
+
+def _speeds(drafts: Drafts, draft: Draft) -> list[Draft]:
+    """With it other sizes: what is left out depends on them."""
+    if not starts.is_mixed(drafts.trials.setting(draft.option), draft.regions):
+        return []
+    other = replace(draft, is_fast=not draft.is_fast)
+    return [*_pipelines(drafts, other), *_replicas(drafts, other)]
+
+
+CHOICES: tuple[Callable[[Drafts, Draft], list[Draft]], ...] = (
+    _pipelines,
+    _options,
+    _replicas,
+    _traded,
+    _directions,
+    _turns,
+    _alignments,
+    _tours,
+    _memories,
+    _speeds,
+)
+"""What a descent changes one after another: for each the drafts that differ in it alone, or in what goes with it."""
+
+
 def _differ_in_one(option: Option, other: Option) -> bool:
     """Whether two options differ in one of micro-batch, tensor degree, schedule and recomputation."""
     names = ("micro_batch", "tensor", "schedule", "recompute")
     return sum(bool(getattr(option, name) != getattr(other, name)) for name in names) == 1
-
-
-def _is_traded(draft: Draft, option: Option, pipeline: int) -> bool:
-    """Whether as many accelerators hold a replica, by other degrees."""
-    here = draft.option
-    same = (option.recompute, option.schedule) == (here.recompute, here.schedule) and option.tensor != here.tensor
-    return bool(same and option.tensor * pipeline == here.tensor * draft.pipeline)

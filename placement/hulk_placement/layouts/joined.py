@@ -46,8 +46,8 @@ def joined(ground: Ground) -> list[tuple[Machine, ...]]:
     """The largest groups of machines that usable links lead between, both ways."""
     left = set(ground.place_M.tolist())
     groups: list[tuple[Machine, ...]] = []
-    is_used_Q = np.isin(np.arange(len(ground.flow_QQ)), ground.place_M)
-    usable_QQ = (ground.flow_QQ > 0) & is_used_Q & is_used_Q[:, None]
+    is_used_Q = np.isin(np.arange(len(ground.joins.flow_QQ)), ground.place_M)
+    usable_QQ = (ground.joins.flow_QQ > 0) & is_used_Q & is_used_Q[:, None]
     while left:
         start = min(left)
         places = np.flatnonzero(_reached(usable_QQ, start) & _reached(usable_QQ.T, start))
@@ -79,7 +79,7 @@ def missing_links(ground: Ground) -> str:
     """A sentence, after a space, on the links of regions of which nothing is known; "" where there are none."""
     regions, num_R = ground.regions, np.bincount(ground.region_M, minlength=len(ground.regions))
     is_needed_RR = ~np.eye(len(regions), dtype=bool) | (num_R > 1)
-    missing = np.argwhere((ground.flow_RR == 0) & is_needed_RR)
+    missing = np.argwhere((ground.joins.flow_RR == 0) & is_needed_RR)
     listed = ", ".join(f"{regions[a]} to {regions[b]}" for a, b in missing[:MOST_LISTED])
     more = ", ..." if len(missing) > MOST_LISTED else ""
     return (

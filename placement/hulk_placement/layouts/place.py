@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,23 +10,29 @@ from functools import partial
 from itertools import islice
 
 from hulk_placement.cost.closed_form.setting import Ground
+from hulk_placement.cost.money import judged
 from hulk_placement.layouts import reasons
 from hulk_placement.layouts.admission import accelerators_needed, admitted
 from hulk_placement.layouts.beginning import begin_at
 from hulk_placement.layouts.fitting import try_fitting
 from hulk_placement.layouts.joined import unjoined
+from hulk_placement.layouts.ordering import reordered
 from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.reducing import ways, with_all_flows
 from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Trial, Trials
 from hulk_placement.plan import Plan
+from hulk_placement.schedule.exact import DEFAULT_S
 from hulk_placement.search.problem import Budget, Unplaced
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
 SEARCH_SHARE = 0.9
 """Of the seconds; the others are for making plans of what was found."""
+
+SCHEDULE_SHARE = 0.05
+"""Of the seconds, for the order of the best plan's blocks, and no more than a schedule's search takes by itself."""
 
 NUM_PLANNED = 4
 """Layouts of which plans are made, to choose between by what they are predicted."""
@@ -59,21 +66,40 @@ def place(
     if start is not None:
         begin_at(trials, space, start)
     SEARCHES[search](trials, space, going_on, budget.seed)
-    return best_plan(trials, space, lambda: clock() < end_s + (1 - SEARCH_SHARE) * budget.seconds)
+    schedule_s = min(DEFAULT_S, SCHEDULE_SHARE * budget.seconds) if budget.seconds < math.inf else None
+    last_s = end_s + (1 - SEARCH_SHARE) * budget.seconds
+    return best_plan(trials, space, lambda: clock() < last_s, schedule_s, budget.seed)
 
 
-def best_plan(trials: Trials, space: Space, is_time_left: Callable[[], bool]) -> Plan | Unplaced:
-    """The best by what it is predicted of the best layouts tried, or why there is none."""
+def best_plan(
+    trials: Trials,
+    space: Space,
+    is_time_left: Callable[[], bool],
+    schedule_s: float | None = None,
+    seed: int = 0,
+) -> Plan | Unplaced:
+    """The best by what it is predicted of the best layouts tried, or why there is none.
+
+    `schedule_s`: for the order of the best one's blocks; None: greedy orders alone. The others get one as far as there
+    is time left.
+    """
     workload, topology = trials.ground.workload, trials.ground.topology
     possible = _possible(trials) or (_possible(trials) if try_fitting(trials, space) else [])
-    plain = [plan_of(trials, trial) for trial in possible]
-    found = [plan for each in plain for plan in ways(each, workload, topology, is_time_left)]
+    found = []
+    for number, trial in enumerate(possible):
+        made = ways(plan_of(trials, trial), workload, topology, is_time_left, is_best=not number)
+        plan = min(made, key=partial(judged, workload=workload), default=None)
+        if plan is not None:
+            found.append(plan if number and not is_time_left() else reordered(plan, workload, topology))
     if not found:
         return reasons.impossible(trials, space)
-    best = min(found, key=partial(_value, workload=workload))
+    best = min(found, key=partial(judged, workload=workload))
     best = with_all_flows(best, workload, topology, is_time_left)
-    is_proven = trials.is_proven and trials.is_possible(trials.best(1)[0])  # what costs less may be impossible
-    is_proven = is_proven and workload.sync.mode == "ring"  # the search weighs no two-level all-reduces
+    if schedule_s is not None and is_time_left():
+        best = reordered(best, workload, topology, schedule_s, seed)
+    # What costs less may be impossible, and the search weighs neither two-level all-reduces nor orders of blocks.
+    is_proven = trials.is_proven and trials.is_possible(trials.best(1)[0])
+    is_proven = is_proven and workload.sync.mode == "ring" and best.schedule != "explicit"
     least_s = best.prediction.step_s if is_proven else reasons.least_step_s(trials, space)
     gap = max(0.0, 1 - least_s / best.prediction.step_s)
     best = replace(best, iterations=trials.num_evaluations, optimality_gap=gap)
@@ -84,8 +110,3 @@ def _possible(trials: Trials) -> list[Trial]:
     """The best layouts tried, as far as they are possible; where none of them is, the best that is."""
     best = [trial for trial in trials.best(NUM_PLANNED) if trials.is_possible(trial)]
     return best or list(islice(filter(trials.is_possible, trials.best(trials.num_kept)), 1))
-
-
-def _value(plan: Plan, workload: Workload) -> float:
-    """What is to be least."""
-    return plan.prediction.step_s if workload.objective == "time" else plan.prediction.price

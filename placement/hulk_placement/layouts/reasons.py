@@ -22,7 +22,7 @@ def least_step_s(trials: Trials, space: Space) -> float:
     least once there and back.
     """
     ground = trials.ground
-    latency_RR = np.where(ground.flow_RR > 0, ground.latency_RR, math.inf)
+    latency_RR = np.where(ground.joins.flow_RR > 0, ground.joins.latency_RR, math.inf)
     np.fill_diagonal(latency_RR, math.inf)
     crossing_s = float((latency_RR + latency_RR.T).min()) if len(ground.regions) > 1 else math.inf
     least_s = math.inf
@@ -49,6 +49,10 @@ def sentences(trials: Trials, plan: Plan) -> tuple[str, ...]:
         f"A step computes for {prediction.compute_s:.3f} s on the cell that computes longest, fills, drains and waits "
         f"for {prediction.bubble_s:.3f} s, and then waits {prediction.communication_s:.3f} s for the replicas.",
     ]
+    if trials.ground.workload.sync.mode == "wan" and layout.data > 1 and plan.collective is None:
+        found.append(
+            "Hulk's own all-reduce is for regions: each stage's replicas are in one, where gloo's ring sums them."
+        )
     if plan.optimality_gap:
         found.append(f"No plan is more than {plan.optimality_gap:.1%} faster: with every machine always busy.")
     return tuple(found)

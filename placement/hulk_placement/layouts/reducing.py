@@ -8,19 +8,21 @@ from dataclasses import replace
 from hulk_placement.cost import predict
 from hulk_placement.plan import Plan
 from hulk_placement.search.flows import flows_of
+from hulk_placement.search.transport import NUM_BUCKETS
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
-NUM_BUCKETS = (1, 2)
+RING_BUCKETS = (1, 2)
 
 GoOn = Callable[[], bool]
 
 
-def ways(plan: Plan, workload: Workload, topology: Topology, go_on: GoOn) -> Iterator[Plan]:
+def ways(plan: Plan, workload: Workload, topology: Topology, go_on: GoOn, *, is_best: bool = True) -> Iterator[Plan]:
     """The plan with each algorithm and number of buckets that the workload allows, predicted.
 
     Hulk's own all-reduce joins replicas in several regions that have neither stages nor tensor parallelism; its flows
-    are planned for these buckets only, as far as `go_on` lets them be searched.
+    are planned for these buckets only, as far as `go_on` lets them be searched. That takes longest: where there
+    is no time left it is done for the best layout (`is_best`) and few buckets, and where there is no other way.
     """
     sync, layout = workload.sync, plan.layout
     plan = replace(plan, inner_steps=sync.inner_steps if sync.mode == "local" else None)
@@ -31,11 +33,13 @@ def ways(plan: Plan, workload: Workload, topology: Topology, go_on: GoOn) -> Ite
     for algorithm in (
         () if sync.mode == "wan" and is_apart else ("ring",) if sync.mode == "ring" else ("ring", "hierarchical")
     ):
-        for num_buckets in NUM_BUCKETS:
+        for num_buckets in RING_BUCKETS:
             yield _predicted(replace(plan, algorithm=algorithm, num_buckets=num_buckets), workload, topology)
-    if is_apart and sync.mode in ("auto", "wan") and layout.pipeline == layout.tensor == 1:
-        flows = flows_of(workload, topology, plan.rank_machines, NUM_BUCKETS, go_on, whole=False)
-        for num_buckets in NUM_BUCKETS:
+    is_worth_it = is_best or sync.mode == "wan" or go_on()
+    if is_apart and sync.mode in ("auto", "wan") and layout.pipeline == layout.tensor == 1 and is_worth_it:
+        buckets = NUM_BUCKETS if go_on() else RING_BUCKETS
+        flows = flows_of(workload, topology, plan.rank_machines, buckets, go_on, whole=False)
+        for num_buckets in buckets:
             wan = replace(plan, algorithm="wan", collective=flows, num_buckets=num_buckets, rings=())
             yield _predicted(wan, workload, topology)
 

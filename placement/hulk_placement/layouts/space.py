@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.layouts.trials import Shape, degrees
+from hulk_placement.workload import Workload
 
 MAX_MICRO_BATCH = 64
 
@@ -40,11 +41,19 @@ class Space:
         return is_told_apart and self.least <= shape.num_accelerators <= self.most
 
 
+def tensor_degrees(workload: Workload) -> list[int]:
+    """Degrees that may be chosen: what ranks that share layers send each other must be known, or have been measured."""
+    layers, times = workload.model.layers, workload.model.times
+    measured = {row.tensor for row in times.rows} if times else set()
+    is_known = any(layer.tensor_bytes for layer in layers)
+    return [degree for degree in (1, 2, 4, 8, 16) if degree == 1 or is_known or degree in measured]
+
+
 def space_of(ground: Ground) -> Space:
     """What the workload leaves open, as powers of two and what lies between them; small micro-batches first."""
     workload, machines = ground.workload, ground.machines
     widest = max(machine.num_accelerators for machine in machines)
-    tensors = [t for t in (1, 2, 4, 8, 16) if t <= widest] if workload.tensor is None else [workload.tensor]
+    tensors = [t for t in tensor_degrees(workload) if t <= widest] if workload.tensor is None else [workload.tensor]
     num_cells = sum(machine.num_accelerators for machine in machines)
     most = min(len(workload.model.layers), num_cells)
     pipelines = list(degrees(most)) if workload.pipeline is None else [workload.pipeline]

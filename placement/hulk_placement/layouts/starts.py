@@ -23,7 +23,7 @@ def edge_seconds(setting: Setting, num_stages: int) -> Floats:
     num_bytes = float(setting.gradient_J[-1]) / num_stages
     hops, segment = ring_cut(num_bytes, max(2, len(setting.uplink_R)), 1)
     with np.errstate(divide="ignore"):
-        alone_s = 2.0 * setting.latency_RR + SOFTWARE_S + segment / setting.flow_RR
+        alone_s = setting.round_trip_RR + SOFTWARE_S + segment / setting.flow_RR
         return hops * np.maximum(alone_s, 2.0 * segment * num_stages * setting.tensor / setting.capacity_RR)
 
 
@@ -101,17 +101,24 @@ def _others(setting: Setting, regions: Regions) -> list[int]:
     return [region for region in range(len(setting.uplink_R)) if region not in regions]
 
 
-def order_cells(setting: Setting, tour_W: Ints, regions: Regions, least_memory: float = 0.0) -> Ints:
+def order_cells(
+    setting: Setting, tour_W: Ints, regions: Regions, least_memory: float = 0.0, *, is_dealt: bool = False
+) -> Ints:
     """The machine of every cell that these regions have room for, in the order of a tour, in each the fastest first.
 
-    Machines with less memory than that are left out.
+    Machines with less memory than that are left out. `is_dealt`: equally fast machines of a region take turns, a cell
+    each; else all cells of a machine follow each other.
     """
     visit_R = np.full(len(setting.uplink_R), -1)
     visit_R[list(regions)] = [np.flatnonzero(tour_W == region)[0] for region in regions]
     visit_M, kind_M = visit_R[setting.region_M], setting.kind_M
     order_M = np.lexsort((setting.forward_KJ[kind_M, -1], visit_M))
     used = order_M[(visit_M[order_M] >= 0) & (setting.memory_K[kind_M[order_M]] >= least_memory)]
-    return np.repeat(used, setting.slots_M[used])
+    order_N = np.repeat(used, setting.slots_M[used])
+    if not is_dealt:
+        return order_N
+    turn_N = np.concatenate([np.arange(num) for num in setting.slots_M[used]]) if len(used) else order_N
+    return order_N[np.lexsort((turn_N, setting.forward_KJ[kind_M[order_N], -1], visit_M[order_N]))]
 
 
 def is_mixed(setting: Setting, regions: Regions) -> bool:

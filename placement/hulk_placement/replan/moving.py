@@ -9,13 +9,14 @@ since the last checkpoint are made again, where there was no time to save one.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER
 from hulk_placement.model.layer import BYTES_PER_FP32
 from hulk_placement.plan import Plan
-from hulk_placement.topology import Link, Pair, Topology, is_amount
+from hulk_placement.topology import Pair, Topology, is_amount
 from hulk_placement.workload import Workload
 
 
@@ -63,7 +64,10 @@ class Moving:
 
 @dataclass(frozen=True, slots=True)
 class MoveCost:
-    """What a move takes, in seconds by part, and the bytes of the checkpoint that go over links between machines."""
+    """What a move takes, in seconds by part, and the bytes of the checkpoint that go over links between machines.
+
+    `num_lost_layers`: of those that only machines had that are gone, while nothing says where checkpoints are kept.
+    """
 
     stop_s: float
     image_s: float
@@ -74,6 +78,7 @@ class MoveCost:
     first_step_s: float
     repeat_s: float
     sent_bytes: int
+    num_lost_layers: int = 0
 
     @property
     def seconds(self) -> float:
@@ -112,9 +117,11 @@ def move_cost(old: Plan, new: Plan, workload: Workload, topology: Topology, movi
     size = checkpoint_bytes(workload) if moving.checkpoint_bytes is None else moving.checkpoint_bytes
     first = new.machine(0, 0)
     if moving.is_stored or moving.store_region is not None:
-        sent = _handed_on(new, workload, size, first)
+        sent, num_lost = _handed_on(new, workload, size, first), 0
     else:
-        sent = _fetched(old, new, workload, size, topology)
+        had = {name: layers for name, layers in _layers_of(old, workload).items() if name in names}
+        sent = _fetched(had, new, workload, size, topology)
+        num_lost = len(workload.model.layers) - len(set[int]().union(*had.values()))
     return MoveCost(
         stop_s=restart.stop_s if is_whole else 0.0,
         image_s=restart.image_s if is_new else 0.0,
@@ -125,6 +132,7 @@ def move_cost(old: Plan, new: Plan, workload: Workload, topology: Topology, movi
         first_step_s=restart.first_step_s,
         repeat_s=moving.repeated_steps * new.prediction.step_s,
         sent_bytes=sum(sent.values()),
+        num_lost_layers=num_lost,
     )
 
 
@@ -146,15 +154,13 @@ def _handed_on(plan: Plan, workload: Workload, size: int, first: str) -> Sent:
     return found
 
 
-def _fetched(old: Plan, new: Plan, workload: Workload, size: int, topology: Topology) -> Sent:
-    """Every machine gets each layer that it lacks from the quickest to send it of those that had it.
+def _fetched(had: Mapping[str, set[int]], new: Plan, workload: Workload, size: int, topology: Topology) -> Sent:
+    """Every machine gets each layer that it lacks from the quickest to send it of those that `had` it and are left.
 
-    What only machines had that are gone must have been saved somewhere: rank 0 has it, and hands it on.
+    What none of these had must have been saved somewhere: rank 0 has it, and hands it on.
     """
     layers = workload.model.layers
     total = max(1, sum(layer.num_parameters for layer in layers))
-    there = {machine.name for machine in topology.machines}
-    had = {name: held for name, held in _layers_of(old, workload).items() if name in there}
     sources = [tuple(name for name in sorted(had) if layer in had[name]) for layer in range(len(layers))]
     found: Sent = Counter()
     for machine, wanted in _layers_of(new, workload).items():
@@ -163,16 +169,11 @@ def _fetched(old: Plan, new: Plan, workload: Workload, size: int, topology: Topo
             lacking[sources[layer] or (new.machine(0, 0),)] += layers[layer].num_parameters
         for names, num_parameters in lacking.items():
             num_bytes = round(size * num_parameters / total)
-            sends_s = {name: _send_s(topology.link(name, machine), num_bytes) for name in names}
+            sends_s = {name: topology.link(name, machine).one_flow_s(num_bytes) for name in names}
             source = min(names, key=sends_s.__getitem__)
             if source != machine:
                 found[source, machine] += num_bytes
     return found
-
-
-def _send_s(link: Link, num_bytes: int) -> float:
-    """By one connection."""
-    return link.rtt_s / 2 + num_bytes / link.one_flow_bytes_per_s
 
 
 def _layers_of(plan: Plan, workload: Workload) -> dict[str, set[int]]:
@@ -201,7 +202,7 @@ def _sent_s(sent: Sent, topology: Topology) -> float:
     longest_s, latency_s = 0.0, 0.0
     for pair, num_bytes in sent.items():
         link = topology.link(*pair)
-        latency_s = max(latency_s, link.rtt_s / 2)
+        latency_s = max(latency_s, link.latency_s)
         longest_s = max(longest_s, num_bytes / link.one_flow_bytes_per_s)
         if link.shared is not None:
             between[link.shared] += num_bytes

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from hulk_placement.basis import Basis
 from hulk_placement.cost.compute import is_any_known
-from hulk_placement.cost.money import accelerators_per_s
-from hulk_placement.plan import Plan, Prediction
+from hulk_placement.cost.money import accelerators_per_s, judged
+from hulk_placement.plan import Plan
 from hulk_placement.replan import starts
 from hulk_placement.replan.changes import Changes, changes
 from hulk_placement.replan.decide import Policy, Verdict, Weighed, amount, decide
@@ -86,7 +86,7 @@ def replan(
     options = [_option(plan, new, workload, topology, moving, situation) for new in found]
     best = _best(options, current, workload, topology)
     if isinstance(current, str):
-        reason = f"The plan cannot go on: {current}. {_words(plan, best, situation)}"
+        reason = f"The plan cannot go on: {current}. {_words(plan, best, workload, situation)}"
         return Replanned(Verdict.MOVE, reason, changed, None, best.plan, best.cost, None)
     unit = _unit(workload)
     weighed = Weighed(
@@ -140,18 +140,27 @@ def _step(plan: Plan, workload: Workload, topology: Topology) -> float:
 
     Where no machine's speed is known, computing counts for nothing: a guess of speeds moves nobody.
     """
-    prediction: Prediction = plan.prediction
-    if workload.objective != "time":
-        return prediction.price
-    if is_any_known(workload, topology):
-        return prediction.step_s
-    return prediction.communication_s + prediction.bubble_s
+    if workload.objective != "time" or is_any_known(workload, topology):
+        return judged(plan, workload)
+    return plan.prediction.communication_s + plan.prediction.bubble_s
 
 
-def _words(old: Plan, best: _Option, situation: Situation) -> str:
+def _words(old: Plan, best: _Option, workload: Workload, situation: Situation) -> str:
     new, held = best.plan.prediction, old.prediction.step_s
     before = f" (before: {amount(held, 's')})" if held else ""
     return (
         f"The new plan takes {amount(new.step_s, 's')} a step{before} on {best.plan.layout.num_ranks} accelerators, "
         f"and {amount(best.cost.seconds, 's')} to move to; {situation.steps_left:,} steps are left."
+        f"{_lost(best, workload)}"
+    )
+
+
+def _lost(best: _Option, workload: Workload) -> str:
+    """What has to be known of layers that no machine has any more, where nothing says where they are kept."""
+    num_lost, num_layers = best.cost.num_lost_layers, len(workload.model.layers)
+    if not num_lost:
+        return ""
+    return (
+        f" No machine that is left had {num_lost} of {num_layers} layers: a checkpoint of them is taken to be on "
+        f"{best.plan.machine(0, 0)} already, which costs nothing; name the region of its store where it is elsewhere."
     )

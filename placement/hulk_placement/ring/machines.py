@@ -66,6 +66,10 @@ class Size:
             return slowest
         return max(slowest, self.large_flops / sorted(speeds, reverse=True)[self.num_large - 1])
 
+    def least_compute_s(self, speeds: Sequence[float]) -> float:
+        """Seconds that the slowest rank computes at least, where these are the speeds of some of the workers."""
+        return self.small_flops / min(speeds)
+
 
 def best_order(graph: MachineGraph, size: Size, below_s: float, work: Work) -> tuple[tuple[int, ...], float] | None:
     """The machines in rank order with the least step below `below_s`, and its seconds; None when there is none.
@@ -114,7 +118,7 @@ class _OrderSearch:
                 continue
             worst_s = max(ring_s, self._add(edge, self.path[-1]))
             self._enter(machine)
-            if self._least_compute_s() + worst_s < self.best_s:
+            if self.size.least_compute_s([self.graph.speed[m] for m in self.path]) + worst_s < self.best_s:
                 self._extend(worst_s)
             self._leave(machine)
             self._remove(edge, self.path[-1])
@@ -128,9 +132,6 @@ class _OrderSearch:
         self._remove(edge, self.path[-1])
         if step_s < self.best_s:
             self.best, self.best_s = tuple(self.path), step_s
-
-    def _least_compute_s(self) -> float:
-        return self.size.small_flops / min(self.graph.speed[m] for m in self.path)
 
     def _add(self, edge: Edge, source: int) -> float:
         """Seconds of the worst edge on the link that this edge joins."""

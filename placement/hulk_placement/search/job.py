@@ -21,7 +21,7 @@ from hulk_placement.search.graph import machine_graph, region_graphs
 from hulk_placement.search.making import make_plan
 from hulk_placement.search.pins import pinned_order
 from hulk_placement.search.problem import Budget, Problem, Unplaced, build
-from hulk_placement.search.sizes import NUM_BUCKETS, Shares, size_of
+from hulk_placement.search.sizes import NUM_BUCKETS, planned_size
 from hulk_placement.search.transport import choose
 from hulk_placement.search.workers import WorkerSearch
 from hulk_placement.topology import Topology
@@ -96,6 +96,9 @@ def _best_uneven(problem: Problem, seed: int, work: Work) -> tuple[Candidate | N
     for num_buckets in NUM_BUCKETS:
         moved = uneven.moved(problem, best.order, partial(_step_s, problem, num_buckets), seed, work)
         best = min(best, _candidate(problem, moved, num_buckets), key=lambda found: found.step_s)
+    best, is_proven = _tried_all(problem, best, work)
+    if is_proven:
+        return best, best.step_s
     alone_s = min((choice.step_s for choice in one_machine(problem)), default=best.step_s)
     return best, uneven.least_step_s(problem, region_graphs(problem).optimistic, min(best.step_s, alone_s), work)
 
@@ -148,12 +151,9 @@ def _improve(problem: Problem, best: Candidate, bound_s: float, seed: int, work:
     """The candidate made better over single machines, and the bound it is measured against."""
     if work.exhausted:
         return best, bound_s
-    if sum(problem.num_slots) <= MAX_EXACT_SLOTS:
-        half = work.part((work.limit - work.done) // 2)
-        best = _enumerate(problem, best, half)
-        work.add(half)
-        if not half.exhausted:
-            return best, best.step_s
+    best, is_proven = _tried_all(problem, best, work)
+    if is_proven:
+        return best, best.step_s
     same_region = [
         [b for b, other in enumerate(problem.region_of) if other == region and b != a]
         for a, region in enumerate(problem.region_of)
@@ -162,11 +162,21 @@ def _improve(problem: Problem, best: Candidate, bound_s: float, seed: int, work:
     return _candidate(problem, order, best.num_buckets), bound_s
 
 
+def _tried_all(problem: Problem, best: Candidate, work: Work) -> tuple[Candidate, bool]:
+    """The best of all rings over machines, where half of the work is enough to try them, and whether it was."""
+    if work.exhausted or sum(problem.num_slots) > MAX_EXACT_SLOTS:
+        return best, False
+    half = work.part((work.limit - work.done) // 2)
+    best = _enumerate(problem, best, half)
+    work.add(half)
+    return best, not half.exhausted
+
+
 def _enumerate(problem: Problem, best: Candidate, work: Work) -> Candidate:
     graph = machine_graph(problem)
     for num_workers in range(max(2, problem.workload.min_workers), problem.max_workers + 1):
         for num_buckets in NUM_BUCKETS:
-            size = size_of(problem, Shares(problem, num_workers), num_buckets)
+            size = planned_size(problem, num_workers, num_buckets)
             found = best_order(graph, size, best.step_s, work)
             if found is not None:
                 best = Candidate(found[0], num_buckets, found[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 from hulk_placement.cost.compute import share_by_speed
 from hulk_placement.cost.gloo import Ring, cut_ring
@@ -37,6 +38,25 @@ class Shares:
         return (self.base + large) * self.flops / speed
 
 
+@dataclass(frozen=True, slots=True)
+class UnevenSize(Size):
+    """A size whose workers get shares by speed; no worker of the problem is faster than `fastest_flops_per_s`."""
+
+    problem: Problem
+    fastest_flops_per_s: float
+
+    def compute_s(self, speeds: Sequence[float]) -> float:
+        """As `compute_seconds`."""
+        return compute_seconds(self.problem, speeds)
+
+    def least_compute_s(self, speeds: Sequence[float]) -> float:
+        """By shares that fit exactly beside the fastest others; the slowest rank has one sequence at least."""
+        workload = self.problem.workload
+        together = sum(speeds) + (self.num_workers - len(speeds)) * self.fastest_flops_per_s
+        share = workload.global_batch / workload.accelerators_per_worker
+        return work(workload) * max(share / together, 1.0 / min(speeds)) / ROUNDING
+
+
 def size_of(problem: Problem, shares: Shares, num_buckets: int) -> Size:
     """The size of two or more ranks in `num_buckets` buckets."""
     ring = cut_ring(problem.workload.model.gradient_bytes, shares.num_ranks, num_buckets)
@@ -48,6 +68,15 @@ def size_of(problem: Problem, shares: Shares, num_buckets: int) -> Size:
         num_large=shares.num_large,
         inside_s=0.0 if problem.workload.accelerators_per_worker == 1 else _same_machine_s(ring),
     )
+
+
+def planned_size(problem: Problem, num_workers: int, num_buckets: int) -> Size:
+    """The size of two or more ranks with the shares that a plan gives them."""
+    size = size_of(problem, Shares(problem, num_workers), num_buckets)
+    if not problem.is_uneven:
+        return size
+    figures = {field.name: getattr(size, field.name) for field in fields(size)}
+    return UnevenSize(**figures, problem=problem, fastest_flops_per_s=max(problem.speed))
 
 
 def compute_seconds(problem: Problem, speeds: Sequence[float]) -> float:

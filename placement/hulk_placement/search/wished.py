@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from hulk_placement.cost.known import work
-from hulk_placement.cost.money import accelerators_per_s, ring_egress
+from hulk_placement.cost.money import LIMIT_ROUNDING, accelerators_per_s, judged, ring_egress
 from hulk_placement.plan import Plan
 from hulk_placement.ring.region_graph import Work
 from hulk_placement.search import uneven
@@ -32,8 +32,6 @@ TIME_SHARE = 0.4
 NUM_IMPROVED = 4
 """Starts from which moves are made, the best ones."""
 
-ROUNDING = 1 + 1e-9
-
 
 def place_wished(
     workload: Workload, topology: Topology, budget: Budget, clock: Callable[[], float] = time.monotonic
@@ -47,6 +45,9 @@ def place_wished(
         return quickest if isinstance(quickest, Unplaced) else problem  # type: ignore[return-value]
     wish = Wish(problem, tuple(topology.machine(name).price_per_hour for name in problem.names))
     order = _number(problem, quickest)
+    affordable = [quickest] if wish.excess(order) == 0 else []
+    if affordable and workload.objective == "time":
+        return wish.told(quickest, quickest)
     if not workload.pins:
         work = Work(budget.iterations - part.iterations, end_s=end_s, clock=clock)
         order = _best(problem, wish, order, budget.seed, work)
@@ -54,7 +55,7 @@ def place_wished(
         return wish.refusal(order)
     named = replace(plain, pins=tuple(problem.names[machine] for machine in order))
     found = [place(replace(named, sync=sync), topology, part, clock) for sync in _syncs(workload)]
-    plans = [plan for plan in found if isinstance(plan, Plan)]
+    plans = affordable + [plan for plan in found if isinstance(plan, Plan)]
     return wish.told(min(plans, key=wish.reached), quickest) if plans else found[0]
 
 
@@ -72,7 +73,7 @@ class Wish:
     def excess(self, order: Order) -> float:
         """By how much the price an hour is over its limit."""
         limit = self.problem.workload.max_price_per_hour or math.inf
-        return max(0.0, self.per_hour(order) - limit * ROUNDING)
+        return max(0.0, self.per_hour(order) - limit * LIMIT_ROUNDING)
 
     def value(self, num_buckets: int, order: Order) -> tuple[float, float]:
         """The excess, then a step's seconds or price."""
@@ -89,11 +90,17 @@ class Wish:
 
     def reached(self, plan: Plan) -> float:
         """What a plan is judged by."""
-        return plan.prediction.step_s if self.problem.workload.objective == "time" else plan.prediction.price
+        return judged(plan, self.problem.workload)
 
     def refusal(self, order: Order) -> Unplaced:
         """That the limit is too low."""
         asked = self.problem.workload
+        if asked.pins:
+            return Unplaced(
+                "PriceLimit",
+                f"The machines of {len(order)} workers are given, which cost {self.per_hour(order):g} an hour; at most "
+                f"{asked.max_price_per_hour:g} an hour is asked for: the two exclude each other.",
+            )
         return Unplaced(
             "PriceLimit",
             f"No plan of {asked.min_workers} workers or more was found that costs at most {asked.max_price_per_hour:g} "

@@ -153,13 +153,7 @@ class Part(Ground):
             place_M=self.place_M,
             slots_M=np.array([machine.num_accelerators // option.tensor for machine in self.machines]),
             banned_MJ=whole.banned_MJ[self.whole_M],
-            latency_QQ=self.latency_QQ,
-            flow_QQ=self.flow_QQ,
-            latency_RR=self.latency_RR,
-            flow_RR=self.flow_RR,
-            capacity_RR=self.capacity_RR,
-            uplink_R=self.uplink_R,
-            egress_RR=self.egress_RR,
+            **self.joins._asdict(),
         )
 
 
@@ -173,10 +167,8 @@ def part_of(job: Job, topology: Topology) -> Ground:
     whole_M, pool_M = (np.array([number[machine.name][k] for machine in machines]) for k in (0, 1))
     regions = tuple(dict.fromkeys(machine.region for machine in machines))
     whole_R = np.array([whole.regions.index(region) for region in regions])
-    both = np.ix_(whole_R, whole_R)
     of = {region: n for n, region in enumerate(regions)}
     region_M = np.array([of[machine.region] for machine in machines])
-    latency_RR, flow_RR = (np.ascontiguousarray(array[both]) for array in (whole.latency_RR, whole.flow_RR))
     return Part(
         workload=job.workload,
         topology=topology,
@@ -184,13 +176,7 @@ def part_of(job: Job, topology: Topology) -> Ground:
         regions=regions,
         region_M=region_M,
         place_M=region_M,
-        latency_QQ=latency_RR,
-        flow_QQ=flow_RR,
-        latency_RR=latency_RR,
-        flow_RR=flow_RR,
-        capacity_RR=np.ascontiguousarray(whole.capacity_RR[both]),
-        uplink_R=whole.uplink_R[whole_R],
-        egress_RR=np.ascontiguousarray(whole.egress_RR[both]),
+        joins=whole.joins.part(whole_R),
         speeds=whole.speeds,
         figures=tuple(whole.figures[pool] for pool in pool_M.tolist()),
         job=job,

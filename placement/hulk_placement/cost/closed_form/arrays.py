@@ -50,12 +50,14 @@ class Setting(NamedTuple):
     """Layers that use the parameters of an earlier one: (layer, earlier layer)."""
     latency_QQ: Floats
     """Seconds, one way."""
+    round_trip_QQ: Floats
     flow_QQ: Floats
     """Bytes a second of one flow; 0: must not be used."""
     inside_latency_K: Floats
     inside_flow_K: Floats
     """Between two cells on one machine."""
     latency_RR: Floats
+    round_trip_RR: Floats
     flow_RR: Floats
     """As of places, typical of the machines of a region pair."""
     capacity_RR: Floats

@@ -9,8 +9,8 @@ after stage s + 1's has. The order on every stage is the schedule's:
 
 A transfer keeps its way over one boundary for `send_s` and arrives `latency_s` after that. With overlap the stage
 goes on computing meanwhile; without, it waits until what it sent has arrived. Every block begins as early as that
-allows, so the times are those of the longest path in the graph of blocks: a recurrence over micro-batches, no
-simulation.
+allows, so the times are those of the longest path in the graph of blocks: of 1F1B's a recurrence over micro-batches, of
+GPipe's a formula; no simulation.
 """
 
 from __future__ import annotations
@@ -67,6 +67,33 @@ def _backward(
 
 
 @compiled
+def _chain_ends(
+    begin_s: float,
+    num: int,
+    is_back: bool,
+    block_s: Floats,
+    send_s: Floats,
+    latency_s: Floats,
+    overlap: bool,
+    ends_s: Floats,
+) -> None:
+    """Write when each stage's last of `num` equal passes ends that wait only for the stage before, or, back, behind it.
+
+    The first stage begins at `begin_s`. A flow shop of equal jobs: the last one meets every stage and way once, and has
+    waited for all others at the slowest so far (Johnson 1954).
+    """
+    last = block_s.shape[0] - 1
+    passed_s, slowest_s = begin_s, 0.0
+    for k in range(last + 1):
+        s, way = (last - k, last - k - 1) if is_back else (k, k)
+        sent_s, alone_s = (send_s[way], latency_s[way]) if k < last else (0.0, 0.0)
+        slowest_s = max(slowest_s, block_s[s] if overlap else block_s[s] + sent_s + alone_s)
+        ends_s[s] = passed_s + block_s[s] + ((num - 1) * slowest_s if num > 1 else 0.0)
+        passed_s += block_s[s] + sent_s + alone_s
+        slowest_s = max(slowest_s, sent_s)
+
+
+@compiled
 def pipeline_ends(
     schedule: int,
     num_micro_batches: int,
@@ -85,22 +112,34 @@ def pipeline_ends(
     `forward_s`, `backward_s` (P): seconds of one micro-batch's passes. `send_s`, `latency_s` (P - 1 at least): of the
     transfer from stage s to s + 1; `back_send_s`, `back_latency_s`: from s + 1 to s. `now` (10, P at least) is scratch.
 
-    Steps in which all that a block waits for is known: with 1F1B, step j computes forward pass j + P - 1 - s on each
-    stage s, which waits for step j - 1 of the stage before it, then backward pass j from the last stage to the first.
-    Once all stages are as they were some steps ago, only later, what lies between is repeated without being computed;
-    the earlier step they are compared with is the 1st, the 2nd, the 4th, ... (Brent 1980).
-
     >>> two, none = np.array([1.0, 1.0]), np.zeros(2)
     >>> pipeline_ends(ONE_F_ONE_B, 2, two, 2 * two, none, none, none, none, True, np.zeros(2), np.zeros((10, 2)))
     9.0
     """
+    last, num = forward_s.shape[0] - 1, num_micro_batches
+    if schedule == GPIPE:
+        _chain_ends(0.0, num, False, forward_s, send_s, latency_s, overlap, ends_s)
+        _chain_ends(ends_s[last], num, True, backward_s, back_send_s, back_latency_s, overlap, ends_s)
+    else:
+        one_f_one_b = (forward_s, backward_s, send_s, latency_s, back_send_s, back_latency_s)
+        _one_f_one_b_ends(num, one_f_one_b, overlap, ends_s, now)
+    return float(ends_s[: last + 1].max())
+
+
+@inlined
+def _one_f_one_b_ends(num: int, seconds: tuple[Floats, ...], overlap: bool, ends_s: Floats, now: Floats) -> None:
+    """Steps in which all that a block waits for is known: step j computes forward pass j + P - 1 - s on each stage s,
+    which waits for step j - 1 of the stage before it, then backward pass j from the last stage to the first.
+
+    Once all stages are as they were some steps ago, only later, what lies between is repeated without being computed;
+    the earlier step they are compared with is the 1st, the 2nd, the 4th, ... (Brent 1980).
+    """
+    forward_s, backward_s, send_s, latency_s, back_send_s, back_latency_s = seconds
     last = forward_s.shape[0] - 1
     now[:, : last + 1] = 0.0
-    first = 1 - num_micro_batches if schedule == GPIPE else 0
-    j, since, until = first - last, 0, 1
-    num_alike = num_micro_batches - last if schedule == ONE_F_ONE_B else 0
-    while j < num_micro_batches:
-        low, high = max(0, j + 1 - first + last - num_micro_batches), min(last, j - first + last)
+    j, since, until, num_alike = -last, 0, 1, num - last
+    while j < num:
+        low, high = max(0, j + 1 + last - num), min(last, j + last)
         _forward(low, high, forward_s, send_s, latency_s, overlap, now)
         if j >= 0:
             _backward(backward_s, back_send_s, back_latency_s, overlap, ends_s, now)
@@ -108,13 +147,12 @@ def pipeline_ends(
         if 0 < j < num_alike:
             passed_s = _later(now, last) if j > 1 else 0.0
             if passed_s > 0.0:
-                num = (num_alike - j) // (j - since)
-                now[:NUM_ROWS, : last + 1] += num * passed_s
-                j, num_alike = j + num * (j - since), 0
+                repeats = (num_alike - j) // (j - since)
+                now[:NUM_ROWS, : last + 1] += repeats * passed_s
+                j, num_alike = j + repeats * (j - since), 0
             elif j == until:
                 now[NUM_ROWS:, : last + 1] = now[:NUM_ROWS, : last + 1]
                 since, until = j, 2 * j
-    return float(ends_s[: last + 1].max())
 
 
 @inlined

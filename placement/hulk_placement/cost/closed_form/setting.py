@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Setting
+from hulk_placement.cost.closed_form.joins import Joins
 from hulk_placement.cost.closed_form.pipeline import SCHEDULES
 from hulk_placement.cost.closed_form.sync import GLOO, WAN
 from hulk_placement.cost.compute import Passes, kind_seconds
 from hulk_placement.cost.known import Kinds, kinds_of
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER
 from hulk_placement.model.layer import BYTES_PER_FP32
-from hulk_placement.topology import SAME_MACHINE, Link, LinkKind, Machine, Topology
+from hulk_placement.topology import SAME_MACHINE, Link, Machine, Topology
 from hulk_placement.workload import Workload
 
 COPIES = 3
@@ -55,13 +56,7 @@ class Ground:
     regions: tuple[str, ...]
     region_M: Ints
     place_M: Ints
-    latency_QQ: Floats
-    flow_QQ: Floats
-    latency_RR: Floats
-    flow_RR: Floats
-    capacity_RR: Floats
-    uplink_R: Floats
-    egress_RR: Floats
+    joins: Joins
     speeds: Kinds
     figures: tuple[Figures, ...]
     """Of each machine."""
@@ -74,21 +69,7 @@ class Ground:
         own = {name for pair in topology.node_links for name in pair}
         apart = [machine for machine in machines if machine.name in own]
         place = {machine.name: len(regions) + number for number, machine in enumerate(apart)}
-        places = [(name, None) for name in regions] + [(machine.region, machine.name) for machine in apart]
-
-        def between(a: tuple[str, str | None], b: tuple[str, str | None]) -> Link:
-            if a[1] is not None and b[1] is not None and a != b:
-                return topology.link(a[1], b[1])
-            return topology.region_link(a[0], b[0])
-
-        regional: list[tuple[str, str | None]] = [(name, None) for name in regions]
-        links = [[between(a, b) for b in regional] for a in regional]
-        latency_RR, flow_RR = _figures(links, workload)
-        latency_QQ, flow_QQ = latency_RR, flow_RR
-        if apart:
-            latency_QQ, flow_QQ = _figures([[between(a, b) for b in places] for a in places], workload)
         speeds = kinds_of(workload, topology, (machine.name for machine in machines))
-        capacity_RR = np.array([[link.bandwidth_bytes_per_s for link in row] for row in links])
         return cls(
             workload=workload,
             topology=topology,
@@ -96,15 +77,7 @@ class Ground:
             regions=regions,
             region_M=np.array([region[machine.region] for machine in machines]),
             place_M=np.array([place.get(machine.name, region[machine.region]) for machine in machines]),
-            latency_QQ=latency_QQ,
-            flow_QQ=flow_QQ,
-            latency_RR=latency_RR,
-            flow_RR=flow_RR,
-            capacity_RR=capacity_RR,
-            uplink_R=np.array([topology.uplinks.get(name, math.inf) for name in regions]),
-            egress_RR=np.array(
-                [[topology.egress_price_per_gb.get((a, b), 0.0) / 1e9 for b in regions] for a in regions]
-            ),
+            joins=Joins.of(workload, topology, regions, apart),
             speeds=speeds,
             figures=tuple(
                 Figures(int(compute), machine.memory_bytes, machine.price_per_hour, topology.inside(machine.name))
@@ -136,15 +109,9 @@ class Ground:
             forward_KJ=_sums(seconds.kinds_forward_s[compute_K] + tensor_s_KL),
             backward_KJ=_sums(seconds.kinds_backward_s[compute_K] + tensor_s_KL),
             **_bytes(workload, option),
-            latency_QQ=self.latency_QQ,
-            flow_QQ=self.flow_QQ,
-            inside_latency_K=np.full(len(kinds), SAME_MACHINE.rtt_s / 2),
+            **self.joins._asdict(),
+            inside_latency_K=np.full(len(kinds), SAME_MACHINE.latency_s),
             inside_flow_K=np.full(len(kinds), SAME_MACHINE.bandwidth_bytes_per_s),
-            latency_RR=self.latency_RR,
-            flow_RR=self.flow_RR,
-            capacity_RR=self.capacity_RR,
-            uplink_R=self.uplink_R,
-            egress_RR=self.egress_RR,
             banned_MJ=_banned(workload, self.machines),
             price_limit=math.inf if workload.max_price_per_hour is None else workload.max_price_per_hour / 3600,
             tensor=option.tensor,
@@ -199,19 +166,6 @@ def _tensor_seconds(workload: Workload, inside: Link, option: Option) -> list[fl
         + 2 * (t - 1) / t * layer.tensor_bytes * option.micro_batch / inside.bandwidth_bytes_per_s
         for layer in workload.model.layers
     ]
-
-
-def _figures(links: list[list[Link]], workload: Workload) -> tuple[Floats, Floats]:
-    """One-way seconds and bytes a second that one flow gets, of each pair; rate 0 where the link must not be used."""
-
-    def rate(link: Link) -> float:
-        usable = workload.allow_unknown_links or link.kind is not LinkKind.UNKNOWN
-        return link.one_flow_bytes_per_s if usable else 0.0
-
-    return (
-        np.array([[link.rtt_s / 2 for link in row] for row in links]),
-        np.array([[rate(link) for link in row] for row in links]),
-    )
 
 
 def _maxima(values: Floats) -> Floats:

@@ -143,11 +143,14 @@ def ring_cut(num_bytes: float, num_ranks: int, num_buckets: int) -> tuple[int, f
 
 
 @inlined
-def edge_seconds(hops: int, segment: float, num_buckets: int, latency_s: float, flow: float, full_s: float) -> float:
-    """As `cost.gloo.Ring.edge_s`; all that shares the edge's link keeps it busy for `full_s` in each half."""
+def edge_seconds(hops: int, segment: float, num_buckets: int, way_s: float, flow: float, full_s: float) -> float:
+    """As `cost.gloo.Ring.edge_s`, there and back in `way_s`.
+
+    All that shares the edge's link keeps it busy for `full_s` in each half.
+    """
     if flow <= 0.0:
         return math.inf
-    round_trip_s, segment_s = 2.0 * latency_s + SOFTWARE_S, segment / flow
+    round_trip_s, segment_s = way_s + SOFTWARE_S, segment / flow
     waiting_s = hops // 2 * (round_trip_s + segment_s) + num_buckets * segment_s
     if hops % 2:
         waiting_s += round_trip_s
@@ -190,18 +193,18 @@ def _rings(setting: Setting, layout: Layout, cache: Cache, buckets: int, ring_P:
         for k in range(num):
             a, b = cache.walk_W[k], cache.walk_W[(k + 1) % num]
             if num > 1:
-                latency_s, flow = setting.latency_RR[a, b], setting.flow_RR[a, b]
+                way_s, flow = setting.round_trip_RR[a, b], setting.flow_RR[a, b]
                 full_s = cache.load_RR[a, b] / setting.capacity_RR[a, b]
-                worst_s = max(worst_s, edge_seconds(hops, segment, buckets, latency_s, flow, full_s))
+                worst_s = max(worst_s, edge_seconds(hops, segment, buckets, way_s, flow, full_s))
             if cache.count_PR[s, a] > 1 and cache.only_PR[s, a] == SEVERAL:
-                latency_s, flow = setting.latency_RR[a, a], setting.flow_RR[a, a]
+                way_s, flow = setting.round_trip_RR[a, a], setting.flow_RR[a, a]
                 num_bytes = hops * segment * buckets * setting.tensor * cache.sharing_PR[s, a]
                 full_s = num_bytes / setting.capacity_RR[a, a]
-                worst_s = max(worst_s, edge_seconds(hops, segment, buckets, latency_s, flow, full_s))
+                worst_s = max(worst_s, edge_seconds(hops, segment, buckets, way_s, flow, full_s))
             if cache.twin_PR[s, a] != NONE:
                 kind = setting.kind_M[cache.twin_PR[s, a]]
-                latency_s, flow = setting.inside_latency_K[kind], setting.inside_flow_K[kind]
-                worst_s = max(worst_s, edge_seconds(hops, segment, buckets, latency_s, flow, 0.0))
+                way_s, flow = 2.0 * setting.inside_latency_K[kind], setting.inside_flow_K[kind]
+                worst_s = max(worst_s, edge_seconds(hops, segment, buckets, way_s, flow, 0.0))
         ring_P[s] = worst_s
     uplinks_s, slowest_s = 2.0 * busiest_uplink_s(setting, cache), 0.0
     for s in range(num_stages):
@@ -336,13 +339,13 @@ def _tied(setting: Setting, layout: Layout, cache: Cache, number: int, is_load: 
                 cache.load_RR[other, region] += num_bytes
             continue
         for source, target in ((a, b), (b, a)):
-            latency_s, flow = pair(setting, source, target)
+            _, flow = pair(setting, source, target)
             ends = setting.region_M[source], setting.region_M[target]
             full_s = cache.load_RR[ends] / setting.capacity_RR[ends]
             if region == other and a != b and flow > 0.0:
                 has_own = setting.place_M[a] != region and setting.place_M[b] != region
                 full_s = num_bytes / (flow if has_own else setting.capacity_RR[ends])
-            edge_s = edge_seconds(hops, segment, 1, latency_s, flow, full_s)
+            edge_s = edge_seconds(hops, segment, 1, round_trip(setting, source, target), flow, full_s)
             worst_s = max(worst_s, edge_s)
     return worst_s
 
@@ -380,3 +383,11 @@ def pair(setting: Setting, source: int, target: int) -> tuple[float, float]:
         return setting.inside_latency_K[kind], setting.inside_flow_K[kind]
     a, b = setting.place_M[source], setting.place_M[target]
     return setting.latency_QQ[a, b], setting.flow_QQ[a, b]
+
+
+@inlined
+def round_trip(setting: Setting, source: int, target: int) -> float:
+    """Seconds there and back between two machines, or inside one."""
+    if source == target:
+        return float(2.0 * setting.inside_latency_K[setting.kind_M[source]])
+    return float(setting.round_trip_QQ[setting.place_M[source], setting.place_M[target]])

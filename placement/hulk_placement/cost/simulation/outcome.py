@@ -35,9 +35,10 @@ class Use:
 class Simulated:
     """One simulated step, with all that happened in it.
 
-    Where replicas reduce once in several steps, `step_s` has that part of what they wait for each other; the rest tells
-    of the step in which they do. `ends_DP`, `busy_DP`: when the last backward pass of each cell ends, and how long the
-    cell computes. `uses`: by resource, in the order of the step's.
+    Where replicas reduce once in several steps, `step_s` has that part of what they wait for each other, and all of
+    what stages then wait for parameters that they share; the rest tells of the step in which replicas do. `ends_DP`,
+    `busy_DP`: when the last backward pass of each cell ends, and how long the cell computes. `uses`: by resource, in
+    the order of the step's.
     """
 
     step_s: float
@@ -52,6 +53,12 @@ class Simulated:
     def end_s(self) -> float:
         """When all of it has ended, the all-reduces too."""
         return float(max(self.ends_DP.max(), self.sums.end_S.max(initial=-math.inf)))
+
+    @property
+    def reduced_s(self) -> float:
+        """When the replicas' all-reduces have ended, or all computing; what stages share is summed then."""
+        of_replicas_S = ~self.sums.is_last_G[self.sums.group_S]
+        return float(max(self.ends_DP.max(), self.sums.end_S[of_replicas_S].max(initial=-math.inf)))
 
 
 _NO_WAY = Way((0,), 1.0, 0.0)
@@ -95,4 +102,5 @@ def _simulated(step: Step, blocks: Blocks, flows: Flows, sums: Sums) -> Simulate
         sums=sums,
     )
     computed_s = float(ends_C.max())
-    return replace(found, step_s=computed_s + (found.end_s - computed_s) / step.num_steps_apart)
+    borne_s = (found.reduced_s - computed_s) / step.num_steps_apart
+    return replace(found, step_s=computed_s + borne_s + found.end_s - found.reduced_s)

@@ -27,7 +27,7 @@ class Ways:
     def between(self, source: str, target: str) -> Way:
         """The way of one TCP flow between two machines, or two ranks of one."""
         link = self.topology.link(source, target)
-        return Way(self.drawn_on(source, target), link.one_flow_bytes_per_s, link.rtt_s / 2)
+        return Way(self.drawn_on(source, target), link.one_flow_bytes_per_s, link.latency_s)
 
     def drawn_on(self, source: str, target: str) -> tuple[int, ...]:
         """What a flow between two machines shares with others, the tightest first."""

@@ -22,8 +22,10 @@ Cells = tuple[tuple[int, ...], ...]
 """Machines of each replica's stages."""
 
 
-def search(trials: Trials, space: Space, going_on: Callable[[], bool], seed: int) -> None:
-    """Enumerate; `seed` decides nothing."""
+def search(
+    trials: Trials, space: Space, going_on: Callable[[], bool], seed: int, most_splits: float = math.inf
+) -> None:
+    """Enumerate; `seed` decides nothing. Cells with more than `most_splits` ways to split them end it at once."""
     for option in space.options:
         setting = trials.setting(option)
         num_cells, batches = int(setting.slots_M.sum()), trials.num_batches(option)
@@ -32,21 +34,36 @@ def search(trials: Trials, space: Space, going_on: Callable[[], bool], seed: int
                 continue
             for data in range(1, min(num_cells // num_stages, batches) + 1):
                 shape = Shape(option, data, num_stages)
-                if space.data in (None, data) and space.admits(shape) and not _shape(trials, shape, going_on):
+                if (
+                    space.data in (None, data)
+                    and space.admits(shape)
+                    and not _shape(trials, shape, going_on, most_splits)
+                ):
                     return
     trials.is_proven = True
 
 
-def _shape(trials: Trials, shape: Shape, going_on: Callable[[], bool]) -> bool:
-    """Every layout of a shape; False where the time is over."""
+def _shape(trials: Trials, shape: Shape, going_on: Callable[[], bool], most_splits: float) -> bool:
+    """Every layout of a shape; False where the time is over, or there are too many."""
     setting = trials.setting(shape.option)
+    are_few = most_splits == math.inf or num_splits(setting, trials.num_batches(shape.option), shape) <= most_splits
     for cells in placements(setting, shape.data, shape.pipeline):
         if trials.num_evaluations and not going_on():
             return False
         machine_DP = np.array(cells)
-        if not trials.is_hopeless(shape, machine_DP.ravel()) and not _splits(trials, shape, machine_DP, going_on):
+        if trials.is_hopeless(shape, machine_DP.ravel()):
+            continue
+        if not are_few or not _splits(trials, shape, machine_DP, going_on):
             return False
     return True
+
+
+def num_splits(setting: Setting, num_batches: int, shape: Shape) -> int:
+    """Ways to split the layers and share the micro-batches of one placement."""
+    cuts = math.comb(len(setting.output_L) - 1, shape.pipeline - 1)
+    if setting.is_equal:
+        return cuts * math.comb(shape.data, num_batches % shape.data)
+    return cuts * math.comb(num_batches - 1, shape.data - 1)
 
 
 def placements(setting: Setting, data: int, num_stages: int) -> Iterator[Cells]:
@@ -93,30 +110,33 @@ def _splits(trials: Trials, shape: Shape, machine_DP: np.ndarray, going_on: Call
     cuts = itertools.combinations(range(1, num_layers), shape.pipeline - 1)
     best, best_cost, num, is_whole = None, trials.best_cost, 0, True
     for inner, shares in ((inner, shares) for inner in cuts for shares in _shares(setting, num_batches, shape.data)):
-        is_whole = not num or going_on()
-        if not is_whole:
-            break
         for tour in walks(used):
+            is_whole = not num or going_on()
+            if not is_whole:
+                break
             tour_W = np.array([*tour, *rest])
             layout = Layout(machine_DP, np.array([0, *inner, num_layers]), np.array(shares), tour_W)
             cost, num = evaluate(setting, layout, cache), num + 1
+            trials.num_evaluations += 1  # `going_on` may ask for it
             if cost < best_cost:
                 best, best_cost = layout, cost
             if cost == math.inf:
                 break
+        if not is_whole:
+            break
     if best is not None:
-        trials.keep(shape, best, best_cost, num)
-    else:
-        trials.num_evaluations += num
+        trials.keep(shape, best, best_cost, num_evaluations=0)
     return is_whole
 
 
 def _shares(setting: Setting, num_batches: int, data: int) -> Iterator[tuple[int, ...]]:
     """Micro-batches of each replica, all ways that there are."""
-    base = num_batches // data
-    for shares in compositions(num_batches, data):
-        if not setting.is_equal or set(shares) <= {base, base + 1}:
-            yield shares
+    if not setting.is_equal:
+        yield from compositions(num_batches, data)
+        return
+    base, rest = divmod(num_batches, data)
+    for more in itertools.combinations(range(data), rest):
+        yield tuple(base + (replica in more) for replica in range(data))
 
 
 def walks(regions: list[int]) -> Iterator[tuple[int, ...]]:

@@ -1,16 +1,16 @@
 """The best of many ways: constructed layouts, the choices they follow from changed one at a time, then annealing.
 
 First every set of regions that may be worth using is tried with a few shapes. Then rounds of two things take turns:
-descents over all choices, from the best of the best sets and in the end from anywhere; and annealing of the best
-layouts found, half as many each time for twice as long. Where there are few cells, every round ends with an attempt to
-look at all layouts: a proof, or what the others have missed.
+descents over all choices, in turn from the best of the best sets and from anywhere on sets that do well; and annealing
+of the best layouts found, half as many each time for twice as long. Where there are few cells, every round ends with
+an attempt to look at all layouts: a proof, or what the others have missed.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from hulk_placement.cost.closed_form.setting import Option
 from hulk_placement.layouts import starts
@@ -26,9 +26,12 @@ NUM_SETS = 6
 NUM_FEW = 4
 """Numbers of stages that stand for all of them."""
 
-NUM_ANNEALED = 4
+NUM_ANNEALED = 8
 NUM_DESCENTS = 24
 """Between two rounds of annealing."""
+
+TOWARDS_BEST = 4
+"""Power of a number drawn from 0 .. 1 that says which set of regions is taken, from the best at 0 to the worst."""
 
 FEW_CELLS = 6
 """So many machines' cells at most have few enough layouts to look at them all."""
@@ -46,17 +49,18 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
     """
     drafts, rng = Drafts(trials, space), random.Random(seed)
     construct(drafts, going_on)
-    beginnings, length, num_before = iter(_beginnings(drafts)), 1, -1
+    beginnings, length, num_before = _beginnings(drafts, rng), 1, -1
     while going_on() and trials.num_evaluations > num_before:
         num_before = trials.num_evaluations
         for _ in range(NUM_DESCENTS):
-            drafts.descend(next(beginnings, None) or _drawn(drafts, rng), going_on)
+            drafts.descend(next(beginnings), going_on)
         if trials.parts.annealing:
             improve(trials, length, going_on, seed + length)
         length *= 2
         if going_on() and trials.setting(space.options[0]).slots_M.sum() <= FEW_CELLS:
-            most = (1.0 + PROOF_SHARE) * trials.num_evaluations
-            exact.search(trials, space, lambda most=most: going_on() and trials.num_evaluations < most, seed)  # type: ignore[misc]
+            room = PROOF_SHARE * trials.num_evaluations
+            most = trials.num_evaluations + room
+            exact.search(trials, space, lambda most=most: going_on() and trials.num_evaluations < most, seed, room)  # type: ignore[misc]
             if trials.is_proven:
                 return
 
@@ -69,27 +73,37 @@ def construct(drafts: Drafts, going_on: Going) -> None:
         for option, pipeline in itertools.product(probes(space), spread(space.pipelines, NUM_FEW)):
             drafts.cost(Draft(regions, option, pipeline))
             drafts.cost(Draft(regions, option, pipeline, by_rows=False))
+            drafts.cost(Draft(regions, option, pipeline, by_rows=False, is_dealt=True))
         if trials.num_evaluations and not going_on():
             return
 
 
-def _drawn(drafts: Drafts, rng: random.Random) -> Draft:
-    """A draft at random, on regions that were tried."""
-    regions, space = rng.choice(list(drafts.sets)), drafts.space
-    eighths = rng.choice(EIGHTHS) if space.data is None else EIGHTHS[0]
-    by_rows, is_fast = rng.random() < 0.5, rng.random() < 0.5
-    return Draft(regions, rng.choice(space.options), rng.choice(space.pipelines), eighths, by_rows, is_fast=is_fast)
-
-
-def _beginnings(drafts: Drafts) -> list[Draft]:
-    """The cheapest draft of each option on each of the sets of regions that do best, the cheapest first."""
-    ranked = sorted(drafts.costs, key=drafts.cost)
-    sets = list(dict.fromkeys(draft.regions for draft in ranked))[:NUM_SETS]
+def _beginnings(drafts: Drafts, rng: random.Random) -> Iterator[Draft]:
+    """Of each option on each of the best sets of regions the cheapest draft, the cheapest first; others in between."""
+    best_sets = set(drafts.ranked_sets()[:NUM_SETS])
     found: dict[tuple[starts.Regions, Option], Draft] = {}
-    for draft in ranked:
-        if draft.regions in sets:
+    for draft in sorted(drafts.costs, key=drafts.cost):
+        if draft.regions in best_sets:
             found.setdefault((draft.regions, draft.option), draft)
-    return list(found.values())
+    for draft in found.values():
+        yield draft
+        yield _drawn(drafts, rng)
+    while True:
+        yield _drawn(drafts, rng)
+
+
+def _drawn(drafts: Drafts, rng: random.Random) -> Draft:
+    """A draft at random, on regions that were tried; mostly on those that do best."""
+    sets, space = drafts.ranked_sets(), drafts.space
+    return Draft(
+        regions=sets[int(rng.random() ** TOWARDS_BEST * len(sets))],
+        option=rng.choice(space.options),
+        pipeline=rng.choice(space.pipelines),
+        eighths=rng.choice(EIGHTHS) if space.data is None else EIGHTHS[0],
+        by_rows=rng.random() < 0.5,
+        is_fast=rng.random() < 0.5,
+        is_dealt=rng.random() < 0.5,
+    )
 
 
 def probes(space: Space) -> tuple[Option, ...]:
