@@ -83,11 +83,16 @@ class Record:
 
 
 class Killing:
-    """A `Cluster` that dies at a kill point."""
+    """A `Cluster` that dies at a kill point.
+
+    One object's deletion counts once: a pass that comes before the deletion is seen deletes again, sooner or later as
+    the machine is busy, and there is no telling whether it will.
+    """
 
     def __init__(self, inner: Cluster, point: KillPoint | Record) -> None:
         self._inner = inner
         self._point = point
+        self._deleted: set[tuple[str, str | None, str]] = set()
 
     async def get(self, resource: ApiResource, name: str, namespace: str | None = None) -> Object:
         return await self._inner.get(resource, name, namespace)
@@ -118,7 +123,12 @@ class Killing:
         return await self._write(f"apply {resource.plural}{_part(options)}", sent)
 
     async def delete(self, resource: ApiResource, name: str, namespace: str | None = None, **options: Any) -> None:
-        await self._write(f"delete {resource.plural}", self._inner.delete(resource, name, namespace, **options))
+        sent, key = self._inner.delete(resource, name, namespace, **options), (resource.plural, namespace, name)
+        if key in self._deleted:
+            await sent
+            return
+        self._deleted.add(key)
+        await self._write(f"delete {resource.plural}", sent)
 
     async def delete_all(self, resource: ApiResource, namespace: str, *, labels: str) -> None:
         await self._write(f"delete {resource.plural}", self._inner.delete_all(resource, namespace, labels=labels))
