@@ -15,6 +15,9 @@ from hulk_placement.topology import is_positive
 OBJECTIVES = ("time", "throughput-per-money")
 """What a plan is to do best: take the least time for a step, or do the most sequences for its price."""
 
+SCHEDULES = ("1f1b", "gpipe")
+"""Usual orders of blocks: 1F1B holds few micro-batches; GPipe, which holds all, waits less for links between stages."""
+
 SHARES = ("planned", "equal")
 """How a batch falls on unequal replicas: so that the slowest is quickest, or as equal as whole numbers allow."""
 
@@ -30,9 +33,9 @@ class Workload:
     this one: such a machine is not calibrated. `pins` are machine names in rank order; `regions` empty means any.
     `kept` says how many workers of an earlier plan wait on each machine: the topology does not count their
     accelerators as free, but for this workload they are. `shares` is one of SHARES. The planner chooses what is
-    None of `micro_batch`, `recompute` and the degrees `data`, `pipeline` and `tensor`. `objective` is one of
-    OBJECTIVES; a plan's accelerators together cost at most `max_price_per_hour`. Higher `priority` goes first, then
-    the older `created_s`.
+    None of `micro_batch`, `recompute` and the degrees `data`, `pipeline` and `tensor`; and the order of blocks in
+    pipelines where `schedule` is, which else is one of SCHEDULES. `objective` is one of OBJECTIVES; a plan's
+    accelerators together cost at most `max_price_per_hour`. Higher `priority` goes first, then the older `created_s`.
     """
 
     key: str
@@ -52,6 +55,7 @@ class Workload:
     data: int | None = None
     pipeline: int | None = 1
     tensor: int | None = 1
+    schedule: str | None = None
     recompute: bool | None = None
     objective: str = "time"
     max_price_per_hour: float | None = None
@@ -86,6 +90,8 @@ class Workload:
         for name, degree in (("data", self.data), ("pipeline", self.pipeline), ("tensor", self.tensor)):
             if degree is not None and degree < 1:
                 raise ValueError(f"{self.key}: degree {name} {degree} must be >= 1")
+        if self.schedule is not None and self.schedule not in SCHEDULES:
+            raise ValueError(f"{self.key}: schedule {self.schedule!r} must be one of {', '.join(SCHEDULES)}")
         if self.shares not in SHARES:
             raise ValueError(f"{self.key}: shares {self.shares!r} must be one of {', '.join(SHARES)}")
         if self.objective not in OBJECTIVES:

@@ -61,7 +61,7 @@ def test_everything_can_be_said() -> None:
         GPT
         + """
 training: {globalBatch: 64, microBatch: 2, precision: bf16, optimizer: sgd, steps: 100, recompute: true}
-parallelism: {data: 2, pipeline: 2, tensor: 2}
+parallelism: {data: 2, pipeline: 2, tensor: 2, schedule: gpipe}
 workers: {min: 2, max: 4, acceleratorsPerWorker: 4}
 sync: {mode: local, innerSteps: 7, compression: int8, onRegionLoss: continue, fixedShares: true}
 objective: throughputPerMoney
@@ -81,6 +81,7 @@ priority: 3
     assert workload.candidates == {"a-0": 1, "b": 2}
     assert workload.regions == ("eu", "us")
     assert (workload.data, workload.pipeline, workload.tensor, workload.recompute) == (2, 2, 2, True)
+    assert workload.schedule == "gpipe"
     assert workload.layer_pins == (LayerPin((0, 1, 2, 4), ("eu",)), LayerPin((5,), ("eu",), ("b",)))
     assert (workload.objective, workload.max_price_per_hour) == ("throughput-per-money", 50)
     assert (workload.sync.mode, workload.sync.inner_steps, workload.sync.compression) == ("local", 7, "int8")

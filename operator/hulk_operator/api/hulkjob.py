@@ -65,6 +65,12 @@ class Parallelism(Resource):
     tensor: Annotated[
         int | None, Field(ge=1, le=64, description="Tensor-parallel ranks; absent = auto. This version runs 1 only.")
     ] = None
+    schedule: Annotated[
+        Literal["1f1b", "gpipe"] | None,
+        Field(
+            description="The order of blocks in a pipeline; absent = searched for the job's links where that is better."
+        ),
+    ] = None
 
 
 class LocalSync(Resource):

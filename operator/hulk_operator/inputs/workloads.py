@@ -94,6 +94,7 @@ def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
         optimizer=spec.training.optimizer,
         pipeline=spec.parallelism.pipeline or 1,
         tensor=spec.parallelism.tensor or 1,
+        schedule=spec.parallelism.schedule,
         allow_unknown_links=spec.placement.allow_unknown_links,
         objective=OBJECTIVES[spec.placement.objective],
         max_price_per_hour=None if limit is None else float(limit),

@@ -22,7 +22,7 @@ from hulk_placement.files.profile import GroupedProfile
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER, PRECISIONS
 from hulk_placement.model.presets import PRESETS
 from hulk_placement.sync import COMPRESSIONS, MODES, ON_REGION_LOSS
-from hulk_placement.workload import SHARES
+from hulk_placement.workload import SCHEDULES, SHARES
 
 Names = Annotated[tuple[Name, ...], Field(min_length=1)]
 
@@ -105,6 +105,8 @@ class Parallelism(Part):
     """Stages of each."""
     tensor: Count | None = None
     """Accelerators of one machine that share each layer."""
+    schedule: Annotated[str, OneOf(SCHEDULES)] | None = None
+    """The order of blocks in a pipeline; absent = searched for the links, where that is better."""
 
 
 class Workers(Part):

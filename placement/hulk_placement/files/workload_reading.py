@@ -77,6 +77,7 @@ def _workload(document: WorkloadFile, model: Model, topology: Topology) -> Workl
         data=degrees.data,
         pipeline=degrees.pipeline,
         tensor=degrees.tensor,
+        schedule=degrees.schedule,
         shares=training.shares,
         recompute=training.recompute,
         objective=OBJECTIVES[document.objective],

@@ -33,7 +33,9 @@ def workload_document(workload: Workload, num_steps: int | None = None) -> dict[
             shares=workload.shares,
             recompute=workload.recompute,
         ),
-        "parallelism": _given(data=workload.data, pipeline=workload.pipeline, tensor=workload.tensor),
+        "parallelism": _given(
+            data=workload.data, pipeline=workload.pipeline, tensor=workload.tensor, schedule=workload.schedule
+        ),
         "workers": {
             "min": workload.min_workers,
             "max": workload.max_workers,

@@ -17,7 +17,7 @@ from hulk_placement.compiled import compiled
 from hulk_placement.cost.closed_form.arrays import Setting
 from hulk_placement.cost.closed_form.evaluate import memory_bytes
 from hulk_placement.cost.closed_form.setting import Ground, Option
-from hulk_placement.layouts.space import SCHEDULES, Space
+from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape
 from hulk_placement.topology import Machine
 
@@ -74,7 +74,7 @@ def fits(ground: Ground, space: Space, machine: Machine) -> Iterator[Fit]:
 def leanest(space: Space, machine: Machine) -> list[Option]:
     """The options that need least, of each tensor degree that the machine has room for, recomputing or not."""
     least = min(option.micro_batch for option in space.options)
-    lean = (replace(option, micro_batch=least, schedule=SCHEDULES[0]) for option in space.options)
+    lean = (replace(option, micro_batch=least, schedule=space.options[0].schedule) for option in space.options)
     return list(dict.fromkeys(option for option in lean if option.tensor <= machine.num_accelerators))
 
 

@@ -45,12 +45,13 @@ def reordered(plan: Plan, workload: Workload, topology: Topology, seconds: float
     """The plan with the best order of blocks that a search finds, where a step is better with it.
 
     Without `seconds` a greedy one, found at once. One order serves all replicas, made for the one that takes longest,
-    so they need as many micro-batches each.
+    so they need as many micro-batches each. A workload that asks for a schedule keeps it.
     """
     numbers = {math.ceil(share / plan.micro_batch) for share in plan.shares}
     num_blocks = 2 * plan.layout.pipeline * max(numbers)
     waits = plan.prediction.bubble_s > LEAST_BUBBLE * plan.prediction.step_s
-    if plan.layout.pipeline == 1 or len(numbers) > 1 or not plan.overlap or num_blocks > MOST_BLOCKS or not waits:
+    is_open = workload.schedule is None and plan.layout.pipeline > 1 and len(numbers) == 1 and plan.overlap
+    if not is_open or num_blocks > MOST_BLOCKS or not waits:
         return plan
     try:
         found = searched(plan, workload, topology, seconds, seed)

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.layouts.trials import Shape, degrees
-from hulk_placement.workload import Workload
+from hulk_placement.workload import SCHEDULES, Workload
 
 MAX_MICRO_BATCH = 64
-
-SCHEDULES = ("1f1b", "gpipe")
-"""1F1B holds few micro-batches; GPipe, which holds all of them, waits less for links between stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,7 @@ class Space:
 
     def admits(self, shape: Shape) -> bool:
         """Whether a shape has as many accelerators as it may; one stage alone has but one schedule."""
-        is_told_apart = shape.pipeline > 1 or shape.option.schedule == SCHEDULES[0]
+        is_told_apart = shape.pipeline > 1 or shape.option.schedule == self.options[0].schedule
         return is_told_apart and self.least <= shape.num_accelerators <= self.most
 
 
@@ -61,9 +58,10 @@ def space_of(ground: Ground) -> Space:
     batches = [b for b in (1, 2, 4, 8, 16, 32, 64) if b <= largest]
     if workload.micro_batch is not None:
         batches = [min(workload.micro_batch, workload.global_batch)]
+    schedules = SCHEDULES if workload.schedule is None else (workload.schedule,)
     options = tuple(
         Option(micro_batch=batch, tensor=tensor, schedule=schedule, recompute=recompute)
-        for schedule in (SCHEDULES if pipelines[-1] > 1 else SCHEDULES[:1])
+        for schedule in (schedules if pipelines[-1] > 1 else schedules[:1])
         for recompute in ((False, True) if workload.recompute is None else (workload.recompute,))
         for tensor in tensors
         for batch in batches
