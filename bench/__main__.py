@@ -19,6 +19,7 @@
     gloo_model   prices of gloo's all-reduces beside measured ones and beside the event simulation; nothing is run
     schedules    how short the schedules of pipelines are that a search finds; nothing is executed
     pipelines    a step of a pipeline by Hulk's runtime beside torch.distributed.pipelining, on this machine
+    stages       pipelines over regions in the geo lab: GPipe, 1F1B and the searched order, predicted and observed
     flows        how good and how quick planning Hulk's own all-reduce is; predictions only, nothing measured
 
 Without a question all are answered. --short takes minutes instead of hours and says what it left out. Figures are
@@ -55,6 +56,7 @@ from bench.pipelines import question as pipelines
 from bench.placements import question as placements
 from bench.planner import question as planner
 from bench.replanning import question as replanning
+from bench.stages import question as stages
 from bench.step_model import question as step_model
 
 QUESTIONS: dict[str, Callable[[bool], None]] = {
@@ -77,6 +79,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "gloo_model": gloo_model.run,
     "schedules": schedules.run,
     "pipelines": pipelines.run,
+    "stages": stages.run,
     "flows": lambda short: collective_plans.run(num_regions=(3, 4, 6) if short else collective_plans.NUM_REGIONS),
 }
 

@@ -24,11 +24,11 @@ CORES: Final = 1.0
 """At most, for each pod; with all of a lab's they take about half of two cores."""
 
 
-def pod_on(lab: LabSpec, size: Size) -> dict[str, Any]:
+def pod_on(lab: LabSpec, size: Size, program: str = SCRIPT) -> dict[str, Any]:
     """The pods of a job of this model, on accelerators as fast as the lab's file says."""
     sequences_per_s = FLOPS_PER_S / Model.of(size.shape, "fp32").flops_per_sequence
     rates = {node.name: sequences_per_s * node.speed for region in lab.regions for node in region.nodes}
-    worker = container("/opt/hulk/bin/python", f"/bench/{SCRIPT}")
+    worker = container("/opt/hulk/bin/python", f"/bench/{program}")
     worker["env"] = [
         {"name": "OMP_NUM_THREADS", "value": "1"},
         {"name": "RATES", "value": json.dumps(rates)},

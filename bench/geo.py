@@ -29,6 +29,7 @@ FILES = {
     "B": paths.REPOSITORY / "lab/profile-b.yaml",
     "asymmetric": paths.REPOSITORY / "lab/asymmetric.yaml",
     "drawn": paths.REPOSITORY / "lab/default.yaml",
+    **{file.stem: file for file in sorted((paths.REPOSITORY / "bench/stages/labs").glob("*.yaml"))},
     "replan": paths.REPOSITORY / "bench/replanning/lab.yaml",
     **{file.stem: file for file in sorted((paths.REPOSITORY / "bench/placements/labs").glob("*.yaml"))},
 }
@@ -103,6 +104,11 @@ class Geo:
         """The pods of a selector."""
         items: list[dict[str, Any]] = self.kube.get("pods", "-n", NAMESPACE, "-l", selector)["items"]
         return items
+
+    def last_line(self, selector: str) -> str:
+        """Of the log of the one pod that a selector finds."""
+        (pod,) = self.pods(selector)
+        return self.kube.kubectl("logs", "--tail=1", "-n", NAMESPACE, pod["metadata"]["name"]).rstrip()
 
     def delete(self, kind: str, name: str, selector: str) -> None:
         """Delete an object and wait until the pods of the selector are gone."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hulk_placement.model import Transformer
@@ -17,6 +17,7 @@ WARM_UP_STEPS = 3
 """Left out of every median: connections are made and windows grow in them."""
 STEP = re.compile(r"step=\d+ loss=(\S+) step_s=(\S+) .*slowest_s=(\S+) ")
 LATE_GO = "start: no go from the operator"
+NOTHING_MORE: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,10 @@ class Training:
     """Of the slowest rank of each step, which is what the step waits for."""
     losses: tuple[float, ...]
     conditions: Conditions
+    status: Mapping[str, Any] = field(default_factory=dict)
+    """The job's, at its end."""
+    last_lines: tuple[str, ...] = ()
+    """Of each worker's log."""
 
     @property
     def valid(self) -> bool:
@@ -95,8 +100,9 @@ def job(
     pins: Sequence[str] = (),
     sync: str = "auto",
     pod: Mapping[str, Any] = EXAMPLE,
+    more: Mapping[str, Any] = NOTHING_MORE,
 ) -> dict[str, Any]:
-    """A HulkJob of exactly so many workers, in the plan's order or the pinned one."""
+    """A HulkJob of exactly so many workers, in the plan's order or the pinned one; `more` goes into its spec."""
     return {
         "apiVersion": "hulk.dev/v1alpha1",
         "kind": "HulkJob",
@@ -109,6 +115,7 @@ def job(
             "sync": {"mode": sync},
             "runPolicy": {"backoffLimit": 0},
             "template": {"spec": pod},
+            **more,
         },
     }
 
@@ -123,11 +130,12 @@ def train(
     pins: Sequence[str] = (),
     sync: str = "auto",
     pod: Mapping[str, Any] = EXAMPLE,
+    more: Mapping[str, Any] = NOTHING_MORE,
 ) -> Training:
     """Run a job to its end, again while its conditions do not count. RuntimeError when it does not train."""
     for _ in range(TRIES):
         wait_for_quiet()
-        training = _train_once(geo, name, job(name, size, steps, num_workers, pins, sync, pod))
+        training = _train_once(geo, name, job(name, size, steps, num_workers, pins, sync, pod, more))
         if training.valid:
             break
         geo.story.line(f"{name}: {training.conditions}")
@@ -154,12 +162,14 @@ def _train_once(geo: Geo, name: str, manifest: dict[str, Any]) -> Training:
                     watch.begin_wan()
         conditions = watch.conditions()
         wait(f"{name} to finish", lambda: _phase(geo, name) in ("Succeeded", "Failed"))
-        prediction = geo.find("hulkjob", name)["status"]["prediction"]
+        status = geo.find("hulkjob", name)["status"]
+        last_lines = tuple(geo.last_line(f"{selector},hulk.dev/worker={worker}") for worker in range(num_workers))
     finally:
         geo.delete("hulkjob", name, selector)
     if len(steps_seen) != steps:
         raise RuntimeError(f"{name} in {NAMESPACE} trained {len(steps_seen)} of {steps} steps")
     losses, step_s, compute_s = zip(*steps_seen, strict=True)
+    prediction = status["prediction"]
     return Training(
         order=tuple(order[str(worker)] for worker in range(num_workers)),
         predicted_s=prediction["stepMicroseconds"] / 1e6,
@@ -171,6 +181,8 @@ def _train_once(geo: Geo, name: str, manifest: dict[str, Any]) -> Training:
         compute_s=compute_s,
         losses=losses,
         conditions=conditions,
+        status=status,
+        last_lines=last_lines,
     )
 
 
