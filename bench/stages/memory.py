@@ -41,7 +41,10 @@ def killed(geo: Geo) -> str:
     name = "whole"
     geo.apply(job(name, SIZE, STEPS, 1, pod=limited()))
     try:
-        wait(f"{name} to fail", lambda: geo.find("hulkjob", name).get("status", {}).get("phase") in ("Failed", "Succeeded"))
+        wait(
+            f"{name} to fail",
+            lambda: geo.find("hulkjob", name).get("status", {}).get("phase") in ("Failed", "Succeeded"),
+        )
         return str(geo.find("hulkjob", name)["status"].get("lastFailure", {}).get("reason", "none"))
     finally:
         geo.delete("hulkjob", name, f"hulk.dev/job={name}")

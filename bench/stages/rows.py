@@ -124,7 +124,9 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
     mean = statistics.mean(errors) if errors else None
     lines.append(verdict(f"prediction's error, mean of {len(errors)}", mean, "at most", MAX_MEAN_ERROR))
     num_others = sum(not row.is_as_planned for row in rows)
-    lines.append(verdict(f"trainings of {len(rows)} with a rank whose order was not the plan's", num_others, "at most", 0))
+    lines.append(
+        verdict(f"trainings of {len(rows)} with a rank whose order was not the plan's", num_others, "at most", 0)
+    )
     return lines
 
 

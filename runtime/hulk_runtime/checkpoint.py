@@ -8,6 +8,7 @@ attempt A writes as `A.E`, which is newer than A and older than A+1.
     resume-A     the checkpoints that A accepted when it began, sealed
     latest-A     the checkpoints that A stands on now, newest first: its manifest
     state-A-S    the state after step S, written by A, unreferenced until `latest-A` names it
+    part-A-S-P   of a model in stages: the part of stage P, which `state-A-S` names
 
 An attempt writes only its own objects, so it cannot overwrite another's. A reader looks at the highest attempt that has
 a manifest or, failing that, a seal: whatever an older attempt writes after a newer one has sealed is never read again,
@@ -38,7 +39,9 @@ FORMAT: Final = 1
 _TERM: Final = r"(\d{8}(?:\.\d{4})?)"
 _TERM_KEY: Final = re.compile(rf"(begun|resume|latest)-{_TERM}")
 _STATE_KEY: Final = re.compile(rf"state-{_TERM}-\d{{10}}")
+_PART_KEY: Final = re.compile(rf"part-{_TERM}-(\d{{10}})-\d{{4}}")
 _WRITTEN_BY: Final = re.compile(rf"(?:begun|resume|latest|state)-{_TERM}")
+_PART_WRITTEN_BY: Final = re.compile(rf"part-{_TERM}")
 
 
 class Entry(BaseModel):
@@ -69,7 +72,7 @@ class Checkpoints:
 
     def __init__(self, store: Store, attempt: int, num_kept: int) -> None:
         self.where = store.url
-        self._store = store
+        self.store = self._store = store
         self._attempt = attempt
         self._term = term(attempt)
         self._num_kept = num_kept
@@ -168,18 +171,27 @@ class Checkpoints:
         self._store.write(f"{kind}-{self._term}", manifest.model_dump_json().encode())
 
     def _sweep(self) -> None:
-        """Delete states that this attempt's manifest does not name; those of newer attempts are not ours to judge."""
+        """Delete states that this attempt's manifest does not name; those of newer attempts are not ours to judge.
+
+        Parts of a later step are being written by other ranks.
+        """
         kept = {entry.key for entry in self._entries}
+        last = (self._term, self._entries[0].step)
         for key in self._store.list_keys():
-            match = _STATE_KEY.fullmatch(key)
-            if match and key not in kept and match[1] <= self._term:
+            match, part = _STATE_KEY.fullmatch(key), _PART_KEY.fullmatch(key)
+            is_old_state = match and key not in kept and match[1] <= self._term
+            is_old_part = part and f"state-{part[1]}-{part[2]}" not in kept and (part[1], int(part[2])) < last
+            if is_old_state or is_old_part:
                 self._store.delete(key)
 
     def _sweep_unfinished(self) -> None:
-        """Delete what writes that failed or were killed have left: a state's leftover is as large as the state."""
+        """Delete what writes that failed or were killed have left: a state's leftover is as large as the state.
+
+        Parts of this attempt are being written by other ranks.
+        """
         for name in self._store.list_unfinished():
-            match = _WRITTEN_BY.match(name)
-            if match and match[1] <= self._term:
+            match, part = _WRITTEN_BY.match(name), _PART_WRITTEN_BY.match(name)
+            if (match and match[1] <= self._term) or (part and part[1] < self._term):
                 self._store.delete(name)
 
 
@@ -190,6 +202,15 @@ def term(attempt: int, epoch: int = 0) -> str:
     ('00000002', '00000002.0001')
     """
     return f"{attempt:08d}.{epoch:04d}" if epoch else f"{attempt:08d}"
+
+
+def part_key(attempt: int, step: int, stage: int) -> str:
+    """Of one stage's part of the state after a step.
+
+    >>> part_key(2, 30, 1)
+    'part-00000002-0000000030-0001'
+    """
+    return f"part-{term(attempt)}-{step:010d}-{stage:04d}"
 
 
 def _name(of: str) -> str:

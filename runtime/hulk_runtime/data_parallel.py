@@ -21,6 +21,7 @@ from itertools import pairwise
 import torch
 
 from hulk_runtime.groups import Work
+from hulk_runtime.pipeline.log import Parts
 from hulk_runtime.sockets import LinkSample
 
 _SHARED_FIELDS = 3
@@ -63,6 +64,8 @@ class StepReport:
     ranks: tuple[RankReport, ...]
     save: bool = False
     of_all: bool = True
+    stages: tuple[Parts, ...] = ()
+    """Where the time of the step went on each stage, of a pipeline and now and then."""
 
     @property
     def sum(self) -> SumSample:

@@ -55,6 +55,8 @@ class Environment:
     rendezvous_s: float
     silence_s: float
     start_s: float
+    pipeline_log: str = ""
+    """A folder for what each rank of a pipeline did when."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world_size:
@@ -87,6 +89,7 @@ def read(environ: Mapping[str, str]) -> Environment:
             checkpointing=_checkpointing(environ),
             rendezvous_s=number(environ, names.ENV_RENDEZVOUS_SECONDS, DEFAULT_RENDEZVOUS_S),
             silence_s=number(environ, names.ENV_SILENCE_SECONDS, DEFAULT_SILENCE_S),
+            pipeline_log=environ.get(names.ENV_PIPELINE_LOG, ""),
             start_s=number(environ, names.ENV_START_SECONDS, DEFAULT_START_S),
         )
     except ValueError as error:

@@ -65,6 +65,12 @@ class JobMetrics:
         self._checkpoint_bytes = gauge("checkpoint_bytes", "Size of the last committed checkpoint.")
         self._epoch = gauge("membership_epoch", "How often this attempt went on without a region; 0: it is whole.")
         self._member = gauge("member", "1 while a rank takes part, 0 once its region was left out.", ["rank"])
+        self._stages = gauge(
+            "pipeline_seconds",
+            "Where a step's time goes on a stage: computing, waiting for transfers, bubbles, sums; looked at in every "
+            "fifth step.",
+            ["stage", "part"],
+        )
         link = ["source", "target"]
         self._rtt = gauge("link_rtt_seconds", "Smallest round trip of the job's own connection.", link)
         self._rate = gauge("link_bandwidth_bytes_per_second", "Delivery rate of the job's own connection.", link)
@@ -91,6 +97,10 @@ class JobMetrics:
         for rank, own in enumerate(report.ranks):
             self._compute.labels(str(rank)).set(own.compute_s)
         self._set_links(report)
+        for stage, parts in enumerate(report.stages):
+            seconds = {"compute": parts.compute_s, "transfer": parts.transfer_s, "bubble": parts.bubble_s}
+            for part, value in {**seconds, "sum": parts.sum_s}.items():
+                self._stages.labels(str(stage), part).set(value)
 
     def set_checkpoint(self, step: int, num_bytes: int) -> None:
         """One committed checkpoint."""

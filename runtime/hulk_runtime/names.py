@@ -44,6 +44,7 @@ ENV_CHECKPOINT_EVERY_STEPS: Final = "HULK_CHECKPOINT_EVERY_STEPS"
 ENV_CHECKPOINT_KEEP: Final = "HULK_CHECKPOINT_KEEP"
 
 # Set by whoever wants another bound than the default (a user's template, a test).
+ENV_PIPELINE_LOG: Final = "HULK_PIPELINE_LOG"  # a folder for what each rank of a pipeline did when
 ENV_COLLECTIVE_PORT: Final = "HULK_COLLECTIVE_PORT"
 ENV_RENDEZVOUS_SECONDS: Final = "HULK_RENDEZVOUS_SECONDS"
 ENV_SILENCE_SECONDS: Final = "HULK_SILENCE_SECONDS"

@@ -13,12 +13,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Self
+from typing import Protocol, Self
 
 import torch
 
 from hulk_runtime.groups import Group
-from hulk_runtime.steps import Stepper
 
 MIN_PASSES = 3
 MAX_PASSES = 15
@@ -61,7 +60,14 @@ def median_of_largest(samples: Sequence[Sequence[float]]) -> float:
     return times[bisect_left(times, 0.5, key=share_within)]
 
 
-def measure(stepper: Stepper) -> list[float]:
+class Alone(Protocol):
+    """What can make a step alone."""
+
+    def alone(self) -> float:
+        """Seconds of one."""
+
+
+def measure(stepper: Alone) -> list[float]:
     """Seconds of steps alone: 3 to 15 passes in about 6 s, after one that is not counted."""
     stepper.alone()
     deadline = time.monotonic() + ENOUGH_S

@@ -13,10 +13,14 @@ from hulk_runtime.errors import CheckpointError
 from hulk_runtime.groups import Group
 from hulk_runtime.metrics import JobMetrics, WanCollector
 from hulk_runtime.region_loss import left_out
+from hulk_runtime.stage_steps import StageStepper
+from hulk_runtime.state import Saved
 from hulk_runtime.steps import Stepper, Timing
 from hulk_runtime.store import Store
 from hulk_runtime.wan_report import WanReport, lines
 from hulk_runtime.wire import Plan
+
+AnyStepper = Stepper | StageStepper
 
 
 class Scribe:
@@ -45,19 +49,20 @@ class Scribe:
         self._loss: float | None = None
         self._sent_bytes = 0
 
-    def introduce(self, stepper: Stepper) -> None:
+    def introduce(self, stepper: AnyStepper) -> None:
         """Say what is about to run."""
         plan = self._plan
+        num_buckets, bucket_bytes = stepper.buckets
         local = f"inner_steps={plan.inner_steps} " if plan.inner_steps else ""
         predicted = f"{plan.prediction.step_seconds:.3f}" if plan.prediction else "unknown"
         say(
             f"job={plan.job} attempt={plan.attempt} ranks={plan.num_ranks} {self._sums} "
-            f"parameters={stepper.flat.parameters_N.numel()} buckets={stepper.flat.num_buckets} "
+            f"parameters={stepper.num_parameters} buckets={num_buckets} "
             f"{local}planned_step_s={predicted} order={','.join(plan.nodes_by_rank()[:64])}"
         )
-        planned = plan.transport.bucket_bytes if plan.transport else stepper.flat.bucket_bytes
-        if planned != stepper.flat.bucket_bytes:
-            say(f"buckets of {stepper.flat.bucket_bytes} bytes, planned {planned}: this is not the model of the plan")
+        planned = plan.transport.bucket_bytes if plan.transport and not plan.pipeline else bucket_bytes
+        if planned != bucket_bytes:
+            say(f"buckets of {bucket_bytes} bytes, planned {planned}: this is not the model of the plan")
 
     def resumed(self, step: int) -> None:
         """Note where the run begins."""
@@ -80,9 +85,12 @@ class Scribe:
         """Whether the state after `step` is due in a checkpoint."""
         return self.checkpoints is not None and step // self._every_steps > self._saved_step // self._every_steps
 
-    def completed(self, step: int, timing: Timing, report: StepReport, stepper: Stepper) -> None:
+    def completed(
+        self, step: int, timing: Timing, report: StepReport, stepper: AnyStepper, saved: Saved | None = None
+    ) -> None:
         """One step is done: log it, show it, and save it when its turn has come.
 
+        `saved` is what all ranks of a pipeline have written of it together; a rank that holds everything needs nobody.
         A step that the ranks made each by itself is told as rank 0 saw it, and ends with `of=rank0`.
         """
         bytes_now = stepper.sent_bytes - self._sent_bytes
@@ -97,18 +105,20 @@ class Scribe:
             f"communication_s={timing.communication_s:.4f} slowest_s={slowest_s:.4f} bytes={bytes_now}"
             f"{'' if report.of_all else ' of=rank0'}"
         )
-        if self.checkpoints and report.save:
-            self._begin_saving(step, stepper)
+        if isinstance(stepper, Stepper) and report.save:
+            saved = state.saved(stepper, self._plan.training.optimizer)
+        if self.checkpoints and saved:
+            self._begin_saving(step, saved)
 
-    def close(self, step: int, stepper: Stepper) -> None:
+    def close(self, step: int, stepper: AnyStepper) -> None:
         """Say what all-reduces took; save the last step, unless it is saved, and say so when it is committed.
 
         Raises CheckpointError.
         """
         for line in lines(self._wan.figures()) if self._wan else ():
             say(line)
-        if self.checkpoints and step > self._saved_step:
-            self._begin_saving(step, stepper)
+        if self.checkpoints and step > self._saved_step and isinstance(stepper, Stepper):
+            self._begin_saving(step, state.saved(stepper, self._plan.training.optimizer))
         self._end_saving(tolerate=False)
         self._pool.shutdown()
         if self._loss is not None:
@@ -116,11 +126,10 @@ class Scribe:
             epoch, without = self._membership.epoch, left_out(self._plan, self._membership)
             errors.leave(errors.farewell(self._plan.attempt, step, self._loss, saved_bytes, epoch, without))
 
-    def _begin_saving(self, step: int, stepper: Stepper) -> None:
+    def _begin_saving(self, step: int, saved: Saved) -> None:
         assert self.checkpoints is not None
         self._end_saving(tolerate=True)
-        content = state.content(stepper, self._plan.training.optimizer)
-        self._under_way = self._pool.submit(self._save, self.checkpoints, step, state.dump(stepper), content)
+        self._under_way = self._pool.submit(self._save, self.checkpoints, step, saved)
         self._saved_step = step
 
     def _end_saving(self, tolerate: bool) -> None:
@@ -136,8 +145,8 @@ class Scribe:
         finally:
             self._under_way = None
 
-    def _save(self, checkpoints: Checkpoints, step: int, dump: bytes, content: state.Content) -> Entry:
-        entry = checkpoints.commit(step, dump, content)
+    def _save(self, checkpoints: Checkpoints, step: int, saved: Saved) -> Entry:
+        entry = checkpoints.commit(step, saved.state, saved.content)
         self._metrics.set_checkpoint(entry.step, entry.num_bytes)
         self._last = entry
         say(f"checkpoint step={entry.step} bytes={entry.num_bytes} where={checkpoints.where}/{entry.key}")
@@ -146,11 +155,16 @@ class Scribe:
 
 def open_checkpoints(environment: Environment) -> Checkpoints | None:
     """The folder of this very job: a job deleted and made again under its name is another job and starts anew."""
+    settings, store = environment.checkpointing, open_store(environment)
+    return Checkpoints(store, environment.attempt, settings.num_kept) if settings and store else None
+
+
+def open_store(environment: Environment) -> Store | None:
+    """The folder that `open_checkpoints` keeps them in; None where the job has no store."""
     settings = environment.checkpointing
     if settings is None:
         return None
-    folder = environment.job_uid or environment.job
-    return Checkpoints(Store(f"{settings.url.rstrip('/')}/{folder}"), environment.attempt, settings.num_kept)
+    return Store(f"{settings.url.rstrip('/')}/{environment.job_uid or environment.job}")
 
 
 def say(line: str) -> None:

@@ -6,6 +6,8 @@ run has no use for it.
 """
 
 import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
@@ -15,6 +17,7 @@ from hulk_runtime.groups import Group
 from hulk_runtime.steps import Stepper
 
 Content = dict[str, str | int | float]
+Joined = Callable[[bytes], bytes]
 
 
 def content(stepper: Stepper, optimizer: str) -> Content:
@@ -23,22 +26,38 @@ def content(stepper: Stepper, optimizer: str) -> Content:
     return {"parameters": num_parameters, "optimizer": optimizer, "lossScale": stepper.scale.value}
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a checkpoint is to hold."""
+
+    state: bytes
+    content: Content
+
+
+def saved(stepper: Stepper, optimizer: str) -> Saved:
+    """A copy of the state, and what it means."""
+    return Saved(dump(stepper), content(stepper, optimizer))
+
+
 def dump(stepper: Stepper) -> bytes:
     """A copy of the state."""
     return vector(stepper).cpu().numpy().tobytes()
 
 
-def resume(group: Group, stepper: Stepper, optimizer: str, checkpoints: Checkpoints | None) -> int:
+def resume(group: Group, stepper: Stepper, optimizer: str, checkpoints: Checkpoints | None, joined: Joined) -> int:
     """Bring all ranks to the newest checkpoint, read by rank 0; returns its step, 0 when there is none.
 
-    All ranks then prove that they hold the same step and the same bits. Raises ConfigurationError when the checkpoint
-    is of another model or optimizer, CheckpointError when ranks differ.
+    `joined` makes the state of one that was saved in stages. All ranks then prove that they hold the same step and the
+    same bits. Raises ConfigurationError when the checkpoint is of another model or optimizer, CheckpointError when
+    ranks differ.
     """
     found = checkpoints.begin() if checkpoints else None
     head = torch.zeros(2, dtype=torch.float64)
     whole = vector(stepper)
     if found:
         entry, state = found
+        if "stages" in entry.content:
+            state = joined(state)
         _require_same_model(entry, stepper, optimizer, len(state))
         head = torch.tensor([entry.step, float(entry.content["lossScale"])], dtype=torch.float64)
         whole = _fitted(torch.frombuffer(bytearray(state), dtype=torch.float32), len(whole)).to(group.device)

@@ -99,6 +99,16 @@ class Stepper:
         self._sequences = range(first, first + shares[self._group.rank])
 
     @property
+    def num_parameters(self) -> int:
+        """Of the model."""
+        return self.flat.parameters_N.numel()
+
+    @property
+    def buckets(self) -> tuple[int, int]:
+        """How many sums of gradients a step has, and the bytes of the largest."""
+        return self.flat.num_buckets, self.flat.bucket_bytes
+
+    @property
     def sent_bytes(self) -> int:
         """Bytes this rank has sent to the others, up to its last completed step."""
         return self._traffic.sent_bytes

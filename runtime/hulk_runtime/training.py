@@ -6,14 +6,17 @@ from dataclasses import dataclass
 
 import torch
 
-from hulk_runtime import groups, metrics, preflight, region_loss, state
+from hulk_runtime import groups, metrics, preflight, region_loss, stage_state, state
+from hulk_runtime.checkpoint import Checkpoints
 from hulk_runtime.environment import Environment
 from hulk_runtime.errors import EXIT_DONE, EXIT_STOPPED, MembershipChangedError, PeerLostError
 from hulk_runtime.groups import Group
 from hulk_runtime.local_sgd import LocalStepper
 from hulk_runtime.progress import Progress
-from hulk_runtime.scribe import Scribe, say
+from hulk_runtime.scribe import AnyStepper, Scribe, open_store, say
 from hulk_runtime.silence import silence_s
+from hulk_runtime.stage_state import Keeper
+from hulk_runtime.stage_steps import StageStepper
 from hulk_runtime.steps import Stepper, Task
 from hulk_runtime.stopping import Stop
 from hulk_runtime.wire import Plan
@@ -32,20 +35,24 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
         if environment.local_rank == 0:
             progress = stack.enter_context(Progress(registry, environment.attempt, environment.metrics_port))
         group = stack.enter_context(groups.connect(environment, plan))
-        stepper = (LocalStepper if plan.inner_steps else Stepper)(plan, group, task, environment.metrics_port)
+        stepper = make_stepper(environment, plan, group, task)
         scribe = Scribe(environment, plan, registry, group) if group.is_first else None
         if scribe:
             scribe.introduce(stepper)
         slowest_s = _preflight(group, stepper, progress) if plan.preflight else 0.0
-        resumed = state.resume(group, stepper, plan.training.optimizer, scribe.checkpoints if scribe else None)
+        keeper = keep(environment, plan, group, stepper)
+        resumed = _resume(plan, group, stepper, scribe.checkpoints if scribe else None, keeper)
         if scribe:
             scribe.resumed(resumed)
         if plan.preflight and scribe and progress:
             _wait_for_start(progress, environment.start_s)
         group.bound_silence(silence_s(environment, plan, slowest_s))
+        if isinstance(stepper, StageStepper):
+            stepper.pipeline.bound_silence(silence_s(environment, plan, slowest_s))
         stop.training_begins()
         own_step = metrics.own_step(registry, environment.attempt)
         run = Run(plan, group, stepper, stop, scribe, lambda: Scribe(environment, plan, registry, group), own_step.set)
+        run.keeper = keeper
         last = run.train(resumed)
         if run.scribe:
             run.scribe.close(last, stepper)
@@ -61,11 +68,13 @@ class Run:
 
     plan: Plan
     group: Group
-    stepper: Stepper
+    stepper: AnyStepper
     stop: Stop
     scribe: Scribe | None
     make_scribe: Callable[[], Scribe]
     say_step: Callable[[int], None] = lambda _: None
+    keeper: Keeper | None = None
+    """Of a pipeline, whose ranks save together."""
 
     def train(self, resumed: int) -> int:
         """Until the last step, or until all ranks agree to stop; returns the last step that all have in common.
@@ -96,13 +105,17 @@ class Run:
             timing, report = self.stepper.together(step + 1, self.stop.wanted, saves)
             step += 1
             self.say_step(step)
+            saved = None
+            if self.keeper and report.save:
+                saved = self.keeper.save(step, is_last=report.stop or step >= self.plan.training.steps)
             if self.scribe:
-                self.scribe.completed(step, timing, report, self.stepper)
+                self.scribe.completed(step, timing, report, self.stepper, saved)
             if report.of_all:
                 return step, not report.stop
 
     def _go_on(self, step: int) -> int:
         """Without a region that was cut off, from the step that the ranks that are left have in common."""
+        assert isinstance(self.stepper, Stepper), "only sums between regions go on without one"
         membership, common = region_loss.regather(self.plan, self.group, self.stepper, step)
         if self.group.rank == min(membership.members):
             self.scribe = self.scribe or self.make_scribe()
@@ -110,7 +123,39 @@ class Run:
         return common
 
 
-def _preflight(group: Group, stepper: Stepper, progress: Progress | None) -> float:
+def make_stepper(environment: Environment, plan: Plan, group: Group, task: Task) -> AnyStepper:
+    """For the whole model on every rank, every step together or not, or for stages."""
+    if plan.pipeline:
+        bound_s = silence_s(environment, plan)
+        return StageStepper(plan, group, task, environment.metrics_port, bound_s, environment.pipeline_log)
+    return (LocalStepper if plan.inner_steps else Stepper)(plan, group, task, environment.metrics_port)
+
+
+def keep(environment: Environment, plan: Plan, group: Group, stepper: AnyStepper) -> Keeper | None:
+    """What saves a pipeline's states."""
+    if not isinstance(stepper, StageStepper):
+        return None
+    return Keeper(group, stepper, plan.training.optimizer, environment.attempt, open_store(environment))
+
+
+def _resume(
+    plan: Plan, group: Group, stepper: AnyStepper, checkpoints: Checkpoints | None, keeper: Keeper | None
+) -> int:
+    """Bring all ranks to the newest checkpoint, whichever layout has written it; its step, 0 when there is none."""
+    optimizer = plan.training.optimizer
+    if isinstance(stepper, StageStepper):
+        assert keeper is not None
+        return stage_state.resume(group, stepper, optimizer, checkpoints, keeper.store)
+
+    def joined(index: bytes) -> bytes:
+        assert checkpoints is not None
+        of_model = [(name, p.numel()) for name, p in stepper.flat.module.named_parameters()]
+        return stage_state.joined(index, of_model, checkpoints.store)
+
+    return state.resume(group, stepper, optimizer, checkpoints, joined)
+
+
+def _preflight(group: Group, stepper: AnyStepper, progress: Progress | None) -> float:
     """Measure and publish; what the slowest rank of a step takes, in seconds."""
     found = preflight.gather(group, preflight.measure(stepper))
     if group.is_first and progress:

@@ -19,6 +19,8 @@ from pydantic.alias_generators import to_camel
 from hulk_runtime.collective.planned.document import CollectiveDocument
 from hulk_runtime.collective.planned.plan import CollectivePlan
 from hulk_runtime.errors import PlanError
+from hulk_runtime.pipeline.document import READABLE as READABLE_SCHEDULES
+from hulk_runtime.pipeline.document import Schedule
 
 VERSION: Final = 1
 READABLE: Final = (1,)
@@ -96,8 +98,38 @@ class Transport(_Wire):
     buckets_at_a_time: Positive = 1
 
 
+class Stages(_Wire):
+    """What only pipelines have: the first layer of each stage, the ring of its replicas, and the order of blocks.
+
+    Ranks run (replica, stage): rank 5 of a plan with 3 stages is stage 2 of replica 1.
+    """
+
+    stages: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=2)
+    rings: tuple[tuple[int, ...], ...]
+    recompute: bool = False
+    name: str
+    schedule: Schedule
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Stages":
+        if self.schedule.version not in READABLE_SCHEDULES:
+            raise ValueError(f"schedule of version {self.schedule.version}, this runtime reads {READABLE_SCHEDULES}")
+        if not len(self.stages) == len(self.rings) == self.schedule.num_devices:
+            raise ValueError(
+                f"{len(self.stages)} stages, {len(self.rings)} rings, a schedule of {self.schedule.num_devices} devices"
+            )
+        if self.stages[0] or list(self.stages) != sorted(set(self.stages)):
+            raise ValueError(f"stages begin at layers {self.stages}: the first at 0, each behind the one before it")
+        if self.recompute:
+            raise ValueError("stages that compute activations anew: this runtime keeps them")
+        return self
+
+
 class Plan(_Wire):
-    """Who does what. Workers and `shares` (sequences per rank) are in rank order, which is ring order."""
+    """Who does what. Workers are in rank order, which is ring order where every rank holds the whole model.
+
+    `shares` are sequences of each replica: of each rank, but for pipelines.
+    """
 
     version: int
     operator_version: str
@@ -112,6 +144,7 @@ class Plan(_Wire):
     num_buckets: Positive
     sync: Sync | None = None
     collective: CollectiveDocument | None = None
+    pipeline: Stages | None = None
     transport: Transport | None = None
     prediction: Prediction | None = None
     preflight: bool
@@ -138,14 +171,15 @@ class Plan(_Wire):
         layout = self.layout
         if layout.data * layout.pipeline * layout.tensor != self.num_ranks:
             raise ValueError(f"layout {layout.data}x{layout.pipeline}x{layout.tensor} is not {self.num_ranks} ranks")
-        if layout.pipeline != 1 or layout.tensor != 1:
-            raise ValueError(f"pipeline {layout.pipeline}, tensor {layout.tensor}: this runtime is data parallel only")
-        if len(self.shares) != self.num_ranks or min(self.shares) < 1:
+        if layout.tensor != 1:
+            raise ValueError(f"tensor {layout.tensor}: in this runtime every rank computes its layers alone")
+        if len(self.shares) != layout.data or min(self.shares) < 1:
             smallest = min(self.shares, default=0)
-            raise ValueError(f"{len(self.shares)} shares (smallest {smallest}) for {self.num_ranks} ranks")
+            raise ValueError(f"{len(self.shares)} shares (smallest {smallest}) for {layout.data} replicas")
         if sum(self.shares) != self.training.global_batch:
             raise ValueError(f"shares sum to {sum(self.shares)}, global batch {self.training.global_batch}")
         self._require_flows()
+        self._require_stages()
         return self
 
     def _require_flows(self) -> None:
@@ -156,6 +190,20 @@ class Plan(_Wire):
         if self.collective is not None and self.collective.regions != regions:
             raise ValueError(f"flows over regions {self.collective.regions}, workers in {regions}")
         self.collective_plan()  # or ValueError
+
+    def _require_stages(self) -> None:
+        """A pipeline says how it runs, and nothing else does; its replicas come together in every step, in rings."""
+        num_stages, told = self.layout.pipeline, self.pipeline
+        if (num_stages > 1) != (told is not None) or (told and len(told.stages) != num_stages):
+            raise ValueError(f"{num_stages} stages, and the plan tells of {len(told.stages) if told else 'none'}")
+        if told is None:
+            return
+        if self.algorithm != "ring" or self.inner_steps:
+            raise ValueError(f"{num_stages} stages with all-reduces of algorithm {self.algorithm}, local {self.sync}")
+        if min(self.shares) < told.schedule.num_micro_batches:
+            raise ValueError(
+                f"a replica has {min(self.shares)} sequences for {told.schedule.num_micro_batches} micro-batches"
+            )
 
     def ranks_of(self, worker: int) -> range:
         """The ranks that one worker runs.

@@ -7,7 +7,8 @@ LayerNorms of 2 h, and a last LayerNorm of 2 h.
 Shape suffixes: B sequences, S positions, V vocabulary, H hidden.
 """
 
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
@@ -17,6 +18,9 @@ from torch.nn import functional
 from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.examples.text import Text
 from hulk_runtime.wire import Model, Plan
+
+if TYPE_CHECKING:
+    from hulk_runtime.stage_steps import Whole
 
 NUM_BYTE_VALUES: Final = 256
 SEED: Final = 20260
@@ -82,19 +86,38 @@ class ByteTask:
                 f"vocabulary {model.vocabulary} must be >= 256, hidden {model.hidden} a multiple of heads {model.heads}"
             )
         self.learning_rate = learning_rate
-        self.module = initialized(model).to(device)
-        self._device = device
+        self._model, self._device = model, device
         self._length = model.sequence_length
         self._global_batch = plan.training.global_batch
         if len(text) <= model.sequence_length:
             raise ConfigurationError(f"{len(text)} bytes of text, one sequence needs {model.sequence_length + 1}")
         self._text = text
 
+    @cached_property
+    def module(self) -> Gpt:
+        """For ranks that hold the whole model."""
+        return initialized(self._model).to(self._device)
+
     def loss(self, step: int, sequences: range) -> torch.Tensor:
         """Mean cross entropy, in nats per byte, over `sequences` of the step's global batch."""
-        inputs_BS, targets_BS = self._batch(step, sequences)
-        logits_BSV = self.module(inputs_BS)
-        return functional.cross_entropy(logits_BSV.flatten(0, 1), targets_BS.flatten())
+        return self.loss_of(step, (self.module(*self.inputs(step, sequences)),), sequences)
+
+    def whole(self) -> "Whole":
+        """For ranks that hold stages: both embeddings, the blocks, the last norm with the head."""
+        from hulk_runtime.examples.gpt_stages import gpt_layers
+        from hulk_runtime.stage_steps import Whole
+
+        gpt = initialized(self._model)
+        layers = gpt_layers(gpt)
+        return Whole(gpt, layers, (((0, "token.weight"), (len(layers) - 1, "weight")),))
+
+    def inputs(self, step: int, sequences: range) -> tuple[torch.Tensor]:
+        """Bytes of `sequences`."""
+        return (self._batch(step, sequences)[0],)
+
+    def loss_of(self, step: int, outputs: tuple[torch.Tensor, ...], sequences: range) -> torch.Tensor:
+        """As `loss`, by the logits."""
+        return functional.cross_entropy(outputs[0].flatten(0, 1), self._batch(step, sequences)[1].flatten())
 
     def _batch(self, step: int, sequences: range) -> tuple[torch.Tensor, torch.Tensor]:
         starts = np.random.default_rng((SEED, step)).integers(len(self._text) - self._length, size=self._global_batch)

@@ -13,6 +13,7 @@ transfers   messages between devices
 sharing     what several ranks have -> the sum of its gradients
 carrying    actions -> what they do to values
 executor    all of these -> steps; its docstring shows how to use them
+alone       a device's blocks without the other devices, to time them
 log         what ranks did and when -> computing, transfers, bubbles
 checkpoint  state -> torch.distributed.checkpoint and back, on any layout
 """

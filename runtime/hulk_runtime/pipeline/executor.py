@@ -13,6 +13,7 @@ The loss and the gradients of a step are those of the mean loss over the global 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import torch
@@ -23,6 +24,7 @@ from hulk_runtime.errors import PlanError
 from hulk_runtime.groups import lost_peers
 from hulk_runtime.pipeline import actions, batch, checkpoint, sharing, stages
 from hulk_runtime.pipeline.actions import Action
+from hulk_runtime.pipeline.alone import carry_out_alone
 from hulk_runtime.pipeline.batch import Batch, Values
 from hulk_runtime.pipeline.carrying import Carrying, Lines
 from hulk_runtime.pipeline.document import Schedule
@@ -43,7 +45,10 @@ SILENCE_S: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of one step: the mean loss over the global batch, the same on all ranks, and what this rank did."""
+    """Of one step: the mean loss over the global batch, the same on all ranks, and what this rank did.
+
+    The loss of `compute` is what this rank adds to that of all.
+    """
 
     loss: float
     log: Log
@@ -105,6 +110,10 @@ class Pipeline:
                 is_of_list = isinstance(module, stages.Layers)
                 yield checkpoint.name_of(stage, shard, len(devices[stage]), name, is_of_list), parameter
 
+    def bound_silence(self, seconds: float) -> None:
+        """From now on a peer is lost that does not send for that long what this rank waits for."""
+        self._transfers.patience = timedelta(seconds=seconds)
+
     def close(self) -> None:
         """Leave its groups, together with all ranks; the default group stays."""
         self._transfers.close()
@@ -120,16 +129,43 @@ class Pipeline:
 
         Gradients of the step before are gone. Raises PeerLostError.
         """
+        met_s = self._met_s
+        result = self.compute(of, shares)
+        start_s = time.perf_counter()
+        loss = self._total_loss(result.loss)
+        self.met()
+        result.log.events.append(Event("sum", None, 0, start_s - met_s, self._met_s - met_s))
+        return Result(loss, result.log)
+
+    def compute(self, of: Batch, shares: Sequence[Sequence[int]]) -> Result:
+        """As `step`, with what this rank's own samples add to the loss: for those who meet in a way of their own.
+
+        They say when they have `met`, from which the next step's log counts.
+        """
         for parameter in self.parameters():
             parameter.grad = None
         passes, log = self._carry_out(of, shares)
         start_s = time.perf_counter()
         self._sums.finish()
-        loss = self._total_loss(passes)
-        met_s, self._met_s = self._met_s, time.perf_counter()
-        log.events.append(Event("sum", None, 0, start_s, self._met_s))
+        log.events.append(Event("sum", None, 0, start_s, time.perf_counter()))
         log.events.extend(self._transfers.finish())
-        return Result(loss, log.since(met_s))
+        return Result(self._own_loss(passes), log.since(self._met_s))
+
+    def met(self) -> None:
+        """All ranks are together now."""
+        self._met_s = time.perf_counter()
+
+    def alone(self, of: Batch, shares: Sequence[Sequence[int]]) -> float:
+        """Seconds of this rank's blocks in a step, without any other rank; gradients are those of no batch.
+
+        All ranks must call it the first time together. Raises PeerLostError.
+        """
+        passes, shapes = self._passes(of, shares), self._learned(of)
+        start_s = time.perf_counter()
+        carry_out_alone(self._flows, passes, shapes, self.place.device, self._device)
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - start_s
 
     def infer(self, of: Batch, shares: Sequence[Sequence[int]]) -> list[tuple[range, Values]]:
         """What the last stages on this rank give out, by samples; the schedule has forward blocks only."""
@@ -146,25 +182,35 @@ class Pipeline:
         return [found for rank in ranks if (found := logs[rank]) is not None]
 
     def _carry_out(self, of: Batch, shares: Sequence[Sequence[int]]) -> tuple[Passes, Log]:
-        division = batch.divide(shares, self.place.replica, len(self._flows.components))
-        if len(division.pieces) != self.schedule.num_micro_batches:
-            raise PlanError(f"{len(division.pieces)} shares for {self.schedule.num_micro_batches} micro-batches")
-        if self._shapes is None:
-            self._shapes = stages.learn_shapes(self._flows, self.grid, self.modules, of, self._device)
-            self._met_s = time.perf_counter()
-        passes = Passes(self._flows, self.modules, of, division)
-        lines = Lines(self._flows, self.grid, self.place, self._shapes, self._transfers, self._device)
+        passes, shapes = self._passes(of, shares), self._learned(of)
+        lines = Lines(self._flows, self.grid, self.place, shapes, self._transfers, self._device)
         log = Log(self.place.device)
         carrying = Carrying(self._flows, passes, lines, self._sums, log)
         for action in self._actions:
             carrying.do(action)
         return passes, log
 
-    def _total_loss(self, passes: Passes) -> float:
+    def _passes(self, of: Batch, shares: Sequence[Sequence[int]]) -> Passes:
+        division = batch.divide(shares, self.place.replica, len(self._flows.components))
+        if len(division.pieces) != self.schedule.num_micro_batches:
+            raise PlanError(f"{len(division.pieces)} shares for {self.schedule.num_micro_batches} micro-batches")
+        return Passes(self._flows, self.modules, of, division)
+
+    def _learned(self, of: Batch) -> dict[int, Shapes]:
+        """The shapes of what blocks give out: all ranks tell each other before their first step."""
+        if self._shapes is None:
+            self._shapes = stages.learn_shapes(self._flows, self.grid, self.modules, of, self._device)
+            self.met()
+        return self._shapes
+
+    def _own_loss(self, passes: Passes) -> float:
         """Blocks on several devices have the same loss on all, and count once."""
         is_first = {block: self.schedule.blocks[block].devices[0] == self.place.device for block, _ in passes.losses}
         own = [loss for block, loss in passes.losses if is_first[block] and self.place.tensor == 0]
-        total = torch.stack(own).sum().double() if own else torch.zeros((), dtype=torch.float64, device=self._device)
+        return float(torch.stack(own).sum().double()) if own else 0.0
+
+    def _total_loss(self, own: float) -> float:
+        total = torch.tensor(own, dtype=torch.float64, device=self._device)
         with lost_peers():
             dist.all_reduce(total)
         return float(total)

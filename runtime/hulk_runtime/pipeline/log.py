@@ -9,6 +9,7 @@ While a rank waits, what it waits for is not yet sent (a bubble: its peer still 
     device 1  wait ......|F1      waits from 0.0 to 1.3: a bubble of 1.0, a transfer of 0.3
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -78,6 +79,38 @@ def parts(logs: Sequence[Log]) -> list[Parts]:
         (event.of, event.micro_batch, log.device, event.peer): event.start_s for log in logs for event in log.of("send")
     }
     return [_parts(log, sent_s) for log in logs]
+
+
+def until_the_last(of: Sequence[Parts]) -> tuple[Parts, ...]:
+    """With what each rank waits until the last one is done, as bubbles."""
+    step_s = max(each.step_s for each in of)
+    return tuple(replace(each, step_s=step_s, bubble_s=each.bubble_s + step_s - each.step_s) for each in of)
+
+
+def packed(log: Log) -> bytes:
+    """A log to send."""
+    rows = [
+        [
+            e.kind,
+            [e.of.source, e.of.target] if isinstance(e.of, Way) else e.of,
+            e.micro_batch,
+            e.start_s,
+            e.end_s,
+            e.peer,
+        ]
+        for e in log.events
+    ]
+    return json.dumps([log.device, rows]).encode()
+
+
+def unpacked(sent: bytes) -> Log:
+    """
+    >>> log = Log(1, [Event("wait", Way(0, 1), 2, 0.5, 0.75, peer=0), Event("run", 1, 2, 0.75, 1.0)])
+    >>> unpacked(packed(log)) == log
+    True
+    """
+    device, rows = json.loads(sent)
+    return Log(device, [Event(row[0], Way(*row[1]) if isinstance(row[1], list) else row[1], *row[2:]) for row in rows])
 
 
 def _parts(log: Log, sent_s: dict[tuple[int | Way | None, int, int, int | None], float]) -> Parts:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch.distributed as dist
 
@@ -31,6 +32,8 @@ class Transfers:
         self._own = dist.get_rank()
         self._posted: dict[Receive, tuple[Values, list[dist.Work]]] = {}
         self._under_way: list[Future[Event]] = []
+        self.patience: timedelta | None = None
+        """For what a peer sends; None: as long as the group has."""
         self._queue: queue.SimpleQueue[_Sending | None] = queue.SimpleQueue()
         # A daemon: with a peer lost a send may never be over, and must not keep the process from its end.
         threading.Thread(target=_wait_for_all, args=(self._queue,), name="sends", daemon=True).start()
@@ -47,7 +50,7 @@ class Transfers:
         buffers, under_way = self._posted.pop(receive)
         with lost_peers():
             for work in under_way:
-                work.wait()
+                work.wait() if self.patience is None else work.wait(self.patience)
         return buffers
 
     def send(self, send: Send, values: Values, rank: int, tag: int) -> None:

@@ -1,0 +1,201 @@
+"""The state of a model in stages as checkpoints: every stage writes its own part, the checkpoint is the list of them.
+
+    part-A-S-0002    stage 2's parameters, then each of its optimizer's vectors, as little-endian fp32
+    state-A-S        the list: each part's tensors by their names in the whole model
+
+So another cut into stages, another number of replicas, or ranks that hold the whole model go on from it, and stages go
+on from what such ranks have saved. A part that no checkpoint names is swept away like a state.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from hulk_runtime.checkpoint import Checkpoints, Entry, part_key
+from hulk_runtime.errors import CheckpointError, ConfigurationError
+from hulk_runtime.groups import Group
+from hulk_runtime.stage_steps import StageStepper
+from hulk_runtime.state import Content, Saved
+from hulk_runtime.store import Store
+
+BYTES: Final = 4
+_DIGEST_BYTES: Final = 32
+Names = Sequence[tuple[str, int]]
+"""Parameters and how many values each has."""
+
+
+class Part(BaseModel):
+    """One stage's."""
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str
+    sha256: str
+    tensors: tuple[tuple[str, Annotated[int, Field(ge=1)]], ...]
+
+
+class Index(BaseModel):
+    """All parts; each has as many vectors."""
+
+    model_config = ConfigDict(frozen=True)
+
+    num_vectors: Annotated[int, Field(ge=1)]
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """Saves one attempt's states, together with the keepers of all ranks. Only replica 0 needs the store."""
+
+    group: Group
+    stepper: StageStepper
+    optimizer: str
+    attempt: int
+    store: Store | None
+
+    def save(self, step: int, *, is_last: bool) -> Saved | None:
+        """What rank 0 is to commit: None where a part could not be written, which costs time but at the last step.
+
+        Raises CheckpointError.
+        """
+        if self.store is None:
+            return None
+        try:
+            return Saved(save(self.group, self.stepper, self.store, self.attempt, step), self.content())
+        except CheckpointError as error:
+            if is_last:
+                raise
+            print(f"checkpoint not written, training goes on: {error}", flush=True)
+            return None
+
+    def content(self) -> Content:
+        """What the list of parts means."""
+        num, stages = self.stepper.num_parameters, len(self.stepper.own.of_stages)
+        return {"parameters": num, "optimizer": self.optimizer, "lossScale": 1.0, "stages": stages}
+
+
+def save(group: Group, stepper: StageStepper, store: Store | None, attempt: int, step: int) -> bytes:
+    """The list of parts, on all ranks, once each of them is in the store. Raises CheckpointError on all ranks.
+
+    Replica 0 writes; only its ranks need the store.
+    """
+    place, wrong = stepper.pipeline.place, ""
+    row = bytearray(1 + _DIGEST_BYTES)
+    if place.replica == 0 and store is not None:
+        whole = torch.cat(stepper.vectors).cpu().numpy().tobytes()
+        row[1:] = hashlib.sha256(whole).digest()
+        try:
+            store.write(part_key(attempt, step, place.device), whole)
+        except CheckpointError as error:  # training goes on, as with a store that fails elsewhere
+            row[0], wrong = 1, str(error)
+    rows = group.exchange(torch.frombuffer(row, dtype=torch.uint8))
+    writers = range(len(stepper.own.of_stages))  # the ranks of replica 0
+    failed = [rank for rank in writers if rows[rank][0]]
+    if failed:
+        raise CheckpointError(wrong or f"ranks {failed} could not write their parts of step {step}")
+    parts = tuple(
+        Part(
+            key=part_key(attempt, step, stage),
+            sha256=bytes(rows[stage][1:].tolist()).hex(),
+            tensors=stepper.own.of_stages[stage],
+        )
+        for stage in writers
+    )
+    return Index(num_vectors=len(stepper.vectors), parts=parts).model_dump_json().encode()
+
+
+def resume(
+    group: Group, stepper: StageStepper, optimizer: str, checkpoints: Checkpoints | None, store: Store | None
+) -> int:
+    """Bring all ranks to the newest checkpoint; returns its step, 0 when there is none.
+
+    Rank 0 finds it and tells the others; each reads what its own stage needs. Raises ConfigurationError when the
+    checkpoint is of another model or optimizer, CheckpointError when a part is damaged or replicas differ.
+    """
+    found = checkpoints.begin() if checkpoints else None
+    head = torch.zeros(3, dtype=torch.float64)
+    told = torch.zeros(0, dtype=torch.uint8)
+    if found:
+        entry, saved = found
+        _require_same_model(entry, stepper, optimizer)
+        told = torch.frombuffer(bytearray(saved), dtype=torch.uint8)
+        head = torch.tensor([entry.step, "stages" in entry.content, len(saved)], dtype=torch.float64)
+    group.broadcast(head)
+    step, is_index, num_bytes = (round(float(value)) for value in head)
+    if step:
+        told = told if found else torch.zeros(num_bytes, dtype=torch.uint8)
+        group.broadcast(told)
+        whole = bytes(told.numpy())
+        own = stepper.own.of_stages[stepper.pipeline.place.device]
+        values = _of_parts(whole, own, store) if is_index else _of_whole(whole, stepper.own.of_model, own)
+        for vector, found_N in zip(stepper.vectors, values, strict=False):
+            vector.copy_(found_N)
+    _require_agreement(group, stepper, step)
+    return step
+
+
+def joined(index: bytes, of_model: Names, store: Store) -> bytes:
+    """The state as ranks write it that hold the whole model: `of_model` backwards, vector after vector."""
+    return torch.cat(_of_parts(index, of_model[::-1], store)).numpy().tobytes()
+
+
+def _of_parts(index: bytes, wanted: Names, store: Store | None) -> list[torch.Tensor]:
+    """Vectors of these parameters, read from the parts that have them."""
+    if store is None:
+        raise CheckpointError("no store to read the parts of a checkpoint from")
+    listed, names = Index.model_validate_json(index), dict(wanted)
+    pieces: list[dict[str, torch.Tensor]] = [{} for _ in range(listed.num_vectors)]
+    for part in listed.parts:
+        if names.keys() & {name for name, _ in part.tensors}:
+            for vector, named in zip(pieces, _read(part, listed.num_vectors, store), strict=True):
+                vector.update(named)
+    return [_in_order(vector, wanted) for vector in pieces]
+
+
+def _read(part: Part, num_vectors: int, store: Store) -> Iterable[Mapping[str, torch.Tensor]]:
+    held = store.read(part.key)
+    if held is None or hashlib.sha256(held).hexdigest() != part.sha256:
+        raise CheckpointError(f"{store.url}/{part.key} {'is missing' if held is None else 'has other content'}")
+    values = torch.frombuffer(bytearray(held), dtype=torch.float32)
+    return [_named(vector, part.tensors) for vector in values.chunk(num_vectors)]
+
+
+def _of_whole(saved: bytes, of_model: Names, wanted: Names) -> list[torch.Tensor]:
+    """Vectors of these parameters, of a state with all: of local SGD there may be one vector more than needed."""
+    values, length = torch.frombuffer(bytearray(saved), dtype=torch.float32), sum(num for _, num in of_model)
+    return [_in_order(_named(vector, of_model[::-1]), wanted) for vector in torch.split(values, length)]
+
+
+def _named(vector: torch.Tensor, names: Names) -> dict[str, torch.Tensor]:
+    return {name: part for (name, _), part in zip(names, torch.split(vector, [num for _, num in names]), strict=True)}
+
+
+def _in_order(named: Mapping[str, torch.Tensor], wanted: Names) -> torch.Tensor:
+    for name, num in wanted:
+        if name not in named or len(named[name]) != num:
+            found = len(named.get(name, ()))
+            raise CheckpointError(f"the checkpoint has {found} values of {name}, the model has {num}")
+    return torch.cat([named[name] for name, _ in wanted])
+
+
+def _require_same_model(entry: Entry, stepper: StageStepper, optimizer: str) -> None:
+    for key, expected in (("parameters", stepper.num_parameters), ("optimizer", optimizer)):
+        if entry.content.get(key) != expected:
+            raise ConfigurationError(
+                f"checkpoint {entry.key} has {key} {entry.content.get(key)}, the job has {expected}"
+            )
+
+
+def _require_agreement(group: Group, stepper: StageStepper, step: int) -> None:
+    """Replicas of a stage hold the same bits."""
+    whole = torch.cat(stepper.vectors).cpu().numpy().tobytes()
+    digest = hashlib.sha256(f"{step} ".encode() + whole).digest()
+    rows = group.exchange(torch.frombuffer(bytearray(digest), dtype=torch.uint8))
+    num_stages = len(stepper.own.of_stages)
+    differing = [rank for rank in range(len(rows)) if not torch.equal(rows[rank], rows[rank % num_stages])]
+    if differing:
+        raise CheckpointError(f"ranks {differing} do not hold replica 0's state of step {step}")

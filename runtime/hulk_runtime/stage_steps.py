@@ -1,0 +1,286 @@
+"""One optimizer update of a model that is cut into stages: alone, to measure this machine, or with all ranks, to train.
+
+What the ranks tell each other after each step (losses, wishes, timings) goes directly between all of them: it takes one
+way over the longest link, for which the next step's first activations would wait as well.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import torch
+from torch import nn
+
+from hulk_runtime.data_parallel import RankReport, StepReport
+from hulk_runtime.errors import ConfigurationError, HulkError
+from hulk_runtime.groups import Group
+from hulk_runtime.optimizers import OPTIMIZERS
+from hulk_runtime.pipeline import log
+from hulk_runtime.pipeline.batch import Values
+from hulk_runtime.pipeline.executor import Pipeline, Result
+from hulk_runtime.pipeline.grid import Grid
+from hulk_runtime.pipeline.sharing import Tie
+from hulk_runtime.pipeline.stages import Layers, layers
+from hulk_runtime.sockets import LinkSample, Traffic
+from hulk_runtime.steps import AUTOCAST, LossScale, Timing
+from hulk_runtime.wire import Plan, Stages
+
+FIRST_LOOK: Final = 2
+LOOK_EVERY: Final = 5
+"""Steps whose logs the ranks show each other."""
+
+_FIELDS: Final = 7  # step, loss, stop, save, compute_s, rtt_s, bandwidth_bytes_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A model as a list of layers whose parameters are those of `module`.
+
+    Parameters of layers that the module lacks are tied to some that it has.
+    """
+
+    module: nn.Module
+    layers: Sequence[nn.Module]
+    ties: Sequence[tuple[tuple[int, str], tuple[int, str]]] = ()
+    """Pairs of (layer, name in it) that are one parameter."""
+
+
+class StagedTask(Protocol):
+    """What is trained in stages: the model as a list of layers, what its first one gets, and the last one's loss."""
+
+    @property
+    def learning_rate(self) -> float:
+        """Step size of the optimizer."""
+
+    def whole(self) -> Whole:
+        """A new model, with the same parameters on every rank."""
+
+    def inputs(self, step: int, sequences: range) -> Values:
+        """Of sequences, numbered within the step's global batch. Must not depend on the rank."""
+
+    def loss_of(self, step: int, outputs: Values, sequences: range) -> torch.Tensor:
+        """Mean loss over `sequences`, by what the last layer gives out."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepBatch:
+    """A task's batch of one step, as pipelines want it."""
+
+    task: StagedTask
+    step: int
+
+    def inputs(self, stage: str, samples: range) -> Values:
+        """Of the first stage."""
+        return self.task.inputs(self.step, samples)
+
+    def loss(self, stage: str, outputs: Values, samples: range) -> torch.Tensor:
+        """Of the last one."""
+        return self.task.loss_of(self.step, outputs, samples)
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Names and sizes of the parameters of every stage, in the order of its module, and of the whole model's."""
+
+    of_stages: tuple[tuple[tuple[str, int], ...], ...]
+    of_model: tuple[tuple[str, int], ...]
+
+
+class StageStepper:
+    """Runs steps of one task as the plan's pipeline says.
+
+    In the folder `orders` every rank writes down what it did when, a line for each step. Raises ConfigurationError
+    where the task cannot be cut so.
+    """
+
+    def __init__(
+        self, plan: Plan, group: Group, task: Any, metrics_port: int, silence_s: float, orders: str = ""
+    ) -> None:
+        told = plan.pipeline
+        assert told is not None
+        if not all(hasattr(task, name) for name in ("whole", "inputs", "loss_of")):
+            raise ConfigurationError(
+                f"the plan has {len(told.stages)} stages, and the program's task is no list of layers: "
+                f"it lacks whole, inputs or loss_of"
+            )
+        if plan.training.precision == "fp16":
+            raise ConfigurationError("fp16 in stages: gradients of all stages would need one scale; use bf16 or fp32")
+        self._orders = Path(orders) / f"rank-{group.rank}.jsonl" if orders else None
+        self._group, self._task, self._last = group, task, plan.training.steps
+        self._autocast = AUTOCAST[plan.training.precision]
+        self._traffic = Traffic(group.peers, metrics_port)
+        self._shares = [pieces(share, told.schedule.num_micro_batches) for share in plan.shares]
+        grid = Grid(plan.layout.data, plan.layout.pipeline, rings=told.rings)
+        whole = task.whole()
+        ranges = ranges_of(told, len(whole.layers))
+        self.own = own_of(whole, ranges)
+        ties = ties_of(whole, ranges)
+        self.pipeline = Pipeline(
+            told.schedule,
+            grid,
+            layers(whole.layers, ranges),
+            ties,
+            device=str(group.device),
+            silence_s=silence_s,
+        )
+        self._parameters = list(self.pipeline.parameters())
+        self.parameters_N = flattened(self._parameters)
+        self.optimizer = OPTIMIZERS[plan.training.optimizer](self.parameters_N)
+        self.scale = LossScale(plan.training.precision)
+        self._link, self._update_s, self._result = LinkSample(0.0, 0.0), 0.0, Result(0.0, log.Log(0))
+
+    @property
+    def num_parameters(self) -> int:
+        """Of the whole model."""
+        return sum(num for _, num in self.own.of_model)
+
+    @property
+    def buckets(self) -> tuple[int, int]:
+        """Each stage's gradients are summed at once."""
+        return 1, 4 * len(self.parameters_N)
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes this rank has sent to the others, up to its last completed step."""
+        return self._traffic.sent_bytes
+
+    @property
+    def vectors(self) -> list[torch.Tensor]:
+        """What a checkpoint must hold of this rank's stage, the parameters first."""
+        return [self.parameters_N, *self.optimizer.states]
+
+    def alone(self) -> float:
+        """Seconds this machine needs for its stage's blocks of a step and the update; changes no parameter."""
+        with self._precision():
+            computed_s = self.pipeline.alone(StepBatch(self._task, 1), self._shares)
+        started = self._now()
+        zeros_N = torch.zeros_like(self.parameters_N)
+        self.optimizer.update(self.parameters_N, zeros_N, step=1, learning_rate=0.0)
+        return computed_s + self._now() - started
+
+    def together(self, step: int, stop: bool, save: bool) -> tuple[Timing, StepReport]:
+        """One step of all ranks, of which any may wish to stop and rank 0 to save the state after it.
+
+        Raises PeerLostError with `vectors` still those of the last step of all.
+        """
+        started = self._now()
+        with self._precision():
+            result = self._result = self.pipeline.compute(StepBatch(self._task, step), self._shares)
+        compute_s = sum(event.seconds for event in result.log.of("run")) + self._update_s
+        report = self._tell(RankReport(step, compute_s, self._link), result.loss, stop, save)
+        self.pipeline.met()
+        communicated = self._now()
+        gradients_N = torch.cat([parameter.grad.reshape(-1) for parameter in self._parameters])  # type: ignore[union-attr]
+        self.optimizer.update(self.parameters_N, gradients_N, step, self._task.learning_rate)
+        if self._group.world_size > 1:
+            self._link = self._traffic.look(self._group.next_rank)
+        ended = self._now()
+        self._update_s = ended - communicated
+        if self._orders:
+            self._write_down(self._orders, step)
+        if step % LOOK_EVERY == FIRST_LOOK:
+            report = replace(report, stages=self._look(result.log))
+        return Timing(ended - started, compute_s, ended - started - compute_s), report
+
+    def _tell(self, mine: RankReport, loss: float, stop: bool, save: bool) -> StepReport:
+        """Every rank's report on all. The last step is always saved, and so is the one after which all stop."""
+        own = [mine.step, loss, stop, save, mine.compute_s, mine.link.rtt_s, mine.link.bandwidth_bytes_per_s]
+        rows = self._group.exchange(torch.tensor(own, dtype=torch.float64)).tolist()
+        others = {rank: round(row[0]) for rank, row in enumerate(rows) if round(row[0]) != mine.step}
+        if others:
+            raise HulkError(f"at step {mine.step} other ranks are at another step: {others}")
+        ranks = tuple(RankReport(mine.step, row[4], LinkSample(row[5], row[6])) for row in rows)
+        stops = any(row[2] for row in rows)
+        saves = stops or mine.step >= self._last or any(row[3] for row in rows)
+        return StepReport(sum(row[1] for row in rows), stops, ranks, saves)
+
+    def _look(self, own: log.Log) -> tuple[log.Parts, ...]:
+        """Where the time of the step went on each stage of this replica, all of them until the last is done."""
+        packed = torch.frombuffer(bytearray(log.packed(own)), dtype=torch.uint8)
+        lengths = self._group.exchange(torch.tensor([len(packed)])).flatten().tolist()
+        padded = nn.functional.pad(packed, (0, max(lengths) - len(packed)))
+        rows = self._group.exchange(padded)
+        grid, place = self.pipeline.grid, self.pipeline.place
+        ranks = [grid.rank(replace(place, device=device)) for device in range(grid.num_devices)]
+        logs = [log.unpacked(bytes(rows[rank][: lengths[rank]].tolist())) for rank in ranks]
+        self.pipeline.met()
+        return log.until_the_last(log.parts(logs))
+
+    def _write_down(self, orders: Path, step: int) -> None:
+        ran, blocks = self._result.log.of("run"), self.pipeline.schedule.blocks
+        turns = [
+            [blocks[e.of].name, e.micro_batch, round(e.start_s, 6), round(e.end_s, 6)]
+            for e in ran
+            if isinstance(e.of, int)
+        ]
+        with orders.open("a") as file:
+            file.write(json.dumps({"step": step, "device": self.pipeline.place.device, "turns": turns}) + "\n")
+
+    def _precision(self) -> Any:
+        if self._autocast is None:
+            return nullcontext()
+        return torch.autocast(self._group.device.type, self._autocast)
+
+    def _now(self) -> float:
+        if self._group.device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+
+def pieces(share: int, num: int) -> list[int]:
+    """Sequences of each micro-batch, as even as can be.
+
+    >>> pieces(10, 4)
+    [2, 3, 2, 3]
+    """
+    return [share * (m + 1) // num - share * m // num for m in range(num)]
+
+
+def ranges_of(told: Stages, num_layers: int) -> dict[str, range]:
+    """The layers of each stage by its name. Raises ConfigurationError."""
+    if told.stages[-1] >= num_layers:
+        raise ConfigurationError(
+            f"the plan's last stage begins at layer {told.stages[-1]}, the program's model has {num_layers} layers"
+        )
+    edges = [*told.stages, num_layers]
+    return {str(n): range(*edges[n : n + 2]) for n in range(len(told.stages))}
+
+
+def ties_of(whole: Whole, ranges: Mapping[str, range]) -> list[Tie]:
+    """As pipelines name them: `<layer>.<name>` within a stage."""
+
+    def place(layer: int, name: str) -> tuple[str, str]:
+        (stage,) = (stage for stage, numbers in ranges.items() if layer in numbers)
+        return stage, f"{layer}.{name}"
+
+    return [Tie((place(*one), place(*other))) for one, other in whole.ties]
+
+
+def own_of(whole: Whole, ranges: Mapping[str, range]) -> Own:
+    """Names as the module has them, also of those that are tied. Raises ConfigurationError where one has none."""
+    names = {id(parameter): name for name, parameter in whole.module.named_parameters()}
+    for one, other in whole.ties:
+        first, second = (dict(whole.layers[layer].named_parameters())[name] for layer, name in (one, other))
+        known = names.get(id(first)) or names.get(id(second), "")
+        names[id(first)] = names[id(second)] = known
+    stages = []
+    for numbers in ranges.values():
+        parameters = list(Layers(whole.layers, numbers).named_parameters())
+        strange = [name for name, parameter in parameters if not names.get(id(parameter))]
+        if strange:
+            raise ConfigurationError(f"parameter {strange[0]} of the layers is neither the module's nor tied to one")
+        stages.append(tuple((names[id(parameter)], parameter.numel()) for _, parameter in parameters))
+    return Own(tuple(stages), tuple((name, p.numel()) for name, p in whole.module.named_parameters()))
+
+
+def flattened(parameters: Sequence[nn.Parameter]) -> torch.Tensor:
+    """One vector of which the parameters are views from now on."""
+    vector_N = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
+    parts = torch.split(vector_N, [parameter.numel() for parameter in parameters])
+    for parameter, part in zip(parameters, parts, strict=True):
+        parameter.data = part.view_as(parameter)
+    return vector_N
