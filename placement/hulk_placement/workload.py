@@ -30,7 +30,8 @@ class Workload:
     this one: such a machine is not calibrated. `pins` are machine names in rank order; `regions` empty means any.
     `kept` says how many workers of an earlier plan wait on each machine: the topology does not count their
     accelerators as free, but for this workload they are. `shares` is one of SHARES. The planner chooses what is
-    None of `micro_batch`, `recompute` and the degrees `data`, `pipeline` and `tensor`. `objective` is one of
+    None of `micro_batch`, `recompute` and the degrees `data`, `pipeline` and `tensor`. With `stages_if_needed` it may
+    have stages in place of one where no machine has the memory for a whole model. `objective` is one of
     OBJECTIVES; a plan's accelerators together cost at most `max_price_per_hour`. Higher `priority` goes first, then
     the older `created_s`.
     """
@@ -53,6 +54,7 @@ class Workload:
     pipeline: int | None = 1
     tensor: int | None = 1
     recompute: bool | None = None
+    stages_if_needed: bool = False
     objective: str = "time"
     max_price_per_hour: float | None = None
     allow_unknown_links: bool = False
