@@ -22,6 +22,7 @@ from test_planning_review import CHECKPOINTED, LONG, NEAR_US, NEXT_US, Site, pla
 from views import NOW
 
 SHAPE = {"transformer": {"layers": 6, "hidden": 64, "heads": 4, "sequenceLength": 32, "vocabulary": 64}}
+LARGE = {"transformer": {"layers": 6, "hidden": 256, "heads": 4, "sequenceLength": 32, "vocabulary": 256}}
 STAGED: dict[str, Any] = {"parallelism": {"pipeline": 2}, "model": SHAPE}
 COMMAND = ["hulk-launch", "-m", "hulk_runtime.examples.gpt"]
 GPT = {"spec": {"containers": [{"name": "w", "image": "i", "command": COMMAND}]}}
@@ -87,11 +88,10 @@ async def test_a_model_that_fits_no_node_gets_stages_where_the_program_trains_by
     memory_mib: int, template: dict[str, Any], expected: int | str
 ) -> None:
     """A rank needs 98 MiB for the whole model, and 40 MiB for the largest of four stages."""
-    model = {"transformer": {"layers": 6, "hidden": 256, "heads": 4, "sequenceLength": 32, "vocabulary": 256}}
     nodes = [node(name) for name in NODES]
     for _, body in nodes:
         body["metadata"]["labels"][names.NODE_ACCELERATOR_MEMORY] = str(memory_mib)
-    _, answer = await answered(*nodes, parallelism={}, model=model, **({"template": template} if template else {}))
+    _, answer = await answered(*nodes, parallelism={}, model=LARGE, **({"template": template} if template else {}))
     found = answer.full.plan.layout.pipeline if isinstance(answer, Planned) else answer.reason
     assert found == expected
 
@@ -179,10 +179,13 @@ async def test_a_stage_without_flops_tells_nothing_of_its_machine() -> None:
     assert not made.prediction.calibrated
 
 
-async def site(search: Search) -> Site:
+async def site(search: Search, memory_mib: int, **changes: Any) -> Site:
     """One pipeline of two stages on the two nodes of eu, planned on links that are nearest there."""
-    spec = {**STAGED, "training": {"globalBatch": 8, "steps": LONG}, "placement": {}, **CHECKPOINTED}
-    cluster = [*map(placed, NODES), *profiles(NEAR_US, NEXT_US)]
+    spec = {**STAGED, "training": {"globalBatch": 8, "steps": LONG}, "placement": {}, **CHECKPOINTED, **changes}
+    nodes = [placed(name) for name in NODES]
+    for _, body in nodes:
+        body["metadata"]["labels"][names.NODE_ACCELERATOR_MEMORY] = str(memory_mib)
+    cluster = [*nodes, *profiles(NEAR_US, NEXT_US)]
     async with planning_over(*cluster, job("one", 2, **spec)) as world:
         world.planner.request("lab/one")
         assert isinstance(await world.answer("one"), Planned)
@@ -192,10 +195,17 @@ async def site(search: Search) -> Site:
     return Site(World(*cluster, (HULK_JOBS, running(world.job("one"), NOW).wire())), search, full)
 
 
-async def test_a_job_of_stages_moves_to_stages_elsewhere_when_its_link_has_drifted() -> None:
+@pytest.mark.parametrize(
+    ("memory_mib", "changes"),
+    [(200, {}), (80, {"parallelism": {}, "template": GPT, "model": LARGE})],
+    ids=["asked for", "for want of memory"],
+)
+async def test_a_job_of_stages_moves_to_stages_elsewhere_when_its_link_has_drifted(
+    memory_mib: int, changes: dict[str, Any]
+) -> None:
     search = Search(Budget(), lambda: pytest.fail("the search failed"))
     try:
-        one = await site(search)
+        one = await site(search, memory_mib, **changes)
         assert await one.look() is None
         one.become(*profiles(6 * NEAR_US, NEXT_US))
         found = await one.look()
