@@ -21,6 +21,7 @@ MAX_SECONDS: Final = 2.0
 MAX_KNOCK_SECONDS: Final = 1.0  # a first packet that is lost is sent again after as long
 MAX_LINKS: Final = 4096  # a ring of the largest job
 MAX_SIZES: Final = 64  # size classes of a plan
+MAX_STAGES: Final = 1024  # of the longest pipeline
 MAX_WHOLE: Final = 2**53  # counts above it are not exact anywhere
 MAX_DURATION_S: Final = 1e9
 MIN_COMPUTE_S: Final = 1e-9
@@ -65,6 +66,17 @@ class ObservedRegionLink:
 
 
 @dataclass(frozen=True, slots=True)
+class ObservedStage:
+    """Seconds of a step in which a pipeline stage computes, waits for transfers or for other stages, sums gradients."""
+
+    stage: int
+    compute_s: float
+    transfer_s: float
+    bubble_s: float
+    sum_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """What the rank that speaks for the job said at one moment. None: it did not say; `step` is the last completed."""
 
@@ -80,6 +92,7 @@ class Observation:
     links: tuple[ObservedLink, ...] = ()
     all_reduces: tuple[ObservedAllReduce, ...] = ()
     region_links: tuple[ObservedRegionLink, ...] = ()
+    stages: tuple[ObservedStage, ...] = ()
     epoch: int | None = None  # how often the gang went on without a region; said by the lowest rank that takes part
     absent: frozenset[int] = frozenset()  # ranks that take no part in it
     own_attempt: int | None = None  # every worker says what it runs, and the last step that it completed itself
@@ -197,6 +210,7 @@ def _observation(samples: Samples) -> Observation:
         links=_links(samples),
         all_reduces=_all_reduces(samples),
         region_links=_region_links(samples),
+        stages=_stages(samples.get("pipeline_seconds", [])),
         epoch=_whole(samples, "membership_epoch"),
         absent=frozenset(int(labels["rank"]) for labels, value in samples.get("member", []) if value == 0),
         own_attempt=next((int(labels["attempt"]) for labels, _ in samples.get("own_step", [])), None),
@@ -266,6 +280,20 @@ def _region_links(samples: Samples) -> tuple[ObservedRegionLink, ...]:
     )
     return tuple(
         ObservedRegionLink(*pair, rate, observed.get(pair)) for pair, rate in sorted(planned.items())[:MAX_LINKS]
+    )
+
+
+def _stages(rows: list[tuple[dict[str, str], float]]) -> tuple[ObservedStage, ...]:
+    """The stages that say how long they compute; a part that is not said, or is none, takes no time."""
+    found: dict[int, dict[str, float]] = {}
+    for labels, value in rows:
+        stage = int(labels["stage"])
+        if 0 <= stage < MAX_STAGES and 0 <= value <= MAX_DURATION_S:
+            found.setdefault(stage, {})[labels["part"]] = value
+    return tuple(
+        ObservedStage(stage, *(parts.get(part, 0.0) for part in ("compute", "transfer", "bubble", "sum")))
+        for stage, parts in sorted(found.items())
+        if "compute" in parts
     )
 
 

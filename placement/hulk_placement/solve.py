@@ -11,15 +11,16 @@ from hulk_placement.cost.money import judged
 from hulk_placement.data_parallel import place_replicas
 from hulk_placement.layouts import place as layouts
 from hulk_placement.plan import Plan
-from hulk_placement.search.problem import Budget, Unplaced
+from hulk_placement.search.problem import NO_MEMORY, Budget, Unplaced
 from hulk_placement.split.together import less, place_together
+from hulk_placement.sync import Sync
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
 MIN_SECONDS = 0.01
 """What a workload gets when the ones before it took all the time: enough for the orders that need no search."""
 
-__all__ = ["Budget", "Solution", "Unplaced", "precedence", "solve"]
+__all__ = ["Budget", "Solution", "Unplaced", "precedence", "solve", "staged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,10 @@ def _place(
     if workload.pins:
         return _place_pinned(workload, topology, budget, clock)
     if (workload.pipeline, workload.tensor) == (1, 1) and not _is_about_layers(workload):
-        return place_replicas(workload, topology, budget, clock)
+        whole = place_replicas(workload, topology, budget, clock)
+        if isinstance(whole, Plan) or whole.reason != NO_MEMORY or not workload.stages_if_needed:
+            return whole
+        return layouts.place(staged(workload), topology, budget, clock, start=start)
     half = replace(budget, seconds=budget.seconds / 2)
     found = layouts.place(workload, topology, half, clock, start=start)
     data = data_plan(workload, topology, half, clock)
@@ -146,6 +150,11 @@ def _place_pinned(
             f"models; that and {', '.join(asked)} exclude each other.",
         )
     return place_replicas(replace(workload, data=None), topology, budget, clock)
+
+
+def staged(workload: Workload) -> Workload:
+    """The workload with as many stages as are best, as a runtime carries them out that sums by gloo's ring alone."""
+    return replace(workload, pipeline=None, recompute=False, sync=Sync("ring"), stages_if_needed=False)
 
 
 def data_plan(

@@ -34,8 +34,9 @@ class Workload:
     `kept` says how many workers of an earlier plan wait on each machine: the topology does not count their
     accelerators as free, but for this workload they are. `shares` is one of SHARES. The planner chooses what is
     None of `micro_batch`, `recompute` and the degrees `data`, `pipeline` and `tensor`; and the order of blocks in
-    pipelines where `schedule` is, which else is one of SCHEDULES. `objective` is one of OBJECTIVES; a plan's
-    accelerators together cost at most `max_price_per_hour`. Higher `priority` goes first, then the older `created_s`.
+    pipelines where `schedule` is, which else is one of SCHEDULES. With `stages_if_needed` it may have stages in place
+    of one where no machine has the memory for a whole model. `objective` is one of OBJECTIVES; a plan's accelerators
+    together cost at most `max_price_per_hour`. Higher `priority` goes first, then the older `created_s`.
     """
 
     key: str
@@ -57,6 +58,7 @@ class Workload:
     tensor: int | None = 1
     schedule: str | None = None
     recompute: bool | None = None
+    stages_if_needed: bool = False
     objective: str = "time"
     max_price_per_hour: float | None = None
     allow_unknown_links: bool = False

@@ -56,6 +56,10 @@ BROKEN_RULES: dict[str, tuple[dict[str, Any], str]] = {
     "no model": ({"model": {}}, "model needs exactly one of transformer, huggingFace and profile"),
     "heads": ({"model.transformer.heads": 5}, "model.transformer.hidden must be a multiple of heads"),
     "batch": ({"training.globalBatch": 1}, "training.globalBatch must be at least workers.min"),
+    "batch of stages": (
+        {"training.globalBatch": 1, "workers.min": 3, "parallelism": {"pipeline": 2}},
+        "training.globalBatch must be at least workers.min / parallelism.pipeline: every replica needs a sequence",
+    ),
     "micro-batch": ({"training.microBatch": 9}, "training.microBatch must be at most training.globalBatch"),
     "parallelism": ({"parallelism": {"pipeline": 3, "tensor": 2}}, "needs more accelerators than workers.max x"),
     "local without mode": ({"sync": {"local": {"innerSteps": 5}}}, "sync.local is for sync.mode local"),
@@ -214,6 +218,7 @@ GOOD_SPECS: dict[str, dict[str, Any]] = {
     "volume claim": {"checkpoint.storage": {"persistentVolumeClaim": "a"}},
     "no checkpoint": {"checkpoint": None},
     "local": {"sync": {"mode": "local"}},
+    "stages, one replica's sequence for two workers": {"training.globalBatch": 1, "parallelism": {"pipeline": 2}},
     "local for so many steps": {"sync": {"mode": "local", "local": {"innerSteps": 500}}},
     "compressed, without a region": {"sync": {"compression": "int8", "onRegionLoss": "continue"}},
     "sidecar with RANK": {

@@ -57,6 +57,8 @@ RUNNING: dict[str, object] = {
         "stepMicroseconds": 500_000,
         "computeMicroseconds": 1,
         "communicationMicroseconds": 1,
+        "bubbleMicroseconds": 120_000,
+        "transferMicroseconds": 20_000,
         "calibrated": True,
         "source": "preflight",
         "writtenAt": TIME,
@@ -66,6 +68,7 @@ RUNNING: dict[str, object] = {
         "stepMicroseconds": 400_000,
         "loss": "2.5",
         "relativeError": "0.25",
+        "pipeline": {"stage": 1, "bubbleMicroseconds": 150_000, "transferMicroseconds": 0},
         "wan": {
             "allReduces": [
                 {"maxBytes": 64, "observedMicroseconds": 9},
@@ -139,6 +142,10 @@ def test_everything_about_a_running_job() -> None:
             ("hulk_job_region_link_planned_bytes_per_second", (*key, "eu", "us")): 20,
             ("hulk_job_region_link_observed_bytes_per_second", (*key, "eu", "us")): 19,
             ("hulk_job_region_link_planned_bytes_per_second", (*key, "us", "eu")): 10,
+            ("hulk_job_pipeline_predicted_seconds", (*key, "bubble")): 0.12,
+            ("hulk_job_pipeline_predicted_seconds", (*key, "transfer")): 0.02,
+            ("hulk_job_pipeline_observed_seconds", (*key, "bubble")): 0.15,
+            ("hulk_job_pipeline_observed_seconds", (*key, "transfer")): 0.0,
             ("hulk_job_checkpoint_step", key): 5,
             ("hulk_job_failures", key): 1,
             ("hulk_job_disruptions", key): 3,

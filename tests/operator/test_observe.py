@@ -14,6 +14,7 @@ from hulk_operator.observe import (
     ObservedAllReduce,
     ObservedLink,
     ObservedRegionLink,
+    ObservedStage,
     ObserveError,
     Preflight,
 )
@@ -129,6 +130,27 @@ def test_every_worker_says_how_far_it_is_itself() -> None:
     assert (found.own_attempt, found.own_step, found.attempt, found.step) == (2, 7, None, None)
 
 
+def test_the_parts_of_a_step_are_told_by_stage() -> None:
+    rows = {
+        ("1", "compute"): 0.5,
+        ("0", "compute"): 0.25,
+        ("0", "bubble"): 0.2,
+        ("0", "transfer"): 0.05,
+        ("0", "sum"): 0.1,
+        ("0", "another"): 9.0,
+        ("1", "bubble"): -1.0,
+        ("1", "transfer"): float("nan"),
+        ("2", "bubble"): 1.0,
+        ("1024", "compute"): 1.0,
+        ("-1", "compute"): 1.0,
+    }
+    text = "".join(f'hulk_worker_pipeline_seconds{{stage="{s}",part="{p}"}} {v}\n' for (s, p), v in rows.items())
+    assert observe.parse_metrics(text).stages == (
+        ObservedStage(0, 0.25, 0.05, 0.2, 0.1),
+        ObservedStage(1, 0.5, 0.0, 0.0, 0.0),
+    )
+
+
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf"])
 def test_a_loss_that_diverged_is_told(text: str) -> None:
     assert str(observe.parse_metrics(f"hulk_worker_loss {text}\n").loss) == text
@@ -146,6 +168,8 @@ def test_a_preflight_that_cannot_be_is_refused(seconds: str) -> None:
         "<html>hello</html>",
         'hulk_worker_compute_seconds{rank="x"} 1',
         'hulk_worker_member{rank="x"} 0',
+        'hulk_worker_pipeline_seconds{stage="first",part="compute"} 1',
+        'hulk_worker_pipeline_seconds{stage="0"} 1',
         "hulk_worker_compute_seconds 1",
         'hulk_worker_all_reduce_seconds{max_bytes="many"} 1',
         "hulk_worker_step",

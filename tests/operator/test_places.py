@@ -81,7 +81,8 @@ def test_denied_regions_narrow_what_residency_allows() -> None:
             {"pins": [pin("0-1", "eu"), pin("2-3", "us")]},
             "UnsupportedLayout",
             "placement.pins[0] (layers 0-1 in eu) and placement.pins[1] (layers 2-3 in us) have no node in common: "
-            "layers in different places need pipeline stages, and in this version every worker holds all layers.",
+            "layers in different places need pipeline stages (parallelism.pipeline), without which every worker holds "
+            "all layers.",
         ),
         (
             {"pins": [pin("0", "eu", "us"), pin("1", "us", "ap"), pin("2", "ap", "eu")]},

@@ -1,7 +1,10 @@
 """What the status says of a plan's places: every layer, in every stage, with its regions."""
 
+from dataclasses import replace
+
 from api_vectors import job
-from hulk_operator.api import HulkJob
+from hulk_operator.api import HulkJob, PlanSummary
+from hulk_operator.metrics import RingPlace, ring
 from hulk_operator.reconcile.summary import plan_summary
 from hulk_placement.model import Model, Transformer
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
@@ -18,9 +21,12 @@ def plan(layout: Layout, stages: tuple[int, ...], workers: dict[str, int]) -> Pl
     return Plan("a/b", 1, slots, (1,) * layout.data, 1, 1, NOT_PREDICTED, layout, stages=stages)
 
 
+def summary(found: Plan) -> PlanSummary:
+    return plan_summary(HulkJob.model_validate(job({})), found, "digest", TOPOLOGY, MODEL)
+
+
 def places(found: Plan) -> list[tuple[str, int, int, tuple[str, ...]]]:
-    layers = plan_summary(HulkJob.model_validate(job({})), found, "digest", TOPOLOGY, MODEL).layers
-    return [(place.layers, place.num_nodes, place.num_regions, place.regions) for place in layers]
+    return [(place.layers, place.num_nodes, place.num_regions, place.regions) for place in summary(found).layers]
 
 
 def test_without_stages_every_node_has_all_layers() -> None:
@@ -36,6 +42,31 @@ def test_layers_are_where_their_stage_is() -> None:
 def test_stages_in_the_same_regions_are_one_place() -> None:
     found = plan(Layout(1, 4), (0, 2, 3, 5), {"e1": 1, "e2": 1, "u1": 1, "a1": 1})
     assert places(found) == [("0-2", 2, 1, ("eu",)), ("3-4", 1, 1, ("us",)), ("5", 1, 1, ("ap",))]
+
+
+def test_stages_are_listed_with_their_accelerators() -> None:
+    """Two replicas: e1 and e2 have layers 0 to 4, u1 and a1 layer 5."""
+    found = summary(plan(Layout(2, 2), (0, 5), {"e1": 1, "u1": 1, "e2": 1, "a1": 1}))
+    rows = [(row.stage, row.layers, row.num_accelerators, row.num_nodes, row.regions) for row in found.stages]
+    assert rows == [(0, "0-4", 2, 2, ("eu",)), (1, "5", 2, 2, ("ap", "us"))]
+    assert found.schedule == "1f1b"
+
+
+def test_of_many_stages_the_first_are_listed() -> None:
+    model = Model.of(Transformer(layers=30, hidden=8, heads=2, sequence_length=4, vocabulary=16))
+    slots = tuple(WorkerSlot("e1", "eu", 1) for _ in range(20))
+    long = Plan("a/b", 1, slots, (1,), 1, 1, NOT_PREDICTED, Layout(1, 20), stages=tuple(range(20)))
+    found = plan_summary(HulkJob.model_validate(job({})), long, "digest", TOPOLOGY, model)
+    assert [row.stage for row in found.stages] == list(range(16))
+    assert found.layout.pipeline == 20
+
+
+def test_the_order_is_that_of_the_first_stages_ring() -> None:
+    workers = {"e1": 1, "e2": 1, "u1": 1, "a1": 1}
+    found = replace(plan(Layout(2, 2), (0, 5), workers), rings=((1, 0), (0, 1)))
+    assert summary(found).order == ("us", "eu")
+    assert summary(plan(Layout(4), (0,), workers)).order == ("eu", "us", "ap")
+    assert ring(found) == (RingPlace("u1", "us"), RingPlace("e1", "eu"))
 
 
 def test_of_many_regions_the_first_are_named() -> None:

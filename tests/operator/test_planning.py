@@ -254,7 +254,8 @@ async def test_plans_that_do_not_fit_together_by_cpu_are_made_one_after_the_othe
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        ({"parallelism": {"pipeline": 2}}, "UnsupportedLayout"),
+        ({"parallelism": {"tensor": 2}}, "UnsupportedLayout"),
+        ({"parallelism": {"pipeline": 2}, "sync": {"mode": "wan"}}, "UnsupportedLayout"),
         ({"placement": {"objective": "throughputPerMoney"}}, "NoPrices"),
         ({"placement": {"pins": [{"layers": "9", "regions": ["eu"]}]}}, "InvalidPins"),
         ({"placement": {"deniedRegions": ["eu"]}}, "ContradictoryPlacement"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hulk_operator.api import CheckpointStatus, ConditionType, HulkJobStatus, Observed, PredictionSummary, RegionShare
 from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Forbidden, QuotaExceeded
-from hulk_operator.observe import Observation, ObservedAllReduce, ObservedRegionLink, Preflight
+from hulk_operator.observe import Observation, ObservedAllReduce, ObservedRegionLink, ObservedStage, Preflight
 from hulk_operator.pods import Exit, Reason
 from hulk_operator.reconcile.farewell import Farewell
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide, writes
@@ -32,6 +32,7 @@ from hulk_operator.reconcile.types import (
     View,
 )
 from hulk_operator.status import condition, finished, holds, phase, transitions
+from hulk_placement.plan import Layout, Plan
 from views import (
     CALIBRATION,
     NODES,
@@ -568,10 +569,13 @@ FIRST = [
 ]
 
 
-def first_steps(seen: Observation, calibrated: bool = True, prediction: object = None, **memory: object) -> Decision:
+def first_steps(
+    seen: Observation, calibrated: bool = True, prediction: object = None, stages: Plan | None = None, **memory: object
+) -> Decision:
     found = running().model_copy(update={"prediction": prediction})
     known = replace(SWEPT, sighting=Sighting(1, NOW, seen), **memory)  # type: ignore[arg-type]
-    return decide(view(found, full=full(calibrated=calibrated), memory=known, pods=gang()))
+    whole = full(calibrated=calibrated)
+    return decide(view(found, full=replace(whole, plan=stages or whole.plan), memory=known, pods=gang()))
 
 
 @pytest.mark.parametrize("source", [None, "profile", "assumed"])
@@ -660,6 +664,28 @@ def test_what_all_reduces_and_links_do_is_written_down_as_far_as_it_can_be() -> 
     assert pairs == sorted(pairs)
     assert {("r5", f"r{number}") for number in range(5)} <= set(pairs)
     assert observed.wan.region_links[-1].observed_bytes_per_second == 500_000
+
+
+def test_the_stage_that_computes_longest_tells_what_pipelines_wait() -> None:
+    stages = (
+        ObservedStage(0, 0.3, 0.0, 0.5, 0.0),
+        ObservedStage(1, 0.4, 0.1, 0.2, 0.05),
+        ObservedStage(2, 0.1, 0, 0, 0),
+    )
+    seen = Observation(attempt=1, step=4, stages=stages)
+    made = decide(view(running(), full=full(), memory=replace(SWEPT, sighting=Sighting(1, ago(1), seen)), pods=gang()))
+    observed = made.view.status.observed
+    assert observed is not None
+    assert observed.pipeline is not None
+    found = observed.pipeline
+    assert (found.stage, found.bubble_microseconds, found.transfer_microseconds) == (1, 300_000, 100_000)
+
+
+def test_the_first_steps_of_stages_tell_of_all_ranks() -> None:
+    """Three stages of one replica: three ranks and one share."""
+    stages = replace(full().plan, shares=(6,), layout=Layout(1, 3), stages=(0, 1, 2))
+    made = first_steps(FIRST[2], stages=stages, first_steps=tuple(FIRST[:2]))
+    assert actions(made, KeepSpeeds) == [KeepSpeeds(Preflight(1, (0.3, 0.5, 0.1), slowest_s=0.5))]
 
 
 def test_an_observation_of_another_attempt_is_not_taken_over() -> None:

@@ -155,8 +155,11 @@ def test_a_text_that_is_no_model_is_said_with_its_config_map(form: str, text: st
 @pytest.mark.parametrize(
     ("changes", "reason", "words"),
     [
-        ({"parallelism": {"pipeline": 2}}, "UnsupportedLayout", "pipeline 2"),
-        ({"parallelism": {"pipeline": 2, "tensor": 4}}, "UnsupportedLayout", "pipeline 2 and tensor 4"),
+        (
+            {"parallelism": {"pipeline": 2, "tensor": 4}},
+            "UnsupportedLayout",
+            "The job asks for tensor 4; this version runs data parallelism and pipeline stages, tensor 1.",
+        ),
         (
             {"parallelism": {"data": 3}, "workers": {"min": 1, "max": 4, "acceleratorsPerWorker": 2}},
             "UnsupportedLayout",

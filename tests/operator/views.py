@@ -5,8 +5,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hulk_operator import names
-from hulk_operator.api import ConditionType, HulkJob, HulkJobStatus, LastFailure, PlanSummary, PredictionSummary
-from hulk_operator.api.status import Layout, RegionShare
+from hulk_operator.api import (
+    ConditionType,
+    HulkJob,
+    HulkJobStatus,
+    LastFailure,
+    Layout,
+    PlanSummary,
+    PredictionSummary,
+    RegionShare,
+)
 from hulk_operator.pods import Exit, WorkerPod
 from hulk_operator.reconcile.types import Calibration, FullPlan, NodeState, Planned, View
 from hulk_operator.status import with_condition

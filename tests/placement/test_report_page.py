@@ -41,6 +41,7 @@ def test_everything_that_a_plan_says_is_there(browser: Browser, tmp_path: Path) 
         "Where the step goes",
         "Where it runs",
         "Every layer's place",
+        "What runs when",
         "Memory of an accelerator",
         "Which single change would help most",
         "What a step costs",
@@ -56,10 +57,28 @@ def test_everything_that_a_plan_says_is_there(browser: Browser, tmp_path: Path) 
     assert "too little" in second.locator(".figures").inner_text()
     assert [second.locator(f".held .{verdict}").count() for verdict in ("bad", "good")] == [1, 1]
     assert "make it fit" in second.inner_text()
-    for drawing in opened.locator("svg").all():
+    for drawing in opened.locator("svg:not(.swatch)").all():
         titled = [drawing.locator(f"#{part}").count() for part in drawing.get_attribute("aria-labelledby").split()]
         assert titled == [1, 1]
     assert opened.locator("nav a").count() == 2
+
+
+def test_stages_show_what_runs_when_and_how_busy_their_links_are(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    shown = [CASES[name]()[0] for name in ("two stages over an ocean", "one machine's region")]
+    path.write_text(page(shown, {}), encoding="utf-8")
+    staged, whole = Opened(browser, 1280, "light", path).page.locator("article").all()
+    order = staged.locator("section", has=staged.page.locator("h2", has_text="What runs when"))
+    blocks = order.locator("svg.gantt g title").all_text_contents()
+    for name in ("F0", "F1", "B0", "B1"):
+        assert len([text for text in blocks if text.startswith(f"{name} of micro-batch")]) == 8
+    assert any(text.startswith("F0 to F1 of micro-batch 0: over link 0 > 1") for text in blocks)
+    links = order.locator("tbody th").all_inner_texts()
+    assert shown[0].blocks is not None
+    assert links == [link.name.replace(" > ", " → ") for link in shown[0].blocks.links]
+    assert set(links) == {"link 0 → 1", "link 1 → 0"}
+    assert whole.locator("h2", has_text="What runs when").count() == 0
+    assert whole.locator("svg.gantt").count() == 0
 
 
 def test_searches_are_side_by_side(browser: Browser, tmp_path: Path) -> None:

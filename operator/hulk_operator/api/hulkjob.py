@@ -53,17 +53,26 @@ class Parallelism(Resource):
             ge=1,
             le=65_536,
             description=(
-                "Replicas; absent = chosen by the plan from workers.min to workers.max. In this version a replica is "
-                "one rank, so data must be acceleratorsPerWorker times a number of workers in that range; the plan "
-                "then has exactly that many workers."
+                "Replicas; absent = chosen by the plan from workers.min to workers.max. A replica is one rank, or one "
+                "worker for each stage: data x pipeline must be acceleratorsPerWorker times a number of workers in "
+                "that range; the plan then has exactly that many workers."
             ),
         ),
     ] = None
     pipeline: Annotated[
-        int | None, Field(ge=1, le=1024, description="Stages; absent = auto. This version runs 1 only.")
+        int | None,
+        Field(
+            ge=1,
+            le=1024,
+            description=(
+                "Stages. Above 1 each is one worker with one accelerator, and sync.mode must be auto or ring. absent = "
+                "1; for Hulk's own example (-m hulk_runtime.examples.gpt) chosen by the plan where no node has the "
+                "memory for a whole model, or pins bind layers to different places."
+            ),
+        ),
     ] = None
     tensor: Annotated[
-        int | None, Field(ge=1, le=64, description="Tensor-parallel ranks; absent = auto. This version runs 1 only.")
+        int | None, Field(ge=1, le=64, description="Tensor-parallel ranks; absent = 1. This version runs 1 only.")
     ] = None
     schedule: Annotated[
         Literal["1f1b", "gpipe"] | None,

@@ -74,8 +74,8 @@ class Placement(Resource):
         Field(
             max_length=MAX_PINS,
             description=(
-                "Where layers must be. In this version every worker holds all layers, so all workers go where every "
-                "pin allows; a job whose pins leave no such node needs pipeline stages and is refused."
+                "Where layers must be. Without pipeline stages every worker holds all layers, so all workers go where "
+                "every pin allows, and a job whose pins leave no such node is refused."
             ),
         ),
     ] = ()

@@ -74,9 +74,9 @@ HULK_TOPOLOGY = (
 )
 JOB_SPEC = (
     Rule(
-        "self.training.globalBatch >= self.workers.min",
-        lambda self: self["training"]["globalBatch"] >= self["workers"]["min"],
-        "training.globalBatch must be at least workers.min: every worker needs a sequence",
+        "self.training.globalBatch * self.parallelism.?pipeline.orValue(1) >= self.workers.min",
+        lambda self: self["training"]["globalBatch"] * self["parallelism"].get("pipeline", 1) >= self["workers"]["min"],
+        "training.globalBatch must be at least workers.min / parallelism.pipeline: every replica needs a sequence",
         ".training.globalBatch",
     ),
     Rule(

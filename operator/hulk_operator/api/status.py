@@ -12,12 +12,8 @@ from hulk_operator.api.base import (
     MAX_MESSAGE,
     Attempt,
     Count,
-    Decimal,
-    Digest,
     NodeName,
     Number,
-    ObjectName,
-    Place,
     Positive,
     Reason,
     Region,
@@ -26,14 +22,12 @@ from hulk_operator.api.base import (
     list_map,
 )
 from hulk_operator.api.meta import Condition
+from hulk_operator.api.plan_summary import PlanSummary
 
 MAX_AVOIDED_NODES = 40
+MAX_CONDITIONS = 10  # more than there are types of
 MAX_ALL_REDUCES = 4
 MAX_REGION_LINKS = 6
-MAX_PLACES = 16
-MAX_PLACE_REGIONS = 4
-
-Share = Annotated[int, Field(ge=0, le=1_048_576)]
 
 
 class Phase(StrEnum):
@@ -59,96 +53,6 @@ class ConditionType(StrEnum):
     DEGRADED = "Degraded"
 
 
-class Layout(Resource):
-    """Degrees of parallelism of a plan."""
-
-    data: Annotated[Positive, Field(description="Replicas.")]
-    pipeline: Annotated[Positive, Field(description="Stages.")] = 1
-    tensor: Annotated[Positive, Field(description="Tensor-parallel ranks.")] = 1
-
-
-class RegionShare(Resource):
-    """What a plan uses of one region."""
-
-    name: Annotated[Region, Field(description="Region.")]
-    workers: Annotated[Count, Field(description="Workers there.")]
-    accelerators: Annotated[Count, Field(description="Accelerators there.")]
-
-
-class LayersPlace(Resource):
-    """Where layers are that every replica has in the same regions."""
-
-    layers: Annotated[str, Field(max_length=16, description="Their numbers, both ends among them, such as 0-13.")]
-    num_nodes: Annotated[Count, Field(description="Nodes that have them.")]
-    num_regions: Annotated[Count, Field(description="Regions that have them.")]
-    regions: Annotated[
-        tuple[Region, ...],
-        Field(max_length=MAX_PLACE_REGIONS, description="The first four of these.", json_schema_extra=LIST_SET),
-    ]
-
-
-class Bottleneck(Resource):
-    """The link that decides the communication time."""
-
-    source: Annotated[Place, Field(description="Node that sends.")]
-    target: Annotated[Place, Field(description="Node that receives.")]
-    rtt_microseconds: Annotated[Count, Field(description="Round-trip time.")]
-    bandwidth_bytes_per_second: Annotated[Count, Field(description="TCP payload rate.")]
-
-
-def gap_text(gap: float) -> str:
-    """An optimality gap as text: 0 only for a plan that is proven best, however small the gap.
-
-    >>> gap_text(0.0), gap_text(0.00004), gap_text(0.0123)
-    ('0.0000', '0.0001', '0.0123')
-    """
-    return f"{max(gap, 0.0001) if gap > 0 else 0.0:.4f}"
-
-
-class PlanSummary(Resource):
-    """The running attempt's plan; the full one is in the ConfigMap `name`."""
-
-    name: Annotated[ObjectName, Field(description="ConfigMap of the full plan.")]
-    digest: Annotated[Digest, Field(description="Digest of the full plan.")]
-    attempt: Annotated[Attempt, Field(description="Attempt that it belongs to.")]
-    algorithm: Annotated[str, Field(max_length=32, description="All-reduce that is used.")]
-    objective: Annotated[
-        Literal["time", "throughputPerMoney"], Field(description="What it was to do best (spec.placement.objective).")
-    ] = "time"
-    price_per_hour: Annotated[
-        Decimal | None, Field(description="Price of its accelerators, by the HulkTopology; absent = one has none.")
-    ] = None
-    num_workers: Annotated[Count, Field(description="Workers.")]
-    num_accelerators: Annotated[Count, Field(description="Accelerators over all workers.")]
-    layout: Annotated[Layout, Field(description="Degrees of parallelism.")]
-    smallest_share: Annotated[Share, Field(description="Fewest sequences of a step that a rank has; 0 = not told.")] = 0
-    largest_share: Annotated[Share, Field(description="Most sequences of a step that a rank has; 0 = not told.")] = 0
-    regions: Annotated[
-        tuple[RegionShare, ...],
-        Field(max_length=names.MAX_REGIONS, description="What is used per region.", json_schema_extra=list_map("name")),
-    ] = ()
-    layers: Annotated[
-        tuple[LayersPlace, ...],
-        Field(
-            max_length=MAX_PLACES,
-            description="Where every layer is, neighbours in the same regions folded; the first 16.",
-            json_schema_extra=list_map("layers"),
-        ),
-    ] = ()
-    order: Annotated[
-        tuple[Region, ...],
-        Field(max_length=64, description="Regions in ring order, neighbours folded; the first 64."),
-    ] = ()
-    bottleneck: Annotated[Bottleneck | None, Field(description="Slowest link of the ring; absent = no link.")] = None
-    optimality_gap: Annotated[
-        Decimal | None,
-        Field(
-            description="Proven relative distance to the best plan (of as many workers where speeds are assumed); 0 = "
-            "proven best."
-        ),
-    ] = None
-
-
 class PredictionSummary(Resource):
     """What the operator said a step would take; never edited afterwards.
 
@@ -160,6 +64,18 @@ class PredictionSummary(Resource):
     step_microseconds: Annotated[Positive, Field(description="One step.")]
     compute_microseconds: Annotated[Count, Field(description="Of that, the slowest rank's compute.")]
     communication_microseconds: Annotated[Count, Field(description="Of that, the all-reduce.")]
+    bubble_microseconds: Annotated[
+        Count | None,
+        Field(
+            description=(
+                "Of that, what the stage that computes longest waits for other stages and for transfers; absent = no "
+                "stages."
+            )
+        ),
+    ] = None
+    transfer_microseconds: Annotated[
+        Count | None, Field(description="Of the bubble, what links between stages add to it; absent = not known.")
+    ] = None
     memory_bytes: Annotated[Count, Field(description="Memory of the fullest accelerator.")] = 0
     calibrated: Annotated[bool, Field(description="Whether compute was measured on these nodes.")]
     source: Annotated[
@@ -218,6 +134,14 @@ class WanObserved(Resource):
     ] = ()
 
 
+class PipelineObserved(Resource):
+    """What the stage that computes longest waits for in a step, as predictions have it."""
+
+    stage: Annotated[Count, Field(description="Its number.")]
+    bubble_microseconds: Annotated[Count, Field(description="Waiting for other stages and for transfers.")]
+    transfer_microseconds: Annotated[Count, Field(description="Of that, waiting for transfers.")]
+
+
 class Observed(Resource):
     """What rank 0 reports."""
 
@@ -227,6 +151,10 @@ class Observed(Resource):
     loss: Annotated[Number | None, Field(description="Training loss of the last step.")] = None
     relative_error: Annotated[Number | None, Field(description="(predicted - observed) / observed step time.")] = None
     wan: Annotated[WanObserved | None, Field(description="All-reduces by algorithm `wan`; absent = none.")] = None
+    pipeline: Annotated[
+        PipelineObserved | None,
+        Field(description="Waits of the stage that computes longest, over all replicas; absent = no stages."),
+    ] = None
     updated_at: Annotated[Time, Field(description="When it was read.")]
 
 
@@ -300,7 +228,7 @@ class HulkJobStatus(Resource):
     phase: Annotated[Phase, Field(description="Where the job is; derived from the conditions.")] = Phase.PENDING
     conditions: Annotated[
         tuple[Condition, ...],
-        Field(max_length=16, description="What holds, and why.", json_schema_extra=list_map("type")),
+        Field(max_length=MAX_CONDITIONS, description="What holds, and why.", json_schema_extra=list_map("type")),
     ] = ()
     attempt: Annotated[Attempt, Field(description="Last attempt that was started; 0 = none.")] = 0
     plan: Annotated[PlanSummary | None, Field(description="Summary of that attempt's plan.")] = None

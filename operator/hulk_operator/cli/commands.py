@@ -124,6 +124,7 @@ def _prediction(job: HulkJob) -> PredictionRow | None:
     return PredictionRow(
         step_microseconds=found.step_microseconds,
         compute_microseconds=found.compute_microseconds,
+        bubble_microseconds=found.bubble_microseconds or None,
         communication_microseconds=found.communication_microseconds,
         memory_bytes=found.memory_bytes or None,
         calibrated=found.calibrated,

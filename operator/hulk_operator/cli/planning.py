@@ -14,7 +14,7 @@ from hulk_placement.workload import Workload
 
 from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkTopologySpec
-from hulk_operator.api.status import gap_text
+from hulk_operator.api.plan_summary import gap_text
 from hulk_operator.cli.reports import BottleneckRow, FlowRow, LinkRow, Made, PlanReport, PredictionRow, WorkerRow
 from hulk_operator.inputs.node import data_sheet_memory_bytes
 from hulk_operator.inputs.places import Nodes, UnusableJobError

@@ -20,6 +20,7 @@ from hulk_operator.cli.reports import (
     PredictionRow,
     TopologyReport,
 )
+from hulk_operator.cli.stages import stage_state
 from hulk_operator.cli.views import details, searches
 
 MAX_MATRIX_REGIONS = 8
@@ -48,6 +49,8 @@ def _plan(plan: PlanReport) -> Iterator[RenderableType]:
     num_accelerators = sum(worker.accelerators for worker in plan.workers)
     regions = len({worker.region for worker in plan.workers})
     head = f"{len(plan.workers)} workers, {num_accelerators} accelerators, {regions} regions, {plan.algorithm}"
+    if plan.details is not None and plan.details.pipeline > 1:
+        head += f", {plan.details.data} x {plan.details.pipeline} stages by {plan.details.schedule}"
     yield Text.assemble((f"{plan.job}: ", "bold"), head)
     yield from _prediction(plan)
     yield _workers(plan)
@@ -236,6 +239,7 @@ def job_state(job: HulkJob, now: datetime) -> RenderableType:
     if status.prediction and status.observed and status.observed.relative_error:
         error = units.percent(float(status.observed.relative_error))
         parts.append(sentence("prediction", f"off by {error} (source {status.prediction.source})"))
+    parts.extend(stage_state(status))
     if status.checkpoint:
         where = f"step {status.checkpoint.step} at {status.checkpoint.where} ({units.size(status.checkpoint.bytes)})"
         parts.append(sentence("checkpoint", where))

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from hulk_operator.dashboards import wan
+from hulk_operator.dashboards import pipeline, wan
 from hulk_operator.dashboards.panels import JOB, Json, Panel, Query, Row, columns
 
 _RING: Final = f"hulk_job_ring_position{{{JOB}}}"
@@ -138,6 +138,7 @@ ROWS: Final = (
                 "percentunit",
             ),
             *wan.PANELS,
+            *pipeline.PANELS,
         ),
     ),
     Row(

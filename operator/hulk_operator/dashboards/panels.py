@@ -42,6 +42,11 @@ class Row:
     panels: tuple[Panel, ...]
 
 
+def or_zero(expression: str) -> str:
+    """The expression, or 0 where it is empty: nothing is wrong with a job that has none."""
+    return f"{expression} or vector(0) unless on () {expression}"
+
+
 def columns(names: dict[str, str], order: tuple[str, ...]) -> Json:
     """Show only the columns in `order`, under better names."""
     return {

@@ -2,12 +2,7 @@
 
 from typing import Final
 
-from hulk_operator.dashboards.panels import JOB, Panel, Query, columns
-
-
-def or_zero(expression: str) -> str:
-    """The expression, or 0 where it is empty: nothing is wrong with a job that has none."""
-    return f"{expression} or vector(0) unless on () {expression}"
+from hulk_operator.dashboards.panels import JOB, Panel, Query, columns, or_zero
 
 
 def sizes(metric: str, word: str) -> Query:

@@ -1,10 +1,11 @@
 """Where a job's workers may be: regions that are allowed and not denied, what layers are bound to, nodes with a price.
 
-Two wishes that exclude each other are both named. In this version every worker holds all layers of the model, so a pin
-binds all workers; pins that leave no node for all layers together need pipeline stages, which is said.
+Two wishes that exclude each other are both named. Without pipeline stages every worker holds all layers of the model,
+so a pin binds all workers; pins that leave no node for all layers together need stages, which is said. With stages the
+planner has the pins, and only what it cannot know is refused here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -54,15 +55,32 @@ def allowed_regions(job: HulkJob, residency: tuple[str, ...] | None, nodes: Node
 
 
 def allowed_nodes(
-    job: HulkJob, model: Model, candidates: Mapping[str, int], regions: tuple[str, ...], nodes: Nodes
+    job: HulkJob,
+    pins: Sequence[LayerPin],
+    candidates: Mapping[str, int],
+    regions: tuple[str, ...],
+    nodes: Nodes,
+    has_stages: bool = False,
 ) -> Mapping[str, int]:
     """The candidates that pins and prices leave. UnusableJobError where two wishes exclude each other."""
-    pins = layer_pins(job, model)
     _require_places(job, regions, nodes)
-    _require_common_node(pins, nodes)
-    _require_named_nodes(job, pins, regions, nodes)
-    left = {name: num for name, num in candidates.items() if all(pin.allows(_machine(name, nodes)) for pin in pins)}
-    return _affordable(job, left, nodes)
+    _require_nodes(pins, nodes)
+    if not has_stages:
+        _require_common_node(pins, nodes)
+        _require_named_nodes(job, pins, regions, nodes)
+        candidates = {
+            name: num for name, num in candidates.items() if all(pin.allows(_machine(name, nodes)) for pin in pins)
+        }
+    return _affordable(job, candidates, nodes)
+
+
+def are_apart(pins: Sequence[LayerPin], nodes: Nodes) -> bool:
+    """Whether no node may have all pinned layers, and yet each layer has one."""
+    there = [_machine(name, nodes) for name in nodes.regions]
+    if not there or any(all(pin.allows(machine) for pin in pins) for machine in there):
+        return False
+    layers = {layer for pin in pins for layer in pin.layers}
+    return all(any(all(p.allows(m) for p in pins if layer in p.layers) for m in there) for layer in layers)
 
 
 def layer_pins(job: HulkJob, model: Model) -> tuple[LayerPin, ...]:
@@ -116,24 +134,30 @@ def _excluder(job: HulkJob, region: str) -> str:
     return "placement.regions" if placement.regions and region not in placement.regions else "residency"
 
 
-def _require_common_node(pins: tuple[LayerPin, ...], nodes: Nodes) -> None:
+def _require_nodes(pins: Sequence[LayerPin], nodes: Nodes) -> None:
+    """Every pin has a node, and every two that bind a layer share one."""
+    there = [_machine(name, nodes) for name in nodes.regions]
+    for number, pin in enumerate(pins):
+        if there and not any(map(pin.allows, there)):
+            raise UnusableJobError("NoCandidates", f"No node is where {_words(number, pin)} allows.")
+    for (a, first), (b, second) in combinations(enumerate(pins), 2):
+        both = sorted(set(first.layers) & set(second.layers))
+        if there and both and not any(first.allows(machine) and second.allows(machine) for machine in there):
+            raise _contradiction(f"{_words(a, first)} and {_words(b, second)} both bind layer {both[0]}")
+
+
+def _require_common_node(pins: Sequence[LayerPin], nodes: Nodes) -> None:
     """Every two pins share a node, and all of them together."""
     there = [_machine(name, nodes) for name in nodes.regions]
     for (a, first), (b, second) in combinations(enumerate(pins), 2):
-        if not there or any(first.allows(machine) and second.allows(machine) for machine in there):
-            continue
-        both = sorted(set(first.layers) & set(second.layers))
-        if both:
-            raise _contradiction(f"{_words(a, first)} and {_words(b, second)} both bind layer {both[0]}")
-        raise _needs_stages(f"{_words(a, first)} and {_words(b, second)} have no node in common")
+        if there and not any(first.allows(machine) and second.allows(machine) for machine in there):
+            raise _needs_stages(f"{_words(a, first)} and {_words(b, second)} have no node in common")
     if there and not any(all(pin.allows(machine) for pin in pins) for machine in there):
         named = ", ".join(_words(number, pin) for number, pin in enumerate(pins))
-        if len(pins) > 1:
-            raise _needs_stages(f"{named} have no node in common")
-        raise UnusableJobError("NoCandidates", f"No node is where {named} allows.")
+        raise _needs_stages(f"{named} have no node in common")
 
 
-def _require_named_nodes(job: HulkJob, pins: tuple[LayerPin, ...], regions: tuple[str, ...], nodes: Nodes) -> None:
+def _require_named_nodes(job: HulkJob, pins: Sequence[LayerPin], regions: tuple[str, ...], nodes: Nodes) -> None:
     """No worker's node is where pins or regions do not allow it."""
     for name in dict.fromkeys(job.spec.placement.worker_nodes):
         region = nodes.regions.get(name)
@@ -199,6 +223,6 @@ def _contradiction(sentence: str) -> UnusableJobError:
 def _needs_stages(sentence: str) -> UnusableJobError:
     return UnusableJobError(
         "UnsupportedLayout",
-        f"{sentence}: layers in different places need pipeline stages, and in this version every worker holds all "
-        "layers.",
+        f"{sentence}: layers in different places need pipeline stages (parallelism.pipeline), without which every "
+        "worker holds all layers.",
     )

@@ -1,15 +1,16 @@
 """Turns a HulkJob into the planner's `Workload`: the model counted, the spec's words as numbers.
 
-What this version cannot do (other layouts) is refused here with a reason, before anything is planned. The model's text,
-where it is in a ConfigMap, is read by the caller.
+What this version cannot do (tensor parallelism, wishes that stages exclude) is refused here with a reason, before
+anything is planned. The model's text, where it is in a ConfigMap, is read by the caller.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import Model, Transformer
 from hulk_placement.model.hugging_face import from_config
 from hulk_placement.model.profile import parse_profile
@@ -17,7 +18,8 @@ from hulk_placement.sync import Sync
 from hulk_placement.workload import Workload
 
 from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec
-from hulk_operator.inputs.places import Nodes, UnusableJobError, allowed_nodes, allowed_regions
+from hulk_operator.inputs.places import Nodes, UnusableJobError, allowed_nodes, allowed_regions, are_apart, layer_pins
+from hulk_operator.inputs.stages import RING, first_command, may_have_stages, num_workers, refuse_beside_stages
 
 OBJECTIVES: Final = {"time": "time", "throughputPerMoney": "throughput-per-money"}
 _WEIGHS: Final = re.compile(r"(?:^|\s)-m\s+hulk_runtime\.examples\.")
@@ -72,16 +74,18 @@ def to_model(spec: HulkJobSpec, text: str | None = None) -> Model:
 def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
     """The planner's workload. UnusableJobError where this version cannot train it as asked."""
     spec = job.spec
-    refuse_unsupported(spec)
+    refuse_unsupported(spec, model)
     regions = allowed_regions(job, situation.allowed_regions, situation.nodes)
+    pins = layer_pins(job, model)
+    num_stages = _num_stages(spec, pins, situation.nodes)
     limit = spec.placement.max_price_per_hour
-    min_workers, max_workers = _num_workers(spec)
+    min_workers, max_workers = num_workers(spec)
     created = job.metadata.creation_timestamp
     return Workload(
         key=job.key,
         model=model,
         global_batch=spec.training.global_batch,
-        candidates=allowed_nodes(job, model, situation.candidates, regions, situation.nodes),
+        candidates=allowed_nodes(job, pins, situation.candidates, regions, situation.nodes, num_stages != 1),
         min_workers=min_workers,
         max_workers=max_workers,
         accelerators_per_worker=spec.workers.accelerators_per_worker,
@@ -92,17 +96,29 @@ def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
         shares=to_shares(spec),
         precision=spec.training.precision,
         optimizer=spec.training.optimizer,
-        pipeline=spec.parallelism.pipeline or 1,
+        data=spec.parallelism.data if num_stages != 1 else None,
+        pipeline=num_stages,
         tensor=spec.parallelism.tensor or 1,
         schedule=spec.parallelism.schedule,
+        recompute=None if num_stages == 1 else False,
+        stages_if_needed=num_stages == 1 and may_have_stages(spec),
         allow_unknown_links=spec.placement.allow_unknown_links,
         objective=OBJECTIVES[spec.placement.objective],
         max_price_per_hour=None if limit is None else float(limit),
         pins=spec.placement.worker_nodes,
+        layer_pins=pins if num_stages != 1 else (),
         regions=regions,
         kept=situation.kept,
-        sync=to_sync(spec),
+        sync=to_sync(spec) if num_stages == 1 else RING,
     )
+
+
+def _num_stages(spec: HulkJobSpec, pins: Sequence[LayerPin], nodes: Nodes) -> int | None:
+    """The stages asked for. None, for the planner to say: pins bind layers to different places."""
+    asked = spec.parallelism.pipeline
+    if asked is None and may_have_stages(spec) and are_apart(pins, nodes):
+        return None
+    return asked or 1
 
 
 def to_sync(spec: HulkJobSpec) -> Sync:
@@ -120,35 +136,18 @@ def to_sync(spec: HulkJobSpec) -> Sync:
 
 def to_shares(spec: HulkJobSpec) -> str:
     """How the batch is shared: as asked, else by speed where the program is known to weigh gradients by sequences."""
-    first = spec.template.pod_spec()["containers"][0]
-    words = " ".join([*(first.get("command") or ()), *(first.get("args") or ())])
-    return spec.training.shares or ("planned" if _WEIGHS.search(words) else "equal")
+    return spec.training.shares or ("planned" if _WEIGHS.search(first_command(spec)) else "equal")
 
 
-def refuse_unsupported(spec: HulkJobSpec) -> None:
+def refuse_unsupported(spec: HulkJobSpec, model: Model) -> None:
     """UnusableJobError for what the API knows and this version does not do yet."""
-    degrees = {"pipeline": spec.parallelism.pipeline, "tensor": spec.parallelism.tensor}
-    asked = {name: degree for name, degree in degrees.items() if (degree or 1) > 1}
-    if asked:
-        listed = " and ".join(f"{name} {degree}" for name, degree in asked.items())
-        raise UnusableJobError(
-            "UnsupportedLayout", f"The job asks for {listed}; this version runs data parallelism only (1 and 1)."
-        )
-
-
-def _num_workers(spec: HulkJobSpec) -> tuple[int, int]:
-    """Fewest and most workers; exactly those of `parallelism.data` ranks where it is given."""
-    workers, data = spec.workers, spec.parallelism.data
-    if data is None:
-        return workers.min, workers.max
-    num_workers, rest = divmod(data, workers.accelerators_per_worker)
-    if rest or not workers.min <= num_workers <= workers.max:
+    tensor = spec.parallelism.tensor or 1
+    if tensor > 1:
         raise UnusableJobError(
             "UnsupportedLayout",
-            f"The job asks for data {data}, which is {data} / {workers.accelerators_per_worker} workers: it must be a "
-            f"whole number from workers.min {workers.min} to workers.max {workers.max}.",
+            f"The job asks for tensor {tensor}; this version runs data parallelism and pipeline stages, tensor 1.",
         )
-    return num_workers, num_workers
+    refuse_beside_stages(spec, model)
 
 
 def _parse_model(spec: HulkJobSpec, text: str) -> Model:

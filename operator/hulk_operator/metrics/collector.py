@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from hulk_operator import VERSION
-from hulk_operator.api import AllReduceTime, HulkJob, RegionLinkRate
+from hulk_operator.api import AllReduceTime, HulkJob, PipelineObserved, PredictionSummary, RegionLinkRate
 from hulk_operator.metrics import definitions as d
 from hulk_operator.metrics.definitions import Definition, Kind
 from hulk_operator.metrics.state import BUCKETS_S, Health, Snapshot, folded
@@ -46,6 +46,7 @@ class OperatorCollector(Collector):
         rows = {
             **_job_rows(snapshot),
             **_wan_rows(snapshot),
+            **_pipeline_rows(snapshot),
             **_link_rows(snapshot, self._clock().timestamp()),
             **_probing_rows(snapshot),
             **_operator_rows(snapshot, self._health),
@@ -127,6 +128,25 @@ def _wan_rows(snapshot: Snapshot) -> dict[Definition, Rows]:
         d.JOB_LINK_PLANNED: per_link(lambda link: link.planned_bytes_per_second),
         d.JOB_LINK_OBSERVED: per_link(lambda link: link.observed_bytes_per_second),
     }
+
+
+def _pipeline_rows(snapshot: Snapshot) -> dict[Definition, Rows]:
+    """What the stage that computes longest waits in a step, as predicted and as observed."""
+    predicted = [(_names(job), job.status.prediction) for job in snapshot.jobs if job.status.prediction]
+    observed = [
+        (_names(job), job.status.observed.pipeline)
+        for job in snapshot.jobs
+        if job.status.observed and job.status.observed.pipeline
+    ]
+    return {
+        d.JOB_PIPELINE_PREDICTED: [row for labels, found in predicted for row in _wait_rows(labels, found)],
+        d.JOB_PIPELINE_OBSERVED: [row for labels, found in observed for row in _wait_rows(labels, found)],
+    }
+
+
+def _wait_rows(labels: Labels, found: PredictionSummary | PipelineObserved) -> Iterator[tuple[Labels, float]]:
+    parts = {"bubble": found.bubble_microseconds, "transfer": found.transfer_microseconds}
+    return (((*labels, part), value / 1e6) for part, value in parts.items() if value is not None)
 
 
 def _ring_rows(snapshot: Snapshot) -> Iterator[tuple[Labels, float | None]]:

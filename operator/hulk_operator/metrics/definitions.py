@@ -74,6 +74,19 @@ JOB_LINK_OBSERVED: Final = Definition(
     (*_JOB, "source", "target"),
     "What it carried while more waited to be sent.",
 )
+JOB_PIPELINE_PREDICTED: Final = Definition(
+    "hulk_job_pipeline_predicted_seconds",
+    Kind.GAUGE,
+    (*_JOB, "part"),
+    "What the stage that computes longest was predicted to wait in a step. bubble: for other stages and transfers; "
+    "transfer: of that, what links between stages add.",
+)
+JOB_PIPELINE_OBSERVED: Final = Definition(
+    "hulk_job_pipeline_observed_seconds",
+    Kind.GAUGE,
+    (*_JOB, "part"),
+    "What the stage that computes longest waits in a step, by the same parts, over all replicas.",
+)
 JOB_CHECKPOINT: Final = Definition("hulk_job_checkpoint_step", Kind.GAUGE, _JOB, "Step of the last checkpoint.")
 JOB_FAILURES: Final = Definition("hulk_job_failures", Kind.GAUGE, _JOB, "Failures that count towards backoffLimit.")
 JOB_DISRUPTIONS: Final = Definition(
@@ -92,7 +105,7 @@ JOB_RING: Final = Definition(
     "hulk_job_ring_position",
     Kind.GAUGE,
     (*_JOB, "node", "region"),
-    "First rank of the ring on the node. Off above 64 nodes.",
+    "First rank of the ring on the node; with stages, of the first stage's. Off above 64 nodes.",
 )
 LINK_RTT: Final = Definition(
     "hulk_link_rtt_seconds", Kind.GAUGE, _LINK, "Median round-trip time without load. Nodes: off above 64."
@@ -146,6 +159,8 @@ DEFINITIONS: Final = (
     JOB_SUM_BOUND,
     JOB_LINK_PLANNED,
     JOB_LINK_OBSERVED,
+    JOB_PIPELINE_PREDICTED,
+    JOB_PIPELINE_OBSERVED,
     JOB_CHECKPOINT,
     JOB_FAILURES,
     JOB_DISRUPTIONS,

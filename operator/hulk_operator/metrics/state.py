@@ -94,7 +94,11 @@ class Health:
 
 
 def ring(plan: Plan) -> tuple[RingPlace, ...]:
-    """Where every rank of a plan is; a worker has one for each of its accelerators."""
+    """Where every rank of a plan is; with stages, every rank of the first one's ring."""
+    if plan.layout.pipeline > 1:
+        regions = {slot.machine: slot.region for slot in plan.workers}
+        machines = [plan.machine(replica, 0) for replica in plan.ring(0)]
+        return tuple(RingPlace(machine, regions[machine]) for machine in machines)
     return tuple(RingPlace(slot.machine, slot.region) for slot in plan.workers for _ in range(slot.num_accelerators))
 
 

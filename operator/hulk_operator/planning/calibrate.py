@@ -1,25 +1,29 @@
 """What the ranks of a gang measured before or in its first steps -> each node's speed, and the prediction for it."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise
 from statistics import median
 
-from hulk_placement.cost.foresee import foresee
+from hulk_placement.cost.compute import layer_seconds
 from hulk_placement.cost.known import work
 from hulk_placement.plan import Plan
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
 
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.observe import Preflight
 from hulk_operator.planning.inventory import Reader
-from hulk_operator.reconcile.summary import prediction_summary
+from hulk_operator.reconcile.summary import foreseen
 from hulk_operator.reconcile.types import Calibration, View
 
 
 async def calibrate(reader: Reader, view: View, preflight: Preflight, now: datetime) -> Calibration | None:
     """The prediction and the speeds; None when what was measured does not fit the plan or the nodes there are."""
     plan = view.full.plan if view.full else None
-    if plan is None or len(preflight.compute_s) != len(plan.shares):
+    if plan is None or len(preflight.compute_s) != plan.layout.num_ranks:
         return None
     inventory = await reader.inventory((), now)
     resource = view.job.spec.workers.resource_name
@@ -27,17 +31,18 @@ async def calibrate(reader: Reader, view: View, preflight: Preflight, now: datet
     if not set(plan.rank_machines) <= {machine.name for machine in topology.machines}:
         return None
     workload = await reader.workload(view.job, inventory)
-    speeds, micro_batch = _speeds(plan, preflight, work(workload)), min(plan.micro_batch, *plan.shares)
+    if plan.stages[-1] >= workload.model.num_layers:
+        return None
+    speeds, micro_batch = _speeds(plan, preflight, workload, topology), min(plan.micro_batch, *plan.shares)
     measured = replace(
         workload,
         flops_per_s={**workload.flops_per_s, **speeds},
         measured_micro_batch={**workload.measured_micro_batch, **dict.fromkeys(speeds, micro_batch)},
     )
-    prediction = foresee(plan, measured, topology)
     products = inputs.products(inventory.room, resource)
     return Calibration(
         attempt=plan.attempt,
-        prediction=prediction_summary(prediction, plan.attempt, "preflight", now),
+        prediction=foreseen(plan, measured, topology, "preflight", now),
         workload=workload.digest,
         flops_per_s=speeds,
         micro_batch=micro_batch,
@@ -46,14 +51,37 @@ async def calibrate(reader: Reader, view: View, preflight: Preflight, now: datet
     )
 
 
-def _speeds(plan: Plan, preflight: Preflight, flops_per_sequence: float) -> dict[str, float]:
-    """FLOP/s of one accelerator of each machine in this gang: the median over its ranks.
+def _speeds(plan: Plan, preflight: Preflight, workload: Workload, topology: Topology) -> dict[str, float]:
+    """FLOP/s of one accelerator of each machine in this gang, over the whole model: the median over its ranks.
 
     A step waits for whoever is slowest in it. Where that takes longer than the slowest median, because times vary, all
     speeds are less by that much: so the slowest machine's share takes what the slowest rank of a step really takes.
+    A rank of a stage computes that stage's part of the model for its replica's sequences. One whose layers have no
+    FLOPs tells nothing of its machine.
     """
     waiting = max(1.0, preflight.slowest_s / max(preflight.compute_s))
+    parts, num_stages = _parts_of_model(plan, workload, topology), plan.layout.pipeline
     found: dict[str, list[float]] = defaultdict(list)
-    for machine, share, compute_s in zip(plan.rank_machines, plan.shares, preflight.compute_s, strict=True):
-        found[machine].append(share * flops_per_sequence / (compute_s * waiting))
+    for rank, (machine, compute_s) in enumerate(zip(plan.rank_machines, preflight.compute_s, strict=True)):
+        replica, stage = divmod(rank, num_stages)
+        flops = plan.shares[replica] * parts[machine][stage] * work(workload)
+        if flops:
+            found[machine].append(flops / (compute_s * waiting))
     return {machine: median(values) for machine, values in found.items()}
+
+
+def _parts_of_model(plan: Plan, workload: Workload, topology: Topology) -> dict[str, Sequence[float]]:
+    """Of each machine, the share of the whole model's time that each stage takes there.
+
+    By the curve of its product, which the prediction goes by as well; where that is not known, by the layers' FLOPs.
+    """
+    machines = list(dict.fromkeys(plan.rank_machines))
+    if plan.layout.pipeline == 1:
+        return dict.fromkeys(machines, (1.0,))
+    seconds = layer_seconds(workload, topology, machines, min(plan.micro_batch, *plan.shares))
+    stages = list(pairwise((*plan.stages, workload.model.num_layers)))
+    rows = seconds.forward_s + seconds.backward_s
+    return {
+        machine: [float(row[first:end].sum() / row.sum()) for first, end in stages]
+        for machine, row in zip(machines, rows, strict=True)
+    }

@@ -8,7 +8,6 @@ from datetime import datetime
 
 from hulk_placement import wire
 from hulk_placement.basis import Basis
-from hulk_placement.cost.foresee import foresee
 from hulk_placement.files.current import unpack_basis
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
@@ -21,7 +20,7 @@ from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.topology import Room
 from hulk_operator.planning.reservations import Held, new_claims
 from hulk_operator.pods import network_interface
-from hulk_operator.reconcile.summary import plan_summary, prediction_summary
+from hulk_operator.reconcile.summary import foreseen, plan_summary
 from hulk_operator.reconcile.types import FullPlan, Planned
 
 logger = logging.getLogger(__name__)
@@ -60,7 +59,7 @@ def planned(
     full = FullPlan(plan, wire.encode(plan, meta), wire.document(plan, meta)["digest"], meta.steps, basis)
     prediction = None
     if not full.preflight:
-        prediction = prediction_summary(foresee(plan, workload, topology), plan.attempt, "profile", now)
+        prediction = foreseen(plan, workload, topology, "profile", now)
     summary = plan_summary(job, plan, full.digest, topology, workload.model)
     return Planned(job.metadata.generation, full, summary, prediction)
 

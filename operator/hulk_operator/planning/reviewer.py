@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 
 from hulk_placement.replan.decide import Policy
+from hulk_placement.solve import staged
 
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import ClusterError
@@ -84,6 +85,8 @@ class Reviewer:
     async def _judge(self, search: Search, job: HulkJob, full: FullPlan, inventory: Inventory) -> None:
         own = Counter(slot.machine for slot in full.plan.workers)
         workload = await self._reader.workload(job, inventory, own)
+        if full.plan.layout.pipeline > 1 and workload.pipeline == 1:
+            workload = staged(workload)  # the planner chose stages, and may choose them again
         topology = inventory.topology(job.spec.workers.resource_name)
         asked = question(job, full, workload, topology, self._ages, self._policy, inventory.now)
         if asked is None:

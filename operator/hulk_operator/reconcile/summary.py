@@ -1,38 +1,33 @@
-"""Plan -> what the status says of it: bounded by regions, integers only."""
+"""Plan -> what the status says of it: bounded by regions and stages, integers only."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
-from itertools import chain, groupby
+from itertools import chain, groupby, islice, pairwise
 from typing import Literal
 
+from hulk_placement.cost.breakdown import Part, step_parts
+from hulk_placement.cost.foresee import foresee
 from hulk_placement.cost.money import accelerators_per_s
 from hulk_placement.layer_pins import as_spans
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
 
 from hulk_operator import names
 from hulk_operator.api import (
-    AllReduceTime,
     Bottleneck,
     HulkJob,
     LayersPlace,
     Layout,
     PlanSummary,
     PredictionSummary,
-    RegionLinkRate,
     RegionShare,
-    WanObserved,
+    StagePlace,
 )
 from hulk_operator.api.base import MAX_COUNT
-from hulk_operator.api.status import (
-    MAX_ALL_REDUCES,
-    MAX_PLACE_REGIONS,
-    MAX_PLACES,
-    MAX_REGION_LINKS,
-    gap_text,
-)
-from hulk_operator.observe import Observation, ObservedAllReduce, ObservedRegionLink
+from hulk_operator.api.plan_summary import MAX_PLACE_REGIONS, MAX_PLACES, MAX_STAGES, gap_text
 from hulk_operator.status import whole_second
 
 MAX_ORDER = 64
@@ -44,13 +39,13 @@ def microseconds(seconds: float) -> int:
     >>> microseconds(0.0123456)
     12346
     """
-    return _whole(seconds * 1e6)
+    return whole(seconds * 1e6)
 
 
-def _whole(value: float) -> int:
+def whole(value: float) -> int:
     """Rounded, and within what a status holds: a model that the schema allows may be absurd.
 
-    >>> _whole(float("inf")), _whole(-1.0), _whole(float("nan"))
+    >>> whole(float("inf")), whole(-1.0), whole(float("nan"))
     (9007199254740992, 0, 0)
     """
     return round(min(max(0.0, value), MAX_COUNT))
@@ -71,22 +66,29 @@ def plan_summary(job: HulkJob, plan: Plan, digest: str, topology: Topology, mode
         smallest_share=min(plan.shares),
         largest_share=max(plan.shares),
         layout=Layout(data=plan.layout.data, pipeline=plan.layout.pipeline, tensor=plan.layout.tensor),
+        schedule=plan.schedule if plan.layout.pipeline > 1 else "",
         regions=tuple(_share(plan, region) for region in regions),
         layers=tuple(_places(plan, model.num_layers))[:MAX_PLACES],
-        order=tuple(region for region, _ in groupby(worker.region for worker in plan.workers))[:MAX_ORDER],
+        stages=tuple(islice(_stages(plan, model.num_layers), MAX_STAGES)),
+        order=tuple(region for region, _ in groupby(_ring_regions(plan)))[:MAX_ORDER],
         bottleneck=_bottleneck(plan, topology),
         optimality_gap=gap_text(plan.optimality_gap),
     )
 
 
-def prediction_summary(prediction: Prediction, attempt: int, source: Source, now: datetime) -> PredictionSummary:
-    """The prediction as it is written before the first step."""
+def prediction_summary(
+    prediction: Prediction, plan: Plan, source: Source, now: datetime, transfer_s: float | None = None
+) -> PredictionSummary:
+    """The prediction as it is written before the first step; `transfer_s`: of the bubble, what links add to it."""
+    has_stages = plan.layout.pipeline > 1
     return PredictionSummary(
-        attempt=attempt,
+        attempt=plan.attempt,
         step_microseconds=max(1, microseconds(prediction.step_s)),
         compute_microseconds=microseconds(prediction.compute_s),
         communication_microseconds=microseconds(prediction.communication_s),
-        memory_bytes=_whole(prediction.memory_bytes),
+        bubble_microseconds=microseconds(prediction.bubble_s) if has_stages else None,
+        transfer_microseconds=microseconds(transfer_s) if has_stages and transfer_s is not None else None,
+        memory_bytes=whole(prediction.memory_bytes),
         calibrated=prediction.calibrated,
         source=source,
         written_at=whole_second(now),
@@ -95,52 +97,17 @@ def prediction_summary(prediction: Prediction, attempt: int, source: Source, now
 
 def assumed_prediction(plan: Plan, now: datetime) -> PredictionSummary:
     """The prediction of a plan whose pods gave no preflight."""
-    return prediction_summary(plan.prediction, plan.attempt, "assumed", now)
+    return prediction_summary(plan.prediction, plan, "assumed", now)
 
 
-def wan_observed(seen: Observation, regions: Collection[str]) -> WanObserved | None:
-    """What all-reduces between regions of the plan do; None where there are none."""
-    if not seen.all_reduces and not seen.region_links:
-        return None
-    times, rates = _all_reduce_times(seen.all_reduces), _region_link_rates(seen.region_links, regions)
-    return WanObserved(all_reduces=times, region_links=rates)
-
-
-def _all_reduce_times(seen: Sequence[ObservedAllReduce]) -> tuple[AllReduceTime, ...]:
-    """The classes that are used most, by size."""
-    most = sorted(seen, key=lambda found: -found.num)[:MAX_ALL_REDUCES]
-    return tuple(
-        AllReduceTime(
-            max_bytes=found.max_bytes,
-            observed_microseconds=max(1, microseconds(found.observed_s)),
-            predicted_microseconds=microseconds(found.predicted_s or 0.0) or None,
-            bound_microseconds=microseconds(found.bound_s or 0.0) or None,
-        )
-        for found in sorted(most, key=lambda found: found.max_bytes)
-    )
-
-
-def _region_link_rates(seen: Sequence[ObservedRegionLink], regions: Collection[str]) -> tuple[RegionLinkRate, ...]:
-    """The links between regions of the plan that are furthest from it, by name."""
-    known = [link for link in seen if link.source in regions and link.target in regions]
-    worst = sorted(known, key=_distance, reverse=True)[:MAX_REGION_LINKS]
-    return tuple(
-        RegionLinkRate(
-            source=link.source,
-            target=link.target,
-            planned_bytes_per_second=max(1, _whole(link.planned_bytes_per_s)),
-            observed_bytes_per_second=_whole(link.observed_bytes_per_s or 0.0) or None,
-        )
-        for link in sorted(worst, key=lambda link: (link.source, link.target))
-    )
-
-
-def _distance(link: ObservedRegionLink) -> float:
-    """How many times as fast or as slow as planned; 0 where that is not known."""
-    if link.observed_bytes_per_s is None:
-        return 0.0
-    ratio = link.observed_bytes_per_s / link.planned_bytes_per_s
-    return max(ratio, 1 / ratio)
+def foreseen(plan: Plan, workload: Workload, topology: Topology, source: Source, now: datetime) -> PredictionSummary:
+    """What is promised of a plan (`cost.foresee`), written down. KeyError and ValueError as there."""
+    found = foresee(plan, workload, topology)
+    if plan.layout.pipeline == 1:
+        return prediction_summary(found, plan, source, now)
+    parts = step_parts(replace(plan, prediction=found), workload, topology)
+    transfer_s = sum(part.seconds for part in parts if part.part is Part.TRANSFERS)
+    return prediction_summary(found, plan, source, now, transfer_s)
 
 
 def _price_per_hour(plan: Plan, topology: Topology) -> str | None:
@@ -176,6 +143,32 @@ def _places(plan: Plan, num_layers: int) -> Iterator[LayersPlace]:
         )
 
 
+def _stages(plan: Plan, num_layers: int) -> Iterator[StagePlace]:
+    """Every stage of a pipeline."""
+    if plan.layout.pipeline == 1:
+        return
+    region_of = {worker.machine: worker.region for worker in plan.workers}
+    for stage, (first, end) in enumerate(pairwise((*plan.stages, num_layers))):
+        machines = _machines(plan, stage)
+        regions = sorted({region_of[machine] for machine in machines})
+        yield StagePlace(
+            stage=stage,
+            layers=as_spans(range(first, end)),
+            num_accelerators=plan.layout.data * plan.layout.tensor,
+            num_nodes=len(machines),
+            num_regions=len(regions),
+            regions=tuple(regions[:MAX_PLACE_REGIONS]),
+        )
+
+
+def _ring_regions(plan: Plan) -> list[str]:
+    """The regions of the first stage's replicas in ring order; without stages that of all workers."""
+    if plan.layout.pipeline == 1:
+        return [worker.region for worker in plan.workers]
+    region_of = {worker.machine: worker.region for worker in plan.workers}
+    return [region_of[plan.machine(replica, 0)] for replica in plan.ring(0)]
+
+
 def _machines(plan: Plan, stage: int) -> set[str]:
     """The machines that have a stage. Ranks run (replica, stage, tensor)."""
     tensor, pipeline = plan.layout.tensor, plan.layout.pipeline
@@ -191,5 +184,5 @@ def _bottleneck(plan: Plan, topology: Topology) -> Bottleneck | None:
         source=source,
         target=target,
         rtt_microseconds=microseconds(link.rtt_s),
-        bandwidth_bytes_per_second=_whole(link.bandwidth_bytes_per_s),
+        bandwidth_bytes_per_second=whole(link.bandwidth_bytes_per_s),
     )

@@ -91,13 +91,22 @@ def placement_of(replica: Replica, resources: tuple[Resource, ...]) -> Placement
         Part(f"B{s}", (s,), float(replica.backward_s[s, 0]), -1.0, (len(stages) + k - 1,), Kind.BACKWARD)
         for k, s in enumerate(reversed(stages))
     ]
-    links: dict[tuple[int, int], DeviceLink] = {}
+    names, links = _names(resources), dict[tuple[int, int], DeviceLink]()
     for s, (there, back) in enumerate(replica.ways):
         num_bytes = float(replica.boundary_bytes[s, 0])
         for way, ends in ((there, (s, s + 1)), (back, (s + 1, s))):
-            shared = (str(resources[number].place) for number in way.resources if _is_full(way, resources[number]))
+            shared = (names[number] for number in way.resources if _is_full(way, resources[number]))
             links[ends] = DeviceLink(*ends, num_bytes / way.bytes_per_s, way.latency_s, tuple(dict.fromkeys(shared)))
     return with_links(Placement(len(stages), (*forward, *backward)), links)
+
+
+def _names(resources: tuple[Resource, ...]) -> list[str]:
+    """What each is called: by its place; inside a region each pair of machines has a link of its own there."""
+    places = [str(resource.place) for resource in resources]
+    return [
+        place if places.count(place) == 1 else f"{place}, pair {places[:n].count(place)}"
+        for n, place in enumerate(places)
+    ]
 
 
 def _is_full(way: Way, resource: Resource) -> bool:

@@ -30,10 +30,11 @@ def ways(plan: Plan, workload: Workload, topology: Topology, go_on: GoOn, *, is_
         yield _predicted(plan, workload, topology)
         return
     is_apart = _is_apart(plan, topology)
+    num_sums = RING_BUCKETS if layout.pipeline == 1 else RING_BUCKETS[:1]  # a stage's gradients are summed as a whole
     for algorithm in (
         () if sync.mode == "wan" and is_apart else ("ring",) if sync.mode == "ring" else ("ring", "hierarchical")
     ):
-        for num_buckets in RING_BUCKETS:
+        for num_buckets in num_sums:
             yield _predicted(replace(plan, algorithm=algorithm, num_buckets=num_buckets), workload, topology)
     is_worth_it = is_best or sync.mode == "wan" or go_on()
     if is_apart and sync.mode in ("auto", "wan") and layout.pipeline == layout.tensor == 1 and is_worth_it:

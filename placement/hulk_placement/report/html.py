@@ -15,6 +15,7 @@ from hulk_placement.report.chart import Chart, chart
 from hulk_placement.report.labels import link_words
 from hulk_placement.report.projection import NARROW, WIDE
 from hulk_placement.report.rows import StageRow, View
+from hulk_placement.report.schedule.html import figure
 from hulk_placement.report.templates import environment
 
 FEW_ROWS, MOST_ROWS = 10, 200
@@ -106,7 +107,7 @@ def page(views: Sequence[View], coordinates: Mapping[str, Coordinates]) -> str:
     return (
         _environment()
         .get_template("page.html.j2")
-        .render(jobs=jobs, components=COMPONENTS, few_rows=FEW_ROWS, most_rows=MOST_ROWS)
+        .render(jobs=jobs, components=COMPONENTS, few_rows=FEW_ROWS, most_rows=MOST_ROWS, figure=figure)
     )
 
 
@@ -123,6 +124,7 @@ def _environment() -> Environment:
             "link": link_words,
             "percent": lambda value: NOTHING if value is None else units.percent(value),
             "px": lambda length: f"{length:.1f}",
+            "seconds": lambda value: units.duration(round(value * 1e6)),
             "rate": lambda value: units.rate(value) if value else NOTHING,
             "span": lambda stage: units.span(stage.first_layer, stage.last_layer, "–"),
             "size": lambda value: units.size(value) if value else NOTHING,

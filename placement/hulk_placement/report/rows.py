@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+from hulk_placement.report.schedule.rows import ScheduleView
 
 
 class Row(BaseModel):
@@ -151,7 +153,7 @@ class SearchRows(Row):
 
 
 class View(Row):
-    """Everything that a plan's report shows."""
+    """Everything that a plan's report shows. `blocks`, what stages do when, is for the page alone."""
 
     job: str
     data: int
@@ -176,3 +178,4 @@ class View(Row):
     advice: AdviceRows | None = None
     searches: SearchRows | None = None
     why: tuple[str, ...] = ()
+    blocks: ScheduleView | None = Field(default=None, exclude=True, repr=False)

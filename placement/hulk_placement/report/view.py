@@ -28,6 +28,7 @@ from hulk_placement.report.rows import (
     View,
     VisitRow,
 )
+from hulk_placement.report.schedule.of_plan import plan_schedule
 from hulk_placement.search.why_wan import flow_words
 from hulk_placement.topology import LinkKind, Machine, Topology
 from hulk_placement.workload import Workload
@@ -63,6 +64,7 @@ def view(plan: Plan, workload: Workload, topology: Topology, is_searched: bool =
         price=_price(plan, sent, topology),
         advice=advice_rows(advise(plan, workload, topology)),
         why=plan.why,
+        blocks=plan_schedule(plan, workload, topology),
     )
 
 

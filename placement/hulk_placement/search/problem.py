@@ -16,6 +16,9 @@ from hulk_placement.cost.compute import speeds
 from hulk_placement.topology import LinkKind, Machine, Topology
 from hulk_placement.workload import Workload
 
+NO_MEMORY = "NoMemory"
+"""Why a workload is not placed where no machine has the memory for a whole model."""
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -91,7 +94,7 @@ def build(workload: Workload, topology: Topology) -> Problem | Unplaced:
         return Unplaced("NoCandidates", f"None of {len(topology.machines)} machines is allowed: {sieve.reasons()}.")
     sieve.keep(_has_memory(workload), f"with less accelerator memory than {gib(_least_memory(workload))}")
     if not sieve.machines:
-        return Unplaced("NoMemory", _no_memory(workload, sieve.last))
+        return Unplaced(NO_MEMORY, _no_memory(workload, sieve.last))
     before = list(sieve.machines)
     sieve.keep(lambda m: _slots(workload, m) > 0, f"without {workload.accelerators_per_worker} free accelerators")
     num_free = sum(_slots(workload, m) for m in sieve.machines)

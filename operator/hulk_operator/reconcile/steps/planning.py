@@ -88,10 +88,13 @@ def committed(view: View, decision: Planned) -> HulkJobStatus:
 
 
 def _details(summary: PlanSummary) -> str:
-    """Shares that differ, and the price."""
-    few, many = summary.smallest_share, summary.largest_share
-    shares = f"; {few} to {many} sequences a rank" if few < many else ""
-    return shares + (f"; {float(summary.price_per_hour):g} an hour" if summary.price_per_hour else "")
+    """Stages, shares that differ, and the price."""
+    layout, few, many = summary.layout, summary.smallest_share, summary.largest_share
+    has_stages = layout.pipeline > 1
+    replicas = f"{layout.data} replica{'s' if layout.data > 1 else ''}"
+    stages = f"; {replicas} of {layout.pipeline} stages by {summary.schedule}" if has_stages else ""
+    shares = f"; {few} to {many} sequences a {'replica' if has_stages else 'rank'}" if few < many else ""
+    return stages + shares + (f"; {float(summary.price_per_hour):g} an hour" if summary.price_per_hour else "")
 
 
 def _fits(view: View, decision: Planned) -> bool:

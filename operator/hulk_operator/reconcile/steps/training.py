@@ -29,7 +29,8 @@ from hulk_operator.reconcile.facts import (
     since,
     update,
 )
-from hulk_operator.reconcile.summary import assumed_prediction, microseconds, wan_observed
+from hulk_operator.reconcile.observed import pipeline_observed, wan_observed
+from hulk_operator.reconcile.summary import assumed_prediction, microseconds
 from hulk_operator.reconcile.types import (
     NOTHING,
     Calibrate,
@@ -99,7 +100,7 @@ def preflight(view: View) -> Outcome:
     if rank0 is None or view.full is None:
         return NOTHING
     if not view.full.preflight or _prediction(view) is not None or _begun(view):
-        return _first_steps(view, len(view.full.plan.shares))
+        return _first_steps(view, view.full.plan.layout.num_ranks)
     attempt, calibration = view.status.attempt, view.memory.calibration
     sighting = _sighting(view)
     fresh = sighting is not None and seconds_left(view, sighting.time, view.timing.fresh_s) > 0
@@ -212,6 +213,7 @@ def _observed(view: View, seen: Observation) -> HulkJobStatus:
         loss=None if seen.loss is None else f"{seen.loss:.6g}",
         relative_error=None if error is None else f"{error:.4f}",
         wan=wan_observed(seen, _regions(view)),
+        pipeline=pipeline_observed(seen),
         updated_at=whole_second(view.now),
     )
     return update(view.status, observed=observed, checkpoint=_checkpoint(view, seen), startup=_startup(view))

@@ -31,8 +31,9 @@ WAN_OVER_BOUND = 1.08
 def sync_seconds(setting: Setting, layout: Layout, cache: Cache) -> None:
     """Seconds of each stage's all-reduce into `sync_P`, by whichever way makes the slowest of them quickest.
 
-    gloo's rings in one bucket or in two, or Hulk's own, as far as they may be used. Hulk's own is for replicas that are
-    apart, in several regions, and have neither stages nor tensor parallelism. Infinite where there is no way.
+    gloo's rings in one bucket or in two, those of several stages in one, or Hulk's own, as far as they may be used.
+    Hulk's own is for replicas that are apart, in several regions, and have neither stages nor tensor parallelism.
+    Infinite where there is no way.
     """
     num_replicas, num_stages = layout.machine_DP.shape
     if num_replicas == 1:
@@ -44,7 +45,7 @@ def sync_seconds(setting: Setting, layout: Layout, cache: Cache) -> None:
     quickest_s, chosen_P = math.inf, cache.one_P
     if setting.transports & GLOO or not is_apart:
         quickest_s = _rings(setting, layout, cache, 1, cache.one_P)
-        two_s = _rings(setting, layout, cache, 2, cache.two_P)
+        two_s = _rings(setting, layout, cache, 2, cache.two_P) if num_stages == 1 else math.inf
         if two_s < quickest_s:
             quickest_s, chosen_P = two_s, cache.two_P
     if setting.transports & WAN and is_apart and num_stages == 1 and setting.tensor == 1:

@@ -1,0 +1,59 @@
+"""Stages where no machine has the memory for a whole model: alone, beside other jobs, and never without need."""
+
+from __future__ import annotations
+
+import pytest
+from hulk_placement.model import Model, Transformer
+from hulk_placement.plan import Plan
+from hulk_placement.search.problem import Unplaced
+from hulk_placement.solve import Budget, solve
+from hulk_placement.topology import Link, Machine, Topology
+from hulk_placement.workload import Workload
+
+MIB = 1 << 20
+LARGE = Model.of(Transformer(6, 256, 4, 32, 256))
+"""A rank needs 98 MiB for all of it, and 40 MiB for the largest of four stages."""
+
+SMALL = Model.of(Transformer(2, 64, 4, 32, 256))
+
+
+def world(memory_mib: int, num_machines: int = 6) -> Topology:
+    machines = tuple(
+        Machine(f"m{n}", "eu", num_accelerators=1, memory_bytes=memory_mib * MIB) for n in range(num_machines)
+    )
+    return Topology(machines, region_links={("eu", "eu"): Link(1e-3, 1e8)})
+
+
+def job(key: str, model: Model, num_workers: int, if_needed: bool = True) -> Workload:
+    candidates = {f"m{n}": 1 for n in range(6)}
+    return Workload(key, model, 8, candidates, num_workers, num_workers, stages_if_needed=if_needed)
+
+
+@pytest.mark.parametrize(
+    ("name", "memory_mib", "if_needed", "expected"),
+    [
+        ("it fits", 200, True, 1),
+        ("it does not", 60, True, 4),
+        ("it does not, and may have no stages", 60, False, "NoMemory"),
+        ("no stage fits", 5, True, "NoMemory"),
+    ],
+)
+def test_stages_are_for_models_that_fit_no_machine(
+    name: str, memory_mib: int, if_needed: bool, expected: int | str
+) -> None:
+    solution = solve([job("a/large", LARGE, 4, if_needed)], (), world(memory_mib), Budget(2000))
+    found: Plan | Unplaced = solution.plans.get("a/large") or solution.unplaced["a/large"]
+    assert (found.layout.pipeline if isinstance(found, Plan) else found.reason) == expected, name
+    if expected == 4:
+        assert isinstance(found, Plan)
+        assert (found.algorithm, found.recompute) == ("ring", False)
+        assert found.prediction.memory_bytes <= 60 * MIB
+
+
+def test_beside_a_job_that_fits_everywhere() -> None:
+    jobs = [job("a/large", LARGE, 4), job("b/small", SMALL, 2)]
+    solution = solve(jobs, (), world(60), Budget(2000))
+    assert not solution.unplaced
+    assert [solution.plans[one.key].layout.pipeline for one in jobs] == [4, 1]
+    machines = [slot.machine for plan in solution.plans.values() for slot in plan.workers]
+    assert len(set(machines)) == len(machines) == 6
