@@ -102,7 +102,7 @@ def test_a_prediction_says_what_each_machine_holds_and_what_would_help(hulk: Hul
 
 def test_too_little_memory_is_said_with_what_is_missing(hulk: Hulk, tmp_path: Path) -> None:
     small = (
-        (EXAMPLES / "topology.yaml").read_text().replace("accelerators: 4", "accelerators: 4\n    memoryGigabytes: 10")
+        (EXAMPLES / "topology.yaml").read_text().replace("accelerators: 4", "accelerators: 4\n    memoryGigabytes: 16")
     )
     topology = tmp_path / "topology.yaml"
     topology.write_text(small)
@@ -112,7 +112,7 @@ def test_too_little_memory_is_said_with_what_is_missing(hulk: Hulk, tmp_path: Pa
     assert "ONE CHANGE WOULD MAKE IT FIT" in printed
     _, as_json, _ = hulk("predict", *files, "-o", "json")
     fullest = json.loads(as_json)["details"]["memory"][0]
-    assert fullest["missingBytes"] == fullest["totalBytes"] - 10_000_000_000 > 0
+    assert fullest["missingBytes"] == fullest["totalBytes"] - 16_000_000_000 > 0
 
 
 @pytest.mark.parametrize(
