@@ -15,6 +15,7 @@ from hulk_placement.report.chart import Chart, chart
 from hulk_placement.report.labels import link_words
 from hulk_placement.report.projection import NARROW, WIDE
 from hulk_placement.report.rows import StageRow, View
+from hulk_placement.report.searches import outcome_words
 from hulk_placement.report.templates import environment
 
 FEW_ROWS, MOST_ROWS = 10, 200
@@ -121,6 +122,7 @@ def _environment() -> Environment:
             "duration": lambda value: NOTHING if value is None else units.duration(value),
             "few": few,
             "link": link_words,
+            "outcome": outcome_words,
             "percent": lambda value: NOTHING if value is None else units.percent(value),
             "px": lambda length: f"{length:.1f}",
             "rate": lambda value: units.rate(value) if value else NOTHING,
