@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import statistics
 import time
-import tracemalloc
 from collections.abc import Sequence
 
 from hulk_placement.layouts.compare import Comparison, compare
@@ -20,6 +19,7 @@ from rich.table import Table
 
 from bench import clusters
 from bench.planner.cases import SINGLE, Case, Outcome, free_workload, searched, small_model
+from bench.planner.growth import growth
 from bench.planner.worth import worth
 from bench.raw import Raw
 from bench.verdicts import verdict
@@ -121,26 +121,3 @@ def _row(excesses: Sequence[float], outcomes: Sequence[Outcome]) -> list[str]:
         f"{statistics.median(outcome.num_evaluations for outcome in outcomes):,.0f}",
         f"{max(outcome.cpu_s for outcome in outcomes):.2f}",
     ]
-
-
-def growth(console: Console, sizes: Sequence[int]) -> None:
-    """A second's search on growing clusters: evaluations, the time that tables and plans take, memory."""
-    table = Table("machines", "regions", "evaluations in 1 s", "CPU s of one without search", "MiB at most")
-    for num_machines in sizes:
-        case = Case(0, num_machines, max(1, min(20, num_machines // 4)), "llama-3-8b")
-        topology = case.topology()
-        workload = case.workload(topology)
-        least, second = searched(workload, topology, 1e-3), searched(workload, topology, 1.0)
-        tracemalloc.start()
-        searched(workload, topology, 1e-3)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        cells = (
-            num_machines,
-            case.num_regions,
-            f"{second.num_evaluations:,}",
-            f"{least.cpu_s:.2f}",
-            f"{peak / 2**20:.0f}",
-        )
-        table.add_row(*map(str, cells))
-    console.print("Growth, llama-3-8b", table)

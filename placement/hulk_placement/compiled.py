@@ -15,10 +15,12 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.event import Listener, install_listener
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -71,6 +73,28 @@ def inlined(function: Function) -> Function:
 def compiled(function: Function) -> Function:
     """The function, compiled at its first call with each set of types; no fastmath: the same input, the same bits."""
     return cast(Function, numba.njit(cache=True, error_model="numpy")(function))
+
+
+class _First(Listener):
+    """Says once that something is compiled."""
+
+    def __init__(self, say: Callable[[], None]) -> None:
+        self.say: Callable[[], None] | None = say
+
+    def on_start(self, event: Any) -> None:
+        say, self.say = self.say, None
+        if say is not None:
+            say()
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+@contextmanager
+def announced(say: Callable[[], None]) -> Iterator[None]:
+    """Within it, `say` is called before the first function that is compiled; never for those that the cache has."""
+    with install_listener("numba:compile", _First(say)):
+        yield
 
 
 setattr(numba.config, "CACHE_DIR", str(_folder()))  # noqa: B010  (its settings are not declared)

@@ -9,7 +9,7 @@ from hulk_placement.layer_pins import as_spans
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan
 from hulk_placement.topology import LinkKind, Pair, Topology
-from hulk_placement.workload import Workload
+from hulk_placement.workload import Workload, heads_words
 
 
 def misfits(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]:
@@ -28,6 +28,8 @@ def _machines(plan: Plan, workload: Workload, topology: Topology) -> Iterator[st
         if name not in workload.candidates:
             yield f"{name}, in region {topology.machine(name).region}, is not allowed by the workload's constraints"
     ranks, tensor = plan.rank_machines, plan.layout.tensor
+    if not workload.model.shares_heads(tensor):
+        yield heads_words(workload.model, tensor)
     for first in range(0, len(ranks), tensor):
         group = dict.fromkeys(ranks[first : first + tensor])
         if len(group) > 1:

@@ -94,6 +94,10 @@ class Workload:
                 raise ValueError(f"{self.key}: degree {name} {degree} must be >= 1")
         if self.schedule is not None and self.schedule not in SCHEDULES:
             raise ValueError(f"{self.key}: schedule {self.schedule!r} must be one of {', '.join(SCHEDULES)}")
+        if not self.model.shares_heads(self.tensor or 1):
+            raise ValueError(f"{self.key}: {heads_words(self.model, self.tensor or 1)}")
+        if self.sync.mode == "wan" and (self.pipeline or 1) * (self.tensor or 1) > 1:
+            raise ValueError(f"{self.key}: {wan_words(self.pipeline, self.tensor)}")
         if self.shares not in SHARES:
             raise ValueError(f"{self.key}: shares {self.shares!r} must be one of {', '.join(SHARES)}")
         if self.objective not in OBJECTIVES:
@@ -115,3 +119,18 @@ class Workload:
         ]
         asked = [figures, self.precision, self.optimizer, self.micro_batch]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+
+
+def heads_words(model: Model, tensor: int) -> str:
+    """That a tensor degree does not go with a model's heads."""
+    return f"tensor degree {tensor} does not divide the model's {model.num_heads} attention heads"
+
+
+def wan_words(pipeline: int | None, tensor: int | None) -> str:
+    """That Hulk's own all-reduce does not go with these degrees."""
+    degrees = {"pipeline": pipeline, "tensor": tensor}
+    asked = " and ".join(f"{name} {degree}" for name, degree in degrees.items() if (degree or 1) > 1)
+    return (
+        f"sync mode wan and {asked} exclude each other: Hulk's own all-reduce sums the gradients of whole models, "
+        "in data parallelism alone"
+    )

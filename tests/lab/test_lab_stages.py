@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 
 import pytest
-from hulk_lab import up
-from lab_jobs import RESUMED, TINY, Jobs, Object, job, nodes
+from lab_jobs import TINY, Jobs, Object, job
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 

@@ -50,7 +50,7 @@ def test_a_given_plan_is_predicted_and_its_parts_sum_to_the_step(hulk: Hulk) -> 
         ("fra-0", 0, 26),
         ("vir", 27, 49),
     ]
-    assert found["pricePerHour"] == pytest.approx(4 * 2.9 + 4 * 2.5)
+    assert found["pricePerHour"] == pytest.approx(2 * 2.9 + 2 * 2.5)
     assert found["training"]["hours"] == pytest.approx(20000 * found["stepMicroseconds"] / 3.6e9, rel=1e-6)
     assert found["training"]["price"] == pytest.approx(20000 * found["pricePerStep"])
     of_accelerators = found["pricePerHour"] * found["stepMicroseconds"] / 3.6e9

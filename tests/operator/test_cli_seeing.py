@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 from hulk_operator.cli import main
+from hulk_operator.cli.output import plain
+from hulk_operator.cli.views import searches
 from hulk_placement.layouts.searches import SEARCHES
+from hulk_placement.report.rows import SearchRow, SearchRows
 from hulk_placement.split.searches import SEARCHES as DIVISIONS
+from rich.console import Group
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "planner"
@@ -73,10 +77,23 @@ def test_a_comparison_is_a_table_and_a_page(hulk: Hulk, tmp_path: Path) -> None:
     for heading in ("THE STEP GOES TO", "STAGE  LAYERS", "MEMORY OF ONE", "LINK ", "COSTS", "SEARCH ", "ONE CHANGE"):
         assert heading in printed
     assert "portfolio" in printed
+    assert "The networks (gnn, hulk-gcn) divide machines among jobs" in printed
     assert f"wrote {page}" in notes
     text = page.read_text(encoding="utf-8")
     assert "What other searches find" in text
     assert "default/demo" in text
+
+
+def test_a_search_without_a_plan_says_whether_its_time_ended() -> None:
+    rows = (
+        SearchRow(search="exact", seconds=1.0, evaluations=9, is_time_over=True),
+        SearchRow(search="local", seconds=0.25, evaluations=9, is_proven=True),
+    )
+    found = SearchRows(rows=rows, seconds_each=1.0, bound_microseconds=1_000, bound_is_reached=False)
+    exact, local = plain(Group(*searches(found, "SEARCH", "LAYOUT"))).splitlines()[1:3]
+    assert exact.endswith("no plan found when the time ended, after 1.00 s")
+    assert local.endswith("impossible: it has looked at everything")
+    assert "proven best" not in local
 
 
 def test_a_prediction_says_what_each_machine_holds_and_what_would_help(hulk: Hulk, tmp_path: Path) -> None:
@@ -102,7 +119,7 @@ def test_a_prediction_says_what_each_machine_holds_and_what_would_help(hulk: Hul
 
 def test_too_little_memory_is_said_with_what_is_missing(hulk: Hulk, tmp_path: Path) -> None:
     small = (
-        (EXAMPLES / "topology.yaml").read_text().replace("accelerators: 4", "accelerators: 4\n    memoryGigabytes: 10")
+        (EXAMPLES / "topology.yaml").read_text().replace("accelerators: 4", "accelerators: 4\n    memoryGigabytes: 16")
     )
     topology = tmp_path / "topology.yaml"
     topology.write_text(small)
@@ -112,7 +129,7 @@ def test_too_little_memory_is_said_with_what_is_missing(hulk: Hulk, tmp_path: Pa
     assert "ONE CHANGE WOULD MAKE IT FIT" in printed
     _, as_json, _ = hulk("predict", *files, "-o", "json")
     fullest = json.loads(as_json)["details"]["memory"][0]
-    assert fullest["missingBytes"] == fullest["totalBytes"] - 10_000_000_000 > 0
+    assert fullest["missingBytes"] == fullest["totalBytes"] - 16_000_000_000 > 0
 
 
 @pytest.mark.parametrize(

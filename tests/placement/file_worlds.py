@@ -111,7 +111,7 @@ def models(draw: st.DrawFn) -> Model:
     rows = st.builds(TimesRow, NAMES, st.integers(1, 8), st.integers(1, 8), seconds, backward)
     keys = {"unique_by": lambda row: (row.product, row.tensor, row.micro_batch)}
     times = draw(st.none() | st.lists(rows, min_size=1, max_size=3, **keys).map(lambda some: LayerTimes(tuple(some))))
-    return Model(tuple(layers), times=times)
+    return Model(tuple(layers), times=times, num_heads=draw(st.none() | st.integers(1, 64)))
 
 
 SHAPES = st.builds(

@@ -92,7 +92,17 @@ def searched(name: str) -> View:
             step_microseconds=2_000_000,
             gap=0.1,
         ),
-        SearchRow(search="exact", seconds=1.0, evaluations=12, is_proven=True, step_microseconds=2_000_000, gap=0.0),
+        SearchRow(
+            search="local",
+            seconds=1.0,
+            evaluations=12,
+            layout="6 x 1 x 1, micro-batch 1",
+            step_microseconds=2_000_000,
+            gap=0.0,
+            is_proven=True,
+        ),
+        SearchRow(search="exact", seconds=1.0, evaluations=12, is_time_over=True),
+        SearchRow(search="random", seconds=0.1, evaluations=12, is_proven=True),
         SearchRow(search="greedy", seconds=0.1, evaluations=3),
     )
     searches = SearchRows(rows=rows, seconds_each=1.0, bound_microseconds=1_800_000, bound_is_reached=False)

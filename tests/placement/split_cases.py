@@ -31,7 +31,7 @@ def workload(topology: Topology, key: str = "team/job", trained: Model | None = 
     """A job that may have any layout on any machine, with micro-batches of one sequence."""
     candidates = {machine.name: machine.num_accelerators for machine in topology.machines}
     free = {"pipeline": None, "tensor": None, "max_workers": 100, "micro_batch": 1, "sync": Sync(mode="ring")}
-    return Workload(key, trained or model(), 4, candidates, **(free | changes))
+    return Workload(key, trained or model(), candidates=candidates, **({"global_batch": 4} | free | changes))
 
 
 def renamed(topology: Topology, jobs: list[Workload]) -> tuple[Topology, list[Workload]]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import hulk_placement
@@ -24,3 +27,20 @@ def test_all_that_files_with_compiled_code_import_is_a_source() -> None:
                 assert module in found, f"{path.name} imports {node.module}"
                 inside = {there / f"{alias.name}.py" for alias in node.names}
                 assert {each for each in inside if each.exists()} <= found
+
+
+def test_what_is_compiled_is_announced_once_and_what_the_cache_has_is_not(tmp_path: Path) -> None:
+    """Two functions: the first process compiles both, the next one neither."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from hulk_placement.compiled import announced, compiled\n"
+        "once, twice = compiled(lambda x: x), compiled(lambda x: 2 * x)\n"
+        "with announced(lambda: print('compiling')):\n"
+        "    print(once(3), twice(3))\n"
+    )
+    there = {**os.environ, "HULK_COMPILED_DIR": str(tmp_path)}
+    printed = [
+        subprocess.run([sys.executable, program], env=there, check=True, capture_output=True, text=True).stdout
+        for _ in range(2)
+    ]
+    assert printed == ["compiling\n3 6\n", "3 6\n"]

@@ -137,6 +137,44 @@ def test_what_would_do_is_said(parameters: int, num_layers: int, num_accelerator
     assert said in found.message
 
 
+def of_workers(num_workers: int, topology: Topology, each: int = 4, **asked: object) -> Workload:
+    """As `training`, of so many workers at most."""
+    room = {machine.name: 10 for machine in topology.machines}  # pods; accelerators are counted by the planner
+    asked = {"accelerators_per_worker": each, "max_workers": num_workers, **asked}
+    return training(equal_layers(4_000, 9), topology, candidates=room, **asked)
+
+
+def test_machines_that_would_do_are_of_whole_workers_and_the_limit_is_said_in_both() -> None:
+    """Nine layers of 80,000 MiB: one for each of nine accelerators, and no worker of four has five."""
+    there = cluster(1, 6)  # room for one worker of four
+    for num_workers, over in (
+        (2, " The workload may have 8 accelerators (2 workers of 4), and this takes 9."),
+        (3, ""),
+    ):
+        found = place(of_workers(num_workers, there), there, QUICK)
+        assert isinstance(found, Unplaced)
+        assert found.reason == "NoMemory"
+        assert "all accelerators for workers of 4 together have 390.62 GiB." in found.message
+        assert found.message.endswith(f"At least 3 machines of 4 accelerators of 97.66 GiB (unknown) would do.{over}")
+
+
+def test_a_limit_is_said_where_more_machines_would_not_help() -> None:
+    """Eight accelerators are more than there are, and less than the nine layers take."""
+    there = cluster(1, 4)
+    found = place(of_workers(8, there, each=1), there, QUICK)
+    assert isinstance(found, Unplaced)
+    assert found.message.endswith("would do. The workload may have 8 accelerators, and this takes 9.")
+
+
+def test_accelerators_that_make_no_whole_worker_are_not_free_for_one() -> None:
+    there = Topology((*cluster(2, 3).machines, replace(cluster(1, 6).machines[0], name="b")))
+    found = place(of_workers(2, there, min_workers=2), there, QUICK)
+    assert found == Unplaced(
+        "NotEnoughAccelerators",
+        "Needs at least 8 accelerators; 4 are free for workers of 4: 2 without 4 free accelerators (a0, a1).",
+    )
+
+
 def test_memory_is_named_where_it_would_hold_the_state_and_no_layer_more() -> None:
     """Four layers of 60,000 MiB: three accelerators have 300,000, but one of them needs two layers' 120,000.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
+from hulk_placement.compiled import announced
 from hulk_placement.files.hulk_data import import_hulk
 from hulk_placement.topology import is_positive
 from rich.text import Text
@@ -19,7 +20,7 @@ from hulk_operator.cli import files, planner_files, tables
 from hulk_operator.cli.commands import explain_job, follow_logs, job_status, measured_topology, plans_of
 from hulk_operator.cli.gnn import gnn_app
 from hulk_operator.cli.live import Target
-from hulk_operator.cli.output import Output, emit
+from hulk_operator.cli.output import Output, emit, note
 from hulk_operator.cli.predicting import predict_table
 from hulk_operator.cli.replanning import replan_table
 from hulk_operator.cli.reports import PlanReports
@@ -265,6 +266,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 def main() -> None:
     """Entry point of `hulk` and `kubectl-hulk`."""
     try:
-        app()
+        with announced(lambda: note("compiling the planner, once per installation, takes some minutes")):
+            app()
     except (ClusterError, ValueError, OSError) as error:
         raise SystemExit(f"hulk: {error}") from None

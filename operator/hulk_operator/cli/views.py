@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from hulk_placement.report.rows import MemoryRow, SearchRows, StageRow, View
+from hulk_placement.report.searches import outcome_words
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -15,6 +16,10 @@ BAR = 24
 MOST_ROWS = 12
 MOST_STAGES = 64
 MOST_NAMES = 4
+NETWORKS_DIVIDE = (
+    "The networks (gnn, hulk-gcn) divide machines among jobs; they do not search for the layout of one, so they have "
+    "no rows here."
+)
 
 
 def details(view: View) -> Tables:
@@ -129,6 +134,7 @@ def _searches(view: View) -> Tables:
     if view.searches is None:
         return
     yield from searches(view.searches, "SEARCH", "LAYOUT")
+    yield Text(NETWORKS_DIVIDE, style="dim")
 
 
 def searches(found: SearchRows, title: str, layout: str) -> Tables:
@@ -142,10 +148,10 @@ def searches(found: SearchRows, title: str, layout: str) -> Tables:
         made.add_row(
             row.search,
             value,
-            "proven best" if row.is_proven else gap,
+            "proven best" if row.is_proven and row.layout else gap,
             f"{row.evaluations:,}",
             f"{row.seconds:.2f} s",
-            row.layout or "nothing possible",
+            outcome_words(row),
         )
     yield made
     bound = units.duration(found.bound_microseconds)

@@ -29,6 +29,10 @@ Number = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Bytes = Annotated[int, Field(ge=0, le=1 << 50)]
 Many = Annotated[int, Field(ge=1, le=1 << 20)]
 """Of things that are then written out one by one."""
+Batch = Annotated[int, Field(ge=1, le=1 << 20)]
+"""Sequences of a step: 1,048,576 are more than anybody trains with."""
+Buckets = Annotated[int, Field(ge=1, le=1 << 14)]
+"""Buckets that are reduced at the same time, each on its way by itself in a prediction: at most 16,384."""
 NAME_PATTERN = r"^\S(.*\S)?$"
 Name = Annotated[str, Field(max_length=253, pattern=NAME_PATTERN)]
 """Of a machine, a region, a layer: blanks inside, none around."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from hulk_placement.files.part import API_VERSION, Count, Either, Name, Number, OneOf, Part
+from hulk_placement.files.part import API_VERSION, Buckets, Count, Either, Name, Number, OneOf, Part
 from hulk_placement.files.topology import Link
 from hulk_placement.plan import ALGORITHMS
 
@@ -116,7 +116,7 @@ class PlanFile(Part):
     """Flows of Hulk's own all-reduce, as in docs/plan-wire.md; absent = they are planned."""
     inner_steps: Count | None = None
     """Optimizer steps between two synchronisations; absent = every step is followed by one."""
-    buckets: Count = 1
+    buckets: Buckets = 1
     """Gradient buckets that are reduced at the same time."""
     overlap: bool = True
     """Whether stages compute while they send, and gradients are reduced while others are still computed."""

@@ -58,7 +58,8 @@ def profile_values(model: Model) -> dict[str, Any]:
     """The values of a profile that reads back to the model's layers and times."""
     names = [layer.name for layer in model.layers]
     has_flops = model.times is None or any(layer.forward_flops or layer.backward_flops for layer in model.layers)
-    values: dict[str, Any] = {"layers": [_layer(layer, names, has_flops) for layer in model.layers]}
+    heads = {} if model.num_heads is None else {"attentionHeads": model.num_heads}
+    values: dict[str, Any] = {**heads, "layers": [_layer(layer, names, has_flops) for layer in model.layers]}
     return values if model.times is None else {**values, "times": _times(model.times)}
 
 

@@ -65,7 +65,7 @@ def _plain(entry: Mapping[str, Any]) -> str:
     shown = words.get(entry.get("type", ""), entry.get("type", "anything"))
     bounds = {"exclusiveMinimum": ">", "minimum": "≥", "maximum": "≤"}
     limits = [
-        f"{sign} {entry[bound]:g}" for bound, sign in bounds.items() if abs(entry.get(bound, _ENDLESS)) < _ENDLESS
+        f"{sign} {entry[bound]:.16g}" for bound, sign in bounds.items() if abs(entry.get(bound, _ENDLESS)) < _ENDLESS
     ]
     return " ".join([shown, *limits])
 

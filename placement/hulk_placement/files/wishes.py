@@ -9,6 +9,7 @@ from hulk_placement.files.workload import WorkloadFile
 from hulk_placement.fit import layer_words
 from hulk_placement.model import Model
 from hulk_placement.topology import Machine
+from hulk_placement.workload import heads_words, wan_words
 
 
 def wishes(document: WorkloadFile, model: Model, allowed: list[Machine]) -> Iterator[str]:
@@ -24,6 +25,10 @@ def _degrees(document: WorkloadFile, model: Model, allowed: list[Machine]) -> It
     degrees = document.parallelism
     if degrees.pipeline is not None and degrees.pipeline > model.num_layers:
         yield f"parallelism.pipeline: {degrees.pipeline} stages, but the model has {layer_words(model)}"
+    if degrees.tensor is not None and not model.shares_heads(degrees.tensor):
+        yield f"parallelism.tensor: {heads_words(model, degrees.tensor)}"
+    if document.sync.mode == "wan" and (degrees.pipeline or 1) * (degrees.tensor or 1) > 1:
+        yield f"parallelism: {wan_words(degrees.pipeline, degrees.tensor)}"
     largest = max(allowed, key=lambda machine: machine.num_accelerators)
     if degrees.tensor is not None and degrees.tensor > largest.num_accelerators:
         yield (

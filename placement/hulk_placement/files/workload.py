@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from hulk_placement.files.part import (
     API_VERSION,
     Amount,
+    Batch,
     Bytes,
     Count,
     Either,
@@ -80,7 +81,7 @@ class ModelPart(Part):
 class Training(Part):
     """How it is trained."""
 
-    global_batch: Count
+    global_batch: Batch
     """Sequences of one optimizer step."""
     micro_batch: Count | None = None
     """Sequences that an accelerator computes at a time; absent = the plan chooses."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hulk_placement.cost.money import LIMIT_ROUNDING, least_per_hour
 from hulk_placement.layer_pins import stages_needed
-from hulk_placement.search.problem import Sieve, Unplaced, counted
+from hulk_placement.search.problem import Sieve, Unplaced, counted, slots
 from hulk_placement.topology import Machine, Topology
 from hulk_placement.workload import Workload
 
@@ -19,16 +19,19 @@ def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Un
         sieve.keep(lambda m: m.region in workload.regions, f"outside the regions {', '.join(workload.regions)}")
     if not sieve.machines:
         return Unplaced("NoCandidates", f"None of {len(topology.machines)} machines is allowed: {sieve.reasons()}.")
+    each, least = workload.accelerators_per_worker, workload.tensor or 1
+    of_workers = f" for workers of {each}" if each > 1 else ""
+    if each > 1:
+        sieve.keep(lambda m: slots(workload, m) > 0, f"without {each} free accelerators")
     sieve.machines = [_offered(workload, machine) for machine in sieve.machines]
-    least = workload.tensor or 1
-    sieve.keep(lambda m: m.num_accelerators >= least, f"with fewer than {least} accelerators free")
+    sieve.keep(lambda m: m.num_accelerators >= least, f"with fewer than {least} accelerators free{of_workers}")
     num_free = sum(machine.num_accelerators for machine in sieve.machines)
     needed = accelerators_needed(workload)
     if num_free < needed:
         return Unplaced(
             "NotEnoughAccelerators",
             f"Needs at least {counted(needed, 'accelerator')}; {num_free} {'is' if num_free == 1 else 'are'} free"
-            f"{': ' * bool(sieve.phrases)}{sieve.reasons()}.",
+            f"{of_workers}{': ' * bool(sieve.phrases)}{sieve.reasons()}.",
         )
     return _pins_apart(workload, sieve.machines) or _pins_above(workload, sieve.machines) or tuple(sieve.machines)
 
@@ -69,9 +72,9 @@ def _pins_above(workload: Workload, machines: list[Machine]) -> Unplaced | None:
 
 
 def _offered(workload: Workload, machine: Machine) -> Machine:
-    """The machine with no more accelerators than the job's pods may hold there."""
-    most = workload.candidates[machine.name] * workload.accelerators_per_worker
-    return machine if machine.num_accelerators <= most else replace(machine, num_accelerators=most)
+    """The machine with no more accelerators than the job's pods may hold there: those of whole workers."""
+    most = slots(workload, machine) * workload.accelerators_per_worker
+    return machine if machine.num_accelerators == most else replace(machine, num_accelerators=most)
 
 
 def accelerators_needed(workload: Workload) -> int:

@@ -20,7 +20,11 @@ from hulk_placement.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one search found: the seconds of a step by the closed form (infinite: nothing possible), and its work."""
+    """What one search found: the seconds of a step by the closed form (infinite: no plan), and its work.
+
+    `is_time_over`: the time ended it, not that it had nothing left to try. `is_proven`: no plan is better; of an
+    infinite step that there is none.
+    """
 
     search: str
     step_s: float
@@ -28,6 +32,7 @@ class Row:
     num_evaluations: int
     seconds: float
     is_proven: bool
+    is_time_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,5 +67,6 @@ def compare(
         took_s = clock() - start_s
         best = next((trial for trial in trials.best(1) if trials.is_possible(trial)), None)
         cost, shape = (math.inf, None) if best is None else (best.cost, best.shape)
-        rows.append(Row(name, cost, shape, trials.num_evaluations, took_s, trials.is_proven))
+        is_proven = trials.is_proven and (best is not None or not trials.num_kept)
+        rows.append(Row(name, cost, shape, trials.num_evaluations, took_s, is_proven, took_s >= seconds))
     return Comparison(tuple(rows), least_step_s(Trials(ground), space))

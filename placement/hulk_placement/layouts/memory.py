@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from hulk_placement.cost.closed_form.evaluate import memory_bytes
+from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.layouts.fewest import Fit, fewest_machines
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trials
-from hulk_placement.search.problem import gib
+from hulk_placement.search.problem import counted, gib
 
 
 def lacks_memory(trials: Trials, space: Space) -> bool:
@@ -46,9 +47,11 @@ def no_memory(trials: Trials, space: Space) -> str:
     ground = trials.ground
     least = min(float(trials.setting(option).held_J[-1]) * option.tensor for option in space.options)
     there = sum(machine.memory_bytes * machine.num_accelerators for machine in ground.machines)
+    each = ground.workload.accelerators_per_worker
+    which = f"all accelerators for workers of {each}" if each > 1 else "all accelerators"
     state = (
         f"Parameters, gradients and optimizer state of {ground.workload.model.num_parameters:,} parameters take "
-        f"{gib(round(least))}; all accelerators together have {gib(there)}."
+        f"{gib(round(least))}; {which} together have {gib(there)}."
     )
     return " ".join((state, *_nearest(trials), _would_do(trials, space)))
 
@@ -79,11 +82,10 @@ def _would_do(trials: Trials, space: Space) -> str:
     each = f"{gib(largest.memory_bytes)} ({largest.product})"
     found = fewest_machines(ground, space, largest)
     if isinstance(found, Fit):
-        num, needs = largest.num_accelerators, found.shape.num_accelerators
-        several = f"machines of {num} accelerators" if num > 1 else "accelerators"
-        is_limit = space.most < min(needs, sum(machine.num_accelerators for machine in ground.machines))
-        over = f" The workload may have {space.most}, and this takes {needs}." if is_limit else ""
-        return f"At least {found.num_machines} {several} of {each} would do.{over}"
+        num = largest.num_accelerators
+        several = f"{counted(found.num_machines, 'machine')} of {num} accelerators"
+        several = several if num > 1 else counted(found.num_machines, "accelerator")
+        return f"At least {several} of {each} would do.{_over(ground, found.shape.num_accelerators)}"
     if found is not None:
         name = ground.workload.model.layers[found.layer].name
         split = f", split among its {largest.num_accelerators}" if largest.num_accelerators > 1 else ""
@@ -94,3 +96,13 @@ def _would_do(trials: Trials, space: Space) -> str:
     asked = {"data": space.data, "pipeline": ground.workload.pipeline, "tensor": ground.workload.tensor}
     degrees = ", ".join(f"{name} {degree}" for name, degree in asked.items() if degree is not None)
     return f"No number of accelerators of {each} would do{f' with {degrees}' if degrees else ''}."
+
+
+def _over(ground: Ground, needs: int) -> str:
+    """That so many accelerators are more than the workload may have, where that is not just all that there are."""
+    workload, there = ground.workload, sum(machine.num_accelerators for machine in ground.machines)
+    most, each = workload.max_workers * workload.accelerators_per_worker, workload.accelerators_per_worker
+    if needs <= most or most == there:
+        return ""
+    of_workers = f" ({counted(workload.max_workers, 'worker')} of {each})" if each > 1 else ""
+    return f" The workload may have {counted(most, 'accelerator')}{of_workers}, and this takes {needs}."

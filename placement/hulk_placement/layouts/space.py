@@ -39,11 +39,15 @@ class Space:
 
 
 def tensor_degrees(workload: Workload) -> list[int]:
-    """Degrees that may be chosen: what ranks that share layers send each other must be known, or have been measured."""
+    """Degrees that may be chosen: they divide the heads, as far as these are known.
+
+    What ranks that share layers send each other must be known, or have been measured.
+    """
     layers, times = workload.model.layers, workload.model.times
     measured = {row.tensor for row in times.rows} if times else set()
     is_known = any(layer.tensor_bytes for layer in layers)
-    return [degree for degree in (1, 2, 4, 8, 16) if degree == 1 or is_known or degree in measured]
+    known = [degree for degree in (1, 2, 4, 8, 16) if degree == 1 or is_known or degree in measured]
+    return [degree for degree in known if workload.model.shares_heads(degree)]
 
 
 def space_of(ground: Ground) -> Space:

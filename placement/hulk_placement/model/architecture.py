@@ -13,6 +13,7 @@ inputs, is kept by every rank (Korthikanti et al. 2022, arXiv 2205.05198, equati
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -156,6 +157,13 @@ class Architecture:
                 f"architecture: target length {self.target_length} with {len(self.encoder)} encoder and "
                 f"{len(self.decoder)} decoder layers"
             )
+
+    @property
+    def num_heads(self) -> int:
+        """Attention heads of a block; where blocks have different numbers, the largest that divides them all."""
+        blocks = self.encoder + self.decoder
+        parts = [block.attention for block in blocks] + [block.cross for block in blocks if block.cross is not None]
+        return math.gcd(*(part.heads for part in parts))
 
     def layers(self, precision: str) -> tuple[Layer, ...]:
         """The layers, in the order they run.

@@ -20,15 +20,19 @@ BACKWARD_SHARE = 2 / 3
 class Model:
     """The layers that are trained. `shape`: its dimensions where it is the GPT that Hulk brings along.
 
-    `times`: measured seconds of the layers. FLOPs may be 0 only where there are such. Parameters, gradients and
-    optimizer state are 4-byte values in every precision (torch.autocast keeps fp32 masters).
+    `times`: measured seconds of the layers. FLOPs may be 0 only where there are such. `num_heads`: attention heads that
+    ranks which share layers divide among them, of blocks with different numbers what divides all; None: not known.
+    Parameters, gradients and optimizer state are 4-byte values in every precision (torch.autocast keeps fp32 masters).
     """
 
     layers: tuple[Layer, ...]
     shape: Transformer | None = None
     times: LayerTimes | None = None
+    num_heads: int | None = None
 
     def __post_init__(self) -> None:
+        if self.num_heads is not None and self.num_heads < 1:
+            raise ValueError(f"model: {self.num_heads} attention heads must be >= 1")
         flops, least = self.flops_per_sequence, "> 0" if self.times is None else ">= 0"
         if self.num_parameters < 1 or not 0 <= flops < math.inf or (flops == 0 and self.times is None):
             raise ValueError(
@@ -60,11 +64,11 @@ class Model:
         An architecture with the bundled GPT's structure is counted as that GPT, under its own names.
         """
         if isinstance(what, Transformer):
-            return cls(transformer.architecture(what).layers(precision), shape=what)
+            return cls(transformer.architecture(what).layers(precision), shape=what, num_heads=what.heads)
         shape = transformer.shape_of(what)
         if shape is not None:
             what = replace(transformer.architecture(shape), names=what.names)
-        return cls(what.layers(precision), shape=shape)
+        return cls(what.layers(precision), shape=shape, num_heads=what.num_heads)
 
     @classmethod
     def of_totals(cls, num_parameters: int, flops_per_sequence: float, activation_bytes_per_sequence: int = 0) -> Model:
@@ -73,6 +77,15 @@ class Model:
             raise ValueError(f"model: {flops_per_sequence} FLOPs a sequence must be > 0 and finite")
         forward, backward = split_flops(flops_per_sequence)
         return cls((Layer("model", num_parameters, forward, backward, 0, activation_bytes_per_sequence),))
+
+    def shares_heads(self, tensor: int) -> bool:
+        """Whether so many ranks can have as many whole heads each; True where the heads are not known.
+
+        >>> layer = Layer("block", 1, 1.0, 2.0, 0, 0)
+        >>> [Model((layer,), num_heads=25).shares_heads(tensor) for tensor in (1, 2, 5)]
+        [True, False, True]
+        """
+        return self.num_heads is None or self.num_heads % tensor == 0
 
     @property
     def num_layers(self) -> int:

@@ -1,5 +1,6 @@
 """A measured profile, a mapping as read from JSON or YAML, becomes a Model with the seconds of its layers.
 
+    attentionHeads: 32                    # optional: a tensor degree must divide them
     layers:                               # in the order they run
       - name: model.layers.0              # prefix in the state dict
         parameters: 218112000             # or parameterBytes, at bytesPerParameter (4) each
@@ -91,6 +92,8 @@ class Profile(_Part):
 
     bytes_per_parameter: Positive = BYTES_PER_FP32
     """What `parameterBytes` counts for one."""
+    attention_heads: Positive | None = None
+    """Heads of a block, which a tensor degree must divide; absent = not known, and then any degree may be."""
     layers: tuple[LayerEntry, ...] = Field(min_length=1)
     """The layers in the order they run."""
     times: tuple[TimesEntry, ...] = ()
@@ -126,7 +129,8 @@ def parse_profile(document: Mapping[str, Any]) -> Model:
 
 def _model(profile: Profile) -> Model:
     layers = tuple(_layer(profile, number) for number in range(len(profile.layers)))
-    return Model(layers, times=LayerTimes(tuple(_rows(profile))) if profile.times else None)
+    times = LayerTimes(tuple(_rows(profile))) if profile.times else None
+    return Model(layers, times=times, num_heads=profile.attention_heads)
 
 
 def _layer(profile: Profile, number: int) -> Layer:

@@ -16,6 +16,7 @@ from hulk_placement.report.labels import link_words
 from hulk_placement.report.projection import NARROW, WIDE
 from hulk_placement.report.rows import StageRow, View
 from hulk_placement.report.schedule.html import figure
+from hulk_placement.report.searches import outcome_words
 from hulk_placement.report.templates import environment
 
 FEW_ROWS, MOST_ROWS = 10, 200
@@ -122,6 +123,7 @@ def _environment() -> Environment:
             "duration": lambda value: NOTHING if value is None else units.duration(value),
             "few": few,
             "link": link_words,
+            "outcome": outcome_words,
             "percent": lambda value: NOTHING if value is None else units.percent(value),
             "px": lambda length: f"{length:.1f}",
             "seconds": lambda value: units.duration(round(value * 1e6)),

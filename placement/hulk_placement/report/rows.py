@@ -131,7 +131,7 @@ class AdviceRows(Row):
 
 
 class SearchRow(Row):
-    """What one search found in its time. Nothing possible: no step."""
+    """What one search found in its time; without a layout nothing."""
 
     search: str
     seconds: float
@@ -140,7 +140,8 @@ class SearchRow(Row):
     step_microseconds: int | None = None
     price_per_step: float | None = None  # in place of the step, where the job asks for the cheapest
     gap: float | None = None  # to the bound: (step - bound) / step
-    is_proven: bool = False
+    is_proven: bool = False  # none is better; without a layout: none is possible
+    is_time_over: bool = False  # the time ended it, not that it had nothing left to try
 
 
 class SearchRows(Row):

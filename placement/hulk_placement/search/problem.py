@@ -96,13 +96,13 @@ def build(workload: Workload, topology: Topology) -> Problem | Unplaced:
     if not sieve.machines:
         return Unplaced(NO_MEMORY, _no_memory(workload, sieve.last))
     before = list(sieve.machines)
-    sieve.keep(lambda m: _slots(workload, m) > 0, f"without {workload.accelerators_per_worker} free accelerators")
-    num_free = sum(_slots(workload, m) for m in sieve.machines)
+    sieve.keep(lambda m: slots(workload, m) > 0, f"without {workload.accelerators_per_worker} free accelerators")
+    num_free = sum(slots(workload, m) for m in sieve.machines)
     if num_free < workload.min_workers:
         return Unplaced("NotEnoughAccelerators", _not_enough(workload, before, num_free))
     if not workload.allow_unknown_links:
         sieve.machines = _one_per_unknown_inside(workload, topology, sieve)
-    num_joined = sum(_slots(workload, m) for m in sieve.machines)
+    num_joined = sum(slots(workload, m) for m in sieve.machines)
     if num_joined < workload.min_workers:
         return Unplaced("OnlyUnknownLinks", _not_joined(workload, sieve, num_free, num_joined))
     return _problem(workload, topology, sieve)
@@ -156,7 +156,8 @@ def _no_memory(workload: Workload, machines: list[Machine]) -> str:
     )
 
 
-def _slots(workload: Workload, machine: Machine) -> int:
+def slots(workload: Workload, machine: Machine) -> int:
+    """How many whole workers a machine has room for."""
     return min(workload.candidates[machine.name], machine.num_accelerators // workload.accelerators_per_worker)
 
 
@@ -186,7 +187,7 @@ def _one_per_unknown_inside(workload: Workload, topology: Topology, sieve: Sieve
         if topology.region_link(region, region).kind is not LinkKind.UNKNOWN:
             kept.update(m.name for m in machines)
             continue
-        best = max(machines, key=lambda m: (_slots(workload, m), speed[m.name]))
+        best = max(machines, key=lambda m: (slots(workload, m), speed[m.name]))
         kept.add(best.name)
         if len(machines) > 1:
             sieve.phrases.append(
@@ -206,7 +207,7 @@ def _problem(workload: Workload, topology: Topology, sieve: Sieve) -> Problem:
         names=tuple(m.name for m in machines),
         regions=regions,
         region_of=tuple(index[m.region] for m in machines),
-        num_slots=tuple(_slots(workload, m) for m in machines),
+        num_slots=tuple(slots(workload, m) for m in machines),
         speed=tuple(speed[m.name] for m in machines),
         left_out=tuple(sieve.phrases),
     )

@@ -13,7 +13,7 @@ from hulk_placement.search.problem import Budget
 from hulk_placement.split.division import Divisions
 from hulk_placement.split.job import Job
 from hulk_placement.split.searches import SEARCHES
-from hulk_placement.split.together import divide, divisions_of, work_on
+from hulk_placement.split.together import DIVISION_SHARE, divide, divisions_of, work_on
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -23,9 +23,10 @@ UNLIMITED = 10**15
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one search found: the geometric mean of the jobs' steps by the closed form (infinite: nothing possible).
+    """What one search found: the geometric mean of the jobs' steps by the closed form (infinite: no plan for all).
 
-    `num_accelerators` of each job, in the order of the comparison's keys.
+    `num_accelerators` of each job, in the order of the comparison's keys. `is_time_over`: the time ended the search,
+    not that it had nothing left to try. `is_proven`: no division is better; of an infinite mean that there is none.
     """
 
     search: str
@@ -35,6 +36,7 @@ class Row:
     num_evaluations: int
     seconds: float
     is_proven: bool
+    is_time_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ def _row(
         num_evaluations=divisions.num_evaluations + work.num_arranged,
         seconds=clock() - start_s,
         is_proven=divisions.is_proven,
+        is_time_over=work.done() >= DIVISION_SHARE,
     )
 
 

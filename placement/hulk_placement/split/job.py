@@ -1,7 +1,9 @@
 """One job while machines are divided: what its step takes on a share of every pool, by the shapes that suit it.
 
 Of the many shapes a layout may have, a job keeps a menu of those that were best on some share, and a share is priced by
-the menu alone. `scan` looks for better shapes by changing one choice at a time.
+the menu alone. `scan` looks for better shapes by changing one choice at a time. The first price of a share is as good
+as the menu was then, and may be that of shapes that it has no room for: a share that is asked about often, as where
+there are few, is priced anew, by the menu as it has become and by what differs in one choice from its own best shape.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import itertools
 import math
 import operator
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -38,6 +41,9 @@ HOPELESS = 0.1
 """A shape that has been worse by so much is not priced for a while."""
 
 FORGET = 0.97
+
+OFTEN = 16
+"""For the so manieth time that a share is asked about, and then for twice as many each time, it is priced anew."""
 
 EIGHTHS = (8, 6, 4)
 
@@ -73,6 +79,7 @@ class Job:
     _settings: dict[Option, Setting] = field(default_factory=dict, repr=False)
     _values: dict[bytes, tuple[float, Draft]] = field(default_factory=dict, repr=False)
     """Of each share the best shape known, with its value."""
+    _times_asked: Counter[bytes] = field(default_factory=Counter, repr=False)
 
     @classmethod
     def of(cls, workload: Workload, pools: Pools, number: int, topology: Topology) -> Job:
@@ -89,19 +96,35 @@ class Job:
     def value(self, counts_P: Ints) -> float:
         """The logarithm of the cost of a step with so many accelerators of each pool."""
         key = counts_P.tobytes()
+        self._times_asked[key] += 1
         if key not in self._values:
-            if not self.menu:
-                self.scan(counts_P)
-            drafts = [draft for draft, worse in self.menu.items() if worse <= HOPELESS]
-            new = self._neighbour(min(drafts, key=lambda draft: self.menu[draft])) if drafts else None
-            found = self._price(counts_P, [*drafts, *([] if new is None or new in self.menu else [new])])
-            best = min(found.values())
-            for draft, worse in self.menu.items():
-                self.menu[draft] = (worse + found.get(draft, best) - best) / 2 if draft in found else FORGET * worse
-            if new in found and found[new] == best:
-                self._put(new)
-            self._learn(counts_P, found)
+            self._first_price(counts_P)
+        elif self._times_asked[key] >= OFTEN and self._times_asked[key].bit_count() == 1:
+            self._price_anew(counts_P)
         return self._values[key][0]
+
+    def _first_price(self, counts_P: Ints) -> None:
+        """Price a share by the menu, and by a neighbour of what has been best of late."""
+        if not self.menu:
+            self.scan(counts_P)
+        drafts = [draft for draft, worse in self.menu.items() if worse <= HOPELESS]
+        new = self._neighbour(min(drafts, key=lambda draft: self.menu[draft])) if drafts else None
+        found = self._price(counts_P, [*drafts, *([] if new is None or new in self.menu else [new])])
+        best = min(found.values())
+        for draft, worse in self.menu.items():
+            self.menu[draft] = (worse + found.get(draft, best) - best) / 2 if draft in found else FORGET * worse
+        if new in found and found[new] == best:
+            self._put(new)
+        self._learn(counts_P, found)
+
+    def _price_anew(self, counts_P: Ints) -> None:
+        """Price a share by the menu, and by all that differ in one choice from the best shape known of it."""
+        before, best = self._values[counts_P.tobytes()]
+        near = [draft for choice in (self._pipelines, self._ways, self._options) for draft in choice(best)]
+        self._learn(counts_P, self._price(counts_P, dict.fromkeys([*self.menu, *near])))
+        value, best = self._values[counts_P.tobytes()]
+        if value < before:
+            self._put(best)
 
     def scan(self, counts_P: Ints) -> None:
         """Put the shapes that are best for a share on the menu."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Ints
+from hulk_placement.search.problem import slots
 from hulk_placement.topology import Machine, Topology
 from hulk_placement.workload import Workload
 
@@ -65,10 +66,10 @@ class Pools:
 
 
 def usable_by(workload: Workload, machine: Machine) -> int:
-    """Accelerators of a machine that a workload's pods may hold."""
+    """Accelerators of a machine that a workload's pods may hold: those of whole workers."""
     if machine.name not in workload.candidates or (workload.regions and machine.region not in workload.regions):
         return 0
-    return min(machine.num_accelerators, workload.candidates[machine.name] * workload.accelerators_per_worker)
+    return slots(workload, machine) * workload.accelerators_per_worker
 
 
 def _figures(workloads: Sequence[Workload], machine: Machine) -> tuple[object, ...]:

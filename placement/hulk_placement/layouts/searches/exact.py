@@ -2,7 +2,8 @@
 
 What cannot be better than the best known is not looked at: cells that, all of them always busy, would take as long; a
 split whose slowest replica alone does. Replicas that only change places are one layout. Machines that are alike are not
-told apart. Where the time ends before, the result is only the best seen, and `Trials.is_proven` stays false.
+told apart. Layouts that memory, price or pins rule out are passed over, so that what is proven is proven of those that
+are possible. Where the time ends before, the result is only the best seen, and `Trials.is_proven` stays false.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hulk_placement.cost.closed_form.arrays import Layout, Setting
+from hulk_placement.cost.closed_form.arrays import Cache, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import evaluate
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trials
@@ -47,8 +48,8 @@ def _shape(trials: Trials, shape: Shape, going_on: Callable[[], bool], most_spli
     """Every layout of a shape; False where the time is over, or there are too many."""
     setting = trials.setting(shape.option)
     are_few = most_splits == math.inf or num_splits(setting, trials.num_batches(shape.option), shape) <= most_splits
-    for cells in placements(setting, shape.data, shape.pipeline):
-        if trials.num_evaluations and not going_on():
+    for number, cells in enumerate(placements(setting, shape.data, shape.pipeline)):
+        if (number or trials.num_evaluations) and not going_on():
             return False
         machine_DP = np.array(cells)
         if trials.is_hopeless(shape, machine_DP.ravel()):
@@ -118,7 +119,7 @@ def _splits(trials: Trials, shape: Shape, machine_DP: np.ndarray, going_on: Call
             layout = Layout(machine_DP, np.array([0, *inner, num_layers]), np.array(shares), tour_W)
             cost, num = evaluate(setting, layout, cache), num + 1
             trials.num_evaluations += 1  # `going_on` may ask for it
-            if cost < best_cost:
+            if cost < best_cost and _is_within_limits(setting, layout, cache):
                 best, best_cost = layout, cost
             if cost == math.inf:
                 break
@@ -127,6 +128,16 @@ def _splits(trials: Trials, shape: Shape, machine_DP: np.ndarray, going_on: Call
     if best is not None:
         trials.keep(shape, best, best_cost, num_evaluations=0)
     return is_whole
+
+
+def _is_within_limits(setting: Setting, layout: Layout, evaluated: Cache) -> bool:
+    """Whether memory, pins and price allow the layout that was evaluated last."""
+    if evaluated.excess_DP.any():
+        return False
+    if setting.price_limit == math.inf:
+        return True
+    prices = setting.price_K[setting.kind_M[layout.machine_DP.ravel()]]
+    return bool(sum(prices.tolist()) <= setting.price_limit)  # one by one, as the evaluator adds them up
 
 
 def _shares(setting: Setting, num_batches: int, data: int) -> Iterator[tuple[int, ...]]:

@@ -49,7 +49,7 @@ def search(divisions: Divisions, progress: Progress, seed: int) -> None:
                     return False
         return True
 
-    divisions.is_proven = divide(0, nothing(pools, len(jobs)), 0.0)
+    divisions.is_proven = divide(0, nothing(pools, len(jobs)), 0.0) and progress() < 1.0
 
 
 def _rows(divisions: Divisions, number: int, left_P: Ints) -> itertools.chain[Ints]:
