@@ -161,7 +161,7 @@ def _train_once(geo: Geo, name: str, manifest: dict[str, Any]) -> Training:
                 if len(steps_seen) == WARM_UP_STEPS:
                     watch.begin_wan()
         conditions = watch.conditions()
-        wait(f"{name} to finish", lambda: _phase(geo, name) in ("Succeeded", "Failed"))
+        wait(f"{name} to finish", lambda: phase(geo, name) in ("Succeeded", "Failed"))
         status = geo.find("hulkjob", name)["status"]
         last_lines = tuple(geo.last_line(f"{selector},hulk.dev/worker={worker}") for worker in range(num_workers))
     finally:
@@ -192,5 +192,6 @@ def rank0(geo: Geo, selector: str) -> str:
     return str(found[0]["metadata"]["name"])
 
 
-def _phase(geo: Geo, name: str) -> str:
+def phase(geo: Geo, name: str) -> str:
+    """Of a job."""
     return str(geo.find("hulkjob", name).get("status", {}).get("phase", "Pending"))

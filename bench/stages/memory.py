@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bench.geo import Geo, container, pod_spec, wait
-from bench.training import Size, Training, job, train
+from bench.training import Size, Training, job, phase, train
 
 SIZE: Final = Size(layers=12, hidden=512, global_batch=6, sequence_length=32)
 """38 million parameters; with gradients and the optimizer's state 16 bytes each, 0.6 GB, beside what torch takes."""
@@ -19,12 +19,12 @@ def run(geo: Geo) -> str:
     """What happened, in a sentence. RuntimeError where the limit did not tell them apart."""
     reason = killed(geo)
     trained = staged(geo)
-    regions = sorted({stage_region["name"] for stage_region in trained.status["plan"]["regions"]})
+    regions = sorted({region["name"] for region in trained.status["plan"]["regions"]})
     if reason != "OOMKilled" or len(regions) < NUM_STAGES:
         raise RuntimeError(f"one stage within {LIMIT} ended as {reason}; three stages are in {', '.join(regions)}")
     return (
-        f"{SIZE} within {LIMIT} a pod: as one stage {reason}, as {NUM_STAGES} stages in {', '.join(regions)} it trained "
-        f"{STEPS} steps, loss {trained.losses[0]:.3f} to {trained.losses[-1]:.3f}"
+        f"{SIZE} within {LIMIT} a pod: as one stage {reason}; as {NUM_STAGES} stages in {', '.join(regions)} "
+        f"it trained {STEPS} steps, loss {trained.losses[0]:.3f} to {trained.losses[-1]:.3f}"
     )
 
 
@@ -41,10 +41,7 @@ def killed(geo: Geo) -> str:
     name = "whole"
     geo.apply(job(name, SIZE, STEPS, 1, pod=limited()))
     try:
-        wait(
-            f"{name} to fail",
-            lambda: geo.find("hulkjob", name).get("status", {}).get("phase") in ("Failed", "Succeeded"),
-        )
+        wait(f"{name} to end", lambda: phase(geo, name) in ("Failed", "Succeeded"))
         return str(geo.find("hulkjob", name)["status"].get("lastFailure", {}).get("reason", "none"))
     finally:
         geo.delete("hulkjob", name, f"hulk.dev/job={name}")

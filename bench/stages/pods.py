@@ -1,4 +1,4 @@
-"""The pods of jobs of stages: the bundled GPT on emulated accelerators, which say at their end in which order they ran."""
+"""The pods of jobs of stages: the bundled GPT on emulated accelerators; at their end they say in which order it ran."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def cases(links: str, nums: Sequence[int], orders: Sequence[str], num_rounds: in
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One training. Seconds of a step; bubbles and transfers are the mean over stages."""
+    """One training. Seconds of a step; bubbles, which hold transfers, are those of the stage that computes longest."""
 
     links: str
     num_pipelines: int
@@ -101,10 +101,9 @@ class Row:
 
     def __str__(self) -> str:
         counts = "" if self.usable else ", does not count"
-        return (
-            f"{self.links}, {self.num_pipelines} x {NUM_STAGES} stages, {self.order}: predicted {self.predicted_s:.3f} s, "
-            f"observed {self.observed_s:.3f} s ({self.error:+.1%}); {self.conditions}{counts}"
-        )
+        what = f"{self.links}, {self.num_pipelines} x {NUM_STAGES} stages, {self.order}"
+        seconds = f"predicted {self.predicted_s:.3f} s, observed {self.observed_s:.3f} s ({self.error:+.1%})"
+        return f"{what}: {seconds}; {self.conditions}{counts}"
 
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
@@ -124,9 +123,8 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
     mean = statistics.mean(errors) if errors else None
     lines.append(verdict(f"prediction's error, mean of {len(errors)}", mean, "at most", MAX_MEAN_ERROR))
     num_others = sum(not row.is_as_planned for row in rows)
-    lines.append(
-        verdict(f"trainings of {len(rows)} with a rank whose order was not the plan's", num_others, "at most", 0)
-    )
+    what = f"trainings of {len(rows)} with a rank whose order was not the plan's"
+    lines.append(verdict(what, num_others, "at most", 0))
     return lines
 
 

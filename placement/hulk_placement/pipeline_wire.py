@@ -1,7 +1,7 @@
 """The part of a plan's wire form that only pipelines have: stages, their rings, and the order of each stage's blocks.
 
 One schedule is for all replicas, for as many micro-batches as the largest share has; a replica with a smaller share has
-smaller ones.
+smaller ones. Where it has fewer sequences than that, there are as many micro-batches as it has sequences.
 """
 
 from __future__ import annotations
@@ -49,6 +49,6 @@ def orders_of(plan: Plan) -> tuple[tuple[Block, ...], ...]:
     """The order of each stage's blocks, of a named schedule too."""
     if plan.schedule == "explicit":
         return plan.blocks
-    num_batches = math.ceil(max(plan.shares) / plan.micro_batch)
+    num_batches = min(math.ceil(max(plan.shares) / plan.micro_batch), *plan.shares)
     named = schedule(plan.schedule, plan.layout.pipeline, num_batches)
     return tuple(tuple(("F" if kind == FORWARD else "B", m) for kind, m in order) for order in named.orders)
