@@ -32,6 +32,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from hulk_runtime import parts
 from hulk_runtime.errors import CheckpointError, FencedError
 from hulk_runtime.store import Store
 
@@ -150,8 +151,13 @@ class Checkpoints:
     def _intact(self, entry: Entry) -> bytes | None:
         content = self._store.read(entry.key)
         if content is not None and hashlib.sha256(content).hexdigest() == entry.sha256:
-            return content
-        found = "is missing" if content is None else f"has {len(content)} of {entry.num_bytes} bytes or other content"
+            found = parts.wrong(content, self._store) if "stages" in entry.content else ""
+            if not found:
+                return content
+        else:
+            found = (
+                "is missing" if content is None else f"has {len(content)} of {entry.num_bytes} bytes or other content"
+            )
         print(f"checkpoint {self.where}/{entry.key} {found}", flush=True)
         return None
 

@@ -4,20 +4,21 @@
     state-A-S        the list: each part's tensors by their names in the whole model
 
 So another cut into stages, another number of replicas, or ranks that hold the whole model go on from it, and stages go
-on from what such ranks have saved. A part that no checkpoint names is swept away like a state.
+on from what such ranks have saved. A checkpoint with a damaged part is passed over for an older one; a part that none
+names is swept away like a state.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Final
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 
 from hulk_runtime.checkpoint import Checkpoints, Entry, part_key
 from hulk_runtime.errors import CheckpointError, ConfigurationError
 from hulk_runtime.groups import Group
+from hulk_runtime.parts import Index, Part
 from hulk_runtime.stage_steps import StageStepper
 from hulk_runtime.state import Content, Saved
 from hulk_runtime.store import Store
@@ -26,25 +27,6 @@ BYTES: Final = 4
 _DIGEST_BYTES: Final = 32
 Names = Sequence[tuple[str, int]]
 """Parameters and how many values each has."""
-
-
-class Part(BaseModel):
-    """One stage's."""
-
-    model_config = ConfigDict(frozen=True)
-
-    key: str
-    sha256: str
-    tensors: tuple[tuple[str, Annotated[int, Field(ge=1)]], ...]
-
-
-class Index(BaseModel):
-    """All parts; each has as many vectors."""
-
-    model_config = ConfigDict(frozen=True)
-
-    num_vectors: Annotated[int, Field(ge=1)]
-    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +139,7 @@ def _of_parts(index: bytes, wanted: Names, store: Store | None) -> list[torch.Te
 
 
 def _read(part: Part, num_vectors: int, store: Store) -> Iterable[Mapping[str, torch.Tensor]]:
-    held = store.read(part.key)
-    if held is None or hashlib.sha256(held).hexdigest() != part.sha256:
-        raise CheckpointError(f"{store.url}/{part.key} {'is missing' if held is None else 'has other content'}")
-    values = torch.frombuffer(bytearray(held), dtype=torch.float32)
+    values = torch.frombuffer(bytearray(part.read(store)), dtype=torch.float32)
     return [_named(vector, part.tensors) for vector in values.chunk(num_vectors)]
 
 

@@ -58,7 +58,7 @@ def test_unknown_keys_of_a_known_version_are_ignored(make_plan, encode_plan):
     [
         ("another version", {"version": 2}, "operator 0.1.0 wrote the plan in wire version 2, runtime"),
         ("no version", {"version": None}, "wire version None"),
-        ("pipeline", {"layout": {"data": 1, "pipeline": 2, "tensor": 1}}, "pipeline 2, tensor 1: this runtime is data"),
+        ("pipeline", {"layout": {"data": 1, "pipeline": 2, "tensor": 1}}, "2 shares (smallest 2) for 1 replicas"),
         ("layout", {"layout": {"data": 3, "pipeline": 1, "tensor": 1}}, "layout 3x1x1 is not 2 ranks"),
         ("too few shares", {"shares": [4]}, "1 shares (smallest 4) for 2 ranks"),
         ("negative share", {"shares": [5, -1]}, "2 shares (smallest -1) for 2 ranks"),
