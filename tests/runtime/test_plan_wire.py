@@ -36,6 +36,12 @@ def test_the_planners_golden_plan_is_read():
     assert sum(plan.shares) == plan.training.global_batch
 
 
+def test_the_planners_golden_pipeline_is_read():
+    plan = wire.decode(gzip.compress(GOLDEN.with_name("plan-pipeline-v1.json").read_bytes()))
+    assert (plan.num_ranks, len(plan.shares), len(plan.pipeline.stages)) == (6, 2, 3)
+    assert plan.pipeline.schedule.num_micro_batches * plan.training.micro_batch == max(plan.shares)
+
+
 def test_ranks_and_nodes_follow_the_workers(make_plan, encode_plan):
     plan = wire.decode(encode_plan(make_plan((2, 1, 3))))
     assert [list(plan.ranks_of(worker)) for worker in range(3)] == [[0, 1], [2], [3, 4, 5]]
@@ -60,8 +66,8 @@ def test_unknown_keys_of_a_known_version_are_ignored(make_plan, encode_plan):
         ("no version", {"version": None}, "wire version None"),
         ("pipeline", {"layout": {"data": 1, "pipeline": 2, "tensor": 1}}, "2 shares (smallest 2) for 1 replicas"),
         ("layout", {"layout": {"data": 3, "pipeline": 1, "tensor": 1}}, "layout 3x1x1 is not 2 ranks"),
-        ("too few shares", {"shares": [4]}, "1 shares (smallest 4) for 2 ranks"),
-        ("negative share", {"shares": [5, -1]}, "2 shares (smallest -1) for 2 ranks"),
+        ("too few shares", {"shares": [4]}, "1 shares (smallest 4) for 2 replicas"),
+        ("negative share", {"shares": [5, -1]}, "2 shares (smallest -1) for 2 replicas"),
         ("wrong sum", {"shares": [2, 3]}, "shares sum to 5, global batch 4"),
         ("another algorithm", {"algorithm": "tree"}, "algorithm: Input should be 'ring'"),
         ("no workers", {"workers": []}, "workers: "),
