@@ -23,7 +23,7 @@ from hulk_runtime.pipeline import log
 from hulk_runtime.pipeline.batch import Values
 from hulk_runtime.pipeline.executor import Pipeline, Result
 from hulk_runtime.pipeline.grid import Grid
-from hulk_runtime.pipeline.sharing import Tie
+from hulk_runtime.pipeline.sharing import Tie, local_gradient
 from hulk_runtime.pipeline.stages import Layers, layers
 from hulk_runtime.sockets import LinkSample, Traffic
 from hulk_runtime.steps import AUTOCAST, LossScale, Timing
@@ -170,14 +170,17 @@ class StageStepper:
         started = self._now()
         with self._precision():
             result = self._result = self.pipeline.compute(StepBatch(self._task, step), self._shares)
-        compute_s = sum(event.seconds for event in result.log.of("run")) + self._update_s
+        # Since the ranks met, this one has updated its parameters: it computed.
+        result.log.events.insert(0, log.Event("run", None, 0, 0.0, self._update_s))
+        compute_s = sum(event.seconds for event in result.log.of("run"))
         report = self._tell(RankReport(step, compute_s, self._link), result.loss, stop, save)
         self.pipeline.met()
         communicated = self._now()
-        gradients_N = torch.cat([parameter.grad.reshape(-1) for parameter in self._parameters])  # type: ignore[union-attr]
+        gradients_N = torch.cat([local_gradient(parameter).reshape(-1) for parameter in self._parameters])
         self.optimizer.update(self.parameters_N, gradients_N, step, self._task.learning_rate)
-        if self._group.world_size > 1:
-            self._link = self._traffic.look(self._group.next_rank)
+        link = self._traffic.look(self._group.next_rank)
+        if self.pipeline.place.device:  # to whom gradients go; the first stage's next rank gets little
+            self._link = link
         ended = self._now()
         self._update_s = ended - communicated
         if self._orders:
