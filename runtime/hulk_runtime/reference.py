@@ -18,6 +18,7 @@ from hulk_runtime.collective.drift.carried import Carried
 from hulk_runtime.collective.planned.tally import SizeFigures
 from hulk_runtime.data_parallel import RankReport, StepReport
 from hulk_runtime.metrics import JobMetrics, WanCollector, own_step
+from hulk_runtime.pipeline.log import Parts
 from hulk_runtime.sockets import LinkSample
 from hulk_runtime.wan_report import RegionLink, WanFigures
 
@@ -58,7 +59,7 @@ def worker_metrics() -> Iterable[Metric]:
     own_step(registry, attempt=1)
     metrics.set_membership(0, range(2))
     rank = RankReport(1, 1.0, LinkSample(0.1, 1e6))
-    metrics.set_step(1, 1.0, 0, StepReport(1.0, False, (rank, rank)))
+    metrics.set_step(1, 1.0, 0, StepReport(1.0, False, (rank, rank), stages=(Parts(1.0, 0.5, 0.2, 0.2, 0.1),)))
     link = RegionLink("eu", "us", 1e7, 1e7, Carried(1e6, 0.1, 9.6e6))
     registry.register(WanCollector(lambda: WanFigures((SizeFigures(1 << 20, 1, 0.2, 0.2, 0.1),), (link,))))
     return registry.collect()
