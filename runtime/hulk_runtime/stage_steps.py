@@ -114,7 +114,7 @@ class StageStepper:
         self._autocast = AUTOCAST[plan.training.precision]
         self._traffic = Traffic(group.peers, metrics_port)
         self._shares = [pieces(share, told.schedule.num_micro_batches) for share in plan.shares]
-        grid = Grid(plan.layout.data, plan.layout.pipeline, rings=told.rings)
+        grid = Grid(plan.layout.data, plan.layout.pipeline, rings=told.rings or None)
         whole = task.whole()
         ranges = ranges_of(told, len(whole.layers))
         self.own = own_of(whole, ranges)

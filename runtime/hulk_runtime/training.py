@@ -115,7 +115,7 @@ class Run:
 
     def _go_on(self, step: int) -> int:
         """Without a region that was cut off, from the step that the ranks that are left have in common."""
-        assert isinstance(self.stepper, Stepper), "only sums between regions go on without one"
+        assert not isinstance(self.stepper, StageStepper), "stages cannot go on without a region"
         membership, common = region_loss.regather(self.plan, self.group, self.stepper, step)
         if self.group.rank == min(membership.members):
             self.scribe = self.scribe or self.make_scribe()

@@ -101,7 +101,7 @@ class Transport(_Wire):
 class Stages(_Wire):
     """What only pipelines have: the first layer of each stage, the ring of its replicas, and the order of blocks.
 
-    Ranks run (replica, stage): rank 5 of a plan with 3 stages is stage 2 of replica 1.
+    Without rings replicas go by their numbers. Ranks run (replica, stage): rank 5 of a plan with 3 stages is stage 2 of replica 1.
     """
 
     stages: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=2)
@@ -114,7 +114,8 @@ class Stages(_Wire):
     def _consistent(self) -> "Stages":
         if self.schedule.version not in READABLE_SCHEDULES:
             raise ValueError(f"schedule of version {self.schedule.version}, this runtime reads {READABLE_SCHEDULES}")
-        if not len(self.stages) == len(self.rings) == self.schedule.num_devices:
+        rings = self.rings or self.stages
+        if not len(self.stages) == len(rings) == self.schedule.num_devices:
             raise ValueError(
                 f"{len(self.stages)} stages, {len(self.rings)} rings, a schedule of {self.schedule.num_devices} devices"
             )

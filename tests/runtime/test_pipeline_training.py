@@ -71,7 +71,7 @@ def staged(make_plan: Plans, make_training: Plans) -> Plans:
     ) -> dict[str, Any]:
         pipeline = {
             "stages": list(stages),
-            "rings": [list(range(num_replicas))] * len(stages),
+            "rings": [list(range(num_replicas))[::-1]] * len(stages) if num_replicas > 1 else [],
             "overlap": True,
             "recompute": False,
             "name": name,
