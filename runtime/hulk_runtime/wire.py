@@ -101,7 +101,8 @@ class Transport(_Wire):
 class Stages(_Wire):
     """What only pipelines have: the first layer of each stage, the ring of its replicas, and the order of blocks.
 
-    Without rings replicas go by their numbers. Ranks run (replica, stage): rank 5 of a plan with 3 stages is stage 2 of replica 1.
+    Without rings replicas go by their numbers. Ranks run (replica, stage): rank 5 of a plan with 3 stages is stage 2 of
+    replica 1.
     """
 
     stages: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=2)
