@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 NAME = "staged"
 STEPS = 24
 MODEL = {"transformer": {**TINY, "layers": 4, "sequenceLength": 40}}  # no other test's
-PINS = [{"layers": "0", "regions": ["eu"]}, {"layers": "2-3", "regions": ["us"]}, {"layers": "5", "regions": ["ap"]}]
+PINS = [{"layers": "0-1", "regions": ["eu"]}, {"layers": "2-3", "regions": ["us"]}, {"layers": "4-5", "regions": ["ap"]}]
 LOSS = re.compile(r"^step=(\d+) loss=(\S+) ", re.MULTILINE)
 
 
