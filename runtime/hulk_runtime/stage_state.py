@@ -23,7 +23,6 @@ from hulk_runtime.stage_steps import StageStepper
 from hulk_runtime.state import Content, Saved
 from hulk_runtime.store import Store
 
-BYTES: Final = 4
 _DIGEST_BYTES: Final = 32
 Names = Sequence[tuple[str, int]]
 """Parameters and how many values each has."""

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 NAME = "staged"
 STEPS = 24
 MODEL = {"transformer": {**TINY, "layers": 4, "sequenceLength": 40}}  # no other test's
-PINS = [{"layers": "0-1", "regions": ["eu"]}, {"layers": "2-3", "regions": ["us"]}, {"layers": "4-5", "regions": ["ap"]}]
+PLACES = {"0-1": "eu", "2-3": "us", "4-5": "ap"}
 LOSS = re.compile(r"^step=(\d+) loss=(\S+) ", re.MULTILINE)
 
 
@@ -41,7 +41,7 @@ def record(installed: up.Lab, jobs: Jobs) -> Record:
             checkpoint_every=10,
             model=MODEL,
             parallelism={"pipeline": 3},
-            placement={"pins": PINS},
+            placement={"pins": [{"layers": layers, "regions": [region]} for layers, region in PLACES.items()]},
             training={"globalBatch": 12, "microBatch": 2, "steps": STEPS},
         )
     )
@@ -57,7 +57,7 @@ def test_every_region_trains_its_stage_and_the_loss_falls(record: Record) -> Non
     assert list(losses) == list(range(1, STEPS + 1))
     assert losses[STEPS] < 0.9 * losses[1]
     stages = record.status["plan"]["stages"]
-    assert [stage["regions"] for stage in stages] == [["eu"], ["us"], ["ap"]]
+    assert {stage["layers"]: stage["regions"] for stage in stages} == {key: [place] for key, place in PLACES.items()}
     assert record.status["plan"]["layout"] == {"data": 1, "pipeline": 3, "tensor": 1}
     assert nodes(record.pods) == [worker["node"] for worker in record.plan["workers"]]
     assert record.plan["pipeline"]["name"] == record.status["plan"]["schedule"]
