@@ -87,10 +87,10 @@ class EmulatedTask(ByteTask):
             EmulatedLayer(layer, size / sum(sizes), accelerator) if size else layer
             for layer, size in zip(found.layers, sizes, strict=True)
         ]
-        ties = tuple(
-            tuple((n, name if layers[n] is found.layers[n] else f"layer.{name}") for n, name in tie)
-            for tie in found.ties
-        )
+        own = [
+            [(n, name if layers[n] is found.layers[n] else f"layer.{name}") for n, name in tie] for tie in found.ties
+        ]
+        ties = [(one, other) for one, other in own]
         return Whole(found.module, layers, ties)
 
 
@@ -102,6 +102,7 @@ def make_task(plan: Plan, device: torch.device) -> EmulatedTask:
 def executed(here: environment.Environment) -> str:
     """Whether every step's blocks ran in the plan's order."""
     told = wire.load(here.plan_path).pipeline
+    assert told is not None, "a plan without stages"
     lines = Path(here.pipeline_log, f"rank-{here.rank}.jsonl").read_text().splitlines()
     steps = [json.loads(line) for line in lines]
     wanted = [[told.schedule.blocks[block].name, m] for block, m in told.schedule.orders[steps[0]["device"]].turns]
