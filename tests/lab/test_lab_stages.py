@@ -71,13 +71,13 @@ def test_the_prediction_was_written_before_the_first_step_from_every_stages_time
     assert found is not None
     assert len(found[1].split(",")) == 3
     assert found.start() < record.log.index("start: the prediction is written") < record.log.index("step=1 ")
-    assert 0 < prediction["bubbleMicroseconds"] < prediction["stepMicroseconds"]
+    compute, bubble = (prediction[f"{part}Microseconds"] for part in ("compute", "bubble"))
+    assert 0 < compute <= compute + bubble <= prediction["stepMicroseconds"] + 1  # no bubble where others are quick
 
 
 def test_bubbles_and_transfers_are_observed_beside_the_prediction(record: Record, installed: up.Lab) -> None:
     seen = record.status["observed"]["pipeline"]
     assert 0 <= seen["transferMicroseconds"] <= seen["bubbleMicroseconds"]
-    assert 0 < seen["bubbleMicroseconds"] < record.status["observed"]["stepMicroseconds"] * 2
     for metric in ("predicted", "observed"):
         series = f'hulk_job_pipeline_{metric}_seconds{{job="{NAME}"}}'
         wait_until(lambda series=series: query(installed, series), series, timeout_s=30, interval_s=1)
