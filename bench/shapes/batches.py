@@ -14,7 +14,7 @@ from hulk_runtime.wire import Model
 from torch import nn
 
 from bench.shapes.accelerator import Accelerator
-from bench.shapes.model import At, DividedBlock, Front, Head, Join
+from bench.shapes.model import At, Front, Head, Join, divided_blocks
 from bench.shapes.ways import Ranges
 
 LayersOf = Callable[[Part], list[nn.Module]]
@@ -25,7 +25,7 @@ def gpt_layers(model: Model, accelerator: Accelerator) -> LayersOf:
 
     def make(part: Part) -> list[nn.Module]:
         gpt = initialized(model)
-        blocks = [DividedBlock(block, model, part, accelerator) for block in gpt.blocks]
+        blocks = divided_blocks(gpt, model, part, accelerator)
         return [Front(gpt, part), *blocks, Head(gpt, model, part, accelerator)]
 
     return make
@@ -39,7 +39,7 @@ def tower_layers(model: Model, num_tower: int, accelerator: Accelerator, one_by_
 
     def make(part: Part) -> list[nn.Module]:
         gpt = initialized(model)
-        blocks: list[nn.Module] = [DividedBlock(block, model, part, accelerator) for block in gpt.blocks]
+        blocks = divided_blocks(gpt, model, part, accelerator)
         towers = [[Front(gpt, part), *blocks[:num_tower]], [Front(gpt, part), *blocks[num_tower : 2 * num_tower]]]
         first, second = ([At(n if one_by_one else 0, layer) for layer in tower] for n, tower in enumerate(towers))
         return [*first, *second, Join(), *blocks[2 * num_tower :]]

@@ -146,7 +146,13 @@ class Head(nn.Module):
         if self._group is not None:
             dist.all_reduce(most_BS, dist.ReduceOp.MAX, group=self._group)
         both = summed(torch.stack([(log_sum_BS - most_BS).exp(), target_BS]), self._group)
-        return (most_BS + both[0].log() - both[1]).mean()
+        loss: torch.Tensor = (most_BS + both[0].log() - both[1]).mean()
+        return loss
+
+
+def divided_blocks(gpt: Gpt, model: Model, part: Part, accelerator: Accelerator) -> list[nn.Module]:
+    """All of a GPT's."""
+    return [DividedBlock(block, model, part, accelerator) for block in gpt.blocks if isinstance(block, Block)]
 
 
 class At(nn.Module):

@@ -22,7 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.raw import Raw
+from bench.shapes import ranks
 from bench.shapes.costs import BLOCK, HEAD, Costs
+from bench.shapes.ranks import Timed
 from bench.shapes.ways import NUM_DEVICES, inference, training
 from bench.simulated import free_port
 
@@ -68,6 +70,8 @@ class Row:
     late_s: float
     num_parameters: int
     counts: bool
+    sum_s: float
+    """What a sum of one sample's activations took before, of which predictions know."""
 
 
 def run(short: bool = False) -> None:
@@ -84,28 +88,24 @@ def run(short: bool = False) -> None:
 
 def measure(size: Size) -> list[Row]:
     """All rows."""
-    from bench.shapes import ranks
-
     warm_schedules()
     found: list[Row] = []
     with all_ranks() as ask:
         costs = costs_of(GPT, ask(ranks.sums_s, GPT, (1, size.num_samples)))
         ways = training(costs, GPT.layers, size.num_samples, size.search_s)
         timed = ask(ranks.train, GPT, ways, size.num_samples, FLOPS_PER_S, size.num_rounds)
-        found += rows_of(f"training, {size.num_samples} samples", timed)
+        found += rows_of(f"training, {size.num_samples} samples", timed, costs)
         costs = costs_of(TOWERS, ask(ranks.sums_s, TOWERS, range(1, max(size.batches) + 1)))
         for batch in size.batches:
             ways = inference(costs, NUM_TOWER, NUM_TOWER, batch, size.search_s)
             timed = ask(ranks.infer, TOWERS, NUM_TOWER, ways, batch, FLOPS_PER_S, size.num_rounds)
-            found += rows_of(f"inference, batch {batch}", timed)
+            found += rows_of(f"inference, batch {batch}", timed, costs)
     return found
 
 
 @contextmanager
 def all_ranks() -> Iterator[Callable[..., Any]]:
     """Processes that are ranks; what is given runs on all of them, and rank 0's answer counts."""
-    from bench.shapes import ranks
-
     with ProcessPoolExecutor(NUM_DEVICES, multiprocessing.get_context("spawn")) as pool:
         port = free_port()
         for each in [pool.submit(ranks.start, rank, NUM_DEVICES, port) for rank in range(NUM_DEVICES)]:
@@ -123,10 +123,11 @@ def costs_of(model: Model, sum_s: dict[int, float]) -> Costs:
     return Costs(model, FLOPS_PER_S, sum_s)
 
 
-def rows_of(what: str, timed: Sequence[Any]) -> Iterator[Row]:
+def rows_of(what: str, timed: Sequence[Timed], costs: Costs) -> Iterator[Row]:
     """As they are kept."""
     for one in timed:
-        yield Row(what, one.way, one.round, one.predicted_s, one.observed_s, one.late_s, one.num_parameters, one.counts)
+        seconds = one.predicted_s, one.observed_s, one.late_s
+        yield Row(what, one.way, one.round, *seconds, one.num_parameters, one.counts, costs.sum_s[1])
 
 
 def table(rows: Sequence[Row]) -> Table:

@@ -80,7 +80,7 @@ def sums_s(model: Model, nums_samples: Sequence[int]) -> dict[int, float]:
     found = {}
     for num in nums_samples:
         values = torch.ones(num, model.sequence_length, model.hidden)
-        each = [timed(lambda values=values: dist.all_reduce(values)) for _ in range(NUM_PROBES)]
+        each = [timed(partial(dist.all_reduce, values)) for _ in range(NUM_PROBES)]
         found[num] = statistics.median(each)
         dist.barrier()
     return found
@@ -144,7 +144,7 @@ def update(modules: Iterable[nn.Module]) -> None:
         for module in modules:
             for parameter in module.parameters():
                 assert parameter.grad is not None
-                parameter -= RATE * parameter.grad
+                parameter.sub_(RATE * parameter.grad)
 
 
 def losses_alone(layers_of: LayersOf, given: torch.Tensor) -> torch.Tensor:
@@ -154,7 +154,7 @@ def losses_alone(layers_of: LayersOf, given: torch.Tensor) -> torch.Tensor:
     for _ in range(NUM_UPDATES):
         module.zero_grad()
         loss = text.loss("all", module(*text.inputs("all", range(len(given)))), range(len(given)))
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         found.append(loss.detach())
         update([module])
     return torch.stack(found)
