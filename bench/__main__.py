@@ -20,6 +20,7 @@
     schedules    how short the schedules of pipelines are that a search finds; nothing is executed
     pipelines    a step of a pipeline by Hulk's runtime beside torch.distributed.pipelining, on this machine
     stages       pipelines over regions in the geo lab: GPipe, 1F1B and the searched order, predicted and observed
+    shapes       searched schedules on their placements beside usual pipelines and tensor parallel, on this machine
     flows        how good and how quick planning Hulk's own all-reduce is; predictions only, nothing measured
 
 Without a question all are answered. --short takes minutes instead of hours and says what it left out. Figures are
@@ -56,6 +57,7 @@ from bench.pipelines import question as pipelines
 from bench.placements import question as placements
 from bench.planner import question as planner
 from bench.replanning import question as replanning
+from bench.shapes import question as shapes
 from bench.stages import question as stages
 from bench.step_model import question as step_model
 
@@ -79,6 +81,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "gloo_model": gloo_model.run,
     "schedules": schedules.run,
     "pipelines": pipelines.run,
+    "shapes": shapes.run,
     "stages": stages.run,
     "flows": lambda short: collective_plans.run(num_regions=(3, 4, 6) if short else collective_plans.NUM_REGIONS),
 }
