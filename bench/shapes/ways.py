@@ -19,10 +19,16 @@ from bench.shapes.costs import BLOCK, FRONT, HEAD, JOIN, Costs, with_spans
 NUM_DEVICES: Final = 4
 EVERYWHERE: Final = tuple(range(NUM_DEVICES))
 MEMORY: Final = float(NUM_DEVICES)
-"""Stages' activations that a device holds at most in every pipeline: those that 1F1B holds."""
+"""Stages' activations that a device holds at most: those that 1F1B holds."""
 
 M, M_1F1B, CONTIGUOUS, TENSOR, X = "M, searched", "M, 1F1B", "contiguous, 1F1B", "tensor parallel", "X, searched"
+M_MORE, X_MORE = "M, more memory", "X, more memory"
+"""Searched with as much for activations as tensor parallel holds: a quarter of all blocks' of the whole batch."""
+
 K = "K, searched"
+RIVALS: Final = {M: (M_1F1B, CONTIGUOUS, X), M_MORE: (TENSOR, X_MORE), K: (CONTIGUOUS, TENSOR)}
+"""With whom each is compared that has the same memory."""
+
 Ranges = Mapping[str, range]
 
 
@@ -34,13 +40,6 @@ class Way:
     schedule: dict[str, Any]
     ranges: Ranges
     predicted_s: float
-
-
-def way(name: str, placement: Placement, ranges: Ranges, num: int, mode: str, seconds: float) -> Way:
-    """A placement with spans, and its schedule of so many micro-batches."""
-    memory = MEMORY if mode == "searched" else math.inf
-    found = scheduled(placement, num, memory, seconds, mode).schedule
-    return Way(name, document(placement, found), ranges, found.makespan)
 
 
 def cuts(num_layers: int, num_stages: int = NUM_DEVICES) -> Iterator[Ranges]:
@@ -75,12 +74,15 @@ def training(costs: Costs, num_layers: int, num_samples: int, seconds: float) ->
     make = partial(_way, costs, kinds, seconds)
     m, spread = m_and_head(), spread_ranges(num_layers)
     v, x, whole = shapes.v(NUM_DEVICES), shapes.x(NUM_DEVICES), shapes.chain([("all", EVERYWHERE)], NUM_DEVICES, 1, 1)
+    crossed = best_cut(x, costs, kinds, 1, num_samples // 2, "fast")
     return [
-        make(M, m, spread, 1, num_samples, "searched"),
+        make(M, m, spread, 1, num_samples, "searched", MEMORY),
         make(M_1F1B, m, spread, 1, num_samples, "1f1b"),
         make(CONTIGUOUS, v, best_cut(v, costs, kinds, 1, num_samples, "1f1b"), 1, num_samples, "1f1b"),
         make(TENSOR, whole, {"all": range(len(kinds))}, num_samples, 1, "fast"),
-        make(X, x, best_cut(x, costs, kinds, 1, num_samples // 2, "fast"), 1, num_samples // 2, "searched"),
+        make(X, x, crossed, 1, num_samples // 2, "searched", MEMORY),
+        make(M_MORE, m, spread, 1, num_samples, "searched", float(num_samples)),
+        make(X_MORE, x, crossed, 1, num_samples // 2, "searched", float(num_samples)),
     ]
 
 
@@ -94,9 +96,12 @@ def _way(
     num_samples: int,
     num: int,
     mode: str,
+    memory: float = math.inf,
 ) -> Way:
+    """A placement with its spans, and its schedule of so many micro-batches of so many samples."""
     timed = with_spans(placement, costs, kinds_of(kinds, ranges), num_samples)
-    return way(name, timed, ranges, num, mode, seconds)
+    found = scheduled(timed, num, memory, seconds, mode).schedule
+    return Way(name, document(timed, found), ranges, found.makespan)
 
 
 def m_and_head() -> Placement:
