@@ -105,10 +105,12 @@ class Geo:
         items: list[dict[str, Any]] = self.kube.get("pods", "-n", NAMESPACE, "-l", selector)["items"]
         return items
 
-    def last_line(self, selector: str) -> str:
-        """Of the log of the one pod that a selector finds."""
-        (pod,) = self.pods(selector)
-        return self.kube.kubectl("logs", "--tail=1", "-n", NAMESPACE, pod["metadata"]["name"]).rstrip()
+    def last_line(self, pod: str) -> str:
+        """Of a pod's log, when it has ended."""
+        last = ""
+        for line in self.log_lines(pod):
+            last = line
+        return last
 
     def delete(self, kind: str, name: str, selector: str) -> None:
         """Delete an object and wait until the pods of the selector are gone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ WARM_UP_STEPS = 3
 """Left out of every median: connections are made and windows grow in them."""
 STEP = re.compile(r"step=\d+ loss=(\S+) step_s=(\S+) .*slowest_s=(\S+) ")
 LATE_GO = "start: no go from the operator"
+MOST_PODS = 16
 NOTHING_MORE: Mapping[str, Any] = {}
 
 
@@ -62,7 +64,7 @@ class Training:
     status: Mapping[str, Any] = field(default_factory=dict)
     """The job's, at its end."""
     last_lines: tuple[str, ...] = ()
-    """Of each worker's log."""
+    """Of each worker's log, where it was listened to."""
 
     @property
     def valid(self) -> bool:
@@ -131,20 +133,24 @@ def train(
     sync: str = "auto",
     pod: Mapping[str, Any] = EXAMPLE,
     more: Mapping[str, Any] = NOTHING_MORE,
+    listens: bool = False,
 ) -> Training:
-    """Run a job to its end, again while its conditions do not count. RuntimeError when it does not train."""
+    """Run a job to its end, again while its conditions do not count. RuntimeError when it does not train.
+
+    `listens`: to the last line of every worker.
+    """
     for _ in range(TRIES):
         wait_for_quiet()
-        training = _train_once(geo, name, job(name, size, steps, num_workers, pins, sync, pod, more))
+        training = _train_once(geo, name, job(name, size, steps, num_workers, pins, sync, pod, more), listens)
         if training.valid:
             break
         geo.story.line(f"{name}: {training.conditions}")
     return training
 
 
-def _train_once(geo: Geo, name: str, manifest: dict[str, Any]) -> Training:
+def _train_once(geo: Geo, name: str, manifest: dict[str, Any], listens: bool) -> Training:
     """One job, deleted at the end."""
-    selector = f"hulk.dev/job={name}"
+    selector, listening = f"hulk.dev/job={name}", ThreadPoolExecutor(MOST_PODS)
     num_workers, steps = manifest["spec"]["workers"]["max"], manifest["spec"]["training"]["steps"]
     geo.apply(manifest)
     try:
@@ -152,6 +158,7 @@ def _train_once(geo: Geo, name: str, manifest: dict[str, Any]) -> Training:
         order = {
             pod["metadata"]["labels"]["hulk.dev/worker"]: pod["spec"].get("nodeName") for pod in geo.pods(selector)
         }
+        ends = [listening.submit(geo.last_line, pod["metadata"]["name"]) for pod in geo.pods(selector) if listens]
         steps_seen: list[tuple[float, ...]] = []
         go, watch = True, Watch(geo.lab.net)
         for line in geo.log_lines(rank0(geo, selector)):
@@ -163,9 +170,10 @@ def _train_once(geo: Geo, name: str, manifest: dict[str, Any]) -> Training:
         conditions = watch.conditions()
         wait(f"{name} to finish", lambda: phase(geo, name) in ("Succeeded", "Failed"))
         status = geo.find("hulkjob", name)["status"]
-        last_lines = tuple(geo.last_line(f"{selector},hulk.dev/worker={worker}") for worker in range(num_workers))
+        last_lines = tuple(end.result() for end in ends)
     finally:
         geo.delete("hulkjob", name, selector)
+        listening.shutdown()
     if len(steps_seen) != steps:
         raise RuntimeError(f"{name} in {NAMESPACE} trained {len(steps_seen)} of {steps} steps")
     losses, step_s, compute_s = zip(*steps_seen, strict=True)

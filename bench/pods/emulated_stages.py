@@ -15,7 +15,7 @@ import torch
 from hulk_runtime import entry, environment, wire
 from hulk_runtime.examples import text
 from hulk_runtime.examples.byte_gpt import ByteTask
-from hulk_runtime.stage_steps import Whole
+from hulk_runtime.whole import Whole
 from hulk_runtime.wire import Plan
 from torch import nn
 

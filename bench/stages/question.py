@@ -73,6 +73,7 @@ def once(geo: Geo, case: Case, lab: spec.LabSpec) -> Training:
         num_workers=NUM_STAGES * case.num_pipelines,
         pod=stages_on(lab, SIZE),
         more=spec_of(case),
+        listens=True,
     )
 
 

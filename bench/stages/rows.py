@@ -84,7 +84,8 @@ class Row:
             training.status["prediction"]["bubbleMicroseconds"] / 1e6,
             observed["bubbleMicroseconds"] / 1e6,
             observed["transferMicroseconds"] / 1e6,
-            all(line.startswith(AS_PLANNED) for line in training.last_lines),
+            len(training.last_lines) == NUM_STAGES * case.num_pipelines
+            and all(line.startswith(AS_PLANNED) for line in training.last_lines),
             training.valid and training.in_time,
             str(training.conditions),
         )

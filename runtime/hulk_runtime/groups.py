@@ -108,11 +108,16 @@ class Group:
         """From now on a collective in which a peer sends nothing for that long ends with PeerLostError."""
         if self.wan is not None:
             self.wan.patience_s = seconds
-        bound = timedelta(seconds=seconds)
-        if hasattr(dist, "set_timeout"):
-            dist.set_timeout(bound)
-        else:  # torch before 2.15
-            dist.distributed_c10d._set_pg_timeout(bound)
+        bound_silence(seconds)
+
+
+def bound_silence(seconds: float, group: dist.ProcessGroup | None = None) -> None:
+    """As `Group.bound_silence`, of any group."""
+    bound = timedelta(seconds=seconds)
+    if hasattr(dist, "set_timeout"):
+        dist.set_timeout(bound, group)
+    else:  # torch before 2.15
+        dist.distributed_c10d._set_pg_timeout(bound, group)
 
 
 @contextlib.contextmanager

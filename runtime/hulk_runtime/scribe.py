@@ -109,6 +109,8 @@ class Scribe:
             saved = state.saved(stepper, self._plan.training.optimizer)
         if self.checkpoints and saved:
             self._begin_saving(step, saved)
+        elif self.checkpoints and report.save:
+            self._saved_step = step  # not written: again when the next one is due, not in every step
 
     def close(self, step: int, stepper: AnyStepper) -> None:
         """Say what all-reduces took; save the last step, unless it is saved, and say so when it is committed.

@@ -24,6 +24,9 @@ from hulk_runtime.state import Content, Saved
 from hulk_runtime.store import Store
 
 _DIGEST_BYTES: Final = 32
+SAVING_S: Final = 3600.0
+"""A rank may take as long to write or read its part, while the others wait; one that dies is lost at once."""
+
 Names = Sequence[tuple[str, int]]
 """Parameters and how many values each has."""
 
@@ -37,6 +40,7 @@ class Keeper:
     optimizer: str
     attempt: int
     store: Store | None
+    silence_s: float
 
     def save(self, step: int, *, is_last: bool) -> Saved | None:
         """What rank 0 is to commit: None where a part could not be written, which costs time but at the last step.
@@ -45,6 +49,7 @@ class Keeper:
         """
         if self.store is None:
             return None
+        self.group.bound_silence(SAVING_S)
         try:
             return Saved(save(self.group, self.stepper, self.store, self.attempt, step), self.content())
         except CheckpointError as error:
@@ -52,6 +57,9 @@ class Keeper:
                 raise
             print(f"checkpoint not written, training goes on: {error}", flush=True)
             return None
+        finally:
+            self.group.bound_silence(self.silence_s)
+            self.stepper.pipeline.met()
 
     def content(self) -> Content:
         """What the list of parts means."""
@@ -78,6 +86,10 @@ def save(group: Group, stepper: StageStepper, store: Store | None, attempt: int,
     failed = [rank for rank in writers if rows[rank][0]]
     if failed:
         raise CheckpointError(wrong or f"ranks {failed} could not write their parts of step {step}")
+    if group.is_first and store is not None:
+        missing = {part_key(attempt, step, stage) for stage in writers} - set(store.list_keys())
+        if missing:
+            raise CheckpointError(f"{store.url} does not have {min(missing)}: all workers must see one folder")
     parts = tuple(
         Part(
             key=part_key(attempt, step, stage),
@@ -97,6 +109,7 @@ def resume(
     Rank 0 finds it and tells the others; each reads what its own stage needs. Raises ConfigurationError when the
     checkpoint is of another model or optimizer, CheckpointError when a part is damaged or replicas differ.
     """
+    group.bound_silence(SAVING_S)
     found = checkpoints.begin() if checkpoints else None
     head = torch.zeros(3, dtype=torch.float64)
     told = torch.zeros(0, dtype=torch.uint8)

@@ -6,7 +6,6 @@ way over the longest link, for which the next step's first activations would wai
 
 import json
 import time
-from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,35 +17,24 @@ from torch import nn
 from hulk_runtime.data_parallel import RankReport, StepReport
 from hulk_runtime.errors import ConfigurationError, HulkError
 from hulk_runtime.groups import Group
+from hulk_runtime.names import ENV_PIPELINE_LOG
 from hulk_runtime.optimizers import OPTIMIZERS
 from hulk_runtime.pipeline import log
 from hulk_runtime.pipeline.batch import Values
 from hulk_runtime.pipeline.executor import Pipeline, Result
 from hulk_runtime.pipeline.grid import Grid
-from hulk_runtime.pipeline.sharing import Tie, local_gradient
-from hulk_runtime.pipeline.stages import Layers, layers
+from hulk_runtime.pipeline.sharing import local_gradient
+from hulk_runtime.pipeline.stages import layers
 from hulk_runtime.sockets import LinkSample, Traffic
 from hulk_runtime.steps import AUTOCAST, LossScale, Timing
-from hulk_runtime.wire import Plan, Stages
+from hulk_runtime.whole import Whole, flattened, own_of, ranges_of, ties_of
+from hulk_runtime.wire import Plan
 
 FIRST_LOOK: Final = 2
 LOOK_EVERY: Final = 5
 """Steps whose logs the ranks show each other."""
 
 _FIELDS: Final = 7  # step, loss, stop, save, compute_s, rtt_s, bandwidth_bytes_per_s
-
-
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """A model as a list of layers whose parameters are those of `module`.
-
-    Parameters of layers that the module lacks are tied to some that it has.
-    """
-
-    module: nn.Module
-    layers: Sequence[nn.Module]
-    ties: Sequence[tuple[tuple[int, str], tuple[int, str]]] = ()
-    """Pairs of (layer, name in it) that are one parameter."""
 
 
 class StagedTask(Protocol):
@@ -82,14 +70,6 @@ class StepBatch:
         return self.task.loss_of(self.step, outputs, samples)
 
 
-@dataclass(frozen=True, slots=True)
-class Own:
-    """Names and sizes of the parameters of every stage, in the order of its module, and of the whole model's."""
-
-    of_stages: tuple[tuple[tuple[str, int], ...], ...]
-    of_model: tuple[tuple[str, int], ...]
-
-
 class StageStepper:
     """Runs steps of one task as the plan's pipeline says.
 
@@ -109,6 +89,8 @@ class StageStepper:
             )
         if plan.training.precision == "fp16":
             raise ConfigurationError("fp16 in stages: gradients of all stages would need one scale; use bf16 or fp32")
+        if orders and not Path(orders).is_dir():
+            raise ConfigurationError(f"{ENV_PIPELINE_LOG}: {orders} is no folder")
         self._orders = Path(orders) / f"rank-{group.rank}.jsonl" if orders else None
         self._group, self._task, self._last = group, task, plan.training.steps
         self._autocast = AUTOCAST[plan.training.precision]
@@ -118,15 +100,8 @@ class StageStepper:
         whole = task.whole()
         ranges = ranges_of(told, len(whole.layers))
         self.own = own_of(whole, ranges)
-        ties = ties_of(whole, ranges)
-        self.pipeline = Pipeline(
-            told.schedule,
-            grid,
-            layers(whole.layers, ranges),
-            ties,
-            device=str(group.device),
-            silence_s=silence_s,
-        )
+        model, device = layers(whole.layers, ranges), str(group.device)
+        self.pipeline = Pipeline(told.schedule, grid, model, ties_of(whole, ranges), device, silence_s=silence_s)
         self._parameters = list(self.pipeline.parameters())
         self.parameters_N = flattened(self._parameters)
         self.optimizer = OPTIMIZERS[plan.training.optimizer](self.parameters_N)
@@ -241,49 +216,3 @@ def pieces(share: int, num: int) -> list[int]:
     [2, 3, 2, 3]
     """
     return [share * (m + 1) // num - share * m // num for m in range(num)]
-
-
-def ranges_of(told: Stages, num_layers: int) -> dict[str, range]:
-    """The layers of each stage by its name. Raises ConfigurationError."""
-    if told.stages[-1] >= num_layers:
-        raise ConfigurationError(
-            f"the plan's last stage begins at layer {told.stages[-1]}, the program's model has {num_layers} layers"
-        )
-    edges = [*told.stages, num_layers]
-    return {str(n): range(*edges[n : n + 2]) for n in range(len(told.stages))}
-
-
-def ties_of(whole: Whole, ranges: Mapping[str, range]) -> list[Tie]:
-    """As pipelines name them: `<layer>.<name>` within a stage."""
-
-    def place(layer: int, name: str) -> tuple[str, str]:
-        (stage,) = (stage for stage, numbers in ranges.items() if layer in numbers)
-        return stage, f"{layer}.{name}"
-
-    return [Tie((place(*one), place(*other))) for one, other in whole.ties]
-
-
-def own_of(whole: Whole, ranges: Mapping[str, range]) -> Own:
-    """Names as the module has them, also of those that are tied. Raises ConfigurationError where one has none."""
-    names = {id(parameter): name for name, parameter in whole.module.named_parameters()}
-    for one, other in whole.ties:
-        first, second = (dict(whole.layers[layer].named_parameters())[name] for layer, name in (one, other))
-        known = names.get(id(first)) or names.get(id(second), "")
-        names[id(first)] = names[id(second)] = known
-    stages = []
-    for numbers in ranges.values():
-        parameters = list(Layers(whole.layers, numbers).named_parameters())
-        strange = [name for name, parameter in parameters if not names.get(id(parameter))]
-        if strange:
-            raise ConfigurationError(f"parameter {strange[0]} of the layers is neither the module's nor tied to one")
-        stages.append(tuple((names[id(parameter)], parameter.numel()) for _, parameter in parameters))
-    return Own(tuple(stages), tuple((name, p.numel()) for name, p in whole.module.named_parameters()))
-
-
-def flattened(parameters: Sequence[nn.Parameter]) -> torch.Tensor:
-    """One vector of which the parameters are views from now on."""
-    vector_N = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
-    parts = torch.split(vector_N, [parameter.numel() for parameter in parameters])
-    for parameter, part in zip(parameters, parts, strict=True):
-        parameter.data = part.view_as(parameter)
-    return vector_N

@@ -40,15 +40,16 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
         if scribe:
             scribe.introduce(stepper)
         slowest_s = _preflight(group, stepper, progress) if plan.preflight else 0.0
-        keeper = keep(environment, plan, group, stepper)
+        bound_s = silence_s(environment, plan, slowest_s)
+        keeper = keep(environment, plan, group, stepper, bound_s)
         resumed = _resume(plan, group, stepper, scribe.checkpoints if scribe else None, keeper)
         if scribe:
             scribe.resumed(resumed)
         if plan.preflight and scribe and progress:
             _wait_for_start(progress, environment.start_s)
-        group.bound_silence(silence_s(environment, plan, slowest_s))
+        group.bound_silence(bound_s)
         if isinstance(stepper, StageStepper):
-            stepper.pipeline.bound_silence(silence_s(environment, plan, slowest_s))
+            stepper.pipeline.bound_silence(bound_s)
         stop.training_begins()
         own_step = metrics.own_step(registry, environment.attempt)
         run = Run(plan, group, stepper, stop, scribe, lambda: Scribe(environment, plan, registry, group), own_step.set)
@@ -131,11 +132,12 @@ def make_stepper(environment: Environment, plan: Plan, group: Group, task: Task)
     return (LocalStepper if plan.inner_steps else Stepper)(plan, group, task, environment.metrics_port)
 
 
-def keep(environment: Environment, plan: Plan, group: Group, stepper: AnyStepper) -> Keeper | None:
+def keep(environment: Environment, plan: Plan, group: Group, stepper: AnyStepper, silence_s: float) -> Keeper | None:
     """What saves a pipeline's states."""
     if not isinstance(stepper, StageStepper):
         return None
-    return Keeper(group, stepper, plan.training.optimizer, environment.attempt, open_store(environment))
+    store = open_store(environment)
+    return Keeper(group, stepper, plan.training.optimizer, environment.attempt, store, silence_s)
 
 
 def _resume(

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Job, Process, encode, plan_document, training
 from hulk_runtime import errors, wire
 from hulk_runtime.pipeline import document
 from hulk_runtime.wire import Plan
 
+Job = Process = Any  # of conftest
 Plans = Callable[..., dict[str, Any]]
 MODEL = {"layers": 4, "hidden": 32, "heads": 2, "sequenceLength": 24, "vocabulary": 256, "feedForward": 64}
 BATCH, STEPS = 12, 8
@@ -111,9 +111,10 @@ def losses(process: Process) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def expected(module_job: Job) -> list[float]:
+def expected(module_job: Job, make_plan: Plans) -> list[float]:
     """What one process makes of it."""
-    plan = plan_document((1,), model=MODEL, shares=[BATCH], training=training(globalBatch=BATCH, steps=STEPS))
+    training = {"globalBatch": BATCH, "microBatch": None, "precision": "fp32", "optimizer": "adamw", "steps": STEPS}
+    plan = make_plan((1,), model=MODEL, shares=[BATCH], training=training)
     (process,) = module_job.run_ranks(plan)
     return losses(process)
 
@@ -206,6 +207,19 @@ def test_a_damaged_part_is_named_and_an_older_checkpoint_resumed(job: Job, stage
     assert "resumed after step 2" in first.output
 
 
+def test_a_store_that_fails_once_costs_one_checkpoint(job: Job, staged: Plans) -> None:
+    """What stage 1 would write cannot get its name: all ranks go on, and a later checkpoint is there."""
+    in_the_way = job.folder / "kept" / "team" / "demo" / "part-00000001-0000000002-0001"
+    in_the_way.mkdir(parents=True)
+    kept = {"HULK_CHECKPOINT_URL": (job.folder / "kept").as_uri(), "HULK_CHECKPOINT_EVERY_STEPS": "2"}
+    processes = job.start_ranks(staged(1, (0, 3), steps=100_000), **kept)
+    processes[0].wait_for("could not write their parts of step 2")
+    in_the_way.rmdir()
+    processes[0].wait_for("checkpoint step=")
+    stop(*processes)
+    assert processes[0].output.count("could not write their parts") == 1
+
+
 def served(process: Process, path: str) -> str:
     port = process.environment["HULK_METRICS_PORT"]
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
@@ -272,7 +286,7 @@ def test_all_end_when_a_rank_is_lost(job: Job, staged: Plans, number: int, bound
     assert time.monotonic() - since < bound_s
 
 
-def refused(plan: dict[str, Any], **changes: Any) -> str:
+def refused(encode: Callable[..., bytes], plan: dict[str, Any], **changes: Any) -> str:
     body = {key: value for key, value in {**plan, **changes}.items() if key != "digest"}
     told = encode({**body, "digest": wire.digest_of(body)})
     with pytest.raises(errors.PlanError) as caught:
@@ -280,18 +294,20 @@ def refused(plan: dict[str, Any], **changes: Any) -> str:
     return str(caught.value)
 
 
-def test_plans_that_cannot_run_are_refused(staged: Plans) -> None:
+def test_plans_that_cannot_run_are_refused(staged: Plans, encode_plan: Callable[..., bytes]) -> None:
     plan = staged(1, (0, 3))
-    assert "tensor 2" in refused(plan, layout={"data": 1, "pipeline": 1, "tensor": 2})
-    assert "2 stages, and the plan tells of none" in refused({k: v for k, v in plan.items() if k != "pipeline"})
+    assert "tensor 2" in refused(encode_plan, plan, layout={"data": 1, "pipeline": 1, "tensor": 2})
+    assert "2 stages, and the plan tells of none" in refused(
+        encode_plan, {k: v for k, v in plan.items() if k != "pipeline"}
+    )
     assert "2 sequences for 3 micro-batches" in refused(
-        plan, shares=[2], training={**plan["training"], "globalBatch": 2}
+        encode_plan, plan, shares=[2], training={**plan["training"], "globalBatch": 2}
     )
     backwards = {**plan["pipeline"], "stages": [3, 0]}
-    assert "stages begin at layers" in refused(plan, pipeline=backwards)
-    assert "activations anew" in refused(plan, pipeline={**plan["pipeline"], "recompute": True})
+    assert "stages begin at layers" in refused(encode_plan, plan, pipeline=backwards)
+    assert "activations anew" in refused(encode_plan, plan, pipeline={**plan["pipeline"], "recompute": True})
     missing = {**plan["pipeline"]["schedule"], "orders": plan["pipeline"]["schedule"]["orders"][:1]}
-    assert "1 orders for 2 devices" in refused(plan, pipeline={**plan["pipeline"], "schedule": missing})
+    assert "1 orders for 2 devices" in refused(encode_plan, plan, pipeline={**plan["pipeline"], "schedule": missing})
 
 
 def test_a_schedule_that_would_never_end_is_refused_before_it_starts(job: Job, staged: Plans) -> None:

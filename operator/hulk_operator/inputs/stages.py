@@ -73,6 +73,8 @@ def _excluded(spec: HulkJobSpec) -> Iterator[tuple[str, str]]:
         yield f"sync.compression {sync.compression}", f"{ring}, which sends values as they are"
     if sync.on_region_loss != "restart":
         yield f"sync.onRegionLoss {sync.on_region_loss}", f"{ring}, which cannot go on without a region"
+    if spec.training.precision == "fp16":
+        yield "training.precision fp16", "gradients of all stages would need one scale; bf16 and fp32 need none"
     if num_accelerators > 1:
         yield f"workers.acceleratorsPerWorker {num_accelerators}", "a stage is one worker with one accelerator"
     if spec.placement.worker_nodes:

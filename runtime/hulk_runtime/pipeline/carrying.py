@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 
-from hulk_runtime.errors import PeerLostError
+from hulk_runtime.errors import ConfigurationError, PeerLostError
 from hulk_runtime.pipeline.actions import Action, Receive, Run, Send, Sum
 from hulk_runtime.pipeline.batch import Values
 from hulk_runtime.pipeline.document import Turn
@@ -38,7 +38,14 @@ class Lines:
         self.transfers.post(receive, buffers, self._rank(receive.source), self._tag(receive.way, receive.micro_batch))
 
     def send(self, send: Send, values: Values) -> None:
-        """Begin to send."""
+        """Begin to send. Raises ConfigurationError where values are not as they were for the first sample."""
+        for value, shape in zip(values, self.shapes_on(send.way), strict=True):
+            if (tuple(value.shape[1:]), value.dtype) != (shape.rest, shape.dtype):
+                name = self.flows.schedule.blocks[send.way.source].name
+                raise ConfigurationError(
+                    f"block {name} gives out {tuple(value.shape[1:])} of {value.dtype} for each sample of micro-batch "
+                    f"{send.micro_batch}, and gave {shape.rest} of {shape.dtype} before: all samples must be alike"
+                )
         self.transfers.send(send, values, self._rank(send.target), self._tag(send.way, send.micro_batch))
 
     def shapes_on(self, way: Way) -> Shapes:

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import nn
 
 from hulk_runtime.errors import PlanError
-from hulk_runtime.groups import lost_peers
+from hulk_runtime.groups import bound_silence, lost_peers
 from hulk_runtime.pipeline import actions, batch, checkpoint, sharing, stages
 from hulk_runtime.pipeline.actions import Action
 from hulk_runtime.pipeline.alone import carry_out_alone
@@ -93,6 +93,7 @@ class Pipeline:
         self._sums = Sums(sharing.parameters_of(shared, ties, self.modules, self.place.device), self._summing)
         self._lines = self._own_groups(self._all_lines()) if dist.get_backend() == "nccl" or lines_apart else {}
         self._transfers = Transfers(self._lines)
+        self._open_lines()
         self._shapes: dict[int, Shapes] | None = None
         self._met_s = 0.0
 
@@ -111,8 +112,10 @@ class Pipeline:
                 yield checkpoint.name_of(stage, shard, len(devices[stage]), name, is_of_list), parameter
 
     def bound_silence(self, seconds: float) -> None:
-        """From now on a peer is lost that does not send for that long what this rank waits for."""
+        """From now on a peer is lost that does nothing for that long of what this rank waits for."""
         self._transfers.patience = timedelta(seconds=seconds)
+        for group in (*self._summing.values(), *self._teams.values(), *self._lines.values()):
+            bound_silence(seconds, group)
 
     def close(self) -> None:
         """Leave its groups, together with all ranks; the default group stays."""
@@ -235,6 +238,16 @@ class Pipeline:
             for taker in self._flows.takers(way, device)
         )
         return {(ranks[0], ranks[1]): [ranks] for pair in pairs for ranks in self.grid.teams(pair)}
+
+    def _open_lines(self) -> None:
+        """Both ends of each, in one order on all ranks: NCCL connects two ranks when both first speak, and waits."""
+        own = dist.get_rank()
+        with lost_peers():
+            for (sender, taker), group in self._lines.items():
+                one = torch.zeros(1, device=self._device)
+                begun = dist.isend(one, taker, group) if own == sender else dist.irecv(one, sender, group)
+                assert begun is not None
+                begun.wait()
 
     def _make_modules(self, model: Model) -> dict[str, nn.Module]:
         """Of the stages on this rank."""

@@ -33,7 +33,7 @@ class Transfers:
         self._posted: dict[Receive, tuple[Values, list[dist.Work]]] = {}
         self._under_way: list[Future[Event]] = []
         self.patience: timedelta | None = None
-        """For what a peer sends; None: as long as the group has."""
+        """For what a peer sends or takes; None: as long as the group has."""
         self._queue: queue.SimpleQueue[_Sending | None] = queue.SimpleQueue()
         # A daemon: with a peer lost a send may never be over, and must not keep the process from its end.
         threading.Thread(target=_wait_for_all, args=(self._queue,), name="sends", daemon=True).start()
@@ -50,7 +50,7 @@ class Transfers:
         buffers, under_way = self._posted.pop(receive)
         with lost_peers():
             for work in under_way:
-                work.wait() if self.patience is None else work.wait(self.patience)
+                _wait(work, self.patience)
         return buffers
 
     def send(self, send: Send, values: Values, rank: int, tag: int) -> None:
@@ -62,7 +62,7 @@ class Transfers:
             work = [_begun(dist.isend(value, dst=rank, group=line, tag=tag + n)) for n, value in enumerate(held)]
         over: Future[Event] = Future()
         self._under_way.append(over)
-        self._queue.put(_Sending(send, held, work, start_s, over))
+        self._queue.put(_Sending(send, held, work, start_s, over, self.patience))
 
     def finish(self) -> list[Event]:
         """Wait for all sends. Raises PeerLostError."""
@@ -83,12 +83,13 @@ class _Sending:
     under_way: list[dist.Work]
     start_s: float
     over: Future[Event]
+    patience: timedelta | None
 
     def wait(self) -> None:
         try:
             with lost_peers():
                 for work in self.under_way:
-                    work.wait()
+                    _wait(work, self.patience)
         except PeerLostError as error:
             self.over.set_exception(error)
         else:
@@ -101,6 +102,11 @@ def _wait_for_all(sendings: "queue.SimpleQueue[_Sending | None]") -> None:
     while (sending := sendings.get()) is not None:
         sending.wait()
         del sending  # and with it what was sent, also while nothing else is
+
+
+def _wait(work: dist.Work, patience: timedelta | None) -> None:
+    """As long as the group has patience, where none is said."""
+    work.wait() if patience is None else work.wait(patience)
 
 
 def _begun(work: dist.Work | None) -> dist.Work:
