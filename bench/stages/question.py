@@ -41,7 +41,6 @@ def run(short: bool = False) -> None:
     links = LINKS[-1:] if short else LINKS
     lab = spec.load(FILES[links[0]])
     with geo_lab(links[0], f"{NAME}-stages", prepare=prepare, cores=CORES) as geo:
-        killed = memory.run(geo)
         for name in links:
             geo.use_links(name)
             for case in cases(name, NUM_PIPELINES, ORDERS, 1 if short else NUM_ROUNDS):
@@ -53,6 +52,10 @@ def run(short: bool = False) -> None:
                 raw.add(row)
                 rows.append(row)
                 geo.story.line(str(row))
+        try:
+            killed = memory.run(geo)
+        except (RuntimeError, NotReadyError) as error:
+            killed = f"a model that no node holds whole: no verdict: {error}"
     console.print(table(rows))
     console.print("\n".join([*verdicts(rows), killed]))
 
