@@ -73,7 +73,7 @@ class Checkpoints:
 
     def __init__(self, store: Store, attempt: int, num_kept: int) -> None:
         self.where = store.url
-        self.store = self._store = store
+        self.store = store
         self._attempt = attempt
         self._term = term(attempt)
         self._num_kept = num_kept
@@ -114,7 +114,7 @@ class Checkpoints:
         key = f"state-{self._term}-{step:010d}"
         digest = hashlib.sha256(state).hexdigest()
         entry = Entry(attempt=self._attempt, step=step, key=key, num_bytes=len(state), sha256=digest, content=content)
-        self._store.write(key, state)
+        self.store.write(key, state)
         kept = (entry, *self._entries)[: self._num_kept]
         self._write_manifest("latest", kept)
         self._require_newest()
@@ -124,20 +124,20 @@ class Checkpoints:
 
     def _fence(self) -> tuple[Entry, ...]:
         """Say that this term has begun, and seal what it accepts of the older ones."""
-        self._store.write(f"begun-{self._term}", b"{}")
+        self.store.write(f"begun-{self._term}", b"{}")
         inherited = self._inherited()
         self._write_manifest("resume", inherited)
         return inherited
 
     def _require_newest(self) -> None:
-        newest = max(_terms(self._store.list_keys()), default="")
+        newest = max(_terms(self.store.list_keys()), default="")
         if newest > self._term:
             raise FencedError(f"{_name(newest)} has begun in {self.where}; {_name(self._term)} may not commit")
 
     def _inherited(self) -> tuple[Entry, ...]:
         """What the newest intact manifest names; after a damaged one, an empty seal does not prove a new run."""
         damaged = []
-        for key in _manifests(self._store.list_keys()):
+        for key in _manifests(self.store.list_keys()):
             manifest = self._read_manifest(key)
             if manifest is None:
                 damaged.append(key)
@@ -149,9 +149,9 @@ class Checkpoints:
         return ()
 
     def _intact(self, entry: Entry) -> bytes | None:
-        content = self._store.read(entry.key)
+        content = self.store.read(entry.key)
         if content is not None and hashlib.sha256(content).hexdigest() == entry.sha256:
-            found = parts.wrong(content, self._store) if "stages" in entry.content else ""
+            found = parts.wrong(content, self.store) if "stages" in entry.content else ""
             if not found:
                 return content
         else:
@@ -164,7 +164,7 @@ class Checkpoints:
     def _read_manifest(self, key: str) -> Manifest | None:
         """None when it is damaged. Raises CheckpointError when it is of another format."""
         try:
-            manifest = Manifest.model_validate_json(self._store.read(key) or b"")
+            manifest = Manifest.model_validate_json(self.store.read(key) or b"")
         except ValidationError as error:
             print(f"checkpoint manifest {self.where}/{key} is damaged: {error.errors()[0]['msg']}", flush=True)
             return None
@@ -174,7 +174,7 @@ class Checkpoints:
 
     def _write_manifest(self, kind: str, entries: tuple[Entry, ...]) -> None:
         manifest = Manifest(attempt=self._attempt, entries=entries)
-        self._store.write(f"{kind}-{self._term}", manifest.model_dump_json().encode())
+        self.store.write(f"{kind}-{self._term}", manifest.model_dump_json().encode())
 
     def _sweep(self) -> None:
         """Delete states that this attempt's manifest does not name; those of newer attempts are not ours to judge.
@@ -183,22 +183,22 @@ class Checkpoints:
         """
         kept = {entry.key for entry in self._entries}
         last = (self._term, self._entries[0].step)
-        for key in self._store.list_keys():
+        for key in self.store.list_keys():
             match, part = _STATE_KEY.fullmatch(key), _PART_KEY.fullmatch(key)
             is_old_state = match and key not in kept and match[1] <= self._term
             is_old_part = part and f"state-{part[1]}-{part[2]}" not in kept and (part[1], int(part[2])) < last
             if is_old_state or is_old_part:
-                self._store.delete(key)
+                self.store.delete(key)
 
     def _sweep_unfinished(self) -> None:
         """Delete what writes that failed or were killed have left: a state's leftover is as large as the state.
 
         Parts of this attempt are being written by other ranks.
         """
-        for name in self._store.list_unfinished():
+        for name in self.store.list_unfinished():
             match, part = _WRITTEN_BY.match(name), _PART_WRITTEN_BY.match(name)
             if (match and match[1] <= self._term) or (part and part[1] < self._term):
-                self._store.delete(name)
+                self.store.delete(name)
 
 
 def term(attempt: int, epoch: int = 0) -> str:

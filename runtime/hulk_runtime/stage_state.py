@@ -15,12 +15,12 @@ from typing import Final
 
 import torch
 
-from hulk_runtime.checkpoint import Checkpoints, Entry, part_key
-from hulk_runtime.errors import CheckpointError, ConfigurationError
+from hulk_runtime.checkpoint import Checkpoints, part_key
+from hulk_runtime.errors import CheckpointError
 from hulk_runtime.groups import Group
 from hulk_runtime.parts import Index, Part
 from hulk_runtime.stage_steps import StageStepper
-from hulk_runtime.state import Content, Saved
+from hulk_runtime.state import Content, Saved, require_same_model
 from hulk_runtime.store import Store
 
 _DIGEST_BYTES: Final = 32
@@ -51,7 +51,8 @@ class Keeper:
             return None
         self.group.bound_silence(SAVING_S)
         try:
-            return Saved(save(self.group, self.stepper, self.store, self.attempt, step), self.content())
+            listed = save(self.group, self.stepper, self.store, self.attempt, step)
+            return Saved(listed, content(self.stepper, self.optimizer))
         except CheckpointError as error:
             if is_last:
                 raise
@@ -61,10 +62,11 @@ class Keeper:
             self.group.bound_silence(self.silence_s)
             self.stepper.pipeline.met()
 
-    def content(self) -> Content:
-        """What the list of parts means."""
-        num, stages = self.stepper.num_parameters, len(self.stepper.own.of_stages)
-        return {"parameters": num, "optimizer": self.optimizer, "lossScale": 1.0, "stages": stages}
+
+def content(stepper: StageStepper, optimizer: str) -> Content:
+    """What the list of parts means."""
+    stages = len(stepper.own.of_stages)
+    return {"parameters": stepper.num_parameters, "optimizer": optimizer, "lossScale": 1.0, "stages": stages}
 
 
 def save(group: Group, stepper: StageStepper, store: Store | None, attempt: int, step: int) -> bytes:
@@ -115,7 +117,7 @@ def resume(
     told = torch.zeros(0, dtype=torch.uint8)
     if found:
         entry, saved = found
-        _require_same_model(entry, stepper, optimizer)
+        require_same_model(entry, content(stepper, optimizer))
         told = torch.frombuffer(bytearray(saved), dtype=torch.uint8)
         head = torch.tensor([entry.step, "stages" in entry.content, len(saved)], dtype=torch.float64)
     group.broadcast(head)
@@ -171,14 +173,6 @@ def _in_order(named: Mapping[str, torch.Tensor], wanted: Names) -> torch.Tensor:
             found = len(named.get(name, ()))
             raise CheckpointError(f"the checkpoint has {found} values of {name}, the model has {num}")
     return torch.cat([named[name] for name, _ in wanted])
-
-
-def _require_same_model(entry: Entry, stepper: StageStepper, optimizer: str) -> None:
-    for key, expected in (("parameters", stepper.num_parameters), ("optimizer", optimizer)):
-        if entry.content.get(key) != expected:
-            raise ConfigurationError(
-                f"checkpoint {entry.key} has {key} {entry.content.get(key)}, the job has {expected}"
-            )
 
 
 def _require_agreement(group: Group, stepper: StageStepper, step: int) -> None:

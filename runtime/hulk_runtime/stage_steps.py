@@ -20,7 +20,7 @@ from hulk_runtime.groups import Group
 from hulk_runtime.names import ENV_PIPELINE_LOG
 from hulk_runtime.optimizers import OPTIMIZERS
 from hulk_runtime.pipeline import log
-from hulk_runtime.pipeline.batch import Values
+from hulk_runtime.pipeline.batch import Values, even_shares
 from hulk_runtime.pipeline.executor import Pipeline, Result
 from hulk_runtime.pipeline.grid import Grid
 from hulk_runtime.pipeline.sharing import local_gradient
@@ -95,7 +95,7 @@ class StageStepper:
         self._group, self._task, self._last = group, task, plan.training.steps
         self._autocast = AUTOCAST[plan.training.precision]
         self._traffic = Traffic(group.peers, metrics_port)
-        self._shares = [pieces(share, told.schedule.num_micro_batches) for share in plan.shares]
+        self._shares = [even_shares(share, 1, told.schedule.num_micro_batches)[0] for share in plan.shares]
         grid = Grid(plan.layout.data, plan.layout.pipeline, rings=told.rings or None)
         whole = task.whole()
         ranges = ranges_of(told, len(whole.layers))
@@ -207,12 +207,3 @@ class StageStepper:
         if self._group.device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter()
-
-
-def pieces(share: int, num: int) -> list[int]:
-    """Sequences of each micro-batch, as even as can be.
-
-    >>> pieces(10, 4)
-    [2, 3, 2, 3]
-    """
-    return [share * (m + 1) // num - share * m // num for m in range(num)]

@@ -58,7 +58,7 @@ def resume(group: Group, stepper: Stepper, optimizer: str, checkpoints: Checkpoi
         entry, state = found
         if "stages" in entry.content:
             state = joined(state)
-        _require_same_model(entry, stepper, optimizer, len(state))
+        _require_same_state(entry, stepper, optimizer, len(state))
         head = torch.tensor([entry.step, float(entry.content["lossScale"])], dtype=torch.float64)
         whole = _fitted(torch.frombuffer(bytearray(state), dtype=torch.float32), len(whole)).to(group.device)
     group.broadcast(head)
@@ -88,13 +88,17 @@ def load(stepper: Stepper, whole: torch.Tensor) -> None:
         target.copy_(values)
 
 
-def _require_same_model(entry: Entry, stepper: Stepper, optimizer: str, num_bytes: int) -> None:
-    expected = content(stepper, optimizer)
+def require_same_model(entry: Entry, expected: Content) -> None:
+    """ConfigurationError where a checkpoint is of another model or optimizer."""
     for key in ("parameters", "optimizer"):
         if entry.content.get(key) != expected[key]:
             raise ConfigurationError(
                 f"checkpoint {entry.key} has {key} {entry.content.get(key)}, the job has {expected[key]}"
             )
+
+
+def _require_same_state(entry: Entry, stepper: Stepper, optimizer: str, num_bytes: int) -> None:
+    require_same_model(entry, content(stepper, optimizer))
     vector_bytes = 4 * stepper.flat.parameters_N.numel()
     expected_bytes = vector_bytes * (1 + len(stepper.optimizer.states))
     if num_bytes not in (expected_bytes, expected_bytes + vector_bytes):
