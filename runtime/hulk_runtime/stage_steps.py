@@ -1,7 +1,8 @@
 """One optimizer update of a model that is cut into stages: alone, to measure this machine, or with all ranks, to train.
 
-What the ranks tell each other after each step (losses, wishes, timings) goes directly between all of them: it takes one
-way over the longest link, for which the next step's first activations would wait as well.
+What the ranks tell each other in each step (losses, wishes, timings) goes directly between all of them as soon as a
+rank has computed, while gradients are still summed: it is one way over the longest link, and mostly there when it is
+needed.
 """
 
 import json
@@ -16,6 +17,7 @@ from torch import nn
 
 from hulk_runtime.data_parallel import RankReport, StepReport
 from hulk_runtime.errors import ConfigurationError, HulkError
+from hulk_runtime.board import Board
 from hulk_runtime.groups import Group
 from hulk_runtime.names import ENV_PIPELINE_LOG
 from hulk_runtime.optimizers import OPTIMIZERS
@@ -106,6 +108,7 @@ class StageStepper:
         self.parameters_N = flattened(self._parameters)
         self.optimizer = OPTIMIZERS[plan.training.optimizer](self.parameters_N)
         self.scale = LossScale(plan.training.precision)
+        self._board = Board(group, _FIELDS)
         self._link, self._update_s, self._result = LinkSample(0.0, 0.0), 0.0, Result(0.0, log.Log(0))
 
     @property
@@ -143,12 +146,18 @@ class StageStepper:
         Raises PeerLostError with `vectors` still those of the last step of all.
         """
         started = self._now()
+        self._board.expect()
+
+        def computed(so_far: Result) -> None:
+            # Since the ranks met, this one has updated its parameters: it computed.
+            seconds = self._update_s + sum(event.seconds for event in so_far.log.of("run"))
+            self._tell(RankReport(step, seconds, self._link), so_far.loss, stop, save)
+
         with self._precision():
-            result = self._result = self.pipeline.compute(StepBatch(self._task, step), self._shares)
-        # Since the ranks met, this one has updated its parameters: it computed.
+            result = self._result = self.pipeline.compute(StepBatch(self._task, step), self._shares, computed)
         result.log.events.insert(0, log.Event("run", None, 0, 0.0, self._update_s))
-        compute_s = sum(event.seconds for event in result.log.of("run"))
-        report = self._tell(RankReport(step, compute_s, self._link), result.loss, stop, save)
+        report = self._hear(step)
+        compute_s = report.ranks[self._group.rank].compute_s
         self.pipeline.met()
         communicated = self._now()
         gradients_N = torch.cat([local_gradient(parameter).reshape(-1) for parameter in self._parameters])
@@ -164,16 +173,19 @@ class StageStepper:
             report = replace(report, stages=self._look(result.log))
         return Timing(ended - started, compute_s, ended - started - compute_s), report
 
-    def _tell(self, mine: RankReport, loss: float, stop: bool, save: bool) -> StepReport:
-        """Every rank's report on all. The last step is always saved, and so is the one after which all stop."""
+    def _tell(self, mine: RankReport, loss: float, stop: bool, save: bool) -> None:
         own = [mine.step, loss, stop, save, mine.compute_s, mine.link.rtt_s, mine.link.bandwidth_bytes_per_s]
-        rows = self._group.exchange(torch.tensor(own, dtype=torch.float64)).tolist()
-        others = {rank: round(row[0]) for rank, row in enumerate(rows) if round(row[0]) != mine.step}
+        self._board.tell(torch.tensor(own, dtype=torch.float64))
+
+    def _hear(self, step: int) -> StepReport:
+        """Every rank's report. The last step is always saved, and so is the one after which all stop."""
+        rows = self._board.hear(self.pipeline.patience).tolist()
+        others = {rank: round(row[0]) for rank, row in enumerate(rows) if round(row[0]) != step}
         if others:
-            raise HulkError(f"at step {mine.step} other ranks are at another step: {others}")
-        ranks = tuple(RankReport(mine.step, row[4], LinkSample(row[5], row[6])) for row in rows)
+            raise HulkError(f"at step {step} other ranks are at another step: {others}")
+        ranks = tuple(RankReport(step, row[4], LinkSample(row[5], row[6])) for row in rows)
         stops = any(row[2] for row in rows)
-        saves = stops or mine.step >= self._last or any(row[3] for row in rows)
+        saves = stops or step >= self._last or any(row[3] for row in rows)
         return StepReport(sum(row[1] for row in rows), stops, ranks, saves)
 
     def _look(self, own: log.Log) -> tuple[log.Parts, ...]:

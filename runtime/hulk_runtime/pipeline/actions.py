@@ -62,11 +62,13 @@ Action = Receive | Send | Run | Sum
 class Shared:
     """Parameters that several devices have: those of one stage (and shard), or some of several stages that are tied.
 
-    `stages` by device: whose last gradients have to be there.
+    `stages` by device: whose last gradients have to be there. `of_two`: the two devices of each replica sum what they
+    have, after each has the sum over all replicas.
     """
 
     name: str
     stages: dict[int, frozenset[str]]
+    of_two: bool = False
 
 
 def actions(flows: Flows, shared: Sequence[Shared] = ()) -> tuple[tuple[Action, ...], ...]:

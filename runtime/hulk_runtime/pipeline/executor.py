@@ -11,7 +11,7 @@ The loss and the gradients of a step are those of the mean loss over the global 
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -23,7 +23,7 @@ from torch import nn
 from hulk_runtime.errors import PlanError
 from hulk_runtime.groups import bound_silence, lost_peers
 from hulk_runtime.pipeline import actions, batch, checkpoint, sharing, stages
-from hulk_runtime.pipeline.actions import Action
+from hulk_runtime.pipeline.actions import Action, Shared
 from hulk_runtime.pipeline.alone import carry_out_alone
 from hulk_runtime.pipeline.batch import Batch, Values
 from hulk_runtime.pipeline.carrying import Carrying, Lines
@@ -86,11 +86,12 @@ class Pipeline:
         self._flows = Flows(schedule)
         shared = sharing.shared(self._flows, grid.num_replicas, ties) if schedule.is_training else []
         self._actions: tuple[Action, ...] = actions.actions(self._flows, shared)[self.place.device]
-        rings = {n: [grid.ring(list(one.stages), t) for t in range(grid.num_tensor)] for n, one in enumerate(shared)}
-        self._summing = self._own_groups(rings)
+        self._summing = self._own_groups({n: self._who_sum(one) for n, one in enumerate(shared)})
         self._teams = self._own_groups(self._all_teams())
         self.modules = self._make_modules(model)
-        self._sums = Sums(sharing.parameters_of(shared, ties, self.modules, self.place.device), self._summing)
+        parameters = sharing.parameters_of(shared, ties, self.modules, self.place.device)
+        after_others = {n for n in parameters if shared[n].of_two and grid.num_replicas > 1}
+        self._sums = Sums(parameters, self._summing, frozenset(after_others))
         self._lines = self._own_groups(self._all_lines()) if dist.get_backend() == "nccl" or lines_apart else {}
         self._transfers = Transfers(self._lines)
         self._open_lines()
@@ -113,9 +114,14 @@ class Pipeline:
 
     def bound_silence(self, seconds: float) -> None:
         """From now on a peer is lost that does nothing for that long of what this rank waits for."""
-        self._transfers.patience = timedelta(seconds=seconds)
+        self._transfers.patience = self._sums.patience = timedelta(seconds=seconds)
         for group in (*self._summing.values(), *self._teams.values(), *self._lines.values()):
             bound_silence(seconds, group)
+
+    @property
+    def patience(self) -> timedelta | None:
+        """How long a peer may do nothing; None: as long as its group has."""
+        return self._transfers.patience
 
     def close(self) -> None:
         """Leave its groups, together with all ranks; the default group stays."""
@@ -140,14 +146,18 @@ class Pipeline:
         result.log.events.append(Event("sum", None, 0, start_s - met_s, self._met_s - met_s))
         return Result(loss, result.log)
 
-    def compute(self, of: Batch, shares: Sequence[Sequence[int]]) -> Result:
+    def compute(
+        self, of: Batch, shares: Sequence[Sequence[int]], computed: Callable[[Result], None] = lambda _: None
+    ) -> Result:
         """As `step`, with what this rank's own samples add to the loss: for those who meet in a way of their own.
 
-        They say when they have `met`, from which the next step's log counts.
+        `computed` is told as soon as that is known, while gradients are still summed. They say when they have `met`,
+        from which the next step's log counts.
         """
         for parameter in self.parameters():
             parameter.grad = None
         passes, log = self._carry_out(of, shares)
+        computed(Result(self._own_loss(passes), log))
         start_s = time.perf_counter()
         self._sums.finish()
         log.events.append(Event("sum", None, 0, start_s, time.perf_counter()))
@@ -188,6 +198,7 @@ class Pipeline:
         passes, shapes = self._passes(of, shares), self._learned(of)
         lines = Lines(self._flows, self.grid, self.place, shapes, self._transfers, self._device)
         log = Log(self.place.device)
+        self._sums.expect()
         carrying = Carrying(self._flows, passes, lines, self._sums, log)
         for action in self._actions:
             carrying.do(action)
@@ -223,6 +234,12 @@ class Pipeline:
         keys = [key for key, members in wanted.items() for _ in members]
         made = make_groups([ranks for members in wanted.values() for ranks in members], self._silence_s)
         return {keys[number]: group for number, group in made.items()}
+
+    def _who_sum(self, one: Shared) -> list[tuple[int, ...]]:
+        """The ranks of each group that sums what is shared."""
+        if one.of_two:
+            return self.grid.teams(tuple(one.stages))
+        return [self.grid.ring(list(one.stages), tensor) for tensor in range(self.grid.num_tensor)]
 
     def _all_teams(self) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
         """Of all blocks that are on several devices: the ranks that compute one together."""

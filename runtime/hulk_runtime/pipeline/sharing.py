@@ -7,7 +7,8 @@ gradients, and so stays alike.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -17,6 +18,7 @@ from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.groups import lost_peers
 from hulk_runtime.pipeline.actions import Shared
 from hulk_runtime.pipeline.flows import Flows
+from hulk_runtime.pipeline.posted import Posted
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ def shared(flows: Flows, num_replicas: int, ties: Sequence[Tie]) -> list[Shared]
     places: dict[str, dict[tuple[int, ...], None]] = {}
     for block in flows.schedule.blocks:
         places.setdefault(block.stage, {})[block.devices] = None
-    found = [Shared(tie.name, _devices_of(tie, places)) for tie in ties]
+    found = [_tied(tie, places) for tie in ties]
     for stage, teams in places.items():
         for shard, devices in enumerate(zip(*teams, strict=True)):
             if len(devices) * num_replicas > 1:
@@ -47,48 +49,69 @@ def shared(flows: Flows, num_replicas: int, ties: Sequence[Tie]) -> list[Shared]
     return found
 
 
-def _devices_of(tie: Tie, places: Mapping[str, Iterable[tuple[int, ...]]]) -> dict[int, frozenset[str]]:
+def _tied(tie: Tie, places: Mapping[str, Iterable[tuple[int, ...]]]) -> Shared:
+    """Of two where each of two devices has one of two stages, and nobody else has either."""
     found: dict[int, frozenset[str]] = {}
+    num_places = 0
     for stage, name in tie.parameters:
         for devices in places.get(stage, ()):
             if len(devices) > 1:
                 raise ConfigurationError(f"{name} of stage {stage} is tied, and the stage is cut over {devices}")
             found[devices[0]] = found.get(devices[0], frozenset()) | {stage}
-    return found
+            num_places += 1
+    return Shared(tie.name, found, of_two=len(found) == num_places == len(tie.parameters) == 2)
 
 
 class Sums:
     """The sums of one rank: `parameters[n]` are those of the n-th that are shared, `groups[n]` who shares them.
 
-    Each is a list of one parameter, or of several that are one. Without a group nobody else has them.
+    Each is a list of one parameter, or of several that are one. Without a group nobody else has them. Those of `late`
+    are of gradients that are sums over all replicas already: they begin when these are there.
     """
 
     def __init__(
-        self, parameters: Mapping[int, list[list[nn.Parameter]]], groups: Mapping[int, dist.ProcessGroup]
+        self,
+        parameters: Mapping[int, list[list[nn.Parameter]]],
+        groups: Mapping[int, dist.ProcessGroup],
+        late: frozenset[int] = frozenset(),
     ) -> None:
-        self._parameters = parameters
-        self._groups = groups
-        self._under_way: list[tuple[int, torch.Tensor, dist.Work | None]] = []
+        self._parameters, self._late = parameters, late
+        self._ways = {number: way_of(group) for number, group in groups.items() if parameters.get(number)}
+        self._under_way: dict[int, torch.Tensor] = {}
+        self.patience: timedelta | None = None
+        """For what a peer sends; None: as long as the group has."""
+
+    def expect(self) -> None:
+        """A step begins: peers may send. Raises PeerLostError."""
+        for number, way in self._ways.items():
+            own = [local(slot[0]) for slot in self._parameters[number]]
+            way.expect(sum(one.numel() for one in own), own[0])
 
     def begin(self, number: int) -> None:
-        """Begin to sum the gradients of one that is shared; they are final. Raises PeerLostError."""
+        """The gradients of one that is shared are final on this rank. Raises PeerLostError."""
+        if number not in self._late:
+            self._begin(number)
+
+    def finish(self) -> None:
+        """Wait for all; every parameter then has the sum as its gradient. Raises PeerLostError."""
+        self._end_all()
+        for number in sorted(self._late):
+            self._begin(number)
+        self._end_all()
+
+    def _begin(self, number: int) -> None:
         slots = self._parameters[number]
         if not slots:
             return
         total = torch.cat([sum(local_gradient(one) for one in slot).reshape(-1) for slot in slots])  # type: ignore[union-attr]
-        work = None
-        if number in self._groups:
-            with lost_peers():
-                work = dist.all_reduce(total, group=self._groups[number], async_op=True)
-        self._under_way.append((number, total, work))
+        if number in self._ways:
+            self._ways[number].begin(total)
+        self._under_way[number] = total
 
-    def finish(self) -> None:
-        """Wait for all; every parameter then has the sum as its gradient. Raises PeerLostError."""
-        under_way, self._under_way = self._under_way, []
-        for number, total, work in under_way:
-            if work is not None:
-                with lost_peers():
-                    work.wait()
+    def _end_all(self) -> None:
+        under_way, self._under_way = self._under_way, {}
+        for number, own in under_way.items():
+            total = self._ways[number].end(self.patience) if number in self._ways else own
             slots = self._parameters[number]
             parts = torch.split(total, [local(slot[0]).numel() for slot in slots])
             for slot, part in zip(slots, parts, strict=True):
@@ -97,10 +120,78 @@ class Sums:
                     gradient.copy_(part.view_as(gradient))
 
 
+class Way(Protocol):
+    """How the members of a group sum."""
+
+    def expect(self, num: int, like: torch.Tensor) -> None:
+        """A step begins, at whose end so many gradients are summed, of this kind. Raises PeerLostError."""
+
+    def begin(self, own: torch.Tensor) -> None:
+        """This rank's gradients are there; they may be overwritten. Raises PeerLostError."""
+
+    def end(self, patience: timedelta | None) -> torch.Tensor:
+        """The sum, when it is there. Raises PeerLostError."""
+
+
+def way_of(group: dist.ProcessGroup) -> Way:
+    """Two send each other what they have, which takes one way over the link between them; more go by a ring.
+
+    NCCL knows two by itself.
+    """
+    ranks = dist.get_process_group_ranks(group)
+    if len(ranks) == 2 and dist.get_backend(group) == "gloo":
+        (peer,) = set(ranks) - {dist.get_rank()}
+        return _OfTwo(Posted(peer, group, tag=0))
+    return _Ring(group)
+
+
+@dataclass(slots=True)
+class _Ring:
+    group: dist.ProcessGroup
+    under_way: tuple[torch.Tensor, dist.Work | None] | None = None
+
+    def expect(self, num: int, like: torch.Tensor) -> None:
+        """Nobody needs to know."""
+
+    def begin(self, own: torch.Tensor) -> None:
+        with lost_peers():
+            self.under_way = own, dist.all_reduce(own, group=self.group, async_op=True)
+
+    def end(self, patience: timedelta | None) -> torch.Tensor:
+        assert self.under_way is not None
+        total, work = self.under_way
+        if work is not None:
+            with lost_peers():
+                work.wait()
+        return total
+
+
+@dataclass(slots=True)
+class _OfTwo:
+    """Both add the same two, so they have the same bits."""
+
+    messages: Posted
+    own: torch.Tensor | None = None
+
+    def expect(self, num: int, like: torch.Tensor) -> None:
+        self.messages.expect(like.detach().new_empty(num))
+
+    def begin(self, own: torch.Tensor) -> None:
+        self.own = own
+        self.messages.send(own)
+
+    def end(self, patience: timedelta | None) -> torch.Tensor:
+        assert self.own is not None
+        return self.messages.take(patience).add_(self.own)
+
+
 def parameters_of(
     wanted: Sequence[Shared], ties: Sequence[Tie], modules: Mapping[str, nn.Module], device: int
 ) -> dict[int, list[list[nn.Parameter]]]:
-    """What a device has of each that is shared. Raises ConfigurationError where a module lacks a tied parameter."""
+    """What a device has of each that is shared. Raises ConfigurationError where a module lacks a tied parameter.
+
+    Where two sum what is tied, it is one of its stage's parameters beside: replicas sum it first.
+    """
     found: dict[int, list[list[nn.Parameter]]] = {}
     tied: set[int] = set()
     for number, one in enumerate(wanted):
@@ -108,7 +199,8 @@ def parameters_of(
             continue
         if number < len(ties):
             slot = [_named(modules[stage], stage, name) for stage, name in ties[number].parameters if stage in modules]
-            tied.update(map(id, slot))
+            if not one.of_two:
+                tied.update(map(id, slot))
             found[number] = [slot]
         else:
             (stage,) = one.stages[device]

@@ -1,0 +1,53 @@
+"""Messages for which the receiver is ready long before they are sent: they take one way, not a round trip.
+
+A sender of gloo waits until the receiver has said that it expects something. Where that was said in time, a message
+leaves as soon as it is there.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from hulk_runtime.groups import lost_peers
+
+
+@dataclass(slots=True)
+class Posted:
+    """What this rank and a peer tell each other: one message each way at a time.
+
+    `peer` is its rank in the default group; `tag` must be of no other messages of the group.
+    """
+
+    peer: int
+    group: dist.ProcessGroup | None
+    tag: int
+    _coming: torch.Tensor | None = None
+    _receiving: dist.Work | None = None
+    _sending: tuple[torch.Tensor, dist.Work] | None = None
+
+    def expect(self, buffer: torch.Tensor) -> None:
+        """From now on the peer may send as many values as go into the buffer. Raises PeerLostError."""
+        self._coming = buffer
+        with lost_peers():
+            self._receiving = dist.irecv(self._coming, src=self.peer, group=self.group, tag=self.tag)
+
+    def send(self, values: torch.Tensor) -> None:
+        """Begin to send; the values must stay as they are until `take` is over. Raises PeerLostError."""
+        with lost_peers():
+            under_way = dist.isend(values, dst=self.peer, group=self.group, tag=self.tag)
+        assert under_way is not None, "this rank is a member of the group"
+        self._sending = values, under_way
+
+    def take(self, patience: timedelta | None = None) -> torch.Tensor:
+        """What was expected, when it is there and what was sent is gone. Raises PeerLostError.
+
+        `patience`: how long the peer may take; None: as long as the group has.
+        """
+        assert self._coming is not None and self._receiving is not None and self._sending is not None
+        with lost_peers():
+            for work in (self._receiving, self._sending[1]):
+                work.wait() if patience is None else work.wait(patience)
+        self._sending = None
+        return self._coming
