@@ -32,6 +32,9 @@ MICRO_BATCH = 4
 STEPS = 13
 NUM_ROUNDS = 3
 LINKS = ("near-stages", "far-stages")
+PLACES = {"0-3": "eu", "4-7": "us", "8-11": "ap"}
+"""A stage in every region, whatever the links: without that stages that share parameters are put into one."""
+
 NUM_PIPELINES = (1, 2)
 
 
@@ -86,6 +89,7 @@ def spec_of(case: Case) -> dict[str, Any]:
     batch = SIZE.global_batch * case.num_pipelines
     return {
         "parallelism": {"data": case.num_pipelines, "pipeline": NUM_STAGES, **schedule},
+        "placement": {"pins": [{"layers": layers, "regions": [region]} for layers, region in PLACES.items()]},
         "training": {"globalBatch": batch, "microBatch": MICRO_BATCH, "steps": STEPS},
     }
 

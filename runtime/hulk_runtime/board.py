@@ -12,7 +12,7 @@ import torch
 from hulk_runtime.groups import Group
 from hulk_runtime.pipeline.posted import Posted
 
-TAG: Final = 1 << 30
+TAG: Final = 1 << 26
 """Above those of a pipeline's messages."""
 
 

@@ -6,13 +6,16 @@ wrong setting is answered before that.
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hulk_runtime import environment, errors, names, processor, wire
 from hulk_runtime.stopping import Stop
 
 if TYPE_CHECKING:
     from hulk_runtime.training import TaskMaker
+
+NUM_CONNECTIONS: Final = 8
+"""Between two ranks of a pipeline whose stages are in several regions."""
 
 
 def run(make_task: "TaskMaker") -> int:
@@ -42,10 +45,25 @@ def _require_match(here: environment.Environment, plan: wire.Plan) -> None:
 
 
 def _use_interface(plan: wire.Plan) -> None:
-    """Talk over the interface that the plan counts on, unless the pod's template names another."""
+    """Talk over the interface that the plan counts on, unless the pod's template names another.
+
+    Stages in several regions talk over several connections.
+    """
     if plan.transport is not None and plan.transport.interface is not None:
         for name in (names.ENV_GLOO_INTERFACE, names.ENV_NCCL_INTERFACE):
             os.environ.setdefault(name, plan.transport.interface)
+    interface = os.environ.get(names.ENV_GLOO_INTERFACE)
+    if interface and plan.pipeline and len({worker.region for worker in plan.workers}) > 1:
+        os.environ[names.ENV_GLOO_INTERFACE] = several(interface)
+
+
+def several(interface: str) -> str:
+    """An interface so that gloo makes several connections between two ranks over it; a list stays as it is.
+
+    >>> several("eth0")
+    'eth0,eth0,eth0,eth0,eth0,eth0,eth0,eth0'
+    """
+    return interface if "," in interface else ",".join([interface] * NUM_CONNECTIONS)
 
 
 def leave(code: int) -> None:

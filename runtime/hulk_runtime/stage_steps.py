@@ -15,9 +15,9 @@ from typing import Any, Final, Protocol
 import torch
 from torch import nn
 
+from hulk_runtime.board import Board
 from hulk_runtime.data_parallel import RankReport, StepReport
 from hulk_runtime.errors import ConfigurationError, HulkError
-from hulk_runtime.board import Board
 from hulk_runtime.groups import Group
 from hulk_runtime.names import ENV_PIPELINE_LOG
 from hulk_runtime.optimizers import OPTIMIZERS
@@ -152,6 +152,8 @@ class StageStepper:
             # Since the ranks met, this one has updated its parameters: it computed.
             seconds = self._update_s + sum(event.seconds for event in so_far.log.of("run"))
             self._tell(RankReport(step, seconds, self._link), so_far.loss, stop, save)
+            if step < self._last:
+                self.pipeline.ahead(StepBatch(self._task, step + 1), self._shares)
 
         with self._precision():
             result = self._result = self.pipeline.compute(StepBatch(self._task, step), self._shares, computed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from hulk_placement.cost.gloo_rings import ring_times
 from hulk_placement.cost.pipelines import time_pipelines
 from hulk_placement.cost.ties import ties
 from hulk_placement.plan import Plan
@@ -27,7 +26,7 @@ class Part(StrEnum):
     SYNC = "synchronisation"
     """What a step then waits for the replicas' gradients."""
     TIED = "shared parameters"
-    """What stages that share parameters, an embedding and a head, then take to sum their gradients."""
+    """What stages that share parameters, an embedding and a head, then wait for each other's gradients of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ def step_parts(plan: Plan, workload: Workload, topology: Topology) -> tuple[Step
     if plan.layout.pipeline > 1:
         free = time_pipelines(plan, workload, topology, free_links=True)
         own_s = min(found.bubble_s, max(0.0, float(free.ends_DP.max()) - found.compute_s))
-        tied_s = min(found.communication_s, free.tied_s)
+        tied_s = min(found.communication_s, time_pipelines(plan, workload, topology).tied_s)
     waits_s = found.bubble_s - own_s
     parts = (
         StepPart(Part.COMPUTE, found.compute_s - again_s),
@@ -88,10 +87,10 @@ def slowest_boundary(plan: Plan, workload: Workload, topology: Topology) -> Pair
 
 
 def slowest_tie(plan: Plan, workload: Workload, topology: Topology) -> Pair | None:
-    """The machines of two stages that take longest to sum what they share; None where no two stages share parameters.
-
-    All of them sum at the same time.
-    """
-    groups = [tie.group for tie in ties(plan, workload) for _ in range(plan.layout.tensor)]
-    times = ring_times(groups, topology)
-    return max(times, key=lambda time: time.seconds).worst if times else None
+    """The machines of two stages that take longest to send what they share; None where no two share parameters."""
+    pairs = [
+        (topology.link(*pair).one_flow_s(tie.group.num_bytes), pair)
+        for tie in ties(plan, workload)
+        for pair in (tie.group.machines, tie.group.machines[::-1])
+    ]
+    return max(pairs)[1] if pairs else None

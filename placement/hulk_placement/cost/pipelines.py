@@ -31,7 +31,7 @@ class Pipelines:
     """All pipelines of a plan, each alone on its links; D replicas, P stages, seconds and bytes.
 
     `crossing_s`: how long activations and gradients keep the busiest link between regions busy in a step. `tied_s`: how
-    long stages that share parameters sum their gradients. `memory_DP`: of one accelerator of each cell.
+    much longer a step is for gradients of parameters that stages share. `memory_DP`: of one accelerator of each cell.
     """
 
     ends_DP: Floats
@@ -123,7 +123,6 @@ def _without_links(setting: Setting) -> Setting:
     return setting._replace(
         output_L=setting.output_L * 0,
         latency_QQ=setting.latency_QQ * 0,
-        round_trip_QQ=setting.round_trip_QQ * 0,
         inside_latency_K=setting.inside_latency_K * 0,
     )
 

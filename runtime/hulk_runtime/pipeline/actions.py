@@ -1,7 +1,8 @@
 """A schedule -> what each device does, one after the other: post receives, run blocks, send, sum gradients.
 
-Receives are posted some blocks before they are needed. Between two devices they are posted in the order in which the
-other one sends, also where a later one is needed first: backends that know no tags then match them all the same.
+Receives are posted some blocks before they are needed: a sender waits until it has heard of it. Between two devices
+they are posted in the order in which the other one sends, also where a later one is needed first: backends that know no
+tags then match them all the same.
 
 Sums of gradients begin when their last gradient is there, in one order on all devices: that of when the last device
 has its own. Whoever is ready earlier waits with its begin, so that no two sums can wait for each other.
@@ -18,8 +19,8 @@ from hulk_runtime.pipeline import order
 from hulk_runtime.pipeline.document import Turn
 from hulk_runtime.pipeline.flows import Flows, Way
 
-POSTED_AHEAD: Final = 2
-"""Blocks by which a receive is posted before the block that needs it: one buffer more for each in memory."""
+LEAST_AHEAD: Final = 2
+"""Blocks by which a receive is posted at least before the block that needs it: one buffer more for each in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +72,37 @@ class Shared:
     of_two: bool = False
 
 
-def actions(flows: Flows, shared: Sequence[Shared] = ()) -> tuple[tuple[Action, ...], ...]:
-    """Of each device. Raises PlanError where the schedule would never end."""
+def actions(
+    flows: Flows, shared: Sequence[Shared] = (), num_ahead: int = LEAST_AHEAD
+) -> tuple[tuple[Action, ...], ...]:
+    """Of each device. Raises PlanError where the schedule would never end.
+
+    `num_ahead`: by how many blocks receives are posted before what needs them.
+    """
     ends = order.ends(flows)
     devices = range(flows.schedule.num_devices)
     sent = [list(_sends(flows, device)) for device in devices]
     last = [{device: _last_gradient(flows, device, one.stages[device]) for device in one.stages} for one in shared]
     turns_of_sums = sorted(range(len(shared)), key=lambda n: (max(ends[turn] for turn in last[n].values()), n))
     return tuple(
-        tuple(_of_device(flows, device, sent, [(n, last[n][device]) for n in turns_of_sums if device in last[n]]))
+        tuple(
+            _of_device(
+                flows, device, sent, num_ahead, [(n, last[n][device]) for n in turns_of_sums if device in last[n]]
+            )
+        )
         for device in devices
     )
 
 
 def _of_device(
-    flows: Flows, device: int, sent: Sequence[Sequence[tuple[Turn, Send]]], sums: Sequence[tuple[int, Turn]]
+    flows: Flows,
+    device: int,
+    sent: Sequence[Sequence[tuple[Turn, Send]]],
+    num_ahead: int,
+    sums: Sequence[tuple[int, Turn]],
 ) -> Iterable[Action]:
     turns = flows.schedule.orders[device].turns
-    posts = _posts(flows, device, sent)
+    posts = _posts(flows, device, sent, num_ahead)
     sends: dict[Turn, list[Send]] = {}
     for turn, send in sent[device]:
         sends.setdefault(turn, []).append(send)
@@ -112,7 +126,9 @@ def _sends(flows: Flows, device: int) -> Iterable[tuple[Turn, Send]]:
                 yield (block, m), Send(way, m, target)
 
 
-def _posts(flows: Flows, device: int, sent: Sequence[Sequence[tuple[Turn, Send]]]) -> list[list[Receive]]:
+def _posts(
+    flows: Flows, device: int, sent: Sequence[Sequence[tuple[Turn, Send]]], num_ahead: int
+) -> list[list[Receive]]:
     """Of each place in a device's order, what is posted before it."""
     turns = flows.schedule.orders[device].turns
     coming = [
@@ -127,7 +143,7 @@ def _posts(flows: Flows, device: int, sent: Sequence[Sequence[tuple[Turn, Send]]
             while needed.source != device and needed not in posted:
                 first = next(coming[needed.source])
                 posted.add(first)
-                posts[max(0, place - POSTED_AHEAD)].append(first)
+                posts[max(0, place - num_ahead)].append(first)
     return posts
 
 

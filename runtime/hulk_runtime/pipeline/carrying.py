@@ -32,8 +32,14 @@ class Lines:
     transfers: Transfers
     device: torch.device
 
+    def num_bytes(self, way: Way, num_samples: int) -> int:
+        """Of a message."""
+        return sum(shape.num_bytes(num_samples) for shape in self.shapes_on(way))
+
     def post(self, receive: Receive, num_samples: int) -> None:
-        """Begin to receive."""
+        """Begin to receive, where that was not done before."""
+        if self.transfers.is_posted(receive):
+            return
         buffers = tuple(shape.empty(num_samples, self.device) for shape in self.shapes_on(receive.way))
         self.transfers.post(receive, buffers, self._rank(receive.source), self._tag(receive.way, receive.micro_batch))
 

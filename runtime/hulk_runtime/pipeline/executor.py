@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import torch
@@ -23,7 +24,7 @@ from torch import nn
 from hulk_runtime.errors import PlanError
 from hulk_runtime.groups import bound_silence, lost_peers
 from hulk_runtime.pipeline import actions, batch, checkpoint, sharing, stages
-from hulk_runtime.pipeline.actions import Action, Shared
+from hulk_runtime.pipeline.actions import Action, Receive, Shared
 from hulk_runtime.pipeline.alone import carry_out_alone
 from hulk_runtime.pipeline.batch import Batch, Values
 from hulk_runtime.pipeline.carrying import Carrying, Lines
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 Key = TypeVar("Key")
 SILENCE_S: Final = 600.0
+POSTED_BYTES: Final = 64 << 20
+"""Of receives of one kind that a rank posts before the blocks that need them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ class Pipeline:
         self._device, self._silence_s = torch.device(device), silence_s
         self._flows = Flows(schedule)
         shared = sharing.shared(self._flows, grid.num_replicas, ties) if schedule.is_training else []
+        self._shared = shared
+        self._shares: list[list[int]] = []  # for which receives are posted as early as memory allows
         self._actions: tuple[Action, ...] = actions.actions(self._flows, shared)[self.place.device]
         self._summing = self._own_groups({n: self._who_sum(one) for n, one in enumerate(shared)})
         self._teams = self._own_groups(self._all_teams())
@@ -194,15 +199,34 @@ class Pipeline:
         ranks = (self.grid.rank(replace(self.place, device=device)) for device in range(self.grid.num_devices))
         return [found for rank in ranks if (found := logs[rank]) is not None]
 
+    def ahead(self, of: Batch, shares: Sequence[Sequence[int]]) -> None:
+        """Get ready to receive what the next step, of these shares, begins with: its senders need not wait then.
+
+        Raises PeerLostError.
+        """
+        passes, lines = self._passes(of, shares), self._lines_of(of, shares)
+        for receive in takewhile(lambda action: isinstance(action, Receive), self._actions):
+            assert isinstance(receive, Receive)
+            lines.post(receive, len(passes.samples((receive.way.target, receive.micro_batch))))
+
     def _carry_out(self, of: Batch, shares: Sequence[Sequence[int]]) -> tuple[Passes, Log]:
-        passes, shapes = self._passes(of, shares), self._learned(of)
-        lines = Lines(self._flows, self.grid, self.place, shapes, self._transfers, self._device)
+        passes, lines = self._passes(of, shares), self._lines_of(of, shares)
         log = Log(self.place.device)
         self._sums.expect()
         carrying = Carrying(self._flows, passes, lines, self._sums, log)
         for action in self._actions:
             carrying.do(action)
         return passes, log
+
+    def _lines_of(self, of: Batch, shares: Sequence[Sequence[int]]) -> Lines:
+        lines = Lines(self._flows, self.grid, self.place, self._learned(of), self._transfers, self._device)
+        if self._shares != shares and self._device.type == "cpu":  # on a GPU a posted receive keeps a kernel waiting
+            num_samples = max(map(max, shares))
+            most = max((lines.num_bytes(way, num_samples) for way in self._flows.ways), default=1)
+            ahead = max(actions.LEAST_AHEAD, POSTED_BYTES // max(1, most))
+            self._actions = actions.actions(self._flows, self._shared, ahead)[self.place.device]
+            self._shares = [list(share) for share in shares]
+        return lines
 
     def _passes(self, of: Batch, shares: Sequence[Sequence[int]]) -> Passes:
         division = batch.divide(shares, self.place.replica, len(self._flows.components))

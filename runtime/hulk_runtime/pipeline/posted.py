@@ -4,13 +4,14 @@ A sender of gloo waits until the receiver has said that it expects something. Wh
 leaves as soon as it is there.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 from hulk_runtime.groups import lost_peers
+from hulk_runtime.pipeline.stripes import num_connections, stripes
 
 
 @dataclass(slots=True)
@@ -24,30 +25,38 @@ class Posted:
     group: dist.ProcessGroup | None
     tag: int
     _coming: torch.Tensor | None = None
-    _receiving: dist.Work | None = None
-    _sending: tuple[torch.Tensor, dist.Work] | None = None
+    _sending: torch.Tensor | None = None
+    _under_way: list[dist.Work | None] = field(default_factory=list)
 
     def expect(self, buffer: torch.Tensor) -> None:
         """From now on the peer may send as many values as go into the buffer. Raises PeerLostError."""
         self._coming = buffer
         with lost_peers():
-            self._receiving = dist.irecv(self._coming, src=self.peer, group=self.group, tag=self.tag)
+            self._under_way += [
+                dist.irecv(piece, src=self.peer, group=self.group, tag=tag) for piece, tag in self._pieces(buffer)
+            ]
 
     def send(self, values: torch.Tensor) -> None:
         """Begin to send; the values must stay as they are until `take` is over. Raises PeerLostError."""
+        self._sending = values
         with lost_peers():
-            under_way = dist.isend(values, dst=self.peer, group=self.group, tag=self.tag)
-        assert under_way is not None, "this rank is a member of the group"
-        self._sending = values, under_way
+            self._under_way += [
+                dist.isend(piece, dst=self.peer, group=self.group, tag=tag) for piece, tag in self._pieces(values)
+            ]
 
     def take(self, patience: timedelta | None = None) -> torch.Tensor:
         """What was expected, when it is there and what was sent is gone. Raises PeerLostError.
 
         `patience`: how long the peer may take; None: as long as the group has.
         """
-        assert self._coming is not None and self._receiving is not None and self._sending is not None
+        assert self._coming is not None, "not expected"
+        assert self._sending is not None, "not sent"
         with lost_peers():
-            for work in (self._receiving, self._sending[1]):
+            for work in self._under_way:
+                assert work is not None, "this rank is a member of the group"
                 work.wait() if patience is None else work.wait(patience)
-        self._sending = None
+        self._under_way, self._sending = [], None
         return self._coming
+
+    def _pieces(self, values: torch.Tensor) -> list[tuple[torch.Tensor, int]]:
+        return stripes(values, self.tag, num_connections())

@@ -6,6 +6,7 @@ out one tensor or several; samples are the first dimension of all of them. The s
 parameters on every rank that has it.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -93,6 +94,10 @@ class Shape:
     def empty(self, num_samples: int, device: torch.device) -> torch.Tensor:
         """A tensor for so many samples."""
         return torch.empty((num_samples, *self.rest), dtype=self.dtype, device=device)
+
+    def num_bytes(self, num_samples: int) -> int:
+        """Of so many samples."""
+        return num_samples * math.prod(self.rest) * self.dtype.itemsize
 
 
 Shapes = tuple[Shape, ...]

@@ -10,11 +10,12 @@ does not wait for what is received the other way.
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
 
+import torch
 import torch.distributed as dist
 
 from hulk_runtime.errors import PeerLostError
@@ -22,6 +23,7 @@ from hulk_runtime.groups import lost_peers
 from hulk_runtime.pipeline.actions import Receive, Send
 from hulk_runtime.pipeline.batch import Values
 from hulk_runtime.pipeline.log import Event
+from hulk_runtime.pipeline.stripes import num_connections, stripes
 
 
 class Transfers:
@@ -29,7 +31,7 @@ class Transfers:
 
     def __init__(self, lines: Mapping[tuple[int, int], dist.ProcessGroup]) -> None:
         self._lines = lines
-        self._own = dist.get_rank()
+        self._own, self._num = dist.get_rank(), num_connections()
         self._posted: dict[Receive, tuple[Values, list[dist.Work]]] = {}
         self._under_way: list[Future[Event]] = []
         self.patience: timedelta | None = None
@@ -42,8 +44,15 @@ class Transfers:
         """Begin to receive into these buffers. Raises PeerLostError."""
         with lost_peers():
             line = self._lines.get((rank, self._own))
-            work = [_begun(dist.irecv(buffer, src=rank, group=line, tag=tag + n)) for n, buffer in enumerate(buffers)]
+            work = [
+                _begun(dist.irecv(piece, src=rank, group=line, tag=of_piece))
+                for piece, of_piece in self._pieces(buffers, tag)
+            ]
         self._posted[receive] = buffers, work
+
+    def is_posted(self, receive: Receive) -> bool:
+        """Whether it was posted and not taken."""
+        return receive in self._posted
 
     def take(self, receive: Receive) -> Values:
         """What was posted, when it is there. Raises PeerLostError."""
@@ -59,7 +68,10 @@ class Transfers:
         start_s = time.perf_counter()
         with lost_peers():
             line = self._lines.get((self._own, rank))
-            work = [_begun(dist.isend(value, dst=rank, group=line, tag=tag + n)) for n, value in enumerate(held)]
+            work = [
+                _begun(dist.isend(piece, dst=rank, group=line, tag=of_piece))
+                for piece, of_piece in self._pieces(held, tag)
+            ]
         over: Future[Event] = Future()
         self._under_way.append(over)
         self._queue.put(_Sending(send, held, work, start_s, over, self.patience))
@@ -72,6 +84,10 @@ class Transfers:
     def close(self) -> None:
         """No more sends."""
         self._queue.put(None)
+
+    def _pieces(self, values: Values, tag: int) -> Iterator[tuple[torch.Tensor, int]]:
+        for number, value in enumerate(values):
+            yield from stripes(value, tag + number, self._num)
 
 
 @dataclass(frozen=True, slots=True)

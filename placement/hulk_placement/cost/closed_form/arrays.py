@@ -50,7 +50,6 @@ class Setting(NamedTuple):
     """Layers that use the parameters of an earlier one: (layer, earlier layer)."""
     latency_QQ: Floats
     """Seconds, one way."""
-    round_trip_QQ: Floats
     flow_QQ: Floats
     """Bytes a second of one flow; 0: must not be used."""
     inside_latency_K: Floats

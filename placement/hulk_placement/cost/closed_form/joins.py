@@ -20,7 +20,6 @@ class Joins(NamedTuple):
     """The arrays of a `Setting` that say what links carry; links that the workload may not use have rate 0."""
 
     latency_QQ: Floats
-    round_trip_QQ: Floats
     flow_QQ: Floats
     latency_RR: Floats
     round_trip_RR: Floats
@@ -42,10 +41,11 @@ class Joins(NamedTuple):
         places = regional + [(machine.region, machine.name) for machine in apart]
         links = [[between(a, b) for b in regional] for a in regional]
         of_regions = _figures(links, workload)
-        of_places = _figures([[between(a, b) for b in places] for a in places], workload) if apart else of_regions
+        own = _figures([[between(a, b) for b in places] for a in places], workload) if apart else of_regions
         prices = topology.egress_price_per_gb
         return cls(
-            *of_places,
+            own[0],
+            own[2],
             *of_regions,
             capacity_RR=np.array([[link.bandwidth_bytes_per_s for link in row] for row in links]),
             uplink_R=np.array([topology.uplinks.get(name, math.inf) for name in regions]),
@@ -60,7 +60,7 @@ class Joins(NamedTuple):
             for array in (self.latency_RR, self.round_trip_RR, self.flow_RR, self.capacity_RR, self.egress_RR)
         )
         of_regions = (latency_RR, round_trip_RR, flow_RR)
-        return Joins(*of_regions, *of_regions, capacity_RR, self.uplink_R[regions], egress_RR)
+        return Joins(latency_RR, flow_RR, *of_regions, capacity_RR, self.uplink_R[regions], egress_RR)
 
 
 def _figures(links: list[list[Link]], workload: Workload) -> tuple[Floats, Floats, Floats]:

@@ -308,47 +308,80 @@ def _region_s(setting: Setting, layout: Layout, cache: Cache, stage: int, number
 
 @inlined
 def tied_seconds(setting: Setting, layout: Layout, cache: Cache) -> float:
-    """Seconds in which stages that share parameters sum their gradients: rings of two, in all replicas at once.
+    """Seconds that a step is longer because stages that share parameters sum their gradients, in all replicas at once.
 
-    Each tensor-parallel rank has a ring of its own; all of them share the link.
+    The two send each other what they have, as soon as they have it, each tensor-parallel rank its own; all of them
+    share the link. What is on its way while the last micro-batch goes back to the earlier stage, or the next step's
+    first one comes to the later one, costs nothing.
     """
-    worst_s = 0.0
+    worst_s, least_slack_s = 0.0, math.inf
     if setting.ties_T2.shape[0] > 0:
         cache.load_RR[:] = 0.0
         for k in range(setting.ties_T2.shape[0]):
-            _tied(setting, layout, cache, k, True)
+            _load_tied(setting, layout, cache, k)
         for k in range(setting.ties_T2.shape[0]):
-            worst_s = max(worst_s, _tied(setting, layout, cache, k, False))
-        if worst_s > 0.0:
-            worst_s = max(worst_s, 2.0 * busiest_uplink_s(setting, cache))
+            late_s, slack_s = _tied(setting, layout, cache, k)
+            worst_s, least_slack_s = max(worst_s, late_s), min(least_slack_s, slack_s)
+        if least_slack_s < math.inf:
+            worst_s = max(worst_s, busiest_uplink_s(setting, cache) - least_slack_s)
     return float(worst_s)
 
 
 @inlined
-def _tied(setting: Setting, layout: Layout, cache: Cache, number: int, is_load: bool) -> float:
-    """One pair of layers: load the links between their stages, or say how long the slowest replica's ring takes."""
-    tied, worst_s = setting.ties_T2[number, 1], 0.0
+def _load_tied(setting: Setting, layout: Layout, cache: Cache, number: int) -> None:
+    """What the stages of one pair of layers put on links between regions, there and back."""
+    tied = setting.ties_T2[number, 1]
     early, late = stage_of(layout, tied), stage_of(layout, setting.ties_T2[number, 0])
-    hops, segment = ring_cut(setting.gradient_J[tied + 1] - setting.gradient_J[tied], 2, 1)
-    num_bytes = hops * segment * setting.tensor
+    num_bytes = (setting.gradient_J[tied + 1] - setting.gradient_J[tied]) * setting.tensor
+    for r in range(layout.machine_DP.shape[0] if early != late else 0):
+        region = setting.region_M[layout.machine_DP[r, early]]
+        other = setting.region_M[layout.machine_DP[r, late]]
+        if region != other:
+            cache.load_RR[region, other] += num_bytes
+            cache.load_RR[other, region] += num_bytes
+
+
+@inlined
+def _tied(setting: Setting, layout: Layout, cache: Cache, number: int) -> tuple[float, float]:
+    """How much longer the slowest replica's exchange of one pair of layers takes than is free, and the least free."""
+    tied, worst_s, least_slack_s = setting.ties_T2[number, 1], 0.0, math.inf
+    early, late = stage_of(layout, tied), stage_of(layout, setting.ties_T2[number, 0])
+    num_bytes = setting.gradient_J[tied + 1] - setting.gradient_J[tied]
     for r in range(layout.machine_DP.shape[0] if early != late else 0):
         a, b = layout.machine_DP[r, early], layout.machine_DP[r, late]
-        region, other = setting.region_M[a], setting.region_M[b]
-        if is_load:
-            if region != other:
-                cache.load_RR[region, other] += num_bytes
-                cache.load_RR[other, region] += num_bytes
-            continue
-        for source, target in ((a, b), (b, a)):
-            _, flow = pair(setting, source, target)
+        slacks_s = slack_seconds(setting, layout, r, early, late)
+        for source, target, slack_s in ((a, b, slacks_s[0]), (b, a, slacks_s[1])):
+            latency_s, flow = pair(setting, source, target)
             ends = setting.region_M[source], setting.region_M[target]
             full_s = cache.load_RR[ends] / setting.capacity_RR[ends]
-            if region == other and a != b and flow > 0.0:
-                has_own = setting.place_M[a] != region and setting.place_M[b] != region
-                full_s = num_bytes / (flow if has_own else setting.capacity_RR[ends])
-            edge_s = edge_seconds(hops, segment, 1, round_trip(setting, source, target), flow, full_s)
-            worst_s = max(worst_s, edge_s)
-    return worst_s
+            if ends[0] == ends[1] and a != b and flow > 0.0:
+                has_own = setting.place_M[a] != ends[0] and setting.place_M[b] != ends[0]
+                full_s = num_bytes * setting.tensor / (flow if has_own else setting.capacity_RR[ends])
+            sent_s = max(num_bytes / flow, full_s) if flow > 0.0 else math.inf
+            worst_s = max(worst_s, latency_s + 0.5 * SOFTWARE_S + sent_s - slack_s)
+            least_slack_s = min(least_slack_s, slack_s)
+    return worst_s, least_slack_s
+
+
+@compiled
+def slack_seconds(setting: Setting, layout: Layout, replica: int, early: int, late: int) -> tuple[float, float]:
+    """Seconds that a micro-batch takes from one stage of a replica to a later one, forward, and back.
+
+    So long may what the earlier stage sends at a step's end be on its way before the later one needs it, and what the
+    later one sends before the earlier one has computed its last micro-batch.
+    """
+    there_s, back_s = 0.0, 0.0
+    for s in range(early, late):
+        low, high = layout.first_P[s], layout.first_P[s + 1]
+        here, behind = layout.machine_DP[replica, s], layout.machine_DP[replica, s + 1]
+        kind, num_bytes = setting.kind_M[here], setting.output_L[high - 1]
+        latency_s, flow = pair(setting, here, behind)
+        there_s += setting.forward_KJ[kind, high] - setting.forward_KJ[kind, low] + latency_s
+        there_s += num_bytes / flow if flow > 0.0 else 0.0
+        latency_s, flow = pair(setting, behind, here)
+        back_s += setting.backward_KJ[kind, high] - setting.backward_KJ[kind, low] + latency_s
+        back_s += num_bytes / flow if flow > 0.0 else 0.0
+    return there_s, back_s
 
 
 @inlined
@@ -384,11 +417,3 @@ def pair(setting: Setting, source: int, target: int) -> tuple[float, float]:
         return setting.inside_latency_K[kind], setting.inside_flow_K[kind]
     a, b = setting.place_M[source], setting.place_M[target]
     return setting.latency_QQ[a, b], setting.flow_QQ[a, b]
-
-
-@inlined
-def round_trip(setting: Setting, source: int, target: int) -> float:
-    """Seconds there and back between two machines, or inside one."""
-    if source == target:
-        return float(2.0 * setting.inside_latency_K[setting.kind_M[source]])
-    return float(setting.round_trip_QQ[setting.place_M[source], setting.place_M[target]])

@@ -8,9 +8,10 @@ import numpy as np
 
 from hulk_placement.collective.network import build_network
 from hulk_placement.cost.closed_form.arrays import Layout, Setting
+from hulk_placement.cost.closed_form.sync import slack_seconds
 from hulk_placement.cost.pipelines import arrays_of
 from hulk_placement.cost.predict import TRANSPORTS, stage_groups
-from hulk_placement.cost.simulation.reducing import buckets_of, own_buckets, ring_of_two
+from hulk_placement.cost.simulation.reducing import buckets_of, exchange, own_buckets
 from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import AllReduce, Bucket, Step
 from hulk_placement.cost.simulation.ways import Ways
@@ -29,7 +30,7 @@ def step_of(plan: Plan, workload: Workload, topology: Topology) -> Step:
     ways = Ways(topology)
     replicas = tuple(replica_of(plan, number, setting, layout, ways) for number in range(plan.layout.data))
     ready = [ready_parts(setting, layout, stage, plan.num_buckets) for stage in range(plan.layout.pipeline)]
-    reduces = (*_reduces(plan, workload, ready, ways), *_ties(plan, workload, ways))
+    reduces = (*_reduces(plan, workload, ready, ways), *_ties(plan, workload, setting, layout, ways))
     is_early = plan.overlap and plan.inner_steps is None
     return Step(ways.resources, replicas, reduces, plan.overlap, is_early, plan.inner_steps or 1)
 
@@ -65,8 +66,9 @@ def _own(plan: Plan, workload: Workload, ways: Ways) -> tuple[Bucket, ...]:
     return own_buckets(plan.collective, network, workload.model.gradient_bytes, plan.num_buckets, ways)
 
 
-def _ties(plan: Plan, workload: Workload, ways: Ways) -> Iterator[AllReduce]:
-    """Of each layer that uses another stage's parameters: rings of the two, in each replica."""
+def _ties(plan: Plan, workload: Workload, setting: Setting, layout: Layout, ways: Ways) -> Iterator[AllReduce]:
+    """Of each layer that uses another stage's parameters: the two send each other their gradients, in each replica."""
     for tie in ties(plan, workload):
-        bucket = ring_of_two(tie.group, plan.layout.tensor, ways)
+        slacks_s = slack_seconds(setting, layout, tie.replica, *tie.stages)
+        bucket = exchange(tie.group, slacks_s, plan.layout.tensor, ways)
         yield AllReduce(tuple((tie.replica, stage) for stage in tie.stages), (bucket,), after_all=True)

@@ -69,10 +69,20 @@ def own_buckets(
     return tuple(Bucket((number + 1) / num_buckets, (tuple(edges),)) for number in range(num_buckets))
 
 
-def ring_of_two(group: Group, num_flows: int, ways: Ways) -> Bucket:
-    """What two stages sum that share parameters, in as many such rings as there are tensor-parallel ranks."""
-    edge = _ring_edge(group, 1, num_flows, ways, None)
-    return Bucket(1.0, ((edge,), (edge,)))
+def exchange(group: Group, slacks_s: tuple[float, float], num_flows: int, ways: Ways) -> Bucket:
+    """What two stages that share parameters send each other, as many flows as there are tensor-parallel ranks.
+
+    `slacks_s`: how long what the first one sends, and the second one, may be on its way without holding anybody up.
+    """
+    first, second = group.machines
+    edges = []
+    for pair, slack_s in zip(((first, second), (second, first)), slacks_s, strict=True):
+        way = ways.between(*pair)
+        late_s = way.latency_s + SOFTWARE_S / 2 - slack_s
+        num_bytes = max(0.0, group.num_bytes + min(0.0, late_s) * way.bytes_per_s)
+        way = replace(way, latency_s=max(0.0, late_s), num_flows=num_flows)
+        edges.append(Edge(way, num_bytes * num_flows))
+    return Bucket(1.0, (tuple(edges),))
 
 
 def _ring_edge(group: Group, num_buckets: int, num_flows: int, ways: Ways, connection: object) -> Edge:
