@@ -155,9 +155,9 @@ def test_searches_pay_for_shared_parameters_as_predictions_do() -> None:
 
 
 def test_tensor_parallel_ranks_share_the_link_over_which_stages_sum_what_they_share() -> None:
-    """Four rings of 100 MB each way, by two replicas of two ranks, over 1 GB/s; inside a region two, over 1 GB/s each.
+    """Four times 100 MB each way, by two replicas of two ranks, over 1 GB/s; inside a region two, over 1 GB/s each.
 
-    Each ring is of half of 50 million parameters.
+    Each rank sends half of 50 million parameters, while the next micro-batch computes for 20 ms before it is missed.
     """
     layers = [Layer(f"layers.{n}", 50_000_000, 1e10, 2e10, 1000, 1000) for n in range(4)]
     layers[-1] = replace(layers[-1], tied_to=0, tied_parameters=50_000_000)
@@ -165,10 +165,10 @@ def test_tensor_parallel_ranks_share_the_link_over_which_stages_sum_what_they_sh
     topology = world(rtt_s=1e-3, bandwidth_bytes_per_s=1e9)
     for names, expected_s in (("a0 b0 a1 b1", 0.4), ("a0 a1 b0 b1", 0.2)):
         made = plan(names, 2, 2, 2)
-        assert time_pipelines(made, workload, topology).tied_s == pytest.approx(expected_s, rel=0.03)
+        assert time_pipelines(made, workload, topology).tied_s == pytest.approx(expected_s - 0.02, rel=0.01)
         found = simulate(made, workload, topology)
         reduced_s = max(end_s for end_s, group in zip(found.sums.end_S, found.sums.group_S, strict=True) if group < 2)
-        assert found.end_s - reduced_s == pytest.approx(expected_s, rel=0.03)
+        assert found.end_s - reduced_s == pytest.approx(expected_s - 0.02, rel=0.01)
 
 
 def parts(made: Plan, topology: Topology) -> dict[Part, float]:
@@ -201,8 +201,26 @@ def test_replicas_wait_for_the_link_that_is_named() -> None:
     assert last.link in {("a0", "b0"), ("b0", "a0")}
 
 
+def sharing(num_parameters: int) -> Workload:
+    """The last layer uses so many parameters of the first one."""
+    layers = list(job().model.layers)
+    layers[0] = replace(layers[0], num_parameters=num_parameters)
+    layers[-1] = replace(layers[-1], tied_to=0, tied_parameters=num_parameters)
+    return replace(job(), model=Model(tuple(layers)))
+
+
+def test_what_stages_share_costs_nothing_that_is_there_before_it_is_needed() -> None:
+    """4 MB take 4 s and 0.1 s over 1 MB/s; a micro-batch takes 4.3 s to the next stage, and 8.3 s back."""
+    topology, made = world(), plan("a0 b0", 1, 2)
+    without, with_few = predict(made, job(), topology), predict(made, sharing(1_000_000), topology)
+    assert with_few.step_s == without.step_s
+    assert simulate(made, sharing(1_000_000), topology).step_s == pytest.approx(without.step_s)
+    assert predict(made, sharing(1_100_000), topology).step_s - without.step_s == pytest.approx(0.2, abs=0.01)
+    assert simulate(made, sharing(1_100_000), topology).step_s - without.step_s == pytest.approx(0.2, abs=0.01)
+
+
 def test_stages_that_share_parameters_sum_them_in_every_step_of_local_sgd() -> None:
-    topology, workload = world(), job(tied=True)
+    topology, workload = world(), sharing(10_000_000)
     for machines, data in (("a0 b0", 1), ("a0 b0 a1 b1", 2)):
         every = plan(machines, data, 2)
         every = replace(every, prediction=predict(every, workload, topology))
@@ -220,7 +238,7 @@ def test_stages_that_share_parameters_sum_them_in_every_step_of_local_sgd() -> N
 
 
 def test_stages_that_share_parameters_sum_them_in_a_part_of_its_own() -> None:
-    made, topology, workload = plan("a0 b0", 1, 2), world(), job(tied=True)
+    made, topology, workload = plan("a0 b0", 1, 2), world(), sharing(10_000_000)
     predicted = replace(made, prediction=predict(made, workload, topology))
     found = {part.part: part.seconds for part in step_parts(predicted, workload, topology)}
     assert found[Part.TIED] == pytest.approx(time_pipelines(made, workload, topology).tied_s)

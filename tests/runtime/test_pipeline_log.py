@@ -26,3 +26,11 @@ def test_a_message_that_came_before_it_was_needed_costs_nothing():
     first = Log(0, [Event("run", 0, 0, 0.0, 1.0), Event("send", THERE, 0, 1.0, 1.1, 1)])
     second = Log(1, [Event("run", 1, 1, 0.0, 2.0), Event("wait", THERE, 0, 2.0, 2.0, 0), Event("run", 1, 0, 2.0, 3.0)])
     assert parts([first, second])[1] == Parts(3.0, 3.0, 0.0, 0.0, 0.0)
+
+
+def test_each_rank_counts_seconds_from_a_moment_of_its_own():
+    """As device 1 waits above, but its second 0 is 0.08 s after device 0's: it waits from 0.12 to 1.22 of its own."""
+    first = Log(0, [Event("run", 0, 0, 0.0, 1.0), Event("send", THERE, 0, 1.0, 1.25, 1)], zero_s=70.0)
+    second = Log(1, [Event("wait", THERE, 0, 0.12, 1.22, 0), Event("run", 1, 0, 1.22, 2.22)], zero_s=70.08)
+    other = parts([first, second])[1]
+    assert (other.transfer_s, other.bubble_s) == pytest.approx((0.3, 0.92))

@@ -93,4 +93,4 @@ def slowest_tie(plan: Plan, workload: Workload, topology: Topology) -> Pair | No
         for tie in ties(plan, workload)
         for pair in (tie.group.machines, tie.group.machines[::-1])
     ]
-    return max(pairs)[1] if pairs else None
+    return max(pairs, key=lambda found: found[0])[1] if pairs else None

@@ -1,7 +1,8 @@
 """What a rank did in a step and when -> where its time went: computing, waiting for a transfer, bubbles.
 
-Seconds count from when all ranks were last together, at the end of the step before; between hosts they may be off by
-what a message takes. On a GPU they are the host's, which runs ahead of it.
+Seconds count from when a rank last heard of all others, at the end of the step before, which is at another moment on
+each; what is said of transfers is as true as their hosts' clocks agree. On a GPU times are the host's, which runs ahead
+of it.
 
 While a rank waits, what it waits for is not yet sent (a bubble: its peer still computes) or on its way (a transfer):
 
@@ -10,6 +11,7 @@ While a rank waits, what it waits for is not yet sent (a bubble: its peer still 
 """
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -57,6 +59,8 @@ class Log:
 
     device: int
     events: list[Event] = field(default_factory=list)
+    zero_s: float = 0.0
+    """Its second 0 by the host's clock, which counts as the other hosts' do."""
 
     def of(self, kind: Kind) -> list[Event]:
         """Those of one kind."""
@@ -68,15 +72,17 @@ class Log:
         return [(event.of, event.micro_batch) for event in self.of("run") if isinstance(event.of, int)]
 
     def since(self, start_s: float) -> "Log":
-        """With seconds that count from another moment."""
+        """Of seconds of this process's `time.perf_counter`: of those that count from one of them."""
         moved = (replace(e, start_s=e.start_s - start_s, end_s=e.end_s - start_s) for e in self.events)
-        return Log(self.device, list(moved))
+        return Log(self.device, list(moved), time.time() - time.perf_counter() + start_s)
 
 
 def parts(logs: Sequence[Log]) -> list[Parts]:
     """Of the ranks of one replica, by their logs of the same step."""
     sent_s = {
-        (event.of, event.micro_batch, log.device, event.peer): event.start_s for log in logs for event in log.of("send")
+        (event.of, event.micro_batch, log.device, event.peer): log.zero_s + event.start_s
+        for log in logs
+        for event in log.of("send")
     }
     return [_parts(log, sent_s) for log in logs]
 
@@ -100,24 +106,25 @@ def packed(log: Log) -> bytes:
         ]
         for e in log.events
     ]
-    return json.dumps([log.device, rows]).encode()
+    return json.dumps([log.device, rows, log.zero_s]).encode()
 
 
 def unpacked(sent: bytes) -> Log:
     """
-    >>> log = Log(1, [Event("wait", Way(0, 1), 2, 0.5, 0.75, peer=0), Event("run", 1, 2, 0.75, 1.0)])
+    >>> log = Log(1, [Event("wait", Way(0, 1), 2, 0.5, 0.75, peer=0), Event("run", 1, 2, 0.75, 1.0)], 8.0)
     >>> unpacked(packed(log)) == log
     True
     """
-    device, rows = json.loads(sent)
-    return Log(device, [Event(row[0], Way(*row[1]) if isinstance(row[1], list) else row[1], *row[2:]) for row in rows])
+    device, rows, zero_s = json.loads(sent)
+    events = [Event(row[0], Way(*row[1]) if isinstance(row[1], list) else row[1], *row[2:]) for row in rows]
+    return Log(device, events, zero_s)
 
 
 def _parts(log: Log, sent_s: dict[tuple[int | Way | None, int, int, int | None], float]) -> Parts:
     own = [event for event in log.events if event.kind != "send"]
     transfer_s = 0.0
     for wait in log.of("wait"):
-        left_s = sent_s[wait.of, wait.micro_batch, wait.peer or 0, log.device]
+        left_s = sent_s[wait.of, wait.micro_batch, wait.peer or 0, log.device] - log.zero_s
         transfer_s += max(0.0, wait.end_s - max(wait.start_s, left_s))
     step_s = max(event.end_s for event in own) - min(0.0, *(event.start_s for event in own))
     compute_s = sum(event.seconds for event in log.of("run"))

@@ -16,7 +16,7 @@ from hulk_placement.cost.simulation.blocks import Blocks, make_blocks
 from hulk_placement.cost.simulation.events import run
 from hulk_placement.cost.simulation.sharing import Flows, make_flows
 from hulk_placement.cost.simulation.step import Place, Step, Way
-from hulk_placement.cost.simulation.sums import Sums, all_edges, make_sums
+from hulk_placement.cost.simulation.sums import Sums, all_edges, feel, make_sums
 
 Floats = NDArray[np.float64]
 
@@ -76,6 +76,7 @@ def simulate_step(step: Step) -> Simulated:
     blocks = make_blocks(step, np.array([way.latency_s for way in channels]))
     sums = make_sums(step, len(channels))
     run(blocks, flows, sums)
+    feel(sums)
     return _simulated(step, blocks, flows, sums)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from hulk_placement.cost.closed_form.arrays import Layout, Setting
 from hulk_placement.cost.closed_form.sync import slack_seconds
 from hulk_placement.cost.pipelines import arrays_of
 from hulk_placement.cost.predict import TRANSPORTS, stage_groups
-from hulk_placement.cost.simulation.reducing import buckets_of, exchange, own_buckets
+from hulk_placement.cost.simulation.reducing import buckets_of, own_buckets, sending
 from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import AllReduce, Bucket, Step
 from hulk_placement.cost.simulation.ways import Ways
@@ -70,5 +71,8 @@ def _ties(plan: Plan, workload: Workload, setting: Setting, layout: Layout, ways
     """Of each layer that uses another stage's parameters: the two send each other their gradients, in each replica."""
     for tie in ties(plan, workload):
         slacks_s = slack_seconds(setting, layout, tie.replica, *tie.stages)
-        bucket = exchange(tie.group, slacks_s, plan.layout.tensor, ways)
-        yield AllReduce(tuple((tie.replica, stage) for stage in tie.stages), (bucket,), after_all=True)
+        members = tuple((tie.replica, stage) for stage in tie.stages)
+        for way, slack_s in zip((1, -1), slacks_s, strict=True):
+            group = replace(tie.group, machines=tie.group.machines[::way])
+            bucket = sending(group, plan.layout.tensor, ways)
+            yield AllReduce(members[::way], (bucket,), after_all=True, slack_s=slack_s)

@@ -69,20 +69,11 @@ def own_buckets(
     return tuple(Bucket((number + 1) / num_buckets, (tuple(edges),)) for number in range(num_buckets))
 
 
-def exchange(group: Group, slacks_s: tuple[float, float], num_flows: int, ways: Ways) -> Bucket:
-    """What two stages that share parameters send each other, as many flows as there are tensor-parallel ranks.
-
-    `slacks_s`: how long what the first one sends, and the second one, may be on its way without holding anybody up.
-    """
-    first, second = group.machines
-    edges = []
-    for pair, slack_s in zip(((first, second), (second, first)), slacks_s, strict=True):
-        way = ways.between(*pair)
-        late_s = way.latency_s + SOFTWARE_S / 2 - slack_s
-        num_bytes = max(0.0, group.num_bytes + min(0.0, late_s) * way.bytes_per_s)
-        way = replace(way, latency_s=max(0.0, late_s), num_flows=num_flows)
-        edges.append(Edge(way, num_bytes * num_flows))
-    return Bucket(1.0, (tuple(edges),))
+def sending(group: Group, num_flows: int, ways: Ways) -> Bucket:
+    """What the first of two sends the second, as many flows as there are tensor-parallel ranks."""
+    way = ways.between(*group.machines)
+    way = replace(way, latency_s=way.latency_s + SOFTWARE_S / 2, num_flows=num_flows)
+    return Bucket(1.0, ((Edge(way, group.num_bytes * num_flows),),))
 
 
 def _ring_edge(group: Group, num_buckets: int, num_flows: int, ways: Ways, connection: object) -> Edge:

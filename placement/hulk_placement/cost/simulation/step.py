@@ -159,14 +159,15 @@ Cell = tuple[int, int]
 class AllReduce:
     """One group's all-reduce of its gradients: buckets in order, `num_in_flight` at a time (gloo 2, Hulk's own 1).
 
-    A cell is a member of one group at most, the last one with `after_all` apart: such a group sums what stages share
-    (tied parameters) when all else is computed and reduced.
+    A cell is a member of one group at most, those with `after_all` apart: such a group sums what stages share (tied
+    parameters) when all else is computed and reduced. Of its time the step does not feel the last `slack_s`.
     """
 
     members: tuple[Cell, ...]
     buckets: tuple[Bucket, ...]
     num_in_flight: int = 1
     after_all: bool = False
+    slack_s: float = 0.0
 
     def __post_init__(self) -> None:
         ready = [bucket.ready for bucket in self.buckets]

@@ -34,6 +34,7 @@ class Sums(NamedTuple):
     in_flight_G: Ints
     is_last_G: Bools
     """Whether the group waits for all else."""
+    slack_G: Floats
     first_sum_G: Ints
     first_phase_S: Ints
     first_edge_Q: Ints
@@ -85,6 +86,7 @@ def make_sums(step: Step, first_edge: int) -> Sums:
         group_C=_groups(step),
         in_flight_G=np.array([group.num_in_flight for group in groups], np.int64),
         is_last_G=np.array([group.after_all for group in groups], np.bool_),
+        slack_G=np.array([group.slack_s for group in groups], np.float64),
         first_sum_G=first_sum_G,
         first_phase_S=_firsts([len(bucket.phases) for _, bucket in buckets]),
         first_edge_Q=_firsts(sizes_Q),
@@ -106,6 +108,12 @@ def make_sums(step: Step, first_edge: int) -> Sums:
         last_Q=np.full(len(phases), -1),
         held_by_E=np.full(len(edges), -1),
     )
+
+
+def feel(sums: Sums) -> None:
+    """End every sum when the step feels its end, not before it began."""
+    sums.end_S[:] = np.maximum(sums.start_S, sums.end_S - sums.slack_G[sums.group_S])
+    sums.end_Q[:] = np.minimum(sums.end_Q, sums.end_S[sums.sum_Q])
 
 
 def _firsts(counts: list[int]) -> Ints:
