@@ -13,6 +13,7 @@ SIZE: Final = Size(layers=12, hidden=512, global_batch=6, sequence_length=32)
 LIMIT: Final = "896Mi"
 STEPS: Final = 6
 NUM_STAGES: Final = 3
+PLACES: Final = {"0": "eu", "7": "us", "13": "ap"}
 
 
 def run(geo: Geo) -> str:
@@ -49,6 +50,6 @@ def killed(geo: Geo) -> str:
 
 def staged(geo: Geo) -> Training:
     """The same, cut into stages, one of them in every region."""
-    pins = [{"layers": layers, "regions": [region]} for layers, region in (("0", "eu"), ("13", "ap"))]
+    pins = [{"layers": layers, "regions": [region]} for layers, region in PLACES.items()]
     more = {"parallelism": {"data": 1, "pipeline": NUM_STAGES}, "placement": {"pins": pins}}
     return train(geo, "staged", SIZE, steps=STEPS, num_workers=NUM_STAGES, pod=limited(), more=more)
