@@ -175,7 +175,7 @@ def _train_once(geo: Geo, name: str, manifest: dict[str, Any], listens: bool) ->
         geo.delete("hulkjob", name, selector)
         listening.shutdown()
     if len(steps_seen) != steps:
-        why = status.get("lastFailure", {}).get("message", "it told of no failure")
+        why = (status.get("lastFailure") or {}).get("message", "it told of no failure")
         raise RuntimeError(f"{name} in {NAMESPACE} trained {len(steps_seen)} of {steps} steps: {why}")
     losses, step_s, compute_s = zip(*steps_seen, strict=True)
     prediction = status["prediction"]

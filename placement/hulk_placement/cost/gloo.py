@@ -104,6 +104,8 @@ class Ring:
     segment_bytes: float
     num_buckets: int
     transport: Gloo = field(default=CUBIC, repr=False)
+    is_exchange: bool = field(default=False, repr=False)
+    """Whether it is two ranks of stages, which send each other all they have."""
 
     @property
     def edge_bytes(self) -> float:
@@ -125,8 +127,11 @@ class Ring:
         2 K b q x + R + max(0, R - 2 (b - 1) q x), the link being full: other buckets fill it while one turns round.
         A single flow may get less than the link carries: then the edge's own x is m / flow. With BBR x and q x are the
         greatest of q x and `pace_s`. With b = 1 this is the form validated by measured all-reduces, with b = 2 by an
-        event simulation of gloo's rings.
+        event simulation of gloo's rings. An exchange takes one way, and as long as its bytes.
         """
+        if self.is_exchange:
+            rate = min(bandwidth_bytes_per_s / num_sharing, flow_bytes_per_s or math.inf)
+            return (rtt_s + SOFTWARE_S) / 2 + 2 * self.edge_bytes / rate
         round_trip_s, others = rtt_s + SOFTWARE_S, self.num_buckets - 1
         shared_s = num_sharing * self.segment_bytes / bandwidth_bytes_per_s
         segment_s = self.segment_bytes / bandwidth_bytes_per_s

@@ -8,6 +8,7 @@ TCP repeats what it lost, and the time is a range.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hulk_placement.cost.gloo import CUBIC, OVERFLOW, Gloo, Ring, cut_ring
 from hulk_placement.cost.groups import Group, GroupTime, Sharing, exactly, weighted
@@ -22,7 +23,10 @@ def ring_times(
 
     One rank sends nothing: 0 seconds and no edge. KeyError when a group names a machine that the topology lacks.
     """
-    rings = [cut_ring(g.num_bytes, max(2, len(g.machines)), g.num_buckets, transport) for g in groups]
+    rings = [
+        replace(cut_ring(g.num_bytes, max(2, len(g.machines)), g.num_buckets, transport), is_exchange=g.is_exchange)
+        for g in groups
+    ]
     shared = _Shared(rings, Sharing([group.edges() for group in groups], topology), silence_s)
     return tuple(shared.group_time(number) for number in range(len(groups)))
 

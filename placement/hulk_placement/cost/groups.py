@@ -13,12 +13,14 @@ from hulk_placement.topology import Link, Pair, Topology
 class Group:
     """Ranks that sum `num_bytes` together, by the machine of each in ring order (data flow from rank r to r - 1).
 
-    `num_buckets` equal buckets are reduced at the same time.
+    `num_buckets` equal buckets are reduced at the same time. `is_exchange`: two that send each other what they have, as
+    ranks of stages do.
     """
 
     machines: tuple[str, ...]
     num_bytes: int
     num_buckets: int = 1
+    is_exchange: bool = False
 
     def __post_init__(self) -> None:
         if not self.machines or self.num_bytes < 1 or self.num_buckets < 1:

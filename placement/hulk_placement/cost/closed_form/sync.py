@@ -174,13 +174,25 @@ def walk_tour(layout: Layout, cache: Cache, stage: int) -> int:
     return num - 1 if num > 1 and cache.walk_W[num - 1] == cache.walk_W[0] else num
 
 
+@inlined
+def _edge(
+    is_exchange: bool, hops: int, segment: float, num_buckets: int, way_s: float, flow: float, full_s: float
+) -> float:
+    """As `edge_seconds`, or, of an exchange, one way and as long as its bytes take."""
+    if not is_exchange:
+        return float(edge_seconds(hops, segment, num_buckets, way_s, flow, full_s))
+    sent_s = max(hops * segment * num_buckets / flow, full_s) if flow > 0.0 else math.inf
+    return 0.5 * (way_s + SOFTWARE_S) + 2.0 * sent_s
+
+
 @compiled
 def _rings(setting: Setting, layout: Layout, cache: Cache, buckets: int, ring_P: Floats) -> float:
     """Seconds of the slowest of gloo's rings in so many buckets, all at the same time, and of each into `ring_P`.
 
-    First what they put on links, then the slowest edge of each.
+    First what they put on links, then the slowest edge of each. Two replicas of stages send each other what they have.
     """
     num_replicas, num_stages = layout.machine_DP.shape
+    is_exchange = num_replicas == 2 and num_stages > 1
     cache.load_RR[:] = 0.0
     for s in range(num_stages):
         hops, segment = ring_cut(gradient_bytes(setting, layout, s), num_replicas, buckets)
@@ -196,16 +208,16 @@ def _rings(setting: Setting, layout: Layout, cache: Cache, buckets: int, ring_P:
             if num > 1:
                 way_s, flow = setting.round_trip_RR[a, b], setting.flow_RR[a, b]
                 full_s = cache.load_RR[a, b] / setting.capacity_RR[a, b]
-                worst_s = max(worst_s, edge_seconds(hops, segment, buckets, way_s, flow, full_s))
+                worst_s = max(worst_s, _edge(is_exchange, hops, segment, buckets, way_s, flow, full_s))
             if cache.count_PR[s, a] > 1 and cache.only_PR[s, a] == SEVERAL:
                 way_s, flow = setting.round_trip_RR[a, a], setting.flow_RR[a, a]
                 num_bytes = hops * segment * buckets * setting.tensor * cache.sharing_PR[s, a]
                 full_s = num_bytes / setting.capacity_RR[a, a]
-                worst_s = max(worst_s, edge_seconds(hops, segment, buckets, way_s, flow, full_s))
+                worst_s = max(worst_s, _edge(is_exchange, hops, segment, buckets, way_s, flow, full_s))
             if cache.twin_PR[s, a] != NONE:
                 kind = setting.kind_M[cache.twin_PR[s, a]]
                 way_s, flow = 2.0 * setting.inside_latency_K[kind], setting.inside_flow_K[kind]
-                worst_s = max(worst_s, edge_seconds(hops, segment, buckets, way_s, flow, 0.0))
+                worst_s = max(worst_s, _edge(is_exchange, hops, segment, buckets, way_s, flow, 0.0))
         ring_P[s] = worst_s
     uplinks_s, slowest_s = 2.0 * busiest_uplink_s(setting, cache), 0.0
     for s in range(num_stages):

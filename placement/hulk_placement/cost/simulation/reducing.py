@@ -46,6 +46,8 @@ def buckets_of(
             phases = (_nccl(transport, one, num_flows, ways),)
         case ParameterServer():
             phases = tuple(_server(transport, one, num_flows, ways, back) for back in (False, True))
+        case _ if group.is_exchange:
+            phases = (tuple(_sent(one, both, num_flows, ways) for both in (group.machines, group.machines[::-1])),)
         case _:
             edge = _ring_edge(one, num, num_flows, ways, connection)
             phases = ((edge,), (edge,))
@@ -71,9 +73,15 @@ def own_buckets(
 
 def sending(group: Group, num_flows: int, ways: Ways) -> Bucket:
     """What the first of two sends the second, as many flows as there are tensor-parallel ranks."""
-    way = ways.between(*group.machines)
+    return Bucket(1.0, ((_sent(group, group.machines, num_flows, ways),),))
+
+
+def _sent(group: Group, pair: Sequence[str], num_flows: int, ways: Ways) -> Edge:
+    """All that one of two machines has of a group's gradients, to the other."""
+    source, target = pair
+    way = ways.between(source, target)
     way = replace(way, latency_s=way.latency_s + SOFTWARE_S / 2, num_flows=num_flows)
-    return Bucket(1.0, ((Edge(way, group.num_bytes * num_flows),),))
+    return Edge(way, group.num_bytes * num_flows)
 
 
 def _ring_edge(group: Group, num_buckets: int, num_flows: int, ways: Ways, connection: object) -> Edge:
