@@ -1,0 +1,141 @@
+"""Workers onto machines: as few machines as can be, in one region where that holds them all.
+
+A worker that is already somewhere stays there as long as the new number of workers leaves it a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hulk_placement.fleet.room import Counts, Room, reservation
+from hulk_placement.fleet.types import Job, Mapped
+
+MOST_STARTS = 4
+"""Regions that are tried as the first of several."""
+
+
+def place(room: Room, job: Job, count: int, held: Mapped | None = None) -> dict[str, int] | None:
+    """Machines for so many workers of the job, None where they do not fit; `held` are those to stay on.
+
+    What is held must not be taken in the room at the moment.
+    """
+    if count > room.quota_left(job):
+        return None
+    if held:
+        staying = _staying(room, job, count, held)
+        if staying is not None:
+            return staying
+    return _fresh(room, job, count, room.admits(job))
+
+
+def largest(room: Room, job: Job, count: int, held: Mapped | None = None) -> dict[str, int] | None:
+    """As `place`, with as many workers as fit, from `count` down to the job's least; None where even that fails."""
+    most = min(count, room.quota_left(job), int(min(room.admits(job).sum(), count)))
+    for fewer in range(most, job.min_workers - 1, -1):
+        mapping = place(room, job, fewer, held)
+        if mapping is not None:
+            return mapping
+    return None
+
+
+def _staying(room: Room, job: Job, count: int, held: Mapped) -> dict[str, int] | None:
+    """The held mapping, shrunk from its smallest machines or grown beside what is there; None where that is no way."""
+    if any(machine not in room.index for machine in held):
+        return None
+    admits = room.admits(job)
+    mapping = {machine: min(number, int(admits[room.index[machine]])) for machine, number in held.items()}
+    mapping = {machine: number for machine, number in mapping.items() if number}
+    for machine in sorted(mapping, key=lambda name: (mapping[name], room.index[name])):
+        surplus = sum(mapping.values()) - count
+        if surplus <= 0:
+            break
+        mapping[machine] -= min(surplus, mapping[machine])
+    mapping = {machine: number for machine, number in mapping.items() if number}
+    missing = count - sum(mapping.values())
+    if missing:
+        mapping = _grown(room, admits, mapping, missing)
+    return mapping if sum(mapping.values()) == count and room.has_bandwidth(job, mapping) else None
+
+
+def _grown(room: Room, admits: Counts, mapping: dict[str, int], missing: int) -> dict[str, int]:
+    """Workers more: on machines that are held, then in their regions, then anywhere, on the largest first."""
+    more = admits.copy()
+    held = np.zeros(len(more), dtype=bool)
+    for machine, number in mapping.items():
+        more[room.index[machine]] -= number
+        held[room.index[machine]] = True
+    near = np.isin(room.region, np.unique(room.region[held]))
+    grown = dict(mapping)
+    for place_ in np.lexsort((-more, ~near, ~held)):
+        if not missing:
+            break
+        added = min(missing, int(more[place_]))
+        if added:
+            name = room.names[place_]
+            grown[name] = grown.get(name, 0) + added
+            missing -= added
+    return grown
+
+
+def _fresh(room: Room, job: Job, count: int, admits: Counts) -> dict[str, int] | None:
+    alone = np.flatnonzero(admits >= count)
+    if alone.size:
+        best = alone[np.argmin(room.free[alone])]
+        return {room.names[best]: count}
+    reserved = reservation(job)
+    if reserved:
+        admits = np.where(room.card >= reserved, admits, 0)
+    if admits.sum() < count:
+        return None
+    in_region = np.bincount(room.region, weights=admits, minlength=len(room.regions))
+    options = [
+        _fewest(room, np.where(room.region == region, admits, 0), count)
+        for region in np.flatnonzero(in_region >= count).tolist()
+        if job.allow_unknown_links or room.knows(region, region)
+    ]
+    if options:
+        return min(options, key=len)
+    order = np.argsort(-in_region, kind="stable")
+    for start in order[:MOST_STARTS]:
+        regions = [int(start), *order[order != start].tolist()]
+        mapping = _across(room, job, admits, regions, count)
+        if sum(mapping.values()) == count and room.has_bandwidth(job, mapping):
+            return mapping
+    return None
+
+
+def _fewest(room: Room, admits: Counts, count: int) -> dict[str, int]:
+    """The largest machines until one holds the rest: of those that do, the tightest."""
+    mapping: dict[str, int] = {}
+    for place_ in np.argsort(-admits, kind="stable"):
+        holding = np.flatnonzero(admits >= count)
+        holding = holding[[room.names[other] not in mapping for other in holding]] if holding.size else holding
+        if holding.size:
+            mapping[room.names[holding[np.argmin(room.free[holding])]]] = count
+            break
+        mapping[room.names[place_]] = int(admits[place_])
+        count -= int(admits[place_])
+    return mapping
+
+
+def _across(room: Room, job: Job, admits: Counts, order: Sequence[int], count: int) -> dict[str, int]:
+    """Regions in order, until they hold all workers; none to or from which nothing is known, where that matters."""
+    mapping: dict[str, int] = {}
+    taken: list[int] = []
+    for region in order:
+        inside = np.where(room.region == region, admits, 0)
+        if not job.allow_unknown_links:
+            if not all(room.knows(region, other) and room.knows(other, region) for other in taken):
+                continue
+            if not room.knows(region, region):
+                inside = np.where(np.arange(len(inside)) == np.argmax(inside), inside, 0)
+        here = min(count, int(inside.sum()))
+        if here:
+            mapping |= _fewest(room, inside, here)
+            taken.append(region)
+            count -= here
+        if not count:
+            break
+    return mapping

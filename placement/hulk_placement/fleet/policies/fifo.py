@@ -1,0 +1,47 @@
+"""First in, first out: each job gets a fixed number of workers and keeps them until it is done."""
+
+from __future__ import annotations
+
+from hulk_placement.fleet.place import place
+from hulk_placement.fleet.problem import Problem
+from hulk_placement.fleet.room import Room
+from hulk_placement.fleet.types import Job, Settings
+
+
+def fifo(problem: Problem) -> dict[str, dict[str, int]]:
+    """Running jobs stay; of the others the first starts that fits, and nobody overtakes one that waits.
+
+    A job that no empty cluster could hold blocks nobody, unless `settings.strict_fifo`.
+    """
+    room, jobs = problem.room(), {job.key: job for job in problem.jobs}
+    chosen = {key: dict(mapping) for key, mapping in problem.held.items()}
+    for key, mapping in chosen.items():
+        room.take(jobs[key], mapping)
+    for job in problem.jobs:
+        if job.key in chosen:
+            continue
+        found = place(room, job, asked(room, job, problem.settings))
+        if found:
+            room.take(job, found)
+            chosen[job.key] = found
+        elif can_ever(room, job, problem.settings) or problem.settings.strict_fifo:
+            break
+    return chosen
+
+
+def asked(room: Room, job: Job, settings: Settings) -> int:
+    """The workers that a job asks for where the policy does not size it: no more than an empty cluster holds."""
+    wanted = settings.fixed_workers.get(job.key, job.max_workers)
+    return max(job.min_workers, min(wanted, int(room.most(job).sum()), quota(job, settings)))
+
+
+def can_ever(room: Room, job: Job, settings: Settings) -> bool:
+    """Whether the job's least number of workers fits an empty cluster and its namespace's quota."""
+    return job.min_workers <= min(int(room.most(job).sum()), quota(job, settings))
+
+
+def quota(job: Job, settings: Settings) -> int:
+    """Workers that the namespace's quota admits of the job alone; what it asks for where there is none."""
+    if job.namespace not in settings.quotas or not job.accelerators_per_worker:
+        return max(job.max_workers, settings.fixed_workers.get(job.key, 0))
+    return settings.quotas[job.namespace] // job.accelerators_per_worker

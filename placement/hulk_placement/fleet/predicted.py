@@ -1,0 +1,118 @@
+"""Step times of live jobs: the one evaluator's, corrected by what was observed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from hulk_placement.cost import predict
+from hulk_placement.cost.compute import share_out
+from hulk_placement.fleet.room import workers
+from hulk_placement.fleet.types import Job, Mapped
+from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
+from hulk_placement.topology import Topology
+from hulk_placement.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Seconds of a job's steps on the mapping that they were observed on."""
+
+    mapping: Mapped
+    step_s: float
+
+    def __post_init__(self) -> None:
+        if not self.mapping or not 0 < self.step_s < math.inf:
+            raise ValueError(f"observed step of {self.step_s} s on {len(self.mapping)} machines must be > 0 and finite")
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedStepTimes:
+    """By `cost.predict`, each job's ring along the machines of a mapping, regions together.
+
+    Where a job was observed, that stands for the mapping that it was observed on, and other mappings' predictions are
+    off by the same factor. What the planner will do with the same machines can only be quicker: this is one plan of
+    theirs. Keep the object between decisions while the topology stays: it remembers.
+    """
+
+    topology: Topology
+    observed: Mapping[str, Observed] = field(default_factory=dict)
+    _known: dict[tuple[object, ...], float] = field(default_factory=dict, repr=False, compare=False)
+
+    def step_s(self, job: Job, mapping: Mapped) -> float:
+        """Seconds of a step; inf for a number of workers that no layout of the job's has."""
+        seen = self.observed.get(job.key)
+        if seen is None:
+            return self._predicted_s(job, mapping)
+        if dict(seen.mapping) == dict(mapping):
+            return seen.step_s
+        before_s = self._predicted_s(job, seen.mapping)
+        factor = seen.step_s / before_s if math.isfinite(before_s) else 1.0
+        return factor * self._predicted_s(job, mapping)
+
+    def with_observed(self, observed: Mapping[str, Observed]) -> PredictedStepTimes:
+        """The same, with what is known, and other observations."""
+        return replace(self, observed=observed)
+
+    def _predicted_s(self, job: Job, mapping: Mapped) -> float:
+        workload = job.workload
+        if workload is None:
+            raise ValueError(f"job {job.key}: a step is predicted of its workload, and it has none")
+        try:
+            alike = self._alike(workload, mapping)
+        except KeyError:
+            return math.inf  # it was observed on a machine that is gone
+        key = (job.key, workload.global_batch, workload.micro_batch, workload.accelerators_per_worker, *alike)
+        if key not in self._known:
+            plan = plan_on(workload, self.topology, mapping)
+            self._known[key] = math.inf if plan is None else predict(plan, workload, self.topology).step_s
+        return self._known[key]
+
+    def _alike(self, workload: Workload, mapping: Mapped) -> Sequence[object]:
+        """What of a mapping decides its step: machines themselves, or only their kinds where no pair differs."""
+        machines = [(self.topology.machine(name), count) for name, count in mapping.items()]
+        if self.topology.node_links or workload.flops_per_s or workload.likely_flops_per_s:
+            return sorted((machine.name, count) for machine, count in machines)
+        return sorted(
+            (machine.region, machine.product, machine.flops_per_s or 0.0, machine.memory_bytes, count)
+            for machine, count in machines
+        )
+
+
+def plan_on(workload: Workload, topology: Topology, mapping: Mapped) -> Plan | None:
+    """A plan of the workload on a mapping, of the degrees that it asks for, else one; None where they do not divide it.
+
+    Its stages are as equal in layers as can be, its shares equal, its gradients summed by gloo's ring.
+    """
+    pipeline, tensor = workload.pipeline or 1, workload.tensor or 1
+    ranks = workers(mapping) * workload.accelerators_per_worker
+    data, rest = divmod(ranks, pipeline * tensor)
+    if rest or not 1 <= data <= workload.global_batch or workload.data not in (None, data):
+        return None
+    order = {machine.name: place for place, machine in enumerate(topology.machines)}
+    first = {machine.region: -place for place, machine in reversed([*enumerate(topology.machines)])}
+    names = sorted(mapping, key=lambda name: (-first[topology.machine(name).region], order[name]))
+    shares = share_out(workload.global_batch, [1.0] * data)
+    num_layers = len(workload.model.layers)
+    if num_layers < pipeline:
+        return None
+    cuts = [stage * num_layers // pipeline for stage in range(pipeline + 1)]
+    return Plan(
+        key=workload.key,
+        attempt=workload.attempt,
+        workers=tuple(
+            WorkerSlot(name, topology.machine(name).region, workload.accelerators_per_worker)
+            for name in names
+            for _ in range(mapping[name])
+        ),
+        shares=shares,
+        micro_batch=min(workload.micro_batch or 1, max(shares))
+        if pipeline > 1 or workload.micro_batch
+        else max(shares),
+        num_buckets=1,
+        prediction=NOT_PREDICTED,
+        layout=Layout(data, pipeline, tensor),
+        stages=tuple(first for first, _ in pairwise(cuts)),
+    )
