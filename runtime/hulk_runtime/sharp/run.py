@@ -1,0 +1,189 @@
+"""Trains trials on devices: makes and cuts them, sets the devices to work, and says what became of each trial."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from hulk_runtime.environment import Checkpointing
+from hulk_runtime.errors import ConfigurationError
+from hulk_runtime.sharp import order, pilot
+from hulk_runtime.sharp.board import Board
+from hulk_runtime.sharp.course import Course
+from hulk_runtime.sharp.device import Device
+from hulk_runtime.sharp.host import HostDevice
+from hulk_runtime.sharp.lane import Lane
+from hulk_runtime.sharp.order import Scheduler
+from hulk_runtime.sharp.randomness import Stream
+from hulk_runtime.sharp.saving import Saver
+from hulk_runtime.sharp.trial import Model, Outcome, Step, Trial
+
+
+def train(
+    trials: Sequence[Trial],
+    devices: Sequence[Device],
+    *,
+    scheduler: Scheduler = "lrtf",
+    double_buffer: bool = True,
+    report: Callable[[Step], None] = lambda _: None,
+    checkpointing: Checkpointing | None = None,
+    attempt: int = 1,
+    stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Outcome]:
+    """Train all trials to their ends; what became of each, by its name.
+
+    `report` is called after each mini-batch. With `checkpointing`, each trial has a folder of its own below the URL and
+    goes on from what an earlier attempt has left there. When `stop` says so, trials end after the mini-batch that they
+    are in, with a checkpoint. Torch's threads are divided among the devices on the host, as long as this runs. Raises
+    DeviceMemoryError when a layer is larger than the smallest device, ConfigurationError when scheduler `exact` has too
+    much to do, CheckpointError. A trial whose loss is no number or whose own code raises is `failed`, and the others
+    go on.
+    """
+    with divided_threads(devices):
+        courses = prepare(trials, devices, double_buffer=double_buffer)
+        run = Run(courses, report, stop)
+        if checkpointing:
+            run.resume(checkpointing, attempt)
+        run.go(devices, scheduler, double_buffer)
+    return {course.trial.name: course.outcome() for course in courses}
+
+
+def prepare(trials: Sequence[Trial], devices: Sequence[Device], *, double_buffer: bool) -> list[Course]:
+    """Make the trials' models and cut them into shards, each by pilot runs on a device of the smallest memory."""
+    least_bytes = min(device.memory_bytes for device in devices)
+    smallest = [device for device in devices if device.memory_bytes == least_bytes]
+    free: queue.SimpleQueue[Device] = queue.SimpleQueue()
+    for device in smallest:
+        free.put(device)
+
+    def cut(trial: Trial, made: tuple[Model, Stream]) -> list[pilot.Cut]:
+        device = free.get()
+        try:
+            return pilot.cut(trial.name, *made, device, double_buffer=double_buffer)
+        finally:
+            free.put(device)
+
+    made = [make(trial) for trial in trials]
+    with ThreadPoolExecutor(len(smallest), "hulk-pilot") as pool:
+        cuts = list(pool.map(cut, trials, made))
+    return [course(number, trials[number], *made[number], cuts[number], smallest[0]) for number in range(len(trials))]
+
+
+def make(trial: Trial) -> tuple[Model, Stream]:
+    """The model, and the random numbers that come after it."""
+    with torch.random.fork_rng():
+        torch.manual_seed(trial.seed)
+        model = trial.make()
+        return model, Stream(trial.seed, torch.get_rng_state())
+
+
+def course(
+    number: int, trial: Trial, model: Model, stream: Stream, cuts: Sequence[pilot.Cut], device: Device
+) -> Course:
+    """A trial that is cut. Raises ConfigurationError where a parameter would be in two shards."""
+    _require_parameters_apart(trial.name, model.layers, cuts)
+    make_shard = pilot.shard_maker(model)
+    shards = [make_shard(cut.start, cut.stop) for cut in cuts]
+    for shard in shards:
+        shard.pin(device)
+    return Course(number, trial, model, shards, cuts, stream)
+
+
+class Run:
+    """Trials that are being trained."""
+
+    def __init__(self, courses: Sequence[Course], report: Callable[[Step], None], stop: Callable[[], bool]) -> None:
+        self._courses, self._report, self._stop = courses, report, stop
+        self._savers: dict[int, Saver] = {}
+        self._begin_s = time.monotonic()
+        self._reporting = threading.Lock()
+
+    def resume(self, checkpointing: Checkpointing, attempt: int) -> None:
+        """Bring every trial to its newest checkpoint."""
+        for course in self._courses:
+            saver = self._savers[course.number] = Saver(course.trial.name, checkpointing, attempt)
+            course.resume(saver.resume(course.shards, course.stream))
+            if course.step >= course.trial.num_steps:
+                course.end("succeeded")
+
+    def go(self, devices: Sequence[Device], scheduler: Scheduler, double_buffer: bool) -> None:
+        """Until every trial has ended."""
+        chosen = order.make(scheduler, [course.seconds_left() for course in self._courses], len(devices))
+        board = Board(self._courses, len(devices), chosen, self._stop_idle)
+        lanes = [
+            Lane(
+                number,
+                device,
+                board,
+                double_buffer=double_buffer,
+                completed=self._completed,
+                ends_step=self._ends_step,
+                at_home=self._at_home,
+            )
+            for number, device in enumerate(devices)
+        ]
+        threads = [threading.Thread(target=lane.run, name=f"hulk-device-{n}") for n, lane in enumerate(lanes)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if board.error is not None:
+            raise board.error
+
+    def _completed(self, course: Course) -> None:
+        elapsed_s = time.monotonic() - self._begin_s
+        with self._reporting:
+            metric, value = course.model.metric, course.losses[-1]
+            self._report(Step(course.trial.name, course.step, metric, value, elapsed_s, course.step_s))
+
+    def _ends_step(self, course: Course) -> bool:
+        """Whether the trial comes home after the mini-batch that is under way: to be saved, or to end."""
+        step, saver = course.step + 1, self._savers.get(course.number)
+        return step == course.trial.num_steps or self._stop() or (saver is not None and step % saver.every_steps == 0)
+
+    def _at_home(self, course: Course) -> None:
+        """After a mini-batch."""
+        saver, done = self._savers.get(course.number), course.step == course.trial.num_steps
+        if saver and (done or self._stop() or course.step % saver.every_steps == 0):
+            saver.save(course.step, course.shards, course.stream)
+        if done:
+            course.end("succeeded")
+
+    def _stop_idle(self, courses: Sequence[Course]) -> None:
+        if not self._stop():
+            return
+        for course in courses:
+            if course.number in self._savers:
+                self._savers[course.number].save(course.step, course.shards, course.stream)
+            course.end("stopped")
+
+
+@contextmanager
+def divided_threads(devices: Sequence[Device]) -> Iterator[None]:
+    """Torch has one number of threads for the whole process."""
+    num_host = sum(isinstance(device, HostDevice) for device in devices)
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, before // max(1, num_host)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _require_parameters_apart(name: str, layers: Sequence[nn.Module], cuts: Sequence[pilot.Cut]) -> None:
+    """A parameter of two shards would be in two places."""
+    owner: dict[int, int] = {}
+    for cut in cuts:
+        for layer in range(cut.start, cut.stop):
+            for tensor in layers[layer].parameters():
+                other = owner.setdefault(id(tensor), layer)
+                if other < cut.start:
+                    raise ConfigurationError(
+                        f"trial {name}: layers {other} and {layer} share a parameter of {tensor.numel()} numbers, but "
+                        f"do not fit into one shard"
+                    )
