@@ -1,0 +1,282 @@
+"""Whole passes over a HulkSweep on a fake cluster: what is written, what a refusal leaves, what a crash loses."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster
+from hulk_operator import names
+from hulk_operator.api import ConditionType, HulkSweep, SweepPhase, TrialPhase
+from hulk_operator.cluster import (
+    EVENTS,
+    HULK_JOBS,
+    HULK_SWEEPS,
+    ClusterError,
+    Forbidden,
+    LeaseLost,
+    Object,
+    Unavailable,
+)
+from hulk_operator.observe import Observation, Preflight
+from hulk_operator.reconcile.store import Store
+from hulk_operator.sweeps.children import sweep_key_of
+from hulk_operator.sweeps.reconciler import REFUSED_RETRY_S, SweepReconciler
+from sweep_cases import document, ran
+from views import NOW
+
+KEY = "lab/rates"
+
+
+class Silent:
+    """Workers that nobody is to ask in mode jobs."""
+
+    async def metrics(self, ip: str) -> Observation:
+        raise AssertionError(ip)
+
+    async def preflight(self, ip: str) -> Preflight | None:
+        raise AssertionError(ip)
+
+    async def start(self, ip: str, attempt: int) -> None:
+        raise AssertionError(ip)
+
+    async def answers(self, ip: str) -> bool:
+        raise AssertionError(ip)
+
+
+class World:
+    """An operator over a fake cluster, driven pass by pass; `restart` forgets all that is not in the cluster."""
+
+    def __init__(self, **spec: Any) -> None:
+        self.cluster = FakeCluster((HULK_SWEEPS, document(**spec)))
+        self.acts, self.now = True, NOW
+        self.restart()
+
+    def restart(self) -> None:
+        self.store = Store()
+        for (plural, *_), body in self.cluster.objects.items():
+            (self.store.sweeps if plural == names.SWEEP_PLURAL else self.store.jobs).put(body)
+        self.reconciler = SweepReconciler(self.cluster, self.store, Silent(), lambda: self.now, lambda: self.acts)
+
+    async def until_quiet(self) -> float | None:
+        """Passes until one writes nothing."""
+        for _ in range(20):
+            before = len(self.cluster.writes)
+            self.now += timedelta(seconds=20)
+            after_s = await self.reconciler.reconcile(KEY)
+            if len(self.cluster.writes) == before:
+                return after_s
+        raise AssertionError(self.cluster.writes[-10:])
+
+    @property
+    def sweep(self) -> HulkSweep:
+        return HulkSweep.model_validate(self.cluster.objects[names.SWEEP_PLURAL, "lab", "rates"])
+
+    def jobs(self) -> dict[str, Object]:
+        """By name, in the order of their creation."""
+        return {name: body for (plural, _, name), body in self.cluster.objects.items() if plural == names.JOB_PLURAL}
+
+    def says(self, number: int, step: int, loss: str, *conditions: ConditionType) -> None:
+        """A trial's HulkJob gets a status."""
+        job = self.store.job(f"lab/rates-t{number}")
+        assert job is not None
+        key = (names.JOB_PLURAL, "lab", f"rates-t{number}")
+        body = {**self.cluster.objects[key], "status": ran(job, step, loss, *conditions)["status"]}
+        self.store.jobs.put(self.cluster._store(HULK_JOBS, body))
+
+    def finish(self, number: int, loss: str, step: int = 40) -> None:
+        self.says(number, step, loss, ConditionType.SUCCEEDED)
+
+    def suspended(self) -> set[str]:
+        return {name for name, body in self.jobs().items() if body["spec"].get("suspend")}
+
+    def labels(self, number: int) -> dict[str, str]:
+        found: dict[str, str] = self.jobs()[f"rates-t{number}"]["metadata"]["labels"]
+        return found
+
+
+async def test_trials_run_in_their_order_and_the_best_is_told() -> None:
+    world = World()
+    await world.until_quiet()
+    assert list(world.jobs()) == ["rates-t0", "rates-t1"]
+    world.finish(0, "2.5")
+    await world.until_quiet()
+    assert list(world.jobs()) == ["rates-t0", "rates-t1", "rates-t2"]
+    for number, loss in ((1, "1.5"), (2, "3")):
+        world.finish(number, loss)
+    await world.until_quiet()
+    world.finish(3, "2")
+    await world.until_quiet()
+    status = world.sweep.status
+    assert (status.phase, status.trials.succeeded) == (SweepPhase.SUCCEEDED, 4)
+    assert status.best is not None
+    assert (status.best.name, status.best.metric, dict(status.best.parameters)) == ("rates-t1", "1.5", {"rate": "0.2"})
+    assert [row.metric for row in status.table] == ["2.5", "1.5", "3", "2"]
+
+
+async def test_a_pass_without_news_writes_nothing() -> None:
+    world = World()
+    await world.until_quiet()
+    before = len(world.cluster.writes)
+    assert await world.reconciler.reconcile(KEY) is None
+    assert len(world.cluster.writes) == before
+
+
+async def test_a_trial_that_diverges_is_failed_and_the_others_end() -> None:
+    world = World()
+    await world.until_quiet()
+    world.says(0, 3, "nan", ConditionType.RUNNING)
+    await world.until_quiet()
+    assert world.labels(0)[names.LABEL_STOPPED] == "NotFinite"
+    assert world.suspended() == {"rates-t0"}
+    assert list(world.jobs()) == ["rates-t0", "rates-t1", "rates-t2"]
+    for number in (1, 2):
+        world.finish(number, "1.5")
+    await world.until_quiet()
+    world.finish(3, "2")
+    await world.until_quiet()
+    told = [body for (plural, *_), body in world.cluster.objects.items() if plural == EVENTS.plural]
+    (failed,) = [body for body in told if body["reason"] == "TrialFailed"]
+    assert (failed["involvedObject"]["kind"], failed["type"]) == ("HulkSweep", "Warning")
+    assert failed["message"] == "trial rates-t0 failed after step 3: NotFinite"
+    assert "Succeeded" in {body["reason"] for body in told}
+    status = world.sweep.status
+    assert (status.phase, status.trials.failed, status.trials.succeeded) == (SweepPhase.SUCCEEDED, 1, 3)
+    assert (status.table[0].phase, status.table[0].reason) == (TrialPhase.FAILED, "NotFinite")
+
+
+async def test_bad_parameters_create_nothing_and_are_told() -> None:
+    world = World(parameters={"list": [{"rate": "1", "width": "2"}]})
+    await world.until_quiet()
+    assert world.jobs() == {}
+    said = world.sweep.status.conditions[0]
+    assert (said.type, said.status, said.reason) == ("Valid", "False", "BadParameters")
+    assert "parameter width is used nowhere" in said.message
+
+
+async def test_suspending_releases_all_and_resuming_goes_on() -> None:
+    world = World()
+    await world.until_quiet()
+    world.cluster.objects[names.SWEEP_PLURAL, "lab", "rates"]["spec"]["suspend"] = True
+    world.restart()
+    await world.until_quiet()
+    assert world.suspended() == {"rates-t0", "rates-t1"}
+    for number in (0, 1):
+        world.says(number, 5, "2", ConditionType.SUSPENDED)
+    await world.until_quiet()
+    assert (world.sweep.status.phase, world.sweep.status.trials.paused) == (SweepPhase.SUSPENDED, 2)
+    world.cluster.objects[names.SWEEP_PLURAL, "lab", "rates"]["spec"]["suspend"] = False
+    world.restart()
+    await world.until_quiet()
+    assert world.suspended() == set()
+    assert list(world.jobs()) == ["rates-t0", "rates-t1"]
+
+
+def halving() -> World:
+    return World(halving={"eta": 2, "minSteps": 10}, parallelism=4)
+
+
+async def to_the_first_choice(world: World) -> None:
+    await world.until_quiet()
+    for number, loss in enumerate(("2", "1", "3", "1.5")):
+        world.says(number, 10, loss, ConditionType.RUNNING)
+    await world.until_quiet()
+    for number, loss in enumerate(("2", "1", "3", "1.5")):
+        world.says(number, 11, loss, ConditionType.SUSPENDED)
+
+
+async def test_halving_lets_the_best_go_on() -> None:
+    world = halving()
+    await to_the_first_choice(world)
+    await world.until_quiet()
+    assert world.suspended() == {"rates-t0", "rates-t2"}
+    assert [world.labels(n).get(names.LABEL_RUNG) for n in range(4)] == [None, "1", None, "1"]
+    status = world.sweep.status
+    assert [row.phase for row in status.table] == ["Stopped", "Running", "Stopped", "Running"]
+    assert (status.table[0].reason, status.trials.stopped) == ("Halved", 2)
+
+
+@pytest.mark.parametrize("killed_at", range(9))
+@pytest.mark.parametrize("written", [False, True], ids=["before", "after"])
+async def test_an_operator_that_is_killed_at_any_write_loses_nothing(killed_at: int, written: bool) -> None:
+    expected = halving()
+    await to_the_first_choice(expected)
+    await expected.until_quiet()
+    world = halving()
+    await to_the_first_choice(world)
+    begin = len(world.cluster.writes)
+
+    def kill(write: str, body: Object) -> ClusterError | None:
+        at = len(world.cluster.writes) - begin - 1
+        return Unavailable(0, "", "killed") if at >= killed_at + written else None
+
+    world.cluster.refuse = kill
+    try:
+        await world.until_quiet()
+        killed = False
+    except Unavailable:
+        killed = True
+    assert killed == (killed_at + written < len(expected.cluster.writes) - begin)
+    world.cluster.refuse = lambda write, body: None
+    world.restart()
+    await world.until_quiet()
+    assert world.suspended() == expected.suspended()
+    assert [world.labels(n) for n in range(4)] == [expected.labels(n) for n in range(4)]
+    assert world.sweep.status.table == expected.sweep.status.table
+
+
+async def test_a_job_that_was_made_before_a_crash_is_taken_for_what_it_is() -> None:
+    world = World()
+    await world.until_quiet()
+    before = world.jobs()
+    store = Store()  # which the watch has told nothing of jobs yet
+    store.sweeps.put(world.cluster.objects[names.SWEEP_PLURAL, "lab", "rates"])
+    again = SweepReconciler(world.cluster, store, Silent(), lambda: NOW)
+    await again.reconcile(KEY)
+    assert world.jobs() == before
+    assert {key for key, _ in store.jobs.items()} == {"lab/rates-t0", "lab/rates-t1"}
+
+
+async def test_a_name_that_is_someone_elses_is_told() -> None:
+    world = World()
+    await world.cluster.create(HULK_JOBS, {"metadata": {"name": "rates-t0", "namespace": "lab"}, "spec": {}})
+    assert await world.reconciler.reconcile(KEY) == REFUSED_RETRY_S
+    said = next(found for found in world.sweep.status.conditions if found.type == "Running")
+    assert (said.reason, said.message) == ("TrialRefused", "HulkJob rates-t0 exists and belongs to another object")
+
+
+async def test_a_trial_that_the_cluster_refuses_is_told_and_tried_again() -> None:
+    world = World()
+    world.cluster.refuse = lambda write, body: (
+        Forbidden(403, "Forbidden", "exceeded quota: team") if write == "create hulkjobs" else None
+    )
+    assert await world.reconciler.reconcile(KEY) == REFUSED_RETRY_S
+    said = next(found for found in world.sweep.status.conditions if found.type == "Running")
+    assert (said.status, said.message) == ("False", "exceeded quota: team")
+    world.cluster.refuse = lambda write, body: None
+    await world.until_quiet()
+    assert world.sweep.status.phase is SweepPhase.RUNNING
+
+
+async def test_without_the_lease_nothing_is_changed() -> None:
+    world = World()
+    await world.until_quiet()
+    world.says(0, 3, "nan", ConditionType.RUNNING)
+    world.acts = False
+    with pytest.raises(LeaseLost):
+        await world.reconciler.reconcile(KEY)
+    assert world.suspended() == set()
+
+
+async def test_a_sweep_that_is_deleted_is_left_to_its_owner_references() -> None:
+    world = World()
+    world.cluster.objects[names.SWEEP_PLURAL, "lab", "rates"]["metadata"]["deletionTimestamp"] = "2026-05-04T12:00:00Z"
+    world.restart()
+    assert await world.reconciler.reconcile(KEY) is None
+    assert world.cluster.writes == []
+
+
+async def test_a_jobs_label_names_the_sweep_to_look_at() -> None:
+    world = World()
+    await world.until_quiet()
+    assert sweep_key_of(world.jobs()["rates-t0"]) == KEY
+    assert sweep_key_of({"metadata": {"namespace": "lab", "name": "other"}}) is None
