@@ -89,13 +89,12 @@ def start(node: Node) -> None:
         template.copy(template.build(wanted), node.paths.containerd_root)
         _start_containerd(node, lists)
     since_s = 0.0 if node.process("kubelet") else time.time()
-    for name, command in (("kubelet", _kubelet(node)), ("kube-proxy", _kube_proxy(node))):
-        if node.process(name) is None:
-            path = {"PATH": _path()}
-            node.control.table.start(f"{node.prefix}{name}", node.inside(*command), env=path, cgroup_procs=lists)
+    _start_kubelet(node, lists)
+    if node.process("kube-proxy") is None:
+        _start_inside(node, "kube-proxy", _kube_proxy(node), lists)
     for image in wanted:
         import_image(node, image)
-    _advertise_accelerators(node)
+    _advertise_accelerators(node, lists)
     wait_until(
         lambda: is_ready(node, since_s),
         f"node {node.name} Ready",
@@ -160,6 +159,17 @@ def _start_containerd(node: Node, lists: Sequence[Path]) -> None:
     )
 
 
+def _start_kubelet(node: Node, lists: Sequence[Path]) -> None:
+    """Unless it runs. It ends by itself where containerd answers but is not ready for it yet."""
+    if node.process("kubelet") is None:
+        _start_inside(node, "kubelet", _kubelet(node), lists)
+
+
+def _start_inside(node: Node, name: str, command: Sequence[str | Path], lists: Sequence[Path]) -> None:
+    environment = {"PATH": _path()}
+    node.control.table.start(f"{node.prefix}{name}", node.inside(*command), env=environment, cgroup_procs=lists)
+
+
 def _write_configuration(node: Node) -> None:
     control, place, paths = node.control, node.place, node.paths
     authority = control.authority
@@ -201,11 +211,16 @@ def _kube_proxy(node: Node) -> list[str | Path]:
     return [program("kube-proxy"), f"--config={node.paths.proxy_config}"]
 
 
-def _advertise_accelerators(node: Node) -> None:
+def _advertise_accelerators(node: Node, lists: Sequence[Path]) -> None:
     """Patch the accelerators onto the Node once the kubelet has registered it."""
     api = node.control.api()
+
+    def registered() -> bool:
+        _start_kubelet(node, lists)
+        return api.find(node.path) is not None
+
     log = node.control.table.log(f"{node.prefix}kubelet")
-    wait_until(lambda: api.find(node.path), f"registration of node {node.name}", timeout_s=_READY_TIMEOUT_S, log=log)
+    wait_until(registered, f"registration of node {node.name}", timeout_s=_READY_TIMEOUT_S, interval_s=1.0, log=log)
     count = {RESOURCE: str(node.place.num_accelerators)}
     api.patch(f"{node.path}/status", {"status": {"capacity": count, "allocatable": count}})
 

@@ -96,7 +96,7 @@ DOUBTED = {
         world(),
     ),
     Doubt.ALL_REDUCES_MEET: (
-        plan("a0 a1 b0 b1", TWO_STAGES),
+        plan("a0 a1 b0 b1 b2 b3", Layout(3, 2)),
         job((40_000_000, 20_000_000), seconds=0.01),
         world(rtt_s=0.02),
     ),

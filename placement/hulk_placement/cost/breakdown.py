@@ -88,9 +88,11 @@ def slowest_boundary(plan: Plan, workload: Workload, topology: Topology) -> Pair
 
 def slowest_tie(plan: Plan, workload: Workload, topology: Topology) -> Pair | None:
     """The machines of two stages that take longest to send what they share; None where no two share parameters."""
-    pairs = [
-        (topology.link(*pair).one_flow_s(tie.group.num_bytes), pair)
-        for tie in ties(plan, workload)
-        for pair in (tie.group.machines, tie.group.machines[::-1])
-    ]
-    return max(pairs, key=lambda found: found[0])[1] if pairs else None
+    worst, longest_s = None, -1.0
+    for tie in ties(plan, workload):
+        first, second = tie.group.machines
+        for pair in ((first, second), (second, first)):
+            took_s = topology.link(*pair).one_flow_s(tie.group.num_bytes)
+            if took_s > longest_s:
+                worst, longest_s = pair, took_s
+    return worst
