@@ -21,6 +21,9 @@
     pipelines    a step of a pipeline by Hulk's runtime beside torch.distributed.pipelining, on this machine
     stages       pipelines over regions in the geo lab: GPipe, 1F1B and the searched order, predicted and observed
     shapes       searched schedules on their placements beside usual pipelines and tensor parallel, on this machine
+    fleet        many jobs: the fleet's decisions beside baselines, a bound and published figures; simulated
+    queue        five arriving jobs on six nodes of the geo lab: the worth of their work by GADGET, FIFO and DRF
+    sharp        several models on shared devices: SHARP beside other ways, measured here; simulated as published
     flows        how good and how quick planning Hulk's own all-reduce is; predictions only, nothing measured
 
 Without a question all are answered. --short takes minutes instead of hours and says what it left out. Figures are
@@ -45,11 +48,13 @@ from bench import (
     crossover,
     deployment,
     predict,
+    queue,
     ring_order,
     schedules,
     starting,
 )
 from bench.allreduce import whole as all_reduces
+from bench.fleet import question as fleet
 from bench.gil import question as gil
 from bench.gloo_model import question as gloo_model
 from bench.gnn import question as gnn
@@ -58,6 +63,7 @@ from bench.placements import question as placements
 from bench.planner import question as planner
 from bench.replanning import question as replanning
 from bench.shapes import question as shapes
+from bench.sharp import question as sharp
 from bench.stages import question as stages
 from bench.step_model import question as step_model
 
@@ -83,6 +89,9 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "pipelines": pipelines.run,
     "shapes": shapes.run,
     "stages": stages.run,
+    "fleet": fleet.run,
+    "queue": queue.run,
+    "sharp": sharp.run,
     "flows": lambda short: collective_plans.run(num_regions=(3, 4, 6) if short else collective_plans.NUM_REGIONS),
 }
 

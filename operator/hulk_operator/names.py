@@ -25,6 +25,9 @@ TOPOLOGY_KIND: Final = "HulkTopology"
 TOPOLOGY_PLURAL: Final = "hulktopologies"
 TOPOLOGY_SHORT: Final = "ht"
 TOPOLOGY_NAME: Final = "cluster"  # the one HulkTopology that is read
+SWEEP_KIND: Final = "HulkSweep"
+SWEEP_PLURAL: Final = "hulksweeps"
+SWEEP_SHORT: Final = "hs"
 
 # Limits. A pod's name is also its host name, so it must be a DNS label.
 DNS_LABEL_LENGTH: Final = 63
@@ -32,6 +35,8 @@ MAX_WORKERS: Final = 4096
 MAX_ATTEMPT: Final = 99_999
 MAX_REGIONS: Final = 64
 MAX_JOB_NAME_LENGTH: Final = DNS_LABEL_LENGTH - len(f"-{MAX_ATTEMPT}-{MAX_WORKERS - 1}")
+MAX_TRIALS: Final = 1_000
+MAX_SWEEP_NAME_LENGTH: Final = MAX_JOB_NAME_LENGTH - len("-shared")  # its HulkJobs are named after it
 JOB_NAME_PATTERN: Final = "^[a-z]([-a-z0-9]*[a-z0-9])?$"  # a Service's name starts with a letter
 
 # Who writes.
@@ -49,6 +54,11 @@ RESERVED_PREFIX: Final = f"{GROUP}/"
 LABEL_JOB: Final = f"{RESERVED_PREFIX}job"
 LABEL_ATTEMPT: Final = f"{RESERVED_PREFIX}attempt"
 LABEL_WORKER: Final = f"{RESERVED_PREFIX}worker"
+LABEL_SWEEP: Final = f"{RESERVED_PREFIX}sweep"  # of a HulkJob: the sweep that it belongs to
+LABEL_TRIAL: Final = f"{RESERVED_PREFIX}trial"  # of a HulkJob: the trial's number
+LABEL_RUNG: Final = f"{RESERVED_PREFIX}rung"  # of a trial: how often it was promoted
+LABEL_TRIALS: Final = f"{RESERVED_PREFIX}trials"  # of a shared job: the version of its trials' plan
+LABEL_STOPPED: Final = f"{RESERVED_PREFIX}stopped"  # of a trial that is not to go on: why
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 ANNOTATION_PLAN_DIGEST: Final = f"{RESERVED_PREFIX}plan-digest"
 
@@ -124,6 +134,10 @@ ENV_PROBING_MAX_TESTS: Final = "HULK_PROBING_MAX_TESTS"
 ENV_PROBING_BYTES_PER_TEST: Final = "HULK_PROBING_BYTES_PER_TEST"
 ENV_PROBING_BYTES_PER_HOUR: Final = "HULK_PROBING_BYTES_PER_HOUR"
 ENV_PROBING_REFRESH_SECONDS: Final = "HULK_PROBING_REFRESH_SECONDS"
+ENV_QUEUE_POLICY: Final = "HULK_QUEUE_POLICY"
+ENV_QUEUE_QUOTAS: Final = "HULK_QUEUE_QUOTAS"  # as JSON: accelerators by namespace
+ENV_QUEUE_SHARES: Final = "HULK_QUEUE_SHARES"  # as JSON: weight by namespace
+ENV_QUEUE_SETTLE_SECONDS: Final = "HULK_QUEUE_SETTLE_SECONDS"
 
 # Ports.
 MASTER_PORT: Final = 29400
@@ -150,6 +164,9 @@ LAUNCHER: Final = "hulk-launch"
 GANG_ENVIRONMENT_KEY: Final = "environment.json"
 GANG_ATTEMPT_FILE: Final = "attempt"
 GANG_WORKER_FILE: Final = "worker"
+TRIALS_DIRECTORY: Final = "/etc/hulk/trials"
+TRIALS_VOLUME: Final = "hulk-trials"
+TRIALS_PLAN_KEY: Final = "plan.json"
 CHECKPOINT_DIRECTORY: Final = "/var/hulk/checkpoint"
 CHECKPOINT_VOLUME: Final = "hulk-checkpoint"
 
@@ -196,6 +213,34 @@ def peer_secret(job: str, uid: str) -> str:
     'demo-peers-6f1c'
     """
     return f"{job}-peers-{uid}"
+
+
+def trial(sweep: str, number: int) -> str:
+    """Name of the HulkJob that runs one trial of a sweep.
+
+    >>> trial("rates", 7)
+    'rates-t7'
+    """
+    return f"{sweep}-t{number}"
+
+
+def shared_job(sweep: str) -> str:
+    """Name of the HulkJob whose workers' devices the trials of a sweep share.
+
+    >>> len(shared_job("s" * MAX_SWEEP_NAME_LENGTH)) == MAX_JOB_NAME_LENGTH
+    True
+    """
+    return f"{sweep}-shared"
+
+
+def trials_key(worker: int) -> str:
+    """Key of that ConfigMap with the trials of one worker."""
+    return f"worker-{worker}.json"
+
+
+def trials_config_map(sweep: str, version: int) -> str:
+    """Name of the ConfigMap that tells each worker of a shared job its trials, by one plan."""
+    return f"{sweep}-trials-{version}"
 
 
 def master_address(namespace: str, job: str, attempt: int) -> str:

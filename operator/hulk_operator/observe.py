@@ -7,7 +7,7 @@ large, too slow or not what it should be is an `ObserveError` with a sentence, n
 import asyncio
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,9 +22,11 @@ MAX_KNOCK_SECONDS: Final = 1.0  # a first packet that is lost is sent again afte
 MAX_LINKS: Final = 4096  # a ring of the largest job
 MAX_SIZES: Final = 64  # size classes of a plan
 MAX_STAGES: Final = 1024  # of the longest pipeline
+MAX_TRIALS: Final = 100  # of a sweep whose trials share devices
 MAX_WHOLE: Final = 2**53  # counts above it are not exact anywhere
 MAX_DURATION_S: Final = 1e9
 MIN_COMPUTE_S: Final = 1e-9
+Samples = dict[str, list[tuple[dict[str, str], float]]]
 _PREFIX: Final = "hulk_worker_"
 _HTTP_OK: Final = 200
 _HTTP_NOT_FOUND: Final = 404
@@ -77,6 +79,16 @@ class ObservedStage:
 
 
 @dataclass(frozen=True, slots=True)
+class ObservedTrial:
+    """A trial of a sweep whose trials share devices. `step_s` is the device time of its mini-batch; None: not said."""
+
+    state: str
+    step: int = 0
+    metric: float | None = None
+    step_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """What the rank that speaks for the job said at one moment. None: it did not say; `step` is the last completed."""
 
@@ -93,8 +105,10 @@ class Observation:
     all_reduces: tuple[ObservedAllReduce, ...] = ()
     region_links: tuple[ObservedRegionLink, ...] = ()
     stages: tuple[ObservedStage, ...] = ()
+    trials: Mapping[str, ObservedTrial] = field(default_factory=dict)  # by name
     epoch: int | None = None  # how often the gang went on without a region; said by the lowest rank that takes part
     absent: frozenset[int] = frozenset()  # ranks that take no part in it
+    series: Mapping[str, float] = field(default_factory=dict)  # every one without labels, also of the user's own
     own_attempt: int | None = None  # every worker says what it runs, and the last step that it completed itself
     own_step: int | None = None
 
@@ -164,13 +178,16 @@ def parse_metrics(text: str) -> Observation:
     >>> parse_metrics("hulk_worker_step 12\\nhulk_worker_step_seconds 0.5\\nhulk_worker_loss NaN\\n").step_s
     0.5
     """
-    samples: dict[str, list[tuple[dict[str, str], float]]] = {}
+    samples: Samples = {}
+    series: dict[str, float] = {}
     try:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
+                if not sample.labels:
+                    series[sample.name] = sample.value
                 if sample.name.startswith(_PREFIX):
                     samples.setdefault(sample.name.removeprefix(_PREFIX), []).append((sample.labels, sample.value))
-        return _observation(samples)
+        return _observation(samples, series)
     except (ValueError, KeyError, IndexError) as error:  # what prometheus_client's parser raises on foreign text
         raise ObserveError(f"not a Prometheus exposition: {error}") from error
 
@@ -193,10 +210,7 @@ def parse_preflight(text: str) -> Preflight:
     return result
 
 
-Samples = dict[str, list[tuple[dict[str, str], float]]]
-
-
-def _observation(samples: Samples) -> Observation:
+def _observation(samples: Samples, series: Mapping[str, float]) -> Observation:
     return Observation(
         attempt=_attempt(samples),
         step=_whole(samples, "step"),
@@ -212,6 +226,8 @@ def _observation(samples: Samples) -> Observation:
         region_links=_region_links(samples),
         stages=_stages(samples.get("pipeline_seconds", [])),
         epoch=_whole(samples, "membership_epoch"),
+        trials=_trials(samples),
+        series=series,
         absent=frozenset(int(labels["rank"]) for labels, value in samples.get("member", []) if value == 0),
         own_attempt=next((int(labels["attempt"]) for labels, _ in samples.get("own_step", [])), None),
         own_step=_whole(samples, "own_step"),
@@ -295,6 +311,26 @@ def _stages(rows: list[tuple[dict[str, str], float]]) -> tuple[ObservedStage, ..
         for stage, parts in sorted(found.items())
         if "compute" in parts
     )
+
+
+def _trials(samples: Samples) -> dict[str, ObservedTrial]:
+    """The trials that say their state."""
+    step, metric, step_s = (
+        {labels["trial"]: value for labels, value in samples.get(f"trial_{kind}", [])}
+        for kind in ("step", "metric", "step_seconds")
+    )
+    found = {}
+    for labels, value in samples.get("trial_state", [])[:MAX_TRIALS]:
+        name, known_s = labels["trial"], step_s.get(labels["trial"])
+        if value == 1:
+            made = step.get(name, 0)
+            found[name] = ObservedTrial(
+                labels["state"],
+                int(made) if 0 <= made <= MAX_WHOLE else 0,
+                metric.get(name),
+                known_s if known_s is not None and _is_duration(known_s) else None,
+            )
+    return found
 
 
 def _by_pair(rows: list[tuple[dict[str, str], float]]) -> dict[tuple[str, str], float]:

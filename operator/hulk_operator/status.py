@@ -16,6 +16,7 @@ from hulk_operator.api import (
     ConditionType,
     HulkJob,
     HulkJobStatus,
+    HulkSweep,
     LastFailure,
     Phase,
     ReplanStatus,
@@ -27,7 +28,23 @@ from hulk_operator.cluster import Object
 Severity = Literal["Normal", "Warning"]
 BAD_WHEN_TRUE: Final = frozenset({ConditionType.FAILED, ConditionType.DEGRADED})
 EXPECTED_REASONS: Final = frozenset(
-    {"Deploying", "Suspended", "Resumed", "Resized", "Replanned", "Extended", "Succeeded", "Recovered"}
+    {
+        "Deploying",
+        "Extended",
+        "Grown",
+        "MakingRoom",
+        "Moved",
+        "PreemptedByPriority",
+        "PreemptedByUtility",
+        "Queued",
+        "Recovered",
+        "Replanned",
+        "Resized",
+        "Resumed",
+        "Shrunk",
+        "Succeeded",
+        "Suspended",
+    }
 )
 """Reasons of a condition that is False in the ordinary course of a job."""
 
@@ -146,7 +163,7 @@ def _severity(found: Condition) -> Severity:
     return "Warning" if bad else "Normal"
 
 
-def event(job: HulkJob, transition: Transition, attempt: int, now: datetime) -> Object:
+def event(job: HulkJob | HulkSweep, transition: Transition, attempt: int, now: datetime) -> Object:
     """The Event of a transition. Its name is a digest of what it says, so that saying it again changes nothing.
 
     The generation is the one that the status knew before: a pass that is repeated because the spec has changed
@@ -164,7 +181,7 @@ def event(job: HulkJob, transition: Transition, attempt: int, now: datetime) -> 
         },
         "involvedObject": {
             "apiVersion": names.API_VERSION,
-            "kind": names.JOB_KIND,
+            "kind": job.kind,
             "name": job.metadata.name,
             "namespace": job.metadata.namespace,
             "uid": job.metadata.uid,

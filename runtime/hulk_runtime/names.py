@@ -72,4 +72,5 @@ PEER_SECRET_PATH: Final = "/etc/hulk/peers/secret"
 GANG_ENVIRONMENT_KEY: Final = "environment.json"
 GANG_ATTEMPT_FILE: Final = "attempt"
 GANG_WORKER_FILE: Final = "worker"
+TRIALS_DIRECTORY: Final = "/etc/hulk/trials"  # of a worker of a sweep whose trials share devices
 TERMINATION_LOG: Final = "/dev/termination-log"

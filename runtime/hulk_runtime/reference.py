@@ -20,6 +20,7 @@ from hulk_runtime.data_parallel import RankReport, StepReport
 from hulk_runtime.metrics import JobMetrics, WanCollector, own_step
 from hulk_runtime.pipeline.log import Parts
 from hulk_runtime.sockets import LinkSample
+from hulk_runtime.sweep import TrialsCollector
 from hulk_runtime.wan_report import RegionLink, WanFigures
 
 PATH: Final = Path("docs/metrics-runtime.md")
@@ -37,6 +38,12 @@ Series about all-reduces (`hulk_worker_all_reduce*`) and about links between reg
 there where the plan's algorithm is `wan`; [what they mean](how-an-all-reduce-works.md#predicted-and-observed).
 
 """
+SWEEP_HEAD: Final = """
+## Worker whose devices the trials of a sweep share
+
+Served by every worker of a [HulkSweep of mode sharp](sweeps.md#mode-sharp), of its own trials.
+
+"""
 AGENT_HEAD: Final = f"""
 ## Agent
 
@@ -48,7 +55,7 @@ TABLE: Final = "| series | type | labels | what it says |\n|---|---|---|---|\n"
 
 def page() -> str:
     """The whole of the document."""
-    return HEAD + _table(worker_metrics()) + AGENT_HEAD + _table(agent_metrics())
+    return HEAD + _table(worker_metrics()) + SWEEP_HEAD + _table(trial_metrics()) + AGENT_HEAD + _table(agent_metrics())
 
 
 def worker_metrics() -> Iterable[Metric]:
@@ -63,6 +70,13 @@ def worker_metrics() -> Iterable[Metric]:
     link = RegionLink("eu", "us", 1e7, 1e7, Carried(1e6, 0.1, 9.6e6))
     registry.register(WanCollector(lambda: WanFigures((SizeFigures(1 << 20, 1, 0.2, 0.2, 0.1),), (link,))))
     return registry.collect()
+
+
+def trial_metrics() -> Iterable[Metric]:
+    """One trial's metrics, without what every worker serves."""
+    trial = {"state": "running", "step": 1, "value": 1.0, "stepSeconds": 1.0}
+    found = TrialsCollector(lambda: {"t0": trial}, attempt=1).collect()
+    return [metric for metric in found if "trial" in metric.name]
 
 
 def agent_metrics() -> Iterable[Metric]:

@@ -105,6 +105,7 @@ def test_the_text_comes_first_and_rows_follow_the_data() -> None:
     assert PANELS[0]["type"] == "text"
     assert [panel["title"].split(" (")[0] for panel in PANELS if panel["type"] == "row"] == [
         "Links between regions",
+        "Queue",
         "Plan",
         "Predicted against observed",
         "Training",

@@ -8,7 +8,7 @@ import yaml
 from rendering import CHART, EVERY_SWITCH, ONE_NAMESPACE, Manifest, Render, Rendered
 
 RUNBOOKS = Path(__file__).resolve().parents[2] / "docs/runbooks"
-DEFINITIONS = {"hulkjobs.hulk.dev", "nodeprofiles.hulk.dev", "hulktopologies.hulk.dev"}
+DEFINITIONS = {"hulkjobs.hulk.dev", "hulksweeps.hulk.dev", "nodeprofiles.hulk.dev", "hulktopologies.hulk.dev"}
 
 
 def test_definitions_stay_after_an_uninstall(chart: Rendered) -> None:

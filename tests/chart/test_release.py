@@ -10,7 +10,7 @@ from rendering import CHART, INSTALLED_IN, Manifest, Run
 
 pytestmark = pytest.mark.controlplane
 
-DEFINITIONS = ("hulkjobs.hulk.dev", "nodeprofiles.hulk.dev", "hulktopologies.hulk.dev")
+DEFINITIONS = ("hulkjobs.hulk.dev", "hulksweeps.hulk.dev", "nodeprofiles.hulk.dev", "hulktopologies.hulk.dev")
 USER = "hulk-chart-user"
 
 
@@ -68,7 +68,16 @@ def test_an_uninstall_leaves_jobs_and_definitions_and_can_be_undone(installed: R
 
 def test_a_namespaces_editor_may_run_jobs_and_a_viewer_may_look(installed: Run) -> None:
     def may(role: str, verb: str) -> bool:
-        question = ("auth", "can-i", verb, "hulkjobs.hulk.dev", f"--as={USER}-{role}", "-n", INSTALLED_IN)
+        question = (
+            "auth",
+            "can-i",
+            verb,
+            "hulkjobs.hulk.dev",
+            "hulksweeps.hulk.dev",
+            f"--as={USER}-{role}",
+            "-n",
+            INSTALLED_IN,
+        )
         return installed("kubectl", *question, check=False).stdout.strip() == "yes"
 
     for role in ("edit", "view"):

@@ -46,7 +46,9 @@ def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) 
         "nodeprofiles": READ | {"create", "patch"},
         "nodeprofiles/status": {"patch"},
         "hulktopologies": READ,
-        "hulkjobs": READ | {"delete"},
+        "hulkjobs": READ | {"create", "patch", "delete"},
+        "hulksweeps": READ,
+        "hulksweeps/status": {"patch"},
         "hulkjobs/status": {"patch"},
         "pods": READ | {"create", "patch", "deletecollection"},
         "configmaps": {"get", "create", "patch", "deletecollection"},
@@ -111,10 +113,9 @@ def test_users_roles_join_kubernetes_own(chart: Rendered) -> None:
     }
     assert joined["hulk-view"] == {"view", "edit", "admin"}
     assert joined["hulk-edit"] == {"edit", "admin"}
-    assert rights(chart.one("ClusterRole", "hulk-view")) == {"hulkjobs": READ}
-    assert rights(chart.one("ClusterRole", "hulk-edit")) == {
-        "hulkjobs": {"create", "update", "patch", "delete", "deletecollection"}
-    }
+    assert rights(chart.one("ClusterRole", "hulk-view")) == {"hulkjobs": READ, "hulksweeps": READ}
+    change = {"create", "update", "patch", "delete", "deletecollection"}
+    assert rights(chart.one("ClusterRole", "hulk-edit")) == {"hulkjobs": change, "hulksweeps": change}
 
 
 def test_aggregation_can_be_turned_off(render: Render) -> None:

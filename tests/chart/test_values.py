@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from hulk_lab.builds.golang import KUBERNETES_VERSION
-from hulk_operator.handlers.settings import from_environment
+from hulk_operator.handlers.settings import Settings, from_environment
 from hulk_operator.probing import Budget
 from rendering import CHART, Manifest, Rendered
 
@@ -67,10 +67,27 @@ def test_measuring_costs_what_the_values_say(rendered: From) -> None:
     )
 
 
+def test_namespaces_have_what_the_values_say(rendered: From) -> None:
+    values = {
+        "quotas": {"research": 1_000_000, "2024": 0},
+        "shares": {"research": 2.5},
+        "settleSeconds": 7,
+        "policy": "drf",
+    }
+    found = settings(rendered({"queue": values})).fleet
+    assert (found.quotas, found.shares, found.settle_s) == (values["quotas"], values["shares"], 7)
+    assert found.policy == "drf"
+    assert settings(rendered({})).fleet == Settings("operator").fleet
+
+
 def probing(found: Rendered) -> Budget:
+    return settings(found).probing
+
+
+def settings(found: Rendered) -> Settings:
     (container,) = found.one("Deployment", "hulk-operator")["spec"]["template"]["spec"]["containers"]
     environment = {entry["name"]: entry.get("value", "") for entry in container["env"]}
-    return from_environment(environment, "operator").probing
+    return from_environment(environment, "operator")
 
 
 @pytest.mark.parametrize("word", ["2024", "true", "null"])

@@ -12,7 +12,7 @@ from lab_jobs import ENDLESS, PATIENCE_S, SLEEP, SYSTEM_NAMESPACE, Jobs, install
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 
-DEFINITIONS = ("hulkjobs.hulk.dev", "nodeprofiles.hulk.dev", "hulktopologies.hulk.dev")
+DEFINITIONS = ("hulkjobs.hulk.dev", "hulksweeps.hulk.dev", "nodeprofiles.hulk.dev", "hulktopologies.hulk.dev")
 STEADY, WAITER = "steady", "waiter"
 
 

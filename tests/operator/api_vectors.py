@@ -91,6 +91,32 @@ BROKEN_RULES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "pin to nowhere": ({"placement": {"pins": [{"layers": "0-3"}]}}, "a pin needs regions or nodes"),
     "region twice": ({"placement": {"regions": ["a", "a"]}}, "Duplicate value"),
+    "sigmoid without parameters": (
+        {"utility": {"type": "sigmoid"}},
+        "utility.type sigmoid needs utility.sigmoid with steepness and midpoint",
+    ),
+    "flat sigmoid": (
+        {"utility": {"type": "sigmoid", "sigmoid": {"steepness": "0.0", "midpoint": 5}}},
+        "utility.sigmoid.steepness must be above 0",
+    ),
+    "energy without watts": ({"utility": {"type": "energy"}}, "utility.type energy needs utility.energy with watts"),
+    "energy without a price": (
+        {"utility": {"type": "energy", "energy": {"wattsPerWorker": 300}}},
+        "utility.type energy needs utility.energy with wattsPerWorker and powerPrice",
+    ),
+    "deadline without a time": (
+        {"utility": {"type": "deadline"}},
+        "utility.type deadline needs utility.deadline with at or afterSeconds",
+    ),
+    "two deadlines": (
+        {"utility": {"type": "deadline", "deadline": {"at": "2030-01-02T03:04:05Z", "afterSeconds": 5}}},
+        "utility.deadline needs exactly one of at and afterSeconds",
+    ),
+    "worth more when late": (
+        {"utility": {"type": "deadline", "deadline": {"afterSeconds": 5, "lateShare": "1.5"}}},
+        "utility.deadline.lateShare must be at most 1",
+    ),
+    "worth nothing": ({"utility": {"weight": "0"}}, "utility.weight must be above 0"),
     "two storages": (
         {"checkpoint.storage.persistentVolumeClaim": "a"},
         "checkpoint.storage needs exactly one of url and persistentVolumeClaim",
@@ -163,6 +189,16 @@ BROKEN_SCHEMAS: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.placement.maxPricePerHour in body should match",
         "spec.placement.maxPricePerHour",
     ),
+    "utility": (
+        {"utility": {"type": "linear"}},
+        'supported values: "throughput", "sqrt", "sigmoid", "proportional", "energy", "deadline"',
+        "spec.utility.type",
+    ),
+    "weight": (
+        {"utility": {"weight": "-1"}},
+        "spec.utility.weight in body should match",
+        "spec.utility.weight",
+    ),
     "precision": ({"training.precision": "fp8"}, 'supported values: "fp32", "bf16", "fp16"', "spec.training.precision"),
     "steps as text": (
         {"training.steps": "ten"},
@@ -221,6 +257,13 @@ GOOD_SPECS: dict[str, dict[str, Any]] = {
     "stages, one replica's sequence for two workers": {"training.globalBatch": 1, "parallelism": {"pipeline": 2}},
     "local for so many steps": {"sync": {"mode": "local", "local": {"innerSteps": 500}}},
     "compressed, without a region": {"sync": {"compression": "int8", "onRegionLoss": "continue"}},
+    "worth by a sigmoid": {"utility": {"type": "sigmoid", "sigmoid": {"steepness": "0.001", "midpoint": 3000}}},
+    "worth less its energy": {
+        "utility": {"type": "energy", "weight": "2.5", "energy": {"wattsPerWorker": 300, "powerPrice": "0.0001"}}
+    },
+    "worth by a moment": {"utility": {"type": "deadline", "deadline": {"afterSeconds": 3600}}},
+    "worth with joules": {"utility": {"type": "sqrt", "energy": {"wattsPerWorker": 300}}},
+    "proportional": {"utility": {"type": "proportional", "proportional": {"scale": 100}}},
     "sidecar with RANK": {
         "template.spec.containers": [{"name": "w"}, {"name": "s", "env": [{"name": "RANK", "value": "0"}]}]
     },

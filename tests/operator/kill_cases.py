@@ -153,7 +153,7 @@ async def events_said_once(cluster: ApiCluster, namespace: str, reasons: set[str
         for item in (await cluster.list(EVENTS, namespace)).items
         if item["involvedObject"]["kind"] == names.JOB_KIND
     ]
-    said = [(item["reason"], item["message"]) for item in events]
+    said = [(item["involvedObject"]["name"], item["reason"], item["message"]) for item in events]
     assert len(said) == len(set(said)), sorted(said)
     assert all(item["count"] == 1 for item in events)
-    assert reasons <= {reason for reason, _ in said}, sorted(said)
+    assert reasons <= {reason for _, reason, _ in said}, sorted(said)

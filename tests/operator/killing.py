@@ -28,6 +28,7 @@ from hulk_operator.pods import WorkerPod, worker_pod
 from hulk_operator.reconcile import reconciler
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide
 from hulk_operator.reconcile.types import Outcome, Step, Timing, View
+from hulk_placement.fleet import Settings as Fleet
 from hulk_placement.replan.decide import Policy
 from kubernetes.config import kube_config
 
@@ -43,6 +44,7 @@ TIMING = Timing(
     review_s=0.5,
 )
 POLICY = Policy(hold_s=0.0)
+FLEET = Fleet(settle_s=0.0)
 SILENT = frozenset({"foreign", "deleting", "backoff", "drain", "start"})
 """Steps that neither write anything nor change the status: they end or delay a pass, or talk to rank 0."""
 CHANGED: ContextVar[tuple[str, ...]] = ContextVar("CHANGED", default=())
@@ -220,7 +222,9 @@ async def main(namespace: str, trains: bool, point: KillPoint | Record | None) -
     logging.getLogger("kopf").setLevel(logging.WARNING)
     real = await connect(os.environ["KUBECONFIG"])
     # The same identity takes its own lease over at once, as a container that is restarted in its pod does.
-    settings = Settings("killing", namespace, namespace, lease_s=30, metrics_port=0, timing=TIMING, policy=POLICY)
+    settings = Settings(
+        "killing", namespace, namespace, lease_s=30, metrics_port=0, timing=TIMING, policy=POLICY, fleet=FLEET
+    )
     cluster: Cluster = Killing(real, point) if point else real
     reconciler.decide = noting
     try:

@@ -89,7 +89,7 @@ def test_a_field_of_a_newer_version_is_ignored_in_the_cluster_and_refused_in_fil
             "spec.checkpoint.storage.urls: unknown field; did you mean url",
         ),
         ({**job(), "apiVersion": "hulk.dev/v1"}, "apiVersion 'hulk.dev/v1': expected hulk.dev/v1alpha1"),
-        ({"kind": "Job"}, "kind 'Job': expected one of HulkJob, NodeProfile, HulkTopology"),
+        ({"kind": "Job"}, "kind 'Job': expected one of HulkJob, HulkSweep, NodeProfile, HulkTopology"),
         ([], "kind 'list'"),
     ],
     ids=["misspelt", "out of range", "nested", "version", "kind", "list"],

@@ -270,7 +270,7 @@ def test_kopf_only_watches() -> None:
     assert chosen.peering.standalone
     assert not chosen.posting.enabled
     registry = World().watches.registry()
-    assert len(registry._watching.get_all_handlers()) == 4
+    assert len(registry._watching.get_all_handlers()) == 5
     assert registry._spawning.get_all_handlers() == []
     assert registry._changing.get_all_handlers() == []  # these would write finalizers and annotations
 

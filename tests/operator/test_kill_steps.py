@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import permutations
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -116,6 +117,27 @@ async def moves(corner: Corner) -> None:
     await end_well(corner, job)
 
 
+async def makes_room(corner: Corner) -> None:
+    """It has every node when another one comes, which is worth as much; it goes on with fewer."""
+    worth = {"utility": {"type": "sqrt"}, "training": {"globalBatch": 8, "steps": 100_000}}
+    for source, target in permutations([f"{corner.name}-{number}" for number in range(NUM_NODES)], 2):
+        await corner.measure(source, target, 100, 10**9)
+    shape = {"layers": 4, "hidden": 64, "heads": 1, "sequenceLength": 4096, "vocabulary": vocabulary(corner)}
+    model = {"model": {"transformer": shape}}  # much to compute and little to send
+    kept = {"checkpoint": {"storage": {"url": "s3://bucket/kept"}}}
+    await corner.submit(counts={"min": 1, "max": NUM_NODES}, **kept, **worth, **model)
+    job = await corner.until(lambda job: running(job) and job.status.observed is not None)
+    assert job.status.plan is not None
+    assert job.status.plan.num_workers == NUM_NODES
+    await corner.submit("other", counts={"min": 1, "max": NUM_NODES}, **worth, **model)
+    job = await corner.until(runs_as(job.status.attempt + 1))
+    assert job.status.share is not None
+    assert job.status.share.workers < NUM_NODES
+    await corner.until(running, "other")
+    await end_well(corner, job)
+    await corner.cluster.delete(HULK_JOBS, "other", corner.name)
+
+
 async def is_stuck(corner: Corner) -> None:
     """A container of its first attempt cannot start."""
     await corner.submit(gated=True, vocabulary=vocabulary(corner))
@@ -147,6 +169,7 @@ STORIES = {
     "is resized": Story(("resize",), is_resized, "Resized"),
     "is degraded": Story(("degraded",), is_degraded, "NodeNotReady"),
     "loses a region": Story(("regions",), loses_a_region, "RegionLost", regions=2),
+    "makes room": Story(("queue",), makes_room, "Shrunk"),
     "moves": Story(("replan",), moves, "Replanned", regions=2),
     "is stuck": Story(("stuck",), is_stuck, "ImagePullBackOff"),
     "is late": Story(("start-timeout",), is_late, "StartTimeout"),

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -77,7 +78,8 @@ def answer(text: str, status: int = 200) -> Handler:
 async def test_reads_everything_rank_0_says() -> None:
     async with worker("GET", "/metrics", answer(EXPOSITION)) as (session, port):
         observation = await observe.metrics(session, "127.0.0.1", port)
-    assert observation == Observation(
+    assert observation.series["process_cpu_seconds_total"] == 3.0
+    assert replace(observation, series={}) == Observation(
         attempt=3,
         step=12,
         step_s=0.5,
@@ -114,7 +116,12 @@ async def test_reads_everything_rank_0_says() -> None:
     ],
 )
 def test_what_is_not_a_usable_number_is_unsaid(text: str, expected: Observation) -> None:
-    assert observe.parse_metrics(text) == expected
+    assert replace(observe.parse_metrics(text), series={}) == expected
+
+
+def test_every_series_without_labels_is_told_also_one_of_the_users_own() -> None:
+    found = observe.parse_metrics('accuracy 0.75\nhulk_worker_loss NaN\nscore{part="a"} 3\n')
+    assert {name: str(value) for name, value in found.series.items()} == {"accuracy": "0.75", "hulk_worker_loss": "nan"}
 
 
 def test_who_takes_part_is_told() -> None:

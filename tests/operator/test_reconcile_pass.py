@@ -36,6 +36,7 @@ from hulk_operator.reconcile.types import (
     FullPlan,
     KeepSpeeds,
     Memory,
+    Order,
     Planned,
     Poll,
     Review,
@@ -55,6 +56,7 @@ class Plans:
     def __init__(self, answer: Planned | Unplanned | None, preflight: FullPlan | None = None) -> None:
         self.answer, self.full = answer, preflight
         self.reviewed: Review | None = None
+        self.ordered: Order | None = None
         self.requests: list[str] = []
         self.failure: Exception | None = None
         self.calibration = CALIBRATION
@@ -67,6 +69,9 @@ class Plans:
 
     def review(self, key: str) -> Review | None:
         return self.reviewed
+
+    def order(self, key: str) -> Order | None:
+        return self.ordered
 
     def forget(self, key: str) -> None:
         if isinstance(self.answer, Planned):

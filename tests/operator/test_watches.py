@@ -28,7 +28,7 @@ chosen.process.ultimate_exiting_timeout = 0.5
 registry = Watches(Store(), lambda _: None, lambda: None).registry()
 asyncio.run(kopf.operator(registry=registry, settings=chosen, standalone=True, clusterwide=True))
 """
-KINDS = {names.JOB_PLURAL: True, names.PROFILE_PLURAL: False, names.TOPOLOGY_PLURAL: False}
+KINDS = {names.JOB_PLURAL: True, names.SWEEP_PLURAL: True, names.PROFILE_PLURAL: False, names.TOPOLOGY_PLURAL: False}
 
 
 def resources(kinds: dict[str, bool], **version: str) -> dict[str, Any]:

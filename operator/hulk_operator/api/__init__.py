@@ -1,4 +1,4 @@
-"""The API (group hulk.dev, v1alpha1): models of HulkJob, NodeProfile and HulkTopology, and the CRDs made from them."""
+"""The API (group hulk.dev, v1alpha1): models of every kind, and the CRDs made from them."""
 
 from hulk_operator.api.base import Change, Resource, format_time
 from hulk_operator.api.hulkjob import (
@@ -9,8 +9,21 @@ from hulk_operator.api.hulkjob import (
     RunPolicy,
     Storage,
     Sync,
-    Utility,
     Workers,
+)
+from hulk_operator.api.hulksweep import (
+    BestTrial,
+    Halving,
+    HulkSweepSpec,
+    HulkSweepStatus,
+    Objective,
+    Parameters,
+    SchedulePlan,
+    SweepCondition,
+    SweepPhase,
+    TrialCounts,
+    TrialPhase,
+    TrialStatus,
 )
 from hulk_operator.api.hulktopology import (
     DeclaredLink,
@@ -21,7 +34,7 @@ from hulk_operator.api.hulktopology import (
     Residency,
     Uplink,
 )
-from hulk_operator.api.kinds import HulkJob, HulkTopology, NodeProfile
+from hulk_operator.api.kinds import HulkJob, HulkSweep, HulkTopology, NodeProfile
 from hulk_operator.api.meta import Condition, ObjectMeta, OwnerReference
 from hulk_operator.api.model import ConfigMapRef, Model, Training, Transformer
 from hulk_operator.api.nodeprofile import (
@@ -34,6 +47,7 @@ from hulk_operator.api.nodeprofile import (
 )
 from hulk_operator.api.placement import LayerPin, Placement
 from hulk_operator.api.plan_summary import Bottleneck, LayersPlace, Layout, PlanSummary, RegionShare, StagePlace
+from hulk_operator.api.queue_status import EnergyStatus, QueueStatus, ShareStatus
 from hulk_operator.api.status import (
     AllReduceTime,
     AvoidedNode,
@@ -52,11 +66,13 @@ from hulk_operator.api.status import (
     WanObserved,
 )
 from hulk_operator.api.template import Container, EnvVar, PodTemplate, TemplateMeta
+from hulk_operator.api.utility import Deadline, Energy, Proportional, Sigmoid, Utility
 
 __all__ = [
     "AcceleratorStatus",
     "AllReduceTime",
     "AvoidedNode",
+    "BestTrial",
     "Bottleneck",
     "Change",
     "Checkpoint",
@@ -65,14 +81,21 @@ __all__ = [
     "ConditionType",
     "ConfigMapRef",
     "Container",
+    "Deadline",
     "DeclaredLink",
     "DeclaredNode",
     "EchoAddress",
     "Egress",
+    "Energy",
+    "EnergyStatus",
     "EnvVar",
+    "Halving",
     "HulkJob",
     "HulkJobSpec",
     "HulkJobStatus",
+    "HulkSweep",
+    "HulkSweepSpec",
+    "HulkSweepStatus",
     "HulkTopology",
     "HulkTopologySpec",
     "LastFailure",
@@ -88,9 +111,11 @@ __all__ = [
     "NodeProfileSpec",
     "NodeProfileStatus",
     "ObjectMeta",
+    "Objective",
     "Observed",
     "OwnerReference",
     "Parallelism",
+    "Parameters",
     "Phase",
     "PipelineObserved",
     "Placement",
@@ -98,19 +123,29 @@ __all__ = [
     "PodTemplate",
     "PredictionSummary",
     "Price",
+    "Proportional",
+    "QueueStatus",
     "RegionLinkRate",
     "RegionShare",
     "ReplanStatus",
     "Residency",
     "Resource",
     "RunPolicy",
+    "SchedulePlan",
+    "ShareStatus",
+    "Sigmoid",
     "StagePlace",
     "Startup",
     "Storage",
+    "SweepCondition",
+    "SweepPhase",
     "Sync",
     "TemplateMeta",
     "Training",
     "Transformer",
+    "TrialCounts",
+    "TrialPhase",
+    "TrialStatus",
     "Uplink",
     "Utility",
     "WanObserved",

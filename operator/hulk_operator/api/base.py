@@ -109,5 +109,6 @@ ConfigMapKey = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-.
 Digest = Annotated[str, Field(max_length=128)]
 Decimal = Annotated[str, Field(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)?$")]
 Number = Annotated[str, Field(max_length=32, pattern=r"^(-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?|nan|-?inf)$")]
+Series = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
 Message = Annotated[str, Field(max_length=MAX_MESSAGE)]
 Reason = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Z][A-Za-z0-9]*$")]

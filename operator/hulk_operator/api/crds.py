@@ -1,4 +1,4 @@
-"""Turns the three kinds into CustomResourceDefinitions."""
+"""Turns the kinds into CustomResourceDefinitions."""
 
 from functools import cache
 from typing import Any
@@ -53,7 +53,7 @@ def root_schema(kind: Kind) -> Schema:
     own = {name: child for name, child in schema["properties"].items() if name in _TOP_LEVEL}
     for child in own.values():
         child.pop("default", None)
-    own["spec"] = _with_change_rules(own["spec"])
+    own["spec"] = _with_change_rules(own["spec"], kind.name.removeprefix("Hulk").lower())
     identity = {
         "apiVersion": {"type": "string", "description": f"{names.API_VERSION}."},
         "kind": {"type": "string", "description": f"{kind.name}."},
@@ -70,6 +70,6 @@ def root_schema(kind: Kind) -> Schema:
     )
 
 
-def _with_change_rules(spec: Schema) -> Schema:
-    validations = [*spec.get(VALIDATIONS, ()), *change_rules(spec)]
+def _with_change_rules(spec: Schema, what: str) -> Schema:
+    validations = [*spec.get(VALIDATIONS, ()), *change_rules(spec, what)]
     return {**spec, VALIDATIONS: validations} if validations else spec

@@ -17,11 +17,13 @@ from hulk_operator.api.base import (
     Resource,
     ResourceName,
     Seconds,
+    Series,
 )
 from hulk_operator.api.model import Model, Training
 from hulk_operator.api.placement import Placement
 from hulk_operator.api.rules import validated_by
 from hulk_operator.api.template import PodTemplate
+from hulk_operator.api.utility import Utility
 
 
 class Workers(Resource):
@@ -133,12 +135,6 @@ class Sync(Resource):
         return self.mode != "ring"
 
 
-class Utility(Resource):
-    """What finishing the job is worth when several jobs compete."""
-
-    type: Annotated[Literal["throughput"], Field(description="How worth grows with progress.")] = "throughput"
-
-
 STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oci", "oss", "hdfs", "webhdfs")
 """fsspec's names of stores that every node reaches. The worker's image must have the package for them."""
 
@@ -230,6 +226,13 @@ class HulkJobSpec(Resource):
     utility: Annotated[Utility, Field(description="Worth among competing jobs.", json_schema_extra=ANY_TIME)] = (
         Utility()
     )
+    metric: Annotated[
+        Series | None,
+        Field(
+            description="A series without labels on rank 0's /metrics; its value is status.observed.metric.",
+            json_schema_extra=ANY_TIME,
+        ),
+    ] = None
     checkpoint: Annotated[
         Checkpoint | None, Field(description="When and where state is saved; absent = no resume.")
     ] = None

@@ -1,4 +1,4 @@
-"""The three kinds as whole objects, and how each looks to Kubernetes (plural, scope, printer columns)."""
+"""The four kinds as whole objects, and how each looks to Kubernetes (plural, scope, printer columns)."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from hulk_operator import names
-from hulk_operator.api import rules
+from hulk_operator.api import rules, sweep_rules
 from hulk_operator.api.base import Resource
 from hulk_operator.api.hulkjob import HulkJobSpec
+from hulk_operator.api.hulksweep import HulkSweepSpec, HulkSweepStatus
 from hulk_operator.api.hulktopology import HulkTopologySpec
 from hulk_operator.api.meta import ObjectMeta
 from hulk_operator.api.nodeprofile import NodeProfileSpec, NodeProfileStatus
@@ -26,6 +27,28 @@ class HulkJob(Resource):
     metadata: ObjectMeta
     spec: Annotated[HulkJobSpec, Field(description="What the user wants.")]
     status: Annotated[HulkJobStatus, Field(description="What Hulk sees and did.")] = HulkJobStatus()
+
+    @property
+    def namespace(self) -> str:
+        """A file without one means `default`."""
+        return self.metadata.namespace or "default"
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return names.key(self.namespace, self.metadata.name)
+
+
+class HulkSweep(Resource):
+    """Tries variations of one HulkJob, and says which is best."""
+
+    model_config = ConfigDict(json_schema_extra=validated_by(sweep_rules.HULK_SWEEP))
+
+    api_version: Literal["hulk.dev/v1alpha1"] = names.API_VERSION
+    kind: Literal["HulkSweep"] = names.SWEEP_KIND
+    metadata: ObjectMeta
+    spec: Annotated[HulkSweepSpec, Field(description="What is tried.")]
+    status: Annotated[HulkSweepStatus, Field(description="What came of it.")] = HulkSweepStatus()
 
     @property
     def namespace(self) -> str:
@@ -100,10 +123,30 @@ KINDS: tuple[Kind, ...] = (
             _column("Step", "integer", ".status.observed.step", "Last completed step."),
             _column("Predicted(us)", "integer", ".status.prediction.stepMicroseconds", "Predicted step, microseconds."),
             _column("Observed(us)", "integer", ".status.observed.stepMicroseconds", "Observed step, microseconds."),
+            _column("Queue", "integer", ".status.queue.position", "Place in the queue.", wide=True),
             _column("Loss", "string", ".status.observed.loss", "Training loss.", wide=True),
             _column("Error", "string", ".status.observed.relativeError", "Relative error.", wide=True),
             _column("Failures", "integer", ".status.failures", "Failures that count.", wide=True),
             _column("Reason", "string", ".status.conditions[?(@.type=='Planned')].reason", "Planning.", wide=True),
+            _AGE,
+        ),
+    ),
+    Kind(
+        HulkSweep,
+        names.SWEEP_PLURAL,
+        names.SWEEP_SHORT,
+        True,
+        (
+            _column("Phase", "string", ".status.phase", "Where the sweep is."),
+            _column("Trials", "integer", ".status.trials.total", "All trials."),
+            _column("Running", "integer", ".status.trials.running", "Trials that run."),
+            _column("Succeeded", "integer", ".status.trials.succeeded", "Trials that ended well."),
+            _column("Stopped", "integer", ".status.trials.stopped", "Trials that halving ended."),
+            _column("Failed", "integer", ".status.trials.failed", "Trials that failed."),
+            _column("Best", "string", ".status.best.name", "The best trial so far."),
+            _column("Metric", "string", ".status.best.metric", "Its metric."),
+            _column("Mode", "string", ".spec.mode", "How trials run.", wide=True),
+            _column("Reason", "string", ".status.conditions[?(@.type=='Valid')].message", "What is wrong.", wide=True),
             _AGE,
         ),
     ),

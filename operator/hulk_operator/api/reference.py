@@ -1,6 +1,7 @@
 """Turns the models into docs/api-reference.md: every field, its bounds and default, and when it may change."""
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 from hulk_operator import names
@@ -41,7 +42,7 @@ def reference() -> str:
 
 
 def _kind(kind: Kind) -> str:
-    schema = root_schema(kind)
+    schema = _told_once(kind, root_schema(kind))
     scope = "namespaced" if kind.namespaced else "cluster-scoped"
     text = f"## {kind.name}\n\n{schema['description']} ({scope}, `{kind.plural}`, short `{kind.short}`)\n"
     for part in ("spec", "status"):
@@ -51,6 +52,17 @@ def _kind(kind: Kind) -> str:
     if rules:
         text += f"\nRefused by the API server ({kind.name}):\n\n" + "".join(f"- {sentence}\n" for sentence in rules)
     return text
+
+
+def _told_once(kind: Kind, schema: Schema) -> Schema:
+    """A HulkSweep's schema without what its template has from a HulkJob, which is told of under HulkJob."""
+    if kind.name != names.SWEEP_KIND:
+        return schema
+    found = deepcopy(schema)
+    job = found["properties"]["spec"]["properties"]["template"]["properties"]["spec"]
+    for key in ("properties", VALIDATIONS):
+        del job[key]
+    return found
 
 
 def _rows(schema: Schema, part: str) -> Iterator[Field]:

@@ -49,6 +49,17 @@ def _not_reserved(what: str) -> Rule:
     )
 
 
+def _utility_needs(kind: str, message: str) -> Rule:
+    """The parameters without which a utility means nothing."""
+    return Rule(
+        f"!has(self.type) || self.type != '{kind}' || has(self.{kind})",
+        lambda self: self["type"] != kind or kind in self,
+        message,
+        f".{kind}",
+        "FieldValueRequired",
+    )
+
+
 _RESERVED_ENV = ", ".join(f"'{name}'" for name in names.RESERVED_ENV)
 
 HULK_JOB = (
@@ -197,6 +208,44 @@ TRAINING = (
         ".microBatch",
     ),
 )
+SIGMOID = (
+    Rule(
+        "double(self.steepness) > 0.0",
+        lambda self: float(self["steepness"]) > 0,
+        "utility.sigmoid.steepness must be above 0",
+        ".steepness",
+    ),
+)
+DEADLINE = (
+    Rule(
+        "has(self.at) != has(self.afterSeconds)",
+        lambda self: ("at" in self) != ("afterSeconds" in self),
+        "utility.deadline needs exactly one of at and afterSeconds",
+    ),
+    Rule(
+        "double(self.lateShare) <= 1.0",
+        lambda self: float(self["lateShare"]) <= 1,
+        "utility.deadline.lateShare must be at most 1",
+        ".lateShare",
+    ),
+)
+UTILITY = (
+    Rule(
+        "!has(self.weight) || double(self.weight) > 0.0",  # a default is checked before its own parts are filled in
+        lambda self: float(self["weight"]) > 0,
+        "utility.weight must be above 0",
+        ".weight",
+    ),
+    _utility_needs("sigmoid", "utility.type sigmoid needs utility.sigmoid with steepness and midpoint"),
+    Rule(
+        "!has(self.type) || self.type != 'energy' || (has(self.energy) && has(self.energy.powerPrice))",
+        lambda self: self["type"] != "energy" or "powerPrice" in self.get("energy", {}),
+        "utility.type energy needs utility.energy with wattsPerWorker and powerPrice",
+        ".energy",
+        "FieldValueRequired",
+    ),
+    _utility_needs("deadline", "utility.type deadline needs utility.deadline with at or afterSeconds"),
+)
 POD_SPEC = (
     _refused("nodeName", "nodes come from the plan; use spec.placement.workerNodes"),
     _refused("schedulerName", "pods are bound by kube-scheduler, as planned; remove schedulerName"),
@@ -231,6 +280,9 @@ RULES: Final = (
     *TRANSFORMER,
     *MODEL,
     *TRAINING,
+    *SIGMOID,
+    *DEADLINE,
+    *UTILITY,
     *POD_SPEC,
     *LABELS,
     *ANNOTATIONS,

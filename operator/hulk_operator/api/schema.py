@@ -77,6 +77,11 @@ class Field:
         return Change(self.schema[CHANGE_KEY]) if CHANGE_KEY in self.schema else None
 
     @property
+    def is_fixed(self) -> bool:
+        """Whether it is inside a field that never changes."""
+        return any(parent.get(CHANGE_KEY) == Change.NEVER.value for parent in self.parents)
+
+    @property
     def changes(self) -> Change | None:
         """When it may change: its own word, or the nearest parent's."""
         for schema in (self.schema, *reversed(self.parents)):
@@ -100,19 +105,20 @@ def _fields(schema: Schema, path: tuple[str, ...], parents: tuple[Schema, ...]) 
             yield from _fields(child, here, (*parents, schema))
 
 
-def change_rules(spec: Schema) -> list[dict[str, str]]:
-    """CEL rules on the spec for every field that may not change freely.
+def change_rules(spec: Schema, what: str = "job") -> list[dict[str, str]]:
+    """CEL rules on the spec of a `what` for every field that may not change freely.
 
-    They all stand on the spec, because a rule on an object that appears or goes away is not run.
+    They all stand on the spec, because a rule on an object that appears or goes away is not run. A field inside one
+    that never changes needs none of its own.
     """
     return [
-        _change_rule(spec, field.path, field.marked)
+        _change_rule(spec, field.path, field.marked, what)
         for field in fields(spec)
-        if field.marked not in (None, Change.ANY_TIME)
+        if field.marked not in (None, Change.ANY_TIME) and not field.is_fixed
     ]
 
 
-def _change_rule(spec: Schema, path: tuple[str, ...], when: Change | None) -> dict[str, str]:
+def _change_rule(spec: Schema, path: tuple[str, ...], when: Change | None, what: str) -> dict[str, str]:
     name, where = ".".join(("spec", *path)), "." + ".".join(path)
     if when is Change.GROWS:
         return rule(_both(spec, path, ">="), f"{name} may only grow", where, _CHANGE_REASON)
@@ -120,7 +126,7 @@ def _change_rule(spec: Schema, path: tuple[str, ...], when: Change | None) -> di
     if when is Change.SUSPENDED:
         message = f"{name} may change only while spec.suspend is true"
         return rule(f"oldSelf.suspend || ({same})", message, where, _CHANGE_REASON)
-    return rule(same, f"{name} cannot change; make a new job", where, _CHANGE_REASON)
+    return rule(same, f"{name} cannot change; make a new {what}", where, _CHANGE_REASON)
 
 
 def _both(schema: Schema, path: tuple[str, ...], operator: str) -> str:

@@ -23,6 +23,7 @@ from hulk_operator.api.base import (
 )
 from hulk_operator.api.meta import Condition
 from hulk_operator.api.plan_summary import PlanSummary
+from hulk_operator.api.queue_status import EnergyStatus, QueueStatus, ShareStatus
 
 MAX_AVOIDED_NODES = 40
 MAX_CONDITIONS = 10  # more than there are types of
@@ -149,6 +150,7 @@ class Observed(Resource):
     step_microseconds: Annotated[Count | None, Field(description="Median of the last steps.")] = None
     compute_microseconds: Annotated[Count | None, Field(description="Of that, the slowest rank's compute.")] = None
     loss: Annotated[Number | None, Field(description="Training loss of the last step.")] = None
+    metric: Annotated[Number | None, Field(description="The series that spec.metric names.")] = None
     relative_error: Annotated[Number | None, Field(description="(predicted - observed) / observed step time.")] = None
     wan: Annotated[WanObserved | None, Field(description="All-reduces by algorithm `wan`; absent = none.")] = None
     pipeline: Annotated[
@@ -242,6 +244,16 @@ class HulkJobStatus(Resource):
         ReplanStatus | None, Field(description="Whether the plan is still the best, after a change of links or nodes.")
     ] = None
     startup: Annotated[Startup | None, Field(description="How long the last attempt took to begin.")] = None
+    queue: Annotated[
+        QueueStatus | None, Field(description="Set while it waits for accelerators that other jobs have.")
+    ] = None
+    share: Annotated[
+        ShareStatus | None, Field(description="What it was given where jobs compete; absent = nobody competed.")
+    ] = None
+    energy: Annotated[
+        EnergyStatus | None,
+        Field(description="What training took; absent = utility.energy does not say what a worker draws."),
+    ] = None
     failures: Annotated[Count, Field(description="Failures that count towards backoffLimit.")] = 0
     disruptions: Annotated[Count, Field(description="Node losses, evictions and moves; they do not count.")] = 0
     restarts: Annotated[Count, Field(description="Attempts after the first.")] = 0

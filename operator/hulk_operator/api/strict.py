@@ -14,14 +14,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from hulk_operator import names
-from hulk_operator.api.kinds import KINDS, HulkJob, HulkTopology, NodeProfile
+from hulk_operator.api.kinds import KINDS, HulkJob, HulkSweep, HulkTopology, NodeProfile
 from hulk_operator.api.rules import PREDICATES, VALIDATIONS
 from hulk_operator.api.schema import Schema, structural
+from hulk_operator.api.sweep_rules import SWEEP_RULES
 
 _KINDS = {kind.name: kind for kind in KINDS}
+_HOLDS = PREDICATES | {entry.cel: entry.holds for entry in SWEEP_RULES}
 
 
-def parse(document: Any) -> HulkJob | HulkTopology | NodeProfile:
+def parse(document: Any) -> HulkJob | HulkSweep | HulkTopology | NodeProfile:
     """The object in a YAML or JSON document. ValueError with one line per mistake, each with its field."""
     if not isinstance(document, Mapping) or document.get("kind") not in _KINDS:
         found = document.get("kind") if isinstance(document, Mapping) else type(document).__name__
@@ -42,7 +44,7 @@ def parse(document: Any) -> HulkJob | HulkTopology | NodeProfile:
         mistakes += [f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}" for entry in error.errors()]
     if mistakes:
         raise ValueError("\n".join(mistakes))
-    assert isinstance(parsed, HulkJob | HulkTopology | NodeProfile)
+    assert isinstance(parsed, HulkJob | HulkSweep | HulkTopology | NodeProfile)
     return parsed
 
 
@@ -72,7 +74,7 @@ def _unknown(schema: Schema, value: Any, path: str) -> Iterator[str]:
 def _broken(schema: Schema, value: Any, path: str) -> Iterator[str]:
     """Rules that do not hold and entries that are there twice, each with its field; `value` fits the schema."""
     for validation in schema.get(VALIDATIONS, ()):
-        if not PREDICATES[validation["rule"]](value):
+        if not _HOLDS[validation["rule"]](value):
             where = f"{path}{validation.get('fieldPath', '')}".lstrip(".")
             yield f"{where}: {validation['message']}" if where else validation["message"]
     if isinstance(value, list):

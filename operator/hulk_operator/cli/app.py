@@ -18,6 +18,7 @@ from hulk_operator.api.crds import crds as all_crds
 from hulk_operator.api.generate import to_yaml
 from hulk_operator.cli import files, planner_files, tables
 from hulk_operator.cli.commands import explain_job, follow_logs, job_status, measured_topology, plans_of
+from hulk_operator.cli.fleet import fleet_app
 from hulk_operator.cli.gnn import gnn_app
 from hulk_operator.cli.live import Target
 from hulk_operator.cli.output import Output, emit, note
@@ -39,6 +40,7 @@ app = typer.Typer(
 topology_app = typer.Typer(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 app.add_typer(topology_app, name="topology")
 app.add_typer(gnn_app, name="gnn")
+app.add_typer(fleet_app, name="fleet")
 
 Job = Annotated[str, typer.Argument(help="Name of the HulkJob.")]
 Namespace = Annotated[

@@ -11,6 +11,7 @@ from rich.text import Text
 from hulk_operator.api import HulkJob, RegionLinkRate
 from hulk_operator.cli import units
 from hulk_operator.cli.grid import sentence, table
+from hulk_operator.cli.queue_state import queue_state
 from hulk_operator.cli.reports import (
     BottleneckRow,
     ExplainReport,
@@ -220,7 +221,7 @@ def jobs(found: Iterable[HulkJob], now: datetime) -> RenderableType:
         made.add_row(
             job.metadata.namespace,
             job.metadata.name,
-            status.phase.value,
+            status.phase.value + (f" #{status.queue.position}" if status.queue else ""),
             str(status.attempt),
             str(plan.num_workers) if plan else units.ABSENT,
             f"{observed.step if observed else 0}/{job.spec.training.steps}",
@@ -240,6 +241,7 @@ def job_state(job: HulkJob, now: datetime) -> RenderableType:
         error = units.percent(float(status.observed.relative_error))
         parts.append(sentence("prediction", f"off by {error} (source {status.prediction.source})"))
     parts.extend(stage_state(status))
+    parts.extend(queue_state(status, now))
     if status.checkpoint:
         where = f"step {status.checkpoint.step} at {status.checkpoint.where} ({units.size(status.checkpoint.bytes)})"
         parts.append(sentence("checkpoint", where))

@@ -45,6 +45,7 @@ NETWORK_POLICIES: Final = ApiResource("networking.k8s.io", "v1", "networkpolicie
 LEASES: Final = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
 PRIORITY_CLASSES: Final = ApiResource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 HULK_JOBS: Final = ApiResource(names.GROUP, names.VERSION, names.JOB_PLURAL, names.JOB_KIND)
+HULK_SWEEPS: Final = ApiResource(names.GROUP, names.VERSION, names.SWEEP_PLURAL, names.SWEEP_KIND)
 NODE_PROFILES: Final = ApiResource(
     names.GROUP, names.VERSION, names.PROFILE_PLURAL, names.PROFILE_KIND, namespaced=False
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from hulk_operator.dashboards import pipeline, wan
+from hulk_operator.dashboards import pipeline, queue, wan
 from hulk_operator.dashboards.panels import JOB, Json, Panel, Query, Row, columns
 
 _RING: Final = f"hulk_job_ring_position{{{JOB}}}"
@@ -71,6 +71,7 @@ ROWS: Final = (
             ),
         ),
     ),
+    Row("Queue", queue.PANELS),
     Row(
         "Plan",
         (

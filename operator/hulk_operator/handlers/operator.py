@@ -1,4 +1,4 @@
-"""The whole operator: one Lease, one store, one queue of passes, one planning pass, the watches, probing, metrics.
+"""The whole operator: one Lease, one store, a queue of passes for each kind, one planning pass, the watches, probing.
 
 Everything runs in one event loop. When any part ends, all end: Kubernetes starts the operator again, and a start loses
 nothing, because everything that matters is in the API server.
@@ -17,7 +17,7 @@ import kopf
 
 from hulk_operator import names
 from hulk_operator.api import ConditionType
-from hulk_operator.cluster import HULK_JOBS, NODES, PODS, Cluster, ClusterError, Lease, LeaseLost, NotFound
+from hulk_operator.cluster import HULK_JOBS, HULK_SWEEPS, NODES, PODS, Cluster, ClusterError, Lease, LeaseLost, NotFound
 from hulk_operator.handlers.pods import PodWatch
 from hulk_operator.handlers.settings import Settings
 from hulk_operator.handlers.watches import Watches
@@ -32,6 +32,7 @@ from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import View
 from hulk_operator.reconcile.workers import Workers
 from hulk_operator.status import holds
+from hulk_operator.sweeps.reconciler import SweepReconciler
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Parts:
 
     store: Store
     queue: WorkQueue
+    sweeps: WorkQueue
     planner: Planner
     prober: Prober
     reconciler: Reconciler
@@ -84,6 +86,7 @@ def assemble(cluster: Cluster, workers: Workers, settings: Settings, health: Hea
         settings.namespace,
         settings.timing,
         settings.policy,
+        fleet=settings.fleet,
         planned=health.planned,
         failed=lambda: health.failed("planning"),
     )
@@ -97,9 +100,20 @@ def assemble(cluster: Cluster, workers: Workers, settings: Settings, health: Hea
 
     lease = Lease(cluster, settings.lease_namespace, settings.identity, now, settings.lease_s)
     reconciler = Reconciler(
-        cluster, store, planner, workers, now, settings.timing, observed, lambda: lease.valid, health.failed
+        cluster,
+        store,
+        planner,
+        workers,
+        now,
+        settings.timing,
+        observed,
+        lambda: lease.valid,
+        health.failed,
+        health.moved,
     )
-    return Parts(store, queue, planner, prober, reconciler, lease, health, settings.metrics_port)
+    sweeper = SweepReconciler(cluster, store, workers, now, lambda: lease.valid)
+    sweeps = WorkQueue(sweeper.reconcile, failed=lambda: health.failed("sweep"), num_objects=sweeper.num_trials)
+    return Parts(store, queue, sweeps, planner, prober, reconciler, lease, health, settings.metrics_port)
 
 
 Serve = Callable[[Parts], Coroutine[Any, Any, None]]
@@ -168,6 +182,7 @@ async def _act(cluster: Cluster, settings: Settings, parts: Parts, stop: asyncio
         )
         works = [
             parts.queue.run(),
+            parts.sweeps.run(),
             parts.planner.run(),
             parts.prober.run(),
             pods.run(),
@@ -183,7 +198,7 @@ async def _act(cluster: Cluster, settings: Settings, parts: Parts, stop: asyncio
 
 async def _watch(settings: Settings, parts: Parts, stop: asyncio.Event) -> None:
     """Kopf, until it is to stop. Left to itself at a signal, it waits 5 s for every task that it did not begin."""
-    watches = Watches(parts.store, parts.queue.add, parts.planner.changed)
+    watches = Watches(parts.store, parts.queue.add, parts.planner.changed, parts.sweeps.add)
     ours = asyncio.all_tasks()
     tasks = await kopf.spawn_tasks(
         registry=watches.registry(),
@@ -203,6 +218,7 @@ async def load(cluster: Cluster, settings: Settings, parts: Parts) -> None:
             nodes = await cluster.list(NODES)
             pods = await cluster.list(PODS, settings.namespace, labels=names.LABEL_JOB)
             jobs = await cluster.list(HULK_JOBS, settings.namespace)
+            sweeps = await cluster.list(HULK_SWEEPS, settings.namespace)
         except NotFound:
             logger.info("waits for the CRDs of %s", names.GROUP)
         except ClusterError as error:
@@ -212,8 +228,11 @@ async def load(cluster: Cluster, settings: Settings, parts: Parts) -> None:
             parts.store.nodes.replace(nodes)
             parts.store.replace_pods(pods)
             parts.store.jobs.replace(jobs)
+            parts.store.sweeps.replace(sweeps)
             for key, _ in parts.store.jobs.items():
                 parts.queue.add(key)
+            for key, _ in parts.store.sweeps.items():
+                parts.sweeps.add(key)
             return
         await asyncio.sleep(NO_CRD_RETRY_S)
 

@@ -1,10 +1,12 @@
 """The operator's settings, from its environment."""
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from hulk_placement.fleet import Settings as Fleet
 from hulk_placement.replan.decide import Policy
 
 from hulk_operator import names
@@ -12,6 +14,9 @@ from hulk_operator.probing import Budget
 from hulk_operator.reconcile.types import Timing
 
 DEFAULT_LEASE_S: Final = 15
+DEFAULT_SETTLE_S: Final = 120
+QUEUE_POLICIES: Final = ("gadget", "drf", "srpt", "fifo")
+"""Those of `hulk_placement.fleet` that decide by what the operator knows of jobs."""
 MAX_PORT: Final = 65_535
 
 
@@ -27,6 +32,9 @@ class Settings:
     timing: Timing = field(default_factory=Timing)
     probing: Budget = field(default_factory=Budget)
     policy: Policy = field(default_factory=Policy)  # of when a running job moves to another plan
+    fleet: Fleet = field(
+        default_factory=lambda: Fleet(settle_s=DEFAULT_SETTLE_S)
+    )  # of who gets what where jobs compete
 
 
 def from_environment(environ: Mapping[str, str], identity: str) -> Settings:
@@ -42,6 +50,7 @@ def from_environment(environ: Mapping[str, str], identity: str) -> Settings:
         lease_s=_whole(environ, names.ENV_LEASE_SECONDS, DEFAULT_LEASE_S, at_least=1),
         metrics_port=_whole(environ, names.ENV_METRICS_PORT, names.OPERATOR_METRICS_PORT, at_most=MAX_PORT),
         probing=_probing(environ, Budget()),
+        fleet=_fleet(environ),
     )
 
 
@@ -52,6 +61,41 @@ def _probing(environ: Mapping[str, str], default: Budget) -> Budget:
         bytes_per_hour=_whole(environ, names.ENV_PROBING_BYTES_PER_HOUR, default.bytes_per_hour),
         refresh_s=_whole(environ, names.ENV_PROBING_REFRESH_SECONDS, int(default.refresh_s), at_least=1),
     )
+
+
+def _fleet(environ: Mapping[str, str]) -> Fleet:
+    """Quotas and fair shares of namespaces. What quotas promise together may be more than there is."""
+    quotas = _by_namespace(environ, names.ENV_QUEUE_QUOTAS)
+    for namespace, quota in quotas.items():
+        if quota < 0 or quota != int(quota):
+            raise ValueError(f"{names.ENV_QUEUE_QUOTAS}: {namespace}: {quota} must be a whole number of at least 0")
+    shares = _by_namespace(environ, names.ENV_QUEUE_SHARES)
+    for namespace, share in shares.items():
+        if not 0 < share < math.inf:
+            raise ValueError(f"{names.ENV_QUEUE_SHARES}: {namespace}: {share} must be a number above 0")
+    settle_s = _whole(environ, names.ENV_QUEUE_SETTLE_SECONDS, DEFAULT_SETTLE_S)
+    policy = environ.get(names.ENV_QUEUE_POLICY) or QUEUE_POLICIES[0]
+    if policy not in QUEUE_POLICIES:
+        raise ValueError(f"{names.ENV_QUEUE_POLICY}: {policy!r} must be one of {', '.join(QUEUE_POLICIES)}")
+    whole = {name: int(quota) for name, quota in quotas.items()}
+    return Fleet(policy=policy, quotas=whole, shares=shares, settle_s=settle_s)
+
+
+def _by_namespace(environ: Mapping[str, str], name: str) -> dict[str, float]:
+    """A number for each of some namespaces.
+
+    >>> _by_namespace({"X": '{"research": 4}'}, "X")
+    {'research': 4.0}
+    """
+    text = environ.get(name) or "{}"
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise ValueError(f"{name}: {text!r} is no JSON") from None
+    numbers = isinstance(found, dict) and all(type(value) in (int, float) for value in found.values())
+    if not numbers:
+        raise ValueError(f"{name}: {text!r} must be a JSON object of numbers by namespace")
+    return {namespace: float(value) for namespace, value in found.items()}
 
 
 def _whole(environ: Mapping[str, str], name: str, default: int, *, at_least: int = 0, at_most: float = math.inf) -> int:

@@ -17,6 +17,7 @@ import kopf
 from hulk_operator import names
 from hulk_operator.cluster import Object, object_key
 from hulk_operator.reconcile.store import Store
+from hulk_operator.sweeps.children import sweep_key_of
 
 MAX_PAUSE_S: Final = 10.0
 MAX_END_S: Final = 20.0  # from the first watch that failed, or a signal, to the end of the process
@@ -43,11 +44,15 @@ class Pauses:
 
 @dataclass(slots=True)
 class Watches:
-    """Takes events over. `add` asks for a pass over a job, `changed` tells the planning pass that more may fit."""
+    """Takes events over.
+
+    `add` asks for a pass over a job, `add_sweep` over a sweep, `changed` tells the planning pass that more may fit.
+    """
 
     store: Store
     add: Callable[[str], None]
     changed: Callable[[], None]
+    add_sweep: Callable[[str], None] = lambda _: None
     _node_facts: dict[str, Object] = field(default_factory=dict)
     _profile_facts: dict[str, Object] = field(default_factory=dict)
 
@@ -59,6 +64,16 @@ class Watches:
         else:
             self.store.jobs.put(body)
         self.add(object_key(body))
+        if sweep := sweep_key_of(body):
+            self.add_sweep(sweep)
+
+    def on_sweep(self, kind: str | None, body: Object) -> None:
+        """A HulkSweep was added, changed or deleted."""
+        if kind == _DELETED:
+            self.store.sweeps.delete(body)
+        else:
+            self.store.sweeps.put(body)
+        self.add_sweep(object_key(body))
 
     def on_node(self, kind: str | None, body: Object) -> None:
         """A node was added, changed or deleted; jobs with pods on it look at themselves when its health changed."""
@@ -102,6 +117,7 @@ class Watches:
 
         kopf.on.login(registry=registry)(login)
         self._watch(registry, (names.GROUP, names.VERSION, names.JOB_PLURAL), self.on_job)
+        self._watch(registry, (names.GROUP, names.VERSION, names.SWEEP_PLURAL), self.on_sweep)
         self._watch(registry, (names.GROUP, names.VERSION, names.PROFILE_PLURAL), self.on_profile)
         self._watch(registry, (names.GROUP, names.VERSION, names.TOPOLOGY_PLURAL), self.on_topology)
         self._watch(registry, ("", "v1", "nodes"), self.on_node)

@@ -15,6 +15,7 @@ from hulk_operator import VERSION
 from hulk_operator.api import AllReduceTime, HulkJob, PipelineObserved, PredictionSummary, RegionLinkRate
 from hulk_operator.metrics import definitions as d
 from hulk_operator.metrics.definitions import Definition, Kind
+from hulk_operator.metrics.queue_rows import queue_rows
 from hulk_operator.metrics.state import BUCKETS_S, Health, Snapshot, folded
 from hulk_operator.probing import LinkSample, by_region, current
 
@@ -47,6 +48,7 @@ class OperatorCollector(Collector):
             **_job_rows(snapshot),
             **_wan_rows(snapshot),
             **_pipeline_rows(snapshot),
+            **queue_rows(snapshot, self._health.moves, self._clock()),
             **_link_rows(snapshot, self._clock().timestamp()),
             **_probing_rows(snapshot),
             **_operator_rows(snapshot, self._health),

@@ -107,6 +107,24 @@ JOB_RING: Final = Definition(
     (*_JOB, "node", "region"),
     "First rank of the ring on the node; with stages, of the first stage's. Off above 64 nodes.",
 )
+JOB_QUEUE: Final = Definition("hulk_job_queue_position", Kind.GAUGE, _JOB, "Place among the jobs that wait, from 1.")
+JOB_WAITING: Final = Definition("hulk_job_waiting_seconds", Kind.GAUGE, _JOB, "Since when it waits in the queue.")
+JOB_SHARE: Final = Definition(
+    "hulk_job_share",
+    Kind.GAUGE,
+    (*_JOB, "share"),
+    "Part of the accelerators where jobs compete. given: what the queue gave the job; fair: by its namespace's weight.",
+)
+JOB_UTILITY: Final = Definition(
+    "hulk_job_utility", Kind.GAUGE, _JOB, "What the job's steps so far are worth, by spec.utility."
+)
+JOB_JOULES: Final = Definition(
+    "hulk_job_joules", Kind.GAUGE, _JOB, "Energy that training took, by utility.energy.wattsPerWorker."
+)
+QUEUE_WAITING: Final = Definition("hulk_queue_waiting_jobs", Kind.GAUGE, (), "Jobs that wait in the queue.")
+QUEUE_MOVES: Final = Definition(
+    "hulk_queue_moves", Kind.COUNTER, ("kind",), "What the queue did with jobs: start, grow, shrink, move, preempt."
+)
 LINK_RTT: Final = Definition(
     "hulk_link_rtt_seconds", Kind.GAUGE, _LINK, "Median round-trip time without load. Nodes: off above 64."
 )
@@ -167,6 +185,13 @@ DEFINITIONS: Final = (
     JOB_LEFT_OUT,
     JOB_BOTTLENECK,
     JOB_RING,
+    JOB_QUEUE,
+    JOB_WAITING,
+    JOB_SHARE,
+    JOB_UTILITY,
+    JOB_JOULES,
+    QUEUE_WAITING,
+    QUEUE_MOVES,
     LINK_RTT,
     LINK_BANDWIDTH,
     LINK_AGE,

@@ -53,6 +53,7 @@ class Health:
     planning_s: float = 0.0
     writes: Counter[tuple[str, str]] = field(default_factory=Counter)  # (verb, plural)
     errors: Counter[str] = field(default_factory=Counter)  # by room
+    moves: Counter[str] = field(default_factory=Counter)  # of the queue, by kind
     heard_at_s: dict[str, float] = field(default_factory=dict)  # by listing or watch
 
     def reconciled(self, duration_s: float) -> None:
@@ -76,6 +77,10 @@ class Health:
     def failed(self, where: str) -> None:
         """A pass of the room `where` ended in an error."""
         self.errors[where] += 1
+
+    def moved(self, kind: str) -> None:
+        """The queue has started, resized, moved or stopped a job."""
+        self.moves[kind] += 1
 
     def heard(self, of: str) -> None:
         """The API server has just told the newest state of something, or that nothing changed."""

@@ -21,7 +21,7 @@ from hulk_operator.inputs.topology import Room
 from hulk_operator.planning.reservations import Held, new_claims
 from hulk_operator.pods import network_interface
 from hulk_operator.reconcile.summary import foreseen, plan_summary
-from hulk_operator.reconcile.types import FullPlan, Planned
+from hulk_operator.reconcile.types import FullPlan, Planned, Share
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,13 @@ def compatible(
 
 
 def planned(
-    job: HulkJob, plan: Plan, workload: Workload, topology: Topology, now: datetime, basis: Basis | None = None
+    job: HulkJob,
+    plan: Plan,
+    workload: Workload,
+    topology: Topology,
+    now: datetime,
+    basis: Basis | None = None,
+    share: Share | None = None,
 ) -> Planned:
     """The answer for a job that has a plan, made of `basis`. One that is not calibrated gets its prediction later."""
     interface = network_interface(job)
@@ -61,7 +67,7 @@ def planned(
     if not full.preflight:
         prediction = foreseen(plan, workload, topology, "profile", now)
     summary = plan_summary(job, plan, full.digest, topology, workload.model)
-    return Planned(job.metadata.generation, full, summary, prediction)
+    return Planned(job.metadata.generation, full, summary, prediction, share)
 
 
 def read_full_plan(written: Object, digest: str) -> FullPlan | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from hulk_placement.fleet import Settings as FleetSettings
 from hulk_placement.plan import Plan
 from hulk_placement.replan.decide import Policy
 from hulk_placement.solve import Budget, Solution
@@ -25,14 +26,17 @@ from hulk_operator.inputs.places import UnusableJobError
 from hulk_operator.observe import Preflight
 from hulk_operator.planning.calibrate import calibrate
 from hulk_operator.planning.commit import compatible, planned
+from hulk_operator.planning.contest import in_line
+from hulk_operator.planning.dispatcher import Dispatcher, Turns
 from hulk_operator.planning.full_plans import FullPlans
+from hulk_operator.planning.granted import solved
 from hulk_operator.planning.inventory import Inventory, Reader
 from hulk_operator.planning.process import Problem, Search
 from hulk_operator.planning.reservations import Held, new_claims
 from hulk_operator.planning.review import made_of
 from hulk_operator.planning.reviewer import Reviewer
 from hulk_operator.reconcile.store import Store
-from hulk_operator.reconcile.types import Calibration, FullPlan, Planned, Review, Timing, Unplanned, View
+from hulk_operator.reconcile.types import Calibration, FullPlan, Order, Planned, Review, Timing, Unplanned, View
 from hulk_operator.status import finished, holds
 
 logger = logging.getLogger(__name__)
@@ -68,6 +72,7 @@ class Planner:
         timing: Timing | None = None,
         policy: Policy | None = None,
         budget: Budget | None = None,
+        fleet: FleetSettings | None = None,
         planned: Callable[[float], None] = lambda _: None,
         failed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -85,6 +90,9 @@ class Planner:
         pause_s = (timing or Timing()).review_s
         self._reviewer = Reviewer(
             store, self._reader, ready, clock, self._held, self.full_plan, policy or Policy(), pause_s
+        )
+        self._dispatcher = Dispatcher(
+            store, self._reader, ready, clock, self.full_plan, fleet or FleetSettings(), pause_s, failed
         )
         self._review_in_s = self._retry_s
         self._wake = asyncio.Event()
@@ -113,6 +121,11 @@ class Planner:
         job = self._store.job(key)
         return None if job is None else self._reviewer.answer(job)
 
+    def order(self, key: str) -> Order | None:
+        """The queue's word on the gang of the job that has this key now."""
+        job = self._store.job(key)
+        return None if job is None else self._dispatcher.order(job)
+
     def full_plans(self) -> Mapping[str, FullPlan]:
         """The last full plan of every job, as far as it is known here."""
         return self._plans.known
@@ -124,6 +137,7 @@ class Planner:
         if self._store.job(key) is None:
             self._plans.forget(key)
             self._reviewer.forget(key)
+            self._dispatcher.forget(key)
         elif isinstance(answer, Planned):
             self._plans.keep(key, answer.full)
         self._wanted.discard(key)
@@ -199,19 +213,32 @@ class Planner:
         """One pass over everything that is wanted; what changes meanwhile is judged by the reconcile."""
         jobs = {key: job for key in sorted(self._wanted) if (job := self._store.job(key)) is not None}
         self._wanted &= jobs.keys()
-        if not jobs:
+        if not jobs and not self._dispatcher.is_due:
             return
         start = asyncio.get_running_loop().time()
         now = self._clock()
-        inventory = await self._reader.inventory(await self._held(jobs), now)
-        workloads = await self._workloads(jobs, inventory)
+        held = await self._held(jobs)
+        inventory = await self._reader.inventory(held, now)
+        turns = await self._dispatcher.take_turns(search, jobs, held, inventory)
+        self._refuse_waiting(jobs, turns)
+        workloads = await self._workloads({key: job for key, job in jobs.items() if key not in turns.places}, inventory)
         groups: dict[str, list[Workload]] = defaultdict(list)
         for workload in workloads:
             groups[jobs[workload.key].spec.workers.resource_name].append(workload)
-        problems = [Problem(tuple(group), inventory.topology(resource)) for resource, group in sorted(groups.items())]
-        solutions = [await search.solve(problem) for problem in problems]
-        self._answer_all(jobs, problems, solutions, inventory)
+        problems, solutions = [], []
+        for resource, group in sorted(groups.items()):
+            problem, solution = await solved(search, group, inventory.topology(resource), turns.grants)
+            problems.append(problem)
+            solutions.append(solution)
+        self._answer_all(jobs, problems, solutions, inventory, turns)
         self._planned(asyncio.get_running_loop().time() - start)
+
+    def _refuse_waiting(self, jobs: Mapping[str, HulkJob], turns: Turns) -> None:
+        """Tell the jobs whose turn it is not where they stand."""
+        for key, place in turns.places.items():
+            if key in jobs:
+                generation = jobs[key].metadata.generation
+                self._answer(jobs[key], Unplanned(generation, place.reason, place.message, place))
 
     async def _held(self, wanted: Iterable[str]) -> list[Held]:
         """Plans in force, and plans that were decided but are not committed yet (nor asked for again)."""
@@ -254,6 +281,7 @@ class Planner:
         problems: list[Problem],
         solutions: Iterable[Solution],
         inventory: Inventory,
+        turns: Turns,
     ) -> None:
         room = inventory.room
         now = self._clock()
@@ -265,7 +293,8 @@ class Planner:
             for key, plan in fitting.plans.items():
                 try:
                     basis = made_of(plan, workloads[key], problem.topology, solution.plans)
-                    answer: Answer = planned(jobs[key], plan, workloads[key], problem.topology, now, basis)
+                    share = grant.share if (grant := turns.grants.get(key)) else None
+                    answer: Answer = planned(jobs[key], plan, workloads[key], problem.topology, now, basis, share)
                 except Exception as error:
                     logger.exception("%s: its plan cannot be used", key)
                     self._failed()
@@ -273,8 +302,15 @@ class Planner:
                 self._answer(jobs[key], answer)
             for key in solution.plans.keys() - fitting.plans.keys():
                 self._refuse_misfit(jobs[key], solution.plans[key], kept[key], inventory)
+            as_they_came = in_line(problem.workloads, solution.unplaced)
             for key, why in solution.unplaced.items():
-                self._answer(jobs[key], Unplanned(jobs[key].metadata.generation, why.reason, why.message))
+                grant, generation = turns.grants.get(key), jobs[key].metadata.generation
+                if grant is None:
+                    answer = Unplanned(generation, why.reason, why.message, as_they_came.get(key))
+                else:
+                    place = grant.making_room
+                    answer = Unplanned(generation, place.reason, place.message, place)
+                self._answer(jobs[key], answer)
         if self._wanted:
             self._wake.set()  # what did not fit beside the others
 

@@ -9,7 +9,7 @@ import ctypes
 import logging
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -17,6 +17,8 @@ from multiprocessing import get_context
 from typing import Final, TypeVar, TypeVarTuple
 
 from hulk_placement.basis import Basis
+from hulk_placement.fleet import Allocation, Job, Settings, decide
+from hulk_placement.fleet.predicted import Observed, PredictedStepTimes
 from hulk_placement.plan import Plan
 from hulk_placement.replan.decide import Policy
 from hulk_placement.replan.moving import Moving
@@ -41,6 +43,21 @@ class Problem:
 
     workloads: tuple[Workload, ...]
     topology: Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Competition:
+    """Jobs that compete for one kind of accelerator: what they have, and how long their steps were seen to take.
+
+    The topology counts what any of them holds as free.
+    """
+
+    now_s: float
+    jobs: tuple[Job, ...]
+    topology: Topology
+    running: Mapping[str, Mapping[str, int]]
+    observed: Mapping[str, Observed]
+    settings: Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +115,10 @@ class Search:
         budget = replace(self._budget, seconds=min(self._budget.seconds, MAX_REVIEW_S))
         return await self._in_child(_replan, question, budget)
 
+    async def decide(self, asked: Competition) -> Allocation:
+        """Who has which workers from now on, by the policy that the simulator calls as well."""
+        return await self._in_child(_decide, asked)
+
     async def _run(self, workloads: Sequence[Workload], running: Sequence[Plan], topology: Topology) -> Solution:
         return await self._in_child(_solve, workloads, running, topology, self._budget)
 
@@ -146,6 +167,16 @@ def _replan(question: Question, budget: Budget) -> Replanned:
             asked.policy,
             budget,
         )
+    finally:
+        signal.alarm(0)
+
+
+def _decide(asked: Competition) -> Allocation:
+    """`fleet.decide` in the child, whose process ends when it takes too long."""
+    signal.alarm(MAX_PROCESS_S)
+    try:
+        times = PredictedStepTimes(asked.topology, asked.observed)
+        return decide(asked.now_s, asked.jobs, asked.topology, asked.running, times, asked.settings)
     finally:
         signal.alarm(0)
 

@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from hulk_placement.replan.decide import Policy
@@ -87,6 +88,9 @@ class Reviewer:
         workload = await self._reader.workload(job, inventory, own)
         if full.plan.layout.pipeline > 1 and workload.pipeline == 1:
             workload = staged(workload)  # the planner chose stages, and may choose them again
+        if job.status.share is not None:  # how many workers it has is for the queue to say
+            num = len(full.plan.workers)
+            workload = replace(workload, min_workers=num, max_workers=num)
         topology = inventory.topology(job.spec.workers.resource_name)
         asked = question(job, full, workload, topology, self._ages, self._policy, inventory.now)
         if asked is None:

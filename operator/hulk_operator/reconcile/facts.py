@@ -23,6 +23,13 @@ NODE_LOST = "NodeLost"  # a reason of the last failure
 RESIZED = "Resized"
 REPLANNED = "Replanned"
 EXTENDED = "Extended"
+GROWN = "Grown"  # by the queue: to more workers
+SHRUNK = "Shrunk"
+MOVED = "Moved"
+PREEMPTED_BY_PRIORITY = "PreemptedByPriority"
+PREEMPTED_BY_UTILITY = "PreemptedByUtility"
+BETWEEN = frozenset({GROWN, SHRUNK, MOVED})  # the next plan follows as soon as the pods allow it
+PREEMPTED = frozenset({PREEMPTED_BY_PRIORITY, PREEMPTED_BY_UTILITY})
 RECOVERED = "Recovered"
 REGION_LOST = "RegionLost"  # a reason of Degraded: the gang goes on
 
@@ -154,6 +161,6 @@ def tail(text: str, length: int) -> str:
     return text if len(text) <= length else "..." + text[3 - length :]
 
 
-def head(text: str) -> str:
-    """As much as a condition's message holds."""
-    return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 3] + "..."
+def head(text: str, length: int = MAX_MESSAGE) -> str:
+    """The beginning of a text: as much as a condition's message holds, or another field's."""
+    return text if len(text) <= length else text[: length - 3] + "..."

@@ -11,6 +11,7 @@
     complete       every worker ended well; where more steps are asked for by now, another attempt follows
     broken         a worker failed or was taken away: count it, release the gang
     resize         spec.workers asks for another number: release the gang
+    queue          the queue gives the gang another number of workers, other machines or none: release it
     replan         links drifted or nodes were added, and another plan pays: release the gang
     degraded       a region was left out, or a node of the gang is not ready, and that is borne
     stuck          a container cannot start: release the gang
@@ -39,6 +40,7 @@ from hulk_operator.reconcile.steps import (
     farewell,
     lifecycle,
     planning,
+    queueing,
     replanning,
     resize,
     starting,
@@ -64,6 +66,7 @@ RECIPE: Final = (
     Step("complete", training.complete),
     Step("broken", failures.broken),
     Step("resize", resize.resize),
+    Step("queue", queueing.obey),
     Step("replan", replanning.move),
     Step("degraded", failures.degraded),
     Step("stuck", starting.stuck),

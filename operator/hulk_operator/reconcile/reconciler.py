@@ -24,9 +24,21 @@ from hulk_operator.observe import Observation
 from hulk_operator.reconcile.executor import Executor, Plans
 from hulk_operator.reconcile.facts import set_condition
 from hulk_operator.reconcile.recipe import EVENTS_WRITE, STATUS_WRITE, decide
+from hulk_operator.reconcile.steps.queueing import queue_move
 from hulk_operator.reconcile.steps.starting import refused
 from hulk_operator.reconcile.store import Store
-from hulk_operator.reconcile.types import NOTHING, FullPlan, Memory, Planned, Review, Step, Timing, Unplanned, View
+from hulk_operator.reconcile.types import (
+    NOTHING,
+    FullPlan,
+    Memory,
+    Order,
+    Planned,
+    Review,
+    Step,
+    Timing,
+    Unplanned,
+    View,
+)
 from hulk_operator.reconcile.workers import Workers
 from hulk_operator.status import event, finished, holds, merge_patch, phase, transitions
 
@@ -48,6 +60,10 @@ class Decisions(Plans, Protocol):
         """Its last word on the plan in force, None before there is one."""
         ...
 
+    def order(self, key: str) -> Order | None:
+        """The queue's word on the gang that runs, None where it goes on as it is."""
+        ...
+
     def forget(self, key: str) -> None:
         """The job needs no plan now: drop the answer and what it reserves."""
         ...
@@ -60,7 +76,8 @@ class Decisions(Plans, Protocol):
 class Reconciler:
     """Runs passes. Its memory of the jobs may be lost at any time.
 
-    `acts` says whether this operator still holds the lease, `failed` is told what kind of side work went wrong.
+    `acts` says whether this operator still holds the lease, `failed` is told what kind of side work went wrong, `moved`
+    what the queue did with a job, once that is written.
     """
 
     def __init__(
@@ -74,6 +91,7 @@ class Reconciler:
         observed: Callable[[View, Observation], Awaitable[None]],
         acts: Callable[[], bool] = lambda: True,
         failed: Callable[[str], None] = lambda _: None,
+        moved: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -81,7 +99,7 @@ class Reconciler:
         self._clock = clock
         self._timing = timing
         self.memory: dict[str, Memory] = {}
-        self._failed = failed
+        self._failed, self._moved = failed, moved
         self._executor = Executor(cluster, workers, plans, self._see_created, self._update_memory, observed, acts)
 
     async def reconcile(self, key: str) -> float | None:
@@ -134,6 +152,7 @@ class Reconciler:
             nodes=self._store.node_states(),
             decision=self._plans.decision(job.key),
             review=self._plans.review(job.key),
+            order=self._plans.order(job.key),
             full=await self._plans.full_plan(job) if planned else None,
             memory=self._remembered(job),
             timing=self._timing,
@@ -163,6 +182,8 @@ class Reconciler:
         finally:
             ORIGIN.reset(token)
         self._store.jobs.put(written)
+        if kind := queue_move(job.status, after):
+            self._moved(kind)
 
     async def _tell(self, job: HulkJob, after: HulkJobStatus) -> None:
         """Events are for people: one that cannot be written does not hold up the job."""

@@ -20,6 +20,7 @@ from hulk_operator.api import ConditionType, HulkJob, HulkJobStatus
 from hulk_operator.pods import WorkerPod, stays
 from hulk_operator.reconcile.facts import (
     ATTEMPT_FAILED,
+    BETWEEN,
     DISRUPTED,
     PLAN_LOST,
     REPLANNED,
@@ -31,7 +32,7 @@ from hulk_operator.reconcile.facts import (
 from hulk_operator.reconcile.types import NodeState, View
 from hulk_operator.status import condition
 
-KEEPING: Final = frozenset({ATTEMPT_FAILED, DISRUPTED, PLAN_LOST, REPLANNED, RESIZED, STOPPED})
+KEEPING: Final = frozenset({ATTEMPT_FAILED, DISRUPTED, PLAN_LOST, REPLANNED, RESIZED, STOPPED}) | BETWEEN
 """Why an attempt was released whose other pods are as good as before; not so where a gang could not start."""
 
 

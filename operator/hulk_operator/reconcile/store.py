@@ -1,8 +1,8 @@
-"""What the watches have told so far: the newest version of every job, every worker pod and every node."""
+"""What the watches have told so far: the newest version of every job and sweep, every worker pod and node."""
 
 from collections.abc import Mapping
 
-from hulk_operator.api import HulkJob
+from hulk_operator.api import HulkJob, HulkSweep
 from hulk_operator.cluster import Listing, Newest, Object, object_key
 from hulk_operator.inputs.node import is_cordoned, ready_condition, taints
 from hulk_operator.pods import WorkerPod, is_worker, job_key_of, worker_pod
@@ -16,6 +16,7 @@ class Store:
 
     def __init__(self) -> None:
         self.jobs: Newest[HulkJob] = Newest(HulkJob.model_validate)
+        self.sweeps: Newest[HulkSweep] = Newest(HulkSweep.model_validate)
         self.nodes: Newest[NodeState] = Newest(node_state)
         self._pods: Newest[WorkerPod] = Newest(worker_pod)
         self._pods_of: dict[str, set[str]] = {}

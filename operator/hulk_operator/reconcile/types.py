@@ -73,22 +73,60 @@ class FullPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """What a decision among competing jobs gives one of them: workers, and their part of all accelerators.
+
+    `fair` is the part that its namespace's weight alone would give it.
+    """
+
+    workers: int
+    of_cluster: float
+    fair: float
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job that waits stands in the queue, from 1, and why it waits."""
+
+    position: int
+    reason: str
+    message: str
+    expected_start: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The queue's word on an attempt that runs: it goes on with another number of workers, elsewhere, or later.
+
+    `reason` is what Planned=False then says.
+    """
+
+    generation: int
+    attempt: int
+    reason: str
+    message: str
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
-    """The planning pass's answer: this plan, for this generation of the job."""
+    """The planning pass's answer: this plan, for this generation of the job. `share` None: nobody competed for it."""
 
     generation: int
     full: FullPlan
     summary: PlanSummary
     prediction: PredictionSummary | None  # None: written after the preflight
+    share: Share | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Unplanned:
-    """The planning pass's answer: no plan, because."""
+    """The planning pass's answer: no plan, because. `place` None: it waits for nobody in the queue."""
 
     generation: int
     reason: str
     message: str
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +203,7 @@ class View:
     decision: Planned | Unplanned | None = None
     full: FullPlan | None = None  # of the attempt in force
     review: Review | None = None
+    order: Order | None = None
     memory: Memory = Memory()
     timing: Timing = Timing()
     farewell: Farewell | None = None  # what a worker of this job said last

@@ -46,9 +46,8 @@ def suspend(view: View) -> Outcome:
         return Outcome(status=released(view, "Suspended", "Suspended", message), stop=True, requeue_after_s=0)
     if view.pods or holds(view.status, ConditionType.SUSPENDED):
         return _STOP
-    return Outcome(
-        status=set_condition(view, ConditionType.SUSPENDED, True, "Suspended", "all pods are gone"), stop=True
-    )
+    status = set_condition(view, ConditionType.SUSPENDED, True, "Suspended", "all pods are gone")
+    return Outcome(status=update(status, queue=None, share=None), stop=True)
 
 
 def resume(view: View) -> Outcome:
@@ -75,5 +74,5 @@ def failed_for_good(view: View, reason: str, message: str, **fields: object) -> 
     """End the job: its pods are released, what is known of them stays in the status."""
     status = released(view, reason, reason, message) if condition(view.status, ConditionType.PLANNED) else view.status
     status = set_condition(view, ConditionType.FAILED, True, reason, message, status)
-    status = update(status, completion_time=whole_second(view.now), **fields)
+    status = update(status, completion_time=whole_second(view.now), queue=None, **fields)
     return Outcome(status=status, stop=True, requeue_after_s=0)

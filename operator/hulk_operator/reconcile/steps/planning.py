@@ -18,6 +18,7 @@ from hulk_operator.reconcile.facts import (
     update,
 )
 from hulk_operator.reconcile.steps.lifecycle import failed_for_good
+from hulk_operator.reconcile.steps.queueing import queued, reason_to_keep, share_status
 from hulk_operator.reconcile.types import NOTHING, Outcome, Planned, RequestPlan, Unplanned, View
 from hulk_operator.status import condition, whole_second
 
@@ -55,12 +56,20 @@ def ensure_plan(view: View) -> Outcome:
         return failed_for_good(view, "TooManyAttempts", f"attempt {view.status.attempt} was the last one possible")
     decision = view.decision
     if isinstance(decision, Unplanned) and decision.generation == view.job.metadata.generation:
-        status = set_condition(view, ConditionType.PLANNED, False, decision.reason, decision.message)
-        return Outcome((RequestPlan(),), status, stop=True)
+        return Outcome((RequestPlan(),), _unplanned(view, decision), stop=True)
     if isinstance(decision, Planned) and _fits(view, decision):
         keep = remember(swept_to=decision.summary.attempt) if _is_clean(view) else remember()
         return Outcome((keep,), committed(view, decision), stop=True, requeue_after_s=0)
     return Outcome((RequestPlan(),), stop=True)
+
+
+def _unplanned(view: View, decision: Unplanned) -> HulkJobStatus:
+    """The status of a job that has no plan, and its place where it waits for others."""
+    before, reason = condition(view.status, ConditionType.PLANNED), decision.reason
+    if decision.place is not None:
+        reason = reason_to_keep(reason, before.reason if before else None)
+    status = set_condition(view, ConditionType.PLANNED, False, reason, decision.message)
+    return queued(view, status, decision.place)
 
 
 def committed(view: View, decision: Planned) -> HulkJobStatus:
@@ -70,6 +79,8 @@ def committed(view: View, decision: Planned) -> HulkJobStatus:
     again = f" (attempt {last.attempt}: {last.message})" if last else ""
     regions = ", ".join(f"{share.workers} in {share.name}" for share in summary.regions)
     message = f"attempt {summary.attempt}: {summary.num_workers} workers, {regions}{_details(summary)}"
+    if decision.share is not None:
+        message += f"; {decision.share.of_cluster:.0%} of the accelerators, a fair share is {decision.share.fair:.0%}"
     status = set_condition(view, ConditionType.PLANNED, True, "Planned", message)
     status = set_condition(
         view, ConditionType.DEPLOYED, False, "Deploying", f"attempt {summary.attempt} is being created{again}", status
@@ -81,6 +92,8 @@ def committed(view: View, decision: Planned) -> HulkJobStatus:
         prediction=decision.prediction,
         observed=None,
         membership=None,
+        queue=None,
+        share=share_status(view, decision.share),
         restarts=view.status.restarts + (1 if view.status.attempt else 0),
         start_time=view.status.start_time or whole_second(view.now),
         avoided_nodes=tuple(node for node in view.status.avoided_nodes if node.until > view.now),

@@ -15,6 +15,7 @@ from hulk_operator.api import (
 from hulk_operator.observe import Observation, Preflight
 from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile import membership
+from hulk_operator.reconcile.energy import energy
 from hulk_operator.reconcile.facts import (
     EXTENDED,
     deployed,
@@ -211,12 +212,25 @@ def _observed(view: View, seen: Observation) -> HulkJobStatus:
         step_microseconds=step_us,
         compute_microseconds=microseconds(seen.max_compute_s) if seen.max_compute_s else None,
         loss=None if seen.loss is None else f"{seen.loss:.6g}",
+        metric=_metric(view, seen),
         relative_error=None if error is None else f"{error:.4f}",
         wan=wan_observed(seen, _regions(view)),
         pipeline=pipeline_observed(seen),
         updated_at=whole_second(view.now),
     )
-    return update(view.status, observed=observed, checkpoint=_checkpoint(view, seen), startup=_startup(view))
+    return update(
+        view.status,
+        observed=observed,
+        checkpoint=_checkpoint(view, seen),
+        startup=_startup(view),
+        energy=energy(view, seen),
+    )
+
+
+def _metric(view: View, seen: Observation) -> str | None:
+    """What the series says that the job's spec names."""
+    value = seen.series.get(view.job.spec.metric or "")
+    return None if value is None else f"{value:.6g}"
 
 
 def _startup(view: View) -> Startup | None:

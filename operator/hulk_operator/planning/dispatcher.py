@@ -1,0 +1,210 @@
+"""The planning pass among many jobs: asks the fleet's policy who has which workers, and keeps its orders.
+
+Jobs of one kind of accelerator compete. The policy sees all machines, with what contestants hold counted as free; what
+a grant says is planned on what is free in truth, so that nobody gets a machine before its pods are gone.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from hulk_placement.fleet import Settings
+from hulk_placement.plan import Plan
+from hulk_placement.topology import Topology
+
+from hulk_operator.api import HulkJob
+from hulk_operator.cluster import Refused
+from hulk_operator.planning.contest import Contest, Grant, Verdict, is_contested
+from hulk_operator.planning.fleet_jobs import (
+    Contestant,
+    fleet_job,
+    is_between,
+    is_contestant,
+    is_movable,
+    is_stopped,
+    observed_steps,
+)
+from hulk_operator.planning.inventory import Inventory, Reader
+from hulk_operator.planning.process import Competition, Search
+from hulk_operator.planning.reservations import Held
+from hulk_operator.reconcile.store import Store
+from hulk_operator.reconcile.types import FullPlan, Order, Place
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """By job that waits and competes: what it is given, or its place. Who is in neither is planned as if alone."""
+
+    grants: Mapping[str, Grant] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Group:
+    """The jobs of one kind of accelerator: those with plans, and those that wait or are between two plans."""
+
+    running: dict[str, Held] = field(default_factory=dict)
+    waiting: dict[str, HulkJob] = field(default_factory=dict)
+
+
+class Dispatcher:
+    """`ready` is told the key of every job that has a new order, `failed` of every decision that failed."""
+
+    def __init__(
+        self,
+        store: Store,
+        reader: Reader,
+        ready: Callable[[str], None],
+        clock: Callable[[], datetime],
+        full_plan: Callable[[HulkJob], Awaitable[FullPlan | None]],
+        settings: Settings,
+        pause_s: float,
+        failed: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._reader = reader
+        self._ready = ready
+        self._clock = clock
+        self._full_plan = full_plan
+        self._settings = settings
+        self._pause_s = pause_s
+        self._failed = failed
+        self._orders: dict[str, tuple[str | None, Order]] = {}
+        self._last: datetime | None = None
+
+    def order(self, job: HulkJob) -> Order | None:
+        """The last word on the gang of this very job."""
+        uid, found = self._orders.get(job.key, (None, None))
+        return found if uid == job.metadata.uid else None
+
+    def forget(self, key: str) -> None:
+        """There is no such job."""
+        self._orders.pop(key, None)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether to look at jobs that run although none asks for a plan: one of them might have more by now.
+
+        A clock that was put back does not stop it.
+        """
+        if not any(_might_grow(job) for _, job in self._store.jobs.items()):
+            return False
+        return self._last is None or abs((self._clock() - self._last).total_seconds()) >= self._pause_s
+
+    async def take_turns(
+        self, search: Search, wanted: Mapping[str, HulkJob], held: Sequence[Held], inventory: Inventory
+    ) -> Turns:
+        """Decide for every kind of accelerator that is competed for."""
+        self._last = self._clock()
+        self._orders = {}
+        grants: dict[str, Grant] = {}
+        places: dict[str, Place] = {}
+        for resource, group in self._groups(wanted, held).items():
+            topology = inventory.topology(resource)
+            if not is_contested(_running(group), _waiting(group), _num_free(topology)):
+                continue
+            verdict = await self._decide(search, resource, group, wanted.keys(), topology)
+            if verdict is not None:
+                grants |= verdict.grants
+                places |= verdict.places
+                self._keep(verdict.orders)
+        return Turns(grants, places)
+
+    def _groups(self, wanted: Mapping[str, HulkJob], held: Sequence[Held]) -> dict[str, Group]:
+        groups: dict[str, Group] = defaultdict(Group)
+        for one in held:
+            if is_contestant(one.job):
+                groups[one.job.spec.workers.resource_name].running[one.job.key] = one
+        # Those that were stopped compete also before they ask for a plan: what their pods still hold is no stranger's.
+        released = {job.key: job for _, job in self._store.jobs.items() if is_between(job) or is_stopped(job)}
+        for key, job in {**released, **wanted}.items():
+            group = groups[job.spec.workers.resource_name]
+            if is_contestant(job) and key not in group.running:
+                group.waiting[key] = job
+        return groups
+
+    async def _decide(
+        self, search: Search, resource: str, group: Group, wanted: Collection[str], free: Topology
+    ) -> Verdict | None:
+        """None where it fails: then each job is planned as if it were alone."""
+        contestants, topology = await self._contestants(resource, group)
+        now = self._clock()
+        jobs = {key: fleet_job(one, now) for key, one in contestants.items()}
+        asked = Competition(
+            now_s=now.timestamp(),
+            jobs=tuple(jobs.values()),
+            topology=topology,
+            running={key: one.mapping for key, one in contestants.items() if one.plan is not None},
+            observed=observed_steps(contestants),
+            settings=self._settings,
+        )
+        waiting = frozenset(key for key in group.waiting if key in wanted and key in jobs)
+        left = {machine.name: machine.num_accelerators for machine in free.machines}
+        contest = Contest(contestants, waiting, jobs, topology, left, self._settings)
+        try:
+            return contest.judge(await search.decide(asked))
+        except Exception:
+            logger.exception("who of %d jobs has which workers could not be decided", len(jobs))
+            self._failed()
+            return None
+
+    async def _contestants(self, resource: str, group: Group) -> tuple[dict[str, Contestant], Topology]:
+        """The jobs that can be judged, and the machines with nothing of theirs on them.
+
+        The pods and plans of one that cannot be (its model is gone) keep what they hold; its wishes count for nothing.
+        """
+        keys = group.running.keys() | group.waiting.keys()
+        whole = await self._reader.inventory((), self._clock(), without=keys)
+        found: dict[str, Contestant] = {}
+        stuck: list[Held] = []
+        for held in group.running.values():
+            one = await self._contestant(held.job, whole, held.plan)
+            if one is None:
+                stuck.append(held)
+            else:
+                found[one.key] = one
+        for job in group.waiting.values():
+            known = await self._full_plan(job) if is_between(job) else None
+            one = await self._contestant(job, whole, known.plan if known else None)
+            if one is not None:
+                found[one.key] = one
+        if stuck:
+            whole = await self._reader.inventory(stuck, whole.now, without=found.keys())
+        return found, whole.topology(resource)
+
+    async def _contestant(self, job: HulkJob, inventory: Inventory, plan: Plan | None) -> Contestant | None:
+        try:
+            one = Contestant(job, await self._reader.workload(job, inventory, {}), plan)
+            fleet_job(one, inventory.now)
+        except (Refused, ValueError) as error:
+            logger.info("%s takes no part in the queue: %s", job.key, error)
+            return None
+        return one
+
+    def _keep(self, orders: Mapping[str, Order]) -> None:
+        for key, order in orders.items():
+            job = self._store.job(key)
+            if job is not None:
+                self._orders[key] = job.metadata.uid, order
+                self._ready(key)
+
+
+def _might_grow(job: HulkJob) -> bool:
+    plan = job.status.plan
+    return is_contestant(job) and is_movable(job) and plan is not None and plan.num_workers < job.spec.workers.max
+
+
+def _running(group: Group) -> list[tuple[HulkJob, int]]:
+    return [(held.job, len(held.plan.workers)) for held in group.running.values()]
+
+
+def _waiting(group: Group) -> list[tuple[HulkJob, int]]:
+    return [(job, job.spec.workers.max) for job in group.waiting.values()]
+
+
+def _num_free(topology: Topology) -> int:
+    return sum(machine.num_accelerators for machine in topology.machines)

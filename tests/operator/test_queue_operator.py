@@ -1,0 +1,218 @@
+"""Whole jobs that compete, under the planner and the reconciler: who waits, starts, grows, shrinks and is stopped."""
+
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hulk_placement.fleet import Settings
+from queue_world import KillPoint, QueueWorld, high, nodes, want
+
+Make = Callable[..., QueueWorld]
+SQRT = {"utility": {"type": "sqrt"}}
+
+
+async def shrinking(make: Make, **second: Any) -> QueueWorld:
+    """One job trains on all four nodes when another one comes."""
+    world = make(*nodes(4), want("first", 1, 4, launched=True, **SQRT))
+    await world.until(lambda: world.num_workers("first") == 4)
+    await world.turns(12)
+    world.add(want("second", 1, 4, after_s=20, launched=True, **(SQRT | second)))
+    return world
+
+
+def both_run(world: QueueWorld) -> bool:
+    return all(world.num_workers(name) > 0 for name in ("first", "second"))
+
+
+@pytest.fixture
+async def make() -> AsyncIterator[Make]:
+    worlds: list[QueueWorld] = []
+
+    def made(*objects: Any, **options: Any) -> QueueWorld:
+        worlds.append(QueueWorld(*objects, **options))
+        return worlds[-1]
+
+    yield made
+    for world in worlds:
+        await world.stop()
+
+
+@pytest.mark.parametrize("launched", [False, True])
+async def test_one_shrinks_for_another_and_grows_when_that_is_done(make: Make, launched: bool) -> None:
+    world = make(*nodes(4), want("first", 1, 4, launched=launched, utility={"type": "sqrt"}))
+    await world.until(lambda: world.num_workers("first") == 4, "it has all")
+    await world.turns(12)
+    world.add(want("second", 1, 4, after_s=20, launched=launched, utility={"type": "sqrt"}))
+    await world.until(lambda: world.num_workers("first") > 0 and world.num_workers("second") > 0, "both run")
+    assert world.num_workers("first") + world.num_workers("second") == 4
+    assert ("lab/first", "shrink") in world.moves
+    assert ("lab/second", "start") in world.moves
+    assert world.job("first").status.failures == 0
+    world.change("second", {"suspend": True})
+    await world.until(lambda: world.num_workers("first") == 4, "it has all again")
+    assert ("lab/first", "grow") in world.moves
+
+
+async def test_a_more_important_job_stops_another_which_goes_on_later(make: Make) -> None:
+    world = make(*nodes(2), high(1000), want("low", 2, 2))
+    await world.until(lambda: world.num_workers("low") == 2)
+    await world.turns(12)
+    world.add(want("urgent", 2, 2, after_s=20, priorityClassName="high"))
+    await world.until(lambda: world.num_workers("urgent") == 2)
+    await world.until(lambda: world.job("low").status.queue is not None)
+    low = world.job("low").status
+    assert world.why("low") == "PreemptedByPriority"
+    assert (low.failures, low.queue.position if low.queue else 0) == (0, 1)
+    assert ("lab/low", "preempt") in world.moves
+    world.change("urgent", {"suspend": True})
+    await world.until(lambda: world.num_workers("low") == 2)
+    assert world.job("low").status.queue is None
+
+
+async def test_who_is_stopped_does_not_begin_again_before_the_more_important_job_has_begun(make: Make) -> None:
+    """One of the two has no pods left while those of the other still end: their machines are nobody else's."""
+    world = make(*nodes(4), high(1000), want("low", 2, 2), want("other", 2, 2))
+    await world.until(lambda: all(world.num_workers(name) == 2 for name in ("low", "other")))
+    await world.turns(12)
+    world.add(want("urgent", 4, 4, after_s=20, priorityClassName="high"))
+    reasons = set()
+
+    def has_begun() -> bool:
+        queue = world.job("urgent").status.queue
+        reasons.add(queue.reason if queue else "")
+        return world.num_workers("urgent") == 4
+
+    await world.until(has_begun)
+    assert [world.job(name).status.attempt for name in ("low", "other")] == [1, 1]
+    assert reasons >= {"MakingRoom"}
+    assert "ClusterTooSmall" not in reasons
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        KillPoint(step, write, number, moment)
+        for moment in ("before", "after")
+        for step, write, number in (
+            ("status", "patch hulkjobs/status", 1),
+            ("status", "patch hulkjobs/status", 2),
+            ("status", "patch hulkjobs/status", 3),
+            ("deploy", "create configmaps", 1),
+            ("deploy", "patch pods", 1),
+            ("sweep", "delete pods", 1),
+        )
+    ],
+    ids=lambda point: f"{point.step}-{point.write}-{point.number}-{point.moment}",
+)
+async def test_an_operator_that_dies_in_the_middle_of_a_move_is_followed_by_one_that_ends_it(
+    make: Make, point: KillPoint
+) -> None:
+    """Not a word is lost of what was kept (`QueueWorld` checks after each turn), and nothing counts as a failure."""
+    world = await shrinking(make)
+    await world.until(lambda: world.planner.order("lab/first") is not None)
+    world.cluster.point = point
+    await world.until(lambda: point.is_over and both_run(world), f"{point} and both run")
+    assert world.num_kills == 1
+    assert world.num_workers("first") + world.num_workers("second") == 4
+    first = world.job("first").status
+    assert (first.failures, first.disruptions) == (0, 0)
+    assert world.saved["lab/first"] > 0
+
+
+async def test_a_gangs_machines_are_given_to_another_only_when_its_pods_are_gone(make: Make) -> None:
+    world = await shrinking(make)
+    world.holds_pods.add("lab/first")
+    await world.until(lambda: world.why("second") == "MakingRoom")
+    queue = world.job("second").status.queue
+    assert queue is not None
+    assert "as soon as others have given up their machines: lab/first" in queue.message
+    await world.turns(30)
+    assert world.num_workers("second") == 0
+    world.holds_pods.clear()
+    await world.until(lambda: both_run(world))
+
+
+async def test_a_worker_that_is_lost_while_its_gang_shrinks_costs_nobody_anything(make: Make) -> None:
+    world = await shrinking(make)
+    await world.until(lambda: world.why("first") == "Shrunk")
+    world.lose_pod("first")
+    await world.until(lambda: both_run(world))
+    assert world.num_workers("first") + world.num_workers("second") <= 4
+    assert world.job("first").status.failures == 0
+
+
+async def test_a_job_that_the_cluster_cannot_hold_says_so_and_blocks_nobody(make: Make) -> None:
+    world = make(*nodes(3), want("huge", 4, 4, **SQRT), want("small", 1, 2, after_s=10, **SQRT))
+    await world.until(lambda: world.num_workers("small") > 0 and world.job("huge").status.queue is not None)
+    queue = world.job("huge").status.queue
+    assert queue is not None
+    assert queue.reason == "ClusterTooSmall"
+    assert "its least is 4 workers" in queue.message
+
+
+async def test_what_quotas_promise_beyond_what_there_is_comes_to_nobodys_harm(make: Make) -> None:
+    settings = Settings(slot_s=10.0, quotas={"lab": 50, "other": 60})
+    world = make(*nodes(3), want("one", 1, 3, **SQRT), want("two", 1, 3, after_s=1, **SQRT), settings=settings)
+    await world.until(lambda: world.num_workers("one") > 0 and world.num_workers("two") > 0)
+    assert world.num_workers("one") + world.num_workers("two") == 3
+
+
+async def test_a_quota_holds_a_job_back_and_is_named(make: Make) -> None:
+    settings = Settings(slot_s=10.0, quotas={"lab": 2})
+    world = make(*nodes(4), want("one", 2, 2, **SQRT), want("two", 2, 4, after_s=1, **SQRT), settings=settings)
+    await world.until(lambda: world.num_workers("one") == 2 and world.job("two").status.queue is not None)
+    await world.turns(10)
+    queue = world.job("two").status.queue
+    assert queue is not None
+    assert "quota of namespace lab" in queue.message
+    assert world.num_workers("two") == 0
+
+
+async def test_machines_that_only_the_planner_knows_to_be_of_no_use_hold_nobody_up(make: Make) -> None:
+    """One has no cpu for a second worker beside another job's; the policy counts each job's alone."""
+    cluster = nodes(3, accelerators=2)
+    cluster[0][1]["status"]["allocatable"]["cpu"] = "1"
+    world = make(*cluster, want("one", 1, 6, **SQRT), want("two", 1, 6, after_s=1, **SQRT))
+    await world.until(lambda: world.num_workers("one") > 0 and world.num_workers("two") > 0)
+    assert world.num_workers("one") + world.num_workers("two") >= 4
+
+
+@pytest.mark.parametrize("jump_s", [-86_400.0, 86_400.0])
+async def test_a_clock_that_jumps_moves_nobody_and_ends_nothing(make: Make, jump_s: float) -> None:
+    world = await shrinking(make)
+    await world.until(lambda: both_run(world))
+    moves = len(world.moves)
+    world.now += timedelta(seconds=jump_s)
+    await world.turns(30)
+    assert both_run(world)
+    assert len(world.moves) == moves
+
+
+async def test_foreign_and_suspended_jobs_are_left_alone(make: Make) -> None:
+    foreign = want("foreign", 1, 4, managedBy="example.com/other", **SQRT)
+    world = make(*nodes(2), foreign, want("asleep", 1, 4, suspend=True, **SQRT), want("awake", 1, 2, **SQRT))
+    await world.until(lambda: world.num_workers("awake") == 2)
+    await world.turns(10)
+    assert world.job("foreign").status.wire().get("conditions", []) == []
+    assert (world.job("asleep").status.attempt, world.job("asleep").status.queue) == (0, None)
+
+
+async def test_where_nobody_declares_anything_or_can_be_moved_the_queue_is_as_before(make: Make) -> None:
+    world = make(*nodes(2), want("one", 2, 2, checkpoint=None), want("two", 2, 2, after_s=5, checkpoint=None))
+    await world.until(lambda: world.num_workers("one") == 2 and world.why("two") != "")
+    await world.turns(10)
+    assert world.why("two") == "NotEnoughAccelerators"
+    assert world.moves == []
+    assert world.job("one").status.share is None
+
+
+async def test_people_are_told_why(make: Make) -> None:
+    world = await shrinking(make)
+    await world.until(lambda: both_run(world))
+    said = world.events("first")
+    assert any("there start or grow lab/second" in message for message in said["Shrunk"]), said
+    assert any("a fair share is 50%" in message for message in world.events("second")["Planned"])
+    share = world.job("first").status.share
+    assert share is not None
+    assert (share.workers, share.fair) == (world.num_workers("first"), "0.5000")
