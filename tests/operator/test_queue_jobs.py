@@ -192,3 +192,8 @@ def test_an_observed_step_stands_before_a_prediction_and_corrects_others() -> No
 def test_nothing_is_observed_of_who_waits() -> None:
     waits = contestant(made(trained(40)))
     assert observed_steps({waits.key: waits}) == {}
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_links_of_which_nothing_is_known_are_used_only_where_the_job_allows_them(allowed: bool) -> None:
+    assert fleet_job(contestant(made(), allow_unknown_links=allowed), NOW).allow_unknown_links is allowed

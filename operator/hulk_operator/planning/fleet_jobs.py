@@ -100,6 +100,7 @@ def fleet_job(one: Contestant, now: datetime) -> Job:
         preemptible=between or is_movable(job),
         moved_s=-float("inf") if one.plan is None or between else _since_s(job, now),
         watts_per_worker=watts_per_worker(job),
+        allow_unknown_links=workload.allow_unknown_links,
         workload=workload,
     )
 
