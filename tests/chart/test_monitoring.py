@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hulk_lab.processes import wait_until
 from rendering import EVERY_SWITCH, Render, Run
 
 pytestmark = pytest.mark.controlplane
@@ -35,11 +36,19 @@ def monitored(admin_of: Run, definitions: list[Path]) -> Iterator[Run]:
     files = [flag for file in definitions for flag in ("-f", str(file))]
     try:
         admin_of("kubectl", "create", *files)
-        names = [f"crd/{kind}.{GROUP}" for kind in KINDS]
-        admin_of("kubectl", "wait", "--for=condition=Established", *names, "--timeout=30s")
+        wait_until(
+            lambda: all(is_established(admin_of, kind) for kind in KINDS), "the kinds' establishment", timeout_s=60
+        )
         yield admin_of
     finally:
         admin_of("kubectl", "delete", *files, "--ignore-not-found")
+
+
+def is_established(run: Run, kind: str) -> bool:
+    """`kubectl wait` ends with an error while a new definition has no conditions at all."""
+    found = json.loads(run("kubectl", "get", f"crd/{kind}.{GROUP}", "-o", "json").stdout)
+    conditions = found.get("status", {}).get("conditions") or []
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
 def test_monitors_and_rules_are_taken_without_an_unknown_field(monitored: Run, render: Render) -> None:

@@ -83,7 +83,7 @@ def test_a_namespaces_editor_may_run_jobs_and_a_viewer_may_look(installed: Run) 
     for role in ("edit", "view"):
         binding = ("rolebinding", role, f"--clusterrole={role}", f"--user={USER}-{role}")
         installed("kubectl", "create", *binding, "-n", INSTALLED_IN)
-    wait_until(lambda: may("view", "list") and may("edit", "list"), "aggregation of the roles", timeout_s=30)
+    wait_until(lambda: may("view", "list") and may("edit", "list"), "aggregation of the roles", timeout_s=120)
     verbs = ("create", "patch", "delete", "list")
     assert [may("edit", verb) for verb in verbs] == [True, True, True, True]
     assert [may("view", verb) for verb in verbs] == [False, False, False, True]

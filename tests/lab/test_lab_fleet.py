@@ -1,7 +1,8 @@
 """Five arriving jobs with different utilities on six nodes: the queue grows, shrinks and stops gangs that really train.
 
-Arrivals are drawn by a seed that is printed. `python -m bench queue` runs the same ones again under FIFO and DRF, and
-compares what all jobs' work is worth at the end of the window.
+`python -m bench queue` runs this, since it takes both processors for 20 minutes; its short form is
+tests/operator/test_queue_operator.py, over a cluster in memory. Arrivals are drawn by a seed that is printed. The same
+ones run again under FIFO and DRF, and what all jobs' work is worth at the end of the window is compared.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from lab_fleet import Record, Seen, installer
 from lab_jobs import install
 from lab_names import lab_name
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(3600)]
 
 SPEC = Path(__file__).with_name("fleet.yaml")
 NUM_AROUND = 3  # steps before and after a restart whose losses are compared
@@ -104,7 +105,6 @@ def test_the_policy_is_the_function_that_the_simulator_calls() -> None:
     assert process.decide is simulation.decide  # type: ignore[attr-defined]
 
 
-@pytest.mark.long
 def test_all_jobs_together_are_worth_more_than_by_fifo_and_drf(
     record: Record, six_nodes: up.Lab, repository: Path
 ) -> None:
