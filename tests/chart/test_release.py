@@ -68,17 +68,13 @@ def test_an_uninstall_leaves_jobs_and_definitions_and_can_be_undone(installed: R
 
 def test_a_namespaces_editor_may_run_jobs_and_a_viewer_may_look(installed: Run) -> None:
     def may(role: str, verb: str) -> bool:
-        question = (
-            "auth",
-            "can-i",
-            verb,
-            "hulkjobs.hulk.dev",
-            "hulksweeps.hulk.dev",
-            f"--as={USER}-{role}",
-            "-n",
-            INSTALLED_IN,
-        )
-        return installed("kubectl", *question, check=False).stdout.strip() == "yes"
+        answers = [
+            installed(
+                "kubectl", "auth", "can-i", verb, kind, f"--as={USER}-{role}", "-n", INSTALLED_IN, check=False
+            ).stdout.strip()
+            for kind in ("hulkjobs.hulk.dev", "hulksweeps.hulk.dev")
+        ]
+        return answers == ["yes", "yes"]
 
     for role in ("edit", "view"):
         binding = ("rolebinding", role, f"--clusterrole={role}", f"--user={USER}-{role}")

@@ -129,7 +129,7 @@ def test_longest_remaining_first_alternates_among_equal_models():
         train(three, devices(1), scheduler=scheduler, report=lambda step: seen.append(step.trial))
         return len(set(seen[:6]))
 
-    assert (spread("lrtf"), spread("fifo")) == (3, 1)
+    assert spread("lrtf") > spread("fifo") == 1  # by measured times, so that they need not be taken in turn
 
 
 def test_a_units_time_is_the_mean_of_what_was_seen():

@@ -45,6 +45,7 @@ def test_trials_of_a_file_are_trained_and_what_became_of_them_is_said(tmp_path):
     assert re.search(r"^trial=bad state=failed step=1 .*reason=DivergedError: loss is", output, re.MULTILINE)
     status = json.loads((tmp_path / "status.json").read_text())["trials"]
     value = status["a"].pop("value")
+    assert status["a"].pop("stepSeconds") > 0
     assert status["a"] == {"state": "succeeded", "metric": "loss", "step": 3, "steps": 3, "reason": ""}
     assert f"loss={value:.6g}" in output
     assert (status["bad"]["state"], status["bad"]["step"]) == ("failed", 1)

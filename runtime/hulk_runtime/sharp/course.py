@@ -8,7 +8,6 @@ from typing import Literal
 
 import torch
 
-from hulk_runtime.errors import HulkError
 from hulk_runtime.sharp.device import Device, DeviceMemoryError
 from hulk_runtime.sharp.passing import Moving
 from hulk_runtime.sharp.pilot import Cut
@@ -17,7 +16,7 @@ from hulk_runtime.sharp.shard import Shard
 from hulk_runtime.sharp.trial import Model, Outcome, State, Trial
 
 
-class DivergedError(HulkError):
+class DivergedError(Exception):
     """A trial's loss is no number any more."""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from hulk_runtime.errors import HulkError
 from hulk_runtime.sharp.board import Board
-from hulk_runtime.sharp.course import Course, Unit
+from hulk_runtime.sharp.course import Course, DivergedError, Unit
 from hulk_runtime.sharp.device import Device, DeviceMemoryError
 
 
@@ -99,7 +99,7 @@ class Lane:
         try:
             course.compute(self._device)
         except Exception as error:  # noqa: BLE001 - whatever a trial's own code raises ends this trial alone
-            if not isinstance(error, HulkError):
+            if not isinstance(error, HulkError | DivergedError):
                 traceback.print_exception(error)
             return error.with_traceback(None)  # its frames hold what is on the device
         return None
