@@ -44,8 +44,9 @@ class Seen:
         """Every version of a job until it is deleted."""
         meta = job["metadata"]
         async for change in cluster.watch(HULK_JOBS, meta["namespace"], resource_version=meta["resourceVersion"]):
-            if change.type != "BOOKMARK":
-                self.statuses.append(HulkJob.model_validate(change.object))
+            if change.type == "BOOKMARK" or change.object["metadata"]["name"] != meta["name"]:
+                continue
+            self.statuses.append(HulkJob.model_validate(change.object))
             if change.type == "DELETED":
                 return
 
