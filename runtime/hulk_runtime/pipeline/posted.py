@@ -26,14 +26,16 @@ class Posted:
     tag: int
     _coming: torch.Tensor | None = None
     _sending: torch.Tensor | None = None
-    _under_way: list[dist.Work | None] = field(default_factory=list)
+    _under_way: list[dist.Work] = field(default_factory=list)
+    _num: int = field(default_factory=num_connections)
 
     def expect(self, buffer: torch.Tensor) -> None:
         """From now on the peer may send as many values as go into the buffer. Raises PeerLostError."""
         self._coming = buffer
         with lost_peers():
             self._under_way += [
-                dist.irecv(piece, src=self.peer, group=self.group, tag=tag) for piece, tag in self._pieces(buffer)
+                begun(dist.irecv(piece, src=self.peer, group=self.group, tag=tag))
+                for piece, tag in stripes(buffer, self.tag, self._num)
             ]
 
     def send(self, values: torch.Tensor) -> None:
@@ -41,7 +43,8 @@ class Posted:
         self._sending = values
         with lost_peers():
             self._under_way += [
-                dist.isend(piece, dst=self.peer, group=self.group, tag=tag) for piece, tag in self._pieces(values)
+                begun(dist.isend(piece, dst=self.peer, group=self.group, tag=tag))
+                for piece, tag in stripes(values, self.tag, self._num)
             ]
 
     def take(self, patience: timedelta | None = None) -> torch.Tensor:
@@ -53,10 +56,17 @@ class Posted:
         assert self._sending is not None, "not sent"
         with lost_peers():
             for work in self._under_way:
-                assert work is not None, "this rank is a member of the group"
-                work.wait() if patience is None else work.wait(patience)
+                wait(work, patience)
         self._under_way, self._sending = [], None
         return self._coming
 
-    def _pieces(self, values: torch.Tensor) -> list[tuple[torch.Tensor, int]]:
-        return stripes(values, self.tag, num_connections())
+
+def begun(work: dist.Work | None) -> dist.Work:
+    """What torch has begun: something, where this rank is a member of the group."""
+    assert work is not None, "this rank is a member of the group"
+    return work
+
+
+def wait(work: dist.Work, patience: timedelta | None) -> None:
+    """As long as the group has patience, where none is said."""
+    work.wait() if patience is None else work.wait(patience)

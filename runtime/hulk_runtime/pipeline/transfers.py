@@ -23,6 +23,7 @@ from hulk_runtime.groups import lost_peers
 from hulk_runtime.pipeline.actions import Receive, Send
 from hulk_runtime.pipeline.batch import Values
 from hulk_runtime.pipeline.log import Event
+from hulk_runtime.pipeline.posted import begun, wait
 from hulk_runtime.pipeline.stripes import num_connections, stripes
 
 
@@ -45,7 +46,7 @@ class Transfers:
         with lost_peers():
             line = self._lines.get((rank, self._own))
             work = [
-                _begun(dist.irecv(piece, src=rank, group=line, tag=of_piece))
+                begun(dist.irecv(piece, src=rank, group=line, tag=of_piece))
                 for piece, of_piece in self._pieces(buffers, tag)
             ]
         self._posted[receive] = buffers, work
@@ -59,7 +60,7 @@ class Transfers:
         buffers, under_way = self._posted.pop(receive)
         with lost_peers():
             for work in under_way:
-                _wait(work, self.patience)
+                wait(work, self.patience)
         return buffers
 
     def send(self, send: Send, values: Values, rank: int, tag: int) -> None:
@@ -69,7 +70,7 @@ class Transfers:
         with lost_peers():
             line = self._lines.get((self._own, rank))
             work = [
-                _begun(dist.isend(piece, dst=rank, group=line, tag=of_piece))
+                begun(dist.isend(piece, dst=rank, group=line, tag=of_piece))
                 for piece, of_piece in self._pieces(held, tag)
             ]
         over: Future[Event] = Future()
@@ -105,7 +106,7 @@ class _Sending:
         try:
             with lost_peers():
                 for work in self.under_way:
-                    _wait(work, self.patience)
+                    wait(work, self.patience)
         except PeerLostError as error:
             self.over.set_exception(error)
         else:
@@ -118,13 +119,3 @@ def _wait_for_all(sendings: "queue.SimpleQueue[_Sending | None]") -> None:
     while (sending := sendings.get()) is not None:
         sending.wait()
         del sending  # and with it what was sent, also while nothing else is
-
-
-def _wait(work: dist.Work, patience: timedelta | None) -> None:
-    """As long as the group has patience, where none is said."""
-    work.wait() if patience is None else work.wait(patience)
-
-
-def _begun(work: dist.Work | None) -> dist.Work:
-    assert work is not None, "this rank is a member of the default group"
-    return work
