@@ -47,8 +47,8 @@ class Joins(NamedTuple):
             own[0],
             own[2],
             *of_regions,
-            capacity_RR=np.array([[link.bandwidth_bytes_per_s for link in row] for row in links]),
-            uplink_R=np.array([topology.uplinks.get(name, math.inf) for name in regions]),
+            capacity_RR=np.array([[link.bandwidth_bytes_per_s for link in row] for row in links], np.float64),
+            uplink_R=np.array([topology.uplinks.get(name, math.inf) for name in regions], np.float64),
             egress_RR=np.array([[prices.get((a, b), 0.0) / 1e9 for b in regions] for a in regions]),
         )
 
@@ -71,7 +71,7 @@ def _figures(links: list[list[Link]], workload: Workload) -> tuple[Floats, Float
         return link.one_flow_bytes_per_s if usable else 0.0
 
     return (
-        np.array([[link.latency_s for link in row] for row in links]),
-        np.array([[link.rtt_s for link in row] for row in links]),
-        np.array([[rate(link) for link in row] for row in links]),
+        np.array([[link.latency_s for link in row] for row in links], np.float64),
+        np.array([[link.rtt_s for link in row] for row in links], np.float64),
+        np.array([[rate(link) for link in row] for row in links], np.float64),
     )

@@ -81,9 +81,9 @@ def make_flows(ways: Sequence[Way], resources: Sequence[Resource]) -> Flows:
     route_FW = np.array(routes, np.int64).reshape(num, width)
     return Flows(
         route_FW=route_FW,
-        most_F=np.array([way.bytes_per_s * way.num_flows for way in ways]),
-        shares_F=np.array([float(way.num_flows) for way in ways]),
-        capacity_R=np.array([resource.bytes_per_s for resource in resources]),
+        most_F=np.array([way.bytes_per_s * way.num_flows for way in ways], np.float64),
+        shares_F=np.array([way.num_flows for way in ways], np.float64),
+        capacity_R=np.array([resource.bytes_per_s for resource in resources], np.float64),
         active_F=ints_F[0],
         place_F=ints_F[1],
         left_F=floats_F[0],
