@@ -113,7 +113,10 @@ def always() -> bool:
 
 @dataclass
 class Planner:
-    """Plans one network; keeps what does not depend on the size. Once `go_on` says no, only plain ways are tried."""
+    """Plans one network; keeps what does not depend on the size.
+
+    Once `go_on` says no, only plain ways are tried, and they are timed by the coarse simulation.
+    """
 
     network: Network
     transport: Transport = TRANSPORT
@@ -141,10 +144,11 @@ class Planner:
             for found in self._candidates(sent, chunk_bytes, bound_s)
         ]
         seconds, advance_s, _, best = min(timed, key=lambda tried: (tried[0], tried[2]))
-        others = [self._timed(best, sent, advance) for advance in OTHER_ADVANCES]
-        _, advance_s = min([(seconds, advance_s), *others], key=lambda tried: tried[0])
-        predicted_s = self._simulated_s(best[1], sent, advance_s, MOST_CHUNKS)
-        return SizeClass(num_bytes, chunk_bytes, predicted_s, bound_s, best[1], advance_s=advance_s)
+        if self.go_on():
+            others = [self._timed(best, sent, advance) for advance in OTHER_ADVANCES]
+            _, advance_s = min([(seconds, advance_s), *others], key=lambda tried: tried[0])
+            seconds = self._simulated_s(best[1], sent, advance_s, MOST_CHUNKS)
+        return SizeClass(num_bytes, chunk_bytes, seconds, bound_s, best[1], advance_s=advance_s)
 
     def _timed(self, found: Closed, sent: int, advance: float) -> tuple[float, float]:
         """Seconds by a coarse simulation, with the advance in seconds."""

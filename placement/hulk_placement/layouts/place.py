@@ -28,8 +28,11 @@ from hulk_placement.search.problem import Budget, Unplaced
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
-SEARCH_SHARE = 0.9
+SEARCH_SHARE = 0.85
 """Of the seconds; the others are for making plans of what was found."""
+
+PLANS_SHARE = 0.95
+"""When so much of the seconds is over nothing is begun any more that can be left out."""
 
 SCHEDULE_SHARE = 0.05
 """Of the seconds, for the order of the best plan's blocks, and no more than a schedule's search takes by itself."""
@@ -58,7 +61,8 @@ def place(
     if apart is not None:
         return apart
     space = space_of(trials.ground)
-    end_s = clock() + SEARCH_SHARE * budget.seconds
+    start_s = clock()
+    end_s, last_s = (start_s + share * budget.seconds for share in (SEARCH_SHARE, PLANS_SHARE))
 
     def going_on() -> bool:
         return trials.num_evaluations < budget.iterations and clock() < end_s
@@ -67,7 +71,6 @@ def place(
         begin_at(trials, space, start)
     SEARCHES[search](trials, space, going_on, budget.seed)
     schedule_s = min(DEFAULT_S, SCHEDULE_SHARE * budget.seconds) if budget.seconds < math.inf else None
-    last_s = end_s + (1 - SEARCH_SHARE) * budget.seconds
     return best_plan(trials, space, lambda: clock() < last_s, schedule_s, budget.seed)
 
 
