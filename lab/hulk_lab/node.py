@@ -28,6 +28,7 @@ from hulk_lab.nodeconfig import PRIVATE_FOLDERS, RESOURCE, SOCKET, NodePaths
 from hulk_lab.paths import SYSTEM_PROGRAMS, write_changed
 from hulk_lab.processes import Process, wait_until
 from hulk_lab.wan.addresses import NodeNetwork
+from hulk_lab.wan.network import tcp_settings
 
 GOVERNOR = "governor"
 _READY_TIMEOUT_S = 120
@@ -187,7 +188,10 @@ def _write_configuration(node: Node) -> None:
     write_changed(
         paths.containerd_config, nodeconfig.containerd(paths, images.pause().reference, images.runtime_spec())
     )
-    write_changed(paths.cni / "10-lab.conflist", json.dumps(nodeconfig.cni(place, control.net.spec.mtu), indent=1))
+    write_changed(
+        paths.cni / "10-lab.conflist",
+        json.dumps(nodeconfig.cni(place, control.net.spec.mtu, tcp_settings(control.net.spec)), indent=1),
+    )
     # kube-proxy ends whenever its own is written.
     write_changed(paths.kubelet_config, json.dumps(kubelet, indent=1))
     write_changed(paths.proxy_config, json.dumps(proxied, indent=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,8 +89,11 @@ state = "{CONTAINERD_FOLDER}/state"
 """
 
 
-def cni(node: NodeNetwork, mtu: int) -> dict[str, Any]:
-    """Pods on a bridge, their addresses seen unchanged everywhere: routing between nodes is the network's."""
+def cni(node: NodeNetwork, mtu: int, tcp: Mapping[str, str | int]) -> dict[str, Any]:
+    """Pods on a bridge, their addresses seen unchanged everywhere: routing between nodes is the network's.
+
+    `tcp`: settings of the node's namespace, which a pod's own would else take from the machine.
+    """
     return {
         "cniVersion": "1.0.0",
         "name": "lab",
@@ -106,7 +110,8 @@ def cni(node: NodeNetwork, mtu: int) -> dict[str, Any]:
                     "ranges": [[{"subnet": node.pod_cidr}]],
                     "routes": [{"dst": "0.0.0.0/0"}],
                 },
-            }
+            },
+            {"type": "tuning", "sysctl": {key: str(value) for key, value in tcp.items()}},
         ],
     }
 

@@ -16,6 +16,7 @@ from hulk_lab.nodeconfig import DEVICE_PLUGINS
 from hulk_lab.processes import wait_until
 from hulk_lab.status import ready
 from hulk_lab.wan.addresses import PORTS
+from hulk_lab.wan.network import tcp_settings
 from lab_jobs import SYSTEM_NAMESPACE
 
 pytestmark = pytest.mark.lab
@@ -226,3 +227,11 @@ def test_the_checkpoint_store_keeps_what_another_region_wrote(lab: up.Lab) -> No
     pod["spec"]["containers"][0]["envFrom"] = [{"secretRef": {"name": "checkpoint-store"}}]
 
     assert run(lab, pod).split() == ["100000", "x"]
+
+
+def test_a_pods_tcp_is_its_nodes(lab: up.Lab) -> None:
+    """It has a namespace of its own, which takes nothing of what was set in the node's."""
+    place = lab.net.nodes[0]
+    settings = [f"/proc/sys/{key.replace('.', '/')}" for key in tcp_settings(lab.net.spec)]
+    printed = run(lab, manifest("tcp", place.name, f"cat {' '.join(settings)}"))
+    assert printed.split() == [str(value) for value in tcp_settings(lab.net.spec).values()]

@@ -16,6 +16,7 @@ from pathlib import Path
 from hulk_lab.builds.prerequisites import MissingPrerequisiteError
 from hulk_lab.errors import LabError
 from hulk_lab.processes import ProcessTable
+from hulk_lab.spec import LabSpec
 from hulk_lab.wan import congestion, relay
 from hulk_lab.wan.addresses import NETNS_DIR, LabNetwork, NodeNetwork, RouterNetwork, netns_path, netns_prefix
 
@@ -124,11 +125,18 @@ def _build(net: LabNetwork) -> None:
                 "net.ipv4.ip_forward": 1,
                 "net.bridge.bridge-nf-call-iptables": 1,
                 "net.ipv6.conf.all.disable_ipv6": 1,
-                "net.ipv4.tcp_congestion_control": net.spec.congestion_control,
-                # what one test learnt about a path must not shape the next one's first seconds
-                "net.ipv4.tcp_no_metrics_save": 1,
+                **tcp_settings(net.spec),
             },
         )
+
+
+def tcp_settings(spec: LabSpec) -> dict[str, str | int]:
+    """How TCP behaves on a node and in its pods."""
+    return {
+        "net.ipv4.tcp_congestion_control": spec.congestion_control,
+        # what one test learnt about a path must not shape the next one's first seconds
+        "net.ipv4.tcp_no_metrics_save": 1,
+    }
 
 
 def _machine_lines(net: LabNetwork) -> list[str]:
