@@ -3,7 +3,7 @@
 import pytest
 import torch
 from hulk_runtime.entry import several
-from hulk_runtime.pipeline.stripes import LEAST_BYTES, stripes
+from hulk_runtime.pipeline.stripes import AT_ONCE_BYTES, stripes
 
 MESSAGES = """
 import os, torch, torch.distributed as dist
@@ -34,14 +34,16 @@ def test_an_interface_is_named_several_times_and_a_list_stays_as_it_is() -> None
     assert several("eth0,eth1") == "eth0,eth1"
 
 
-@pytest.mark.parametrize(("num_values", "num_pieces"), [(1, 1), (7_000, 2), (10_000, 2), (28_000, 8), (10**6, 8)])
-def test_pieces_are_no_smaller_than_what_a_connection_sends_at_once(num_values: int, num_pieces: int) -> None:
+@pytest.mark.parametrize(
+    ("num_values", "num_pieces"), [(1, 1), (2_500, 1), (2_501, 2), (7_000, 3), (24_576, 8), (10**6, 8)]
+)
+def test_pieces_are_what_a_connection_sends_at_once(num_values: int, num_pieces: int) -> None:
     message = torch.arange(num_values, dtype=torch.float32)
     found = stripes(message, tag=3, num=8)
     assert len(found) == num_pieces
     assert torch.equal(torch.cat([piece for piece, _ in found]), message)
     assert [tag for _, tag in found] == list(range(24, 24 + num_pieces))
-    assert num_pieces == 1 or min(piece.nbytes for piece, _ in found) >= LEAST_BYTES - 4
+    assert num_pieces == 8 or max(piece.nbytes for piece, _ in found) <= AT_ONCE_BYTES
 
 
 def test_a_message_takes_all_connections(job, make_plan) -> None:

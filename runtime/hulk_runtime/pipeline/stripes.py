@@ -1,12 +1,14 @@
 """A message over several connections at once: TCP opens the window of each, so that it is sooner there.
 
 A connection that was silent begins with ten packets and doubles them in every round trip. Activations of 98 KB take
-three round trips over one such connection, of 0.2 s each between continents, and one over eight.
+three round trips over one such connection, of 0.2 s each between continents, and one over eight: nine packets each, and
+one in which gloo says that they come.
 
 gloo has as many connections between two ranks as it is told of interfaces (`entry` names one several times); a
 message's tag, modulo their number, says which one it takes.
 """
 
+import math
 import os
 from typing import Final
 
@@ -15,8 +17,8 @@ import torch.distributed as dist
 
 from hulk_runtime.names import ENV_GLOO_INTERFACE
 
-LEAST_BYTES: Final = 14_000
-"""Of a stripe: what a connection sends at once after silence."""
+AT_ONCE_BYTES: Final = 10_000
+"""What a connection sends at once after silence, over ways with small packets too. Smaller pieces gain nothing."""
 
 
 def num_connections() -> int:
@@ -25,11 +27,13 @@ def num_connections() -> int:
 
 
 def stripes(message: torch.Tensor, tag: int, num: int) -> list[tuple[torch.Tensor, int]]:
-    """A contiguous message in at most `num` pieces, each with its tag; `tag` is of this message alone.
+    """A contiguous message in as many pieces as are sent at once, `num` at most, each with its tag.
 
-    >>> [(len(piece), tag) for piece, tag in stripes(torch.zeros(10_000), tag=3, num=2)]
-    [(5000, 6), (5000, 7)]
+    `tag` is of this message alone.
+
+    >>> [(len(piece), tag) for piece, tag in stripes(torch.zeros(5_000), tag=3, num=4)]
+    [(2500, 12), (2500, 13)]
     """
     flat = message.view(-1)
-    pieces = flat.chunk(max(1, min(num, flat.nbytes // LEAST_BYTES)))
+    pieces = flat.chunk(max(1, min(num, math.ceil(flat.nbytes / AT_ONCE_BYTES))))
     return [(piece, tag * num + number) for number, piece in enumerate(pieces)]
