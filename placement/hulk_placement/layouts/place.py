@@ -16,7 +16,7 @@ from hulk_placement.layouts.admission import accelerators_needed, admitted
 from hulk_placement.layouts.beginning import begin_at
 from hulk_placement.layouts.fitting import try_fitting
 from hulk_placement.layouts.joined import unjoined
-from hulk_placement.layouts.ordering import reordered
+from hulk_placement.layouts.ordering import reordered, timing_s
 from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.reducing import ways, with_all_flows
 from hulk_placement.layouts.searches import SEARCHES
@@ -53,6 +53,7 @@ def place(
 
     `start` is a plan that is carried out already: what can be kept of it is tried first.
     """
+    start_s = clock()
     machines = admitted(workload, topology)
     if isinstance(machines, Unplaced):
         return machines
@@ -61,7 +62,6 @@ def place(
     if apart is not None:
         return apart
     space = space_of(trials.ground)
-    start_s = clock()
     end_s, last_s = (start_s + share * budget.seconds for share in (SEARCH_SHARE, PLANS_SHARE))
 
     def going_on() -> bool:
@@ -71,21 +71,25 @@ def place(
         begin_at(trials, space, start)
     SEARCHES[search](trials, space, going_on, budget.seed)
     schedule_s = min(DEFAULT_S, SCHEDULE_SHARE * budget.seconds) if budget.seconds < math.inf else None
-    return best_plan(trials, space, lambda: clock() < last_s, schedule_s, budget.seed)
+    return best_plan(trials, space, lambda: last_s - clock(), schedule_s, budget.seed)
 
 
 def best_plan(
     trials: Trials,
     space: Space,
-    is_time_left: Callable[[], bool],
+    left_s: Callable[[], float],
     schedule_s: float | None = None,
     seed: int = 0,
 ) -> Plan | Unplaced:
     """The best by what it is predicted of the best layouts tried, or why there is none.
 
-    `schedule_s`: for the order of the best one's blocks; None: greedy orders alone. The others get one as far as there
-    is time left.
+    `left_s`: seconds that are left. `schedule_s`: for the order of the best one's blocks; None: greedy orders alone.
+    The others get one as far as there is time left.
     """
+
+    def is_time_left() -> bool:
+        return left_s() > 0
+
     workload, topology = trials.ground.workload, trials.ground.topology
     possible = _possible(trials) or (_possible(trials) if try_fitting(trials, space) else [])
     found = []
@@ -93,12 +97,12 @@ def best_plan(
         made = ways(plan_of(trials, trial), workload, topology, is_time_left, is_best=not number)
         plan = min(made, key=partial(judged, workload=workload), default=None)
         if plan is not None:
-            found.append(plan if number and not is_time_left() else reordered(plan, workload, topology))
+            found.append(reordered(plan, workload, topology) if timing_s(plan) < left_s() else plan)
     if not found:
         return reasons.impossible(trials, space)
     best = min(found, key=partial(judged, workload=workload))
     best = with_all_flows(best, workload, topology, is_time_left)
-    if schedule_s is not None and is_time_left():
+    if schedule_s is not None and timing_s(best) < left_s():
         best = reordered(best, workload, topology, schedule_s, seed)
     # What costs less may be impossible, and the search weighs neither two-level all-reduces nor orders of blocks.
     is_proven = trials.is_proven and trials.is_possible(trials.best(1)[0])

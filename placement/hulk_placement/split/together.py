@@ -154,7 +154,7 @@ def _plans(common: Together, final: Final, end_s: float) -> dict[str, Plan]:
     for number, arranged in enumerate(final.jobs):
         job = arranged.job.workload
         found = (
-            [best_plan(arranged.trials, arranged.space, lambda: common.clock() < end_s)]
+            [best_plan(arranged.trials, arranged.space, lambda: end_s - common.clock())]
             if (job.pipeline, job.tensor) != (1, 1)
             else []
         )
