@@ -41,11 +41,12 @@ def sharp(*, double_buffer: bool = True, scheduler: Scheduler = "lrtf") -> Way:
     def way(trials: Sequence[Trial], devices: Sequence[HostDevice]) -> Measured:
         with divided_threads(devices):
             before_s = time.perf_counter()
-            courses = prepare(trials, devices, double_buffer=double_buffer)
+            courses, failed = prepare(trials, devices, double_buffer=double_buffer)
             begin_s = time.perf_counter()
             Run(courses, lambda _: None, lambda: False).go(devices, scheduler, double_buffer)
             seconds = time.perf_counter() - begin_s
-        reasons = [course.reason for course in courses if course.state != "succeeded"]
+        reasons = [outcome.reason for outcome in failed]
+        reasons += [course.reason for course in courses if course.state != "succeeded"]
         assert not reasons, reasons
         losses = tuple(tuple(course.losses) for course in courses)
         return Measured(seconds, losses, begin_s - before_s, max(len(course.shards) for course in courses))

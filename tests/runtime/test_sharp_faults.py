@@ -50,6 +50,70 @@ def test_a_trial_that_fails_is_marked_and_the_others_go_on(number, how, reason):
     assert [device.in_use_bytes() for device in on] == [0] * number
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_layer_larger_than_any_device_fails_its_trial_with_the_numbers(number):
+    on = devices(number)
+    outcomes = train([GOOD[0], trial("wide", 80, 2, 3), GOOD[1]], on)
+    require_as_alone(outcomes)
+    assert (outcomes["wide"].state, outcomes["wide"].step) == ("failed", 0)
+    assert re.search(
+        r"trial wide: layer 1 \(Block, 207040 bytes of parameters\) is larger than device host-\d of 700000 bytes, "
+        r"the smallest: .*\d+ bytes",
+        outcomes["wide"].reason,
+    )
+    assert [device.in_use_bytes() for device in on] == [0] * number
+
+
+class Askew(nn.Module):
+    """A layer whose own code raises."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("shapes do not match")
+
+
+def _no_model() -> Model:
+    raise TypeError("make() got an unexpected keyword argument 'depht'")
+
+
+def _raises() -> Model:
+    good = blocks(16, 2)
+    return Model([*good.layers[:2], Askew(), *good.layers[2:]], good.loss, good.optimizer, good.batches)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (_no_model, "TypeError: make() got an unexpected keyword argument 'depht'"),
+        (_raises, "RuntimeError: shapes do not match"),
+    ],
+)
+def test_a_model_that_cannot_be_made_fails_its_trial_alone(make, reason):
+    ended = []
+    outcomes = train([Trial("bad", make, 3), *GOOD], devices(), ended=ended.append)
+    require_as_alone(outcomes)
+    assert (outcomes["bad"].state, outcomes["bad"].reason) == ("failed", reason)
+    assert next(outcome.trial for outcome in ended) == "bad"
+    assert {outcome.trial for outcome in ended} == {"a", "b", "bad"}
+
+
+def test_when_no_trial_can_be_trained_all_are_said_to_have_failed():
+    outcomes = train([trial("a", 80, 2, 3), trial("b", 90, 2, 3)], devices(), scheduler="exact")
+    assert {name: outcome.state for name, outcome in outcomes.items()} == {"a": "failed", "b": "failed"}
+
+
+def test_a_trials_end_is_told_while_others_go_on():
+    """Whoever looks must not take a trial that has failed for one that runs."""
+    told = []
+    bad = Trial("bad", partial(failing, 2, "diverges"), 9)
+    train(
+        [Trial("long", GOOD[0].make, 30), bad],
+        devices(1),
+        report=lambda step: told.append((step.trial, step.step)),
+        ended=lambda outcome: told.append((outcome.trial, outcome.state)),
+    )
+    assert told.index(("bad", "failed")) < told.index(("long", 30)) < told.index(("long", "succeeded"))
+
+
 def test_an_exact_order_passes_over_a_trial_that_has_failed():
     few = [
         Trial("a", partial(blocks, 16, 1), 2),
@@ -160,8 +224,9 @@ def test_a_parameter_of_two_shards_is_refused():
         return model
 
     assert train([Trial("tied", tied, 1)], devices(1, 10**8))["tied"].state == "succeeded"
-    with pytest.raises(ConfigurationError, match="layers 0 and 13 share a parameter of 800 numbers"):
-        train([Trial("tied", tied, 1)], devices(1, 400_000))
+    outcome = train([Trial("tied", tied, 1)], devices(1, 400_000))["tied"]
+    assert outcome.state == "failed"
+    assert "layers 0 and 13 share a parameter of 800 numbers" in outcome.reason
 
 
 def test_a_frozen_first_shard_trains_the_rest():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hulk_runtime.sharp import DeviceMemoryError, HostDevice, train
+from hulk_runtime.sharp import HostDevice, train
 from hulk_runtime.sharp.run import prepare
 from sharp_models import adamw, alone, momentum, trial
 
@@ -76,7 +76,7 @@ def test_devices_of_different_memory_are_cut_for_the_smallest(expected):
 
 def test_models_are_spilled_because_they_do_not_fit():
     """Otherwise the tests above would show nothing."""
-    courses = prepare(TRIALS, devices(2), double_buffer=True)
+    courses, _ = prepare(TRIALS, devices(2), double_buffer=True)
     assert max(len(course.shards) for course in courses) >= 3
     for course in courses:
         assert all(cut.peak_bytes + cut.slot_bytes <= MEMORY_BYTES for cut in course.cuts)
@@ -85,23 +85,18 @@ def test_models_are_spilled_because_they_do_not_fit():
 
 def test_a_shard_cannot_be_one_layer_longer():
     on = devices(1)
-    (course,) = prepare(TRIALS[1:2], on, double_buffer=True)
+    (course,), _ = prepare(TRIALS[1:2], on, double_buffer=True)
     first = course.cuts[0]
     assert first.stop < len(course.model.layers)
     smaller = HostDevice(first.peak_bytes + first.slot_bytes - 1, "smaller")
-    assert prepare(TRIALS[1:2], [smaller], double_buffer=True)[0].cuts[0].stop < first.stop
-
-
-def test_a_layer_that_no_device_holds_is_refused_with_bytes():
-    with pytest.raises(DeviceMemoryError, match=r"trial wide: layer 1 \(Block, 52320 bytes of parameters\).* 300000"):
-        train(TRIALS[:3], devices(2, 300_000))
+    (shorter,), _ = prepare(TRIALS[1:2], [smaller], double_buffer=True)
+    assert shorter.cuts[0].stop < first.stop
 
 
 def test_without_a_second_buffer_shards_are_larger():
-    sizes = [
-        len(prepare(TRIALS[2:3], devices(1), double_buffer=double_buffer)[0].shards) for double_buffer in (True, False)
-    ]
-    assert sizes[0] > sizes[1]
+    (two,), _ = prepare(TRIALS[2:3], devices(1), double_buffer=True)
+    (one,), _ = prepare(TRIALS[2:3], devices(1), double_buffer=False)
+    assert len(two.shards) > len(one.shards)
 
 
 def test_the_order_of_steps_is_reported():
@@ -130,11 +125,3 @@ def test_longest_remaining_first_alternates_among_equal_models():
         return len(set(seen[:6]))
 
     assert spread("lrtf") > spread("fifo") == 1  # by measured times, so that they need not be taken in turn
-
-
-def test_a_units_time_is_the_mean_of_what_was_seen():
-    (course,) = prepare(TRIALS[:1], devices(1), double_buffer=True)
-    course.position, pilot_s = 1, course.seconds_left()[1]
-    for course.step, seconds in ((0, 3.0), (1, 5.0)):
-        course._observe(seconds)
-    assert course.seconds_left()[1] == pytest.approx((pilot_s + 3 + 5) / 3)

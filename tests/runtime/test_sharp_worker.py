@@ -73,11 +73,16 @@ def test_sigterm_saves_and_the_next_attempt_goes_on(tmp_path):
     assert steps == [reached["step"] + 1, reached["step"] + 2], output
 
 
-def test_a_layer_that_is_too_large_ends_the_worker_with_the_numbers(tmp_path):
-    worker = start(tmp_path, trials(tmp_path, devices={"kind": "host", "memoryBytes": 10_000}))
+def test_a_layer_that_is_too_large_fails_its_trial_with_the_numbers(tmp_path):
+    good = {"name": "a", "model": "sharp_models:blocks", "parameters": {"width": 16, "depth": 3}, "steps": 3}
+    wide = {**good, "name": "wide", "parameters": {"width": 80, "depth": 3}}
+    worker = start(tmp_path, trials(tmp_path, trials=[wide, good]))
     output, _ = worker.communicate(timeout=PATIENCE_S)
-    assert worker.returncode == ConfigurationError.exit_code
-    assert re.search(r"trial a: layer 0 \(Embedding, 3200 bytes of parameters\) is larger than device host-0", output)
+    assert worker.returncode == 0, output
+    status = json.loads((tmp_path / "status.json").read_text())["trials"]
+    assert (status["wide"]["state"], status["wide"]["step"], status["a"]["state"]) == ("failed", 0, "succeeded")
+    assert re.search(r"layer 1 \(Block, .* is larger than device host-\d of 700000 bytes", status["wide"]["reason"])
+    assert status["wide"]["reason"] in output
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hulk_runtime.sharp.passing import Moving
 from hulk_runtime.sharp.pilot import Cut
 from hulk_runtime.sharp.randomness import Stream
 from hulk_runtime.sharp.shard import Shard
+from hulk_runtime.sharp.times import Pace, UnitTimes
 from hulk_runtime.sharp.trial import Model, Outcome, State, Trial
 
 
@@ -43,19 +44,27 @@ class Course:
     """One trial's shards and state. Only the device that holds it touches it."""
 
     def __init__(
-        self, number: int, trial: Trial, model: Model, shards: Sequence[Shard], cuts: Sequence[Cut], stream: Stream
+        self,
+        number: int,
+        trial: Trial,
+        model: Model,
+        shards: Sequence[Shard],
+        cuts: Sequence[Cut],
+        stream: Stream,
+        pace: Pace,
     ) -> None:
         self.number, self.trial, self.model = number, trial, model
         self.shards, self.cuts, self.stream = shards, cuts, stream
         self.units = units_of_step(len(shards))
         self.batch_bytes = sum(tensor.nbytes for tensor in model.batches(1))
-        self.step = self._first_step = 0
+        self.step = 0
         """Mini-batches that are done."""
         self.position = 0
         self.losses: list[float] = []
         self.state: State = "running"
         self.reason = ""
-        self._seconds = [(cuts[u.shard].forward_s, cuts[u.shard].backward_s)[u.kind == "backward"] for u in self.units]
+        pilot_s = [(cuts[u.shard].forward_s, cuts[u.shard].backward_s)[u.kind == "backward"] for u in self.units]
+        self._times = UnitTimes(pilot_s, pace)
         self._boundary: Moving | None = None
         self._inputs: Moving | None = None
         self._targets: Moving | None = None
@@ -63,7 +72,7 @@ class Course:
 
     def resume(self, step: int) -> None:
         """Go on after a mini-batch that another run has done."""
-        self.step = self._first_step = step
+        self.step = step
 
     @property
     def unit(self) -> Unit:
@@ -81,17 +90,17 @@ class Course:
 
     def remaining_s(self, *, after_this: bool = False) -> float:
         """How long the rest takes alone, as the units took so far."""
-        whole_s = sum(self._seconds)
-        return (self.trial.num_steps - self.step) * whole_s - sum(self._seconds[: self.position + after_this])
+        seconds = self._times.seconds()
+        return (self.trial.num_steps - self.step) * sum(seconds) - sum(seconds[: self.position + after_this])
 
     @property
     def step_s(self) -> float:
         """The units of one mini-batch."""
-        return sum(self._seconds)
+        return sum(self._times.seconds())
 
     def seconds_left(self) -> list[float]:
         """Of every unit that is left."""
-        return self._seconds * (self.trial.num_steps - self.step)
+        return self._times.seconds() * (self.trial.num_steps - self.step)
 
     def load(self, unit: Unit, step: int, device: Device, *, input_comes: bool) -> None:
         """Bring what the unit of mini-batch `step` needs to the device, but for its input where the unit before it
@@ -127,12 +136,7 @@ class Course:
         else:
             left = self._forward(shard, arrived, device)
         self._boundary = None if left is None else Moving(left, device)
-        self._observe(time.perf_counter() - begin_s)
-
-    def _observe(self, seconds: float) -> None:
-        """A unit's time is the mean of the pilot run and of all that came after it."""
-        num = self.step - self._first_step + 2
-        self._seconds[self.position] += (seconds - self._seconds[self.position]) / num
+        self._times.observe(self.position, time.perf_counter() - begin_s)
 
     def _forward(self, shard: Shard, arrived: Moving | None, device: Device) -> torch.Tensor | None:
         inputs, self._inputs = arrived or self._inputs, None

@@ -21,7 +21,8 @@ from hulk_runtime.sharp.device import Device, DeviceMemoryError
 
 class Lane:
     """One device. `ends_step(course)` says whether a trial must come home after its mini-batch, `at_home(course)` is
-    then called with all of it on the host, and `completed(course)` after every mini-batch."""
+    then called with all of it on the host, `completed(course)` after every mini-batch, and `failed(course, why)` ends a
+    trial that cannot go on."""
 
     def __init__(
         self,
@@ -33,10 +34,11 @@ class Lane:
         completed: Callable[[Course], None],
         ends_step: Callable[[Course], bool],
         at_home: Callable[[Course], None],
+        failed: Callable[[Course, BaseException], None],
     ) -> None:
         self._number, self._device, self._board = number, device, board
         self._double_buffer = double_buffer
-        self._completed, self._ends_step, self._at_home = completed, ends_step, at_home
+        self._completed, self._ends_step, self._at_home, self._failed = completed, ends_step, at_home, failed
         self._copies = ThreadPoolExecutor(1, f"hulk-copies-{device.name}")
 
     def run(self) -> None:
@@ -127,7 +129,7 @@ class Lane:
         return now.peak_bytes + max(now.slot_bytes, then.slot_bytes) <= self._device.memory_bytes
 
     def _give_up(self, course: Course, failure: BaseException) -> None:
-        course.end("failed", f"{type(failure).__name__}: {failure}")
+        self._failed(course, failure)
         self._board.release(course)
 
     def _guarded(self, function: Callable[..., None], *arguments: Any) -> None:

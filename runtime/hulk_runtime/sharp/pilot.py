@@ -7,10 +7,8 @@ it, if transfers are to run while it computes.
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import torch
 
@@ -18,8 +16,6 @@ from hulk_runtime.sharp.device import Device, DeviceMemoryError
 from hulk_runtime.sharp.randomness import Stream
 from hulk_runtime.sharp.shard import Shard
 from hulk_runtime.sharp.trial import Model
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,23 +106,29 @@ class Pilot:
         return Cut(start, stop, peak_bytes, slot_bytes, forward_s, backward_s), output
 
     def _mini_batch(self, shard: Shard, x: torch.Tensor) -> tuple[float, float, int, torch.Tensor]:
-        """Seconds forward and backward, bytes of what moves, the output."""
+        """Seconds forward and backward, bytes of what moves, the output.
+
+        What is computed is done when `computing` ends, on a GPU not before.
+        """
         device = self._device
         with device.transferring():
             shard.load(device, backward=True)
             there = device.load(x)
             targets = device.load(self._targets) if shard.loss is not None else None
+        begin_s = time.perf_counter()
         with device.computing(self._stream):
-            output, forward_s = timed(partial(shard.forward, there, targets, self._stream))
+            output = shard.forward(there, targets, self._stream)
+        forward_s = time.perf_counter() - begin_s
         del there, targets
         with device.computing(self._stream):
             gradient = torch.ones_like(output) if shard.loss is None else None
         moved_bytes = shard.backward_bytes + (x.nbytes if shard.first else 0) + output.nbytes
         with device.transferring():
             output = device.unload(output)
+        begin_s = time.perf_counter()
         with device.computing(shard.random_numbers(self._stream)):
-            _, backward_s = timed(lambda: shard.backward(gradient))
-        return forward_s, backward_s, moved_bytes, output
+            shard.backward(gradient)
+        return forward_s, time.perf_counter() - begin_s, moved_bytes, output
 
     def _too_large(self, layer: int, why: DeviceMemoryError) -> DeviceMemoryError:
         module = self._model.layers[layer]
@@ -135,10 +137,3 @@ class Pilot:
             f"trial {self._name}: layer {layer} ({type(module).__name__}, {num_bytes} bytes of parameters) is larger "
             f"than device {self._device.name} of {self._device.memory_bytes} bytes, the smallest: {why}"
         )
-
-
-def timed(function: Callable[[], T]) -> tuple[T, float]:
-    """What it returns, and the seconds it took."""
-    begin_s = time.perf_counter()
-    result = function()
-    return result, time.perf_counter() - begin_s

@@ -3,15 +3,18 @@
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import nn
 
 from hulk_runtime.environment import Checkpointing
-from hulk_runtime.errors import ConfigurationError
+from hulk_runtime.errors import ConfigurationError, HulkError
 from hulk_runtime.sharp import order, pilot
 from hulk_runtime.sharp.board import Board
 from hulk_runtime.sharp.course import Course
@@ -21,7 +24,10 @@ from hulk_runtime.sharp.lane import Lane
 from hulk_runtime.sharp.order import Scheduler
 from hulk_runtime.sharp.randomness import Stream
 from hulk_runtime.sharp.saving import Saver
-from hulk_runtime.sharp.trial import Model, Outcome, Step, Trial
+from hulk_runtime.sharp.times import Pace
+from hulk_runtime.sharp.trial import Model, Outcome, State, Step, Trial
+
+T = TypeVar("T")
 
 
 def train(
@@ -31,47 +37,72 @@ def train(
     scheduler: Scheduler = "lrtf",
     double_buffer: bool = True,
     report: Callable[[Step], None] = lambda _: None,
+    ended: Callable[[Outcome], None] = lambda _: None,
     checkpointing: Checkpointing | None = None,
     attempt: int = 1,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Outcome]:
     """Train all trials to their ends; what became of each, by its name.
 
-    `report` is called after each mini-batch. With `checkpointing`, each trial has a folder of its own below the URL and
-    goes on from what an earlier attempt has left there. When `stop` says so, trials end after the mini-batch that they
-    are in, with a checkpoint. Torch's threads are divided among the devices on the host, as long as this runs. Raises
-    DeviceMemoryError when a layer is larger than the smallest device, ConfigurationError when scheduler `exact` has too
-    much to do, CheckpointError. A trial whose loss is no number or whose own code raises is `failed`, and the others
-    go on.
+    `report` is called after each mini-batch, `ended` when a trial has ended. With `checkpointing`, each trial has a
+    folder of its own below the URL and goes on from what an earlier attempt has left there. When `stop` says so, trials
+    end after the mini-batch that they are in, with a checkpoint. Torch's threads are divided among the devices on the
+    host, as long as this runs. A trial that cannot be made or cut (a layer that is larger than the smallest device),
+    whose loss is no number or whose own code raises is `failed`, and the others go on. Raises ConfigurationError when
+    scheduler `exact` has too much to do, CheckpointError.
     """
     with divided_threads(devices):
-        courses = prepare(trials, devices, double_buffer=double_buffer)
-        run = Run(courses, report, stop)
+        courses, failed = prepare(trials, devices, double_buffer=double_buffer)
+        for outcome in failed:
+            ended(outcome)
+        run = Run(courses, report, stop, ended)
         if checkpointing:
             run.resume(checkpointing, attempt)
-        run.go(devices, scheduler, double_buffer)
-    return {course.trial.name: course.outcome() for course in courses}
+        if courses:
+            run.go(devices, scheduler, double_buffer)
+    outcomes = [*failed, *(course.outcome() for course in courses)]
+    return {outcome.trial: outcome for outcome in outcomes}
 
 
-def prepare(trials: Sequence[Trial], devices: Sequence[Device], *, double_buffer: bool) -> list[Course]:
-    """Make the trials' models and cut them into shards, each by pilot runs on a device of the smallest memory."""
+def prepare(
+    trials: Sequence[Trial], devices: Sequence[Device], *, double_buffer: bool
+) -> tuple[list[Course], list[Outcome]]:
+    """Make the trials' models and cut them into shards, each by pilot runs on a device of the smallest memory.
+
+    Also what became of those that cannot be trained.
+    """
     least_bytes = min(device.memory_bytes for device in devices)
     smallest = [device for device in devices if device.memory_bytes == least_bytes]
     free: queue.SimpleQueue[Device] = queue.SimpleQueue()
     for device in smallest:
         free.put(device)
 
-    def cut(trial: Trial, made: tuple[Model, Stream]) -> list[pilot.Cut]:
+    def cut(trial: Trial, model: Model, stream: Stream) -> list[pilot.Cut] | Outcome:
         device = free.get()
         try:
-            return pilot.cut(trial.name, *made, device, double_buffer=double_buffer)
+            return attempted(trial, lambda: cut_apart(trial, model, stream, device, double_buffer))
         finally:
             free.put(device)
 
-    made = [make(trial) for trial in trials]
+    made = {trial: attempted(trial, partial(make, trial)) for trial in trials}
+    able = {trial: found for trial, found in made.items() if not isinstance(found, Outcome)}
     with ThreadPoolExecutor(len(smallest), "hulk-pilot") as pool:
-        cuts = list(pool.map(cut, trials, made))
-    return [course(number, trials[number], *made[number], cuts[number], smallest[0]) for number in range(len(trials))]
+        cuts = dict(zip(able, pool.map(lambda trial: cut(trial, *able[trial]), able), strict=True))
+    pace, courses = Pace(), list[Course]()
+    for trial, found in cuts.items():
+        if not isinstance(found, Outcome):
+            courses.append(course(len(courses), trial, *able[trial], found, smallest[0], pace))
+    return courses, [found for found in (*made.values(), *cuts.values()) if isinstance(found, Outcome)]
+
+
+def attempted(trial: Trial, what: Callable[[], T]) -> T | Outcome:
+    """What it gives; where it raises, because of this trial alone, the trial has failed."""
+    try:
+        return what()
+    except Exception as error:  # noqa: BLE001 - the models' own code, and sizes that no device has
+        if not isinstance(error, HulkError):
+            traceback.print_exception(error)
+        return Outcome(trial.name, "failed", 0, "", (), f"{type(error).__name__}: {error}")
 
 
 def make(trial: Trial) -> tuple[Model, Stream]:
@@ -82,23 +113,35 @@ def make(trial: Trial) -> tuple[Model, Stream]:
         return model, Stream(trial.seed, torch.get_rng_state())
 
 
-def course(
-    number: int, trial: Trial, model: Model, stream: Stream, cuts: Sequence[pilot.Cut], device: Device
-) -> Course:
-    """A trial that is cut. Raises ConfigurationError where a parameter would be in two shards."""
+def cut_apart(trial: Trial, model: Model, stream: Stream, device: Device, double_buffer: bool) -> list[pilot.Cut]:
+    """The trial's shards. Raises ConfigurationError where a parameter would be in two of them."""
+    cuts = pilot.cut(trial.name, model, stream, device, double_buffer=double_buffer)
     _require_parameters_apart(trial.name, model.layers, cuts)
+    return cuts
+
+
+def course(
+    number: int, trial: Trial, model: Model, stream: Stream, cuts: Sequence[pilot.Cut], device: Device, pace: Pace
+) -> Course:
+    """A trial that is cut."""
     make_shard = pilot.shard_maker(model)
     shards = [make_shard(cut.start, cut.stop) for cut in cuts]
     for shard in shards:
         shard.pin(device)
-    return Course(number, trial, model, shards, cuts, stream)
+    return Course(number, trial, model, shards, cuts, stream, pace)
 
 
 class Run:
     """Trials that are being trained."""
 
-    def __init__(self, courses: Sequence[Course], report: Callable[[Step], None], stop: Callable[[], bool]) -> None:
-        self._courses, self._report, self._stop = courses, report, stop
+    def __init__(
+        self,
+        courses: Sequence[Course],
+        report: Callable[[Step], None],
+        stop: Callable[[], bool],
+        ended: Callable[[Outcome], None] = lambda _: None,
+    ) -> None:
+        self._courses, self._report, self._stop, self._ended = courses, report, stop, ended
         self._savers: dict[int, Saver] = {}
         self._begin_s = time.monotonic()
         self._reporting = threading.Lock()
@@ -109,7 +152,7 @@ class Run:
             saver = self._savers[course.number] = Saver(course.trial.name, checkpointing, attempt)
             course.resume(saver.resume(course.shards, course.stream))
             if course.step >= course.trial.num_steps:
-                course.end("succeeded")
+                self._end(course, "succeeded")
 
     def go(self, devices: Sequence[Device], scheduler: Scheduler, double_buffer: bool) -> None:
         """Until every trial has ended."""
@@ -124,6 +167,7 @@ class Run:
                 completed=self._completed,
                 ends_step=self._ends_step,
                 at_home=self._at_home,
+                failed=self._failed,
             )
             for number, device in enumerate(devices)
         ]
@@ -152,7 +196,15 @@ class Run:
         if saver and (done or self._stop() or course.step % saver.every_steps == 0):
             saver.save(course.step, course.shards, course.stream)
         if done:
-            course.end("succeeded")
+            self._end(course, "succeeded")
+
+    def _failed(self, course: Course, why: BaseException) -> None:
+        self._end(course, "failed", f"{type(why).__name__}: {why}")
+
+    def _end(self, course: Course, state: State, reason: str = "") -> None:
+        course.end(state, reason)
+        with self._reporting:
+            self._ended(course.outcome())
 
     def _stop_idle(self, courses: Sequence[Course]) -> None:
         if not self._stop():
@@ -160,7 +212,7 @@ class Run:
         for course in courses:
             if course.number in self._savers:
                 self._savers[course.number].save(course.step, course.shards, course.stream)
-            course.end("stopped")
+            self._end(course, "stopped")
 
 
 @contextmanager

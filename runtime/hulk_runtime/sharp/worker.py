@@ -30,12 +30,11 @@ def run(environment: Environment, sweep: SweepDocument, status: str | None, stop
         scheduler=sweep.scheduler,
         double_buffer=sweep.double_buffer,
         report=board.completed,
+        ended=board.ended,
         checkpointing=environment.checkpointing,
         attempt=environment.attempt,
         stop=lambda: stop.wanted,
     )
-    for outcome in outcomes.values():
-        board.ended(outcome)
     return EXIT_STOPPED if any(outcome.state == "stopped" for outcome in outcomes.values()) else EXIT_DONE
 
 
