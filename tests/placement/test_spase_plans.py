@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 from hulk_placement.sweep import Option, Plan, Problem, Trial, Worker, drift_of, solve
-from hulk_placement.sweep.greedy import greedy
+from hulk_placement.sweep.greedy import greedy, in_order
 from hulk_placement.sweep.problem import check
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,6 +46,26 @@ def test_splitting_is_not_chosen_where_it_wastes_devices() -> None:
     trials = tuple(Trial(name, (Option("shared", 1, 4.0), Option("split", 2, 3.0))) for name in "wxyz")
     found = solve(Problem(trials, (Worker("a", 4),)))
     assert (found.makespan_s, {one.option.parallelism for one in found.placed}) == (4.0, {"shared"})
+
+
+def test_the_table_of_the_greedy_docstring() -> None:
+    trials = tuple(Trial(name, (Option("shared", 1, 4.0), Option("split", 4, 2.0))) for name in "wxyz")
+    problem = Problem(trials, (Worker("a", 4),))
+    assert in_order(problem, problem.trials).makespan_s == 8.0
+    assert greedy(problem).makespan_s == 4.0
+
+
+def test_many_trials_share_out_devices_rather_than_take_all_of_a_worker() -> None:
+    """Each in the way that ends soonest would split all of them: 1.39 times the bound."""
+    seconds = [10 + 37 * n % 101 for n in range(100)]
+    trials = tuple(
+        Trial(f"t{n}", tuple(Option(f"over {k}", k, s / 1.7**i) for i, k in enumerate((1, 2, 4))))
+        for n, s in enumerate(seconds)
+    )
+    problem = Problem(trials, (Worker("a", 4), Worker("b", 4)))
+    found = greedy(problem)
+    check(found, problem)
+    assert found.makespan_s <= 1.05 * problem.bound_s()
 
 
 def test_what_runs_stays_where_it_is_and_takes_what_is_left() -> None:

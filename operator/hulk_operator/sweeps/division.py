@@ -7,11 +7,11 @@ ends sooner by more than a restart takes, it is made. Only with checkpoints: wit
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Final
 
-from hulk_placement.sweep import Drift, Option, Problem, Trial, Worker, drift_of, solve
+from hulk_placement.sweep import Option, Problem, Trial, Worker, drift_of, solve
 
 from hulk_operator import names
 from hulk_operator.api import HulkSweep
@@ -83,13 +83,7 @@ def divide_again(division: Division, left: Iterable[Left], num_devices: int, tol
     stays_s = makespan_s(division.trials_of, rows, num_devices)
     if makespan_s(found.trials_of, rows, num_devices) + RESTART_S >= stays_s:
         return None
-    return _with_drift(found, drift)
-
-
-def _with_drift(found: Division, drift: Drift) -> Division:
-    return Division(
-        found.version, found.trials_of, found.step_s, found.makespan_s, found.bound_s, found.num_measured, drift.ratio
-    )
+    return replace(found, drift=drift.ratio)
 
 
 def makespan_s(trials_of: Iterable[Iterable[int]], left: Mapping[int, Left], num_devices: int) -> float:

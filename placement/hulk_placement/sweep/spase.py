@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from hulk_placement.sweep.greedy import greedy
-from hulk_placement.sweep.problem import Option, Placed, Plan, Problem
+from hulk_placement.sweep.greedy import Devices, greedy
+from hulk_placement.sweep.problem import Option, Plan, Problem
 
 DEFAULT_WORK = 2.0
 """CP-SAT's deterministic seconds: about as many on one core."""
@@ -108,15 +108,8 @@ def _limit(
 
 def _read(problem: Problem, choices: list[_Choice], solver: cp_model.CpSolver) -> Plan:
     """Devices by the order of the starts, then each start as early as its devices allow: no rounding is left."""
-    free_s = {worker.name: list(worker.free_s or (0.0,) * worker.num_devices) for worker in problem.workers}
+    devices, placed = Devices(problem), []
     chosen = [choice for choice in choices if solver.value(choice.there)]
-    placed = []
     for choice in sorted(chosen, key=lambda one: (solver.value(one.start), one.trial)):
-        mine = free_s[choice.worker]
-        first = sorted(range(len(mine)), key=lambda device: (mine[device], device))[: choice.option.num_devices]
-        start_s = max(mine[device] for device in first)
-        one = Placed(choice.trial, choice.option, choice.worker, tuple(sorted(first)), start_s)
-        for device in first:
-            mine[device] = one.end_s
-        placed.append(one)
+        placed.append(devices.take(devices.soonest(choice.trial, choice.option, choice.worker)))
     return Plan(tuple(placed), 0.0, False)
