@@ -1,5 +1,6 @@
 """Whole passes over a HulkSweep on a fake cluster: what is written, what a refusal leaves, what a crash loses."""
 
+import math
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +18,7 @@ from hulk_operator.cluster import (
     Object,
     Unavailable,
 )
+from hulk_operator.metrics import Health, Snapshot, registry
 from hulk_operator.observe import Observation, Preflight
 from hulk_operator.reconcile.store import Store
 from hulk_operator.sweeps.children import sweep_key_of
@@ -280,3 +282,34 @@ async def test_a_jobs_label_names_the_sweep_to_look_at() -> None:
     await world.until_quiet()
     assert sweep_key_of(world.jobs()["rates-t0"]) == KEY
     assert sweep_key_of({"metadata": {"namespace": "lab", "name": "other"}}) is None
+
+
+def test_metrics_tell_how_the_trials_are() -> None:
+    status = {
+        "trials": {"total": 4, "running": 1, "failed": 1, "pending": 2},
+        "best": {"name": "rates-t0", "metric": "2.5", "step": 12, "parameters": {"rate": "0.1"}},
+        "plan": {"version": 1, "makespanSeconds": 120, "boundSeconds": 110, "madeAt": "2026-07-14T10:00:00Z"},
+        "table": [
+            {"name": "rates-t0", "phase": "Running", "metric": "2.5", "step": 12},
+            {"name": "rates-t1", "phase": "Failed", "metric": "nan", "step": 3},
+            {"name": "rates-t2", "phase": "Pending"},
+        ],
+    }
+    seen = HulkSweep.model_validate({**document(), "status": status})
+    found = registry(lambda: Snapshot(sweeps=(seen,)), Health(), lambda: NOW)
+    key = {"namespace": "lab", "sweep": "rates"}
+    for name, labels, value in (
+        ("hulk_sweep_trials", {**key, "phase": "Running"}, 1),
+        ("hulk_sweep_trials", {**key, "phase": "Pending"}, 2),
+        ("hulk_sweep_trials", {**key, "phase": "Stopped"}, 0),
+        ("hulk_sweep_best_metric", key, 2.5),
+        ("hulk_sweep_plan_makespan_seconds", key, 120),
+        ("hulk_sweep_plan_bound_seconds", key, 110),
+        ("hulk_sweep_trial_metric", {**key, "trial": "rates-t0"}, 2.5),
+        ("hulk_sweep_trial_metric", {**key, "trial": "rates-t1"}, math.nan),
+        ("hulk_sweep_trial_metric", {**key, "trial": "rates-t2"}, None),
+        ("hulk_sweep_trial_step", {**key, "trial": "rates-t1"}, 3),
+    ):
+        assert found.get_sample_value(name, labels) == (value if value is None else pytest.approx(value, nan_ok=True))
+    phases = {phase.value for phase in TrialPhase}
+    assert all(found.get_sample_value("hulk_sweep_trials", {**key, "phase": phase}) is not None for phase in phases)

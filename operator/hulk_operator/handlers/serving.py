@@ -15,6 +15,7 @@ def snapshot(parts: Parts) -> Snapshot:
     running = {job.key for job in jobs if holds(job.status, ConditionType.PLANNED) and not finished(job.status)}
     return Snapshot(
         jobs=jobs,
+        sweeps=tuple(sweep for _, sweep in parts.store.sweeps.items()),
         rings={key: ring(full.plan) for key, full in parts.planner.full_plans().items() if key in running},
         probing=parts.prober.state,
         queue_depth=parts.queue.depth,

@@ -17,6 +17,7 @@ from hulk_operator.metrics import definitions as d
 from hulk_operator.metrics.definitions import Definition, Kind
 from hulk_operator.metrics.queue_rows import queue_rows
 from hulk_operator.metrics.state import BUCKETS_S, Health, Snapshot, folded
+from hulk_operator.metrics.sweep_rows import sweep_rows
 from hulk_operator.probing import LinkSample, by_region, current
 
 MAX_DETAIL_NODES: Final = 64  # above it, series per worker and per node pair are left out
@@ -49,6 +50,7 @@ class OperatorCollector(Collector):
             **_wan_rows(snapshot),
             **_pipeline_rows(snapshot),
             **queue_rows(snapshot, self._health.moves, self._clock()),
+            **sweep_rows(snapshot),
             **_link_rows(snapshot, self._clock().timestamp()),
             **_probing_rows(snapshot),
             **_operator_rows(snapshot, self._health),

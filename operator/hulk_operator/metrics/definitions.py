@@ -29,6 +29,7 @@ class Definition:
 
 
 _JOB: Final = ("namespace", "job")
+_SWEEP: Final = ("namespace", "sweep")
 _LINK: Final = ("source", "target", "scope")
 
 JOB_PHASE: Final = Definition("hulk_job_phase", Kind.GAUGE, (*_JOB, "phase"), "1 for the phase that the job is in.")
@@ -125,6 +126,24 @@ QUEUE_WAITING: Final = Definition("hulk_queue_waiting_jobs", Kind.GAUGE, (), "Jo
 QUEUE_MOVES: Final = Definition(
     "hulk_queue_moves", Kind.COUNTER, ("kind",), "What the queue did with jobs: start, grow, shrink, move, preempt."
 )
+SWEEP_TRIALS: Final = Definition(
+    "hulk_sweep_trials", Kind.GAUGE, (*_SWEEP, "phase"), "Trials of the sweep that are in the phase."
+)
+SWEEP_BEST: Final = Definition(
+    "hulk_sweep_best_metric", Kind.GAUGE, _SWEEP, "The objective's metric of the best trial so far."
+)
+SWEEP_MAKESPAN: Final = Definition(
+    "hulk_sweep_plan_makespan_seconds", Kind.GAUGE, _SWEEP, "Mode sharp: how long the division takes, as planned."
+)
+SWEEP_BOUND: Final = Definition(
+    "hulk_sweep_plan_bound_seconds", Kind.GAUGE, _SWEEP, "Mode sharp: no division is shorter, by the same times."
+)
+SWEEP_TRIAL_METRIC: Final = Definition(
+    "hulk_sweep_trial_metric", Kind.GAUGE, (*_SWEEP, "trial"), "The objective's metric of a trial of the status' table."
+)
+SWEEP_TRIAL_STEP: Final = Definition(
+    "hulk_sweep_trial_step", Kind.GAUGE, (*_SWEEP, "trial"), "The step that it was read after."
+)
 LINK_RTT: Final = Definition(
     "hulk_link_rtt_seconds", Kind.GAUGE, _LINK, "Median round-trip time without load. Nodes: off above 64."
 )
@@ -192,6 +211,12 @@ DEFINITIONS: Final = (
     JOB_JOULES,
     QUEUE_WAITING,
     QUEUE_MOVES,
+    SWEEP_TRIALS,
+    SWEEP_BEST,
+    SWEEP_MAKESPAN,
+    SWEEP_BOUND,
+    SWEEP_TRIAL_METRIC,
+    SWEEP_TRIAL_STEP,
     LINK_RTT,
     LINK_BANDWIDTH,
     LINK_AGE,

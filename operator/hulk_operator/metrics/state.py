@@ -13,7 +13,7 @@ from typing import Final
 
 from hulk_placement.plan import Plan
 
-from hulk_operator.api import HulkJob
+from hulk_operator.api import HulkJob, HulkSweep
 from hulk_operator.probing import ProbeState
 
 MAX_SILENCE_S: Final = 900.0  # a quiet watch is ended by the server after 300 s, everything is read again every 300 s
@@ -33,6 +33,7 @@ class Snapshot:
     """The operator's state at one moment. `rings`: the ranks of each job (`namespace/name`) that has a plan."""
 
     jobs: tuple[HulkJob, ...] = ()
+    sweeps: tuple[HulkSweep, ...] = ()
     rings: Mapping[str, tuple[RingPlace, ...]] = field(default_factory=dict)
     probing: ProbeState = field(default_factory=ProbeState)
     queue_depth: int = 0
