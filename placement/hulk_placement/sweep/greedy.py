@@ -1,9 +1,9 @@
 """A plan at once: the longest trial first, each where it ends soonest, in ways that were chosen beforehand.
 
-Longest first is within 4/3 of the best where every trial takes one device (Graham 1969). Which way a trial takes follows
-from a deadline (Turek, Wolf & Yu 1992; Ludwig & Tiwari 1994): the one with the least device-time that keeps it, because
-many devices for one trial are wasted while others wait. Deadlines that promise most are tried, and every trial in any
-way as well. CP-SAT begins with the shortest of these plans, and it is taken where CP-SAT finds nothing in its time.
+Longest first is within 4/3 of the best where every trial takes one device (Graham 1969). Which way a trial takes
+follows from a deadline (Turek, Wolf & Yu 1992; Ludwig & Tiwari 1994): the one with the least device-time that keeps it,
+because many devices for one trial are wasted while others wait. Deadlines that promise most are tried, and every trial
+in any way as well. CP-SAT begins with the shortest of these plans, and it is taken where CP-SAT finds nothing in time.
 
 | 4 devices; 4 trials, each 4 s on one or 2 s on four | ways | plan |
 |---|---|---|
