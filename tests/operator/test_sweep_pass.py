@@ -8,6 +8,8 @@ import pytest
 from fake_cluster import FakeCluster
 from hulk_operator import names
 from hulk_operator.api import ConditionType, HulkSweep, SweepPhase, TrialPhase
+from hulk_operator.cli.commands import state_of
+from hulk_operator.cli.output import plain
 from hulk_operator.cluster import (
     EVENTS,
     HULK_JOBS,
@@ -15,6 +17,7 @@ from hulk_operator.cluster import (
     ClusterError,
     Forbidden,
     LeaseLost,
+    NotFound,
     Object,
     Unavailable,
 )
@@ -284,18 +287,21 @@ async def test_a_jobs_label_names_the_sweep_to_look_at() -> None:
     assert sweep_key_of({"metadata": {"namespace": "lab", "name": "other"}}) is None
 
 
+STATUS = {
+    "phase": "Running",
+    "trials": {"total": 4, "running": 1, "failed": 1, "pending": 2},
+    "best": {"name": "rates-t0", "metric": "2.5", "step": 12, "parameters": {"rate": "0.1"}},
+    "plan": {"version": 1, "makespanSeconds": 120, "boundSeconds": 110, "madeAt": "2026-07-14T10:00:00Z"},
+    "table": [
+        {"name": "rates-t0", "phase": "Running", "metric": "2.5", "step": 12, "place": "worker 1"},
+        {"name": "rates-t1", "phase": "Failed", "metric": "nan", "step": 3, "reason": "NotFinite"},
+        {"name": "rates-t2", "phase": "Pending"},
+    ],
+}
+
+
 def test_metrics_tell_how_the_trials_are() -> None:
-    status = {
-        "trials": {"total": 4, "running": 1, "failed": 1, "pending": 2},
-        "best": {"name": "rates-t0", "metric": "2.5", "step": 12, "parameters": {"rate": "0.1"}},
-        "plan": {"version": 1, "makespanSeconds": 120, "boundSeconds": 110, "madeAt": "2026-07-14T10:00:00Z"},
-        "table": [
-            {"name": "rates-t0", "phase": "Running", "metric": "2.5", "step": 12},
-            {"name": "rates-t1", "phase": "Failed", "metric": "nan", "step": 3},
-            {"name": "rates-t2", "phase": "Pending"},
-        ],
-    }
-    seen = HulkSweep.model_validate({**document(), "status": status})
+    seen = HulkSweep.model_validate({**document(), "status": STATUS})
     found = registry(lambda: Snapshot(sweeps=(seen,)), Health(), lambda: NOW)
     key = {"namespace": "lab", "sweep": "rates"}
     for name, labels, value in (
@@ -313,3 +319,17 @@ def test_metrics_tell_how_the_trials_are() -> None:
         assert found.get_sample_value(name, labels) == (value if value is None else pytest.approx(value, nan_ok=True))
     phases = {phase.value for phase in TrialPhase}
     assert all(found.get_sample_value("hulk_sweep_trials", {**key, "phase": phase}) is not None for phase in phases)
+
+
+async def test_the_command_line_shows_a_sweeps_trials() -> None:
+    cluster = FakeCluster((HULK_SWEEPS, {**document(), "status": STATUS}))
+    wire, people = await state_of(cluster, "lab", "rates", NOW)
+    assert (wire["sweep"], wire["status"]["table"][1]["reason"]) == ("lab/rates", "NotFinite")
+    lines = plain(people).splitlines()
+    assert lines[0].split(maxsplit=1) == ["lab/rates", "Running, 4 trials: 2 pending, 1 running, 1 failed"]
+    assert "rates-t0: hulk_worker_loss 2.5 after step 12 with rate 0.1" in lines[1]
+    rows = [line.split() for line in lines if line.startswith("rates-t")]
+    assert rows[0] == ["rates-t0", "Running", "2.5", "12", "0", "worker", "1"]
+    assert rows[1] == ["rates-t1", "Failed", "nan", "3", "0", "NotFinite"]
+    with pytest.raises(NotFound, match="nothing"):
+        await state_of(cluster, "lab", "nothing", NOW)

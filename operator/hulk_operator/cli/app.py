@@ -174,14 +174,14 @@ app.command()(schedule)
 
 @app.command()
 def status(
-    job: Annotated[str | None, typer.Argument(help="Name of the HulkJob; absent = all.")] = None,
+    job: Annotated[str | None, typer.Argument(help="Name of the HulkJob or HulkSweep; absent = all jobs.")] = None,
     namespace: Namespace = None,
     all_namespaces: Annotated[bool, typer.Option("-A", "--all-namespaces", help="Jobs of every namespace.")] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show where a job is: step, loss, predicted beside observed step time, failures, conditions."""
+    """Show where a job is: step, loss, predicted beside observed step time, failures, conditions; a sweep's trials."""
     if all_namespaces and (job or namespace):
         raise ValueError("-A shows the jobs of every namespace: it goes with neither a job's name nor -n")
     target = Target(kubeconfig, context)

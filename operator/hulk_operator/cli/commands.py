@@ -14,6 +14,7 @@ from hulk_operator.cli.live import Target
 from hulk_operator.cli.output import note
 from hulk_operator.cli.planning import bottleneck_row, flow_rows, plan_from_files, worker_rows
 from hulk_operator.cli.reports import ExplainReport, FlowRow, PlanReport, PlanReports, PredictionRow, TopologyReport
+from hulk_operator.cli.sweep_state import sweep_state
 from hulk_operator.cli.topology import topology_report
 from hulk_operator.cluster import Cluster, Forbidden, NotFound
 
@@ -30,14 +31,25 @@ async def plans_of(documents: Documents, target: Target, topology: Topology | No
 
 
 async def job_status(name: str | None, namespace: str | None, target: Target) -> tuple[dict[str, Any], RenderableType]:
-    """One job's state, or a line for each of a namespace or, without one, of all."""
+    """The state of one job or sweep, or a line for each job of a namespace or, without one, of all."""
     now = datetime.now(UTC)
     async with live.cluster_of(target) as cluster:
         if name is not None and namespace is not None:
-            found = await live.job(cluster, namespace, name)
-            return _state(found), tables.job_state(found, now)
+            return await state_of(cluster, namespace, name, now)
         several = await live.jobs(cluster, namespace)
     return {"jobs": [_state(one) for one in several]}, tables.jobs(several, now)
+
+
+async def state_of(cluster: Cluster, namespace: str, name: str, now: datetime) -> tuple[dict[str, Any], RenderableType]:
+    """A job's state, or that of the sweep of this name. NotFound of the job where there is neither."""
+    try:
+        found = await live.job(cluster, namespace, name)
+    except NotFound:
+        sweep = await live.sweep(cluster, namespace, name)
+        if sweep is None:
+            raise
+        return {"sweep": sweep.key, "status": sweep.status.wire()}, sweep_state(sweep, now)
+    return _state(found), tables.job_state(found, now)
 
 
 async def explain_job(name: str, namespace: str, target: Target) -> tuple[dict[str, Any], RenderableType]:

@@ -13,13 +13,14 @@ from hulk_placement.plan import Plan
 from hulk_placement.workload import Workload
 
 from hulk_operator import names
-from hulk_operator.api import ConditionType, HulkJob, HulkTopologySpec
+from hulk_operator.api import ConditionType, HulkJob, HulkSweep, HulkTopologySpec
 from hulk_operator.cli.output import note
 from hulk_operator.cli.planning import plan_together, refused
 from hulk_operator.cli.reports import PlanReport
 from hulk_operator.cluster import (
     CONFIG_MAPS,
     HULK_JOBS,
+    HULK_SWEEPS,
     PODS,
     ApiCluster,
     Cluster,
@@ -78,6 +79,14 @@ def _pods_unseen(error: Forbidden) -> None:
 async def job(cluster: Cluster, namespace: str, name: str) -> HulkJob:
     """One job; NotFound when there is none."""
     return HulkJob.model_validate(await cluster.get(HULK_JOBS, name, namespace))
+
+
+async def sweep(cluster: Cluster, namespace: str, name: str) -> HulkSweep | None:
+    """One sweep; None when there is none, or who asks may not see sweeps."""
+    try:
+        return HulkSweep.model_validate(await cluster.get(HULK_SWEEPS, name, namespace))
+    except (NotFound, Forbidden):
+        return None
 
 
 async def jobs(cluster: Cluster, namespace: str | None) -> tuple[HulkJob, ...]:
