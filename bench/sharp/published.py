@@ -133,12 +133,32 @@ def _orders(console: Console, layers: int, short: bool) -> None:
 def _sizes(console: Console) -> None:
     """The other published workload: computing in proportion to size bounds the ratio below what was published."""
     billions = [0.3 + 1.7 * i / (setting.NUM_MODELS - 1) for i in range(setting.NUM_MODELS)]
-    trials = [setting.units(setting.num_layers(b * 1e9), STEPS, setting.PINNED_BYTES_PER_S) for b in billions]
+    layers = [setting.num_layers(b * 1e9) for b in billions]
+    trials = [setting.units(each, STEPS, setting.PINNED_BYTES_PER_S) for each in layers]
     computing = [[unit.compute_s for unit in each] for each in trials]
     total_s, bound_s = sum(map(sum, computing)), lower_bound_s(computing, setting.NUM_DEVICES)
-    ratio = total_s / simulated(trials)
+    table = Table("way", "over model parallel")
+    table.add_row(f"GPipe, {setting.SEQUENCES} micro-batches", f"{total_s / _gpipe_s(layers):.2f}")
+    table.add_row("SHARP, one buffer", f"{total_s / simulated(trials, double_buffer=False):.2f}")
+    table.add_row("SHARP", f"{total_s / simulated(trials):.2f}")
+    table.add_row("at most: the longest model alone", f"{total_s / bound_s:.2f}")
+    table.add_row("published for ViT", f"{setting.PUBLISHED_VIT_RATIO}")
+    fitting = [each for each, size in zip(computing, layers, strict=True) if len(setting.shards(size)) == 1]
+    alone_s = sum(map(sum, fitting))
+    console.print("Models of 0.3 to 2 billion, sizes evenly spread, one mini-batch for all", table)
     console.print(
-        f"Models of 0.3 to 2 billion, sizes evenly spread, one mini-batch for all: {ratio:.2f} over model parallel\n"
-        f"the longest alone bounds it by {total_s / bound_s:.2f}; published for ViT: {setting.PUBLISHED_VIT_RATIO}\n"
-        f"so larger models had less to do there than their size says: that figure cannot be made again from sizes"
+        f"task parallel: {len(fitting)} of {len(trials)} fit on a device; these alone "
+        f"{alone_s / simulated(_whole(fitting)):.2f} over model parallel\n"
+        "the published ratio is above what is possible here: larger models had less to do there than their size says,\n"
+        "so that figure cannot be made again from sizes"
     )
+
+
+def _gpipe_s(layers: list[int]) -> float:
+    """One model after the other."""
+    return STEPS * sum(setting.gpipe_step_s(each, setting.SEQUENCES) for each in layers)
+
+
+def _whole(computing: list[list[float]]) -> list[list[Work]]:
+    """Each model as one unit: it stays on its device to its end, and nothing is copied."""
+    return [[Work(0, 0.0, sum(units), 0.0)] for units in computing]
