@@ -23,7 +23,7 @@
     shapes       searched schedules on their placements beside usual pipelines and tensor parallel, on this machine
     fleet        many jobs: the fleet's decisions beside baselines, a bound and published figures; simulated
     queue        five arriving jobs on six nodes of the geo lab: the worth of their work by GADGET, FIFO and DRF
-    sharp        several models on shared devices: SHARP beside other ways, measured here; simulated as published
+    sharp        several models on shared devices: SHARP beside other ways, measured and simulated; plans of sweeps
     flows        how good and how quick planning Hulk's own all-reduce is; predictions only, nothing measured
 
 Without a question all are answered. --short takes minutes instead of hours and says what it left out. Figures are
