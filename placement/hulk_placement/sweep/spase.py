@@ -59,7 +59,8 @@ def solve(problem: Problem, work: float = DEFAULT_WORK, seed: int = 0) -> Plan:
     bound_s = max(problem.bound_s(), (solver.best_objective_bound - len(problem.trials)) * tick_s)
     found = _read(problem, choices, solver)
     best = min(first, found, key=lambda plan: plan.makespan_s)
-    return Plan(best.placed, min(bound_s, best.makespan_s), status == cp_model.OPTIMAL)
+    bound_s = min(bound_s, best.makespan_s)
+    return Plan(best.placed, bound_s, best.makespan_s <= bound_s * (1 + GAP))
 
 
 def _model(problem: Problem, first: Plan, tick_s: float) -> tuple[cp_model.CpModel, list[_Choice]]:
