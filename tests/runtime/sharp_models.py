@@ -1,6 +1,8 @@
 """Small models for SHARP's tests, and a plain training loop beside it."""
 
+import time
 from functools import partial
+from pathlib import Path
 
 import torch
 from hulk_runtime.sharp import Model, Trial
@@ -82,3 +84,10 @@ def failing(at_step: int, how: str) -> Model:
         return value / (targets.min() >= 0)
 
     return Model(good.layers, loss if how == "diverges" else good.loss, good.optimizer, batches)
+
+
+def slow(path: str) -> Model:
+    """A model that takes ten minutes to be made; the file says that it is under way."""
+    Path(path).touch()
+    time.sleep(600)
+    return blocks(16, 2)

@@ -73,6 +73,24 @@ def test_sigterm_saves_and_the_next_attempt_goes_on(tmp_path):
     assert steps == [reached["step"] + 1, reached["step"] + 2], output
 
 
+def test_sigterm_before_the_first_step_ends_the_worker_at_once(tmp_path):
+    """There is nothing to be saved, and the models of many trials take minutes to be made and cut."""
+    made = tmp_path / "made"
+    one = {"name": "a", "model": "sharp_models:slow", "parameters": {"path": str(made)}, "steps": 3}
+    worker = start(tmp_path, trials(tmp_path, trials=[one]))
+    deadline = time.monotonic() + PATIENCE_S
+    while not made.exists():
+        assert worker.poll() is None, worker.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    worker.send_signal(signal.SIGTERM)
+    try:
+        output, _ = worker.communicate(timeout=PATIENCE_S)
+    finally:
+        worker.kill()
+    assert worker.returncode == EXIT_STOPPED, output
+
+
 def test_a_layer_that_is_too_large_fails_its_trial_with_the_numbers(tmp_path):
     good = {"name": "a", "model": "sharp_models:blocks", "parameters": {"width": 16, "depth": 3}, "steps": 3}
     wide = {**good, "name": "wide", "parameters": {"width": 80, "depth": 3}}

@@ -38,18 +38,19 @@ def train(
     double_buffer: bool = True,
     report: Callable[[Step], None] = lambda _: None,
     ended: Callable[[Outcome], None] = lambda _: None,
+    begins: Callable[[], None] = lambda: None,
     checkpointing: Checkpointing | None = None,
     attempt: int = 1,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Outcome]:
     """Train all trials to their ends; what became of each, by its name.
 
-    `report` is called after each mini-batch, `ended` when a trial has ended. With `checkpointing`, each trial has a
-    folder of its own below the URL and goes on from what an earlier attempt has left there. When `stop` says so, trials
-    end after the mini-batch that they are in, with a checkpoint. Torch's threads are divided among the devices on the
-    host, as long as this runs. A trial that cannot be made or cut (a layer that is larger than the smallest device),
-    whose loss is no number or whose own code raises is `failed`, and the others go on. Raises ConfigurationError when
-    scheduler `exact` has too much to do, CheckpointError.
+    `begins` is called before the first mini-batch, when all shards are cut, `report` after each, `ended` when a trial
+    has ended. With `checkpointing`, each trial has a folder of its own below the URL and goes on from what an earlier
+    attempt has left there. When `stop` says so, trials end after the mini-batch that they are in, with a checkpoint.
+    Torch's threads are divided among the devices on the host, as long as this runs. A trial that cannot be made or cut
+    (a layer that is larger than the smallest device), whose loss is no number or whose own code raises is `failed`, and
+    the others go on. Raises ConfigurationError when scheduler `exact` has too much to do, CheckpointError.
     """
     with divided_threads(devices):
         courses, failed = prepare(trials, devices, double_buffer=double_buffer)
@@ -58,6 +59,7 @@ def train(
         run = Run(courses, report, stop, ended)
         if checkpointing:
             run.resume(checkpointing, attempt)
+        begins()
         if courses:
             run.go(devices, scheduler, double_buffer)
     outcomes = [*failed, *(course.outcome() for course in courses)]

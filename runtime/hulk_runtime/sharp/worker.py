@@ -23,7 +23,6 @@ def run(environment: Environment, sweep: SweepDocument, status: str | None, stop
     trials = [each.trial() for each in sweep.trials]
     devices = make_devices(sweep.devices)
     board = Board(trials, status)
-    stop.training_begins()
     outcomes = train(
         trials,
         devices,
@@ -31,6 +30,7 @@ def run(environment: Environment, sweep: SweepDocument, status: str | None, stop
         double_buffer=sweep.double_buffer,
         report=board.completed,
         ended=board.ended,
+        begins=stop.training_begins,
         checkpointing=environment.checkpointing,
         attempt=environment.attempt,
         stop=lambda: stop.wanted,
