@@ -81,6 +81,17 @@ def test_a_limit_that_nothing_keeps_is_said_with_the_least() -> None:
     assert "costs at most 4.9 an hour: the cheapest, of 3 workers, costs 5." in found.message
 
 
+def test_the_cheapest_of_all_need_no_link_to_each_other() -> None:
+    """One in each region would cost least, and no links join them; two of one region keep the limit too."""
+    prices = {"eu-fast": 1.0, "eu-slow": 0.5, "us-fast": 3.0, "us-slow": 0.5}
+    machines = tuple(replace(m, price_per_hour=prices[m.name], flops_per_s=1e12) for m in market().machines)
+    links = {(name, name): Link(rtt_s, 1e9) for name, rtt_s in (("eu", 1e-3), ("us", 3e-4))}
+    topology = replace(market(), machines=machines, region_links=links)
+    plan = planned(workload(topology, model=MODEL, min_workers=2, max_workers=2, max_price_per_hour=2.0), topology)
+    assert isinstance(plan, Plan)
+    assert {slot.machine for slot in plan.workers} == {"eu-fast", "eu-slow"}
+
+
 def test_named_machines_that_cost_too_much_are_refused() -> None:
     topology = market()
     found = planned(workload(topology, model=MODEL, pins=("eu-fast",), max_price_per_hour=1), topology)

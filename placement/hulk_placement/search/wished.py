@@ -152,13 +152,19 @@ def _alone(problem: Problem) -> Iterator[Order]:
 
 
 def _cheapest(problem: Problem, wish: Wish) -> Iterator[Order]:
-    """The workers that cost least for their speed, and those that cost least, region by region; twice as many each."""
+    """The workers that cost least for their speed, and those that cost least, region by region; twice as many each.
+
+    Of all machines, and of each region's: those that cost least of all may have no links between them.
+    """
     slots = [machine for machine, num in enumerate(problem.useful_slots) for _ in range(num)]
-    for worth in (lambda m: (wish.prices[m] / problem.speed[m], m), lambda m: (wish.prices[m], m)):
-        ranked, num = sorted(slots, key=worth), problem.workload.min_workers
-        while num <= problem.max_workers:
-            yield tuple(sorted(ranked[:num], key=lambda machine: (problem.region_of[machine], machine)))
-            num = problem.max_workers if num < problem.max_workers < 2 * num else 2 * num
+    for region in (None, *sorted(set(problem.region_of))):
+        inside = [machine for machine in slots if region in (None, problem.region_of[machine])]
+        most = min(problem.max_workers, len(inside))
+        for worth in (lambda m: (wish.prices[m] / problem.speed[m], m), lambda m: (wish.prices[m], m)):
+            ranked, num = sorted(inside, key=worth), problem.workload.min_workers
+            while num <= most:
+                yield tuple(sorted(ranked[:num], key=lambda machine: (problem.region_of[machine], machine)))
+                num = most if num < most < 2 * num else 2 * num
 
 
 def _number(problem: Problem, plan: Plan) -> Order:
