@@ -1,6 +1,7 @@
 """`python -m bench stages`: GPipe, 1F1B and the searched order of blocks, on real kubelets over emulated links.
 
-A job whose model is cut into three stages, one in each region, and one of two such pipelines; links of two latencies.
+A job whose model is cut into three stages, one in each region, and one of two such pipelines; links of two latencies,
+and of the longer one where TCP keeps the windows of silent connections.
 Trainings of the three ways take turns; accelerators are emulated (`bench.accelerators`). Every rank's executed order is
 held against the plan's, and one more job's model fits no node whole: its pods have a memory limit, which the node
 enforces, and as one stage it is killed.
@@ -9,7 +10,7 @@ enforces, and as one stage it is killed.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hulk_lab import spec
@@ -31,7 +32,8 @@ SIZE = Size(layers=10, hidden=96, global_batch=32)
 MICRO_BATCH = 4
 STEPS = 13
 NUM_ROUNDS = 3
-LINKS = ("near-stages", "far-stages")
+LABS = (("near-stages", "far-stages"), ("warm-stages",))
+"""Links that trainings take turns on, by the lab: the last one's TCP keeps the windows of silent connections."""
 PLACES = {"0-3": "eu", "4-7": "us", "8-11": "ap"}
 """A stage in every region, whatever the links: without that stages that share parameters are put into one."""
 
@@ -40,27 +42,38 @@ NUM_PIPELINES = (1, 2)
 
 def run(short: bool = False) -> None:
     """Train every case in rounds, and print what was predicted and what was observed."""
-    console, raw, rows = Console(highlight=False, width=170), Raw("stages"), []
-    links = LINKS[-1:] if short else LINKS
-    lab = spec.load(FILES[links[0]])
-    with geo_lab(links[0], f"{NAME}-stages", prepare=prepare, cores=CORES) as geo:
-        for name in links:
-            geo.use_links(name)
-            for case in cases(name, NUM_PIPELINES, ORDERS, 1 if short else NUM_ROUNDS):
-                try:
-                    row = Row.of(case, once(geo, case, lab))
-                except (RuntimeError, NotReadyError) as error:  # the other rows are worth as much without it
-                    geo.story.line(f"{case}: {error}")
-                    continue
-                raw.add(row)
-                rows.append(row)
-                geo.story.line(str(row))
-        try:
-            killed = memory.run(geo)
-        except (RuntimeError, NotReadyError) as error:
-            killed = f"a model that no node holds whole: no verdict: {error}"
+    console, raw, rows = Console(highlight=False, width=170), Raw("stages"), list[Row]()
+    killed = ""
+    for names in (names[-1:] for names in LABS) if short else LABS:
+        with geo_lab(names[0], f"{NAME}-stages", prepare=prepare, cores=CORES) as geo:
+            for name in names:
+                geo.use_links(name)
+                rows += trained(geo, name, 1 if short else NUM_ROUNDS, raw)
+            killed = killed or split_or_killed(geo)
     console.print(table(rows))
     console.print("\n".join([*verdicts(rows), killed]))
+
+
+def trained(geo: Geo, links: str, num_rounds: int, raw: Raw) -> Iterator[Row]:
+    """All cases over some links."""
+    lab = spec.load(FILES[links])
+    for case in cases(links, NUM_PIPELINES, ORDERS, num_rounds):
+        try:
+            row = Row.of(case, once(geo, case, lab))
+        except (RuntimeError, NotReadyError) as error:  # the other rows are worth as much without it
+            geo.story.line(f"{case}: {error}")
+            continue
+        raw.add(row)
+        geo.story.line(str(row))
+        yield row
+
+
+def split_or_killed(geo: Geo) -> str:
+    """What became of a model that no node holds whole."""
+    try:
+        return memory.run(geo)
+    except (RuntimeError, NotReadyError) as error:
+        return f"a model that no node holds whole: no verdict: {error}"
 
 
 def prepare(geo: Geo) -> None:

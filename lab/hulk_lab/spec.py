@@ -158,6 +158,8 @@ class LabSpec(_Model):
     """Drop-tail buffer before each directed link, as time at that link's rate."""
     congestion_control: Literal["cubic", "bbr", "reno"] = "cubic"
     """Of nodes and pods; a new namespace would otherwise inherit the machine's choice."""
+    slow_start_after_idle: bool = True
+    """Of nodes and pods: whether a connection's congestion window shrinks while it is silent, as Linux has it."""
     kwok: KwokSpec = KwokSpec()
 
     @field_validator("name")

@@ -62,7 +62,7 @@ def _start_relay(net: LabNetwork, state: Path) -> None:
 def _description(net: LabNetwork) -> str:
     """What of the lab's file decides the network: speeds and simulated nodes do not."""
     nodes = [[node.netns, node.address] for node in net.nodes]
-    return json.dumps([relay.config(net), nodes, net.spec.congestion_control])
+    return json.dumps([relay.config(net), nodes, tcp_settings(net.spec)])
 
 
 def _read_mark(state: Path) -> str | None:
@@ -134,6 +134,7 @@ def tcp_settings(spec: LabSpec) -> dict[str, str | int]:
     """How TCP behaves on a node and in its pods."""
     return {
         "net.ipv4.tcp_congestion_control": spec.congestion_control,
+        "net.ipv4.tcp_slow_start_after_idle": int(spec.slow_start_after_idle),
         # what one test learnt about a path must not shape the next one's first seconds
         "net.ipv4.tcp_no_metrics_save": 1,
     }
