@@ -260,6 +260,11 @@ class TrialCounts(Resource):
     stopped: Annotated[Count, Field(description="Ended by halving.")] = 0
     failed: Annotated[Count, Field(description="Failed, or the metric is not a finite number.")] = 0
 
+    @property
+    def by_phase(self) -> dict[TrialPhase, int]:
+        """The same, each where its phase is named."""
+        return {phase: getattr(self, phase.value.lower()) for phase in TrialPhase}
+
 
 class TrialStatus(Resource):
     """One trial."""

@@ -5,14 +5,13 @@ from datetime import datetime
 from rich.console import Group, RenderableType
 
 from hulk_operator.api import HulkSweep
-from hulk_operator.cli import units
-from hulk_operator.cli.grid import sentence, table
+from hulk_operator.cli.grid import condition_table, sentence, table
 
 
 def sweep_state(sweep: HulkSweep, now: datetime) -> RenderableType:
     """Counts, the best trial, the plan of mode sharp, the table of trials, conditions."""
-    status, counts = sweep.status, sweep.status.trials.model_dump(exclude={"total"})
-    told = ", ".join(f"{count} {phase}" for phase, count in counts.items() if count)
+    status = sweep.status
+    told = ", ".join(f"{count} {phase.value.lower()}" for phase, count in status.trials.by_phase.items() if count)
     parts: list[RenderableType] = [
         sentence(f"{sweep.key} ", f"{status.phase.value}, {status.trials.total} trials" + (f": {told}" if told else ""))
     ]
@@ -27,8 +26,4 @@ def sweep_state(sweep: HulkSweep, now: datetime) -> RenderableType:
     for row in status.table:
         counted = (row.metric or "", str(row.step), str(row.rung))
         trials.add_row(row.name, row.phase.value, *counted, row.place, row.reason or "")
-    conditions = table("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE")
-    for one in status.conditions:
-        since = units.age((now - one.last_transition_time).total_seconds())
-        conditions.add_row(one.type, one.status, one.reason, since, one.message)
-    return Group(*parts, "", trials, "", conditions)
+    return Group(*parts, "", trials, "", condition_table(status.conditions, now))

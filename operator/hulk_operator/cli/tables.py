@@ -10,7 +10,7 @@ from rich.text import Text
 
 from hulk_operator.api import HulkJob, RegionLinkRate
 from hulk_operator.cli import units
-from hulk_operator.cli.grid import sentence, table
+from hulk_operator.cli.grid import condition_table, sentence, table
 from hulk_operator.cli.queue_state import queue_state
 from hulk_operator.cli.reports import (
     BottleneckRow,
@@ -260,11 +260,7 @@ def job_state(job: HulkJob, now: datetime) -> RenderableType:
         parts.append(sentence("plan", f"that of attempt {status.replan.attempt} is {verdict}: {status.replan.reason}"))
     for node in status.avoided_nodes:
         parts.append(sentence("avoids", f"{node.name} for another {units.age((node.until - now).total_seconds())}"))
-    conditions = table("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE")
-    for condition in status.conditions:
-        since = units.age((now - condition.last_transition_time).total_seconds())
-        conditions.add_row(condition.type, condition.status, condition.reason, since, condition.message)
-    return Group(*parts, "", conditions) if status.conditions else Group(*parts)
+    return Group(*parts, "", condition_table(status.conditions, now)) if status.conditions else Group(*parts)
 
 
 def explained(report: ExplainReport, job: HulkJob, now: datetime) -> RenderableType:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Final
@@ -14,15 +14,13 @@ from prometheus_client.registry import Collector
 from hulk_operator import VERSION
 from hulk_operator.api import AllReduceTime, HulkJob, PipelineObserved, PredictionSummary, RegionLinkRate
 from hulk_operator.metrics import definitions as d
-from hulk_operator.metrics.definitions import Definition, Kind
+from hulk_operator.metrics.definitions import Definition, Kind, Labels, Rows
 from hulk_operator.metrics.queue_rows import queue_rows
 from hulk_operator.metrics.state import BUCKETS_S, Health, Snapshot, folded
 from hulk_operator.metrics.sweep_rows import sweep_rows
 from hulk_operator.probing import LinkSample, by_region, current
 
 MAX_DETAIL_NODES: Final = 64  # above it, series per worker and per node pair are left out
-Labels = tuple[str, ...]
-Rows = Iterable[tuple[Labels, float | None]]
 
 
 class OperatorCollector(Collector):

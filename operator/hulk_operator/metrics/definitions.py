@@ -1,5 +1,6 @@
 """Every metric of the operator, in one table: the collector, the reference in docs and the tests are made from it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -27,6 +28,10 @@ class Definition:
         """The name as it is queried."""
         return f"{self.name}_total" if self.kind is Kind.COUNTER else self.name
 
+
+Labels = tuple[str, ...]
+Rows = Iterable[tuple[Labels, float | None]]
+"""What a series says: labels and a value; None where there is none yet."""
 
 _JOB: Final = ("namespace", "job")
 _SWEEP: Final = ("namespace", "sweep")

@@ -1,15 +1,13 @@
 """The series of jobs among others: places, shares, what their work is worth, the queue's moves."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 
 from hulk_operator.api import HulkJob
 from hulk_operator.inputs.utilities import deadline_s, to_utility
 from hulk_operator.metrics import definitions as d
-from hulk_operator.metrics.definitions import Definition
+from hulk_operator.metrics.definitions import Definition, Rows
 from hulk_operator.metrics.state import Snapshot
-
-Rows = Iterable[tuple[tuple[str, ...], float | None]]
 
 
 def queue_rows(snapshot: Snapshot, moves: Mapping[str, int], now: datetime) -> dict[Definition, Rows]:

@@ -1,13 +1,9 @@
 """The series of sweeps: how many trials are where, the best one, the plan of mode sharp, the trials of the table."""
 
-from collections.abc import Iterable
-
 from hulk_operator.api import HulkSweep
 from hulk_operator.metrics import definitions as d
-from hulk_operator.metrics.definitions import Definition
+from hulk_operator.metrics.definitions import Definition, Labels, Rows
 from hulk_operator.metrics.state import Snapshot
-
-Rows = Iterable[tuple[tuple[str, ...], float | None]]
 
 
 def sweep_rows(snapshot: Snapshot) -> dict[Definition, Rows]:
@@ -25,6 +21,5 @@ def sweep_rows(snapshot: Snapshot) -> dict[Definition, Rows]:
     }
 
 
-def _counts(labels: tuple[str, ...], sweep: HulkSweep) -> Rows:
-    counts = sweep.status.trials.model_dump(exclude={"total"})
-    return [((*labels, phase.capitalize()), float(count)) for phase, count in counts.items()]
+def _counts(labels: Labels, sweep: HulkSweep) -> Rows:
+    return [((*labels, phase.value), float(count)) for phase, count in sweep.status.trials.by_phase.items()]

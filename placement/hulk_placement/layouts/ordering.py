@@ -48,8 +48,7 @@ def timing_s(plan: Plan) -> float:
     5 us a block with 8 cells, 10 with 50 to 100, 30 with 128, measured.
     """
     cells = plan.layout.data * plan.layout.pipeline
-    num_batches = max(math.ceil(share / plan.micro_batch) for share in plan.shares)
-    return 2 * cells * num_batches * (4e-6 + 1e-7 * cells)
+    return 2 * cells * max(_nums_batches(plan)) * (4e-6 + 1e-7 * cells)
 
 
 def reordered(plan: Plan, workload: Workload, topology: Topology, seconds: float | None = None, seed: int = 0) -> Plan:
@@ -58,7 +57,7 @@ def reordered(plan: Plan, workload: Workload, topology: Topology, seconds: float
     Without `seconds` a greedy one, found at once. One order serves all replicas, made for the one that takes longest,
     so they need as many micro-batches each. A workload that asks for a schedule keeps it.
     """
-    numbers = {math.ceil(share / plan.micro_batch) for share in plan.shares}
+    numbers = _nums_batches(plan)
     num_blocks = 2 * plan.layout.pipeline * max(numbers)
     waits = plan.prediction.bubble_s > LEAST_BUBBLE * plan.prediction.step_s
     is_open = workload.schedule is None and plan.layout.pipeline > 1 and len(numbers) == 1 and plan.overlap
@@ -72,6 +71,11 @@ def reordered(plan: Plan, workload: Workload, topology: Topology, seconds: float
     other = replace(other, prediction=predict(other, workload, topology))
     is_better = judged(other, workload) < judged(plan, workload)
     return other if is_better and other.prediction.step_s < plan.prediction.step_s * (1 - LEAST_GAIN) else plan
+
+
+def _nums_batches(plan: Plan) -> set[int]:
+    """How many micro-batches replicas have."""
+    return {math.ceil(share / plan.micro_batch) for share in plan.shares}
 
 
 def searched(plan: Plan, workload: Workload, topology: Topology, seconds: float | None, seed: int) -> Found:

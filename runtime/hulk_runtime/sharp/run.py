@@ -104,7 +104,11 @@ def attempted(trial: Trial, what: Callable[[], T]) -> T | Outcome:
     except Exception as error:  # noqa: BLE001 - the models' own code, and sizes that no device has
         if not isinstance(error, HulkError):
             traceback.print_exception(error)
-        return Outcome(trial.name, "failed", 0, "", (), f"{type(error).__name__}: {error}")
+        return Outcome(trial.name, "failed", 0, "", (), _told(error))
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def make(trial: Trial) -> tuple[Model, Stream]:
@@ -201,7 +205,7 @@ class Run:
             self._end(course, "succeeded")
 
     def _failed(self, course: Course, why: BaseException) -> None:
-        self._end(course, "failed", f"{type(why).__name__}: {why}")
+        self._end(course, "failed", _told(why))
 
     def _end(self, course: Course, state: State, reason: str = "") -> None:
         course.end(state, reason)
