@@ -24,6 +24,7 @@ from hulk_placement.replan.decide import Policy
 from hulk_placement.replan.moving import Moving
 from hulk_placement.replan.replan import Replanned, Situation, replan
 from hulk_placement.solve import Budget, Solution, Unplaced, precedence, solve
+from hulk_placement.split.warm import warm
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -139,7 +140,7 @@ class Search:
 def new_pool() -> ProcessPoolExecutor:
     """One fresh process, which does not outlive this one and has loaded everything when the first job comes."""
     pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=die_with, initargs=(os.getpid(),))
-    pool.submit(solve, (), (), Topology(()))
+    pool.submit(warm)
     return pool
 
 
