@@ -49,7 +49,8 @@ class Machine:
     `num_accelerators` is what the planner may hand out: allocatable minus what pods outside `solve`'s `running` hold.
     All other figures are per accelerator. `memory_bytes`, `memory_bandwidth_bytes_per_s` 0 and `flops_per_s` None mean
     unknown, `price_per_hour` 0 that none is stated. `inside` is the link between two accelerators of the machine where
-    it is known better than by the product; see `Topology.inside`.
+    it is known better than by the product; see `Topology.inside`. `keeps_windows`: whether its TCP connections keep
+    their congestion windows while they are silent (Linux: net.ipv4.tcp_slow_start_after_idle = 0, or BBR).
     """
 
     name: str
@@ -62,6 +63,7 @@ class Machine:
     memory_bandwidth_bytes_per_s: float = 0.0
     inside: Link | None = None
     price_per_hour: float = 0.0
+    keeps_windows: bool = False
 
     def __post_init__(self) -> None:
         if not self.name or not self.region:

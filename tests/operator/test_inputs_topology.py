@@ -245,6 +245,11 @@ def test_a_declared_name_that_is_a_region_and_a_node_is_the_region() -> None:
     assert set(found.region_links) == {("eu", "us")}
 
 
+def test_nodes_whose_agents_say_so_keep_their_windows() -> None:
+    found = topology(room([node("a"), node("b")], []), GPU, {}, keeping={"b", "gone"})
+    assert [machine.keeps_windows for machine in found.machines] == [False, True]
+
+
 def test_labels_become_product_and_memory() -> None:
     labels = {"nvidia.com/gpu.product": "H200", "nvidia.com/gpu.memory": "1024"}
     left = room([node(labels=labels)], [])

@@ -74,6 +74,7 @@ def topologies(draw: st.DrawFn) -> Topology:
                 memory_bandwidth_bytes_per_s=st.just(0.0) | FIGURES,
                 inside=st.none() | INSIDE,
                 price_per_hour=PRICES,
+                keeps_windows=st.booleans(),
             )
         )
         for name in names

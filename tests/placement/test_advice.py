@@ -22,8 +22,8 @@ A100, V100 = "NVIDIA-A100-SXM4-40GB", "Tesla-V100-SXM2-16GB"
 
 
 def world(rtt_s: float = 0.0, rate: float = 1e15, **machine: Any) -> Topology:
-    """Two machines in each of two regions; 1 TFLOP/s each, nothing between them inside a region."""
-    given = {"flops_per_s": 1e12, "num_accelerators": 4} | machine
+    """Two machines in each of two regions; 1 TFLOP/s each, nothing between them inside a region, open windows."""
+    given = {"flops_per_s": 1e12, "num_accelerators": 4, "keeps_windows": True} | machine
     machines = tuple(Machine(name, name[0], **given) for name in ("a0", "a1", "b0", "b1"))
     near, far = Link(0.0, 1e15), Link(rtt_s, rate)
     return Topology(machines, region_links={(p, q): near if p == q else far for p in "ab" for q in "ab"})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hulk_placement.cost import predict
 from hulk_placement.cost.closed_form.evaluate import evaluate, memory_bytes
-from hulk_placement.cost.closed_form.pipeline import GPIPE, ONE_F_ONE_B, pipeline_ends
+from hulk_placement.cost.closed_form.pipeline import GPIPE, NUM_SCRATCH, ONE_F_ONE_B, Chain, pipeline_ends
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.cost.closed_form.sync import edge_seconds, ring_cut
 from hulk_placement.cost.gloo import cut_ring
@@ -67,19 +67,19 @@ def searched(name: str, topology: Topology, job: Workload, evaluations: int, spa
 def test_one_forward_one_backward_waits_twice_a_link_for_two_micro_batches(latency_s: float) -> None:
     """Four stages, eight micro-batches, forward 10, backward 20, a latency each way between stages 1 and 2."""
     forward_s, none, latencies_s = np.full(4, 10.0), np.zeros(4), np.array([0.0, latency_s, 0.0, 0.0])
-    ends_s, scratch = np.zeros(4), np.zeros((10, 4))
-    times = (forward_s, 2 * forward_s, none, latencies_s, none, latencies_s)
-    assert pipeline_ends(ONE_F_ONE_B, 8, *times, True, ends_s, scratch) == 330 + 8 * latency_s
-    assert pipeline_ends(GPIPE, 8, *times, True, ends_s, scratch) == 330 + 2 * latency_s
+    ends_s, scratch = np.zeros(4), np.zeros((NUM_SCRATCH, 4))
+    chain = Chain(forward_s, 2 * forward_s, none, latencies_s, none, none, latencies_s, none)
+    assert pipeline_ends(ONE_F_ONE_B, 8, chain, True, ends_s, scratch) == 330 + 8 * latency_s
+    assert pipeline_ends(GPIPE, 8, chain, True, ends_s, scratch) == 330 + 2 * latency_s
 
 
 def test_a_stage_that_cannot_overlap_waits_for_what_it_sends() -> None:
     """Two stages, two micro-batches, every pass 1 s, every transfer 0.5 s; with overlap stage 1 computes 1.5 .. 5.5."""
     one, send_s = np.ones(2), np.array([0.5])
-    ends_s, scratch = np.zeros(2), np.zeros((10, 2))
-    times = (one, one, send_s, np.zeros(1), send_s, np.zeros(1))
-    assert pipeline_ends(GPIPE, 2, *times, True, ends_s, scratch) == 7.0
-    assert pipeline_ends(GPIPE, 2, *times, False, ends_s, scratch) == 8.0
+    ends_s, scratch, none = np.zeros(2), np.zeros((NUM_SCRATCH, 2)), np.zeros(1)
+    chain = Chain(one, one, send_s, none, none, send_s, none, none)
+    assert pipeline_ends(GPIPE, 2, chain, True, ends_s, scratch) == 7.0
+    assert pipeline_ends(GPIPE, 2, chain, False, ends_s, scratch) == 8.0
 
 
 @given(

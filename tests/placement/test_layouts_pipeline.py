@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hulk_placement.cost.closed_form.pipeline import GPIPE, ONE_F_ONE_B, pipeline_ends
+from hulk_placement.cost.closed_form.pipeline import GPIPE, NUM_SCRATCH, ONE_F_ONE_B, Chain, pipeline_ends
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,7 +57,9 @@ def test_a_pipeline_takes_as_long_as_its_blocks_one_after_another(
     forward, backward = (data.draw(st.lists(SECONDS, min_size=num_stages, max_size=num_stages)) for _ in range(2))
     sends = [data.draw(st.lists(WAITS, min_size=num_stages - 1, max_size=num_stages - 1)) for _ in range(4)]
     found = np.zeros(num_stages)
-    arrays = [np.array(row) for row in (forward, backward, *sends)]
-    last_s = pipeline_ends(schedule, num, *arrays, overlap, found, np.zeros((10, num_stages)))
+    send, latency, back, back_latency = (np.array(row) for row in sends)
+    none = np.zeros(num_stages)
+    chain = Chain(np.array(forward), np.array(backward), send, latency, none, back, back_latency, none)
+    last_s = pipeline_ends(schedule, num, chain, overlap, found, np.zeros((NUM_SCRATCH, num_stages)))
     assert found == pytest.approx(ends(schedule, num, forward, backward, sends, overlap), rel=1e-9)
     assert last_s == found.max()

@@ -19,9 +19,11 @@ from hulk_placement.workload import SCHEDULES, Workload
 ACTIVATIONS = 2_000_000
 
 
-def world(memory_bytes: int = 1 << 40) -> Topology:
+def world(memory_bytes: int = 1 << 40, keeps_windows: bool = True) -> Topology:
     """Two machines of 1 TFLOP/s, two seconds apart one way; 1 MB takes 0.02 s there and 0.01 s back."""
-    machines = tuple(Machine(f"{r}0", r, flops_per_s=1e12, memory_bytes=memory_bytes) for r in "ab")
+    machines = tuple(
+        Machine(f"{r}0", r, flops_per_s=1e12, memory_bytes=memory_bytes, keeps_windows=keeps_windows) for r in "ab"
+    )
     links = {("a", "a"): Link(1e-4, 1e9), ("b", "b"): Link(1e-4, 1e9)}
     return Topology(machines, region_links={**links, ("a", "b"): Link(4.0, 5e7), ("b", "a"): Link(4.0, 1e8)})
 
@@ -40,6 +42,16 @@ def test_gpipe_is_chosen_where_the_link_is_slow() -> None:
     plan = place(job(), world(), Budget(1_000))
     assert isinstance(plan, Plan)
     assert (plan.schedule, plan.prediction.step_s) == ("gpipe", pytest.approx(19.03))
+
+
+def test_windows_of_silent_connections_make_a_step_longer_whatever_the_order() -> None:
+    """1 MB is 88 packets on each of eight connections: it leaves three round trips of 4 s after it began, 4 MB five."""
+    asked = replace(job(), schedule="gpipe")
+    opened, closed = (place(asked, world(keeps_windows=keeps), Budget(1_000)) for keeps in (True, False))
+    assert isinstance(opened, Plan)
+    assert isinstance(closed, Plan)
+    assert opened.prediction.step_s == pytest.approx(19.03)
+    assert closed.prediction.step_s == pytest.approx(1 + 20 + 2 + 1 + 2 + 20 + 2 + 2)
 
 
 def test_1f1b_is_chosen_where_memory_holds_no_more_than_that() -> None:

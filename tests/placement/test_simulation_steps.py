@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hulk_placement.cost.closed_form.pipeline import SCHEDULES, pipeline_ends
+from hulk_placement.cost.closed_form.pipeline import NUM_SCRATCH, SCHEDULES, Chain, pipeline_ends
 from hulk_placement.cost.simulation.outcome import Simulated, simulate_step
 from hulk_placement.cost.simulation.schedule import BACKWARD, FORWARD, Schedule, schedule
 from hulk_placement.cost.simulation.step import AllReduce, Bucket, Edge, Place, Replica, Resource, Step, Way
 from hulk_placement.cost.timeline import Span, chain, timeline
 from hulk_placement.cost.where import Row, where
+from hulk_placement.cost.windows import packets_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -121,30 +122,47 @@ def test_a_flow_that_goes_twice_over_a_link_has_half_of_it() -> None:
 
 
 SECONDS = st.floats(0.01, 10.0)
+STAGE = st.tuples(SECONDS, SECONDS, SECONDS, SECONDS, SECONDS, st.sampled_from([0.0, 0.1, 5.0]))
+BYTES = st.sampled_from([1.0, 25e3, 98e3, 1e6])
 
 
 @given(
     st.sampled_from(sorted(SCHEDULES)),
-    st.integers(1, 9),
-    st.lists(st.tuples(SECONDS, SECONDS, SECONDS, SECONDS, SECONDS), min_size=2, max_size=5),
+    st.integers(1, 40),
+    st.lists(st.tuples(STAGE, st.booleans()), min_size=2, max_size=5),
+    BYTES,
     st.booleans(),
 )
 def test_a_pipeline_alone_is_the_closed_form(
-    name: str, num: int, stages: list[tuple[float, float, float, float, float]], overlap: bool
+    name: str, num: int, stages: list[tuple[tuple[float, ...], bool]], num_bytes: float, overlap: bool
 ) -> None:
-    forward, backward, send, latency, back = np.array(stages).T
+    """Over silent connections too, whose windows grow; only some machines' do."""
+    forward, backward, send, back, latency, back_latency = np.array([figures for figures, _ in stages]).T
+    is_cold = np.array([cold for _, cold in stages])
     ways = [
-        (Way((1,), 1.0 / s, there), Way((1,), 1.0 / b, 0.0)) for s, there, b in zip(send, latency, back, strict=True)
+        (Way((1,), num_bytes / s, there, is_cold=a), Way((1,), num_bytes / b, here, is_cold=c))
+        for s, there, b, here, a, c in zip(send, latency, back, back_latency, is_cold, is_cold[1:], strict=False)
     ]
     replica = Replica.alike(
-        schedule(name, len(stages), num), forward.tolist(), backward.tolist(), [1.0] * (len(stages) - 1), ways[:-1]
+        schedule(name, len(stages), num), forward.tolist(), backward.tolist(), [num_bytes] * len(ways), ways
     )
+    packets = is_cold * packets_of(num_bytes)
+    chain = Chain(forward, backward, send, latency, packets, back, back_latency, np.roll(packets, -1))
     ends_s = np.zeros(len(stages))
-    none = np.zeros_like(send)
-    times = forward, backward, send, latency, back, none
-    pipeline_ends(SCHEDULES[name], num, *times, overlap, ends_s, np.zeros((10, len(stages))))
+    pipeline_ends(SCHEDULES[name], num, chain, overlap, ends_s, np.zeros((NUM_SCRATCH, len(stages))))
     found = simulate_step(Step(RESOURCES, (replica,), overlap=overlap))
     assert found.ends_DP[0].tolist() == pytest.approx(ends_s.tolist(), rel=1e-9)
+    _is_whole(found)
+
+
+def test_messages_wait_for_the_windows_of_silent_connections() -> None:
+    """Eight activations of ten packets on each connection, round trips of 2 s: the first leaves at once, two more a
+    round trip later, four more after two, the last after three; gradients the same way back."""
+    cold = Way((1,), 1e12, 1.0, is_cold=True)
+    step = Step(RESOURCES, (pipeline("gpipe", 8, [1e-3, 1e-3], 98e3, cold, cold),))
+    found = simulate_step(step)
+    assert found.blocks.arrived_HM[0].tolist() == pytest.approx([1.0, 3.0, 3.0, 5.0, 5.0, 5.0, 5.0, 7.0], abs=0.05)
+    assert found.step_s == pytest.approx(14.0, abs=0.05)
     _is_whole(found)
 
 

@@ -201,16 +201,17 @@ def test_a_bucket_is_ready_when_the_layers_that_it_holds_are() -> None:
 
 
 def test_an_unknown_link_has_its_price_whether_the_workload_allows_it_or_not() -> None:
-    """Three micro-batches of 250,000 bytes each way, there within 2 ms at once, back in 2 s each and 1 s of latency.
+    """Three micro-batches of 250,000 bytes each way, back in 2 s each and 1 s of latency, there 5 ms.
 
-    1/3 s forward and 2/3 s back on either stage: 1/3 + 0.0025 + 0.005, 3 x 1/3 + 2/3 until the first one goes back;
-    3 x 2 + 1 until the last one is there, and 2/3.
+    1/3 s forward and 2/3 s back on either stage. Of each there are 23 packets on every connection, so that the last two
+    leave two round trips of 1.005 s after the first began, at 1/3, and are there 5 ms later: 2 x 1/3 + 2/3 until the
+    first one goes back; 3 x 2 + 1 until the last one is there, and 2/3.
     """
     links = {("a", "b"): Link(0.01, 1e8), **{(r, r): Link(1e-4, 1e9) for r in "ab"}}
     topology, workload = world(region_links=links), replace(job(output=250_000), allow_unknown_links=False)
     made = plan("a0 b0", Layout(1, 2), shares=(3,), schedule="gpipe")
     for evaluator in (predict, simulate, foresee):
-        assert evaluator(made, workload, topology).step_s == pytest.approx(1 / 3 + 0.0075 + 5 / 3 + 7 + 2 / 3)
+        assert evaluator(made, workload, topology).step_s == pytest.approx(1 / 3 + 2.01 + 0.005 + 4 / 3 + 7 + 2 / 3)
 
 
 @pytest.mark.parametrize(("rate", "step"), [(1e-300, "inf"), (1e-12, "3e+21")])

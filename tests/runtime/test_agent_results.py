@@ -48,6 +48,8 @@ def test_links_survive_a_restart_through_the_status() -> None:
     assert status["lastId"] == 12
     assert status["echo"] == {"address": "10.0.0.1", "port": 9403}
     assert results.read(status["links"]) == links
+    assert status["keepsWindows"] is False
+    assert results.status(links, 12, Address("10.0.0.1", 9403), keeps_windows=True)["keepsWindows"] is True
 
 
 def test_links_under_load_are_the_operators() -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from hulk_runtime.entry import several
+from hulk_placement.cost import windows
+from hulk_runtime.entry import NUM_CONNECTIONS, several
 from hulk_runtime.pipeline.stripes import AT_ONCE_BYTES, stripes
 
 MESSAGES = """
@@ -32,6 +33,10 @@ dist.destroy_process_group()
 def test_an_interface_is_named_several_times_and_a_list_stays_as_it_is() -> None:
     assert several("eth0").split(",") == ["eth0"] * 8
     assert several("eth0,eth1") == "eth0,eth1"
+
+
+def test_predictions_count_the_connections_and_pieces_that_there_are() -> None:
+    assert (windows.NUM_CONNECTIONS, windows.AT_ONCE_BYTES) == (NUM_CONNECTIONS, AT_ONCE_BYTES)
 
 
 @pytest.mark.parametrize(

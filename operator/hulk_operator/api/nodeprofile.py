@@ -103,4 +103,7 @@ class NodeProfileStatus(Resource):
             json_schema_extra=list_map("product", "workload"),
         ),
     ] = ()
+    keeps_windows: Annotated[
+        bool, Field(description="Whether TCP on its pod network keeps the windows of silent connections.")
+    ] = False
     agent_version: Annotated[str | None, Field(max_length=64, description="Version of the agent.")] = None

@@ -5,7 +5,7 @@ the workers of committed plans whose pods are not there yet (`Claim`).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
@@ -122,9 +122,15 @@ def products(left: Room, resource: str) -> dict[str, str]:
 
 
 def topology(
-    left: Room, resource: str, measured: Mapping[Pair, Link], declared: HulkTopologySpec | None = None
+    left: Room,
+    resource: str,
+    measured: Mapping[Pair, Link],
+    declared: HulkTopologySpec | None = None,
+    keeping: Collection[str] = (),
 ) -> Topology:
     """The planner's topology over the nodes that offer `resource`, in the order of their names.
+
+    `keeping`: nodes whose TCP keeps the windows of silent connections.
 
     A declared link counts only where nothing was measured: between two regions, or between two nodes. What a job saw
     of its own links is worth least: it counts between regions (or inside one) of which nothing else is known.
@@ -132,7 +138,7 @@ def topology(
     spec = declared or HulkTopologySpec()
     prices = declared_prices(spec)
     machines = tuple(
-        _machine(left, name, resource, prices)
+        replace(_machine(left, name, resource, prices), keeps_windows=name in keeping)
         for name in sorted(left.nodes)
         if resource in ((left.nodes[name].get("status") or {}).get("allocatable") or {})
     )

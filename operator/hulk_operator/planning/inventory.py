@@ -83,7 +83,8 @@ class Inventory:
         """The planner's topology for one kind of accelerator."""
         regions = {machine: region(node) for machine, node in self.room.nodes.items()}
         links = measured(self.accepted.links, regions, self.now)
-        return inputs.topology(self.room, resource, links, self.declared)
+        keeping = {name for name, profile in self.profiles.items() if profile.status.keeps_windows}
+        return inputs.topology(self.room, resource, links, self.declared, keeping)
 
 
 class Reader:

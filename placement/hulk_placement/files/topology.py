@@ -72,6 +72,9 @@ class Machine(Accelerator):
     """The link between two of its accelerators; absent = the product's."""
     price_per_hour: Amount | None = None
     """Price of one accelerator for an hour; absent = the region's."""
+    keeps_windows: bool = False
+    """Whether its TCP connections keep their congestion windows while they are silent, as with Linux's
+    net.ipv4.tcp_slow_start_after_idle = 0 or BBR; else stages between regions wait for them to grow in every step."""
 
 
 class Link(Latency, Bandwidth, Flow):

@@ -102,6 +102,7 @@ def _machine(entry: DeclaredMachine, name: str, region_price: float | None) -> M
         memory_bandwidth_bytes_per_s=entry.figure(MEMORY_BANDWIDTH) or 0.0,
         inside=None if entry.inside is None else _inside(entry.inside),
         price_per_hour=price or 0.0,
+        keeps_windows=entry.keeps_windows,
     )
 
 

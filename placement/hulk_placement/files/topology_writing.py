@@ -42,7 +42,8 @@ def _machine(machine: Machine) -> dict[str, Any]:
     said |= SPEED.write(machine.flops_per_s)
     if machine.inside is not None:
         said["inside"] = LATENCY.write(machine.inside.rtt_s) | BANDWIDTH.write(machine.inside.bandwidth_bytes_per_s)
-    return said | ({"pricePerHour": plain(machine.price_per_hour)} if machine.price_per_hour else {})
+    said |= {"pricePerHour": plain(machine.price_per_hour)} if machine.price_per_hour else {}
+    return said | ({"keepsWindows": True} if machine.keeps_windows else {})
 
 
 def link_entries(topology: Topology) -> Iterator[dict[str, Any]]:

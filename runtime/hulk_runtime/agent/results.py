@@ -51,12 +51,13 @@ def kept(links: Links) -> dict[str, Measured]:
     return dict(sorted(links.items(), key=lambda item: (-item[1].time_s, item[0]))[:MAX_LINKS])
 
 
-def status(links: Links, last_id: int, echo: Address) -> dict[str, Any]:
+def status(links: Links, last_id: int, echo: Address, keeps_windows: bool = False) -> dict[str, Any]:
     """The part of NodeProfile.status that the agent owns."""
     return {
         "lastId": last_id,
         "echo": {"address": echo.host, "port": echo.port},
         "agentVersion": VERSION,
+        "keepsWindows": keeps_windows,
         "links": [_row(target, link) for target, link in sorted(links.items())],
     }
 

@@ -23,6 +23,7 @@ from hulk_runtime.agent.iperf import IperfError
 from hulk_runtime.agent.orders import Address, BandwidthOrder, Orders
 from hulk_runtime.agent.results import Measured
 from hulk_runtime.agent.settings import Settings
+from hulk_runtime.agent.tcp import keeps_windows
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +172,7 @@ class Agent:
         medians = {target: link.rtt.p50_us for target, link in self.links.items() if link.rtt}
         address = Address(self.settings.host, self.echo.port)
         try:
-            await self.api.apply_status(results.status(self.links, self.last_id, address))
+            await self.api.apply_status(results.status(self.links, self.last_id, address, keeps_windows()))
             self._published = medians
         except ApiError as error:
             self.api.num_errors += 1

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 class Setting(NamedTuple):
@@ -32,6 +33,8 @@ class Setting(NamedTuple):
     """Bytes of one accelerator; infinite where unknown."""
     price_K: Floats
     """Of one cell for a second."""
+    is_cold_K: Bools
+    """Whether windows of its TCP connections close while they are silent."""
     forward_KJ: Floats
     backward_KJ: Floats
     held_J: Floats
@@ -118,6 +121,6 @@ class Cache(NamedTuple):
     region_3R: Floats
     walk_W: Ints
     stage: Floats
-    """(6, P): seconds of one replica's stages and transfers."""
+    """(8, P): one replica's stages and transfers, the rows of a `Chain`."""
     now: Floats
     """The recurrence's rows."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from hulk_placement.compiled import compiled, inlined
 from hulk_placement.cost.closed_form.arrays import Cache, Layout, Setting
-from hulk_placement.cost.closed_form.pipeline import NUM_ROWS, pipeline_ends
+from hulk_placement.cost.closed_form.pipeline import NUM_SCRATCH, Chain, pipeline_ends
 from hulk_placement.cost.closed_form.sync import (
     busiest_uplink_s,
     gradient_bytes,
@@ -24,6 +24,7 @@ from hulk_placement.cost.closed_form.sync import (
     tied_seconds,
     walk_tour,
 )
+from hulk_placement.cost.windows import packets_of
 
 EXCESS_COST = 10.0
 """What a cell of twice its memory adds to the cost, in times the cost, and a layer where it must not be, and twice the
@@ -48,8 +49,8 @@ def make_cache(num_replicas: int, num_stages: int, num_regions: int, num_machine
         load_RR=np.zeros((num_regions, num_regions)),
         region_3R=np.zeros((3, num_regions)),
         walk_W=np.zeros(2 * num_regions + 2, np.int64),
-        stage=np.zeros((6, num_stages)),
-        now=np.zeros((2 * NUM_ROWS, num_stages)),
+        stage=np.zeros((8, num_stages)),
+        now=np.zeros((NUM_SCRATCH, num_stages)),
     )
 
 
@@ -77,7 +78,7 @@ def time_replica(setting: Setting, layout: Layout, cache: Cache, replica: int) -
     """Time one replica's pipeline, and weigh its cells, into the cache. Infinite where a link must not be used."""
     machine, first = layout.machine_DP[replica], layout.first_P
     num_stages, num_batches = machine.shape[0], layout.batches_D[replica]
-    forward, backward, send, latency, back, back_latency = cache.stage
+    forward, backward, send, latency, packets, back, back_latency, back_packets = cache.stage
     for s in range(num_stages):
         kind, low, high = setting.kind_M[machine[s]], first[s], first[s + 1]
         forward[s] = setting.forward_KJ[kind, high] - setting.forward_KJ[kind, low]
@@ -94,22 +95,20 @@ def time_replica(setting: Setting, layout: Layout, cache: Cache, replica: int) -
             send[s] = num_bytes / flow if flow > 0.0 else math.inf
             back_latency[s], flow = pair(setting, machine[s + 1], machine[s])
             back[s] = num_bytes / flow if flow > 0.0 else math.inf
+            packets[s] = _cold_packets(setting, machine[s], machine[s + 1], num_bytes)
+            back_packets[s] = _cold_packets(setting, machine[s + 1], machine[s], num_bytes)
     if num_stages == 1:
         cache.ends_DP[replica, 0] = num_batches * (forward[0] + backward[0])
         return
-    pipeline_ends(
-        setting.schedule,
-        num_batches,
-        forward[:num_stages],
-        backward[:num_stages],
-        send,
-        latency,
-        back,
-        back_latency,
-        setting.overlap,
-        cache.ends_DP[replica],
-        cache.now,
-    )
+    chain = Chain(forward[:num_stages], backward[:num_stages], send, latency, packets, back, back_latency, back_packets)
+    pipeline_ends(setting.schedule, num_batches, chain, setting.overlap, cache.ends_DP[replica], cache.now)
+
+
+@inlined
+def _cold_packets(setting: Setting, source: int, target: int, num_bytes: float) -> float:
+    """Packets on each connection of what one machine sends another; 0 where their windows are open."""
+    is_cold = setting.is_cold_K[setting.kind_M[source]] and setting.region_M[source] != setting.region_M[target]
+    return packets_of(num_bytes) if is_cold else 0.0
 
 
 @inlined

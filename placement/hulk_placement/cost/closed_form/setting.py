@@ -44,6 +44,7 @@ class Figures:
     memory_bytes: int
     price_per_hour: float
     inside: Link
+    keeps_windows: bool
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,13 @@ class Ground:
             joins=Joins.of(workload, topology, regions, apart),
             speeds=speeds,
             figures=tuple(
-                Figures(int(compute), machine.memory_bytes, machine.price_per_hour, topology.inside(machine.name))
+                Figures(
+                    int(compute),
+                    machine.memory_bytes,
+                    machine.price_per_hour,
+                    topology.inside(machine.name),
+                    machine.keeps_windows,
+                )
                 for compute, machine in zip(speeds.kind_of, machines, strict=True)
             ),
         )
@@ -106,6 +113,7 @@ class Ground:
             slots_M=np.array([machine.num_accelerators // option.tensor for machine in self.machines]),
             memory_K=np.array([float(kind.memory_bytes) or math.inf for kind in kinds]),
             price_K=np.array([kind.price_per_hour / 3600 * option.tensor for kind in kinds]),
+            is_cold_K=np.array([not kind.keeps_windows for kind in kinds]),
             forward_KJ=_sums(seconds.kinds_forward_s[compute_K] + tensor_s_KL),
             backward_KJ=_sums(seconds.kinds_backward_s[compute_K] + tensor_s_KL),
             **_bytes(workload, option),

@@ -10,12 +10,14 @@ import numpy as np
 from hulk_placement.compiled import compiled
 from hulk_placement.cost.simulation.blocks import (
     COMPUTED,
+    OPENED,
     READY,
     Blocks,
     Events,
     end_block,
     end_transfer,
     is_last,
+    open_way,
     receiver_of,
     start_block,
 )
@@ -51,6 +53,8 @@ def run(blocks: Blocks, flows: Flows, sums: Sums) -> None:
                 _computed(blocks, flows, sums, events, who, left, now_s)
             elif kind == READY:
                 add(sums, flows, who, more, now_s)
+            elif kind == OPENED:
+                open_way(blocks, flows, who, more, now_s)
             elif who < sums.first_edge:
                 _arrived(blocks, sums, events, who, more, now_s)
             else:
@@ -79,7 +83,7 @@ def _end_flow(blocks: Blocks, flows: Flows, sums: Sums, events: Events, flow: in
 def _computed(blocks: Blocks, flows: Flows, sums: Sums, events: Events, cell: int, left: Ints, now_s: float) -> None:
     """A block has ended."""
     left[CELLS] -= is_last(blocks, cell)
-    end_block(blocks, flows, cell, now_s)
+    end_block(blocks, flows, events, cell, now_s)
     _start(blocks, sums, events, cell, now_s)
     if left[CELLS] == 0 and not sums.is_early:
         release(sums, flows, False, cell, now_s)

@@ -73,7 +73,7 @@ def simulate_step(step: Step) -> Simulated:
         channels += [way for both in zip([*onward, _NO_WAY], [_NO_WAY, *back], strict=True) for way in both]
     ways = channels + [edge.way for edge in all_edges(step)]
     flows = make_flows(ways, step.resources)
-    blocks = make_blocks(step, np.array([way.latency_s for way in channels], np.float64))
+    blocks = make_blocks(step, channels)
     sums = make_sums(step, len(channels))
     run(blocks, flows, sums)
     feel(sums)

@@ -58,13 +58,14 @@ class Way:
 
     The first resource names the way. A ring whose edges keep pace with each other is one way over all their resources;
     what it uses twice is named twice. `num_flows` equal flows go this way, each with that rate at most: where flows
-    share a resource, they get that many shares.
+    share a resource, they get that many shares. `is_cold`: stages find its connections silent (`cost.windows`).
     """
 
     resources: tuple[int, ...]
     bytes_per_s: float
     latency_s: float
     num_flows: int = 1
+    is_cold: bool = False
 
     def __post_init__(self) -> None:
         if not (0 < self.bytes_per_s < math.inf and 0 <= self.latency_s < math.inf and self.num_flows >= 1):

@@ -26,8 +26,9 @@ class Ways:
 
     def between(self, source: str, target: str) -> Way:
         """The way of one TCP flow between two machines, or two ranks of one."""
-        link = self.topology.link(source, target)
-        return Way(self.drawn_on(source, target), link.one_flow_bytes_per_s, link.latency_s)
+        link, (a, b) = self.topology.link(source, target), map(self.topology.machine, (source, target))
+        is_cold = not a.keeps_windows and a.region != b.region
+        return Way(self.drawn_on(source, target), link.one_flow_bytes_per_s, link.latency_s, is_cold=is_cold)
 
     def drawn_on(self, source: str, target: str) -> tuple[int, ...]:
         """What a flow between two machines shares with others, the tightest first."""

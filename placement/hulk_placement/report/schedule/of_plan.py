@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from hulk_placement.cost.pipelines import arrays_of, time_pipelines
+from hulk_placement.cost.simulation.outcome import simulate_step
 from hulk_placement.cost.simulation.replicas import replica_of
-from hulk_placement.cost.simulation.schedule import FORWARD
-from hulk_placement.cost.simulation.step import Replica
+from hulk_placement.cost.simulation.step import Replica, Resource, Step
 from hulk_placement.cost.simulation.ways import Ways
 from hulk_placement.layouts.ordering import placement_of
 from hulk_placement.plan import Plan
@@ -16,7 +18,7 @@ from hulk_placement.report.schedule.view import Titled, schedule_view
 from hulk_placement.schedule.bounds import least_makespan
 from hulk_placement.schedule.found import Found
 from hulk_placement.schedule.operations import Operations, operations_of
-from hulk_placement.schedule.timing import Orders, earliest
+from hulk_placement.schedule.timing import Schedule, Starts
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -38,15 +40,22 @@ def plan_schedule(plan: Plan, workload: Workload, topology: Topology) -> Schedul
     replica = replica_of(plan, slowest, setting, layout, ways)
     placement, num = placement_of(replica, ways.resources), replica.schedule.num_micro_batches
     operations = operations_of(placement)
-    schedule = earliest(operations, _orders(replica, operations), num)
+    schedule = Schedule(operations, _starts(replica, ways.resources, operations))
     found = Found(schedule, least_makespan(operations, num), seconds=0.0)
     return schedule_view(Titled(plan.key, plan.schedule, time_unit="s"), placement, found)
 
 
-def _orders(replica: Replica, operations: Operations) -> Orders:
-    """The replica's own order of blocks on each stage."""
-    number = {one.name: n for n, one in enumerate(operations.operations)}
-    return [
-        [(number[f"{'F' if kind == FORWARD else 'B'}{stage}"], m) for kind, m in order]
-        for stage, order in enumerate(replica.schedule.orders)
-    ]
+def _starts(replica: Replica, resources: tuple[Resource, ...], operations: Operations) -> Starts:
+    """When each block and transfer starts, by the simulation: it knows how windows grow. (operations, M)."""
+    blocks = simulate_step(Step(resources, (replica,))).blocks
+    starts = np.zeros((len(operations), replica.schedule.num_micro_batches))
+    for number, one in enumerate(operations.operations):
+        source, *target = one.name.split(" > ")
+        kind, stage = "FB".index(source[0]), int(source[1:])
+        if target:
+            starts[number] = blocks.sent_HM[2 * stage + kind] - one.span
+        else:
+            turns = [turn for turn, (k, _) in enumerate(replica.schedule.orders[stage]) if k == kind]
+            batches = [m for k, m in replica.schedule.orders[stage] if k == kind]
+            starts[number, batches] = blocks.start_CI[stage, turns]
+    return starts
