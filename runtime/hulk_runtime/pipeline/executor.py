@@ -104,16 +104,19 @@ class Pipeline:
         self._met_s = 0.0
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Of all stages on this rank."""
-        for module in self.modules.values():
-            yield from module.parameters()
+        """Of all stages on this rank, each once, also where stages have one object."""
+        yield from (parameter for _, parameter in self.named_parameters())
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Those of `parameters`, in the same order, by the names under which they are saved."""
         devices = {block.stage: block.devices for block in self.schedule.blocks if self.place.device in block.devices}
+        seen: set[nn.Parameter] = set()
         for stage, module in self.modules.items():
             shard = devices[stage].index(self.place.device)
             for name, parameter in module.named_parameters():
+                if parameter in seen:
+                    continue
+                seen.add(parameter)
                 is_of_list = isinstance(module, stages.Layers)
                 yield checkpoint.name_of(stage, shard, len(devices[stage]), name, is_of_list), parameter
 
@@ -141,7 +144,7 @@ class Pipeline:
     def step(self, of: Batch, shares: Sequence[Sequence[int]]) -> Result:
         """Loss and gradients of a global batch; `shares` are the samples of each micro-batch of each replica.
 
-        Gradients of the step before are gone. Raises PeerLostError.
+        Gradients of the step before are gone. Raises PeerLostError, and PlanError where the schedule has none.
         """
         met_s = self._met_s
         result = self.compute(of, shares)
@@ -159,6 +162,8 @@ class Pipeline:
         `computed` is told as soon as that is known, while gradients are still summed. They say when they have `met`,
         from which the next step's log counts.
         """
+        if not self.schedule.is_training:
+            raise PlanError("the schedule has forward blocks only: `infer` runs it, there is nothing to train")
         for parameter in self.parameters():
             parameter.grad = None
         passes, log = self._carry_out(of, shares)
@@ -176,17 +181,27 @@ class Pipeline:
     def alone(self, of: Batch, shares: Sequence[Sequence[int]]) -> float:
         """Seconds of this rank's blocks in a step, without any other rank; gradients are those of no batch.
 
-        All ranks must call it the first time together. Raises PeerLostError.
+        What modules note of batches, as norms do, is as it was before. All ranks must call it the first
+        time together. Raises PeerLostError.
         """
         passes, shapes = self._passes(of, shares), self._learned(of)
+        noted = [(buffer, buffer.clone()) for module in self.modules.values() for buffer in module.buffers()]
         start_s = time.perf_counter()
         carry_out_alone(self._flows, passes, shapes, self.place.device, self._device)
         if self._device.type == "cuda":
             torch.cuda.synchronize()
-        return time.perf_counter() - start_s
+        seconds = time.perf_counter() - start_s
+        for buffer, before in noted:
+            buffer.copy_(before)
+        return seconds
 
     def infer(self, of: Batch, shares: Sequence[Sequence[int]]) -> list[tuple[range, Values]]:
-        """What the last stages on this rank give out, by samples; the schedule has forward blocks only."""
+        """What the last stages on this rank give out, by samples; the schedule has forward blocks only.
+
+        Raises PeerLostError, and PlanError where it has others.
+        """
+        if self.schedule.is_training:
+            raise PlanError("the schedule has backward blocks: `step` runs it, `infer` those without")
         passes, _ = self._carry_out(of, shares)
         self._transfers.finish()
         return [(passes.samples(turn), values) for turn, values in sorted(passes.results.items())]

@@ -84,8 +84,8 @@ class Sums:
     def expect(self) -> None:
         """A step begins: peers may send. Raises PeerLostError."""
         for number, way in self._ways.items():
-            own = [local(slot[0]) for slot in self._parameters[number]]
-            way.expect(sum(one.numel() for one in own), own[0])
+            own = [local(slot[0]).detach().reshape(-1) for slot in self._parameters[number]]
+            way.expect(sum(map(len, own)), torch.cat([one[:0] for one in own]))  # of the type that all go into
 
     def begin(self, number: int) -> None:
         """The gradients of one that is shared are final on this rank. Raises PeerLostError."""
@@ -198,7 +198,9 @@ def parameters_of(
         if device not in one.stages:
             continue
         if number < len(ties):
-            slot = [_named(modules[stage], stage, name) for stage, name in ties[number].parameters if stage in modules]
+            places = ties[number].parameters
+            every = [_named(modules[stage], stage, name) for stage, name in places if stage in modules]
+            slot = list(dict.fromkeys(every))  # two stages of this rank may have one object
             if not one.of_two:
                 tied.update(map(id, slot))
             found[number] = [slot]

@@ -137,11 +137,12 @@ def _in_order(flows: Flows) -> Iterator[int]:
 
 
 def _probe(module: nn.Module, values: Values) -> Values:
-    was_training = module.training
+    modes = [(one, one.training) for one in module.modules()]  # some may be fixed, as a norm that learns no more
     module.eval()
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         outputs = as_values(module(*values))
-    module.train(was_training)
+    for one, was_training in modes:
+        one.training = was_training
     return outputs
 
 
