@@ -84,6 +84,18 @@ def test_a_device_that_holds_nothing_needs_no_memory(mode: str) -> None:
     assert found.schedule.peak_memory() == [2.0, 0.0]
 
 
+@pytest.mark.parametrize("mode", ["searched", "optimal"])
+def test_memory_that_only_one_order_of_the_blocks_keeps(mode: str) -> None:
+    """Two branches on one device that hold all of it: each must end before the other begins."""
+    forward = [Block(f"F{n}", (0,), 1, 2.0) for n in (0, 1)]
+    backward = [Block(f"B{n}", (0,), 1, -2.0, (n,), Kind.BACKWARD) for n in (0, 1)]
+    placement = Placement(1, (*forward, *backward))
+    found = scheduled(placement, 3, 2.0, seconds=60, mode=mode)
+    assert (found.schedule.makespan, found.is_proven) == (12.0, True)
+    with pytest.raises(ValueError, match="no greedy schedule"):
+        scheduled(placement, 3, 2.0, mode="fast")
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_better_rules_are_never_worse_than_the_usual_ones(shape: str) -> None:
     operations = operations_of(SHAPES[shape](4, 1, 3))

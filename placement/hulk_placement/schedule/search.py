@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
 from hulk_placement.schedule.bounds import least_makespan
 from hulk_placement.schedule.exact import DEFAULT_S, time_optimal
 from hulk_placement.schedule.found import Found, Repetend
@@ -20,7 +22,7 @@ from hulk_placement.schedule.operations import Operations, operations_of
 from hulk_placement.schedule.packed import Packer, Rule, packed, rules_of
 from hulk_placement.schedule.placement import Placement
 from hulk_placement.schedule.repetend import repetend
-from hulk_placement.schedule.timing import Schedule, check
+from hulk_placement.schedule.timing import Schedule, check, earliest
 from hulk_placement.schedule.unrolled import in_phases, joined
 
 FIRST_SHARE, PATTERN_SHARE, JOINED_SHARE = 0.1, 0.4, 0.2
@@ -95,9 +97,10 @@ class _Task:
 
 
 def _searched(task: _Task) -> Found:
-    search = _Search(task, Packer(task.operations, task.num, task.memory))
-    search.packer.try_rules(rules_of(task.operations))
+    search = _Search(task, _packed(task))
     seconds = task.left_s
+    if search.best is None:
+        search.solved = _one_by_one(task)
     for part in (search.climb, search.order_all, search.repeat, search.climb_on):
         if search.is_optimal:
             break
@@ -155,8 +158,21 @@ class _Search:
 
 
 def _optimal(task: _Task) -> Found:
-    begin = packed(task.operations, task.num, task.memory)
+    begin = _packed(task).best or _one_by_one(task)
     return time_optimal(task.placement, task.num, task.memory, task.left_s, begin, task.seed)
+
+
+def _packed(task: _Task) -> Packer:
+    packer = Packer(task.operations, task.num, task.memory)
+    packer.try_rules(rules_of(task.operations))
+    return packer
+
+
+def _one_by_one(task: _Task) -> Schedule:
+    """Micro-batches one after another: where they keep the memory only if blocks come in an order of their own."""
+    alone = time_optimal(task.placement, 1, task.memory, task.left_s, seed=task.seed).schedule
+    starts_ON = alone.starts_ON + alone.makespan * np.arange(task.num)
+    return earliest(task.operations, Schedule(task.operations, starts_ON).orders(), task.num)
 
 
 def _two_phase(task: _Task) -> Found:
