@@ -96,6 +96,16 @@ def test_memory_that_only_one_order_of_the_blocks_keeps(mode: str) -> None:
         scheduled(placement, 3, 2.0, mode="fast")
 
 
+@pytest.mark.parametrize("mode", ["searched", "optimal"])
+def test_devices_that_wait_for_each_others_memory_are_told_from_a_search_that_is_too_short(mode: str) -> None:
+    """Two branches cross: each device's second block needs the other device's first one, which is held until then."""
+    forward = [Block(f"F{n}", (n % 2,), 1, 1.0, needed) for n, needed in enumerate([(), (), (1,), (0,)])]
+    needed_by = [(3,), (2,), (2, 4), (3, 5)]
+    backward = [Block(f"B{n}", (n % 2,), 1, -1.0, needed_by[n], Kind.BACKWARD) for n in range(4)]
+    with pytest.raises(ValueError, match=r"no schedule keeps the memory of all devices \(1, 1\), though each has"):
+        scheduled(Placement(2, (*forward, *backward)), 2, 1.0, seconds=60, mode=mode)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_better_rules_are_never_worse_than_the_usual_ones(shape: str) -> None:
     operations = operations_of(SHAPES[shape](4, 1, 3))

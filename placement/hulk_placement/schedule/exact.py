@@ -76,6 +76,12 @@ def time_optimal(
         better = Schedule(operations, solved)
         better = better if constrain else earliest(operations, better.orders(), num_micro_batches)
         found = better if begin is None or better.makespan < begin.makespan else begin
+    if found is None and status == cp_model.INFEASIBLE and constrain is None:
+        limits = ", ".join(f"{limit_of(memory, device):g}" for device in range(operations.num_devices))
+        raise ValueError(
+            f"no schedule keeps the memory of all devices ({limits}), though each has enough for a micro-batch alone: "
+            "what one holds another one waits for"
+        )
     if found is None:
         raise ValueError(f"no schedule of {num_micro_batches} micro-batches was found in {seconds:g} s")
     check(found, memory)
