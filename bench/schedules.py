@@ -32,6 +32,16 @@ SHORTEST: dict[str, Callable[[int], float]] = {
 }
 """Makespans on four devices that are known; that of K was derived here."""
 
+FEWEST_BUBBLES = {
+    "v": (12, 4, 4, 0),
+    "x": (8, 2, 0),
+    "m": (12, 5, 4, 2, 1, 0),
+    "nn": (12, 5, 4, 2, 1, 0),
+}
+"""Of a pattern on four devices with at most 1, 2, 3, ... micro-batches in it, known."""
+BUBBLES_S = 60.0
+"""For a proof."""
+
 FEW_S, SIX_S, LARGE_S = 2.0, 10.0, 10.0
 """Aims: up to four micro-batches, six of them, large cases."""
 
@@ -56,6 +66,7 @@ def run(short: bool = False) -> None:
     console, raw = Console(highlight=False, width=140), Raw("schedules")
     warm_schedules()
     shortest(console, raw, (1, 2, 3, 4) if short else (1, 2, 3, 4, 6, 8))
+    bubbles(console, ("v", "x") if short else tuple(FEWEST_BUBBLES))
     periods(console, ("v",) if short else ("v", "m", "nn"))
     modes(console, raw, tuple(SHORTEST)[: 2 if short else None])
     latencies(console, raw, (40.0,) if short else (40.0, 80.0))
@@ -81,6 +92,20 @@ def shortest(console: Console, raw: Raw, nums: tuple[int, ...]) -> None:
     if max(nums) >= 6:
         console.print(verdict("s for the slowest of 6, nn apart", slowest[SIX_S], "at most", SIX_S))
     console.print(f"not proven: {', '.join(missed) or 'none'}")
+
+
+def bubbles(console: Console, shapes: tuple[str, ...]) -> None:
+    """The fewest bubbles of a pattern on four devices, by the micro-batches that it may have."""
+    table = Table("placement", "micro-batches", "known", "found", "proven", "s")
+    missed = []
+    for shape in shapes:
+        for most, fewest in enumerate(FEWEST_BUBBLES[shape], 1):
+            found = repetend(SHAPES[shape](4, FORWARD, BACKWARD), MEMORY, most, BUBBLES_S)
+            proven = "yes" if found.is_proven else "no"
+            table.add_row(shape, str(most), str(fewest), f"{found.bubbles:g}", proven, f"{found.seconds:.2f}")
+            missed += [] if found.is_proven and found.bubbles == fewest else [f"{shape} of {most}"]
+    console.print(f"Fewest bubbles of a pattern, {BUBBLES_S:g} s at most", table)
+    console.print(f"not as known, or not proven: {', '.join(missed) or 'none'}")
 
 
 def periods(console: Console, shapes: tuple[str, ...]) -> None:

@@ -46,7 +46,7 @@ def test_forward_passes_alone(shape: str, num: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "bubbles"), [("v", [12, 4, 4, 0]), ("x", [8, 2, 0]), ("m", [12, 5, 4]), ("nn", [12, 5])]
+    ("shape", "bubbles"), [("v", [12, 4, 4, 0]), ("x", [8, 2, 0]), ("m", [12, 5, 4, 2, 1, 0]), ("nn", [12, 5])]
 )
 def test_the_fewest_bubbles_of_a_pattern_of_so_many_micro_batches(shape: str, bubbles: list[int]) -> None:
     for most, fewest in enumerate(bubbles, 1):

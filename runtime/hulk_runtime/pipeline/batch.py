@@ -43,8 +43,12 @@ class Tensors:
 
 
 def as_values(outputs: Any) -> Values:
-    """What a module gave out, as a tuple."""
-    return outputs if isinstance(outputs, tuple) else (outputs,)
+    """What a module gave out, as a tuple.
+
+    >>> as_values([1, 2]), as_values(3)
+    ((1, 2), (3,))
+    """
+    return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
 
 
 @dataclass(frozen=True, slots=True)
