@@ -257,6 +257,11 @@ def key(namespace: str, job: str) -> str:
     return f"{namespace}/{job}"
 
 
+def namespace_of(job_key: str) -> str:
+    """The namespace of a job's key."""
+    return job_key.partition("/")[0]
+
+
 def job_labels(job: str) -> dict[str, str]:
     """Labels of what belongs to a job and to no attempt."""
     return {LABEL_JOB: job, LABEL_MANAGED_BY: MANAGER}

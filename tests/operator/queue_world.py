@@ -141,6 +141,7 @@ class QueueWorld:
         self.moves: list[tuple[str, str]] = []
         self.num_kills = 0
         self.holds_pods: set[str] = set()  # jobs whose pods do not end
+        self.quotas = dict(self.settings.quotas)  # what pods may hold at every moment, each an accelerator
         self.restart()
 
     def restart(self) -> None:
@@ -290,7 +291,7 @@ class QueueWorld:
         self.saved[key] = max(self.saved.get(key, 0), self.trained.get(key, 0))
 
     def _check(self) -> None:
-        """No accelerator is given twice, and no checkpoint that was told of is lost."""
+        """No accelerator is given twice, no quota exceeded, and no checkpoint that was told of is lost."""
         used: dict[str, int] = {}
         for (plural, _, _), pod in self.cluster.objects.items():
             if plural == "pods" and pod["spec"].get("nodeName"):
@@ -299,6 +300,9 @@ class QueueWorld:
         for node_name, number in used.items():
             size = int(self.cluster.objects["nodes", None, node_name]["status"]["allocatable"]["nvidia.com/gpu"])
             assert number <= size, f"{number} pods on {node_name}, which has {size} accelerators"
+        for namespace, limit in self.quotas.items():
+            num = sum((plural, where) == ("pods", namespace) for plural, where, _ in self.cluster.objects)
+            assert num <= limit, f"{num} pods in {namespace}, whose quota is {limit}"
         for one in self.jobs().values():
             if one.status.checkpoint is not None:
                 assert one.status.checkpoint.step <= self.saved.get(one.key, 0), f"{one.key}: told of what is not kept"

@@ -1,5 +1,6 @@
 """What a decision means for each job: orders, grants, places, reasons and shares; when there is nothing to decide."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from hulk_operator.planning.contest import Contest, is_contested
 from hulk_operator.planning.fleet_jobs import Contestant
 from hulk_placement import fleet
 from hulk_placement.fleet import Allocation, Job, Move, MoveKind, Settings, Utility
+from hulk_placement.fleet.quotas import Quotas
 from hulk_placement.fleet.simulation import run as simulation
 from hulk_placement.topology import Machine, Topology
 from views import GENERATION, job, running, status
@@ -41,6 +43,7 @@ def contest(
         jobs={made.key: made for made in wishes},
         topology=CLUSTER,
         free=free,
+        quotas=Quotas(settings.get("quotas", {})),
         settings=Settings(**settings),
     )
 
@@ -159,7 +162,37 @@ PLAIN: dict[str, Any] = {"checkpoint": None}
 def test_when_there_is_something_to_decide(
     name: str, holding: list[tuple[HulkJob, int]], wishing: list[tuple[HulkJob, int]], num_free: int, contested: bool
 ) -> None:
-    assert is_contested(holding, wishing, num_free) == contested, name
+    assert is_contested(holding, wishing, num_free, Quotas({})) == contested, name
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "taken", "running", "waiting", "contested"),
+    [
+        ("the quota admits all that is wanted", 4, 2, [(one("a", found=UP), 2)], [(one("b"), 2)], False),
+        ("it does not", 3, 2, [(one("a", found=UP), 2)], [(one("b"), 2)], True),
+        ("it leaves nothing to grow into", 4, 4, [(one("a", found=UP), 2), (one("b"), 2)], [], False),
+        ("one alone has more than it admits", 1, 2, [(one("a", found=UP), 2)], [], True),
+        ("who has more than it admits cannot be moved", 1, 2, [(one("a", **DECLARED), 2)], [], False),
+    ],
+)
+def test_a_quota_is_something_to_decide_where_machines_are_not(
+    name: str,
+    limit: int,
+    taken: int,
+    running: list[tuple[HulkJob, int]],
+    waiting: list[tuple[HulkJob, int]],
+    contested: bool,
+) -> None:
+    assert bool(is_contested(running, waiting, 9, Quotas({"lab": limit}, {"lab": taken}))) == contested, name
+
+
+@pytest.mark.parametrize(("taken", "ordered"), [(2, True), (3, False)])
+def test_nobody_stops_to_grow_beyond_what_pods_leave_of_a_quota(taken: int, ordered: bool) -> None:
+    jobs, wishes, _ = shrink()
+    moves = (Move("lab/first", MoveKind.GROW, {"a": 2}, {"a": 2, "b": 2}),)
+    asked = contest(jobs, wishes, set(), {"b": 2})
+    asked = replace(asked, quotas=Quotas({"lab": 4}, {"lab": taken}))
+    assert ("lab/first" in asked.judge(Allocation({"lab/first": {"a": 2, "b": 2}}, moves)).orders) == ordered
 
 
 def test_the_policy_is_the_function_that_the_simulator_calls() -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hulk_operator.planning.process import Search
 from hulk_placement.fleet import Settings
 from queue_world import KillPoint, QueueWorld, high, nodes, want
 
@@ -166,6 +167,104 @@ async def test_a_quota_holds_a_job_back_and_is_named(make: Make) -> None:
     queue = world.job("two").status.queue
     assert queue is not None
     assert "quota of namespace lab" in queue.message
+    assert world.num_workers("two") == 0
+
+
+UNMOVABLE: dict[str, Any] = {"checkpoint": None}
+
+
+@pytest.mark.parametrize("spec", [SQRT, UNMOVABLE], ids=["movable", "unmovable"])
+async def test_a_quota_holds_where_there_is_room_for_all(make: Make, spec: dict[str, Any]) -> None:
+    """`QueueWorld` counts the pods after each turn."""
+    settings = Settings(slot_s=10.0, quotas={"lab": 3})
+    world = make(*nodes(8), want("one", 1, 2, **spec), want("two", 1, 2, after_s=1, **spec), settings=settings)
+    await world.until(lambda: all(world.num_workers(name) > 0 for name in ("one", "two")))
+    await world.turns(20)
+    assert world.num_workers("one") + world.num_workers("two") == 3
+
+
+@pytest.mark.parametrize("most", [2, 9])
+async def test_who_a_quota_keeps_waiting_is_told_and_starts_when_it_is_free(make: Make, most: int) -> None:
+    settings = Settings(slot_s=10.0, quotas={"lab": 2})
+    alone = want("never", 3, 3, after_s=2, **UNMOVABLE)
+    jobs = [want("one", 2, 2, **UNMOVABLE), want("two", 1, most, after_s=1, **UNMOVABLE), alone]
+    world = make(*nodes(8), *jobs, settings=settings)
+    await world.until(lambda: world.num_workers("one") == 2 and world.job("never").status.queue is not None)
+    await world.turns(5)
+    told = {name: world.job(name).status.queue for name in ("two", "never")}
+    two, never = told["two"], told["never"]
+    assert two is not None
+    assert never is not None
+    assert (two.reason, two.position, never.reason, never.position) == ("Queued", 1, "QuotaTooSmall", 2)
+    assert "of the quota of namespace lab 0 accelerators are left" in two.message
+    assert "the quota of namespace lab, 2 accelerators, admits 2 of them" in never.message
+    world.change("one", {"suspend": True})
+    await world.until(lambda: world.num_workers("two") == min(2, most))
+    assert world.num_workers("never") == 0
+
+
+async def test_a_job_that_finds_no_machines_keeps_nobody_from_a_quota(make: Make) -> None:
+    jobs = [want("large", 4, 4, **UNMOVABLE), want("small", 1, 1, after_s=1, **UNMOVABLE)]
+    world = make(*nodes(2), *jobs, settings=Settings(slot_s=10.0, quotas={"lab": 4}))
+    await world.until(lambda: world.num_workers("small") == 1)
+
+
+async def test_pods_that_are_about_to_end_count_for_the_quota(make: Make) -> None:
+    settings = Settings(slot_s=10.0, quotas={"lab": 2})
+    world = make(*nodes(6), want("one", 2, 2, **UNMOVABLE), settings=settings)
+    await world.until(lambda: world.num_workers("one") == 2)
+    world.holds_pods.add("lab/one")
+    world.change("one", {"suspend": True})
+    world.add(want("two", 2, 2, after_s=5, **UNMOVABLE))
+    await world.until(lambda: world.job("two").status.queue is not None)
+    await world.turns(10)
+    world.holds_pods.clear()
+    await world.until(lambda: world.num_workers("two") == 2)
+
+
+@pytest.mark.parametrize(("spec", "left"), [(UNMOVABLE, 4), (SQRT, 2)], ids=["unmovable", "movable"])
+async def test_a_lower_quota_takes_only_from_jobs_that_can_be_moved(
+    make: Make, spec: dict[str, Any], left: int
+) -> None:
+    world = make(*nodes(6), want("one", 1, 4, **spec))
+    await world.until(lambda: world.num_workers("one") == 4)
+    await world.turns(12)
+    await world.stop()
+    world.settings = Settings(slot_s=10.0, quotas={"lab": 2})
+    world.restart()
+    world.add(want("two", 2, 2, after_s=30, **SQRT))
+    world.add(want("three", 1, 1, after_s=40, namespace="other", **SQRT))
+    await world.until(lambda: world.num_workers("three") == 1)
+    await world.turns(20)
+    await world.until(lambda: sum(world.num_workers(name) for name in ("one", "two")) == left)
+    assert world.job("one").status.failures == 0
+    if spec is UNMOVABLE:
+        assert (world.num_workers("one"), world.job("one").status.attempt) == (4, 1)
+        queue = world.job("two").status.queue
+        assert queue is not None
+        assert "of the quota of namespace lab 0 accelerators are left" in queue.message
+
+
+async def test_a_lower_quota_shrinks_a_job_that_is_alone(make: Make) -> None:
+    world = make(*nodes(4), want("one", 1, 4, **SQRT))
+    await world.until(lambda: world.num_workers("one") == 4)
+    await world.turns(12)
+    await world.stop()
+    world.settings = Settings(slot_s=10.0, quotas={"lab": 3})
+    world.restart()
+    await world.until(lambda: world.num_workers("one") == 3)
+    assert ("lab/one", "shrink") in world.moves
+
+
+async def test_a_decision_that_fails_lets_nobody_past_a_quota(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: Any) -> None:
+        raise ArithmeticError("no optimum")
+
+    monkeypatch.setattr(Search, "decide", fail)
+    jobs = [want("one", 2, 4, **SQRT), want("two", 2, 4, after_s=1, **SQRT)]
+    world = make(*nodes(4), *jobs, settings=Settings(slot_s=10.0, quotas={"lab": 3}))
+    await world.until(lambda: world.num_workers("one") == 3)
+    await world.turns(10)
     assert world.num_workers("two") == 0
 
 

@@ -45,13 +45,17 @@ def room(nodes: Iterable[Object], pods: Iterable[Object], claims: Iterable[Claim
     by_name = {node["metadata"]["name"]: node for node in nodes}
     free = {name: amounts((node.get("status") or {}).get("allocatable") or {}) for name, node in by_name.items()}
     for pod in pods:
-        node = pod["spec"].get("nodeName")
-        if node in free and (pod.get("status") or {}).get("phase") not in _ENDED:
+        if holds_room(pod) and (node := pod["spec"]["nodeName"]) in free:
             _take(free[node], requests(pod["spec"]))
     for claim in claims:
         if claim.node in free:
             _take(free[claim.node], claim.amounts)
     return Room(by_name, free)
+
+
+def holds_room(pod: Object) -> bool:
+    """Whether the pod is bound and has not ended."""
+    return bool(pod["spec"].get("nodeName")) and (pod.get("status") or {}).get("phase") not in _ENDED
 
 
 def given_back(left: Room, kept: Mapping[str, int], own: Amounts) -> Room:

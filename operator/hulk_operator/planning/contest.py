@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from hulk_placement.fleet import Allocation, Job, Move, MoveKind, Settings
+from hulk_placement.fleet.quotas import Quotas
 from hulk_placement.solve import Unplaced, precedence
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -24,6 +25,7 @@ CLUSTER_TOO_SMALL: Final = "ClusterTooSmall"
 QUOTA_TOO_SMALL: Final = "QuotaTooSmall"
 MAKING_ROOM: Final = "MakingRoom"
 NOT_ENOUGH: Final = "NotEnoughAccelerators"  # in the planner's word
+IN_LINE: Final = frozenset({NOT_ENOUGH, QUEUED, QUOTA_TOO_SMALL})
 REASONS: Final = {MoveKind.GROW: GROWN, MoveKind.SHRINK: SHRUNK, MoveKind.MOVE: MOVED}
 NUM_NAMED: Final = 3
 
@@ -53,18 +55,30 @@ class Verdict:
     places: Mapping[str, Place]
 
 
-def is_contested(running: Sequence[tuple[HulkJob, int]], waiting: Sequence[tuple[HulkJob, int]], num_free: int) -> bool:
-    """Whether there is something to decide. Each job of one kind of accelerator with its workers, or those it wants."""
+def is_contested(
+    running: Sequence[tuple[HulkJob, int]], waiting: Sequence[tuple[HulkJob, int]], num_free: int, quotas: Quotas
+) -> bool:
+    """Whether there is something to decide. Each job of one kind of accelerator with its workers, or those it wants.
+
+    `num_free` and `quotas`: what is left at the moment.
+    """
     jobs = [job for job, _ in (*running, *waiting)]
     if not any(map(is_concerned, jobs)):
         return False
+    if any(is_movable(job) and quotas.left.get(job.namespace, 0) < 0 for job, _ in running):
+        return True
     if len(jobs) == 1 and jobs[0].status.share is None:
         return False
-    wanted = sum(num * job.spec.workers.accelerators_per_worker for job, num in waiting)
+    wanted: Counter[str] = Counter()
+    for job, num in waiting:
+        wanted[job.namespace] += num * job.spec.workers.accelerators_per_worker
     if waiting:
-        return wanted > num_free
+        return wanted.total() > num_free or any(num > quotas.left.get(name, num) for name, num in wanted.items())
     return any(
-        is_movable(job) and num < job.spec.workers.max and num_free >= job.spec.workers.accelerators_per_worker
+        is_movable(job)
+        and num < job.spec.workers.max
+        and num_free >= job.spec.workers.accelerators_per_worker
+        and quotas.workers(job.namespace, job.spec.workers.accelerators_per_worker) >= 1
         for job, num in running
     )
 
@@ -72,6 +86,7 @@ def is_contested(running: Sequence[tuple[HulkJob, int]], waiting: Sequence[tuple
 @dataclass(frozen=True, slots=True)
 class Contest:
     """What a verdict is about. `waiting`: jobs that ask for a plan; `free`: accelerators that nobody holds, by machine.
+    `quotas`: what those of namespaces leave at the moment.
 
     `topology` is what all contestants may have together, `jobs` what the policy was told of them.
     """
@@ -81,6 +96,7 @@ class Contest:
     jobs: Mapping[str, Job]
     topology: Topology
     free: Mapping[str, int]
+    quotas: Quotas
     settings: Settings
 
     def judge(self, found: Allocation) -> Verdict:
@@ -102,14 +118,16 @@ class Contest:
         )
 
     def _orders(self, found: Allocation) -> dict[str, Order]:
-        orders = {}
+        orders, quotas = {}, self.quotas.copy()
         for move in found.moves:
             one = self.contestants.get(move.job)
             if one is None or not move.before or move.job in self.waiting or not is_movable(one.job):
                 continue
             more = Counter(move.after) - Counter(move.before)
-            if not self._is_free(move.job, more):
+            num_more = max(0, sum(move.after.values()) - sum(move.before.values()))
+            if not self._is_free(move.job, more, num_more, quotas):
                 continue  # it goes on until those who have that room have given it up
+            quotas.take(one.job.namespace, num_more * self.jobs[move.job].accelerators_per_worker)
             orders[move.job] = Order(
                 generation=one.job.metadata.generation,
                 attempt=one.job.status.attempt,
@@ -119,13 +137,18 @@ class Contest:
             )
         return orders
 
-    def _is_free(self, key: str, machines: Mapping[str, int]) -> bool:
-        each = self.jobs[key].accelerators_per_worker
-        return all(self.free.get(machine, 0) >= num * each for machine, num in machines.items())
+    def _is_free(self, key: str, machines: Mapping[str, int], num_more: int, quotas: Quotas) -> bool:
+        """Whether nobody holds these machines, nor what the quota admits."""
+        job = self.jobs[key]
+        if num_more > quotas.workers(job.namespace, job.accelerators_per_worker):
+            return False
+        return all(self.free.get(name, 0) >= num * job.accelerators_per_worker for name, num in machines.items())
 
     def _can_start(self, key: str, machines: Mapping[str, int]) -> bool:
         """Whether only its own pods, which stay from its last attempt, are on these machines."""
-        return self.contestants[key].plan is not None or self._is_free(key, machines)
+        return self.contestants[key].plan is not None or self._is_free(
+            key, machines, sum(machines.values()), self.quotas
+        )
 
     def _reason(self, move: Move, found: Allocation) -> str:
         if move.kind is not MoveKind.PREEMPT:
@@ -178,15 +201,14 @@ class Contest:
         most = sum(min(m.num_accelerators // each, candidates.get(m.name, 0)) for m in self.topology.machines)
         if most < job.min_workers:
             return CLUSTER_TOO_SMALL
-        quota = self.settings.quotas.get(job.namespace)
-        return QUOTA_TOO_SMALL if quota is not None and quota < job.min_workers * each else QUEUED
+        return QUEUED if self.quotas.is_ever_enough(job.namespace, job.min_workers, each) else QUOTA_TOO_SMALL
 
 
 def in_line(workloads: Iterable[Workload], unplaced: Mapping[str, Unplaced]) -> dict[str, Place]:
     """The places of jobs that wait for accelerators where there is no contest: by priority, then by age."""
     waiting = [one.key for one in sorted(workloads, key=precedence) if one.key in unplaced]
-    lacking = [key for key in waiting if unplaced[key].reason == NOT_ENOUGH]
-    return {key: Place(position, NOT_ENOUGH, unplaced[key].message) for position, key in enumerate(lacking, 1)}
+    lacking = [(key, unplaced[key]) for key in waiting if unplaced[key].reason in IN_LINE]
+    return {key: Place(position, why.reason, why.message) for position, (key, why) in enumerate(lacking, 1)}
 
 
 def _few(keys: Iterable[str]) -> str:

@@ -7,10 +7,11 @@ a grant says is planned on what is free in truth, so that nobody gets a machine 
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from hulk_placement.fleet import Settings
+from hulk_placement.fleet.quotas import Quotas
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 
@@ -87,11 +88,12 @@ class Dispatcher:
 
     @property
     def is_due(self) -> bool:
-        """Whether to look at jobs that run although none asks for a plan: one of them might have more by now.
+        """Whether to look at jobs that run although none asks for a plan: one may or must have other workers by now.
 
         A clock that was put back does not stop it.
         """
-        if not any(_might_grow(job) for _, job in self._store.jobs.items()):
+        jobs = [job for _, job in self._store.jobs.items()]
+        if not any(_might_grow(job) or (job.namespace in self._settings.quotas and _may_move(job)) for job in jobs):
             return False
         return self._last is None or abs((self._clock() - self._last).total_seconds()) >= self._pause_s
 
@@ -105,9 +107,10 @@ class Dispatcher:
         places: dict[str, Place] = {}
         for resource, group in self._groups(wanted, held).items():
             topology = inventory.topology(resource)
-            if not is_contested(_running(group), _waiting(group), _num_free(topology)):
+            quotas = inventory.quotas(resource, self._settings.quotas)
+            if not is_contested(_running(group), _waiting(group), _num_free(topology), quotas):
                 continue
-            verdict = await self._decide(search, resource, group, wanted.keys(), topology)
+            verdict = await self._decide(search, resource, group, wanted.keys(), topology, quotas)
             if verdict is not None:
                 grants |= verdict.grants
                 places |= verdict.places
@@ -128,10 +131,12 @@ class Dispatcher:
         return groups
 
     async def _decide(
-        self, search: Search, resource: str, group: Group, wanted: Collection[str], free: Topology
+        self, search: Search, resource: str, group: Group, wanted: Collection[str], free: Topology, quotas: Quotas
     ) -> Verdict | None:
-        """None where it fails: then each job is planned as if it were alone."""
-        contestants, topology = await self._contestants(resource, group)
+        """None where it fails: then each job is planned as if it were alone, within the quotas."""
+        contestants, whole = await self._contestants(group)
+        topology = whole.topology(resource)
+        taken = {namespace: amounts.get(resource, 0) for namespace, amounts in whole.taken.items()}
         now = self._clock()
         jobs = {key: fleet_job(one, now) for key, one in contestants.items()}
         asked = Competition(
@@ -140,11 +145,11 @@ class Dispatcher:
             topology=topology,
             running={key: one.mapping for key, one in contestants.items() if one.plan is not None},
             observed=observed_steps(contestants),
-            settings=self._settings,
+            settings=replace(self._settings, taken=taken),
         )
         waiting = frozenset(key for key in group.waiting if key in wanted and key in jobs)
         left = {machine.name: machine.num_accelerators for machine in free.machines}
-        contest = Contest(contestants, waiting, jobs, topology, left, self._settings)
+        contest = Contest(contestants, waiting, jobs, topology, left, quotas, self._settings)
         try:
             return contest.judge(await search.decide(asked))
         except Exception:
@@ -152,8 +157,8 @@ class Dispatcher:
             self._failed()
             return None
 
-    async def _contestants(self, resource: str, group: Group) -> tuple[dict[str, Contestant], Topology]:
-        """The jobs that can be judged, and the machines with nothing of theirs on them.
+    async def _contestants(self, group: Group) -> tuple[dict[str, Contestant], Inventory]:
+        """The jobs that can be judged, and the cluster with nothing of theirs in it.
 
         The pods and plans of one that cannot be (its model is gone) keep what they hold; its wishes count for nothing.
         """
@@ -174,7 +179,7 @@ class Dispatcher:
                 found[one.key] = one
         if stuck:
             whole = await self._reader.inventory(stuck, whole.now, without=found.keys())
-        return found, whole.topology(resource)
+        return found, whole
 
     async def _contestant(self, job: HulkJob, inventory: Inventory, plan: Plan | None) -> Contestant | None:
         try:
@@ -195,7 +200,11 @@ class Dispatcher:
 
 def _might_grow(job: HulkJob) -> bool:
     plan = job.status.plan
-    return is_contestant(job) and is_movable(job) and plan is not None and plan.num_workers < job.spec.workers.max
+    return _may_move(job) and plan is not None and plan.num_workers < job.spec.workers.max
+
+
+def _may_move(job: HulkJob) -> bool:
+    return is_contestant(job) and is_movable(job)
 
 
 def _running(group: Group) -> list[tuple[HulkJob, int]]:

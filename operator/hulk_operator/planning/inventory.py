@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
+from hulk_placement.fleet.quotas import Quotas
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 from pydantic import ValidationError
@@ -29,8 +31,9 @@ from hulk_operator.cluster import (
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.node import region
 from hulk_operator.inputs.places import Nodes, UnusableJobError
+from hulk_operator.inputs.pod_size import Amounts, requests
 from hulk_operator.inputs.speeds import with_measured_speeds
-from hulk_operator.inputs.topology import Room
+from hulk_operator.inputs.topology import Claim, Room
 from hulk_operator.inputs.workloads import (
     Situation,
     model_reference,
@@ -62,6 +65,11 @@ class Inventory:
     now: datetime
     declared: HulkTopologySpec = field(default_factory=HulkTopologySpec)
     workers: tuple[WorkerPod, ...] = ()  # the pods of all jobs that count as taking room
+    taken: Mapping[str, Amounts] = field(default_factory=dict)  # what jobs hold, by namespace: pods and claims
+
+    def quotas(self, resource: str, limits: Mapping[str, int]) -> Quotas:
+        """What namespaces' quotas leave of one kind of accelerator: pods count until they are gone."""
+        return Quotas(limits, {namespace: amounts.get(resource, 0) for namespace, amounts in self.taken.items()})
 
     def kept(self, job: HulkJob) -> Mapping[str, int]:
         """How many pods of the job wait on each node for its next plan: room that is taken for everyone else."""
@@ -118,8 +126,10 @@ class Reader:
         counted = [pod for pod in pods if not is_worker(pod) or job_key_of(pod) not in without]
         workers = tuple(worker_pod(pod) for pod in counted if is_worker(pod))
         states = {node["metadata"]["name"]: node_state(node) for node in nodes.items}
-        left = inputs.room(nodes.items, counted, unmet_claims(held, workers, states, now))
-        return Inventory(left, accept(profiles.values(), left.nodes.keys(), now), profiles, now, declared, workers)
+        claims = {one.job.key: unmet_claims((one,), workers, states, now) for one in held}
+        left = inputs.room(nodes.items, counted, chain.from_iterable(claims.values()))
+        links = accept(profiles.values(), left.nodes.keys(), now)
+        return Inventory(left, links, profiles, now, declared, workers, _taken(counted, claims))
 
     async def workload(self, job: HulkJob, inventory: Inventory, own: Mapping[str, int] | None = None) -> Workload:
         """The planner's workload; UnusableJobError when the job cannot be planned as it is.
@@ -191,6 +201,18 @@ class Reader:
             return int((await self._cluster.get(PRIORITY_CLASSES, name))["value"])
         except NotFound as error:
             raise UnusableJobError("PriorityClassNotFound", f"{error.message}.") from error
+
+
+def _taken(pods: Iterable[Object], claims: Mapping[str, Iterable[Claim]]) -> dict[str, Amounts]:
+    """What jobs hold by namespace: bound worker pods that have not ended, and claims of workers without one."""
+    found: dict[str, Amounts] = defaultdict(Counter)
+    for pod in pods:
+        if is_worker(pod) and inputs.holds_room(pod):
+            found[pod["metadata"]["namespace"]].update(requests(pod["spec"]))
+    for key, mine in claims.items():
+        for claim in mine:
+            found[names.namespace_of(key)].update(claim.amounts)
+    return found
 
 
 def _require_offered(resource: str, room: Room) -> None:

@@ -91,9 +91,8 @@ class Planner:
         self._reviewer = Reviewer(
             store, self._reader, ready, clock, self._held, self.full_plan, policy or Policy(), pause_s
         )
-        self._dispatcher = Dispatcher(
-            store, self._reader, ready, clock, self.full_plan, fleet or FleetSettings(), pause_s, failed
-        )
+        self._fleet = fleet or FleetSettings()
+        self._dispatcher = Dispatcher(store, self._reader, ready, clock, self.full_plan, self._fleet, pause_s, failed)
         self._review_in_s = self._retry_s
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
@@ -227,7 +226,8 @@ class Planner:
             groups[jobs[workload.key].spec.workers.resource_name].append(workload)
         problems, solutions = [], []
         for resource, group in sorted(groups.items()):
-            problem, solution = await solved(search, group, inventory.topology(resource), turns.grants)
+            quotas = inventory.quotas(resource, self._fleet.quotas)
+            problem, solution = await solved(search, group, inventory.topology(resource), turns.grants, quotas)
             problems.append(problem)
             solutions.append(solution)
         self._answer_all(jobs, problems, solutions, inventory, turns)

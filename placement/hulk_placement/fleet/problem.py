@@ -29,12 +29,16 @@ class Problem:
     topology: Topology
     step_times: StepTimes
     settings: Settings
+    quotas: Mapping[str, int]
+    """Accelerators that the jobs of a namespace may have here: no fewer than those have that cannot be interrupted."""
     worths: dict[str, Worth] = field(default_factory=dict, repr=False, compare=False)
     """What is known of each job's worth: `worth.all_worths` fills it once."""
 
     def room(self) -> Room:
         """Machines and links as if no job ran."""
-        return Room(self.topology, self.settings)
+        room = Room(self.topology, self.settings)
+        room.quotas.left.update(self.quotas)
+        return room
 
     def rate(self, job: Job, mapping: Mapped) -> float:
         """Samples per second of the job on a mapping."""
@@ -58,6 +62,8 @@ def ask(
 ) -> Problem:
     """The question; what runs without fitting any more is dropped from the lowest priority up.
 
+    Jobs that cannot be interrupted keep what they have as long as the machines have it, whatever the quotas say.
+
     Who moved less than `settle_s` ago stays, unless a job of a higher priority waits. A move that lies ahead, because
     the clock was set back, is none.
     """
@@ -73,13 +79,25 @@ def ask(
         key=lambda job: (-job.priority, job.arrived_s),
     )
     room = Room(topology, settings)
-    held: dict[str, Mapped] = {}
+    before, held = dict(room.quotas.left), _pinned(room, jobs, running)
+    quotas = {namespace: before[namespace] + max(0, -left) for namespace, left in room.quotas.left.items()}
     for job in sorted(waiting, key=lambda job: job.preemptible):
         mapping = running.get(job.key, {})
-        if mapping and room.fits(job, mapping):
+        if job.key not in held and mapping and room.fits(job, mapping):
             room.take(job, mapping)
             held[job.key] = dict(mapping)
-    return Problem(now_s, tuple(waiting), held, topology, step_times, settings)
+    return Problem(now_s, tuple(waiting), held, topology, step_times, settings, quotas)
+
+
+def _pinned(room: Room, jobs: Sequence[Job], running: Mapping[str, Mapped]) -> dict[str, Mapped]:
+    """What the jobs have that cannot be interrupted, taken in the room."""
+    held: dict[str, Mapped] = {}
+    for job in jobs:
+        mapping = running.get(job.key, {})
+        if job.left > 0 and mapping and not job.preemptible and room.has_accelerators(job, mapping):
+            room.take(job, mapping)
+            held[job.key] = dict(mapping)
+    return held
 
 
 def carry_out(

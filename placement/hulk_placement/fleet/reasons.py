@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hulk_placement.fleet.policies.fifo import can_ever, quota
+from hulk_placement.fleet.policies.fifo import can_ever
 from hulk_placement.fleet.problem import Problem
 from hulk_placement.fleet.room import Room
 from hulk_placement.fleet.types import Job, Mapped, Move, MoveKind
@@ -19,22 +19,15 @@ def waiting_reason(problem: Problem, room: Room, job: Job, position: int) -> str
             f"waits: its least is {least} workers of {wanted} accelerators, and the cluster's machines could hold "
             f"{most} of them were they empty"
         )
-    if not can_ever(room, job, problem.settings):
-        admitted, limit = quota(job, problem.settings), problem.settings.quotas[job.namespace]
-        return (
-            f"waits: its least is {least} workers of {wanted} accelerators, and the quota of namespace "
-            f"{job.namespace}, {limit} accelerators, admits {admitted} of them"
-        )
+    if not can_ever(room, job):
+        return f"waits: {room.quotas.lack(job.namespace, least, wanted)}"
     return f"waits at position {position}: {_lacking(room, job)}"
 
 
 def _lacking(room: Room, job: Job) -> str:
     least, wanted = job.min_workers, job.accelerators_per_worker
     if room.quota_left(job) < least:
-        return (
-            f"its least is {least} workers of {wanted} accelerators, and of the quota of namespace {job.namespace} "
-            f"{room.quotas[job.namespace]} accelerators are left"
-        )
+        return room.quotas.lack(job.namespace, least, wanted)
     now = int(room.admits(job).sum())
     if now < least:
         return f"its least is {least} workers of {wanted} accelerators, and {now} fit on what others leave free"
@@ -92,7 +85,7 @@ def expected_starts(problem: Problem, chosen: Mapping[str, Mapped], waiting: lis
     now_s, queue = problem.now_s, list(waiting)
     while queue:
         job = queue[0]
-        if not can_ever(room, job, problem.settings):
+        if not can_ever(room, job):
             queue.pop(0)
         elif min(int(room.admits(job).sum()), room.quota_left(job)) >= job.min_workers:
             starts[job.key] = now_s

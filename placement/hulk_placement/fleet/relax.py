@@ -98,7 +98,7 @@ def _rows(
     wanted = [float(worth.job.accelerators_per_worker) for worth in worths]
     for kind in range(num_kinds):
         rows.add([there[kind] for there in places], wanted, float(free[kind]))
-    for namespace, limit in room.quotas.items():
+    for namespace, limit in room.quotas.left.items():
         mine = [n for n, worth in enumerate(worths) if worth.job.namespace == namespace]
         rows.add([c for n in mine for c in places[n]], [wanted[n] for n in mine for _ in places[n]], float(limit))
     return rows

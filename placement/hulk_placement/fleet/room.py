@@ -11,14 +11,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from hulk_placement.fleet.quotas import MANY, Quotas
 from hulk_placement.fleet.types import Job, Mapped, Settings
 from hulk_placement.topology import LinkKind, Pair, Topology
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-MANY = 1 << 20
-"""Workers that a machine admits of a job that needs no accelerator and names no limit."""
 
 
 class Room:
@@ -45,7 +43,7 @@ class Room:
             pair: link.bandwidth_bytes_per_s for pair, link in topology.region_links.items() if pair[0] != pair[1]
         }
         self.uplinks = {(region, way): rate for region, rate in topology.uplinks.items() for way in ("out", "in")}
-        self.quotas = dict(settings.quotas)
+        self.quotas = Quotas(settings.quotas, settings.taken)
         self._admits: dict[str, Counts] = {}
         self._known: dict[tuple[int, int], bool] = {}
 
@@ -78,9 +76,12 @@ class Room:
 
     def quota_left(self, job: Job) -> int:
         """How many workers of the job its namespace's quota still admits."""
-        if job.namespace not in self.quotas or not job.accelerators_per_worker:
-            return MANY
-        return max(0, self.quotas[job.namespace] // job.accelerators_per_worker)
+        return self.quotas.workers(job.namespace, job.accelerators_per_worker)
+
+    def has_accelerators(self, job: Job, mapping: Mapped) -> bool:
+        """Whether the mapping's machines are there and have its accelerators free, whatever else admits the job."""
+        each = job.accelerators_per_worker
+        return all(name in self.index and self.free[self.index[name]] >= n * each for name, n in mapping.items())
 
     def fits(self, job: Job, mapping: Mapped) -> bool:
         """Whether the mapping could be taken now; a machine that there is not fits nothing."""
@@ -137,8 +138,7 @@ class Room:
     def _change(self, job: Job, mapping: Mapped, sign: int) -> None:
         for machine, count in mapping.items():
             self.free[self.index[machine]] += sign * count * job.accelerators_per_worker
-        if job.namespace in self.quotas:
-            self.quotas[job.namespace] += sign * sum(mapping.values()) * job.accelerators_per_worker
+        self.quotas.take(job.namespace, -sign * sum(mapping.values()) * job.accelerators_per_worker)
         reserved = reservation(job)
         if not reserved or len(mapping) < 2:
             return

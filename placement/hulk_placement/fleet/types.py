@@ -56,8 +56,8 @@ class Job:
     among them; None: every machine, as many as its accelerators allow. `memory_bytes_per_worker` 0: not known, any
     accelerator will do. `restart_s` is what stopping and starting again costs: checkpoint, image, rendezvous.
     `moved_s` is when it last started or moved, `served_s` the accelerator-seconds that it has held so far.
-    A job that is not `preemptible` keeps the mapping that it runs on. Rings go over links of which nothing is known
-    only with `allow_unknown_links`.
+    A job that is not `preemptible` keeps the mapping that it runs on, beyond a quota too. Rings go over links
+    of which nothing is known only with `allow_unknown_links`.
     """
 
     key: str
@@ -153,7 +153,8 @@ class Move:
 class Settings:
     """How to decide.
 
-    `policy` is one of `policies.POLICIES`. `quotas` caps the accelerators of a namespace's jobs together; `shares` is
+    `policy` is one of `policies.POLICIES`. `quotas` caps the accelerators of a namespace's jobs together, of which jobs
+    that are not asked about hold `taken`; `shares` is
     the weight of a namespace's jobs beside others' where they compete, 1 when not named: `gadget` and `exact` multiply
     gains by it, `drf` divides what a job holds. `until_s` is when whatever is
     not reached yet counts for nothing (a simulation's end), inf where there is none. `machine_bytes_per_s` is what a
@@ -168,6 +169,7 @@ class Settings:
     settle_s: float = 0.0
     seed: int = 0
     quotas: Mapping[str, int] = field(default_factory=dict)
+    taken: Mapping[str, int] = field(default_factory=dict)
     shares: Mapping[str, float] = field(default_factory=dict)
     until_s: float = math.inf
     machine_bytes_per_s: Mapping[str, float] = field(default_factory=dict)

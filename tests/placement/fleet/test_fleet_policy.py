@@ -218,3 +218,25 @@ def test_settings_that_mean_nothing_are_refused(settings_: dict[str, object], wo
 def test_two_jobs_of_one_key_are_refused() -> None:
     with pytest.raises(ValueError, match="only 1 different keys"):
         decide(0.0, [job("j"), job("j")], machines(1), {}, TIMES)
+
+
+@pytest.mark.parametrize("policy", SAFE)
+def test_a_quota_takes_nothing_from_a_job_that_cannot_be_interrupted(policy: str) -> None:
+    """It keeps what it has beyond the quota, and counts for the others; who can be interrupted gives way."""
+    stays = job("stays", namespace="a", max_workers=4, min_workers=4, preemptible=False)
+    jobs = [stays, job("goes", namespace="a", priority=9), job("waits", namespace="a", arrived_s=1.0), job("other")]
+    running = {"stays": {"m0": 4}, "goes": {"m1": 1}}
+    found = decide(0.0, jobs, machines(4, 4), running, TIMES, Settings(policy=policy, quotas={"a": 3}))
+    others = {} if policy in ("fifo", "sjf-bco") else {"other": {"m1": 1}}  # there nobody overtakes one that waits
+    assert {key: dict(mapping) for key, mapping in found.workers.items()} == {"stays": {"m0": 4}, **others}
+    assert "of the quota of namespace a 0 accelerators are left" in found.reasons["waits"]
+    assert found.achieved <= found.bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("policy", SAFE)
+def test_what_others_hold_of_a_quota_is_not_given_out_again(policy: str) -> None:
+    config = Settings(policy=policy, quotas={"a": 3}, taken={"a": 2})
+    jobs = [job("one", namespace="a"), job("two", namespace="a", min_workers=2, max_workers=2)]
+    found = decide(0.0, jobs, machines(4, 4), {}, TIMES, config)
+    assert {key: sum(mapping.values()) for key, mapping in found.workers.items()} == {"one": 1}
+    assert "of the quota of namespace a 0 accelerators are left" in found.reasons["two"]

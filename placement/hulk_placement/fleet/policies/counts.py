@@ -15,7 +15,7 @@ class Counting:
     def __init__(self, problem: Problem) -> None:
         room = problem.room()
         self.left = int(room.size.sum())
-        self.quotas = dict(problem.settings.quotas)
+        self.quotas = room.quotas
         self.most = {job.key: min(job.max_workers, int(room.most(job).sum())) for job in problem.jobs}
         self.counts: dict[str, int] = {}
         self.fixed = {job.key for job in problem.jobs if not job.preemptible and job.key in problem.held}
@@ -31,8 +31,8 @@ class Counting:
     def give(self, job: Job, count: int) -> bool:
         """So many workers in all; whether they are there."""
         more = count - self.counts.get(job.key, 0)
-        wanted = more * job.accelerators_per_worker
-        enough = wanted <= self.left and wanted <= self.quotas.get(job.namespace, wanted)
+        admitted = self.quotas.workers(job.namespace, job.accelerators_per_worker)
+        enough = more * job.accelerators_per_worker <= self.left and more <= admitted
         if job.key in self.fixed or count > self.most[job.key] or count < job.min_workers or not enough:
             return False
         self._take(job, more)
@@ -43,8 +43,8 @@ class Counting:
         wanted = job.accelerators_per_worker
         if job.key in self.fixed or not wanted:
             return self.counts.get(job.key, self.most[job.key])
-        left = min(self.left, self.quotas.get(job.namespace, self.left)) // wanted
-        return min(self.most[job.key], self.counts.get(job.key, 0) + max(0, left))
+        more = min(self.left // wanted, self.quotas.workers(job.namespace, wanted))
+        return min(self.most[job.key], self.counts.get(job.key, 0) + more)
 
     def wanted(self, order: Iterable[Job]) -> list[tuple[Job, int]]:
         """The counts, as `carry_out` takes them."""
@@ -54,5 +54,4 @@ class Counting:
         accelerators = more * job.accelerators_per_worker
         self.counts[job.key] = self.counts.get(job.key, 0) + more
         self.left -= accelerators
-        if job.namespace in self.quotas:
-            self.quotas[job.namespace] -= accelerators
+        self.quotas.take(job.namespace, accelerators)

@@ -59,7 +59,7 @@ def _best(problem: Problem, jobs: Sequence[Job], room: Room) -> dict[str, dict[s
     wanted = [float(job.accelerators_per_worker) for job in jobs]
     for machine in range(num):
         rows.add([there[machine] for there in places], wanted, float(room.free[machine]))
-    for namespace, limit in room.quotas.items():
+    for namespace, limit in room.quotas.left.items():
         mine = [n for n, job in enumerate(jobs) if job.namespace == namespace]
         rows.add([c for n in mine for c in places[n]], [wanted[n] for n in mine for _ in places[n]], float(limit))
     values = solve(rows, MOST_S).values

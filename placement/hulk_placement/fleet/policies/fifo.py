@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hulk_placement.fleet.place import place
 from hulk_placement.fleet.problem import Problem
+from hulk_placement.fleet.quotas import Quotas
 from hulk_placement.fleet.room import Room
 from hulk_placement.fleet.types import Job, Settings
 
@@ -24,7 +25,7 @@ def fifo(problem: Problem) -> dict[str, dict[str, int]]:
         if found:
             room.take(job, found)
             chosen[job.key] = found
-        elif can_ever(room, job, problem.settings) or problem.settings.strict_fifo:
+        elif can_ever(room, job) or problem.settings.strict_fifo:
             break
     return chosen
 
@@ -32,16 +33,11 @@ def fifo(problem: Problem) -> dict[str, dict[str, int]]:
 def asked(room: Room, job: Job, settings: Settings) -> int:
     """The workers that a job asks for where the policy does not size it: no more than an empty cluster holds."""
     wanted = settings.fixed_workers.get(job.key, job.max_workers)
-    return max(job.min_workers, min(wanted, int(room.most(job).sum()), quota(job, settings)))
+    admitted = Quotas(settings.quotas).workers(job.namespace, job.accelerators_per_worker)
+    return max(job.min_workers, min(wanted, int(room.most(job).sum()), admitted))
 
 
-def can_ever(room: Room, job: Job, settings: Settings) -> bool:
+def can_ever(room: Room, job: Job) -> bool:
     """Whether the job's least number of workers fits an empty cluster and its namespace's quota."""
-    return job.min_workers <= min(int(room.most(job).sum()), quota(job, settings))
-
-
-def quota(job: Job, settings: Settings) -> int:
-    """Workers that the namespace's quota admits of the job alone; what it asks for where there is none."""
-    if job.namespace not in settings.quotas or not job.accelerators_per_worker:
-        return max(job.max_workers, settings.fixed_workers.get(job.key, 0))
-    return settings.quotas[job.namespace] // job.accelerators_per_worker
+    is_admitted = room.quotas.is_ever_enough(job.namespace, job.min_workers, job.accelerators_per_worker)
+    return is_admitted and job.min_workers <= int(room.most(job).sum())

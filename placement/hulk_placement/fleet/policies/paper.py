@@ -166,7 +166,7 @@ def _embedding(room: Room, jobs: Sequence[Job], sizes: Sequence[int], gains: Seq
         rows.add(columns, wanted, float(max(0, room.free[machine])))
         if math.isfinite(room.card[machine]):
             rows.add(columns, reserved, max(0.0, float(room.card[machine])))
-    for namespace, limit in room.quotas.items():
+    for namespace, limit in room.quotas.left.items():
         mine = [n for n, job in enumerate(jobs) if job.namespace == namespace]
         rows.add([fractions[n] for n in mine], [wanted[n] * sizes[n] for n in mine], max(0.0, float(limit)))
     values = solve(rows).values

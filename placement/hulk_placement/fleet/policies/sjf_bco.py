@@ -36,7 +36,7 @@ def sjf_bco(problem: Problem) -> dict[str, dict[str, int]]:
     """Running jobs stay; of the others those start whose accelerators are free by the best plan."""
     room = problem.room()
     chosen = {key: dict(mapping) for key, mapping in problem.held.items()}
-    waiting = [job for job in problem.jobs if job.key not in chosen and can_ever(room, job, problem.settings)]
+    waiting = [job for job in problem.jobs if job.key not in chosen and can_ever(room, job)]
     if not waiting:
         return chosen
     queue = _Queue(problem, room)
