@@ -288,6 +288,20 @@ async def test_a_clock_that_jumps_moves_nobody_and_ends_nothing(make: Make, jump
     assert len(world.moves) == moves
 
 
+@pytest.mark.parametrize("spec", [SQRT, UNMOVABLE], ids=["movable", "unmovable"])
+async def test_a_cordon_takes_no_node_from_the_job_on_it(make: Make, spec: dict[str, Any]) -> None:
+    world = make(*nodes(3), want("first", 2, 2, **spec))
+    await world.until(lambda: world.num_workers("first") == 2)
+    await world.turns(12)
+    for name in "abc":
+        world.cluster.objects["nodes", None, name]["spec"]["unschedulable"] = True
+    world.add(want("second", 1, 2, after_s=20, **SQRT))
+    await world.until(lambda: world.job("second").status.queue is not None)
+    await world.turns(10)
+    assert (world.num_workers("first"), world.num_workers("second")) == (2, 0)
+    assert (world.job("first").status.attempt, world.planner.order("lab/first")) == (1, None)
+
+
 async def test_foreign_and_suspended_jobs_are_left_alone(make: Make) -> None:
     foreign = want("foreign", 1, 4, managedBy="example.com/other", **SQRT)
     world = make(*nodes(2), foreign, want("asleep", 1, 4, suspend=True, **SQRT), want("awake", 1, 2, **SQRT))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from hulk_placement.fleet import Settings
-from hulk_placement.fleet.quotas import Quotas
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 
@@ -25,6 +24,7 @@ from hulk_operator.planning.fleet_jobs import (
     is_contestant,
     is_movable,
     is_stopped,
+    mapping_of,
     observed_steps,
 )
 from hulk_operator.planning.inventory import Inventory, Reader
@@ -110,7 +110,7 @@ class Dispatcher:
             quotas = inventory.quotas(resource, self._settings.quotas)
             if not is_contested(_running(group), _waiting(group), _num_free(topology), quotas):
                 continue
-            verdict = await self._decide(search, resource, group, wanted.keys(), topology, quotas)
+            verdict = await self._decide(search, resource, group, wanted.keys(), inventory)
             if verdict is not None:
                 grants |= verdict.grants
                 places |= verdict.places
@@ -131,10 +131,11 @@ class Dispatcher:
         return groups
 
     async def _decide(
-        self, search: Search, resource: str, group: Group, wanted: Collection[str], free: Topology, quotas: Quotas
+        self, search: Search, resource: str, group: Group, wanted: Collection[str], seen: Inventory
     ) -> Verdict | None:
         """None where it fails: then each job is planned as if it were alone, within the quotas."""
-        contestants, whole = await self._contestants(group)
+        free, quotas = seen.topology(resource), seen.quotas(resource, self._settings.quotas)
+        contestants, whole = await self._contestants(group, seen)
         topology = whole.topology(resource)
         taken = {namespace: amounts.get(resource, 0) for namespace, amounts in whole.taken.items()}
         now = self._clock()
@@ -157,33 +158,38 @@ class Dispatcher:
             self._failed()
             return None
 
-    async def _contestants(self, group: Group) -> tuple[dict[str, Contestant], Inventory]:
+    async def _contestants(self, group: Group, seen: Inventory) -> tuple[dict[str, Contestant], Inventory]:
         """The jobs that can be judged, and the cluster with nothing of theirs in it.
 
         The pods and plans of one that cannot be (its model is gone) keep what they hold; its wishes count for nothing.
+        `seen`: the cluster with everything in it.
         """
         keys = group.running.keys() | group.waiting.keys()
         whole = await self._reader.inventory((), self._clock(), without=keys)
         found: dict[str, Contestant] = {}
         stuck: list[Held] = []
         for held in group.running.values():
-            one = await self._contestant(held.job, whole, held.plan)
+            one = await self._contestant(held.job, whole, held.plan, mapping_of(held.plan))
             if one is None:
                 stuck.append(held)
             else:
                 found[one.key] = one
         for job in group.waiting.values():
             known = await self._full_plan(job) if is_between(job) else None
-            one = await self._contestant(job, whole, known.plan if known else None)
+            one = await self._contestant(job, whole, known.plan if known else None, seen.kept(job))
             if one is not None:
                 found[one.key] = one
         if stuck:
             whole = await self._reader.inventory(stuck, whole.now, without=found.keys())
         return found, whole
 
-    async def _contestant(self, job: HulkJob, inventory: Inventory, plan: Plan | None) -> Contestant | None:
+    async def _contestant(
+        self, job: HulkJob, inventory: Inventory, plan: Plan | None, own: Mapping[str, int]
+    ) -> Contestant | None:
+        """`own`: its workers by node. A cordon keeps new ones off a node, and takes none from it."""
         try:
-            one = Contestant(job, await self._reader.workload(job, inventory, {}), plan)
+            workload = await self._reader.workload(job, inventory, {})
+            one = Contestant(job, replace(workload, candidates=_with(workload.candidates, own)), plan)
             fleet_job(one, inventory.now)
         except (Refused, ValueError) as error:
             logger.info("%s takes no part in the queue: %s", job.key, error)
@@ -213,6 +219,10 @@ def _running(group: Group) -> list[tuple[HulkJob, int]]:
 
 def _waiting(group: Group) -> list[tuple[HulkJob, int]]:
     return [(job, job.spec.workers.max) for job in group.waiting.values()]
+
+
+def _with(candidates: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int]:
+    return {**candidates, **{node: max(num, candidates.get(node, 0)) for node, num in own.items()}}
 
 
 def _num_free(topology: Topology) -> int:

@@ -156,7 +156,7 @@ def _steps_done(job: HulkJob) -> int:
 
 
 def _since_s(job: HulkJob, now: datetime) -> float:
-    """When it last started; now, where it has not yet."""
+    """When it last started; now, where it has not yet. What lies ahead stays ahead: `decide` lets it pin nobody."""
     deployed = condition(job.status, ConditionType.DEPLOYED)
     up = deployed is not None and deployed.status == "True"
-    return min(now, deployed.last_transition_time if up and deployed else now).timestamp()
+    return (deployed.last_transition_time if up and deployed else now).timestamp()
