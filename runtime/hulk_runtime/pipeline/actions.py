@@ -1,10 +1,10 @@
 """A schedule -> what each device does, one after the other: post receives, run blocks, send, sum gradients.
 
 Receives are posted some blocks before they are needed: a sender waits until it has heard of it. That it hears takes
-packets on the connections that activations go over, whose windows are small after silence; so gradients are not
-expected before the activations that they answer have been sent, nor before the warm-up's have. Between two devices they
-are posted in the order in which the other one sends, also where a later one is needed first: backends that know no tags
-then match them all the same.
+packets on the connections that activations go over, whose windows are small after silence; so gradients are not expected
+before the activations that they answer have been sent, nor before the warm-up's have. Between two devices
+they are posted in the order in which the other one sends, also where a later one is needed first: backends that know no
+tags then match them all the same.
 
 Sums of gradients begin when their last gradient is there, in one order on all devices: that of when the last device
 has its own. Whoever is ready earlier waits with its begin, so that no two sums can wait for each other.
@@ -161,7 +161,9 @@ def _first_post(flows: Flows, device: int) -> dict[Turn, int]:
     places = {turn: place for place, turn in enumerate(flows.schedule.orders[device].turns)}
     backward = {turn: place for turn, place in places.items() if flows.schedule.blocks[turn[0]].kind == "backward"}
     warm_up = min(backward.values(), default=0) - 1
-    return {(block, m): max(warm_up, places[flows.schedule.blocks[block].forward, m] + 1) for block, m in backward}
+    return {
+        (block, m): max(warm_up, places[flows.schedule.blocks[block].forward, m] + 1) for block, m in backward
+    }
 
 
 def _last_gradient(flows: Flows, device: int, stages: frozenset[str]) -> Turn:
