@@ -1,8 +1,6 @@
 """A schedule -> what each device does, one after the other: post receives, run blocks, send, sum gradients.
 
-Receives are posted some blocks before they are needed: a sender waits until it has heard of it. That it hears takes
-packets on the connections that activations go over, whose windows are small after silence; so gradients are not expected
-before the activations that they answer have been sent, nor before the warm-up's have. Between two devices
+Receives are posted some blocks before they are needed: a sender waits until it has heard of it. Between two devices
 they are posted in the order in which the other one sends, also where a later one is needed first: backends that know no
 tags then match them all the same.
 
@@ -133,37 +131,20 @@ def _posts(
 ) -> list[list[Receive]]:
     """Of each place in a device's order, what is posted before it."""
     turns = flows.schedule.orders[device].turns
-    first = _first_post(flows, device) if num_ahead > LEAST_AHEAD else {}
     coming = [
         iter([Receive(send.way, send.micro_batch, source) for _, send in sends if send.target == device])
         for source, sends in enumerate(sent)
     ]
     posts: list[list[Receive]] = [[] for _ in turns]
     posted: set[Receive] = set()
-    latest = [0] * len(sent)
     for place, (block, m) in enumerate(turns):
         for way in flows.ways_into[block]:
             needed = Receive(way, m, flows.giver(way, device))
             while needed.source != device and needed not in posted:
-                one = next(coming[needed.source])
-                posted.add(one)
-                early = max(place - num_ahead, first.get((block, m), 0), latest[needed.source])
-                latest[needed.source] = early
-                posts[early].append(one)
+                first = next(coming[needed.source])
+                posted.add(first)
+                posts[max(0, place - num_ahead)].append(first)
     return posts
-
-
-def _first_post(flows: Flows, device: int) -> dict[Turn, int]:
-    """Before which place, at the soonest, a device says that it expects the gradients for a turn.
-
-    It is behind its own forward pass of that micro-batch, and one block before its first backward pass.
-    """
-    places = {turn: place for place, turn in enumerate(flows.schedule.orders[device].turns)}
-    backward = {turn: place for turn, place in places.items() if flows.schedule.blocks[turn[0]].kind == "backward"}
-    warm_up = min(backward.values(), default=0) - 1
-    return {
-        (block, m): max(warm_up, places[flows.schedule.blocks[block].forward, m] + 1) for block, m in backward
-    }
 
 
 def _last_gradient(flows: Flows, device: int, stages: frozenset[str]) -> Turn:
