@@ -95,6 +95,61 @@ def test_quotas_and_shares_of_namespaces(hulk: Hulk, tmp_path: Path) -> None:
     assert "--quota 'one' must be NAMESPACE=NUMBER" in str(hulk(*common, "--quota", "one")[0])
 
 
+HEADING = "job,samples,utility,weight"
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (f"{HEADING}\nx,nan,sqrt,1\n", "jobs line 2: samples 'nan' must be finite"),
+        (f"{HEADING}\nx,5,sqrt,inf\n", "jobs line 2: weight 'inf' must be finite"),
+        (
+            f"{HEADING}\nx,5,sqrt,1\ny,5,sqrt,1\nx,7,sqrt,1\n",
+            "jobs line 4: job x is there twice; the first is in line 2",
+        ),
+        ("job,samples,job\nx,5,y\n", "columns named twice ['job']"),
+        (f"{HEADING}\nx,5,sqrt,1,9,9\n", "jobs line 2: 6 cells, and the heading has 4 columns"),
+    ],
+)
+def test_tables_of_jobs_that_make_no_sense_are_refused(hulk: Hulk, tmp_path: Path, table: str, words: str) -> None:
+    topology, jobs = tmp_path / "topology.yaml", tmp_path / "jobs.csv"
+    topology.write_text(TOPOLOGY)
+    jobs.write_text(table)
+    assert words in str(hulk("--jobs", jobs, "-t", topology, "--policy", "fifo")[0])
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (("--quota", "one=nan"), "--quota 'one=nan' must be NAMESPACE=NUMBER"),
+        (("--share", "a=1", "--share", "a=2"), "--share: namespace a is there twice, with 1 and 2"),
+        (("--until-s", "nan"), "--until-s nan must be > 0"),
+        (("--slot-s", "nan"), "slot nan s must be > 0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    hulk: Hulk, tmp_path: Path, option: tuple[str, ...], words: str
+) -> None:
+    topology, jobs = tmp_path / "topology.yaml", tmp_path / "jobs.csv"
+    topology.write_text(TOPOLOGY)
+    jobs.write_text(f"{HEADING}\nx,5,sqrt,1\n")
+    assert words in str(hulk("--jobs", jobs, "-t", topology, "--policy", "fifo", *option)[0])
+
+
+@pytest.mark.parametrize(
+    ("trace", "words"),
+    [
+        ("slot,job\n0,a\n200,b\n", "trace: b in slot 200: the setting has slots 0 to 199"),
+        ("slot,job\n0,a\n3,a\n", "trace line 3: job a arrives twice, in slots 0 and 3"),
+        ("slot,job\n0,a,7\n", "trace line 2: '0,a,7' must be slot,job"),
+    ],
+)
+def test_traces_that_make_no_sense_are_refused(hulk: Hulk, tmp_path: Path, trace: str, words: str) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(trace)
+    assert words in str(hulk("--preset", "gadget", "--trace", path, "--policy", "fifo")[0])
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -103,6 +158,7 @@ def test_quotas_and_shares_of_namespaces(hulk: Hulk, tmp_path: Path) -> None:
         ((), "give jobs with --jobs and --topology, or a --preset"),
         (("--jobs", "jobs.csv"), "give them with --topology"),
         (("--preset", "gadget", "--load", "0"), "load 0.0 must be > 0"),
+        (("--preset", "gadget", "--load", "nan"), "load nan must be > 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(hulk: Hulk, arguments: tuple[str, ...], words: str) -> None:

@@ -127,15 +127,24 @@ def _figures(option: str, given: list[str] | None) -> dict[str, float]:
     for text in given or []:
         namespace, _, figure = text.partition("=")
         try:
-            found[namespace] = float(figure)
+            number = float(figure)
         except ValueError:
-            raise ValueError(f"{option} {text!r} must be NAMESPACE=NUMBER") from None
+            number = math.nan
+        if not math.isfinite(number):
+            raise ValueError(f"{option} {text!r} must be NAMESPACE=NUMBER")
+        if namespace in found:
+            raise ValueError(
+                f"{option}: namespace {namespace} is there twice, with {found[namespace]:g} and {number:g}"
+            )
+        found[namespace] = number
     return found
 
 
 def _of_files(jobs: Path, topology: Path | None, until_s: float, settings: Settings) -> Scenario:
     if topology is None:
         raise ValueError("--jobs are simulated on machines: give them with --topology")
+    if not until_s > 0:
+        raise ValueError(f"--until-s {until_s:g} must be > 0")
     known = any_topology(topology, sys.stdin).topology
     read = read_jobs(jobs.read_text(encoding="utf-8").splitlines())
     times = LinkTimes(known)

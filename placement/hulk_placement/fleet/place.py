@@ -6,6 +6,7 @@ A worker that is already somewhere stays there as long as the new number of work
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,6 +29,16 @@ def place(room: Room, job: Job, count: int, held: Mapped | None = None) -> dict[
         if staying is not None:
             return staying
     return _fresh(room, job, count, room.admits(job))
+
+
+def is_ever_joined(room: Room, job: Job) -> bool:
+    """Whether the job's least fits machines that its ring can join, were they and their links free, quotas apart."""
+    if job.allow_unknown_links and not reservation(job):
+        return int(room.most(job).sum()) >= job.min_workers
+    if job.key not in room.can_be_joined:
+        empty = Room(room.topology, replace(room.settings, quotas={}, taken={}))
+        room.can_be_joined[job.key] = place(empty, job, job.min_workers) is not None
+    return room.can_be_joined[job.key]
 
 
 def largest(room: Room, job: Job, count: int, held: Mapped | None = None) -> dict[str, int] | None:

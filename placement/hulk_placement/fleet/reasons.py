@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hulk_placement.fleet.place import is_ever_joined
 from hulk_placement.fleet.policies.fifo import can_ever
 from hulk_placement.fleet.problem import Problem
 from hulk_placement.fleet.room import Room
@@ -18,6 +19,11 @@ def waiting_reason(problem: Problem, room: Room, job: Job, position: int) -> str
         return (
             f"waits: its least is {least} workers of {wanted} accelerators, and the cluster's machines could hold "
             f"{most} of them were they empty"
+        )
+    if not is_ever_joined(room, job):
+        return (
+            f"waits: its least is {least} workers of {wanted} accelerators, and no links that are known, and carry what "
+            f"it reserves, join machines that hold so many of them, were they empty; {most} fit on all together"
         )
     if not can_ever(room, job):
         return f"waits: {room.quotas.lack(job.namespace, least, wanted)}"

@@ -27,7 +27,7 @@ class Room:
     """
 
     def __init__(self, topology: Topology, settings: Settings) -> None:
-        self.topology = topology
+        self.topology, self.settings = topology, settings
         self.names = [machine.name for machine in topology.machines]
         self.index = {name: place for place, name in enumerate(self.names)}
         self.size: Counts = np.array([machine.num_accelerators for machine in topology.machines], dtype=np.int64)
@@ -46,6 +46,8 @@ class Room:
         self.quotas = Quotas(settings.quotas, settings.taken)
         self._admits: dict[str, Counts] = {}
         self._known: dict[tuple[int, int], bool] = {}
+        self.can_be_joined: dict[str, bool] = {}
+        """Of each job that was asked for, whether its least fits where nothing else is: `place.is_ever_joined`."""
 
     def most(self, job: Job) -> Counts:
         """How many workers of the job each machine could ever hold, were it empty."""

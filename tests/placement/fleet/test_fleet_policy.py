@@ -118,6 +118,21 @@ def test_what_waits_is_told_its_place_what_it_lacks_and_when_it_may_start() -> N
     assert decision.expected_start_s == {"second": pytest.approx(10 + 100 / 3)}
 
 
+@pytest.mark.parametrize("policy", SAFE)
+def test_a_job_whose_machines_nothing_joins_waits_with_the_reason_and_blocks_nobody(policy: str) -> None:
+    """Two regions of which nothing is known: three workers fit on neither."""
+    topology = Topology(tuple(Machine(f"m{n}", region, num_accelerators=2) for n, region in enumerate("ab")))
+    apart = job("apart", min_workers=3, max_workers=3, allow_unknown_links=False)
+    found = decide(0.0, [apart, job("alone", arrived_s=1.0)], topology, {}, TIMES, Settings(policy=policy))
+    assert "apart" not in found.workers
+    assert "alone" in found.workers
+    assert found.reasons["apart"].startswith(
+        "waits: its least is 3 workers of 1 accelerators, and no links that are known"
+    )
+    known = replace(topology, region_links={pair: Link(0.1, 1e8) for pair in (("a", "b"), ("b", "a"))})
+    assert "apart" in decide(0.0, [apart], known, {}, TIMES, Settings(policy=policy)).workers
+
+
 def test_a_quota_that_can_never_hold_the_gang_is_the_reason() -> None:
     settings_ = Settings(quotas={"team": 3})
     jobs = [job("j", min_workers=4, max_workers=4, namespace="team")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hulk_placement.fleet.place import place
+from hulk_placement.fleet.place import is_ever_joined, place
 from hulk_placement.fleet.problem import Problem
 from hulk_placement.fleet.quotas import Quotas
 from hulk_placement.fleet.room import Room
@@ -38,6 +38,6 @@ def asked(room: Room, job: Job, settings: Settings) -> int:
 
 
 def can_ever(room: Room, job: Job) -> bool:
-    """Whether the job's least number of workers fits an empty cluster and its namespace's quota."""
+    """Whether the job's least number of workers fits an empty cluster, its links, and its namespace's quota."""
     is_admitted = room.quotas.is_ever_enough(job.namespace, job.min_workers, job.accelerators_per_worker)
-    return is_admitted and job.min_workers <= int(room.most(job).sum())
+    return is_admitted and is_ever_joined(room, job)

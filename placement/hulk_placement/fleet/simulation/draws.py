@@ -42,9 +42,13 @@ def read_trace(lines: Iterable[str]) -> dict[str, int]:
             continue
         try:
             slot, job = int(row[0]), row[1].strip()
+            if len(row) > 2:
+                raise ValueError
         except (ValueError, IndexError):
             raise ValueError(f"trace line {number}: {','.join(row)!r} must be slot,job") from None
         if slot < 0 or not job:
             raise ValueError(f"trace line {number}: slot {slot} must be >= 0 and the job named")
+        if job in found:
+            raise ValueError(f"trace line {number}: job {job} arrives twice, in slots {found[job]} and {slot}")
         found[job] = slot
     return found

@@ -8,6 +8,8 @@ gradient_bytes, reserved_bytes_per_s, utility, weight, steepness, midpoint, scal
 from __future__ import annotations
 
 import csv
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -38,24 +40,30 @@ def read_jobs(lines: Iterable[str]) -> list[Job]:
     columns = rows.fieldnames or []
     unknown = [name for name in columns if name not in FIGURES | WORDS]
     missing = [name for name in NEEDED if name not in columns]
-    if unknown or missing:
-        raise ValueError(f"jobs: unknown columns {unknown}, missing columns {missing}")
-    jobs = []
+    twice = sorted(name for name, count in Counter(columns).items() if count > 1)
+    if unknown or missing or twice:
+        raise ValueError(f"jobs: unknown columns {unknown}, missing columns {missing}, columns named twice {twice}")
+    jobs: dict[str, tuple[int, Job]] = {}
     for row in rows:
         try:
-            jobs.append(_job(_figures(row)))
+            job = _job(_figures(row, len(columns)))
+            if job.key in jobs:
+                raise ValueError(f"job {job.key} is there twice; the first is in line {jobs[job.key][0]}")
         except ValueError as error:
             raise ValueError(f"jobs line {rows.line_num}: {error}") from None
+        jobs[job.key] = rows.line_num, job
     if not jobs:
         raise ValueError("jobs: the table has a heading and no row")
-    return jobs
+    return [job for _, job in jobs.values()]
 
 
-def _figures(row: Mapping[str, str | None]) -> dict[str, Any]:
+def _figures(row: Mapping[str | None, Any], num_columns: int) -> dict[str, Any]:
     """A row's cells as numbers, empty ones left out."""
+    if None in row:
+        raise ValueError(f"{num_columns + len(row[None])} cells, and the heading has {num_columns} columns")
     found: dict[str, Any] = {}
     for name, cell in row.items():
-        if cell is None or not cell.strip():
+        if name is None or cell is None or not cell.strip():
             continue
         if name in WORDS:
             found[name] = cell.strip()
@@ -64,6 +72,8 @@ def _figures(row: Mapping[str, str | None]) -> dict[str, Any]:
             found[name] = int(cell) if name in WHOLE else float(cell)
         except ValueError:
             raise ValueError(f"{name} {cell.strip()!r} must be a number") from None
+        if not math.isfinite(found[name]):
+            raise ValueError(f"{name} {cell.strip()!r} must be finite")
     for name in NEEDED:
         if name not in found:
             raise ValueError(f"{name} is empty")

@@ -52,8 +52,11 @@ class Switches:
 def gadget(num_jobs: int, seed: int, switches: Switches | None = None, slots: dict[str, int] | None = None) -> Scenario:
     """GADGET's setting: 200 slots, 50 servers of {1,2,4,8} accelerators in 2 to 5 racks, sigmoid utilities.
 
-    `slots` are arrivals by job, of a trace; drawn where it is absent.
+    `slots` are arrivals by job, of a trace; drawn where it is absent. ValueError where one is after the last slot.
     """
+    late = [f"{name} in slot {slot}" for name, slot in (slots or {}).items() if slot >= NUM_SLOTS]
+    if late:
+        raise ValueError(f"trace: {', '.join(late)}: the setting has slots 0 to {NUM_SLOTS - 1}")
     switches, rng = switches or Switches(), np.random.default_rng(seed)
     topology, cards = _racks(rng, switches.num_servers)
     bursts = Bursts()
