@@ -106,7 +106,6 @@ class Knowledge:
         self._workload, self._topology = workload, topology
         self._profiled: dict[str, Figure | None] = {}
         self._estimates: dict[tuple[str, float, int], float | None] = {}
-        self._known = [(machine, figure) for machine in topology.machines if (figure := self._there(machine))]
 
     def kind(self, machine: Machine) -> Kind:
         """The machine's kind."""
@@ -134,6 +133,11 @@ class Knowledge:
     def is_any_known(self) -> bool:
         """Whether any machine's speed is known, or by data sheets that machines differ."""
         return bool(self._known) or len({*map(self._estimate, self._topology.machines)} - {None}) > 1
+
+    @cached_property
+    def _known(self) -> list[tuple[Machine, Figure]]:
+        """All machines with a figure: asked for only where one has none of its own, since there may be thousands."""
+        return [(machine, figure) for machine in self._topology.machines if (figure := self._there(machine))]
 
     @property
     def _micro_batch(self) -> int:

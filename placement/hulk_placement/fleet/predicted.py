@@ -76,7 +76,14 @@ class PredictedStepTimes:
         if self.topology.node_links or workload.flops_per_s or workload.likely_flops_per_s:
             return sorted((machine.name, count) for machine, count in machines)
         return sorted(
-            (machine.region, machine.product, machine.flops_per_s or 0.0, machine.memory_bytes, count)
+            (
+                machine.region,
+                machine.product,
+                machine.flops_per_s or 0.0,
+                machine.memory_bytes,
+                machine.keeps_windows,
+                count,
+            )
             for machine, count in machines
         )
 

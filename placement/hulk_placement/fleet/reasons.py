@@ -22,8 +22,8 @@ def waiting_reason(problem: Problem, room: Room, job: Job, position: int) -> str
         )
     if not is_ever_joined(room, job):
         return (
-            f"waits: its least is {least} workers of {wanted} accelerators, and no links that are known, and carry what "
-            f"it reserves, join machines that hold so many of them, were they empty; {most} fit on all together"
+            f"waits: its least is {least} workers of {wanted} accelerators, and no links that are known, and carry "
+            f"what it reserves, join machines that hold so many of them, were they empty; {most} fit on all together"
         )
     if not can_ever(room, job):
         return f"waits: {room.quotas.lack(job.namespace, least, wanted)}"

@@ -7,7 +7,7 @@ of a machine do not count here: they decide where in its job it stands, not whic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -78,8 +78,8 @@ def _figures(workloads: Sequence[Workload], machine: Machine) -> tuple[object, .
     likely = tuple(workload.likely_flops_per_s.get(machine.name) for workload in workloads)
     batches = tuple(workload.measured_micro_batch.get(machine.name) for workload in workloads)
     pinned = tuple(pin.allows(machine) for workload in workloads for pin in workload.layer_pins)
-    own = (machine.num_accelerators, machine.product, machine.memory_bytes, machine.flops_per_s, machine.price_per_hour)
-    return (*own, machine.memory_bandwidth_bytes_per_s, machine.inside, measured, likely, batches, pinned)
+    own = replace(machine, name="-", region="-", zone="")
+    return (own, measured, likely, batches, pinned)
 
 
 def assign(pools: Pools, counts_JP: Ints) -> list[dict[str, int]]:
