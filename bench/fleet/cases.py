@@ -7,11 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 from hulk_placement.fleet import Job, Ring, Settings, Utility, UtilityKind, decide
+from hulk_placement.fleet.predicted import PredictedStepTimes
 from hulk_placement.fleet.simulation import Scenario
 from hulk_placement.fleet.simulation.presets import SLOT_S, Switches, gadget
 from hulk_placement.fleet.simulation.speeds import Contended
 from hulk_placement.fleet.step_times import PaperStepTimes
-from hulk_placement.topology import Machine, Topology
+from hulk_placement.model import Model
+from hulk_placement.model.presets import preset
+from hulk_placement.topology import Link, Machine, Topology
+from hulk_placement.workload import Workload
 
 LOADS = (0.5, 1.0, 2.0, 4.0)
 NUM_SERVERS = (50, 10)
@@ -60,6 +64,34 @@ def decision_s(num_jobs: int, num_machines: int, seed: int) -> tuple[float, floa
     middle = time.process_time()
     decide(60.0, jobs, topology, first.workers, times, settings)
     return middle - begun, time.process_time() - middle
+
+
+def live_decision_s(num_jobs: int, num_machines: int, seed: int) -> tuple[float, float]:
+    """As `decision_s`, with step times by `cost.predict`, as the operator asks: of GPT-2 small on measured machines."""
+    rng = np.random.default_rng(seed)
+    regions = [f"r{n}" for n in range(10)]
+    machines = tuple(
+        Machine(f"m{n}", regions[n % 10], num_accelerators=int(size), flops_per_s=float(rng.uniform(1e13, 1e14)))
+        for n, size in enumerate(rng.choice([1, 2, 4, 8], size=num_machines))
+    )
+    links = {(a, b): Link(1e-3, 1e10) if a == b else Link(0.1, 1e9) for a in regions for b in regions}
+    topology = Topology(machines, region_links=links)
+    model = Model(preset("gpt2").layers("bf16"))
+    jobs = [_live(_job(n, rng), model, topology) for n in range(num_jobs + 1)]
+    settings, times = Settings(slot_s=SLOT_S), PredictedStepTimes(topology)
+    decide(0.0, jobs[:1], topology, {}, times, settings)  # compiled, where it was not
+    begun = time.process_time()
+    first = decide(0.0, jobs[:-1], topology, {}, times, settings)
+    middle = time.process_time()
+    decide(60.0, jobs, topology, first.workers, times, settings)
+    return middle - begun, time.process_time() - middle
+
+
+def _live(job: Job, model: Model, topology: Topology) -> Job:
+    candidates = {machine.name: machine.num_accelerators for machine in topology.machines}
+    each = job.accelerators_per_worker
+    workload = Workload(job.key, model, 256, candidates, max_workers=job.max_workers, accelerators_per_worker=each)
+    return replace(job, ring=None, workload=workload, work_per_step=256.0)
 
 
 def _job(number: int, rng: np.random.Generator) -> Job:

@@ -19,7 +19,7 @@ from hulk_placement.fleet.simulation.presets import PUBLISHED, Switches, gadget,
 from rich.console import Console
 from rich.table import Table
 
-from bench.fleet.cases import LOADS, NUM_SERVERS, decision_s, hard, loaded
+from bench.fleet.cases import LOADS, NUM_SERVERS, decision_s, hard, live_decision_s, loaded
 from bench.fleet.runs import Row, interval, leads, simulated, words, worst_lead
 from bench.raw import Raw
 from bench.verdicts import verdict
@@ -37,7 +37,7 @@ def run(short: bool = False) -> None:
     """Print every table; `short` takes 3 seeds in place of 20, and 2 in place of 5 where they decide no aim."""
     console, raw, seeds = Console(highlight=False, width=170), Raw("fleet"), range(1, 4 if short else 21)
     console.print(f"seeds 1 to {seeds[-1]} of the loads; ± is half of the 95 % interval; simulated, nothing is run")
-    decisions(console)
+    decisions(console, 20 if short else 500)
     loads(console, raw, seeds)
     for part in (batch, parts, few_jobs, published):
         part(console, raw, seeds[: 2 if short else 5])
@@ -163,10 +163,14 @@ def batch(console: Console, raw: Raw, seeds: Sequence[int]) -> None:
     console.print(verdict("largest ratio of makespans to SJF-BCO", max(ratios), "below", 1.0))
 
 
-def decisions(console: Console) -> None:
-    """How long a decision takes."""
+def decisions(console: Console, num_live: int) -> None:
+    """How long a decision takes; by the operator's step times also for fewer jobs."""
     first_s, next_s = decision_s(500, 1000, 1)
     console.print(verdict("decision for 500 jobs on 1,000 machines, processor s", first_s, "at most", 2.0))
+    console.print(verdict("the next one, all running, processor s", next_s, "at most", 2.0))
+    first_s, next_s = live_decision_s(num_live, 1000, 1)
+    what = f"decision for {num_live} jobs on 1,000 machines by cost.predict"
+    console.print(verdict(f"{what}, processor s", first_s, "at most", 2.0))
     console.print(verdict("the next one, all running, processor s", next_s, "at most", 2.0))
 
 

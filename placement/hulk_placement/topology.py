@@ -159,6 +159,7 @@ class Topology:
     _by_name: Mapping[str, Machine] = field(init=False, repr=False, compare=False)
     _by_nodes: Mapping[Pair, Link] = field(init=False, repr=False, compare=False)
     _by_regions: Mapping[Pair, Link] = field(init=False, repr=False, compare=False)
+    _turns: Mapping[str, tuple[int, int]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         by_name = {machine.name: machine for machine in self.machines}
@@ -179,10 +180,17 @@ class Topology:
             if link.kind is not LinkKind.UNKNOWN
         }
         object.__setattr__(self, "_by_regions", resolved)
+        regions: dict[str, int] = {}
+        turns = {m.name: (regions.setdefault(m.region, len(regions)), n) for n, m in enumerate(self.machines)}
+        object.__setattr__(self, "_turns", turns)
 
     def machine(self, name: str) -> Machine:
         """The machine of that name; KeyError when there is none."""
         return self._by_name[name]
+
+    def turn(self, name: str) -> tuple[int, int]:
+        """What machines are sorted by, so that they stand region by region, in the topology's order; KeyError."""
+        return self._turns[name]
 
     def link(self, source: str, target: str) -> Link:
         """The link between two machines: measured or declared, else its region pair's (inferred), else unknown."""

@@ -47,7 +47,7 @@ def traffic(plan: Plan, workload: Workload, topology: Topology, groups: Sequence
     Hulk's own: B times each flow's share over each of its hops; inside regions it is not counted. Two stages that share
     parameters sum them in a ring of the two: B each way.
     """
-    region = {machine.name: machine.region for machine in topology.machines}
+    region = {name: topology.machine(name).region for name in set(plan.rank_machines)}
     if plan.collective is not None:
         reduced = _flows(plan.collective, workload.model.gradient_bytes, plan.num_buckets)
     else:

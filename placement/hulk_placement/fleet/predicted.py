@@ -40,6 +40,10 @@ class PredictedStepTimes:
     topology: Topology
     observed: Mapping[str, Observed] = field(default_factory=dict)
     _known: dict[tuple[object, ...], float] = field(default_factory=dict, repr=False, compare=False)
+    _alikes: dict[str, tuple[Workload, int]] = field(default_factory=dict, repr=False, compare=False)
+    """Of each job that was asked for its workload, and the number of all that take as long on the same machines."""
+    _kinds: list[Workload] = field(default_factory=list, repr=False, compare=False)
+    """One of each number, without what decides no step."""
 
     def step_s(self, job: Job, mapping: Mapped) -> float:
         """Seconds of a step; inf for a number of workers that no layout of the job's has."""
@@ -64,11 +68,31 @@ class PredictedStepTimes:
             alike = self._alike(workload, mapping)
         except KeyError:
             return math.inf  # it was observed on a machine that is gone
-        key = (job.key, workload.global_batch, workload.micro_batch, workload.accelerators_per_worker, *alike)
+        key = (self._kind(workload), *alike)
         if key not in self._known:
             plan = plan_on(workload, self.topology, mapping)
             self._known[key] = math.inf if plan is None else predict(plan, workload, self.topology).step_s
         return self._known[key]
+
+    def _kind(self, workload: Workload) -> int:
+        """The number that workloads share whose steps are equally long on the same machines, as those of a sweep."""
+        seen = self._alikes.get(workload.key)
+        if seen is None or seen[0] is not workload:
+            bare = replace(
+                workload,
+                key="any/any",
+                candidates={},
+                min_workers=1,
+                max_workers=1,
+                attempt=1,
+                created_s=0.0,
+                priority=0,
+                kept={},
+            )
+            if bare not in self._kinds:
+                self._kinds.append(bare)
+            seen = self._alikes[workload.key] = workload, self._kinds.index(bare)
+        return seen[1]
 
     def _alike(self, workload: Workload, mapping: Mapped) -> Sequence[object]:
         """What of a mapping decides its step: machines themselves, or only their kinds where no pair differs."""
@@ -98,9 +122,7 @@ def plan_on(workload: Workload, topology: Topology, mapping: Mapped) -> Plan | N
     data, rest = divmod(ranks, pipeline * tensor)
     if rest or not 1 <= data <= workload.global_batch or workload.data not in (None, data):
         return None
-    order = {machine.name: place for place, machine in enumerate(topology.machines)}
-    first = {machine.region: -place for place, machine in reversed([*enumerate(topology.machines)])}
-    names = sorted(mapping, key=lambda name: (-first[topology.machine(name).region], order[name]))
+    names = sorted(mapping, key=topology.turn)
     shares = share_out(workload.global_batch, [1.0] * data)
     num_layers = len(workload.model.layers)
     if num_layers < pipeline:
