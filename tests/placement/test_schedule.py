@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from hulk_placement.schedule.exact import time_optimal
 from hulk_placement.schedule.links import DeviceLink, with_links
-from hulk_placement.schedule.placement import Block, Placement
+from hulk_placement.schedule.placement import Block, Kind, Placement
 from hulk_placement.schedule.repetend import repetend
 from hulk_placement.schedule.search import scheduled
 from hulk_placement.schedule.shapes import SHAPES
@@ -94,6 +94,10 @@ def test_what_no_schedule_can_be_is_refused_with_the_reason() -> None:
         Placement(1, tuple(Block(name, (0,), 1, after=(n,)) for name, n in (("a", 1), ("b", 2), ("c", 0))))
     with pytest.raises(ValueError, match=r"block a: span -1 must be >= 0 and finite"):
         Placement(1, (Block("a", (0,), -1),))
+    with pytest.raises(ValueError, match=r"block a: span 1e\+308 must be >= 0 and finite, 1e\+100 at most"):
+        Placement(1, (Block("a", (0,), 1e308),))
+    with pytest.raises(ValueError, match="none of the 1 blocks is a forward one: nothing is left for inference"):
+        Placement(1, (Block("b", (0,), 1, kind=Kind.BACKWARD),)).forward_only()
     with pytest.raises(
         ValueError, match=r"device 0: one micro-batch alone holds 2 of memory, and there is 1.5: 0.5 too"
     ):

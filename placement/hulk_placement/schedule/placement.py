@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 
+LONGEST = 1e100
+"""Of a block or transfer: sums of longer ones are no numbers any more."""
+
 
 class Kind(StrEnum):
     """What a block computes."""
@@ -90,8 +93,10 @@ class Placement:
         return [block.name for block in self.blocks]
 
     def forward_only(self) -> Placement:
-        """Without backward blocks, as for inference: nothing is kept for them."""
+        """Without backward blocks, as for inference: nothing is kept for them. ValueError where no others are there."""
         kept = [number for number, block in enumerate(self.blocks) if block.kind is Kind.FORWARD]
+        if not kept:
+            raise ValueError(f"none of the {len(self.blocks)} blocks is a forward one: nothing is left for inference")
         there = {number: place for place, number in enumerate(kept)}
         blocks = (
             replace(self.blocks[n], memory=0.0, after=tuple(there[a] for a in self.blocks[n].after if a in there))
@@ -109,7 +114,8 @@ class Placement:
         if not 0 <= transfer.target < len(self.blocks) or transfer.source not in self.blocks[transfer.target].after:
             raise ValueError(f"{words}: the one does not need the other")
         if not (_is_time(transfer.busy) and _is_time(transfer.latency)):
-            raise ValueError(f"{words}: busy {transfer.busy} and latency {transfer.latency} must be >= 0 and finite")
+            times = f"busy {transfer.busy} and latency {transfer.latency}"
+            raise ValueError(f"{words}: {times} must be >= 0 and finite, {LONGEST:g} at most")
         if len(set(transfer.channels)) < len(transfer.channels):
             raise ValueError(f"{words}: channels {', '.join(transfer.channels)}, of which one is there twice")
 
@@ -130,7 +136,7 @@ def _check(block: Block, num_devices: int, num_blocks: int) -> None:
             f"block {block.name}: devices {devices} must be one or more of 0 to {num_devices - 1}, each once"
         )
     if not _is_time(block.span):
-        raise ValueError(f"block {block.name}: span {block.span} must be >= 0 and finite")
+        raise ValueError(f"block {block.name}: span {block.span} must be >= 0 and finite, {LONGEST:g} at most")
     if not math.isfinite(block.memory):
         raise ValueError(f"block {block.name}: memory {block.memory} must be finite")
     for needed in block.after:
@@ -139,4 +145,4 @@ def _check(block: Block, num_devices: int, num_blocks: int) -> None:
 
 
 def _is_time(value: float) -> bool:
-    return math.isfinite(value) and value >= 0.0
+    return 0.0 <= value <= LONGEST
