@@ -1,4 +1,7 @@
-"""Five jobs that arrive one after the other on six nodes, and what is seen of them until the time is up."""
+"""Five jobs that arrive one after the other on six nodes, and what is seen of them until the time is up.
+
+Accelerators are emulated, so that six pods at once are six times as fast as one, whatever the machine's processors do.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hulk_lab import reset, up
+from hulk_lab import reset, spec, up
 from hulk_lab.builds import images
 from hulk_lab.demo.chapters import Demo, Target
 from hulk_lab.demo.story import Story
 from hulk_operator.api import HulkJob
 from hulk_operator.inputs.utilities import to_utility
-from lab_jobs import LAUNCH, SYSTEM_NAMESPACE, Jobs, Object, job
+from lab_jobs import SYSTEM_NAMESPACE, Jobs, Object, job
 from rich.console import Console
+
+from bench.accelerators import CORES, SCRIPT, pod_on
+from bench.geo import script, with_cores
+from bench.training import Size
 
 SEED = 7
 WINDOW_S = 300.0
 LOOK_S = 1.0
 NUM_NODES = 6
 LONG = 100_000
-MODEL = {"layers": 4, "hidden": 64, "heads": 2, "sequenceLength": 128, "vocabulary": 256}
+SPEC = Path(__file__).with_name("fleet.yaml")
+SIZE = Size(layers=4, hidden=64, global_batch=24, sequence_length=128)
 LOSS = re.compile(r"^step=(\d+) loss=(\S+) ")
 URGENT = "urgent"
 DRAWS = {"wattsPerWorker": 10, "powerPrice": "0.00001"}
@@ -64,11 +72,27 @@ def arrivals(seed: int = SEED) -> list[Arrival]:
     ]
     at_s, found = 0.0, []
     for name, workers, steps, utility, more in wanted:
-        made = job(name, workers, command=LAUNCH, steps=steps, checkpoint_every=10, utility=utility, **more)
-        made["spec"] |= {"model": {"transformer": MODEL}, "training": {"globalBatch": 24, "steps": steps}}
+        made = job(name, workers, steps=steps, checkpoint_every=10, utility=utility, **more)
+        made["spec"] |= {
+            "model": {"transformer": SIZE.transformer},
+            "training": {"globalBatch": SIZE.global_batch, "steps": steps},
+            "template": {"spec": launched()},
+        }
         found.append(Arrival(at_s, made))
         at_s += draw.uniform(30.0, 50.0)
     return found
+
+
+def launched() -> Object:
+    """Pods that outlive an attempt, on accelerators as fast as the lab's file says."""
+    pod = pod_on(spec.load(SPEC), SIZE)
+    pod["containers"][0]["command"] = ["/opt/hulk/bin/hulk-launch", f"/bench/{SCRIPT}"]
+    return pod
+
+
+def six_nodes(name: str) -> spec.LabSpec:
+    """The lab's file under a name, whose pods compute as fast as the processors let them."""
+    return with_cores(spec.load(SPEC, name), CORES)
 
 
 @dataclass(slots=True)
@@ -102,6 +126,9 @@ def run(lab: up.Lab, install: Demo, policy: str) -> Record:
     reset.reset(lab, keep={SYSTEM_NAMESPACE})
     jobs = Jobs(lab, f"fleet-{policy}")
     jobs.make_namespace()
+    program = script(SCRIPT)
+    program["metadata"]["namespace"] = jobs.namespace
+    lab.kube.apply(program)
     lab.kube.apply(
         {
             "apiVersion": "scheduling.k8s.io/v1",
@@ -165,7 +192,7 @@ def _read(jobs: Jobs, seen: dict[str, Seen], readers: dict[str, tuple[str, Calla
     for name, lines in readers.values():
         attempt = 0
         for line in lines():
-            if (began := re.match(r"attempt (\d+): worker \d+", line)) is not None:
+            if (began := re.match(r"hulk-launch: attempt (\d+): worker \d+", line)) is not None:
                 attempt = int(began[1])
             elif (found := LOSS.match(line)) is not None:
                 seen[name].losses.setdefault(attempt, {})[int(found[1])] = float(found[2])
