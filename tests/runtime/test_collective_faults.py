@@ -1,5 +1,6 @@
 """A peer that dies, stalls, sends garbage or comes twice: every rank says the same within the bound, nothing hangs."""
 
+import errno
 import itertools
 import random
 import socket
@@ -28,7 +29,7 @@ from collective_ranks import (
     within,
 )
 from hulk_runtime.collective.bounds import Bounds
-from hulk_runtime.collective.connections.channel import Channel, PeerGoneError
+from hulk_runtime.collective.connections.channel import CLOSED, Channel, PeerGoneError, _gone
 from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.planned import roles
@@ -548,3 +549,8 @@ def test_strangers_who_say_nothing_keep_nobody_out() -> None:
     assert time.monotonic() - started < 5 * BOUND_S
     for connection in idle:
         connection.close()
+
+
+def test_writing_to_a_connection_that_was_closed_says_so() -> None:
+    assert str(_gone(BrokenPipeError(errno.EPIPE, "Broken pipe"))) == CLOSED
+    assert str(_gone(ConnectionResetError(errno.ECONNRESET, "reset"))) == "its connection broke: reset"

@@ -33,8 +33,17 @@ _TCP_USER_TIMEOUT: Final = 18
 _SO_MAX_PACING_RATE: Final = 47
 
 
+CLOSED: Final = "it closed its connection"
+
+
 class PeerGoneError(ConnectionError):
     """The other end closed or broke the connection."""
+
+
+def _gone(error: OSError) -> PeerGoneError:
+    """What the kernel says of a connection in our words: writing to one that was closed breaks the pipe."""
+    is_closed = isinstance(error, BrokenPipeError)
+    return PeerGoneError(CLOSED if is_closed else f"its connection broke: {error.strerror}")
 
 
 class Sink(Protocol):
@@ -102,7 +111,7 @@ class Channel:
         except BlockingIOError:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what was kept back leaves
         except OSError as error:
-            raise PeerGoneError(f"its connection broke: {error.strerror}") from error
+            raise _gone(error) from error
 
     def closed_bytes(self, share: float = OPEN_SHARE) -> int:
         """What the path holds at the connection's pace where the window is below a share of that; else 0.
@@ -131,7 +140,7 @@ class Channel:
         try:
             return Path.of(self.socket)
         except OSError as error:
-            raise PeerGoneError(f"its connection broke: {error.strerror}") from error
+            raise _gone(error) from error
 
     @property
     def is_held(self) -> bool:
@@ -175,7 +184,7 @@ class Channel:
                 self.wants_write = True
                 return left
             except OSError as error:
-                raise PeerGoneError(f"its connection broke: {error.strerror}") from error
+                raise _gone(error) from error
             self._advance(count)
             if not self._sending and self._chunk is not None:
                 left.append(self._chunk)
@@ -230,9 +239,9 @@ class Channel:
         except BlockingIOError:
             return
         except OSError as error:
-            raise PeerGoneError(f"its connection broke: {error.strerror}") from error
+            raise _gone(error) from error
         if is_over:
-            raise PeerGoneError("it closed its connection")
+            raise PeerGoneError(CLOSED)
 
     def _read(self) -> int:
         """One system call into payload and header; 0 when nothing is there."""
@@ -244,9 +253,9 @@ class Channel:
         except BlockingIOError:
             return 0
         except OSError as error:
-            raise PeerGoneError(f"its connection broke: {error.strerror}") from error
+            raise _gone(error) from error
         if count == 0:
-            raise PeerGoneError("it closed its connection")
+            raise PeerGoneError(CLOSED)
         of_body = min(count, len(self._body) - self._num_body)
         self._num_body += of_body
         self._num_head += count - of_body
@@ -276,5 +285,5 @@ class Channel:
             try:
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
             except OSError as error:
-                raise PeerGoneError(f"its connection broke: {error.strerror}") from error
+                raise _gone(error) from error
             self._low_water = wanted
