@@ -222,6 +222,13 @@ async def test_pods_that_are_about_to_end_count_for_the_quota(make: Make) -> Non
     await world.until(lambda: world.num_workers("two") == 2)
 
 
+async def lower_quota(world: QueueWorld, accelerators: int) -> None:
+    """An operator that starts again with another quota of the jobs' namespace."""
+    await world.stop()
+    world.settings = Settings(slot_s=10.0, quotas={"lab": accelerators})
+    world.restart()
+
+
 @pytest.mark.parametrize(("spec", "left"), [(UNMOVABLE, 4), (SQRT, 2)], ids=["unmovable", "movable"])
 async def test_a_lower_quota_takes_only_from_jobs_that_can_be_moved(
     make: Make, spec: dict[str, Any], left: int
@@ -229,9 +236,7 @@ async def test_a_lower_quota_takes_only_from_jobs_that_can_be_moved(
     world = make(*nodes(6), want("one", 1, 4, **spec))
     await world.until(lambda: world.num_workers("one") == 4)
     await world.turns(12)
-    await world.stop()
-    world.settings = Settings(slot_s=10.0, quotas={"lab": 2})
-    world.restart()
+    await lower_quota(world, 2)
     world.add(want("two", 2, 2, after_s=30, **SQRT))
     world.add(want("three", 1, 1, after_s=40, namespace="other", **SQRT))
     await world.until(lambda: world.num_workers("three") == 1)
@@ -249,9 +254,7 @@ async def test_a_lower_quota_shrinks_a_job_that_is_alone(make: Make) -> None:
     world = make(*nodes(4), want("one", 1, 4, **SQRT))
     await world.until(lambda: world.num_workers("one") == 4)
     await world.turns(12)
-    await world.stop()
-    world.settings = Settings(slot_s=10.0, quotas={"lab": 3})
-    world.restart()
+    await lower_quota(world, 3)
     await world.until(lambda: world.num_workers("one") == 3)
     assert ("lab/one", "shrink") in world.moves
 

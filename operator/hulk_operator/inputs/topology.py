@@ -5,7 +5,7 @@ the workers of committed plans whose pods are not there yet (`Claim`).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
@@ -142,7 +142,7 @@ def topology(
     spec = declared or HulkTopologySpec()
     prices = declared_prices(spec)
     machines = tuple(
-        replace(_machine(left, name, resource, prices), keeps_windows=name in keeping)
+        _machine(left, name, resource, prices, keeps_windows=name in keeping)
         for name in sorted(left.nodes)
         if resource in ((left.nodes[name].get("status") or {}).get("allocatable") or {})
     )
@@ -237,7 +237,7 @@ def worker_amounts(spec: Object, resource: str, num_accelerators: int) -> Amount
     return {**taken, resource: max(taken[resource], num_accelerators)}
 
 
-def _machine(left: Room, name: str, resource: str, prices: Mapping[str, float]) -> Machine:
+def _machine(left: Room, name: str, resource: str, prices: Mapping[str, float], keeps_windows: bool) -> Machine:
     node = left.nodes[name]
     return Machine(
         name=name,
@@ -247,6 +247,7 @@ def _machine(left: Room, name: str, resource: str, prices: Mapping[str, float]) 
         product=product(node, resource),
         memory_bytes=accelerator_memory_bytes(node, resource),
         price_per_hour=prices.get(product(node, resource), 0.0),
+        keeps_windows=keeps_windows,
     )
 
 

@@ -137,7 +137,6 @@ class Dispatcher:
         free, quotas = seen.topology(resource), seen.quotas(resource, self._settings.quotas)
         contestants, whole = await self._contestants(group, seen)
         topology = whole.topology(resource)
-        taken = {namespace: amounts.get(resource, 0) for namespace, amounts in whole.taken.items()}
         now = self._clock()
         jobs = {key: fleet_job(one, now) for key, one in contestants.items()}
         asked = Competition(
@@ -146,7 +145,7 @@ class Dispatcher:
             topology=topology,
             running={key: one.mapping for key, one in contestants.items() if one.plan is not None},
             observed=observed_steps(contestants),
-            settings=replace(self._settings, taken=taken),
+            settings=replace(self._settings, taken=whole.taken_of(resource)),
         )
         waiting = frozenset(key for key in group.waiting if key in wanted and key in jobs)
         left = {machine.name: machine.num_accelerators for machine in free.machines}

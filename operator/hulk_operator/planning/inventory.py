@@ -69,7 +69,11 @@ class Inventory:
 
     def quotas(self, resource: str, limits: Mapping[str, int]) -> Quotas:
         """What namespaces' quotas leave of one kind of accelerator: pods count until they are gone."""
-        return Quotas(limits, {namespace: amounts.get(resource, 0) for namespace, amounts in self.taken.items()})
+        return Quotas(limits, self.taken_of(resource))
+
+    def taken_of(self, resource: str) -> dict[str, int]:
+        """What jobs hold of one kind of accelerator, by namespace."""
+        return {namespace: amounts.get(resource, 0) for namespace, amounts in self.taken.items()}
 
     def kept(self, job: HulkJob) -> Mapping[str, int]:
         """How many pods of the job wait on each node for its next plan: room that is taken for everyone else."""

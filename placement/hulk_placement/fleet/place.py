@@ -6,7 +6,6 @@ A worker that is already somewhere stays there as long as the new number of work
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -36,8 +35,7 @@ def is_ever_joined(room: Room, job: Job) -> bool:
     if job.allow_unknown_links and not reservation(job):
         return int(room.most(job).sum()) >= job.min_workers
     if job.key not in room.can_be_joined:
-        empty = Room(room.topology, replace(room.settings, quotas={}, taken={}))
-        room.can_be_joined[job.key] = place(empty, job, job.min_workers) is not None
+        room.can_be_joined[job.key] = place(room.empty, job, job.min_workers) is not None
     return room.can_be_joined[job.key]
 
 

@@ -14,7 +14,7 @@ from hulk_placement.fleet.types import Job, Mapped, Move, MoveKind
 def waiting_reason(problem: Problem, room: Room, job: Job, position: int) -> str:
     """The sentence for a job that has no workers; `room` is what the decision leaves free."""
     least, wanted = job.min_workers, job.accelerators_per_worker
-    most = int(problem.room().most(job).sum())
+    most = int(room.most(job).sum())
     if most < least:
         return (
             f"waits: its least is {least} workers of {wanted} accelerators, and the cluster's machines could hold "

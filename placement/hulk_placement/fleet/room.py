@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +50,11 @@ class Room:
         self._known: dict[tuple[int, int], bool] = {}
         self.can_be_joined: dict[str, bool] = {}
         """Of each job that was asked for, whether its least fits where nothing else is: `place.is_ever_joined`."""
+
+    @cached_property
+    def empty(self) -> Room:
+        """The same machines and links with nothing on them, quotas apart: to look at, not to take from."""
+        return Room(self.topology, replace(self.settings, quotas={}, taken={}))
 
     def most(self, job: Job) -> Counts:
         """How many workers of the job each machine could ever hold, were it empty."""
