@@ -14,8 +14,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hulk_placement.compiled import inlined
 from hulk_placement.cost.gloo import CUBIC
+from hulk_placement.cost.idle import INITIAL_PACKETS
+
+Floats = NDArray[np.float64]
 
 NUM_CONNECTIONS = 8
 """Between two ranks, as `hulk-launch` tells gloo."""
@@ -35,3 +41,23 @@ def packets_of(num_bytes: float) -> float:
         return 0.0
     num_pieces = min(float(NUM_CONNECTIONS), math.ceil(num_bytes / AT_ONCE_BYTES))
     return 1.0 + math.ceil(num_bytes / num_pieces / PACKET_BYTES)
+
+
+@inlined
+def opened_s(
+    sent: Floats, room: Floats, opened: Floats, way: int, packets: float, trip_s: float, begin_s: float
+) -> float:
+    """When a message of so many packets may have left a way that it is given to at `begin_s`; then where none hold it.
+
+    Of each way, all 0 before its first message: packets that were `sent`, packets that may have left by now (`room`),
+    and when the last of these could (`opened`).
+    """
+    if packets == 0.0:
+        return begin_s
+    if sent[way] == 0.0:
+        room[way], opened[way] = INITIAL_PACKETS, begin_s
+    sent[way] += packets
+    while sent[way] > room[way]:
+        room[way] = 2.0 * room[way] + INITIAL_PACKETS
+        opened[way] += trip_s
+    return float(opened[way])

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from hulk_placement.compiled import compiled, inlined
 from hulk_placement.cost.idle import INITIAL_PACKETS
+from hulk_placement.cost.windows import opened_s
 
 GPIPE, ONE_F_ONE_B = 0, 1
 SCHEDULES = {"gpipe": GPIPE, "1f1b": ONE_F_ONE_B}
@@ -63,15 +64,7 @@ class Chain(NamedTuple):
 @inlined
 def _left(now: Floats, row: int, s: int, packets: float, trip_s: float, begin_s: float, end_s: float) -> float:
     """When a transfer has left that begins at `begin_s` and would have at `end_s` if all windows were open."""
-    if packets == 0.0:
-        return end_s
-    if now[row, s] == 0.0:
-        now[row + 1, s], now[row + 2, s] = INITIAL_PACKETS, begin_s
-    now[row, s] += packets
-    while now[row, s] > now[row + 1, s]:
-        now[row + 1, s] = 2.0 * now[row + 1, s] + INITIAL_PACKETS
-        now[row + 2, s] += trip_s
-    return max(end_s, float(now[row + 2, s]))
+    return max(end_s, opened_s(now[row], now[row + 1], now[row + 2], s, packets, trip_s, begin_s))
 
 
 @compiled

@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hulk_placement.compiled import compiled
-from hulk_placement.cost.idle import INITIAL_PACKETS
 from hulk_placement.cost.simulation.schedule import BACKWARD, FORWARD, Schedule
 from hulk_placement.cost.simulation.sharing import Bools, Flows, start
 from hulk_placement.cost.simulation.step import Step, Way
-from hulk_placement.cost.windows import packets_of
+from hulk_placement.cost.windows import opened_s, packets_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -104,7 +103,7 @@ def make_blocks(step: Step, channels: Sequence[Way]) -> Blocks:
         trip_H=latency_H + _back(latency_H),
         rate_H=np.array([way.bytes_per_s for way in channels]),
         packets_H=np.zeros(2 * num_cells),
-        room_H=np.full(2 * num_cells, float(INITIAL_PACKETS)),
+        room_H=np.zeros(2 * num_cells),
         open_H=np.zeros(2 * num_cells),
         next_C=np.zeros(num_cells, np.int64),
         is_busy_C=np.zeros(num_cells, np.bool_),
@@ -209,31 +208,19 @@ def send_next(blocks: Blocks, flows: Flows, events: Events, channel: int, now_s:
         batch = blocks.queue_HM[channel, number]
         blocks.sending_HM[channel, batch] = now_s
         alone_s = blocks.bytes_HM[channel, batch] / blocks.rate_H[channel]
-        late_s = _open_s(blocks, channel, batch, now_s) - alone_s
+        packets, trip_s = blocks.packets_HM[channel, batch], blocks.trip_H[channel]
+        may_s = opened_s(blocks.packets_H, blocks.room_H, blocks.open_H, channel, packets, trip_s, now_s)
+        late_s = may_s - alone_s
         if late_s > now_s:
             heappush(events, (late_s, OPENED, channel, batch))
         else:
-            start(flows, channel, blocks.bytes_HM[channel, batch], now_s)
+            open_way(blocks, flows, channel, batch, now_s)
 
 
 @compiled
 def open_way(blocks: Blocks, flows: Flows, channel: int, batch: int, now_s: float) -> None:
     """Windows have grown: what is left of a micro-batch's output leaves at the way's rate."""
     start(flows, channel, blocks.bytes_HM[channel, batch], now_s)
-
-
-@compiled
-def _open_s(blocks: Blocks, channel: int, batch: int, now_s: float) -> float:
-    """When windows let the last byte of what a channel sends now leave."""
-    if blocks.packets_HM[channel, batch] == 0.0:
-        return now_s
-    if blocks.packets_H[channel] == 0.0:
-        blocks.open_H[channel] = now_s
-    blocks.packets_H[channel] += blocks.packets_HM[channel, batch]
-    while blocks.packets_H[channel] > blocks.room_H[channel]:
-        blocks.room_H[channel] = 2.0 * blocks.room_H[channel] + INITIAL_PACKETS
-        blocks.open_H[channel] += blocks.trip_H[channel]
-    return float(blocks.open_H[channel])
 
 
 @compiled
