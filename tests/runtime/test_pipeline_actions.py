@@ -45,10 +45,19 @@ def of(kind: type, own: tuple[Action, ...]) -> list[Any]:
     return [action for action in own if isinstance(action, kind)]
 
 
+def answer_to(flows: Flows, send: Send) -> Receive | None:
+    """The gradients of activations, where they come from whoever got these."""
+    producer, consumer = send.way.source, send.way.target
+    source, target = flows.part_of(consumer, "backward"), flows.part_of(producer, "backward")
+    if flows.schedule.blocks[producer].kind != "forward" or source is None or target is None:
+        return None
+    return Receive(Way(source, target), send.micro_batch, send.target)
+
+
 def test_actions_of_two_stages() -> None:
     there, back = Way(F0, F1), Way(B1, B0)
     assert actions(Flows(document.read(two_stages()))) == (
-        (Receive(back, 0, 1), Run(F0, 0), Send(there, 0, 1), Run(B0, 0)),
+        (Run(F0, 0), Send(there, 0, 1), Receive(back, 0, 1), Run(B0, 0)),
         (Receive(there, 0, 0), Run(F1, 0), Run(B1, 0), Send(back, 0, 0)),
     )
 
@@ -71,6 +80,17 @@ def test_messages_of_any_order_meet(seed: int) -> None:
             for way in flows.ways_into[run.block]:
                 giver = flows.giver(way, source)
                 assert giver == source or posted_at[Receive(way, run.micro_batch, giver)] < place
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_gradients_are_expected_behind_their_activations_however_early_the_rest_is(shape: str) -> None:
+    """Said earlier it would leave before them, and take of what a silent connection sends at once."""
+    flows = Flows(document.read(written(SHAPES[shape](4, 1.0, 2.0), 4, all_forward)))
+    each = [{action: place for place, action in enumerate(own)} for own in actions(flows, num_ahead=1000)]
+    pairs = [(places, send, answer_to(flows, send)) for places in each for send in of(Send, tuple(places))]
+    answered = [places[send] < places[answer] for places, send, answer in pairs if answer in places]
+    assert answered
+    assert all(answered)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

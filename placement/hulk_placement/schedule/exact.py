@@ -16,7 +16,7 @@ from ortools.sat.python import cp_model
 
 from hulk_placement.schedule.bounds import least_makespan
 from hulk_placement.schedule.found import Found
-from hulk_placement.schedule.memory import Memory, check_enough, in_units, limit_of
+from hulk_placement.schedule.memory import Memory, check_enough, in_units, limit_of, unit_of
 from hulk_placement.schedule.operations import Operations, Ticks, in_ticks, operations_of
 from hulk_placement.schedule.placement import Placement
 from hulk_placement.schedule.timing import Schedule, check, earliest
@@ -80,7 +80,7 @@ def time_optimal(
         limits = ", ".join(f"{limit_of(memory, device):g}" for device in range(operations.num_devices))
         raise ValueError(
             f"no schedule keeps the memory of all devices ({limits}), though each has enough for a micro-batch alone: "
-            "what one holds another one waits for"
+            f"what one holds another one waits for{_what_would_do(ticks, memory, seed)}"
         )
     if found is None:
         raise ValueError(f"no schedule of {num_micro_batches} micro-batches was found in {seconds:g} s")
@@ -120,16 +120,44 @@ def _model(
     return model, starts
 
 
-def _limit(model: cp_model.CpModel, operations: Operations, device: int, starts: Starts, limit: float) -> None:
-    """The device's memory, where all micro-batches together may need more than there is."""
+def _limit(
+    model: cp_model.CpModel,
+    operations: Operations,
+    device: int,
+    starts: Starts,
+    limit: float,
+    more: cp_model.LinearExprT = 0,
+) -> None:
+    """The device's memory, and `more` units of it, where all micro-batches together may need more than there is."""
     users = operations.holders(device)
     taken = sum(max(0.0, operations.operations[number].memory) for number in users)
     if not users or taken * len(starts[0]) <= limit:
         return
-    times, changes = [], []
+    times: list[cp_model.LinearExprT] = [0]
+    changes: list[cp_model.LinearExprT] = [-more]
     levels, whole = in_units([operations.operations[number].memory for number in users], limit)
     for number, change in zip(users, levels, strict=True):
         span = int(operations.operations[number].span) if change < 0 else 0
         times += [start + span for start in starts[number]]
         changes += [change] * len(starts[number])
     model.add_reservoir_constraint(times, changes, -(1 << 40), whole)
+
+
+def _what_would_do(ticks: Ticks, memory: Memory, seed: int) -> str:
+    """Memory to add, in the least sum over all devices, for one micro-batch after another; "" where time is up."""
+    operations = ticks.operations
+    model, starts = _model(operations, 1, math.inf, ticks, None)
+    units, more = dict[int, float](), dict[int, cp_model.IntVar]()
+    for device in range(operations.num_devices):
+        if users := operations.holders(device):
+            amounts = [operations.operations[number].memory for number in users]
+            units[device] = unit_of(amounts)
+            more[device] = model.new_int_var(0, sum(in_units(list(map(abs, amounts)), 0.0)[0]), f"more of {device}")
+            _limit(model, operations, device, starts, limit_of(memory, device), more[device])
+    model.minimize(sum(unit * more[device] for device, unit in units.items()))
+    solver = solver_for(DEFAULT_S, seed)
+    if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return ""
+    lacks = {device: solver.value(number) * units[device] for device, number in more.items()}
+    told = ", ".join(f"device {device} {amount:g}" for device, amount in lacks.items() if amount)
+    return f"; it would do to give {told} more"

@@ -67,14 +67,20 @@ def _ancestors(operations: Operations) -> list[set[int]]:
     return found
 
 
+def unit_of(amounts: Sequence[float]) -> float:
+    """That in which amounts of memory are counted: the least of them, where the others are multiples of it."""
+    unit = min(abs(amount) for amount in amounts)
+    if not all(math.isclose(amount / unit, round(amount / unit), rel_tol=1e-9) for amount in amounts):
+        unit = max(abs(amount) for amount in amounts) / (1 << 20)
+    return unit
+
+
 def in_units(amounts: Sequence[float], limit: float) -> tuple[list[int], int]:
     """Amounts of memory and their limit in whole units; what is no multiple of a unit is rounded up, the limit down.
 
     >>> in_units([1.0, -1.0], 16.5), in_units([0.5, -0.5], 2.0)
     (([1, -1], 16), ([1, -1], 4))
     """
-    unit = min(abs(amount) for amount in amounts)
-    if not all(math.isclose(amount / unit, round(amount / unit), rel_tol=1e-9) for amount in amounts):
-        unit = max(abs(amount) for amount in amounts) / (1 << 20)
+    unit = unit_of(amounts)
     taken = [(1 if amount > 0 else -1) * math.ceil(abs(amount) / unit * (1 - 1e-12)) for amount in amounts]
     return taken, math.floor(min(limit / unit, 1 << 40) * (1 + 1e-12))

@@ -1,14 +1,16 @@
 """A schedule -> what each device does, one after the other: post receives, run blocks, send, sum gradients.
 
-Receives are posted some blocks before they are needed: a sender waits until it has heard of it. Between two devices
-they are posted in the order in which the other one sends, also where a later one is needed first: backends that know no
-tags then match them all the same.
+Receives are posted some blocks before they are needed: a sender waits until it has heard of it. What answers a message
+of one's own, as gradients answer activations, is posted right behind that message: said earlier, it would leave before
+it, and a silent connection lets ten packets out before it waits for a round trip.
+
+Between two devices receives are posted in the order in which the other one sends, also where a later one is needed
+first: backends that know no tags then match them all the same.
 
 Sums of gradients begin when their last gradient is there, in one order on all devices: that of when the last device
 has its own. Whoever is ready earlier waits with its begin, so that no two sums can wait for each other.
 
-With 2 stages and 1 micro-batch, device 0: run F0, send to 1, receive from 1, run B0. (The receive is posted before F0
-where it may be that early.)
+With 2 stages and 1 micro-batch, device 0: run F0, send to 1, receive from 1, run B0.
 """
 
 from collections.abc import Iterable, Sequence
@@ -135,7 +137,9 @@ def _posts(
         iter([Receive(send.way, send.micro_batch, source) for _, send in sends if send.target == device])
         for source, sends in enumerate(sent)
     ]
+    places = {turn: place for place, turn in enumerate(turns)}
     posts: list[list[Receive]] = [[] for _ in turns]
+    earliest: dict[int, int] = {}  # of each source: where its last one was posted
     posted: set[Receive] = set()
     for place, (block, m) in enumerate(turns):
         for way in flows.ways_into[block]:
@@ -143,8 +147,17 @@ def _posts(
             while needed.source != device and needed not in posted:
                 first = next(coming[needed.source])
                 posted.add(first)
-                posts[max(0, place - num_ahead)].append(first)
+                asked = [1 + places[asking, first.micro_batch] for asking in _asking(flows, device, first)]
+                at = max([place - num_ahead, earliest.get(first.source, 0), *asked])
+                earliest[first.source] = at
+                posts[at].append(first)
     return posts
+
+
+def _asking(flows: Flows, device: int, answer: Receive) -> list[int]:
+    """The blocks of a device that send its source what it needs for the answer, at once or in the end."""
+    needed = flows.up_to[answer.way.source]
+    return [way.source for way in flows.ways if way.target in needed and answer.source in flows.takers(way, device)]
 
 
 def _last_gradient(flows: Flows, device: int, stages: frozenset[str]) -> Turn:

@@ -10,6 +10,7 @@ With 2 stages on devices 0 and 1, blocks F0 F1 B1 B0, the ways are F0 -> F1 and 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import TopologicalSorter
 from typing import Literal
 
 from hulk_runtime.errors import PlanError
@@ -90,6 +91,15 @@ class Flows:
             yield self._parts[block.forward, "backward"]
         for way in self.ways_into[number]:
             yield way.source
+
+    @cached_property
+    def up_to(self) -> tuple[frozenset[int], ...]:
+        """Of each block: itself and all blocks of the same micro-batch before it. Of a schedule that ends."""
+        numbers = range(len(self.schedule.blocks))
+        found: dict[int, frozenset[int]] = {}
+        for number in TopologicalSorter({number: tuple(self.needs(number)) for number in numbers}).static_order():
+            found[number] = frozenset((number,)).union(*(found[needed] for needed in self.needs(number)))
+        return tuple(found[number] for number in numbers)
 
     @cached_property
     def ways_into(self) -> tuple[tuple[Way, ...], ...]:
