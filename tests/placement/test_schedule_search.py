@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -66,6 +67,30 @@ def test_greedy_schedules_can_be_carried_out_and_are_no_shorter_than_the_bound(
     check(packer.best, memory)
     assert packer.best.makespan >= least_makespan(operations, num, memory) * (1 - 1e-9)
     assert earliest(operations, packer.best.orders(), num).makespan <= packer.best.makespan * (1 + 1e-9)
+
+
+@given(placements(), st.integers(1, 6), st.integers(0, 1 << 30))
+@settings(max_examples=100, deadline=None)
+def test_memory_given_back_when_a_block_begins_allows_the_same_schedules(
+    placement: Placement, num: int, seed: int
+) -> None:
+    """Tessel's release beside ours at the end: a device that is busy with one block begins no other meanwhile."""
+    operations = operations_of(placement)
+    packer = Packer(operations, num, float("inf"))
+    packer.try_rules([Rule(0.0, np.random.default_rng(seed).random(len(operations)))])
+    schedule = packer.best
+    assert schedule is not None
+
+    def peak(device: int, is_at_begin: bool) -> float:
+        changes = []
+        for number in operations.users(device):
+            one = operations.operations[number]
+            later = 0.0 if one.memory > 0 or is_at_begin else one.span
+            changes += [(float(start) + later, one.memory) for start in schedule.starts_ON[number]]
+        return max(accumulate(change for _, change in sorted(changes)), default=0.0)
+
+    for device, held in enumerate(schedule.peak_memory()):
+        assert peak(device, is_at_begin=True) == peak(device, is_at_begin=False) == held
 
 
 def test_what_is_held_for_how_long_by_hand() -> None:
