@@ -8,7 +8,7 @@ import pytest
 from fake_cluster import FakeCluster
 from hulk_operator import names
 from hulk_operator.api import ConditionType, HulkSweep, SweepPhase, TrialPhase
-from hulk_operator.cli.commands import state_of
+from hulk_operator.cli.commands import state_of, states
 from hulk_operator.cli.output import plain
 from hulk_operator.cluster import (
     EVENTS,
@@ -333,3 +333,16 @@ async def test_the_command_line_shows_a_sweeps_trials() -> None:
     assert rows[1] == ["rates-t1", "Failed", "nan", "3", "0", "NotFinite"]
     with pytest.raises(NotFound, match="nothing"):
         await state_of(cluster, "lab", "nothing", NOW)
+
+
+async def test_the_command_line_lists_sweeps_below_jobs() -> None:
+    cluster = FakeCluster((HULK_SWEEPS, {**document(), "status": STATUS}))
+    wire, people = await states(cluster, None, NOW)
+    assert [one["sweep"] for one in wire["sweeps"]] == ["lab/rates"]
+    headings, line = plain(people).splitlines()[-2:]
+    assert headings.split() == ["NAMESPACE", "SWEEP", "PHASE", "TRIALS", "BEST", "METRIC", "AGE"]
+    assert line.split()[:4] == ["lab", "rates", "Running", "4"]
+    assert line.split()[-3:-1] == ["rates-t0", "2.5"]
+    nothing, plainly = await states(FakeCluster(), None, NOW)
+    assert nothing == {"jobs": [], "sweeps": []}
+    assert "SWEEP" not in plain(plainly)

@@ -174,9 +174,9 @@ app.command()(schedule)
 
 @app.command()
 def status(
-    job: Annotated[str | None, typer.Argument(help="Name of the HulkJob or HulkSweep; absent = all jobs.")] = None,
+    job: Annotated[str | None, typer.Argument(help="Name of the HulkJob or HulkSweep; absent = all of them.")] = None,
     namespace: Namespace = None,
-    all_namespaces: Annotated[bool, typer.Option("-A", "--all-namespaces", help="Jobs of every namespace.")] = False,
+    all_namespaces: Annotated[bool, typer.Option("-A", "--all-namespaces", help="Of every namespace.")] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     output: Format = Output.TABLE,

@@ -5,16 +5,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hulk_placement.topology import Topology
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 
-from hulk_operator.api import HulkJob, HulkTopologySpec
+from hulk_operator.api import HulkJob, HulkSweep, HulkTopologySpec
 from hulk_operator.cli import live, tables
 from hulk_operator.cli.files import Documents
 from hulk_operator.cli.live import Target
 from hulk_operator.cli.output import note
 from hulk_operator.cli.planning import bottleneck_row, flow_rows, plan_from_files, worker_rows
 from hulk_operator.cli.reports import ExplainReport, FlowRow, PlanReport, PlanReports, PredictionRow, TopologyReport
-from hulk_operator.cli.sweep_state import sweep_state
+from hulk_operator.cli.sweep_state import sweep_lines, sweep_state
 from hulk_operator.cli.topology import topology_report
 from hulk_operator.cluster import Cluster, Forbidden, NotFound
 
@@ -31,13 +31,20 @@ async def plans_of(documents: Documents, target: Target, topology: Topology | No
 
 
 async def job_status(name: str | None, namespace: str | None, target: Target) -> tuple[dict[str, Any], RenderableType]:
-    """The state of one job or sweep, or a line for each job of a namespace or, without one, of all."""
+    """The state of one job or sweep, or a line for each of a namespace or, without one, of all."""
     now = datetime.now(UTC)
     async with live.cluster_of(target) as cluster:
         if name is not None and namespace is not None:
             return await state_of(cluster, namespace, name, now)
-        several = await live.jobs(cluster, namespace)
-    return {"jobs": [_state(one) for one in several]}, tables.jobs(several, now)
+        return await states(cluster, namespace, now)
+
+
+async def states(cluster: Cluster, namespace: str | None, now: datetime) -> tuple[dict[str, Any], RenderableType]:
+    """Of all jobs and sweeps of a namespace or, without one, of all namespaces."""
+    jobs, sweeps = await live.jobs(cluster, namespace), await live.sweeps(cluster, namespace)
+    people = tables.jobs(jobs, now)
+    document = {"jobs": [_state(one) for one in jobs], "sweeps": [_sweep_state(one) for one in sweeps]}
+    return document, Group(people, "", sweep_lines(sweeps, now)) if sweeps else people
 
 
 async def state_of(cluster: Cluster, namespace: str, name: str, now: datetime) -> tuple[dict[str, Any], RenderableType]:
@@ -48,7 +55,7 @@ async def state_of(cluster: Cluster, namespace: str, name: str, now: datetime) -
         sweep = await live.sweep(cluster, namespace, name)
         if sweep is None:
             raise
-        return {"sweep": sweep.key, "status": sweep.status.wire()}, sweep_state(sweep, now)
+        return _sweep_state(sweep), sweep_state(sweep, now)
     return _state(found), tables.job_state(found, now)
 
 
@@ -127,6 +134,10 @@ async def _topology(cluster: Cluster, resource: str) -> Topology:
 
 def _state(job: HulkJob) -> dict[str, Any]:
     return {"job": job.key, "steps": job.spec.training.steps, "status": job.status.wire()}
+
+
+def _sweep_state(sweep: HulkSweep) -> dict[str, Any]:
+    return {"sweep": sweep.key, "status": sweep.status.wire()}
 
 
 def _prediction(job: HulkJob) -> PredictionRow | None:

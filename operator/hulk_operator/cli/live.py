@@ -95,6 +95,15 @@ async def jobs(cluster: Cluster, namespace: str | None) -> tuple[HulkJob, ...]:
     return tuple(HulkJob.model_validate(item) for item in found.items)
 
 
+async def sweeps(cluster: Cluster, namespace: str | None) -> tuple[HulkSweep, ...]:
+    """All sweeps of a namespace, or of all; none where who asks may not see them, or the cluster knows none."""
+    try:
+        found = await cluster.list(HULK_SWEEPS, namespace)
+    except (NotFound, Forbidden):
+        return ()
+    return tuple(HulkSweep.model_validate(item) for item in found.items)
+
+
 async def pod_name(cluster: Cluster, found: HulkJob, worker: int) -> str:
     """The pod of one worker of the job's last attempt; NotFound when there is none."""
     labels = names.worker_labels(found.metadata.name, found.status.attempt, worker)

@@ -1,17 +1,38 @@
 """What the status of a sweep says, for people."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from rich.console import Group, RenderableType
 
 from hulk_operator.api import HulkSweep
+from hulk_operator.cli import units
 from hulk_operator.cli.grid import condition_table, sentence, table
+
+
+def sweep_lines(found: Iterable[HulkSweep], now: datetime) -> RenderableType:
+    """One line per sweep."""
+    numbers = ("TRIALS", "METRIC", "AGE")
+    made = table("NAMESPACE", "SWEEP", "PHASE", "TRIALS", "", "BEST", "METRIC", "AGE", numbers=numbers)
+    for sweep in found:
+        status, created = sweep.status, sweep.metadata.creation_timestamp
+        best = (status.best.name, status.best.metric) if status.best else (units.ABSENT, units.ABSENT)
+        made.add_row(
+            sweep.metadata.namespace,
+            sweep.metadata.name,
+            status.phase.value,
+            str(status.trials.total),
+            _told(sweep),
+            *best,
+            units.age((now - created).total_seconds() if created else None),
+        )
+    return made
 
 
 def sweep_state(sweep: HulkSweep, now: datetime) -> RenderableType:
     """Counts, the best trial, the plan of mode sharp, the table of trials, conditions."""
     status = sweep.status
-    told = ", ".join(f"{count} {phase.value.lower()}" for phase, count in status.trials.by_phase.items() if count)
+    told = _told(sweep)
     parts: list[RenderableType] = [
         sentence(f"{sweep.key} ", f"{status.phase.value}, {status.trials.total} trials" + (f": {told}" if told else ""))
     ]
@@ -27,3 +48,9 @@ def sweep_state(sweep: HulkSweep, now: datetime) -> RenderableType:
         counted = (row.metric or "", str(row.step), str(row.rung))
         trials.add_row(row.name, row.phase.value, *counted, row.place, row.reason or "")
     return Group(*parts, "", trials, "", condition_table(status.conditions, now))
+
+
+def _told(sweep: HulkSweep) -> str:
+    """How many trials are where."""
+    counts = sweep.status.trials.by_phase
+    return ", ".join(f"{count} {phase.value.lower()}" for phase, count in counts.items() if count)
