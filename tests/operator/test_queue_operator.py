@@ -305,6 +305,19 @@ async def test_a_cordon_takes_no_node_from_the_job_on_it(make: Make, spec: dict[
     assert (world.job("first").status.attempt, world.planner.order("lab/first")) == (1, None)
 
 
+async def test_nodes_that_take_no_pods_are_no_room_for_the_urgent(make: Make) -> None:
+    """What is free on them would be enough, and nobody had to make room."""
+    cluster = nodes(4)
+    for _, one in cluster[2:4]:
+        one["spec"]["unschedulable"] = True
+    world = make(*cluster, high(1000), want("low", 2, 2))
+    await world.until(lambda: world.num_workers("low") == 2)
+    await world.turns(12)
+    world.add(want("urgent", 2, 2, after_s=20, priorityClassName="high"))
+    await world.until(lambda: world.num_workers("urgent") == 2)
+    assert world.why("low") == "PreemptedByPriority"
+
+
 async def test_foreign_and_suspended_jobs_are_left_alone(make: Make) -> None:
     foreign = want("foreign", 1, 4, managedBy="example.com/other", **SQRT)
     world = make(*nodes(2), foreign, want("asleep", 1, 4, suspend=True, **SQRT), want("awake", 1, 2, **SQRT))

@@ -12,7 +12,6 @@ from datetime import datetime
 
 from hulk_placement.fleet import Settings
 from hulk_placement.plan import Plan
-from hulk_placement.topology import Topology
 
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Refused
@@ -106,9 +105,8 @@ class Dispatcher:
         grants: dict[str, Grant] = {}
         places: dict[str, Place] = {}
         for resource, group in self._groups(wanted, held).items():
-            topology = inventory.topology(resource)
             quotas = inventory.quotas(resource, self._settings.quotas)
-            if not is_contested(_running(group), _waiting(group), _num_free(topology), quotas):
+            if not is_contested(_running(group), _waiting(group), inventory.num_free(resource), quotas):
                 continue
             verdict = await self._decide(search, resource, group, wanted.keys(), inventory)
             if verdict is not None:
@@ -222,7 +220,3 @@ def _waiting(group: Group) -> list[tuple[HulkJob, int]]:
 
 def _with(candidates: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int]:
     return {**candidates, **{node: max(num, candidates.get(node, 0)) for node, num in own.items()}}
-
-
-def _num_free(topology: Topology) -> int:
-    return sum(machine.num_accelerators for machine in topology.machines)

@@ -29,7 +29,7 @@ from hulk_operator.cluster import (
     Object,
 )
 from hulk_operator.inputs import topology as inputs
-from hulk_operator.inputs.node import region
+from hulk_operator.inputs.node import is_cordoned, is_ready, region
 from hulk_operator.inputs.places import Nodes, UnusableJobError
 from hulk_operator.inputs.pod_size import Amounts, requests
 from hulk_operator.inputs.speeds import with_measured_speeds
@@ -74,6 +74,11 @@ class Inventory:
     def taken_of(self, resource: str) -> dict[str, int]:
         """What jobs hold of one kind of accelerator, by namespace."""
         return {namespace: amounts.get(resource, 0) for namespace, amounts in self.taken.items()}
+
+    def num_free(self, resource: str) -> int:
+        """Accelerators of one kind that nobody holds, on nodes that take pods: not those that are cordoned or away."""
+        taking = {name for name, node in self.room.nodes.items() if is_ready(node) and not is_cordoned(node)}
+        return sum(one.num_accelerators for one in self.topology(resource).machines if one.name in taking)
 
     def kept(self, job: HulkJob) -> Mapping[str, int]:
         """How many pods of the job wait on each node for its next plan: room that is taken for everyone else."""
