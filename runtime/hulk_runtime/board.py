@@ -23,7 +23,7 @@ class Board:
         self._group = group
         self._own = torch.zeros(length, dtype=torch.float64)
         is_direct = group.backend == "gloo"
-        self._lines = {rank: Posted(rank, None, TAG) for rank in group.peers} if is_direct else None
+        self._lines = {rank: Posted(rank, None, TAG, is_short=True) for rank in group.peers} if is_direct else None
 
     def expect(self) -> None:
         """A step begins: others may tell theirs. Raises PeerLostError."""

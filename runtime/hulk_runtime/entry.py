@@ -14,8 +14,8 @@ from hulk_runtime.stopping import Stop
 if TYPE_CHECKING:
     from hulk_runtime.training import TaskMaker
 
-NUM_CONNECTIONS: Final = 8
-"""Between two ranks of a pipeline whose stages are in several regions."""
+NUM_CONNECTIONS: Final = 9
+"""Between two ranks of a pipeline whose stages are in several regions: for a message's pieces, and for short ones."""
 
 
 def run(make_task: "TaskMaker") -> int:
@@ -61,7 +61,7 @@ def several(interface: str) -> str:
     """An interface so that gloo makes several connections between two ranks over it; a list stays as it is.
 
     >>> several("eth0")
-    'eth0,eth0,eth0,eth0,eth0,eth0,eth0,eth0'
+    'eth0,eth0,eth0,eth0,eth0,eth0,eth0,eth0,eth0'
     """
     return interface if "," in interface else ",".join([interface] * NUM_CONNECTIONS)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hulk_placement.cost import windows
 from hulk_runtime.entry import NUM_CONNECTIONS, several
-from hulk_runtime.pipeline.stripes import AT_ONCE_BYTES, stripes
+from hulk_runtime.pipeline.stripes import AT_ONCE_BYTES, MOST_PIECES, beside, stripes
 
 MESSAGES = """
 import os, torch, torch.distributed as dist
@@ -31,12 +31,20 @@ dist.destroy_process_group()
 
 
 def test_an_interface_is_named_several_times_and_a_list_stays_as_it_is() -> None:
-    assert several("eth0").split(",") == ["eth0"] * 8
+    assert several("eth0").split(",") == ["eth0"] * 9
     assert several("eth0,eth1") == "eth0,eth1"
 
 
 def test_predictions_count_the_connections_and_pieces_that_there_are() -> None:
-    assert (windows.NUM_CONNECTIONS, windows.AT_ONCE_BYTES) == (NUM_CONNECTIONS, AT_ONCE_BYTES)
+    assert (windows.NUM_CONNECTIONS, windows.AT_ONCE_BYTES) == (MOST_PIECES, AT_ONCE_BYTES)
+
+
+def test_a_short_message_has_a_connection_of_its_own() -> None:
+    message, num = torch.zeros(10**6), NUM_CONNECTIONS
+    taken = {tag % num for _, tag in stripes(message, tag=3, num=num)}
+    assert len(taken) == MOST_PIECES
+    assert [tag % num in taken for _, tag in beside(message[:9], tag=4, num=num)] == [False]
+    assert [tag for _, tag in beside(message[:9], tag=4, num=1)] == [4]
 
 
 @pytest.mark.parametrize(

@@ -11,19 +11,21 @@ import torch
 import torch.distributed as dist
 
 from hulk_runtime.groups import lost_peers
-from hulk_runtime.pipeline.stripes import num_connections, stripes
+from hulk_runtime.pipeline.stripes import beside, num_connections, stripes
 
 
 @dataclass(slots=True)
 class Posted:
     """What this rank and a peer tell each other: one message each way at a time.
 
-    `peer` is its rank in the default group; `tag` must be of no other messages of the group.
+    `peer` is its rank in the default group; `tag` must be of no other messages of the group. Short messages keep out of
+    the way of others where `is_short` says so, on both sides.
     """
 
     peer: int
     group: dist.ProcessGroup | None
     tag: int
+    is_short: bool = False
     _coming: torch.Tensor | None = None
     _sending: torch.Tensor | None = None
     _under_way: list[dist.Work] = field(default_factory=list)
@@ -35,7 +37,7 @@ class Posted:
         with lost_peers():
             self._under_way += [
                 begun(dist.irecv(piece, src=self.peer, group=self.group, tag=tag))
-                for piece, tag in stripes(buffer, self.tag, self._num)
+                for piece, tag in self._pieces(buffer)
             ]
 
     def send(self, values: torch.Tensor) -> None:
@@ -44,7 +46,7 @@ class Posted:
         with lost_peers():
             self._under_way += [
                 begun(dist.isend(piece, dst=self.peer, group=self.group, tag=tag))
-                for piece, tag in stripes(values, self.tag, self._num)
+                for piece, tag in self._pieces(values)
             ]
 
     def take(self, patience: timedelta | None = None) -> torch.Tensor:
@@ -59,6 +61,9 @@ class Posted:
                 wait(work, patience)
         self._under_way, self._sending = [], None
         return self._coming
+
+    def _pieces(self, message: torch.Tensor) -> list[tuple[torch.Tensor, int]]:
+        return (beside if self.is_short else stripes)(message, self.tag, self._num)
 
 
 def begun(work: dist.Work | None) -> dist.Work:

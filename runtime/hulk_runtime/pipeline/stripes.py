@@ -5,7 +5,8 @@ three round trips over one such connection, of 0.2 s each between continents, an
 one in which gloo says that they come.
 
 gloo has as many connections between two ranks as it is told of interfaces (`entry` names one several times); a
-message's tag, modulo their number, says which one it takes.
+message's tag, modulo their number, says which one it takes. One is left for short messages: what ranks tell each other
+at the end of a step would fill the window of which the next step's first activation needs all.
 """
 
 import math
@@ -20,6 +21,8 @@ from hulk_runtime.names import ENV_GLOO_INTERFACE
 AT_ONCE_BYTES: Final = 10_000
 """What a connection sends at once after silence, over ways with small packets too. Smaller pieces gain nothing."""
 
+MOST_PIECES: Final = 8
+
 
 def num_connections() -> int:
     """Between two ranks."""
@@ -27,7 +30,7 @@ def num_connections() -> int:
 
 
 def stripes(message: torch.Tensor, tag: int, num: int) -> list[tuple[torch.Tensor, int]]:
-    """A contiguous message in as many pieces as are sent at once, `num` at most, each with its tag.
+    """A contiguous message in as many pieces as are sent at once, each with its tag; `num` connections.
 
     `tag` is of this message alone.
 
@@ -35,5 +38,14 @@ def stripes(message: torch.Tensor, tag: int, num: int) -> list[tuple[torch.Tenso
     [(2500, 12), (2500, 13)]
     """
     flat = message.view(-1)
-    pieces = flat.chunk(max(1, min(num, math.ceil(flat.nbytes / AT_ONCE_BYTES))))
+    pieces = flat.chunk(max(1, min(num, MOST_PIECES, math.ceil(flat.nbytes / AT_ONCE_BYTES))))
     return [(piece, tag * num + number) for number, piece in enumerate(pieces)]
+
+
+def beside(message: torch.Tensor, tag: int, num: int) -> list[tuple[torch.Tensor, int]]:
+    """As `stripes`, a short message whole, on the last connection, which pieces take only where it is one of the first.
+
+    >>> [tag for _, tag in beside(torch.zeros(3), tag=3, num=9)]
+    [35]
+    """
+    return [(message, tag * num + num - 1)]
