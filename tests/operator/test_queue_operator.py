@@ -305,11 +305,14 @@ async def test_a_cordon_takes_no_node_from_the_job_on_it(make: Make, spec: dict[
     assert (world.job("first").status.attempt, world.planner.order("lab/first")) == (1, None)
 
 
-async def test_nodes_that_take_no_pods_are_no_room_for_the_urgent(make: Make) -> None:
+@pytest.mark.parametrize(
+    "kept_out", [{"unschedulable": True}, {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}], ids=["cordon", "taint"]
+)
+async def test_nodes_that_take_no_pods_are_no_room_for_the_urgent(make: Make, kept_out: dict[str, Any]) -> None:
     """What is free on them would be enough, and nobody had to make room."""
     cluster = nodes(4)
     for _, one in cluster[2:4]:
-        one["spec"]["unschedulable"] = True
+        one["spec"] |= kept_out
     world = make(*cluster, high(1000), want("low", 2, 2))
     await world.until(lambda: world.num_workers("low") == 2)
     await world.turns(12)

@@ -62,13 +62,14 @@ def test_actions_of_two_stages() -> None:
     )
 
 
+@pytest.mark.parametrize("num_ahead", [2, 7, 1000])
 @pytest.mark.parametrize("seed", range(30))
-def test_messages_of_any_order_meet(seed: int) -> None:
+def test_messages_of_any_order_meet(seed: int, num_ahead: int) -> None:
     """Every message is sent once and received once, in the same order by both, and posted before it is needed."""
     one = SHAPES[list(SHAPES)[seed % len(SHAPES)]](4, 1.0, 2.0)
     schedule = document.read(written(split_weights(one) if seed % 2 else one, 4, any_of(seed)))
     flows = Flows(schedule)
-    each = actions(flows, shared(flows, 2, ()))
+    each = actions(flows, shared(flows, 2, ()), num_ahead)
     for source, own in enumerate(each):
         for target in set(range(4)) - {source}:
             sent = [(send.way, send.micro_batch) for send in of(Send, own) if send.target == target]
@@ -82,10 +83,11 @@ def test_messages_of_any_order_meet(seed: int) -> None:
                 assert giver == source or posted_at[Receive(way, run.micro_batch, giver)] < place
 
 
+@pytest.mark.parametrize("chosen", [all_forward, backward_first, any_of(1)], ids=["gpipe", "1f1b", "any"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_gradients_are_expected_behind_their_activations_however_early_the_rest_is(shape: str) -> None:
+def test_gradients_are_expected_behind_their_activations_however_early_the_rest_is(shape: str, chosen: Any) -> None:
     """Said earlier it would leave before them, and take of what a silent connection sends at once."""
-    flows = Flows(document.read(written(SHAPES[shape](4, 1.0, 2.0), 4, all_forward)))
+    flows = Flows(document.read(written(SHAPES[shape](4, 1.0, 2.0), 4, chosen)))
     each = [{action: place for place, action in enumerate(own)} for own in actions(flows, num_ahead=1000)]
     pairs = [(places, send, answer_to(flows, send)) for places in each for send in of(Send, tuple(places))]
     answered = [places[send] < places[answer] for places, send, answer in pairs if answer in places]

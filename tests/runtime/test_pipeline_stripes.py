@@ -36,7 +36,7 @@ def test_an_interface_is_named_several_times_and_a_list_stays_as_it_is() -> None
 
 
 def test_predictions_count_the_connections_and_pieces_that_there_are() -> None:
-    assert (windows.NUM_CONNECTIONS, windows.AT_ONCE_BYTES) == (MOST_PIECES, AT_ONCE_BYTES)
+    assert (windows.MOST_PIECES, windows.AT_ONCE_BYTES) == (MOST_PIECES, AT_ONCE_BYTES)
 
 
 def test_a_short_message_has_a_connection_of_its_own() -> None:

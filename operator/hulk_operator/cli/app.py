@@ -183,7 +183,7 @@ def status(
 ) -> None:
     """Show where a job is: step, loss, predicted beside observed step time, failures, conditions; a sweep's trials."""
     if all_namespaces and (job or namespace):
-        raise ValueError("-A shows the jobs of every namespace: it goes with neither a job's name nor -n")
+        raise ValueError("-A shows the jobs and sweeps of every namespace: it goes with neither a name nor -n")
     target = Target(kubeconfig, context)
     document, people = run(job_status(job, None if all_namespaces else namespace or target.namespace, target))
     emit(document, people, output)

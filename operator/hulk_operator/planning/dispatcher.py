@@ -50,6 +50,11 @@ class Group:
     running: dict[str, Held] = field(default_factory=dict)
     waiting: dict[str, HulkJob] = field(default_factory=dict)
 
+    @property
+    def jobs(self) -> list[HulkJob]:
+        """All of them."""
+        return [*self.waiting.values(), *(held.job for held in self.running.values())]
+
 
 class Dispatcher:
     """`ready` is told the key of every job that has a new order, `failed` of every decision that failed."""
@@ -106,7 +111,8 @@ class Dispatcher:
         places: dict[str, Place] = {}
         for resource, group in self._groups(wanted, held).items():
             quotas = inventory.quotas(resource, self._settings.quotas)
-            if not is_contested(_running(group), _waiting(group), inventory.num_free(resource), quotas):
+            num_free = inventory.num_free(resource, group.jobs)
+            if not is_contested(_running(group), _waiting(group), num_free, quotas):
                 continue
             verdict = await self._decide(search, resource, group, wanted.keys(), inventory)
             if verdict is not None:

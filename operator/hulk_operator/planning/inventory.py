@@ -29,7 +29,8 @@ from hulk_operator.cluster import (
     Object,
 )
 from hulk_operator.inputs import topology as inputs
-from hulk_operator.inputs.node import is_cordoned, is_ready, region
+from hulk_operator.inputs.admission import admits
+from hulk_operator.inputs.node import region
 from hulk_operator.inputs.places import Nodes, UnusableJobError
 from hulk_operator.inputs.pod_size import Amounts, requests
 from hulk_operator.inputs.speeds import with_measured_speeds
@@ -50,6 +51,8 @@ logger = logging.getLogger(__name__)
 
 LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
+UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What a pod template that nobody has checked may raise."""
 
 Texts = Mapping[tuple[str, str, str], str]
 """What ConfigMaps hold, by their namespace, name and key."""
@@ -75,10 +78,14 @@ class Inventory:
         """What jobs hold of one kind of accelerator, by namespace."""
         return {namespace: amounts.get(resource, 0) for namespace, amounts in self.taken.items()}
 
-    def num_free(self, resource: str) -> int:
-        """Accelerators of one kind that nobody holds, on nodes that take pods: not those that are cordoned or away."""
-        taking = {name for name, node in self.room.nodes.items() if is_ready(node) and not is_cordoned(node)}
-        return sum(one.num_accelerators for one in self.topology(resource).machines if one.name in taking)
+    def num_free(self, resource: str, jobs: Sequence[HulkJob]) -> int:
+        """Accelerators of one kind that nobody holds, on nodes that take pods of one of these jobs at least."""
+        specs = [job.spec.template.pod_spec() for job in jobs]
+        return sum(
+            one.num_accelerators
+            for one in self.topology(resource).machines
+            if any(_takes(self.room.nodes[one.name], spec) for spec in specs)
+        )
 
     def kept(self, job: HulkJob) -> Mapping[str, int]:
         """How many pods of the job wait on each node for its next plan: room that is taken for everyone else."""
@@ -246,9 +253,17 @@ def _candidates(job: HulkJob, room: Room, avoided: Iterable[str], kept: Mapping[
         own = inputs.worker_amounts(spec, resource, num_accelerators)
         found = inputs.candidates(inputs.given_back(room, kept, own), spec, resource, avoided, num_accelerators)
         return found | {node: max(count, found.get(node, 0)) for node, count in kept.items()}
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except UNUSABLE as error:
         message = f"The pod template cannot be used: {type(error).__name__}: {error}."
         raise UnusableJobError("InvalidTemplate", message) from error
+
+
+def _takes(node: Object, spec: Object) -> bool:
+    """Nodes take no pods of a template that cannot be used."""
+    try:
+        return admits(node, spec)
+    except UNUSABLE:
+        return False
 
 
 def _readable(item: Object) -> NodeProfile | None:

@@ -3,7 +3,7 @@
 Between two steps the connections between regions are silent for longer than their retransmission timeout, and Linux
 lets them begin again with ten packets each (`cost.idle`). What was sent is confirmed a round trip later, and then twice
 as much may be under way, so that after k round trips 10 (2^(k+1) - 1) packets have left a connection: slow start
-(RFC 5681, 3.1). A message goes over `NUM_CONNECTIONS` at once, and beside it a packet on each that says what is
+(RFC 5681, 3.1). A message goes over `MOST_PIECES` at once, and beside it a packet on each that says what is
 expected in return: the gradients of these activations, the next activations.
 
 Measured, eight activations of 98 KB by GPipe: 80 packets on each connection, ten of them such; ten left at once, twenty
@@ -23,10 +23,10 @@ from hulk_placement.cost.idle import INITIAL_PACKETS
 
 Floats = NDArray[np.float64]
 
-NUM_CONNECTIONS = 8
-"""Between two ranks, as `hulk-launch` tells gloo."""
+MOST_PIECES = 8
+"""Of a message, each over a connection of its own; what ranks tell each other beside takes another one."""
 AT_ONCE_BYTES = 10_000
-"""A message is sent in as many pieces, on as many of them as there are."""
+"""A message is sent in as many pieces, if these are not too many."""
 PACKET_BYTES = CUBIC.packet_bytes
 
 
@@ -39,7 +39,7 @@ def packets_of(num_bytes: float) -> float:
     """
     if num_bytes <= 0.0:
         return 0.0
-    num_pieces = min(float(NUM_CONNECTIONS), math.ceil(num_bytes / AT_ONCE_BYTES))
+    num_pieces = min(float(MOST_PIECES), math.ceil(num_bytes / AT_ONCE_BYTES))
     return 1.0 + math.ceil(num_bytes / num_pieces / PACKET_BYTES)
 
 

@@ -133,8 +133,8 @@ def _limit(
     taken = sum(max(0.0, operations.operations[number].memory) for number in users)
     if not users or taken * len(starts[0]) <= limit:
         return
-    times: list[cp_model.LinearExprT] = [0]
-    changes: list[cp_model.LinearExprT] = [-more]
+    times: list[cp_model.LinearExprT] = [] if more is None else [0]
+    changes: list[cp_model.LinearExprT] = [] if more is None else [-more]
     levels, whole = in_units([operations.operations[number].memory for number in users], limit)
     for number, change in zip(users, levels, strict=True):
         span = int(operations.operations[number].span) if change < 0 else 0
@@ -144,20 +144,23 @@ def _limit(
 
 
 def _what_would_do(ticks: Ticks, memory: Memory, seed: int) -> str:
-    """Memory to add, in the least sum over all devices, for one micro-batch after another; "" where time is up."""
+    """What to add, by device, for one micro-batch after another: as little in all as is found; "" where time is up."""
     operations = ticks.operations
     model, starts = _model(operations, 1, math.inf, ticks, None)
-    units, more = dict[int, float](), dict[int, cp_model.IntVar]()
+    added = []
     for device in range(operations.num_devices):
         if users := operations.holders(device):
-            amounts = [operations.operations[number].memory for number in users]
-            units[device] = unit_of(amounts)
-            more[device] = model.new_int_var(0, sum(in_units(list(map(abs, amounts)), 0.0)[0]), f"more of {device}")
-            _limit(model, operations, device, starts, limit_of(memory, device), more[device])
-    model.minimize(sum(unit * more[device] for device, unit in units.items()))
+            amounts = [abs(operations.operations[number].memory) for number in users]
+            more = model.new_int_var(0, sum(in_units(amounts, 0.0)[0]), f"more of {device}")
+            _limit(model, operations, device, starts, limit_of(memory, device), more)
+            added.append(unit_of(amounts) * more)
+    model.minimize(sum(added))
     solver = solver_for(DEFAULT_S, seed)
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return ""
-    lacks = {device: solver.value(number) * units[device] for device, number in more.items()}
-    told = ", ".join(f"device {device} {amount:g}" for device, amount in lacks.items() if amount)
-    return f"; it would do to give {told} more"
+    solved = Schedule(
+        operations, np.array([[solver.value(start) for start in row] for row in starts], dtype=np.float64)
+    )
+    lacks = {device: peak - limit_of(memory, device) for device, peak in enumerate(solved.peak_memory())}
+    told = ", ".join(f"device {device} {amount:g}" for device, amount in lacks.items() if amount > 0)
+    return f"; it would do to give {told} more" if told else ""

@@ -1,7 +1,7 @@
 """A schedule -> what each device does, one after the other: post receives, run blocks, send, sum gradients.
 
 Receives are posted some blocks before they are needed: a sender waits until it has heard of it. What answers a message
-of one's own, as gradients answer activations, is posted right behind that message: said earlier, it would leave before
+of one's own, as gradients answer activations, is not posted before that message: said earlier, it would leave before
 it, and a silent connection lets ten packets out before it waits for a round trip.
 
 Between two devices receives are posted in the order in which the other one sends, also where a later one is needed
@@ -15,6 +15,7 @@ With 2 stages and 1 micro-batch, device 0: run F0, send to 1, receive from 1, ru
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Final
 
 from hulk_runtime.pipeline import order
@@ -138,6 +139,7 @@ def _posts(
         for source, sends in enumerate(sent)
     ]
     places = {turn: place for place, turn in enumerate(turns)}
+    asking = cache(partial(_asking, flows, device))
     posts: list[list[Receive]] = [[] for _ in turns]
     earliest: dict[int, int] = {}  # of each source: where its last one was posted
     posted: set[Receive] = set()
@@ -147,17 +149,17 @@ def _posts(
             while needed.source != device and needed not in posted:
                 first = next(coming[needed.source])
                 posted.add(first)
-                asked = [1 + places[asking, first.micro_batch] for asking in _asking(flows, device, first)]
+                asked = [1 + places[one, first.micro_batch] for one in asking(first.way.source, first.source)]
                 at = max([place - num_ahead, earliest.get(first.source, 0), *asked])
                 earliest[first.source] = at
                 posts[at].append(first)
     return posts
 
 
-def _asking(flows: Flows, device: int, answer: Receive) -> list[int]:
-    """The blocks of a device that send its source what it needs for the answer, at once or in the end."""
-    needed = flows.up_to[answer.way.source]
-    return [way.source for way in flows.ways if way.target in needed and answer.source in flows.takers(way, device)]
+def _asking(flows: Flows, device: int, answering: int, source: int) -> list[int]:
+    """The blocks of a device that send another one what it needs for a block there, at once or in the end."""
+    needed = flows.up_to[answering]
+    return [way.source for way in flows.ways if way.target in needed and source in flows.takers(way, device)]
 
 
 def _last_gradient(flows: Flows, device: int, stages: frozenset[str]) -> Turn:

@@ -22,6 +22,7 @@ AT_ONCE_BYTES: Final = 10_000
 """What a connection sends at once after silence, over ways with small packets too. Smaller pieces gain nothing."""
 
 MOST_PIECES: Final = 8
+"""Of a message, whatever its size."""
 
 
 def num_connections() -> int:
