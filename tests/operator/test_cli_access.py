@@ -128,7 +128,7 @@ def test_an_unknown_context_is_named(hulk: Hulk) -> None:
 
 def test_a_job_of_all_namespaces_is_refused(hulk: Hulk, cluster: Restricted) -> None:
     code, printed, _ = hulk("status", "demo", "-A")
-    assert "-A shows the jobs of every namespace" in code
+    assert "-A shows the jobs and sweeps of every namespace" in code
     assert printed == ""
 
 
