@@ -120,6 +120,15 @@ def candidates(
     return found
 
 
+def unheld(left: Room, resource: str) -> dict[str, int]:
+    """How many accelerators nobody holds, of every node that offers the resource."""
+    return {
+        name: max(0, left.free[name].get(resource, 0))
+        for name, node in left.nodes.items()
+        if resource in ((node.get("status") or {}).get("allocatable") or {})
+    }
+
+
 def products(left: Room, resource: str) -> dict[str, str]:
     """The product that the resource stands for, of every node."""
     return {name: product(node, resource) for name, node in left.nodes.items()}
@@ -142,9 +151,8 @@ def topology(
     spec = declared or HulkTopologySpec()
     prices = declared_prices(spec)
     machines = tuple(
-        _machine(left, name, resource, prices, keeps_windows=name in keeping)
-        for name in sorted(left.nodes)
-        if resource in ((left.nodes[name].get("status") or {}).get("allocatable") or {})
+        _machine(left.nodes[name], name, resource, num, prices, keeps_windows=name in keeping)
+        for name, num in sorted(unheld(left, resource).items())
     )
     said_nodes, said_regions = declared_links(spec, machines)
     region_of = {machine.name: machine.region for machine in machines}
@@ -237,13 +245,14 @@ def worker_amounts(spec: Object, resource: str, num_accelerators: int) -> Amount
     return {**taken, resource: max(taken[resource], num_accelerators)}
 
 
-def _machine(left: Room, name: str, resource: str, prices: Mapping[str, float], keeps_windows: bool) -> Machine:
-    node = left.nodes[name]
+def _machine(
+    node: Object, name: str, resource: str, num_accelerators: int, prices: Mapping[str, float], keeps_windows: bool
+) -> Machine:
     return Machine(
         name=name,
         region=region(node),
         zone=labels(node).get(names.NODE_ZONE, ""),
-        num_accelerators=max(0, left.free[name].get(resource, 0)),
+        num_accelerators=num_accelerators,
         product=product(node, resource),
         memory_bytes=accelerator_memory_bytes(node, resource),
         price_per_hour=prices.get(product(node, resource), 0.0),

@@ -138,7 +138,7 @@ class Dispatcher:
         self, search: Search, resource: str, group: Group, wanted: Collection[str], seen: Inventory
     ) -> Verdict | None:
         """None where it fails: then each job is planned as if it were alone, within the quotas."""
-        free, quotas = seen.topology(resource), seen.quotas(resource, self._settings.quotas)
+        quotas = seen.quotas(resource, self._settings.quotas)
         contestants, whole = await self._contestants(group, seen)
         topology = whole.topology(resource)
         now = self._clock()
@@ -152,8 +152,7 @@ class Dispatcher:
             settings=replace(self._settings, taken=whole.taken_of(resource)),
         )
         waiting = frozenset(key for key in group.waiting if key in wanted and key in jobs)
-        left = {machine.name: machine.num_accelerators for machine in free.machines}
-        contest = Contest(contestants, waiting, jobs, topology, left, quotas, self._settings)
+        contest = Contest(contestants, waiting, jobs, topology, seen.unheld(resource), quotas, self._settings)
         try:
             return contest.judge(await search.decide(asked))
         except Exception:

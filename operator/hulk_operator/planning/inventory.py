@@ -78,13 +78,17 @@ class Inventory:
         """What jobs hold of one kind of accelerator, by namespace."""
         return {namespace: amounts.get(resource, 0) for namespace, amounts in self.taken.items()}
 
+    def unheld(self, resource: str) -> dict[str, int]:
+        """Accelerators of one kind that nobody holds, by node."""
+        return inputs.unheld(self.room, resource)
+
     def num_free(self, resource: str, jobs: Sequence[HulkJob]) -> int:
         """Accelerators of one kind that nobody holds, on nodes that take pods of one of these jobs at least."""
         specs = [job.spec.template.pod_spec() for job in jobs]
         return sum(
-            one.num_accelerators
-            for one in self.topology(resource).machines
-            if any(_takes(self.room.nodes[one.name], spec) for spec in specs)
+            num
+            for name, num in self.unheld(resource).items()
+            if num and any(_takes(self.room.nodes[name], spec) for spec in specs)
         )
 
     def kept(self, job: HulkJob) -> Mapping[str, int]:

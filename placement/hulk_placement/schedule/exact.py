@@ -126,7 +126,7 @@ def _limit(
     device: int,
     starts: Starts,
     limit: float,
-    more: cp_model.LinearExprT = 0,
+    more: cp_model.IntVar | None = None,
 ) -> None:
     """The device's memory, and `more` units of it, where all micro-batches together may need more than there is."""
     users = operations.holders(device)
