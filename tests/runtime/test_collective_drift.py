@@ -16,6 +16,7 @@ from hulk_runtime.collective.drift.versions import Version, first, following
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.planned.plan import Alternative, CollectivePlan, Flow, Pair, SizeClass
 from hulk_runtime.collective.sums.work import Both, Work
+from hulk_runtime.collective.wire import meter
 from hulk_runtime.errors import RankLostError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -270,7 +271,9 @@ def rounds(ranks: list[Collective], count: int) -> list[list[torch.Tensor]]:
     return [mine]
 
 
-def test_ranks_change_together() -> None:
+def test_ranks_change_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loopback carries 32 KiB at once, so that a stretch must be long for the bytes in it to be counted within 10 %."""
+    monkeypatch.setattr(meter, "STRETCH_BYTES", 384 << 10)
     with group(PLAN) as ranks:
         hobble(ranks[0], 1, RATE / 4)
         rounds(ranks, 2)

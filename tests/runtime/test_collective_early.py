@@ -75,6 +75,14 @@ def test_a_rank_may_be_late_by_any_number_of_small_all_reduces() -> None:
         check([first, order(ranks[1], 1, count, 3)])
 
 
+def test_a_rank_that_is_told_to_do_much_is_heard_meanwhile() -> None:
+    with group(direct(2), QUICK) as ranks:
+        all_reduce(ranks, vectors(2, 100))
+        for _ in range(300):
+            ranks[1]._engine.do(lambda: time.sleep(BOUND_S / 200))
+        check([order(rank, number, 1, 3) for number, rank in enumerate(ranks)])
+
+
 @pytest.mark.usefixtures("little_room")
 def test_nobody_waits_for_a_beat_when_all_have_begun() -> None:
     """A beat comes every 7.5 s here, and each vector is many times what may be sent before one."""

@@ -27,6 +27,7 @@ MAX_LOW_WATER_BYTES: Final = 32 << 10
 """More would make the kernel clamp the receive window to it, before that has had time to grow."""
 OPEN_SHARE: Final = 0.9
 _READS_AT_ONCE: Final = 16
+_WRITES_AT_ONCE: Final = 64
 _SKIPPED_AT_ONCE: Final = 64 << 10
 _TCP_NOTSENT_LOWAT: Final = 25
 _TCP_USER_TIMEOUT: Final = 18
@@ -173,22 +174,25 @@ class Channel:
         self._body = body
 
     def send(self) -> list[Outgoing]:
-        """Send until nothing waits or the kernel takes no more (`wants_write`); the chunks that left whole."""
+        """Send until nothing waits, or the kernel takes no more or others have their turn, which is when it
+        `wants_write`; the chunks that left whole."""
         left: list[Outgoing] = []
-        self.wants_write = False
         self._look()
-        while self._sending or self._take():
+        for _ in range(_WRITES_AT_ONCE):
+            if not self._sending and not self._take():
+                self.wants_write = False
+                return left
             try:
                 count = self.socket.sendmsg(self._sending)
             except BlockingIOError:
-                self.wants_write = True
-                return left
+                break
             except OSError as error:
                 raise _gone(error) from error
             self._advance(count)
             if not self._sending and self._chunk is not None:
                 left.append(self._chunk)
                 self._chunk = None
+        self.wants_write = True
         return left
 
     def _look(self) -> None:

@@ -8,6 +8,7 @@ raise the same error.
 import contextlib
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -157,11 +158,11 @@ class Engine(threading.Thread):
 
     def _loop(self) -> None:
         while not self._is_over():
-            for channel, what in self._lines.wait(0 if self._operations.is_beginning else self._bounds.tick_s):
-                if channel is None:
-                    self._obey()
-                else:
+            is_due = bool(self._commands) or self._operations.is_beginning
+            for channel, what in self._lines.wait(0 if is_due else self._bounds.tick_s):
+                if channel is not None:
                     self._serve(channel, what)
+            self._obey(time.monotonic() + self._bounds.tick_s)
             self._operations.go_on_beginning()
             self._flush()
             self._keep_time()
@@ -178,8 +179,9 @@ class Engine(threading.Thread):
             return not connected or now_s > self._closing_until_s
         return False
 
-    def _obey(self) -> None:
-        while self._commands:
+    def _obey(self, until_s: float) -> None:
+        """What others had the loop do. It may go on for ever, so that peers are served and told between."""
+        while self._commands and time.monotonic() < until_s:
             self._commands.popleft()()
 
     def _serve(self, channel: Channel, what: int) -> None:
@@ -297,6 +299,6 @@ class Engine(threading.Thread):
         with self._lock:
             self._is_ended = True
         self._standing.is_closing = True
-        self._obey()
+        self._obey(math.inf)
         self._release()
         self._lines.close()
