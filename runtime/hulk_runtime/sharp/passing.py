@@ -1,5 +1,6 @@
 """What goes from one unit of a trial to another: tensors that move, and autograd's graph between two passes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,8 @@ class Pass:
     to_input: list[torch.Tensor] = field(default_factory=list)
     again: Stream | None = None
     """The random numbers of a forward pass that is to be done again."""
+    before: dict[int, Moving] = field(default_factory=dict)
+    """Buffers that the forward pass has changed, by number, as they were; among `kept` too."""
 
 
 class Entry(torch.autograd.Function):
@@ -58,8 +61,21 @@ class Entry(torch.autograd.Function):
         return None, None, None
 
 
-def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
-    """All of the memory that the tensor is a view of."""
+def whole_storage(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """All of the memory that the tensor is a view of, as numbers of a type: a complex one may lie in a real one's."""
     storage = tensor.untyped_storage()
-    flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return flat.set_(storage, 0, (storage.nbytes() // tensor.element_size(),), (1,))
+    flat = torch.empty(0, dtype=dtype, device=tensor.device)
+    return flat.set_(storage, 0, (storage.nbytes() // dtype.itemsize,), (1,))
+
+
+def view_of(tensor: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What makes the same view of a copy of the tensor's memory."""
+    shape, stride, offset = tensor.size(), tensor.stride(), tensor.storage_offset()
+    dtype, conjugated, negated = tensor.dtype, tensor.is_conj(), tensor.is_neg()
+
+    def view(copy: torch.Tensor) -> torch.Tensor:
+        found = whole_storage(copy, dtype).as_strided(shape, stride, offset)
+        found = torch._neg_view(found) if negated else found
+        return found.conj() if conjugated else found
+
+    return view

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import torch
 
+from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.sharp.device import Device, DeviceMemoryError
 from hulk_runtime.sharp.randomness import Stream
 from hulk_runtime.sharp.shard import Shard
@@ -48,6 +49,8 @@ def shard_maker(model: Model) -> MakeShard:
 
 def cut(name: str, model: Model, stream: Stream, device: Device, *, double_buffer: bool) -> list[Cut]:
     """Shards with as many layers each as fit. Raises DeviceMemoryError when a single layer does not."""
+    if not len(model.layers):
+        raise ConfigurationError(f"trial {name}: the model has no layers; it needs at least 1")
     inputs, targets = model.batches(1)
     pilot = Pilot(name, model, device, stream.copy(), targets, double_buffer)
     cuts: list[Cut] = []
@@ -122,7 +125,8 @@ class Pilot:
         del there, targets
         with device.computing(self._stream):
             gradient = torch.ones_like(output) if shard.loss is None else None
-        moved_bytes = shard.backward_bytes + (x.nbytes if shard.first else 0) + output.nbytes
+        brought_bytes = shard.state_bytes + x.nbytes + (self._targets.nbytes if shard.loss is not None else 0)
+        moved_bytes = max(brought_bytes, shard.backward_bytes + (x.nbytes if shard.first else 0) + output.nbytes)
         with device.transferring():
             output = device.unload(output)
         begin_s = time.perf_counter()

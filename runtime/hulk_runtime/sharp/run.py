@@ -50,8 +50,12 @@ def train(
     attempt has left there. When `stop` says so, trials end after the mini-batch that they are in, with a checkpoint.
     Torch's threads are divided among the devices on the host, as long as this runs. A trial that cannot be made or cut
     (a layer that is larger than the smallest device), whose loss is no number or whose own code raises is `failed`, and
-    the others go on. Raises ConfigurationError when scheduler `exact` has too much to do, CheckpointError.
+    the others go on. Raises ConfigurationError when two trials have one name or scheduler `exact` has too much to
+    do, CheckpointError.
     """
+    names = [trial.name for trial in trials]
+    if len(set(names)) < len(names):
+        raise ConfigurationError(f"trials: names must differ, and they are {', '.join(names)}")
     with divided_threads(devices):
         courses, failed = prepare(trials, devices, double_buffer=double_buffer)
         for outcome in failed:
@@ -122,7 +126,7 @@ def make(trial: Trial) -> tuple[Model, Stream]:
 def cut_apart(trial: Trial, model: Model, stream: Stream, device: Device, double_buffer: bool) -> list[pilot.Cut]:
     """The trial's shards. Raises ConfigurationError where a parameter would be in two of them."""
     cuts = pilot.cut(trial.name, model, stream, device, double_buffer=double_buffer)
-    _require_parameters_apart(trial.name, model.layers, cuts)
+    _require_tensors_apart(trial.name, model.layers, cuts)
     return cuts
 
 
@@ -233,15 +237,16 @@ def divided_threads(devices: Sequence[Device]) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _require_parameters_apart(name: str, layers: Sequence[nn.Module], cuts: Sequence[pilot.Cut]) -> None:
-    """A parameter of two shards would be in two places."""
+def _require_tensors_apart(name: str, layers: Sequence[nn.Module], cuts: Sequence[pilot.Cut]) -> None:
+    """A parameter or buffer of two shards would be in two places."""
     owner: dict[int, int] = {}
     for cut in cuts:
         for layer in range(cut.start, cut.stop):
-            for tensor in layers[layer].parameters():
+            for tensor in (*layers[layer].parameters(), *layers[layer].buffers()):
                 other = owner.setdefault(id(tensor), layer)
                 if other < cut.start:
+                    kind = "parameter" if isinstance(tensor, nn.Parameter) else "buffer"
                     raise ConfigurationError(
-                        f"trial {name}: layers {other} and {layer} share a parameter of {tensor.numel()} numbers, but "
+                        f"trial {name}: layers {other} and {layer} share a {kind} of {tensor.numel()} numbers, but "
                         f"do not fit into one shard"
                     )

@@ -13,8 +13,9 @@ import torch
 from torch import nn
 from torch.autograd.graph import get_gradient_edge, saved_tensors_hooks
 
+from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.sharp.device import Device
-from hulk_runtime.sharp.passing import Entry, Moving, Pass, whole_storage
+from hulk_runtime.sharp.passing import Entry, Moving, Pass, view_of, whole_storage
 from hulk_runtime.sharp.randomness import Stream
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -33,6 +34,12 @@ class Shard:
         self.first, self.layers, self.loss = first, layers, loss
         self._parameters = list(dict.fromkeys(p for layer in layers for p in layer.parameters()))
         self._buffers = list(dict.fromkeys(b for layer in layers for b in layer.buffers()))
+        self._places = [
+            (module, name, buffer)
+            for layer in layers
+            for module in layer.modules()
+            for name, buffer in module.named_buffers(recurse=False)
+        ]
         self._homes = [tensor.data for tensor in self._tensors]
         trained = [p for p in self._parameters if p.requires_grad]
         self.optimizer = make_optimizer(trained) if trained else None
@@ -92,23 +99,31 @@ class Shard:
         device = self._visited
         assert device is not None, "a shard computes where it was loaded"
         if device.recomputes:
+            before = [buffer.clone() for buffer in self._buffers]
             self._pass = Pass([Moving(t, device) for t in (x, targets) if t is not None], again=stream.copy())
-            return self._run(x, targets, Pass()).detach()
+            output = self._run(x.clone(), targets, Pass()).detach()  # a layer may change its input in place
+            self._pass.before = {
+                number: Moving(value, device)
+                for number, value in enumerate(before)
+                if not torch.equal(value, self._buffers[number])
+            }
+            self._pass.kept += self._pass.before.values()
+            return output
         self._pass = Pass()
         by_storage: dict[tuple[int, torch.dtype], Moving] = {}
         own = {tensor.untyped_storage()._cdata: number for number, tensor in enumerate(self._tensors)}
 
         def pack(tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
-            view = (tensor.size(), tensor.stride(), tensor.storage_offset())
+            seen = view_of(tensor)
             number = own.get(tensor.untyped_storage()._cdata)
             if number is not None:
                 mine = self._tensors[number]
-                return lambda: mine.data.as_strided(*view)
+                return lambda: seen(mine.data)
             key = (tensor.untyped_storage()._cdata, tensor.dtype)
             if key not in by_storage:
-                by_storage[key] = Moving(whole_storage(tensor), device)
+                by_storage[key] = Moving(whole_storage(tensor, tensor.dtype), device)
             kept = by_storage[key]
-            return lambda: kept.tensor.as_strided(*view)
+            return lambda: seen(kept.tensor)
 
         with saved_tensors_hooks(pack, lambda read: read()):
             output = self._run(x, targets, self._pass)
@@ -116,8 +131,8 @@ class Shard:
         return output.detach()
 
     def random_numbers(self, stream: Stream) -> Stream:
-        """Those with which the backward pass is to be called."""
-        return self._pass.again or stream
+        """Those with which the backward pass is to be called: only a forward pass that is done again draws any."""
+        return self._pass.again or stream.sealed()
 
     def backward(self, gradient: torch.Tensor | None) -> torch.Tensor | None:
         """Train by the output's gradient, None for the loss; the input's gradient, None where it has none."""
@@ -125,8 +140,9 @@ class Shard:
         self._pass = Pass()  # whatever is kept goes as soon as autograd has used it
         if passed.again is not None:
             self._forward_again(passed)
+            passed.again.is_sealed = True
         passed.kept = []
-        if passed.edge is not None:
+        if passed.edge is not None and (gradient is not None or self.loss is not None):
             at = torch.ones(()) if gradient is None else gradient
             torch.autograd.backward(passed.edge, at.to(self._at))
         if self.optimizer:
@@ -180,7 +196,7 @@ class Shard:
 
     def _run(self, x: torch.Tensor, targets: torch.Tensor | None, into: Pass) -> torch.Tensor:
         y = x
-        if self.first and x.is_floating_point():
+        if self.first and (x.is_floating_point() or x.is_complex()):
             y = Entry.apply(x, torch.ones((), device=x.device, requires_grad=True), into.to_input)
         for layer in self.layers:
             y = layer(y)
@@ -188,13 +204,26 @@ class Shard:
             assert targets is not None
             y = self.loss(y, targets)
         into.edge = get_gradient_edge(y) if y.requires_grad else None
+        self._require_own_buffers()
         return y
 
+    def _require_own_buffers(self) -> None:
+        """Raises ConfigurationError where a forward pass has put another tensor in a buffer's place: it would stay."""
+        for module, name, buffer in self._places:
+            if getattr(module, name) is not buffer:
+                setattr(module, name, buffer)
+                raise ConfigurationError(
+                    f"{type(module).__name__} puts a new tensor into its buffer {name} in the forward pass; what is "
+                    f"spilled must stay the same tensor: change it in place, as {name}.copy_(...) does"
+                )
+
     def _forward_again(self, passed: Pass) -> None:
-        before = [buffer.clone() for buffer in self._buffers]
-        x, *targets = (kept.tensor for kept in passed.kept)
-        self._run(x, targets[0] if targets else None, passed)
-        for buffer, value in zip(self._buffers, before, strict=True):
+        after = [buffer.clone() for buffer in self._buffers]
+        for number, kept in passed.before.items():
+            self._buffers[number].data.copy_(kept.tensor)
+        x, *others = (kept.tensor for kept in passed.kept)
+        self._run(x, others[0] if self.loss is not None else None, passed)
+        for buffer, value in zip(self._buffers, after, strict=True):
             buffer.data.copy_(value)  # a mean over batches has seen this one
 
     def _optimizer_states(self) -> list[tuple[dict[str, Any], str]]:
