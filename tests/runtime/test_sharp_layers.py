@@ -1,6 +1,7 @@
 """Layers that ordinary training takes: they end with its bits here too, or their trial is refused by name."""
 
 import re
+import time
 
 import pytest
 import torch
@@ -180,3 +181,33 @@ def test_a_batch_counts_in_the_room_for_transfers():
     only = Trial("only", lambda: Model([nn.ReLU()], functional.mse_loss, adamw, batch), 1)
     (course,), _ = prepare([only], [HostDevice(10**6)], double_buffer=True)
     assert course.cuts[0].slot_bytes >= course.batch_bytes
+
+
+class SlowHome(HostDevice):
+    """A device whose copies to the host take their time."""
+
+    def unload(self, tensor: torch.Tensor, home: torch.Tensor | None = None) -> torch.Tensor:
+        time.sleep(0.03)
+        return super().unload(tensor, home)
+
+
+@pytest.mark.parametrize("recomputes", [False, True], ids=["spilled", "recomputed"])
+def test_a_unit_waits_for_what_the_one_before_leaves_where_both_do_not_fit(recomputes):
+    """Much is brought for one trial, and the other computes much with little: each fits with its own slot."""
+
+    def wide() -> list[nn.Module]:
+        return [nn.Linear(WIDTH, 400), nn.Linear(400, WIDTH)]
+
+    def busy() -> list[nn.Module]:
+        return [Of(lambda x: x.unsqueeze(1).expand(-1, 560, -1).exp().mean(1)), linear()]
+
+    device = SlowHome(350_000, recomputes=recomputes)
+    both = [made(wide, "wide"), made(busy, "busy")]
+    courses, _ = prepare(both, [device], double_buffer=True)
+    most = [max(cut.slot_bytes for cut in course.cuts) for course in courses]
+    assert courses[1].cuts[0].peak_bytes + most[1] < device.memory_bytes < courses[1].cuts[0].peak_bytes + most[0]
+    outcomes = train(both, [device])
+    for each in both:
+        assert (outcomes[each.name].state, outcomes[each.name].reason) == ("succeeded", "")
+        assert outcomes[each.name].losses == alone(each)[0]
+    assert device.peak_bytes() <= device.memory_bytes

@@ -40,6 +40,8 @@ class Lane:
         self._double_buffer = double_buffer
         self._completed, self._ends_step, self._at_home, self._failed = completed, ends_step, at_home, failed
         self._copies = ThreadPoolExecutor(1, f"hulk-copies-{device.name}")
+        self._left: Future[None] | None = None
+        self._left_bytes = 0  # at most, of what the unit before leaves here until `_left` is done
 
     def run(self) -> None:
         """Until no trial has a unit left."""
@@ -77,11 +79,14 @@ class Lane:
         early = following is not None and self._fits(course, unit, following, next_unit)
         if early and following is not None:
             loading = self._load(following, next_unit, next_step, input_comes=follows)
+        if self._left is not None and course.cuts[unit.shard].peak_bytes + self._left_bytes > self._device.memory_bytes:
+            self._left.result()
         failure = self._compute(course)
         if follows and early:
             loading.exception()  # it reads where the trial is, which now changes
         if failure is not None:
-            self._copies.submit(self._guarded, self._give_up, course, failure)
+            self._left = self._copies.submit(self._guarded, self._give_up, course, failure)
+            self._left_bytes = course.cuts[unit.shard].peak_bytes
             if follows:
                 return None, loading
         else:
@@ -119,7 +124,8 @@ class Lane:
                     self._at_home(course)
                 self._board.release(course)
 
-        self._copies.submit(self._guarded, home)
+        self._left = self._copies.submit(self._guarded, home)
+        self._left_bytes = 0 if shard_stays else course.cuts[unit.shard].slot_bytes
 
     def _fits(self, course: Course, unit: Unit, following: Course, next_unit: Unit) -> bool:
         """Whether the next unit's slot is there beside what this one needs."""
