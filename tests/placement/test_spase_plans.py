@@ -195,3 +195,15 @@ def test_a_plan_from_guesses_gets_shorter_once_times_are_measured() -> None:
     assert drift.exceeds()
     again = solve(Problem(shared(*(measured[f"t{n}"] for n in range(4))), workers))
     assert again.makespan_s == 10.0 < sum(measured[name] for name in long)
+
+
+def test_a_device_that_is_busy_beyond_the_plans_end_takes_no_part_in_the_bound() -> None:
+    """Two trials on the free device end after 5 s, whatever the other one, busy for 30 s, does."""
+    problem = Problem(shared(2, 3), (Worker("a", 1), Worker("b", 1, (30.0,))))
+    assert problem.bound_s() == 5.0
+    assert (solve(problem).makespan_s, solve(problem).bound_s) == (5.0, 5.0)
+    ways = (Option("shared", 1, 10.0), Option("split", 2, 5.5))
+    two = Problem((Trial("x", ways), *shared(5.0, 2.0)), (Worker("a", 2), Worker("b", 2, (30.0, 30.0))))
+    found = solve(two)
+    check(found, two)
+    assert (found.makespan_s, found.proven) == (10.0, True)

@@ -1,6 +1,7 @@
 """What is to be planned and what a plan is: frozen values, and the checks that make a plan one."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -92,9 +93,19 @@ class Problem:
         """
         longest = max((min(o.seconds for o in t.options if self.places(t, o)) for t in self.trials), default=0.0)
         work = sum(min(o.seconds * o.num_devices for o in t.options if self.places(t, o)) for t in self.trials)
-        num_devices = sum(worker.num_devices for worker in self.workers)
-        taken = sum(sum(worker.free_s) for worker in self.workers)
-        return max(longest, (work + taken) / max(1, num_devices)) if self.trials else 0.0
+        free_s = [s for worker in self.workers for s in worker.free_s or (0.0,) * worker.num_devices]
+        return max(longest, _shared_s(work, free_s)) if self.trials else 0.0
+
+
+def _shared_s(work: float, free_s: Sequence[float]) -> float:
+    """When devices that are free from then on have done so much; one that is free only later takes no part.
+
+    >>> _shared_s(4.0, [0.0, 2.0, 30.0])
+    3.0
+    """
+    rows = sorted(free_s)
+    ends = ((work + sum(rows[:num])) / num for num in range(1, len(rows) + 1))
+    return next(end for end, later in zip(ends, [*rows[1:], math.inf], strict=True) if end <= later)
 
 
 @dataclass(frozen=True, slots=True)
