@@ -211,3 +211,19 @@ def test_a_unit_waits_for_what_the_one_before_leaves_where_both_do_not_fit(recom
         assert (outcomes[each.name].state, outcomes[each.name].reason) == ("succeeded", "")
         assert outcomes[each.name].losses == alone(each)[0]
     assert device.peak_bytes() <= device.memory_bytes
+
+
+@pytest.mark.parametrize("memory_bytes", [330_000, 350_000, 370_000])
+def test_a_small_view_of_a_large_output_does_not_keep_it_on_the_device(memory_bytes):
+    """As the first token of a sequence, for a head that fills the device."""
+
+    def first_of_many() -> list[nn.Module]:
+        return [
+            Of(lambda x: (x.unsqueeze(1).expand(-1, 250, -1) + 1)[:, 3]),
+            nn.Linear(WIDTH, 400),
+            nn.Linear(400, WIDTH),
+        ]
+
+    outcome = train([made(first_of_many)], [HostDevice(memory_bytes)])["odd"]
+    assert (outcome.state, outcome.reason) == ("succeeded", "")
+    assert outcome.losses == alone(made(first_of_many))[0]

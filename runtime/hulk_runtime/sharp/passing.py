@@ -68,6 +68,12 @@ def whole_storage(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return flat.set_(storage, 0, (storage.nbytes() // dtype.itemsize,), (1,))
 
 
+def without_rest(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor alone: a small view would keep all of the memory that it is a view of on the device."""
+    num_bytes = tensor.numel() * tensor.element_size()
+    return tensor.clone() if tensor.untyped_storage().nbytes() > num_bytes else tensor
+
+
 def view_of(tensor: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
     """What makes the same view of a copy of the tensor's memory."""
     shape, stride, offset = tensor.size(), tensor.stride(), tensor.storage_offset()

@@ -15,7 +15,7 @@ from torch.autograd.graph import get_gradient_edge, saved_tensors_hooks
 
 from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.sharp.device import Device
-from hulk_runtime.sharp.passing import Entry, Moving, Pass, view_of, whole_storage
+from hulk_runtime.sharp.passing import Entry, Moving, Pass, view_of, whole_storage, without_rest
 from hulk_runtime.sharp.randomness import Stream
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -101,7 +101,9 @@ class Shard:
         if device.recomputes:
             before = [buffer.clone() for buffer in self._buffers]
             self._pass = Pass([Moving(t, device) for t in (x, targets) if t is not None], again=stream.copy())
-            output = self._run(x.clone(), targets, Pass()).detach()  # a layer may change its input in place
+            output = without_rest(
+                self._run(x.clone(), targets, Pass()).detach()
+            )  # a layer may change its input in place
             self._pass.before = {
                 number: Moving(value, device)
                 for number, value in enumerate(before)
@@ -128,7 +130,7 @@ class Shard:
         with saved_tensors_hooks(pack, lambda read: read()):
             output = self._run(x, targets, self._pass)
         self._pass.kept = list(by_storage.values())
-        return output.detach()
+        return without_rest(output.detach())
 
     def random_numbers(self, stream: Stream) -> Stream:
         """Those with which the backward pass is to be called: only a forward pass that is done again draws any."""
@@ -149,7 +151,7 @@ class Shard:
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
             self._changed = True
-        return passed.to_input[0] if passed.to_input else None
+        return without_rest(passed.to_input[0]) if passed.to_input else None
 
     def named_homes(self) -> dict[str, torch.Tensor]:
         """Parameters and buffers by layer and name, at home."""
