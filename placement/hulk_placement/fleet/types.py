@@ -127,6 +127,15 @@ class SharedStepTimes(Protocol):
         ...
 
 
+@runtime_checkable
+class PlacedStepTimes(Protocol):
+    """Step times that differ by where workers are, and know how short they can be."""
+
+    def least_step_s(self, job: Job, admits: Mapped, count: int) -> float:
+        """Seconds that no mapping of so many workers beats, with no more on a machine than it admits."""
+        ...
+
+
 class MoveKind(StrEnum):
     """What happens to a job by a decision."""
 

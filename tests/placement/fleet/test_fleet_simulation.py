@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fleet_cases import fleets, job, machines, sigmoid
+from fleet_cases import SECOND, fleets, job, machines, sigmoid
 from hulk_placement import fleet
 from hulk_placement.fleet import Job, Ring, Settings, Utility, UtilityKind
 from hulk_placement.fleet.simulation import Outcome, Scenario, run, simulate
@@ -22,6 +22,7 @@ from hulk_placement.fleet.simulation.speeds import Alone, Contended
 from hulk_placement.fleet.step_times import PaperStepTimes
 from hulk_placement.topology import Link, Machine, Topology
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 TIMES = PaperStepTimes()
 
@@ -87,6 +88,39 @@ def test_nothing_exceeds_the_bound(policy: str, case: tuple[Topology, list[Job]]
     topology, jobs = case
     made = scenario([replace(one, arrived_s=20.0 * n) for n, one in enumerate(jobs)], topology, policy, 200.0)
     assert simulate(made).utility <= bound(made) * (1 + 1e-9) + 1e-9
+
+
+@pytest.mark.parametrize("policy", ["gadget", "drf", "sjf-bco"])
+def test_nothing_exceeds_the_bound_where_some_links_are_quicker(policy: str) -> None:
+    """The first job gets the slow region, as workers are placed by number alone, and the next ones the quick ones."""
+    topology = replace(
+        machines(1, 1, 1, 1, 1, 1, regions=3),
+        region_links={(f"r{a}", f"r{b}"): Link(1e-4, 10.0 ** (7 + (a + b) // 2)) for a in range(3) for b in range(3)},
+    )
+    ring = replace(SECOND, gradient_bytes=1e9)
+    jobs = [job(f"j{n}", 100.0, ring=ring, min_workers=2, max_workers=3, allow_unknown_links=False) for n in range(3)]
+    times = LinkTimes(topology)
+    made = Scenario(topology, jobs, Settings(policy=policy, slot_s=10.0), times, times, 120.0)
+    found = simulate(made)
+    assert found.utility <= bound(made) * (1 + 1e-9)
+    later = simulate(replace(made, until_s=math.inf))
+    assert later.makespan_s >= makespan_bound(made) * (1 - 1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), num_regions=st.integers(1, 4), sizes=st.lists(st.integers(0, 3), min_size=2, max_size=5))
+def test_the_shortest_step_is_that_of_trying_all_mappings(
+    data: st.DataObject, num_regions: int, sizes: list[int]
+) -> None:
+    pairs = [(f"r{a}", f"r{b}") for a in range(num_regions) for b in range(num_regions)]
+    links = {pair: Link(1e-4, data.draw(st.sampled_from([1e7, 1e8, 1e9]))) for pair in pairs}
+    times = LinkTimes(replace(machines(*sizes, regions=num_regions), region_links=links))
+    one, count = job("a", ring=replace(SECOND, gradient_bytes=1e9)), data.draw(st.integers(1, 4))
+    admits = {f"m{n}": size for n, size in enumerate(sizes) if size}
+    ways = [way for way in itertools.product(*(range(most + 1) for most in admits.values())) if sum(way) == count]
+    mappings = [{name: n for name, n in zip(admits, way, strict=True) if n} for way in ways]
+    tried = min((times.step_s(one, mapping) for mapping in mappings), default=math.inf)
+    assert times.least_step_s(one, admits, count) == pytest.approx(tried)
 
 
 def best_by_trying(jobs: list[Job], num: int, slots: int) -> float:

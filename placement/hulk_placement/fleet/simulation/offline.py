@@ -21,7 +21,7 @@ from hulk_placement.fleet.place import place
 from hulk_placement.fleet.program import Rows, solve
 from hulk_placement.fleet.room import Floats, Room
 from hulk_placement.fleet.simulation.scenario import Scenario
-from hulk_placement.fleet.types import Job
+from hulk_placement.fleet.types import Job, PlacedStepTimes
 from hulk_placement.fleet.utility import UtilityKind
 from hulk_placement.fleet.worth import upper_hull
 
@@ -68,14 +68,22 @@ def makespan_bound(scenario: Scenario) -> float:
 
 
 def speed(scenario: Scenario, room: Room, job: Job) -> tuple[float, float, int]:
-    """Best samples per second of one worker among any number, of all together, and the most workers."""
+    """Best samples per second of one worker among any number, of all together, and the most workers.
+
+    Of step times that differ by place the shortest counts that any place could give: `place` finds a good one only.
+    """
     most = min(job.max_workers, int(room.most(job).sum()))
     rates = [0.0]
     per_worker = [0.0]
+    times = scenario.step_times
+    admits = {name: int(number) for name, number in zip(room.names, room.most(job), strict=True) if number}
     for count in range(job.min_workers, most + 1):
         mapping = place(room, job, count)
         if mapping:
-            rate = job.step_work(count) / scenario.step_times.step_s(job, mapping)
+            step_s = times.step_s(job, mapping)
+            if isinstance(times, PlacedStepTimes):
+                step_s = min(step_s, times.least_step_s(job, admits, count))
+            rate = job.step_work(count) / step_s
             rates.append(rate)
             per_worker.append(rate / count)
     return max(per_worker), max(rates), most if max(rates) else 0
