@@ -152,6 +152,15 @@ def mapping_gain(problem: Problem, worth: Worth, mapping: Mapped) -> float:
     return gain * _kept_share(settings, job, rate, _window_s(problem), bool(held))
 
 
+def moved_gain(problem: Problem, worth: Worth, count: int) -> float:
+    """Gain per second of a job with so many workers on machines that are best for it and not all those that it has."""
+    held = problem.held.get(worth.job.key)
+    if held is None or workers(held) != count or count not in worth.counts:
+        return worth.gain(count)
+    rate = worth.rates[worth.counts.index(count)]
+    return worth.gain(count) * _kept_share(problem.settings, worth.job, rate, _window_s(problem), True)
+
+
 def _window_s(problem: Problem) -> float:
     """How far is looked ahead."""
     settings = problem.settings

@@ -39,6 +39,25 @@ def test_no_decision_gains_more_than_the_exact_one_nor_that_more_than_the_bound(
     assert ours.bound == pytest.approx(best.bound)
 
 
+@settings(max_examples=60, deadline=None)
+@given(fleet=fleets(), num_held=st.integers(1, 6))
+def test_where_jobs_run_no_decision_gains_more_than_the_exact_one_either(
+    fleet: tuple[Topology, list[Job]], num_held: int
+) -> None:
+    topology, jobs = fleet[0], one_priority(fleet[1])
+    held = decide(0.0, jobs[:num_held], topology, {}, TIMES, ALIKE).workers
+    best = decide(0.0, jobs, topology, held, TIMES, replace(ALIKE, policy="exact"))
+    ours = decide(0.0, jobs, topology, held, TIMES, ALIKE)
+    assert ours.achieved <= best.achieved + 1e-6 * abs(best.bound) + 1e-12
+
+
+@pytest.mark.parametrize("held", [{"m0": 2}, {"m1": 2}, {"m0": 1, "m1": 1}])
+def test_by_the_exact_decision_a_job_stays_where_a_restart_gains_nothing(held: dict[str, int]) -> None:
+    one = job("a", min_workers=2, max_workers=2, restart_s=300.0)
+    exact = replace(ALIKE, policy="exact")
+    assert decide(0.0, [one], machines(2, 2), {"a": held}, TIMES, exact).workers == {"a": held}
+
+
 def test_the_exact_decision_is_that_of_trying_all_numbers_of_workers() -> None:
     rng = np.random.default_rng(5)
     for _ in range(20):
