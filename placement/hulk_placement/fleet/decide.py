@@ -18,6 +18,9 @@ from hulk_placement.fleet.types import Allocation, Job, Mapped, Settings, StepTi
 from hulk_placement.fleet.worth import all_worths
 from hulk_placement.topology import Topology
 
+OVERRUNNING = ("gadget-paper", "exact")
+"""Policies that may give out more than there is: the first of anything, the second of bandwidth."""
+
 
 def decide(
     now_s: float,
@@ -46,7 +49,7 @@ def _told(problem: Problem, running: Mapping[str, Mapped], chosen: Mapping[str, 
     """The decision with what to say to whom."""
     jobs = {job.key: job for job in problem.jobs}
     moves = moves_of(problem, running, chosen)
-    told = tuple(overruns(problem, chosen)) if problem.settings.policy == "gadget-paper" else ()
+    told = tuple(overruns(problem, chosen)) if problem.settings.policy in OVERRUNNING else ()
     if not problem.settings.explain:
         return Allocation(chosen, tuple(moves), overruns=told)
     reasons = {move.job: moving_reason(problem, jobs[move.job], move) for move in moves}

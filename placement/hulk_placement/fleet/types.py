@@ -213,7 +213,7 @@ class Allocation:
     `workers` has every job that runs. `reasons` has a sentence for each job that waits, moves or is stopped;
     `position` its place in the queue, from 1, and `expected_start_s` when its turn is expected, where that can be told.
     `bound` is the relaxation's upper bound of the gain per second that `achieved` is part of. `overruns` are
-    sentences on capacity that `gadget-paper` exceeds; every other policy has none.
+    sentences on capacity that `gadget-paper` exceeds, and on bandwidth that `exact` does; every other policy has none.
     """
 
     workers: Mapping[str, Mapped]

@@ -219,7 +219,13 @@ def _place(room: Room, job: Job, count: int, known: Places) -> dict[str, int] | 
     """Where so many workers go in an empty cluster; looked up where a job alike has asked before."""
     if job.candidates is not None:
         return place(room, job, count)
-    alike = (job.accelerators_per_worker, job.memory_bytes_per_worker, room.quota_left(job), count)
+    alike = (
+        job.accelerators_per_worker,
+        job.memory_bytes_per_worker,
+        job.allow_unknown_links,
+        room.quota_left(job),
+        count,
+    )
     found = known.get(alike)
     if found is not None and len(found) == 1:
         return found  # inside a machine no bandwidth is reserved

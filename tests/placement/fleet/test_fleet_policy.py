@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fleet_cases import fleets, job, machines, sigmoid
+from fleet_cases import SECOND, fleets, job, machines, sigmoid
 from hulk_placement.fleet import Job, MoveKind, Settings, Utility, UtilityKind, decide
 from hulk_placement.fleet.place import place
 from hulk_placement.fleet.room import Room
@@ -200,6 +200,28 @@ def test_reserved_bandwidth_is_never_exceeded() -> None:
     assert sum(decide(0.0, [narrow], two, {}, TIMES).workers["wide"].values()) == 4
     card = Settings(machine_bytes_per_s={"a": 40.0})
     assert not decide(0.0, [narrow], two, {}, TIMES, card).workers
+
+
+@pytest.mark.parametrize("policy", ["gadget-paper", "exact"])
+def test_what_is_reserved_of_an_uplink_beyond_its_rate_is_told(policy: str) -> None:
+    topology = replace(
+        machines(2, 2, regions=2),
+        region_links={(f"r{a}", f"r{b}"): Link(1e-3, 1e10) for a in range(2) for b in range(2)},
+        uplinks={"r0": 1.5e9},
+    )
+    ring = replace(SECOND, bandwidth_bytes_per_s=1e9)
+    one = job("a", min_workers=2, max_workers=2, accelerators_per_worker=1, ring=ring, candidates={"m0": 1, "m1": 1})
+    jobs = [one, replace(one, key="b")]
+    told = decide(0.0, jobs, topology, {}, TIMES, Settings(policy=policy)).overruns
+    assert list(told) == [f"uplink of r0, {way}: 2e+09 B/s reserved of 1.5e+09" for way in ("out", "in")]
+    assert len(decide(0.0, jobs, topology, {}, TIMES, Settings()).workers) == 1
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_job_that_may_use_unknown_links_gets_them_beside_one_that_may_not(first: bool) -> None:
+    jobs = [job(key, min_workers=2, max_workers=2, allow_unknown_links=(key == "a") is first) for key in "ab"]
+    found = decide(0.0, jobs, machines(1, 1, regions=2), {}, TIMES, Settings())
+    assert found.workers == {"a" if first else "b": {"m0": 1, "m1": 1}}
 
 
 def test_candidates_and_memory_limit_where_workers_go() -> None:

@@ -79,6 +79,12 @@ def overruns(problem: Problem, chosen: Mapping[str, Mapped]) -> list[str]:
         for pair, left in room.links.items()
         if left < 0
     ]
+    told += [
+        f"uplink of {region}, {way}: {before.uplinks[region, way] - left:.4g} B/s reserved of "
+        f"{before.uplinks[region, way]:.4g}"
+        for (region, way), left in room.uplinks.items()
+        if left < 0
+    ]
     return told
 
 
