@@ -108,6 +108,9 @@ HEADING = "job,samples,utility,weight"
             "jobs line 4: job x is there twice; the first is in line 2",
         ),
         ("job,samples,job\nx,5,y\n", "columns named twice ['job']"),
+        ("job,samples,step_s\nx,5,0\n", "jobs line 2: step_s 0 must be > 0"),
+        ("job,samples,step_s\nx,5,-1\n", "jobs line 2: step_s -1 must be > 0"),
+        (f"job,samples,accelerators\nx,5,{10**23}\n", "must be at most 9007199254740992"),
         (f"{HEADING}\nx,5,sqrt,1,9,9\n", "jobs line 2: 6 cells, and the heading has 4 columns"),
     ],
 )
@@ -122,6 +125,9 @@ def test_tables_of_jobs_that_make_no_sense_are_refused(hulk: Hulk, tmp_path: Pat
     ("option", "words"),
     [
         (("--quota", "one=nan"), "--quota 'one=nan' must be NAMESPACE=NUMBER"),
+        (("--quota", "one=0.5"), "--quota one=0.5 must be whole accelerators"),
+        (("--quota", "=3"), "--quota '=3' must be NAMESPACE=NUMBER"),
+        (("--load", "2"), "--load: of --preset gadget, and --jobs is simulated"),
         (("--share", "a=1", "--share", "a=2"), "--share: namespace a is there twice, with 1 and 2"),
         (("--until-s", "nan"), "--until-s nan must be > 0"),
         (("--slot-s", "nan"), "slot nan s must be > 0"),
@@ -159,6 +165,13 @@ def test_traces_that_make_no_sense_are_refused(hulk: Hulk, tmp_path: Path, trace
         (("--jobs", "jobs.csv"), "give them with --topology"),
         (("--preset", "gadget", "--load", "0"), "load 0.0 must be > 0"),
         (("--preset", "gadget", "--load", "nan"), "load nan must be > 0"),
+        (
+            ("--preset", "mobihoc", "--num-jobs", "5"),
+            "--num-jobs: of --preset gadget, and --preset mobihoc",
+        ),
+        (("--preset", "gadget", "--quota", "one=2"), "--quota: of --jobs, and --preset gadget is simulated"),
+        (("--preset", "gadget", "-t", "t.yaml"), "--topology: of --jobs, and --preset gadget is simulated"),
+        (("--preset", "gadget", "--most-workers", "--until-s", "9"), "--until-s: of --jobs"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(hulk: Hulk, arguments: tuple[str, ...], words: str) -> None:

@@ -24,6 +24,11 @@ from hulk_operator.cli.output import Output, emit, note
 from hulk_operator.cli.planner_files import any_topology
 
 PRESETS = ("gadget", "mobihoc")
+OPTIONS_OF = {
+    "--jobs": ("topology", "until_s", "slot_s", "quota", "share"),
+    "--preset gadget": ("num_jobs", "load", "trace", "constant_zeta", "fixed_workers", "work_in_worker_slots"),
+}
+"""Options that mean nothing elsewhere."""
 
 fleet_app = typer.Typer(
     help="Many jobs on one fleet.", no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
@@ -37,6 +42,7 @@ def fleet() -> None:
 
 @fleet_app.command("simulate")
 def fleet_simulate(
+    context: typer.Context,
     jobs: Annotated[Path | None, typer.Option(help="Table of jobs (CSV), with --topology.")] = None,
     topology: Annotated[Path | None, typer.Option("-t", "--topology", help="Machines and links.")] = None,
     preset: Annotated[str | None, typer.Option(help=f"In place of files: {', '.join(PRESETS)}.")] = None,
@@ -83,10 +89,13 @@ def fleet_simulate(
         raise ValueError("give jobs with --jobs and --topology, or a --preset")
     if preset is None:
         assert jobs is not None
-        quotas = {namespace: round(figure) for namespace, figure in _figures("--quota", quota).items()}
-        config = Settings(slot_s=slot_s, seed=seed, quotas=quotas, shares=_figures("--share", share))
+        _check_options(context, "--jobs")
+        config = Settings(slot_s=slot_s, seed=seed, quotas=_quotas(quota), shares=_figures("--share", share))
         scenario = _of_files(jobs, topology, until_s, config)
     else:
+        if preset not in PRESETS:
+            raise ValueError(f"--preset {preset!r} must be one of {', '.join(PRESETS)}")
+        _check_options(context, f"--preset {preset}")
         asked = Asked(num_jobs, seed, Switches(constant_zeta, fixed_workers, work_in_worker_slots, load), trace)
         scenario = _of_preset(preset, asked)
     outcomes = [_outcome(scenario, name) for name in policies]
@@ -111,14 +120,30 @@ class Asked:
 def _of_preset(preset: str, asked: Asked) -> Scenario:
     if preset == "mobihoc":
         return mobihoc(asked.seed)
-    if preset != "gadget":
-        raise ValueError(f"--preset {preset!r} must be one of {', '.join(PRESETS)}")
     slots = None
     if asked.trace is not None:
         slots = read_trace(asked.trace.read_text(encoding="utf-8").splitlines())
         if not slots:
             raise ValueError(f"--trace {asked.trace}: no row slot,job in it")
     return gadget(asked.num_jobs, asked.seed, asked.switches, slots)
+
+
+def _check_options(context: typer.Context, simulated: str) -> None:
+    """No option is given that what is simulated takes no notice of."""
+    for owner, names in OPTIONS_OF.items():
+        sources = {name: context.get_parameter_source(name) for name in names}
+        given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+        if given and owner != simulated:
+            options = ", ".join(option.opts[-1] for option in context.command.params if option.name in given)
+            raise ValueError(f"{options}: of {owner}, and {simulated} is simulated")
+
+
+def _quotas(given: list[str] | None) -> dict[str, int]:
+    found = _figures("--quota", given)
+    for namespace, number in found.items():
+        if not number.is_integer():
+            raise ValueError(f"--quota {namespace}={number:g} must be whole accelerators")
+    return {namespace: int(number) for namespace, number in found.items()}
 
 
 def _figures(option: str, given: list[str] | None) -> dict[str, float]:
@@ -130,7 +155,7 @@ def _figures(option: str, given: list[str] | None) -> dict[str, float]:
             number = float(figure)
         except ValueError:
             number = math.nan
-        if not math.isfinite(number):
+        if not namespace or not math.isfinite(number):
             raise ValueError(f"{option} {text!r} must be NAMESPACE=NUMBER")
         if namespace in found:
             raise ValueError(

@@ -18,6 +18,8 @@ from hulk_placement.fleet.utility import Utility, UtilityKind
 
 NEEDED = ("job", "samples")
 WHOLE = {"min_workers", "max_workers", "accelerators", "priority", "memory_bytes"}
+LARGEST = 1 << 53
+"""Of whole numbers: what a float holds to the last digit."""
 OF_UTILITY = ("weight", "steepness", "midpoint", "scale", "deadline_s", "late_share", "power_price")
 FIGURES = {
     "samples",
@@ -74,6 +76,8 @@ def _figures(row: Mapping[str | None, Any], num_columns: int) -> dict[str, Any]:
             raise ValueError(f"{name} {cell.strip()!r} must be a number") from None
         if not math.isfinite(found[name]):
             raise ValueError(f"{name} {cell.strip()!r} must be finite")
+        if name in WHOLE and abs(found[name]) > LARGEST:
+            raise ValueError(f"{name} {cell.strip()!r} must be at most {LARGEST}")
     for name in NEEDED:
         if name not in found:
             raise ValueError(f"{name} is empty")
@@ -85,12 +89,14 @@ def _job(figures: Mapping[str, Any]) -> Job:
     if kind not in {known.value for known in UtilityKind}:
         raise ValueError(f"utility {kind!r} must be one of {', '.join(known.value for known in UtilityKind)}")
     utility = Utility(UtilityKind(kind), **{name: figures[name] for name in OF_UTILITY if name in figures})
-    least = figures.get("min_workers", 1)
+    least, step_s = figures.get("min_workers", 1), figures.get("step_s", 1.0)
+    if not step_s > 0:
+        raise ValueError(f"step_s {step_s:g} must be > 0")
     ring = Ring(
         gradient_bytes=figures.get("gradient_bytes", 0.0),
         forward_s=0.0,
         samples=1,
-        backward_s=figures.get("step_s", 1.0),
+        backward_s=step_s,
         bandwidth_bytes_per_s=figures.get("reserved_bytes_per_s", float("inf")),
     )
     return Job(
