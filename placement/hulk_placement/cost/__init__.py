@@ -5,8 +5,8 @@ takes by whichever of the two holds.
 """
 
 from hulk_placement.cost.foresee import foresee
-from hulk_placement.cost.predict import predict
+from hulk_placement.cost.predict import predict, step_seconds
 from hulk_placement.cost.simulate import simulate
 from hulk_placement.cost.where import where
 
-__all__ = ["foresee", "predict", "simulate", "where"]
+__all__ = ["foresee", "predict", "simulate", "step_seconds", "where"]

@@ -55,17 +55,19 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
     setting, layout = arrays_of(plan, workload, topology)
     timed = _without_links(setting) if free_links else setting
     cache = make_cache(plan.layout.data, plan.layout.pipeline, len(setting.uplink_R), len(setting.kind_M))
+    alike_D = _alike(plan, layout)
     if plan.schedule == "explicit":
         cache.ends_DP[:] = _in_own_order(plan, timed, layout, topology, free_links)
     else:
-        for replica, share in enumerate(plan.shares):
-            filled = share / (int(layout.batches_D[replica]) * plan.micro_batch)
+        for replica in set(alike_D):
+            filled = plan.shares[replica] / (int(layout.batches_D[replica]) * plan.micro_batch)
             time_replica(_scaled(timed, filled), layout, cache, replica)
+        cache.ends_DP[:] = cache.ends_DP[alike_D]
     shares_D = np.array(plan.shares) / plan.micro_batch
     return Pipelines(
         ends_DP=cache.ends_DP.copy(),
         compute_DP=_seconds(setting, layout) * shares_D[:, None],
-        memory_DP=_memory(plan, setting, layout),
+        memory_DP=_memory(plan, setting, layout, alike_D),
         crossing_s=crossing_seconds(timed, layout, cache),
         tied_s=tied_seconds(setting, layout, cache),
     )
@@ -107,6 +109,15 @@ def _layout(plan: Plan, names: list[str], num_layers: int, num_regions: int) -> 
     )
 
 
+def _alike(plan: Plan, layout: Layout) -> list[int]:
+    """Of each replica the first one on the same machines with the same share; itself where each has its own order."""
+    if plan.schedule == "explicit":
+        return list(range(plan.layout.data))
+    first: dict[tuple[int, ...], int] = {}
+    rows = zip(plan.shares, layout.machine_DP.tolist(), strict=True)
+    return [first.setdefault((share, *machines), replica) for replica, (share, machines) in enumerate(rows)]
+
+
 def _scaled(setting: Setting, filled: float) -> Setting:
     """The setting of micro-batches that are smaller by a factor: as much less is computed and sent."""
     if filled == 1.0:
@@ -136,13 +147,13 @@ def _seconds(setting: Setting, layout: Layout) -> Floats:
     return found
 
 
-def _memory(plan: Plan, setting: Setting, layout: Layout) -> Floats:
-    num_replicas, num_stages = layout.machine_DP.shape
-    first_P = layout.first_P
+def _memory(plan: Plan, setting: Setting, layout: Layout, alike_D: list[int]) -> Floats:
+    num_stages, first_P = layout.machine_DP.shape[1], layout.first_P
 
     def of_cell(replica: int, stage: int) -> float:
         own_order = plan.schedule == "explicit"
         num_batches = in_flight(plan, replica, stage) if own_order else layout.batches_D[replica]
         return memory_bytes(setting, first_P[stage], first_P[stage + 1], stage, num_stages, num_batches)
 
-    return np.array([[of_cell(r, s) for s in range(num_stages)] for r in range(num_replicas)])
+    found = {replica: [of_cell(replica, stage) for stage in range(num_stages)] for replica in set(alike_D)}
+    return np.array([found[replica] for replica in alike_D])

@@ -14,6 +14,7 @@ one, which begins when all compute is done; parameters that stages share are sum
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -47,31 +48,57 @@ TRANSPORTS: dict[str, Transport] = {
 
 def predict(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
     """What one step of the plan takes; KeyError when the plan names a machine that the topology lacks."""
-    pipelines, groups = time_pipelines(plan, workload, topology), stage_groups(plan, workload)
-    if plan.collective is None:
-        times = list(allreduce_seconds(TRANSPORTS[plan.algorithm], groups, topology))[:: plan.layout.tensor]
-    else:
-        times = [_wan(plan, plan.collective, workload, topology, pipelines)]
-    ready_s, computed_s = pipelines.ready_P, float(pipelines.ends_DP.max())
-    if not plan.overlap or plan.inner_steps:
-        ready_s = ready_s * 0 + computed_s
-    ends_s = [float(ready) + time.seconds for ready, time in zip(ready_s, times, strict=True)]
-    last = max(range(len(ends_s)), key=ends_s.__getitem__)
-    passed_s = max(computed_s, pipelines.crossing_s)
-    communication_s = max(0.0, ends_s[last] - passed_s) / (plan.inner_steps or 1) + pipelines.tied_s
-    compute_s = float(pipelines.compute_DP.max())
-    step_s = passed_s + communication_s
+    step = _Step.of(plan, workload, topology)
+    pipelines, compute_s = step.pipelines, float(step.pipelines.compute_DP.max())
     return Prediction(
-        step_s=step_s,
+        step_s=step.seconds,
         compute_s=compute_s,
-        bubble_s=passed_s - compute_s,
-        communication_s=communication_s,
-        bottleneck=times[last].worst,
+        bubble_s=step.passed_s - compute_s,
+        communication_s=step.communication_s,
+        bottleneck=step.last.worst,
         rank_compute_s=tuple(float(s) for s in pipelines.compute_DP.ravel().repeat(plan.layout.tensor)),
         memory_bytes=round(float(pipelines.memory_DP.max())),
-        price=accelerators_per_s(plan, topology) * step_s + egress(plan, workload, topology, groups),
+        price=accelerators_per_s(plan, topology) * step.seconds + egress(plan, workload, topology, step.groups),
         calibrated=is_calibrated(workload, topology, sorted(set(plan.rank_machines))),
     )
+
+
+def step_seconds(plan: Plan, workload: Workload, topology: Topology) -> float:
+    """`predict`'s seconds of a step alone, for whoever weighs very many plans. KeyError as there."""
+    return _Step.of(plan, workload, topology).seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step in its parts; `last` is the all-reduce that ends last, `passed_s` how long all other work takes."""
+
+    pipelines: Pipelines
+    groups: list[Group]
+    last: GroupTime
+    passed_s: float
+    communication_s: float
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.passed_s + self.communication_s
+
+    @classmethod
+    def of(cls, plan: Plan, workload: Workload, topology: Topology) -> _Step:
+        """The plan's step."""
+        pipelines, groups = time_pipelines(plan, workload, topology), stage_groups(plan, workload)
+        if plan.collective is None:
+            times = list(allreduce_seconds(TRANSPORTS[plan.algorithm], groups, topology))[:: plan.layout.tensor]
+        else:
+            times = [_wan(plan, plan.collective, workload, topology, pipelines)]
+        ready_s, computed_s = pipelines.ready_P, float(pipelines.ends_DP.max())
+        if not plan.overlap or plan.inner_steps:
+            ready_s = ready_s * 0 + computed_s
+        ends_s = [float(ready) + time.seconds for ready, time in zip(ready_s, times, strict=True)]
+        last = max(range(len(ends_s)), key=ends_s.__getitem__)
+        passed_s = max(computed_s, pipelines.crossing_s)
+        communication_s = max(0.0, ends_s[last] - passed_s) / (plan.inner_steps or 1) + pipelines.tied_s
+        return cls(pipelines, groups, times[last], passed_s, communication_s)
 
 
 def stage_groups(plan: Plan, workload: Workload) -> list[Group]:

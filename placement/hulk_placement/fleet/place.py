@@ -99,13 +99,9 @@ def _fresh(room: Room, job: Job, count: int, admits: Counts) -> dict[str, int] |
     if admits.sum() < count:
         return None
     in_region = np.bincount(room.region, weights=admits, minlength=len(room.regions))
-    options = [
-        _fewest(room, np.where(room.region == region, admits, 0), count)
-        for region in np.flatnonzero(in_region >= count).tolist()
-        if job.allow_unknown_links or room.knows(region, region)
-    ]
-    if options:
-        return min(options, key=len)
+    nearest = _in_one_region(room, job, count, admits, np.flatnonzero(in_region >= count).tolist())
+    if nearest is not None:
+        return nearest
     order = np.argsort(-in_region, kind="stable")
     for start in order[:MOST_STARTS]:
         regions = [int(start), *order[order != start].tolist()]
@@ -115,17 +111,31 @@ def _fresh(room: Room, job: Job, count: int, admits: Counts) -> dict[str, int] |
     return None
 
 
-def _fewest(room: Room, admits: Counts, count: int) -> dict[str, int]:
-    """The largest machines until one holds the rest: of those that do, the tightest."""
+def _in_one_region(room: Room, job: Job, count: int, admits: Counts, regions: Sequence[int]) -> dict[str, int] | None:
+    """On the fewest machines of one of these regions, which all hold so many, though no machine does alone."""
+    best: dict[str, int] | None = None
+    for region in regions:
+        if job.allow_unknown_links or room.knows(region, region):
+            mapping = _fewest(room, room.members[region], admits, count)
+            if best is None or len(mapping) < len(best):
+                best = mapping
+            if len(best) == 2:
+                break
+    return best
+
+
+def _fewest(room: Room, members: Counts, admits: Counts, count: int) -> dict[str, int]:
+    """The largest of these machines until one holds the rest: of those that do, the tightest."""
     mapping: dict[str, int] = {}
-    for place_ in np.argsort(-admits, kind="stable"):
-        holding = np.flatnonzero(admits >= count)
-        holding = holding[[room.names[other] not in mapping for other in holding]] if holding.size else holding
+    order = members[np.argsort(-admits[members], kind="stable")]
+    most = admits[order]
+    for taken, place_ in enumerate(order):
+        holding = np.sort(order[taken : int(np.searchsorted(-most, -count, side="right"))])
         if holding.size:
             mapping[room.names[holding[np.argmin(room.free[holding])]]] = count
             break
-        mapping[room.names[place_]] = int(admits[place_])
-        count -= int(admits[place_])
+        mapping[room.names[place_]] = int(most[taken])
+        count -= int(most[taken])
     return mapping
 
 
@@ -134,15 +144,15 @@ def _across(room: Room, job: Job, admits: Counts, order: Sequence[int], count: i
     mapping: dict[str, int] = {}
     taken: list[int] = []
     for region in order:
-        inside = np.where(room.region == region, admits, 0)
+        members = room.members[region]
         if not job.allow_unknown_links:
             if not all(room.knows(region, other) and room.knows(other, region) for other in taken):
                 continue
             if not room.knows(region, region):
-                inside = np.where(np.arange(len(inside)) == np.argmax(inside), inside, 0)
-        here = min(count, int(inside.sum()))
+                members = members[[np.argmax(admits[members])]]
+        here = min(count, int(admits[members].sum()))
         if here:
-            mapping |= _fewest(room, inside, here)
+            mapping |= _fewest(room, members, admits, here)
             taken.append(region)
             count -= here
         if not count:

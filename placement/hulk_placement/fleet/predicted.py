@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from hulk_placement.cost import predict
+from hulk_placement.cost import step_seconds
 from hulk_placement.cost.compute import share_out
 from hulk_placement.fleet.room import workers
 from hulk_placement.fleet.types import Job, Mapped
@@ -71,7 +71,7 @@ class PredictedStepTimes:
         key = (self._kind(workload), *alike)
         if key not in self._known:
             plan = plan_on(workload, self.topology, mapping)
-            self._known[key] = math.inf if plan is None else predict(plan, workload, self.topology).step_s
+            self._known[key] = math.inf if plan is None else step_seconds(plan, workload, self.topology)
         return self._known[key]
 
     def _kind(self, workload: Workload) -> int:

@@ -52,6 +52,12 @@ class Room:
         """Of each job that was asked for, whether its least fits where nothing else is: `place.is_ever_joined`."""
 
     @cached_property
+    def members(self) -> list[Counts]:
+        """The machines of each region, by their places."""
+        ends = np.bincount(self.region, minlength=len(self.regions)).cumsum()
+        return np.split(np.argsort(self.region, kind="stable"), ends[:-1])
+
+    @cached_property
     def empty(self) -> Room:
         """The same machines and links with nothing on them, quotas apart: to look at, not to take from."""
         return Room(self.topology, replace(self.settings, quotas={}, taken={}))
