@@ -101,9 +101,8 @@ class Shard:
         if device.recomputes:
             before = [buffer.clone() for buffer in self._buffers]
             self._pass = Pass([Moving(t, device) for t in (x, targets) if t is not None], again=stream.copy())
-            output = without_rest(
-                self._run(x.clone(), targets, Pass()).detach()
-            )  # a layer may change its input in place
+            mine = x.clone()  # a layer may change its input in place
+            output = without_rest(self._run(mine, targets, Pass()).detach())
             self._pass.before = {
                 number: Moving(value, device)
                 for number, value in enumerate(before)
