@@ -158,11 +158,13 @@ class Engine(threading.Thread):
 
     def _loop(self) -> None:
         while not self._is_over():
+            self._obey()
             is_due = bool(self._commands) or self._operations.is_beginning
             for channel, what in self._lines.wait(0 if is_due else self._bounds.tick_s):
-                if channel is not None:
+                if channel is None:
+                    self._obey()
+                else:
                     self._serve(channel, what)
-            self._obey(time.monotonic() + self._bounds.tick_s)
             self._operations.go_on_beginning()
             self._flush()
             self._keep_time()
@@ -179,8 +181,9 @@ class Engine(threading.Thread):
             return not connected or now_s > self._closing_until_s
         return False
 
-    def _obey(self, until_s: float) -> None:
-        """What others had the loop do. It may go on for ever, so that peers are served and told between."""
+    def _obey(self) -> None:
+        """What others had the loop do, for a tick at most: there may be ever more, and peers wait to be served."""
+        until_s = time.monotonic() + self._bounds.tick_s
         while self._commands and time.monotonic() < until_s:
             self._commands.popleft()()
 
@@ -299,6 +302,7 @@ class Engine(threading.Thread):
         with self._lock:
             self._is_ended = True
         self._standing.is_closing = True
-        self._obey(math.inf)
+        while self._commands:
+            self._obey()
         self._release()
         self._lines.close()
