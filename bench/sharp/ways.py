@@ -18,7 +18,8 @@ from hulk_runtime.sharp import Trial
 from hulk_runtime.sharp.host import HostDevice
 from hulk_runtime.sharp.order import Scheduler
 from hulk_runtime.sharp.randomness import Stream
-from hulk_runtime.sharp.run import Run, divided_threads, prepare
+from hulk_runtime.sharp.run import Run, prepare
+from hulk_runtime.sharp.threads import divided_threads, take_threads
 from hulk_runtime.sharp.trial import Model
 
 
@@ -137,6 +138,7 @@ class _Stage:
 
     def run(self, num_steps: int, num_micro: int) -> None:
         """All steps. A failure is left for whoever waits, and its neighbours end too."""
+        take_threads()
         homes = [p.data for p in self._parameters]
         try:
             for p in self._parameters:

@@ -119,6 +119,7 @@ LAYERS = {
     "no gradient through": lambda: between(linear(), Quantised()),
     "a power iteration in buffers": lambda: [spectral_norm(linear()) for _ in range(4)],
     "a mean in a buffer": lambda: between(Mean(in_place=True), Mean(in_place=True)),
+    "a Fourier transform": lambda: between(Of(lambda x: torch.fft.fft(x).real), Of(lambda x: torch.fft.fft(x).abs())),
     "its own checkpointing": lambda: between(Again(0), Again(0)),
 }
 

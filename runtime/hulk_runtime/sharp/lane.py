@@ -17,6 +17,7 @@ from hulk_runtime.errors import HulkError
 from hulk_runtime.sharp.board import Board
 from hulk_runtime.sharp.course import Course, DivergedError, Unit
 from hulk_runtime.sharp.device import Device, DeviceMemoryError
+from hulk_runtime.sharp.threads import take_threads
 
 
 class Lane:
@@ -45,6 +46,7 @@ class Lane:
 
     def run(self) -> None:
         """Until no trial has a unit left."""
+        take_threads()
         with self._copies:
             self._guarded(self._work)
 

@@ -4,9 +4,8 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -19,11 +18,11 @@ from hulk_runtime.sharp import order, pilot
 from hulk_runtime.sharp.board import Board
 from hulk_runtime.sharp.course import Course
 from hulk_runtime.sharp.device import Device
-from hulk_runtime.sharp.host import HostDevice
 from hulk_runtime.sharp.lane import Lane
 from hulk_runtime.sharp.order import Scheduler
 from hulk_runtime.sharp.randomness import Stream
 from hulk_runtime.sharp.saving import Saver
+from hulk_runtime.sharp.threads import divided_threads, take_threads
 from hulk_runtime.sharp.times import Pace
 from hulk_runtime.sharp.trial import Model, Outcome, State, Step, Trial
 
@@ -92,7 +91,7 @@ def prepare(
 
     made = {trial: attempted(trial, partial(make, trial)) for trial in trials}
     able = {trial: found for trial, found in made.items() if not isinstance(found, Outcome)}
-    with ThreadPoolExecutor(len(smallest), "hulk-pilot") as pool:
+    with ThreadPoolExecutor(len(smallest), "hulk-pilot", initializer=take_threads) as pool:
         cuts = dict(zip(able, pool.map(lambda trial: cut(trial, *able[trial]), able), strict=True))
     pace, courses = Pace(), list[Course]()
     for trial, found in cuts.items():
@@ -223,18 +222,6 @@ class Run:
             if course.number in self._savers:
                 self._savers[course.number].save(course.step, course.shards, course.stream)
             self._end(course, "stopped")
-
-
-@contextmanager
-def divided_threads(devices: Sequence[Device]) -> Iterator[None]:
-    """Torch has one number of threads for the whole process."""
-    num_host = sum(isinstance(device, HostDevice) for device in devices)
-    before = torch.get_num_threads()
-    torch.set_num_threads(max(1, before // max(1, num_host)))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _require_tensors_apart(name: str, layers: Sequence[nn.Module], cuts: Sequence[pilot.Cut]) -> None:
