@@ -45,6 +45,17 @@ def repository() -> Path:
     return REPOSITORY
 
 
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """For tests that compare bits: they depend on how many threads share a sum."""
+    import torch  # only here: it takes seconds
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def forks() -> Iterator[ForkServerContext]:
     """Makes processes that have torch and the operator imported: either takes seconds of CPU, and hundreds are needed.

@@ -1,24 +1,16 @@
 """The ways that SHARP is compared with train the same models, on devices that count."""
 
 import pytest
-import torch
 from hulk_runtime.sharp import DeviceMemoryError, HostDevice
 
 from bench.sharp.models import Size, trials
 from bench.sharp.paced import PacedDevice
 from bench.sharp.ways import gpipe, model_parallel, sharp, task_parallel
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SIZE = Size(width=32, depth=6, num_rows=64, steps=3)
 MODELS = trials(SIZE, 3)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Bits depend on how many threads share a sum."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def devices(number: int, memory_bytes: int) -> list[HostDevice]:

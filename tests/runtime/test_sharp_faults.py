@@ -11,16 +11,9 @@ from hulk_runtime.sharp import HostDevice, Model, Trial, train
 from sharp_models import alone, blocks, failing, trial
 from torch import nn
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 GOOD = [trial("a", 16, 3, 6), trial("b", 24, 4, 7)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Bits depend on how many threads share a sum."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def devices(number: int = 2, memory_bytes: int = 700_000) -> list[HostDevice]:

@@ -14,17 +14,10 @@ from torch.nn import functional
 from torch.nn.utils.parametrizations import spectral_norm
 from torch.utils.checkpoint import checkpoint
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 WIDTH = 16
 MEMORY_BYTES = 25_000
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Bits depend on how many threads share a sum."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Of(nn.Module):

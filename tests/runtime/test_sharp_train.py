@@ -6,6 +6,8 @@ from hulk_runtime.sharp import HostDevice, train
 from hulk_runtime.sharp.run import prepare
 from sharp_models import adamw, alone, momentum, trial
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 MEMORY_BYTES = 1_000_000
 TRIALS = [
     trial("narrow", 16, 3, 6),
@@ -13,15 +15,6 @@ TRIALS = [
     trial("wide", 40, 4, 5),
     trial("short", 16, 3, 2, momentum),
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Bits depend on how many threads share a sum."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
