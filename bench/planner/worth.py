@@ -81,5 +81,5 @@ def found(case: Case, parts: Parts, seconds: float) -> Found:
     ground = Ground.of(workload, topology, topology.machines)
     trials = Trials(ground, parts)
     portfolio.search(trials, space_of(ground), lambda: time.process_time() < end_s, case.seed)
-    best = next((trial for trial in trials.best(1) if trials.is_possible(trial)), None)
+    best = next(iter(trials.best_possible(1)), None)
     return Found(math.inf if best is None else best.cost, trials.num_evaluations)

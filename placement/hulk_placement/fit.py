@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from hulk_placement.cost.money import LIMIT_ROUNDING
 from hulk_placement.layer_pins import as_spans
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan
@@ -21,12 +22,15 @@ def misfits(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]
 
 
 def _machines(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]:
+    is_about_money = workload.objective != "time" or workload.max_price_per_hour is not None
     for name, num_held in plan.accelerators().items():
-        num_free = topology.machine(name).num_accelerators
-        if num_held > num_free:
-            yield f"{num_held} accelerators of {name}, which has {num_free}"
-        if name not in workload.candidates:
-            yield f"{name}, in region {topology.machine(name).region}, is not allowed by the workload's constraints"
+        machine = topology.machine(name)
+        if num_held > machine.num_accelerators:
+            yield f"{num_held} accelerators of {name}, which has {machine.num_accelerators}"
+        if is_about_money and not machine.price_per_hour:
+            yield f"{name} has no price, and the workload goes by prices"
+        elif name not in workload.candidates:
+            yield f"{name}, in region {machine.region}, is not allowed by the workload's constraints"
     ranks, tensor = plan.rank_machines, plan.layout.tensor
     if not workload.model.shares_heads(tensor):
         yield heads_words(workload.model, tensor)
@@ -83,7 +87,7 @@ def _wishes(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]
     if not fewest <= layout.num_ranks <= most:
         yield f"{layout.num_ranks} accelerators, the workload has {fewest} to {most}"
     price = sum(topology.machine(name).price_per_hour * held for name, held in plan.accelerators().items())
-    if workload.max_price_per_hour is not None and price > workload.max_price_per_hour:
+    if workload.max_price_per_hour is not None and price > workload.max_price_per_hour * LIMIT_ROUNDING:
         yield f"its accelerators cost {price:g} an hour, the workload allows {workload.max_price_per_hour:g}"
 
 

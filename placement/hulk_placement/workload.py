@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -119,6 +120,20 @@ class Workload:
         ]
         asked = [figures, self.precision, self.optimizer, self.micro_batch]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+
+
+def replicas_words(data: int | None, micro_batch: int | None, global_batch: int) -> str:
+    """That so many replicas are more than a step has micro-batches; empty where they are not.
+
+    >>> replicas_words(3, 2, 4)
+    '3 replicas need a micro-batch each, and a global batch of 4 in micro-batches of 2 has 2'
+    """
+    each = min(micro_batch or 1, global_batch)
+    num = math.ceil(global_batch / each)
+    if data is None or data <= num:
+        return ""
+    batch = f"a global batch of {global_batch} in micro-batches of {each} has {num}"
+    return f"{data} replicas need a micro-batch each, and {batch}"
 
 
 def heads_words(model: Model, tensor: int) -> str:

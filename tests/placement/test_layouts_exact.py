@@ -8,12 +8,17 @@ from dataclasses import replace
 
 import pytest
 from hulk_placement.cost.closed_form.setting import Ground, Option
+from hulk_placement.fit import misfits
+from hulk_placement.layer_pins import LayerPin
 from hulk_placement.layouts.compare import Comparison, compare
+from hulk_placement.layouts.place import place
 from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Trials
 from hulk_placement.model import Layer, Model
+from hulk_placement.plan import Plan
 from hulk_placement.report.searches import outcome_words, search_rows
+from hulk_placement.search.problem import Budget, Unplaced
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from split_cases import model, topology, workload
@@ -71,3 +76,66 @@ def test_impossible_is_said_only_where_everything_was_looked_at() -> None:
     (row,) = search_rows(found, job, 1.0).rows
     assert outcome_words(row) == f"no plan found when the time ended, after {row.seconds:.2f} s"
     assert row.seconds >= 1.0
+
+
+@pytest.mark.parametrize("search", ["exact", "portfolio"])
+def test_what_lacks_a_little_hides_no_layout_that_is_possible(search: str) -> None:
+    """The one machine where pins allow the layers is dearer and slower than another in its region, and still found."""
+    machines = (
+        Machine("a0", "a", num_accelerators=2, flops_per_s=7e12, price_per_hour=0.5),
+        Machine("a1", "a", num_accelerators=2, flops_per_s=1e12, price_per_hour=2.0),
+    )
+    world = Topology(machines, region_links={("a", "a"): Link(1e-4, 1e9)})
+    pin = LayerPin((0, 1), machines=("a1",))
+    asked = workload(
+        world, trained=model(2), layer_pins=(pin,), objective="throughput-per-money", max_price_per_hour=4.0
+    )
+    found = place(asked, world, Budget(4000), search=search)
+    assert isinstance(found, Plan), found
+    assert {worker.machine for worker in found.workers} == {"a1"}
+
+
+@pytest.mark.parametrize("search", ["exact", "portfolio", "random"])
+def test_what_a_step_costs_is_not_taken_for_its_seconds(search: str) -> None:
+    """24 s on the machine with most speed for its price cost 0.0067: no price is as much as any step's seconds."""
+    machines = (
+        Machine("a0", "a", flops_per_s=8e12, price_per_hour=16.0),
+        Machine("a1", "a", flops_per_s=1e12, price_per_hour=1.0),
+    )
+    world = Topology(machines, region_links={("a", "a"): Link(1e-4, 1e9)})
+    asked = workload(world, objective="throughput-per-money")
+    found = place(asked, world, Budget(2000), search=search)
+    assert isinstance(found, Plan)
+    assert [worker.machine for worker in found.workers] == ["a1"]
+    assert found.prediction.price == pytest.approx(24 / 3600)
+    assert found.optimality_gap == pytest.approx(0, abs=1e-9)
+
+
+def test_a_tour_over_an_unknown_link_does_not_end_the_look_at_others() -> None:
+    """Of three replicas in three regions only a -> c -> b -> a is known; the bound on the batch asks for all three."""
+    machines = tuple(Machine(f"{region}0", region, flops_per_s=1e12) for region in "abc")
+    links = {(a, b): Link(0.01, 1e9) for a, b in ("ac", "cb", "ba", "aa", "bb", "cc")}
+    world = Topology(machines, region_links=links)
+    asked = workload(world, trained=model(1), data=3, pipeline=1, global_batch=3)
+    trials = Trials(Ground.of(asked, world, world.machines))
+    SEARCHES["exact"](trials, space_of(trials.ground), lambda: True, 0)
+    assert trials.is_proven
+    assert trials.best_cost < math.inf
+
+
+def test_prices_that_sum_to_the_limit_keep_it() -> None:
+    """Three times 0.1 is a little more than 0.3 in binary."""
+    world = topology({"a0": 1e12, "a1": 1e12, "a2": 1e12}, price_per_hour=0.1)
+    asked = workload(world, trained=model(3), pipeline=3, max_price_per_hour=0.3)
+    found = place(asked, world, Budget(2000))
+    assert isinstance(found, Plan), found
+    assert not list(misfits(found, asked, world))
+
+
+def test_more_replicas_than_micro_batches_are_refused_with_both_numbers() -> None:
+    world = topology({"a0": 1e12, "a1": 1e12, "a2": 1e12}, memory_bytes=1 << 30)
+    found = place(workload(world, data=3, micro_batch=2), world, Budget(2000))
+    assert found == Unplaced(
+        "BatchTooSmall",
+        "3 replicas need a micro-batch each, and a global batch of 4 in micro-batches of 2 has 2.",
+    )

@@ -8,11 +8,13 @@ from hulk_placement.cost.money import LIMIT_ROUNDING, least_per_hour
 from hulk_placement.layer_pins import stages_needed
 from hulk_placement.search.problem import Sieve, Unplaced, counted, slots
 from hulk_placement.topology import Machine, Topology
-from hulk_placement.workload import Workload
+from hulk_placement.workload import Workload, replicas_words
 
 
 def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Unplaced:
     """The machines that may be used, with as many accelerators as the job's pods may hold there."""
+    if words := replicas_words(workload.data, workload.micro_batch, workload.global_batch):
+        return Unplaced("BatchTooSmall", f"{words}.")
     sieve = Sieve(workload, list(topology.machines))
     sieve.keep(lambda m: m.name in workload.candidates, "may not run the job's pods")
     if workload.regions:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.cost.money import judged
@@ -21,7 +20,7 @@ from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.reducing import ways, with_all_flows
 from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import Space, space_of
-from hulk_placement.layouts.trials import Trial, Trials
+from hulk_placement.layouts.trials import Trials
 from hulk_placement.plan import Plan
 from hulk_placement.schedule.exact import DEFAULT_S
 from hulk_placement.search.problem import Budget, Unplaced
@@ -91,7 +90,9 @@ def best_plan(
         return left_s() > 0
 
     workload, topology = trials.ground.workload, trials.ground.topology
-    possible = _possible(trials) or (_possible(trials) if try_fitting(trials, space) else [])
+    if not trials.best_possible(1):
+        try_fitting(trials, space)
+    possible = trials.best_possible(NUM_PLANNED)
     found = []
     for number, trial in enumerate(possible):
         made = ways(plan_of(trials, trial), workload, topology, is_time_left, is_best=not number)
@@ -104,16 +105,12 @@ def best_plan(
     best = with_all_flows(best, workload, topology, is_time_left)
     if schedule_s is not None and timing_s(best) < left_s():
         best = reordered(best, workload, topology, schedule_s, seed)
-    # What costs less may be impossible, and the search weighs neither two-level all-reduces nor orders of blocks.
-    is_proven = trials.is_proven and trials.is_possible(trials.best(1)[0])
-    is_proven = is_proven and workload.sync.mode == "ring" and best.schedule != "explicit"
-    least_s = best.prediction.step_s if is_proven else reasons.least_step_s(trials, space)
-    gap = max(0.0, 1 - least_s / best.prediction.step_s)
+    # The search weighs neither two-level all-reduces nor orders of blocks.
+    is_proven = trials.is_proven and workload.sync.mode == "ring" and best.schedule != "explicit"
+    reached, least = (
+        judged(best, workload),
+        reasons.least_step_s if workload.objective == "time" else reasons.least_price,
+    )
+    gap = 0.0 if is_proven or not reached else max(0.0, 1 - least(trials, space) / reached)
     best = replace(best, iterations=trials.num_evaluations, optimality_gap=gap)
     return replace(best, why=reasons.sentences(trials, best))
-
-
-def _possible(trials: Trials) -> list[Trial]:
-    """The best layouts tried, as far as they are possible; where none of them is, the best that is."""
-    best = [trial for trial in trials.best(NUM_PLANNED) if trials.is_possible(trial)]
-    return best or list(islice(filter(trials.is_possible, trials.best(trials.num_kept)), 1))

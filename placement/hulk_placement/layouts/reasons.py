@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.layouts.joined import missing_links
 from hulk_placement.layouts.memory import lacks_memory, no_memory
 from hulk_placement.layouts.space import Space
@@ -18,14 +19,10 @@ from hulk_placement.workload import Workload
 def least_step_s(trials: Trials, space: Space) -> float:
     """Seconds below which no step of any layout is: all micro-batches, all machines always busy, nothing sent.
 
-    Of layouts within one region that region's machines alone compute; of any other, data cross between two regions at
-    least once there and back.
+    Of layouts within one region that region's machines alone compute; of any other, data cross between two regions.
     """
-    ground = trials.ground
-    latency_RR = np.where(ground.joins.flow_RR > 0, ground.joins.latency_RR, math.inf)
-    np.fill_diagonal(latency_RR, math.inf)
-    crossing_s = float((latency_RR + latency_RR.T).min()) if len(ground.regions) > 1 else math.inf
-    least_s = math.inf
+    ground, least_s = trials.ground, math.inf
+    crossing_s = _crossing_s(ground)
     for option in space.options:
         setting = trials.setting(option)
         seconds_M = (setting.forward_KJ[:, -1] + setting.backward_KJ[:, -1])[setting.kind_M]
@@ -36,6 +33,31 @@ def least_step_s(trials: Trials, space: Space) -> float:
             alone_s, together_s = float((share / speed_R).min()), float(share / speed_R.sum())
         least_s = min(least_s, alone_s, max(together_s, crossing_s))
     return least_s
+
+
+def _crossing_s(ground: Ground) -> float:
+    """The least seconds of a step that data are on their way between two regions, each way; infinite where none may.
+
+    gloo's ring goes there and back. Hulk's own all-reduce goes both ways at once; local SGD does so in one step of
+    several.
+    """
+    region_Q, sync = np.arange(len(ground.joins.flow_QQ)), ground.workload.sync
+    region_Q[ground.place_M] = ground.region_M
+    is_usable_QQ = (ground.joins.flow_QQ > 0) & (region_Q[:, None] != region_Q)
+    latency_QQ = np.where(is_usable_QQ, ground.joins.latency_QQ, math.inf)
+    both_QQ = latency_QQ + latency_QQ.T if sync.mode == "ring" else np.maximum(latency_QQ, latency_QQ.T)
+    return float(both_QQ.min()) / (sync.inner_steps if sync.mode == "local" else 1)
+
+
+def least_price(trials: Trials, space: Space) -> float:
+    """What no step of any layout costs less than: all sequences on the machine with most speed for its price."""
+    least = math.inf
+    for option in space.options:
+        setting = trials.setting(option)
+        seconds_K = setting.forward_KJ[:, -1] + setting.backward_KJ[:, -1]
+        share = trials.ground.workload.global_batch / option.micro_batch
+        least = min(least, share * float((seconds_K * setting.price_K).min()))
+    return least
 
 
 def sentences(trials: Trials, plan: Plan) -> tuple[str, ...]:
@@ -54,7 +76,8 @@ def sentences(trials: Trials, plan: Plan) -> tuple[str, ...]:
             "Hulk's own all-reduce is for regions: each stage's replicas are in one, where gloo's ring sums them."
         )
     if plan.optimality_gap:
-        found.append(f"No plan is more than {plan.optimality_gap:.1%} faster: with every machine always busy.")
+        what = "faster" if trials.ground.workload.objective == "time" else "cheaper"
+        found.append(f"No plan is more than {plan.optimality_gap:.1%} {what}: with every machine always busy.")
     return tuple(found)
 
 

@@ -45,16 +45,17 @@ class Trial:
 
 @dataclass(slots=True)
 class Trials:
-    """What was tried on one ground: of each shape on each set of regions the best is kept."""
+    """What was tried on one ground; of each shape on each set of regions the best, and the best possible one, kept."""
 
     ground: Ground
     parts: Parts = field(default_factory=Parts)
     num_evaluations: int = 0
     is_proven: bool = False
-    """Whether all layouts were looked at, so that the best is the optimum."""
+    """Whether all layouts were looked at, so that the best possible one is the optimum."""
     _settings: dict[Option, Setting] = field(default_factory=dict)
     _caches: dict[tuple[int, int], Cache] = field(default_factory=dict)
     _kept: dict[tuple[Shape, bytes], Trial] = field(default_factory=dict)
+    _possible: dict[tuple[Shape, bytes], Trial] = field(default_factory=dict)
     _best_cost: float = math.inf
 
     def setting(self, option: Option) -> Setting:
@@ -75,7 +76,7 @@ class Trials:
         return self._caches[key]
 
     def is_hopeless(self, shape: Shape, order_N: Ints) -> bool:
-        """Whether the cells, all of them always busy, would take longer than the best layout known, or hold too little.
+        """Whether the cells, all of them always busy, would cost more than the best possible one, or hold too little.
 
         Of what a replica holds only what does not depend on the split counts.
         """
@@ -84,11 +85,13 @@ class Trials:
         if setting.memory_K[kinds].sum() < shape.data * setting.held_J[-1]:
             return True
         speed = (1.0 / (setting.forward_KJ[:, -1] + setting.backward_KJ[:, -1]))[kinds].sum()
-        return bool(self.num_batches(shape.option) / speed >= self.best_cost)
+        least_s = self.num_batches(shape.option) / speed
+        least = least_s * setting.price_K[kinds].sum() if setting.is_money else least_s
+        return bool(least >= self.best_cost)
 
     @property
     def best_cost(self) -> float:
-        """Of all layouts tried; infinite before the first."""
+        """Of all possible layouts tried; infinite before the first."""
         return self._best_cost
 
     def build(self, shape: Shape, order_N: Ints, tour_W: Ints, by_rows: bool) -> Trial:
@@ -104,14 +107,16 @@ class Trials:
         return self.keep(shape, layout, evaluate(setting, layout, self.cache(shape)))
 
     def keep(self, shape: Shape, layout: Layout, cost: float, num_evaluations: int = 1) -> Trial:
-        """Remember a layout with its cost."""
+        """Remember a layout with its cost, as it was evaluated last of its shape."""
         self.num_evaluations += num_evaluations
         trial = Trial(cost, self.num_evaluations, shape, layout)
         used_R = np.zeros(len(self.ground.regions), np.bool_)
         used_R[self.ground.region_M[layout.machine_DP]] = True
         key = shape, used_R.tobytes()
         self._kept[key] = min(trial, self._kept.get(key, trial))
-        self._best_cost = min(self._best_cost, cost)
+        if cost < math.inf and is_within_limits(self.setting(shape.option), layout, self.cache(shape)):
+            self._possible[key] = min(trial, self._possible.get(key, trial))
+            self._best_cost = min(self._best_cost, cost)
         return trial
 
     def is_possible(self, trial: Trial, lifted: Sequence[str] = ()) -> bool:
@@ -132,8 +137,22 @@ class Trials:
         return len(self._kept)
 
     def best(self, num: int) -> list[Trial]:
-        """The cheapest of different shapes and sets of regions, the cheapest first."""
+        """The cheapest of different shapes and sets of regions, the cheapest first; possible or not."""
         return heapq.nsmallest(num, self._kept.values())
+
+    def best_possible(self, num: int) -> list[Trial]:
+        """The same of those that memory, price, pins and links allow: some may be dearer than what lacks a little."""
+        return heapq.nsmallest(num, self._possible.values())
+
+
+def is_within_limits(setting: Setting, layout: Layout, evaluated: Cache) -> bool:
+    """Whether memory, pins and price allow the layout that was evaluated last."""
+    if evaluated.excess_DP.any():
+        return False
+    if setting.price_limit == math.inf:
+        return True
+    prices = setting.price_K[setting.kind_M[layout.machine_DP.ravel()]]
+    return bool(sum(prices.tolist()) <= setting.price_limit)  # one by one, as the evaluator adds them up
 
 
 def _without(setting: Setting, lifted: Sequence[str]) -> Setting:

@@ -68,7 +68,7 @@ class Setting(NamedTuple):
     egress_RR: Floats
     """Price of a byte."""
     banned_MJ: Floats
-    """Prefix sums of 1 for every layer that must not be on a machine; (M, 1) where all may."""
+    """Prefix sums of a number for every layer that must not be on a machine; (M, 1) where all may."""
     price_limit: float
     """Of all cells for a second."""
     tensor: int

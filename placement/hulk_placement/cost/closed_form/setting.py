@@ -16,10 +16,14 @@ from hulk_placement.cost.closed_form.pipeline import SCHEDULES
 from hulk_placement.cost.closed_form.sync import GLOO, WAN
 from hulk_placement.cost.compute import Passes, kind_seconds
 from hulk_placement.cost.known import Kinds, kinds_of
+from hulk_placement.cost.money import LIMIT_ROUNDING
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER
 from hulk_placement.model.layer import BYTES_PER_FP32
 from hulk_placement.topology import SAME_MACHINE, Link, Machine, Topology
 from hulk_placement.workload import Workload
+
+BANNED = 1000.0
+"""What a layer where it must not be counts for: more than machines that may have it are slower or dearer."""
 
 COPIES = 3
 """Of every parameter: itself, its gradient, and the bucket that the all-reduce works on."""
@@ -121,7 +125,7 @@ class Ground:
             inside_latency_K=np.full(len(kinds), SAME_MACHINE.latency_s),
             inside_flow_K=np.full(len(kinds), SAME_MACHINE.bandwidth_bytes_per_s),
             banned_MJ=_banned(workload, self.machines),
-            price_limit=math.inf if workload.max_price_per_hour is None else workload.max_price_per_hour / 3600,
+            price_limit=(workload.max_price_per_hour or math.inf) * LIMIT_ROUNDING / 3600,
             tensor=option.tensor,
             schedule=SCHEDULES[option.schedule],
             overlap=option.overlap,
@@ -139,7 +143,7 @@ def _banned(workload: Workload, machines: Sequence[Machine]) -> Floats:
     banned_ML = np.zeros((len(machines), len(workload.model.layers)))
     for pin in workload.layer_pins:
         kept_out = [m for m, machine in enumerate(machines) if not pin.allows(machine)]
-        banned_ML[np.ix_(kept_out, pin.layers)] = 1.0
+        banned_ML[np.ix_(kept_out, pin.layers)] = BANNED
     return _sums(banned_ML)
 
 

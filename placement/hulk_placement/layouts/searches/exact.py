@@ -1,9 +1,10 @@
 """Every layout there is, for cases small enough: all shapes, cells, splits of layers, shares and orders of regions.
 
-What cannot be better than the best known is not looked at: cells that, all of them always busy, would take as long; a
-split whose slowest replica alone does. Replicas that only change places are one layout. Machines that are alike are not
-told apart. Layouts that memory, price or pins rule out are passed over, so that what is proven is proven of those that
-are possible. Where the time ends before, the result is only the best seen, and `Trials.is_proven` stays false.
+What cannot be better than the best possible one known is not looked at: cells that, all of them always busy, would take
+as long; a split whose slowest replica alone does. Replicas that only change places are one layout. Machines that are
+alike are not told apart. Layouts that memory, price or pins rule out are passed over, so that what is proven is proven
+of those that are possible. Where the time ends before, the result is only the best seen, and `Trials.is_proven` stays
+false.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hulk_placement.cost.closed_form.arrays import Cache, Layout, Setting
+from hulk_placement.cost.closed_form.arrays import Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import evaluate
 from hulk_placement.layouts.space import Space
-from hulk_placement.layouts.trials import Shape, Trials
+from hulk_placement.layouts.trials import Shape, Trials, is_within_limits
 
 Cells = tuple[tuple[int, ...], ...]
 """Machines of each replica's stages."""
@@ -119,25 +120,15 @@ def _splits(trials: Trials, shape: Shape, machine_DP: np.ndarray, going_on: Call
             layout = Layout(machine_DP, np.array([0, *inner, num_layers]), np.array(shares), tour_W)
             cost, num = evaluate(setting, layout, cache), num + 1
             trials.num_evaluations += 1  # `going_on` may ask for it
-            if cost < best_cost and _is_within_limits(setting, layout, cache):
+            if cost < best_cost and is_within_limits(setting, layout, cache):
                 best, best_cost = layout, cost
-            if cost == math.inf:
-                break
+            if cost == math.inf and not np.isfinite(cache.ends_DP).all():
+                break  # between stages; of a ring another tour may do
         if not is_whole:
             break
     if best is not None:
-        trials.keep(shape, best, best_cost, num_evaluations=0)
+        trials.keep(shape, best, evaluate(setting, best, cache), num_evaluations=0)
     return is_whole
-
-
-def _is_within_limits(setting: Setting, layout: Layout, evaluated: Cache) -> bool:
-    """Whether memory, pins and price allow the layout that was evaluated last."""
-    if evaluated.excess_DP.any():
-        return False
-    if setting.price_limit == math.inf:
-        return True
-    prices = setting.price_K[setting.kind_M[layout.machine_DP.ravel()]]
-    return bool(sum(prices.tolist()) <= setting.price_limit)  # one by one, as the evaluator adds them up
 
 
 def _shares(setting: Setting, num_batches: int, data: int) -> Iterator[tuple[int, ...]]:
