@@ -275,3 +275,12 @@ def test_the_bound_is_reached_where_nothing_is_sent() -> None:
     world = topology({"a0": SLOW, "z0": SLOW})
     found = compare([workload(world, f"team/{n}") for n in range(2)], world, 1.0, lambda: 0.0, names=())
     assert found.least_s == pytest.approx(24.0)
+
+
+def test_a_share_is_priced_where_all_shapes_on_the_menu_were_hopeless_of_late() -> None:
+    world = topology({"a0": 1e12, "a1": 1e12, "b0": 1e12})
+    divisions = divisions_of([workload(world, "team/a"), workload(world, "team/b")], world)
+    job, everything = divisions.jobs[0], divisions.pools.total_P
+    job.scan(everything)
+    job.menu.update(dict.fromkeys(job.menu, 50.0))
+    assert job.value(everything - everything // 2) < 100

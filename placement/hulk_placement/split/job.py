@@ -107,8 +107,9 @@ class Job:
         """Price a share by the menu, and by a neighbour of what has been best of late."""
         if not self.menu:
             self.scan(counts_P)
-        drafts = [draft for draft, worse in self.menu.items() if worse <= HOPELESS]
-        new = self._neighbour(min(drafts, key=lambda draft: self.menu[draft])) if drafts else None
+        bearable = max(HOPELESS, min(self.menu.values()))
+        drafts = [draft for draft, worse in self.menu.items() if worse <= bearable]
+        new = self._neighbour(min(drafts, key=lambda draft: self.menu[draft]))
         found = self._price(counts_P, [*drafts, *([] if new is None or new in self.menu else [new])])
         best = min(found.values())
         for draft, worse in self.menu.items():
