@@ -173,6 +173,19 @@ def test_money_needs_prices() -> None:
         read(GPT + TRAINING + "objective: throughputPerMoney", topology=free)
 
 
+def test_machines_without_a_price_are_left_out_where_prices_decide() -> None:
+    """What is free in the file would win every comparison by money, whatever else it lacks."""
+    machines = [{"name": "a", "region": "eu"}, {"name": "b", "region": "eu", "pricePerHour": 2}]
+    document = {"apiVersion": "hulk.dev/files/v1", "kind": "Topology", "machines": machines}
+    mixed = to_topology(text.parse(TopologyFile, document, "t.yaml")).topology
+    asked = GPT + TRAINING
+    assert read(asked, topology=mixed).candidates == {"a": 1, "b": 1}
+    for wish in ("objective: throughputPerMoney", "constraints: {maxPricePerHour: 3}"):
+        assert read(asked + wish, topology=mixed).candidates == {"b": 1}
+    with pytest.raises(ValueError, match=r"maxPricePerHour 1 and workers\.min exclude each other"):
+        read(asked + "constraints: {maxPricePerHour: 1}", topology=mixed)
+
+
 def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.json"):
         read(f"{TRAINING}model: {{configFile: none.json}}", tmp_path)

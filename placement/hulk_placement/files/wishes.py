@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hulk_placement.cost.money import least_per_hour
+from hulk_placement.cost.money import LIMIT_ROUNDING, least_per_hour
 from hulk_placement.files.workload import WorkloadFile
 from hulk_placement.fit import layer_words
 from hulk_placement.model import Model
 from hulk_placement.topology import Machine
-from hulk_placement.workload import heads_words, wan_words
+from hulk_placement.workload import heads_words, replicas_words, wan_words
 
 
 def wishes(document: WorkloadFile, model: Model, allowed: list[Machine]) -> Iterator[str]:
@@ -18,6 +18,13 @@ def wishes(document: WorkloadFile, model: Model, allowed: list[Machine]) -> Iter
     yield from _workers(document, allowed)
     yield from _batches(document)
     yield from _prices(document, allowed)
+
+
+def affordable(document: WorkloadFile, allowed: list[Machine]) -> list[Machine]:
+    """The machines with a price, where a wish is about money; else all."""
+    if document.objective == "time" and document.constraints.max_price_per_hour is None:
+        return allowed
+    return [machine for machine in allowed if machine.price_per_hour > 0]
 
 
 def _degrees(document: WorkloadFile, model: Model, allowed: list[Machine]) -> Iterator[str]:
@@ -62,6 +69,8 @@ def _batches(document: WorkloadFile) -> Iterator[str]:
     batch, micro_batch = training.global_batch, training.micro_batch
     if degrees.data is not None and degrees.data > batch:
         yield f"parallelism.data {degrees.data} is more than training.globalBatch {batch}, and each replica needs one"
+    elif words := replicas_words(degrees.data, micro_batch, batch):
+        yield f"parallelism.data {degrees.data} and training.microBatch {micro_batch} exclude each other: {words}"
     if micro_batch is not None and micro_batch > batch:
         yield f"training.microBatch {micro_batch} is more than training.globalBatch {batch}"
     if document.sync.inner_steps is not None and document.sync.mode != "local":
@@ -72,15 +81,13 @@ def _prices(document: WorkloadFile, allowed: list[Machine]) -> Iterator[str]:
     """Wishes about money that the prices do not allow, or that have no prices to go by."""
     limit = document.constraints.max_price_per_hour
     wish = "objective" if document.objective != "time" else "constraints.maxPricePerHour"
-    if document.objective == "time" and limit is None:
-        return
-    free = [machine.name for machine in allowed if not machine.price_per_hour]
-    if len(free) == len(allowed):
+    priced = affordable(document, allowed)
+    if not priced:
         yield f"{wish}: the topology states no price"
         return
     fewest = document.workers.min * document.workers.accelerators_per_worker
-    least = least_per_hour(((machine.price_per_hour, machine.num_accelerators) for machine in allowed), fewest)
-    if limit is not None and least > limit:
+    least = least_per_hour(((machine.price_per_hour, machine.num_accelerators) for machine in priced), fewest)
+    if limit is not None and least > limit * LIMIT_ROUNDING:
         yield (
             f"constraints.maxPricePerHour {limit:g} and workers.min exclude each other: {fewest} accelerators cost "
             f"{least:g} an hour at least"

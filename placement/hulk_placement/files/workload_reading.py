@@ -10,6 +10,7 @@ from hulk_placement.files import text
 from hulk_placement.files.constraints import allowed_machines, contradictions, layer_pins
 from hulk_placement.files.moving import to_moving
 from hulk_placement.files.profile import GroupedProfile, profiled_model
+from hulk_placement.files.wishes import affordable
 from hulk_placement.files.workload import ModelPart, SyncPart, WorkloadFile
 from hulk_placement.model import Model, Transformer
 from hulk_placement.model.hugging_face import from_config
@@ -61,7 +62,8 @@ def to_workload(
 def _workload(document: WorkloadFile, model: Model, topology: Topology) -> Workload:
     training, workers, degrees, asked = document.training, document.workers, document.parallelism, document.constraints
     each = workers.accelerators_per_worker
-    candidates = {machine.name: machine.num_accelerators // each for machine in allowed_machines(asked, topology)}
+    machines = affordable(document, allowed_machines(asked, topology))
+    candidates = {machine.name: machine.num_accelerators // each for machine in machines}
     return Workload(
         key=document.name,
         model=model,
