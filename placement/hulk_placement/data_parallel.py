@@ -8,10 +8,11 @@ from floors that hold for all shares.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hulk_placement.cost.compute import speeds
+from hulk_placement.cost.money import judged
 from hulk_placement.layouts import place as layouts
 from hulk_placement.plan import Plan
 from hulk_placement.search.keep import place_keeping
@@ -45,6 +46,19 @@ def place_replicas(
     least_s = (1 - found.optimality_gap) * found.prediction.step_s
     other = replace(other, optimality_gap=max(0.0, 1 - least_s / other.prediction.step_s))
     return replace(other, why=(*other.why[:-1], *at_most_faster(other)))
+
+
+def best_of(plans: Sequence[Plan], workload: Workload) -> Plan:
+    """The best of plans that were looked for among different layouts, with its gap to what none of all can beat."""
+    best = min(plans, key=lambda plan: judged(plan, workload))
+    reached = judged(best, workload)
+    least = min((1 - plan.optimality_gap) * judged(plan, workload) for plan in plans)
+    gap = max(0.0, 1 - least / reached) if reached else 0.0
+    if gap == best.optimality_gap:
+        return best
+    best = replace(best, optimality_gap=gap)
+    proven = at_most_faster(best) if workload.objective == "time" else ()
+    return replace(best, why=(*(said for said in best.why if not said.startswith("No plan")), *proven))
 
 
 def _part(budget: Budget, share: float) -> Budget:

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hulk_placement.cost.money import judged
-from hulk_placement.data_parallel import place_replicas
+from hulk_placement.data_parallel import best_of, place_replicas
 from hulk_placement.layouts import place as layouts
 from hulk_placement.plan import Plan
 from hulk_placement.search.problem import NO_MEMORY, Budget, Unplaced
@@ -125,9 +124,9 @@ def _place(
     half = replace(budget, seconds=budget.seconds / 2)
     found = layouts.place(workload, topology, half, clock, start=start)
     data = data_plan(workload, topology, half, clock)
-    if isinstance(data, Plan) and (isinstance(found, Unplaced) or judged(data, workload) < judged(found, workload)):
-        return data
-    return found
+    if isinstance(data, Plan) and isinstance(found, Plan):
+        return best_of((found, data), workload)
+    return data if isinstance(data, Plan) else found
 
 
 def _place_pinned(

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hulk_placement.cost.money import judged
+from hulk_placement.data_parallel import best_of
 from hulk_placement.layouts.admission import admitted
 from hulk_placement.layouts.place import best_plan
 from hulk_placement.plan import Plan
@@ -162,7 +162,7 @@ def _plans(common: Together, final: Final, end_s: float) -> dict[str, Plan]:
         found += [data] if data is not None else []
         made = [plan for plan in found if isinstance(plan, Plan)]
         if made:
-            best = min(made, key=lambda plan: judged(plan, job))
+            best = best_of(made, job)
             plans[job.key] = replace(best, why=(*best.why, *_sentences(final, arranged)))
     return plans
 
