@@ -139,3 +139,31 @@ def test_more_replicas_than_micro_batches_are_refused_with_both_numbers() -> Non
         "BatchTooSmall",
         "3 replicas need a micro-batch each, and a global batch of 4 in micro-batches of 2 has 2.",
     )
+
+
+@pytest.mark.parametrize("search", list(SEARCHES))
+def test_searches_end_where_no_shape_has_room(search: str) -> None:
+    """One layer and two micro-batches are two accelerators at most, and three are asked for."""
+    world = topology({"a0": 1e12, "a1": 1e12, "a2": 1e12})
+    asked = workload(world, trained=model(1), micro_batch=2, min_workers=3)
+    found = place(asked, world, Budget(2000), search=search)
+    assert found == Unplaced(
+        "ContradictoryPlacement",
+        "Layouts have at most 2 accelerators, with 1 layer and a global batch of 4; at least 3 are asked for: the two "
+        "exclude each other.",
+    )
+
+
+def test_where_there_are_few_layouts_the_only_possible_one_is_found() -> None:
+    """The first two layers fit the slow machine alone, pins keep the third on a fast one; greedy tries neither."""
+    machines = (
+        Machine("a0", "a", num_accelerators=2, flops_per_s=7e12, memory_bytes=270_000_000),
+        Machine("a1", "a", flops_per_s=1e12),
+    )
+    world = Topology(machines, region_links={("a", "a"): Link(1e-4, 1e9)})
+    sizes = (20_000_000, 20_000_000, 4_000_000)
+    trained = Model(tuple(Layer(f"layer.{n}", size, 1e12, 2e12, 1000, 1000) for n, size in enumerate(sizes)))
+    asked = workload(world, trained=trained, layer_pins=(LayerPin((2,), machines=("a0",)),))
+    found = place(asked, world, Budget(1), search="greedy")
+    assert isinstance(found, Plan), found
+    assert ([worker.machine for worker in found.workers], found.stages) == (["a1", "a0"], (0, 2))

@@ -1,6 +1,7 @@
-"""Where no layout that was tried fits the memory: one that does, if machines that count as alike have room for it.
+"""Where no layout tried is possible: one that fits the memory, if machines that count as alike have room for it.
 
-A search goes by seconds and tries few numbers of stages; where memory is tight, only others may do.
+A search goes by seconds and tries few numbers of stages; where memory is tight, only others may do. Where there are few
+cells, all layouts are looked at, as far as there are not too many.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from hulk_placement.cost.closed_form.arrays import Ints
 from hulk_placement.layouts import starts
 from hulk_placement.layouts.fewest import fits
+from hulk_placement.layouts.searches import exact, portfolio
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trials
 from hulk_placement.topology import Machine
@@ -20,11 +22,20 @@ MOST_TRIED = 64
 """Layouts for each size of memory, those of fewest accelerators first."""
 
 
+MOST_LOOKED = 5000
+"""Layouts, of the attempt to look at all of them."""
+
+
 def try_fitting(trials: Trials, space: Space) -> bool:
     """Build layouts of shapes that fit, and keep them; whether one is possible.
 
     For each size of memory, the largest first, all machines that have as much count as if they had no more.
     """
+    if trials.setting(space.options[0]).slots_M.sum() <= portfolio.FEW_CELLS:
+        most = trials.num_evaluations + MOST_LOOKED
+        exact.search(trials, space, lambda: trials.num_evaluations < most, 0, MOST_LOOKED)
+        if trials.is_proven or trials.best_possible(1):
+            return bool(trials.best_possible(1))
     by_memory = {(m.memory_bytes, m.num_accelerators): m for m in trials.ground.machines if m.memory_bytes}
     return any(_try_like(trials, space, by_memory[size]) for size in sorted(by_memory, reverse=True))
 

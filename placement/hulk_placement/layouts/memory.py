@@ -13,6 +13,7 @@ from hulk_placement.layouts.fewest import Fit, fewest_machines
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trials
 from hulk_placement.search.problem import counted, gib
+from hulk_placement.workload import Workload
 
 
 def lacks_memory(trials: Trials, space: Space) -> bool:
@@ -47,8 +48,10 @@ def no_memory(trials: Trials, space: Space) -> str:
     ground = trials.ground
     least = min(float(trials.setting(option).held_J[-1]) * option.tensor for option in space.options)
     there = sum(machine.memory_bytes * machine.num_accelerators for machine in ground.machines)
+    is_all_known = all(machine.memory_bytes for machine in ground.machines)
     each = ground.workload.accelerators_per_worker
     which = f"all accelerators for workers of {each}" if each > 1 else "all accelerators"
+    which += "" if is_all_known else " whose memory is known"
     state = (
         f"Parameters, gradients and optimizer state of {ground.workload.model.num_parameters:,} parameters take "
         f"{gib(round(least))}; {which} together have {gib(there)}."
@@ -93,9 +96,14 @@ def _would_do(trials: Trials, space: Space) -> str:
             f"No number of accelerators of {each} would do: layer {found.layer} ({name}) alone needs "
             f"{gib(round(found.need_bytes))} of one{split}."
         )
-    asked = {"data": space.data, "pipeline": ground.workload.pipeline, "tensor": ground.workload.tensor}
+    return f"No number of accelerators of {each} would do{with_degrees(ground.workload)}."
+
+
+def with_degrees(workload: Workload) -> str:
+    """The degrees that are asked for, like " with data 2, tensor 1"; "" where none is."""
+    asked = {"data": workload.data, "pipeline": workload.pipeline, "tensor": workload.tensor}
     degrees = ", ".join(f"{name} {degree}" for name, degree in asked.items() if degree is not None)
-    return f"No number of accelerators of {each} would do{f' with {degrees}' if degrees else ''}."
+    return f" with {degrees}" if degrees else ""
 
 
 def _over(ground: Ground, needs: int) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.layouts.joined import missing_links
-from hulk_placement.layouts.memory import lacks_memory, no_memory
+from hulk_placement.layouts.memory import lacks_memory, no_memory, with_degrees
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import LIMITS, Trials
 from hulk_placement.plan import Plan
@@ -83,9 +83,16 @@ def sentences(trials: Trials, plan: Plan) -> tuple[str, ...]:
 
 def impossible(trials: Trials, space: Space) -> Unplaced:
     """Why no layout is possible: memory, with the least that would do; pins; price; links; or several of these."""
+    num, workload = trials.num_evaluations, trials.ground.workload
+    if (most := _most_accelerators(trials, space)) < space.least:
+        return Unplaced(
+            "ContradictoryPlacement",
+            f"Layouts{with_degrees(workload)} have at most {counted(most, 'accelerator')}, with "
+            f"{counted(len(workload.model.layers), 'layer')} and a global batch of {workload.global_batch}; at least "
+            f"{space.least} are asked for: the two exclude each other.",
+        )
     if lacks_memory(trials, space):
         return Unplaced("NoMemory", no_memory(trials, space))
-    num, workload = trials.num_evaluations, trials.ground.workload
     tried = trials.best(trials.num_kept)
     if any(trials.is_possible(trial, lifted=["pins"]) for trial in tried):
         pinned = "; ".join(pin.words for pin in workload.layer_pins)
@@ -100,6 +107,12 @@ def impossible(trials: Trials, space: Space) -> Unplaced:
             "OnlyUnknownLinks", f"Known links join none of {num} layouts evaluated.{missing_links(trials.ground)}"
         )
     return Unplaced("NoLayout", f"No possible layout among {num} that were evaluated: {_together(workload)}.")
+
+
+def _most_accelerators(trials: Trials, space: Space) -> int:
+    """Of any layout, however many machines there are: stages by layers, replicas by micro-batches."""
+    pipeline = trials.ground.workload.pipeline or len(trials.ground.workload.model.layers)
+    return max((space.data or trials.num_batches(option)) * pipeline * option.tensor for option in space.options)
 
 
 def _together(workload: Workload) -> str:

@@ -27,10 +27,10 @@ DRAWS = 8
 def search(trials: Trials, space: Space, going_on: Callable[[], bool], seed: int) -> None:
     """Draw a population, then breed until the time is over."""
     rng = np.random.default_rng(seed)
-    while not trials.num_evaluations or (trials.num_evaluations < POPULATION * DRAWS and going_on()):
-        sampling.draw(trials, space, rng)
+    for _ in sampling.drawn(trials, space, rng, lambda: trials.num_evaluations < POPULATION * DRAWS and going_on()):
+        pass
     population = trials.best(POPULATION)
-    while going_on():
+    while population and going_on():
         shape = population[rng.integers(len(population))].shape
         parents = [trial for trial in population if trial.shape == shape]
         mother, father = (parents[rng.integers(len(parents))] for _ in range(2))

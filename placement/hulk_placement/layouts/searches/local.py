@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 import numpy as np
 
 from hulk_placement.layouts.annealing import annealed
 from hulk_placement.layouts.searches import sampling
 from hulk_placement.layouts.space import Space
-from hulk_placement.layouts.trials import Trial, Trials
+from hulk_placement.layouts.trials import Trials
 
 DRAWN = 32
 """Random layouts of which the best is annealed."""
@@ -20,10 +21,8 @@ def search(trials: Trials, space: Space, going_on: Callable[[], bool], seed: int
     rng = np.random.default_rng(seed)
     round_ = 0
     while not round_ or going_on():
-        drawn: list[Trial] = []
-        while len(drawn) < DRAWN and (not trials.num_evaluations or going_on()):
-            if (trial := sampling.draw(trials, space, rng)) is not None:
-                drawn.append(trial)
-        if drawn:
-            annealed(trials, min(drawn), 1 << min(round_, 10), going_on, seed + round_)
+        drawn = list(islice(sampling.drawn(trials, space, rng, going_on), DRAWN))
+        if not drawn:
+            return
+        annealed(trials, min(drawn), 1 << min(round_, 10), going_on, seed + round_)
         round_ += 1
