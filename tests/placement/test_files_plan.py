@@ -215,3 +215,9 @@ def test_a_plan_that_does_not_fit_is_told_with_its_figures(tmp_path: Path, said:
 def test_without_a_micro_batch_anywhere_nothing_is_guessed() -> None:
     with pytest.raises(ValueError, match="microBatch: neither the plan nor the workload says"):
         read("layout: {data: 2}\nmachines: [b x 2]", replace(JOB, micro_batch=None))
+
+
+def test_a_price_that_is_just_at_its_limit_is_within_it() -> None:
+    """0.1 an hour three times is 0.30000000000000004 in floating point."""
+    job = replace(JOB, max_price_per_hour=0.3)
+    assert read("layout: {data: 3}\nmachines: [b x 3]\nshares: [6, 6, 4]", job, PRICED).plan.layout.data == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,13 @@ def test_machines_without_a_price_are_left_out_where_prices_decide() -> None:
         assert read(asked + wish, topology=mixed).candidates == {"b": 1}
     with pytest.raises(ValueError, match=r"maxPricePerHour 1 and workers\.min exclude each other"):
         read(asked + "constraints: {maxPricePerHour: 1}", topology=mixed)
+
+
+def test_a_price_that_is_just_at_its_limit_is_within_it() -> None:
+    """0.1 an hour three times is 0.30000000000000004 in floating point."""
+    machines = tuple(replace(machine, price_per_hour=0.1) for machine in TOPOLOGY.machines)
+    said = GPT + TRAINING + "workers: {min: 3}\nconstraints: {maxPricePerHour: 0.3}"
+    assert read(said, topology=replace(TOPOLOGY, machines=machines)).max_price_per_hour == 0.3
 
 
 def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
