@@ -175,6 +175,7 @@ JOB_HEAD = "kind: HulkJob\napiVersion: hulk.dev/v1alpha1\n"
         ("kind: [Pod]", "no HulkJob in"),
         ("\xff", "not UTF-8 text"),
         ("[" * 2000, "not YAML"),
+        ('kind: !!int ""', "not YAML"),
     ],
 )
 def test_a_broken_file_is_one_message_and_no_traceback(hulk: Hulk, tmp_path: Path, text: str, expected: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import yaml
+from hulk_placement.files.text import YAML_ERRORS
 
 from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkTopology, HulkTopologySpec
@@ -60,7 +61,7 @@ def _documents(path: Path, stdin: TextIO) -> Iterator[tuple[str, dict[str, Any]]
         found = [document for document in yaml.safe_load_all(text) if document is not None]
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not UTF-8 text: {error}") from error
-    except (yaml.YAMLError, RecursionError) as error:
+    except YAML_ERRORS as error:
         raise ValueError(f"{path}: not YAML: {error}") from error
     for number, document in enumerate(found, 1):
         where = f"{path}, document {number}" if len(found) > 1 else str(path)

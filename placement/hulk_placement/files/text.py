@@ -22,6 +22,8 @@ from hulk_placement.files.part import API_VERSION, NAME_PATTERN
 M = TypeVar("M", bound=BaseModel)
 _FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
 _LONGEST_SHOWN = 60
+YAML_ERRORS = (yaml.YAMLError, RecursionError, LookupError, AttributeError)
+"""What PyYAML raises for a text that is no YAML; the last two where a tag does not fit its value, like `!!int ""`."""
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
@@ -59,7 +61,7 @@ def load_all(text: str) -> list[Any]:
     """The values of every document in a YAML text. ValueError where it is none."""
     try:
         return list(yaml.load_all(text, _Reader))
-    except (yaml.YAMLError, RecursionError) as error:
+    except YAML_ERRORS as error:
         raise ValueError(f"not YAML: {error}") from error
 
 
