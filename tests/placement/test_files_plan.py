@@ -148,6 +148,7 @@ def test_an_order_of_ones_own_is_kept_as_blocks(tmp_path: Path, is_file: bool) -
         (["F0 F0 B0"], "wrong are F0"),
         (["F0 B0 F2 B2"], "micro-batch, 0 to 2, must be there once: wrong are B1, F1"),
         ([""], "stage 0: F and B of each"),
+        (["F999999999999 B999999999999"], "a stage has 2 blocks at most, and one is of micro-batch 999999999999"),
         (["B0 F0"], "stage 0: B0 waits for ever"),
         (["F0 B0 F1 B1", "F0 F1 B0 B1"], "stage 0: B0 waits for ever"),
     ],

@@ -63,7 +63,8 @@ def expand(names: Iterable[str], known: Iterable[str] = ()) -> Iterator[str]:
         span = None if one in exact else _RANGE.fullmatch(one)
         numbers = range(int(span["first"]), int(span["last"]) + 1) if span else range(1)
         num_each = int(times["times"]) if times else 1
-        if len(numbers) * num_each > MAX_CELLS:
-            raise ValueError(f"{name!r} stands for {len(numbers) * num_each} cells, at most {MAX_CELLS}")
+        num_cells = max(0, numbers.stop - numbers.start) * num_each
+        if num_cells > MAX_CELLS:
+            raise ValueError(f"{name!r} stands for {num_cells} cells, at most {MAX_CELLS}")
         for number in numbers:
             yield from [f"{span['before']}{number}{span['after']}" if span else one] * num_each

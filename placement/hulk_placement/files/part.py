@@ -100,6 +100,13 @@ class Quantity:
         return {readable[0]: shown[readable[0]]} if readable else {list(self.units)[-1]: plain(figure)}
 
 
+def require_values(given: Mapping[str, Any]) -> None:
+    """ValueError where a key that was given has no value."""
+    nulls = [key for key, value in given.items() if value is None]
+    if nulls:
+        raise ValueError(f"{' and '.join(nulls)} without a value: write one, or leave the key out")
+
+
 def plain(figure: float) -> float:
     """The same figure, without `.0` where it is a whole number that a float holds."""
     return int(figure) if figure == int(figure) and abs(figure) < 2**53 else figure
@@ -135,9 +142,7 @@ class Part(BaseModel):
     @model_validator(mode="after")
     def _given_once(self) -> Part:
         keys = self.given()
-        nulls = [key for key, value in keys.items() if value is None]
-        if nulls:
-            raise ValueError(f"{' and '.join(nulls)} without a value: write one, or leave the key out")
+        require_values(keys)
         for either in self._either():
             either.check(keys)
         return self

@@ -6,13 +6,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import Field
+from pydantic import BaseModel, Field, model_validator
+from pydantic.alias_generators import to_camel
 
-from hulk_placement.files.part import Many
+from hulk_placement.files.part import Many, require_values
 from hulk_placement.model import Layer, LayerTimes, Model
 from hulk_placement.model.profile import LayerEntry, Profile, parse_profile
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def _require_values(part: M) -> M:
+    require_values({to_camel(field): getattr(part, field) for field in part.model_fields_set})
+    return part
 
 
 class LayerGroup(LayerEntry):
@@ -21,12 +29,16 @@ class LayerGroup(LayerEntry):
     count: Many | None = None
     """How many layers like this one follow each other: name.0, name.1 and so on. Seconds may be given once for them."""
 
+    _has_values = model_validator(mode="after")(_require_values)
+
 
 class GroupedProfile(Profile):
     """A model as it was measured, layer by layer."""
 
     layers: Annotated[tuple[LayerGroup, ...], Field(min_length=1)]
     """The layers in the order they run."""
+
+    _has_values = model_validator(mode="after")(_require_values)
 
 
 def profiled_model(profile: GroupedProfile) -> Model:

@@ -25,6 +25,11 @@ def parse_blocks(lines: Sequence[str]) -> Blocks:
     """
     blocks = tuple(tuple(_block(word, stage) for word in line.split()) for stage, line in enumerate(lines))
     num_micro_batches = 1 + max((number for line in blocks for _, number in line), default=-1)
+    most = max(map(len, blocks), default=0)
+    if num_micro_batches > most:
+        raise ValueError(
+            f"a stage has {most} blocks at most, and one is of micro-batch {num_micro_batches - 1}, counted from 0"
+        )
     wanted = {(kind, number) for kind in "FB" for number in range(num_micro_batches)}
     for stage, line in enumerate(blocks):
         wrong = sorted((Counter(line) - Counter(wanted)) + (Counter(wanted) - Counter(line)))

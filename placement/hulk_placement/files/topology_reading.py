@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,8 +78,12 @@ def _machines(document: TopologyFile) -> tuple[list[Machine], list[str]]:
             if name in found:
                 mistakes.append(f"machines[{number}]: {name} is there twice; the first is in machines[{where[name]}]")
                 continue
+            try:
+                found[name] = _machine(entry, name, prices.get(entry.region))
+            except ValueError as error:
+                mistakes.append(f"machines[{number}]: {error}")
+                break
             where[name] = number
-            found[name] = _machine(entry, name, prices.get(entry.region))
     return list(found.values()), mistakes
 
 
@@ -97,7 +102,7 @@ def _machine(entry: DeclaredMachine, name: str, region_price: float | None) -> M
         zone=entry.zone,
         num_accelerators=entry.accelerators,
         product=entry.product,
-        memory_bytes=round(entry.figure(MEMORY) or 0) or _memory_of(entry.product),
+        memory_bytes=_memory_bytes(entry),
         flops_per_s=entry.figure(SPEED),
         memory_bandwidth_bytes_per_s=entry.figure(MEMORY_BANDWIDTH) or 0.0,
         inside=None if entry.inside is None else _inside(entry.inside),
@@ -106,10 +111,15 @@ def _machine(entry: DeclaredMachine, name: str, region_price: float | None) -> M
     )
 
 
-def _memory_of(product: str) -> int:
-    """By the product's data sheet; 0 where it is not known."""
-    known = look_up(product)
-    return known.memory_bytes if known else 0
+def _memory_bytes(entry: DeclaredMachine) -> int:
+    """Whole bytes, one at least, as said; else by the product's data sheet, 0 where it is not known."""
+    said = entry.figure(MEMORY)
+    if said is None:
+        known = look_up(entry.product)
+        return known.memory_bytes if known else 0
+    if said == math.inf:
+        raise ValueError(f"memory {said} bytes must be finite")
+    return max(1, round(said))
 
 
 def _inside(entry: InsideLink) -> Link:
