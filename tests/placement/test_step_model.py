@@ -231,3 +231,21 @@ def test_a_promise_of_another_step_costs_as_much_more_of_its_accelerators() -> N
     assert promised.step_s > closed_form.step_s + 1.0
     assert closed_form.price == pytest.approx(8 * closed_form.step_s + 0.4 * 30)
     assert promised.price == pytest.approx(8 * promised.step_s + 0.4 * 30)
+
+
+def test_buckets_that_two_stages_send_each_other_share_a_connection() -> None:
+    """A flow that gets a tenth of its link carries both buckets, 8 MB at 10 MB/s, in the closed form and simulated."""
+    links = {("a", "a"): Link(1e-4, 1e8, flow_bytes_per_s=1e7)}
+    given = (
+        plan("a0 a1 a2 a3", Layout(2, 2), num_buckets=2),
+        job((2_000_000, 1000), seconds=0.01),
+        world(region_links=links),
+    )
+    assert doubts(*given) == ()
+    assert abs(difference(*given)) < 0.01
+
+
+@pytest.mark.parametrize("machines", ["a0 a0", "a0 a0 a0 a0"])
+def test_nccl_inside_one_machine_is_simulated(machines: str) -> None:
+    given = plan(machines, Layout(len(machines.split())), algorithm="nccl"), job((50_000_000, 1000)), world()
+    assert abs(difference(*given)) < TOLERANCE

@@ -47,7 +47,7 @@ def buckets_of(
         case ParameterServer():
             phases = tuple(_server(transport, one, num_flows, ways, back) for back in (False, True))
         case _ if group.is_exchange:
-            phases = (tuple(_sent(one, both, num_flows, ways) for both in (group.machines, group.machines[::-1])),)
+            phases = (_exchange(one, num, num_flows, ways, connection),)
         case _:
             edge = _ring_edge(one, num, num_flows, ways, connection)
             phases = ((edge,), (edge,))
@@ -76,6 +76,23 @@ def sending(group: Group, num_flows: int, ways: Ways) -> Bucket:
     return Bucket(1.0, ((_sent(group, group.machines, num_flows, ways),),))
 
 
+def _exchange(group: Group, num_buckets: int, num_flows: int, ways: Ways, connection: object) -> Phase:
+    """What each of two sends the other of one bucket; `num_buckets` of them share a connection each way."""
+    pairs = group.machines, group.machines[::-1]
+    edges = [_sent(group, pair, num_flows, ways) for pair in pairs]
+    if num_buckets > 1:
+        edges = [
+            _sharing(edge, edge.way.bytes_per_s * num_flows, ways, (connection, n)) for n, edge in enumerate(edges)
+        ]
+    return tuple(edges)
+
+
+def _sharing(edge: Edge, bytes_per_s: float, ways: Ways, connection: object) -> Edge:
+    """The edge on a connection that carries so much of all buckets together."""
+    shared = ways.number(ways.place(edge.way.resources[0]), bytes_per_s, connection)
+    return replace(edge, way=replace(edge.way, resources=(*edge.way.resources, shared)))
+
+
 def _sent(group: Group, pair: Sequence[str], num_flows: int, ways: Ways) -> Edge:
     """All that one of two machines has of a group's gradients, to the other."""
     source, target = pair
@@ -97,8 +114,7 @@ def _ring_edge(group: Group, num_buckets: int, num_flows: int, ways: Ways, conne
     if num_buckets == 1:
         return edge
     rate = min(ways.topology.link(*pair).one_flow_bytes_per_s for pair in alone_s) * num_flows
-    shared = ways.number(ways.place(edge.way.resources[0]), rate, connection)
-    return replace(edge, way=replace(edge.way, resources=(*edge.way.resources, shared)))
+    return _sharing(edge, rate, ways, connection)
 
 
 def _half_s(ring: Ring, ways: Ways, pair: Pair) -> float:
@@ -149,7 +165,8 @@ def _nccl(transport: Nccl, group: Group, num_flows: int, ways: Ways) -> Phase:
         shapes.append((time.seconds, ring_edges(group), 2 * (n - 1) / n * group.num_bytes))
     if transport.algorithm != "ring":
         time = nccl_tree_times(groups, ways.topology, transport)[0]
-        shapes.append((time.seconds, tree_edges(group.machines), group.num_bytes / 2))
+        edges = tree_edges(group.machines) or ring_edges(group)  # on one machine trees have none
+        shapes.append((time.seconds, edges, group.num_bytes / 2))
     seconds, edges, num_bytes = min(shapes, key=lambda shape: shape[0])
     first = max(sorted(edges), key=lambda pair: 1 / ways.topology.link(*pair).one_flow_bytes_per_s)
     return (_in_pace(edges, first, num_bytes, seconds, 0.0, num_flows, ways),)
