@@ -82,7 +82,7 @@ class Plan:
     the one before it. `algorithm` says how they reduce: "ring" is gloo's all-reduce, "wan" Hulk's own by the flows of
     `collective`, "hierarchical" gloo inside regions and between them, "nccl" NCCL's ring, "parameter-server" all to the
     first and back. With `inner_steps` the replicas come together only after so many steps (local SGD). `num_buckets`
-    gradient buckets are reduced at the same time.
+    buckets of gradients are reduced, by gloo two at a time.
     `optimality_gap` bounds (step - best possible) / step by the same evaluator, or where a step's price is to be least
     the same of prices; 0 means proven optimal; see `gap_num_workers`. `iterations` is the work done, `why` the reasons
     in sentences.

@@ -16,7 +16,7 @@ from typing import Any
 
 from hulk_placement import pipeline_wire
 from hulk_placement.collective import CollectivePlan, as_document, from_document
-from hulk_placement.cost.simulation.gloo_events import AT_A_TIME
+from hulk_placement.cost.gloo import AT_A_TIME
 from hulk_placement.model import Transformer
 from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
 from hulk_placement.workload import Workload

@@ -249,3 +249,29 @@ def test_buckets_that_two_stages_send_each_other_share_a_connection() -> None:
 def test_nccl_inside_one_machine_is_simulated(machines: str) -> None:
     given = plan(machines, Layout(len(machines.split())), algorithm="nccl"), job((50_000_000, 1000)), world()
     assert abs(difference(*given)) < TOLERANCE
+
+
+SLOW_INSIDE = world(region_links={(a, b): Link(1e-4, 2e7) if a == b else Link(0.15, 2e8) for a in "ab" for b in "ab"})
+REDUCED = {
+    "two levels in two buckets": (
+        plan("a0 b0", Layout(2), num_buckets=2, algorithm="hierarchical", stages=(0,)),
+        job((2_000_000,), seconds=0.01),
+        world(rate=1e7, rtt_s=0.15),
+    ),
+    "tensor-parallel ranks share a link inside a region that each alone does not fill": (
+        plan("a0 a1 b0", Layout(3, 1, 2), stages=(0,)),
+        job((7_000_000,), seconds=0.01),
+        SLOW_INSIDE,
+    ),
+    "eight buckets": (
+        plan("a0 b0", Layout(2), num_buckets=8, stages=(0,)),
+        job((10_000_000,), seconds=0.01),
+        world(rtt_s=0.3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_an_all_reduce_takes_the_same_in_both(name: str) -> None:
+    assert doubts(*REDUCED[name]) == ()
+    assert abs(difference(*REDUCED[name])) < 0.02

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from hulk_placement.cost.buckets import Bucket, Gradients, ddp_seconds, ddp_simulated
 from hulk_placement.cost.gloo import SOFTWARE_S, Gloo, cut_ring
+from hulk_placement.cost.gloo_rings import ring_times
+from hulk_placement.cost.groups import Group
 from hulk_placement.cost.simulation.gloo_events import Collective, simulate
 from hulk_placement.topology import Link, Machine, Topology
 
@@ -35,6 +37,13 @@ def test_three_at_once_run_two_at_a_time() -> None:
     assert third - first == pytest.approx(first, rel=0.2)
     alone = simulate([Collective(PAIR, 4 * MIB, group=group) for group in range(3)], world())
     assert max(alone) < third
+
+
+@pytest.mark.parametrize("num_buckets", [2, 3, 8])
+def test_the_closed_form_has_two_under_way_at_a_time(num_buckets: int) -> None:
+    together = ring_times([Group(PAIR, num_buckets * 32 * MIB, num_buckets)], world())[0].seconds
+    one_by_one = simulate([Collective(PAIR, 32 * MIB)] * num_buckets, world())
+    assert together == pytest.approx(max(one_by_one), rel=0.05)
 
 
 def test_data_that_come_late() -> None:

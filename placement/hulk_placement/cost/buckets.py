@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hulk_placement.cost.gloo import CUBIC, SOFTWARE_S, Gloo, Ring, cut_ring
+from hulk_placement.cost.gloo import AT_A_TIME, CUBIC, SOFTWARE_S, Gloo, Ring, cut_ring
 from hulk_placement.cost.groups import Group, Sharing, weighted
-from hulk_placement.cost.simulation.gloo_events import AT_A_TIME, Collective, simulate
+from hulk_placement.cost.simulation.gloo_events import Collective, simulate
 from hulk_placement.topology import Pair, Topology
 
 

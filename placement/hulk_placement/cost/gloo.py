@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
+AT_A_TIME = 2
+"""All-reduces of one process group that are under way: gloo has as many threads."""
 MAX_SEGMENT_BYTES = 1 << 20
 SOFTWARE_S = 0.0012
 """Fixed cost of a segment's two messages (ready, data) in software, added to the link's round trip."""

@@ -2,15 +2,17 @@
 
 An edge waits for all bytes that cross its link and its regions' uplinks, those of other groups too; a flow that gets
 less than its link holds back its own edge alone. Where bursts of all edges on a link do not fit the router's buffer,
-TCP repeats what it lost, and the time is a range.
+TCP repeats what it lost, and the time is a range. Of a group's buckets two are under way at a time: equal ones begin
+and end in pairs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hulk_placement.cost.gloo import CUBIC, OVERFLOW, Gloo, Ring, cut_ring
+from hulk_placement.cost.gloo import AT_A_TIME, CUBIC, OVERFLOW, Gloo, Ring, cut_ring
 from hulk_placement.cost.groups import Group, GroupTime, Sharing, exactly, weighted
 from hulk_placement.cost.idle import restart_s
 from hulk_placement.topology import Link, Pair, Topology
@@ -23,6 +25,42 @@ def ring_times(
 
     One rank sends nothing: 0 seconds and no edge. KeyError when a group names a machine that the topology lacks.
     """
+    firsts = _at_once([_part(group, AT_A_TIME) for group in groups], topology, transport, silence_s)
+    if all(group.num_buckets <= AT_A_TIME for group in groups):
+        return firsts
+    pairs = _at_once([_part(group, AT_A_TIME) for group in groups], topology, transport) if silence_s else firsts
+    lasts = _at_once([_part(group, group.num_buckets % AT_A_TIME or 1) for group in groups], topology, transport)
+    return tuple(
+        _in_turn(first, group.num_buckets // AT_A_TIME - 1, pair, last if group.num_buckets % AT_A_TIME else None)
+        if group.num_buckets > AT_A_TIME
+        else first
+        for group, first, pair, last in zip(groups, firsts, pairs, lasts, strict=True)
+    )
+
+
+def _part(group: Group, num_buckets: int) -> Group:
+    """So many of a group's buckets; the group where it has no more."""
+    if group.num_buckets <= num_buckets:
+        return group
+    num_bytes = math.ceil(group.num_bytes / group.num_buckets) * num_buckets
+    return replace(group, num_bytes=num_bytes, num_buckets=num_buckets)
+
+
+def _in_turn(first: GroupTime, num_more: int, pair: GroupTime, last: GroupTime | None) -> GroupTime:
+    """A first pair of buckets, as many more, and what is left."""
+    left = () if last is None else (last,)
+    return GroupTime(
+        first.seconds + num_more * pair.seconds + sum(time.seconds for time in left),
+        first.worst,
+        first.low_s + num_more * pair.low_s + sum(time.low_s for time in left),
+        first.high_s + num_more * pair.high_s + sum(time.high_s for time in left),
+    )
+
+
+def _at_once(
+    groups: Sequence[Group], topology: Topology, transport: Gloo, silence_s: float = 0.0
+) -> tuple[GroupTime, ...]:
+    """What each takes with all of its buckets at the same time."""
     rings = [
         replace(cut_ring(g.num_bytes, max(2, len(g.machines)), g.num_buckets, transport), is_exchange=g.is_exchange)
         for g in groups

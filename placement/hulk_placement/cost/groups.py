@@ -13,8 +13,8 @@ from hulk_placement.topology import Link, Pair, Topology
 class Group:
     """Ranks that sum `num_bytes` together, by the machine of each in ring order (data flow from rank r to r - 1).
 
-    `num_buckets` equal buckets are reduced at the same time. `is_exchange`: two that send each other what they have, as
-    ranks of stages do.
+    They do so in `num_buckets` equal buckets. `is_exchange`: two that send each other what they have, as ranks of
+    stages do.
     """
 
     machines: tuple[str, ...]

@@ -32,7 +32,7 @@ Many = Annotated[int, Field(ge=1, le=1 << 20)]
 Batch = Annotated[int, Field(ge=1, le=1 << 20)]
 """Sequences of a step: 1,048,576 are more than anybody trains with."""
 Buckets = Annotated[int, Field(ge=1, le=1 << 14)]
-"""Buckets that are reduced at the same time, each on its way by itself in a prediction: at most 16,384."""
+"""Buckets of gradients, each on its way by itself in a prediction: at most 16,384."""
 NAME_PATTERN = r"^\S(.*\S)?$"
 Name = Annotated[str, Field(max_length=253, pattern=NAME_PATTERN)]
 """Of a machine, a region, a layer: blanks inside, none around."""

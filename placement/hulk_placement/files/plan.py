@@ -117,7 +117,7 @@ class PlanFile(Part):
     inner_steps: Count | None = None
     """Optimizer steps between two synchronisations; absent = every step is followed by one."""
     buckets: Buckets = 1
-    """Gradient buckets that are reduced at the same time."""
+    """Equal buckets of gradients: gloo reduces two at a time, Hulk's own, NCCL and a server one after the other."""
     overlap: bool = True
     """Whether stages compute while they send, and gradients are reduced while others are still computed."""
     recompute: bool = False

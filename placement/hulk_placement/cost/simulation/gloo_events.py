@@ -13,11 +13,8 @@ import heapq
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from hulk_placement.cost.gloo import CUBIC, SOFTWARE_S, Gloo, cut_ring
+from hulk_placement.cost.gloo import AT_A_TIME, CUBIC, SOFTWARE_S, Gloo, cut_ring
 from hulk_placement.topology import Topology
-
-AT_A_TIME = 2
-"""Collectives of a process group that gloo's threads run at the same time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import numpy as np
 from hulk_placement.collective.network import build_network
 from hulk_placement.cost.closed_form.arrays import Layout, Setting
 from hulk_placement.cost.closed_form.sync import slack_seconds
+from hulk_placement.cost.gloo import AT_A_TIME
 from hulk_placement.cost.pipelines import arrays_of
 from hulk_placement.cost.predict import TRANSPORTS, stage_groups
 from hulk_placement.cost.simulation.reducing import buckets_of, own_buckets, sending
@@ -21,8 +22,8 @@ from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
-AT_A_TIME = {"ring": 2, "hierarchical": 2}
-"""Buckets of a group that are reduced at the same time: gloo has two threads, others go bucket after bucket."""
+NUM_AT_A_TIME = {"ring": AT_A_TIME}
+"""Buckets of a group that are reduced at the same time: gloo has its threads, others go bucket after bucket."""
 
 
 def step_of(plan: Plan, workload: Workload, topology: Topology) -> Step:
@@ -56,7 +57,7 @@ def _reduces(plan: Plan, workload: Workload, ready: Sequence[Sequence[float]], w
         members = tuple((replica, stage) for replica in range(plan.layout.data))
         if plan.collective is None:
             buckets = buckets_of(TRANSPORTS[plan.algorithm], group, ready[stage], plan.layout.tensor, ways, stage)
-            yield AllReduce(members, buckets, AT_A_TIME.get(plan.algorithm, 1))
+            yield AllReduce(members, buckets, NUM_AT_A_TIME.get(plan.algorithm, 1))
         else:
             yield AllReduce(members, _own(plan, workload, ways), plan.num_buckets)
 

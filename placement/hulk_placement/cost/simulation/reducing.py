@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from hulk_placement.collective.classes import CollectivePlan
 from hulk_placement.collective.network import Network
-from hulk_placement.cost.gloo import SOFTWARE_S, Ring, cut_ring
+from hulk_placement.cost.gloo import AT_A_TIME, CUBIC, SOFTWARE_S, Gloo, cut_ring
+from hulk_placement.cost.gloo_rings import ring_times
 from hulk_placement.cost.groups import Group
 from hulk_placement.cost.hierarchical import Hierarchical, by_region, inside_seconds
 from hulk_placement.cost.nccl import Nccl, nccl_ring_times, ring_edges
@@ -37,7 +38,7 @@ def buckets_of(
     levels begin when all gradients are there.
     """
     if isinstance(transport, Hierarchical):
-        return (Bucket(1.0, _two_levels(transport, group, num_flows, ways, connection)),)
+        return (Bucket(1.0, _two_levels(transport, group, num_flows, ways)),)
     num = group.num_buckets
     one = replace(group, num_bytes=math.ceil(group.num_bytes / num), num_buckets=1)
     phases: tuple[Phase, ...]
@@ -102,24 +103,29 @@ def _sent(group: Group, pair: Sequence[str], num_flows: int, ways: Ways) -> Edge
 
 
 def _ring_edge(group: Group, num_buckets: int, num_flows: int, ways: Ways, connection: object) -> Edge:
-    """One bucket's half of gloo's ring: its edges keep pace with the one that alone takes longest.
+    """One bucket's half of gloo's ring, of which `num_buckets` share connections.
 
-    `num_buckets` of them share connections.
+    Its latency is that of the edge which holds back as many as are under way together.
     """
-    ring = cut_ring(group.num_bytes, len(group.machines), 1)
-    alone_s = {pair: _half_s(ring, ways, pair) for pair in group.edges()}
-    slowest = max(sorted(alone_s), key=alone_s.__getitem__)
-    latency_s = ways.topology.link(*slowest).rtt_s + SOFTWARE_S
-    edge = _in_pace(group.edges(), slowest, ring.edge_bytes, alone_s[slowest], latency_s, num_flows, ways)
+    num = min(num_buckets, AT_A_TIME)
+    together = replace(group, num_bytes=num * group.num_bytes, num_buckets=num)
+    worst = ring_times([together] * num_flows, ways.topology)[0].worst
+    edge = _rings(group, CUBIC, num_flows, ways, worst, num_parts=2)
     if num_buckets == 1:
         return edge
-    rate = min(ways.topology.link(*pair).one_flow_bytes_per_s for pair in alone_s) * num_flows
+    rate = min(ways.topology.link(*pair).one_flow_bytes_per_s for pair in group.edges()) * num_flows
     return _sharing(edge, rate, ways, connection)
 
 
-def _half_s(ring: Ring, ways: Ways, pair: Pair) -> float:
-    link = ways.topology.link(*pair)
-    return ring.edge_s(link.rtt_s, link.bandwidth_bytes_per_s, 1, link.flow_bytes_per_s) / 2
+def _rings(group: Group, gloo: Gloo, num_flows: int, ways: Ways, worst: Pair | None = None, num_parts: int = 1) -> Edge:
+    """One of the equal parts of as many rings as there are flows: edges keep pace with the worst one, if not said that
+    which holds the rings back."""
+    time = ring_times([group] * num_flows, ways.topology, gloo)[0]
+    first = worst or time.worst
+    assert first is not None
+    latency_s = ways.topology.link(*first).rtt_s + SOFTWARE_S
+    num_bytes = 2 * cut_ring(group.num_bytes, len(group.machines), group.num_buckets).edge_bytes / num_parts
+    return _in_pace(group.edges(), first, num_bytes, time.seconds / num_parts, latency_s, num_flows, ways)
 
 
 def _in_pace(
@@ -132,10 +138,8 @@ def _in_pace(
     return Edge(Way(sum(drawn, ()), rate, min(latency_s, alone_s), num_flows), num_bytes * num_flows)
 
 
-def _two_levels(
-    transport: Hierarchical, group: Group, num_flows: int, ways: Ways, connection: object
-) -> tuple[Phase, ...]:
-    """Inside each region, rings of their leaders in two halves, inside each region again."""
+def _two_levels(transport: Hierarchical, group: Group, num_flows: int, ways: Ways) -> tuple[Phase, ...]:
+    """Inside each region, rings of their leaders, inside each region again."""
     regions = by_region(group, ways.topology)
     num = 1 if transport.members == "one" else min(map(len, regions))
     inside = [inside_seconds(names, group.num_bytes, num, ways.topology, transport.gloo) for names in regions]
@@ -145,9 +149,8 @@ def _two_levels(
     )
     if len(regions) == 1:
         return before, after
-    leaders = Group(tuple(names[0] for names in regions), math.ceil(group.num_bytes / num / group.num_buckets))
-    between = (_ring_edge(leaders, group.num_buckets, num * num_flows, ways, connection),) * group.num_buckets
-    return before, between, between, after
+    leaders = Group(tuple(names[0] for names in regions), math.ceil(group.num_bytes / num), group.num_buckets)
+    return before, (_rings(leaders, transport.gloo, num * num_flows, ways),), after
 
 
 def _lasting(machine: str, seconds: float, ways: Ways) -> Edge:
