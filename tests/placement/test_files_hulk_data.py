@@ -128,6 +128,7 @@ def test_the_files_may_be_in_a_folder_below_but_not_in_two(folder: Path) -> None
         ("node_feature.csv", "", "no column node, city, capability, memory; there are none"),
         ("node_feature.csv", NODES + "3,Rome,7.0,1", "row 6: node 3 is there twice"),
         ("node_feature.csv", NODES + "4,Rome", "row 6: 2 cells for 4 columns"),
+        ("node_feature.csv", NODES + "x" * 200_000, "not comma-separated values: field larger than field limit"),
         ("node_feature.csv", "node,City,Capability,Memory\n0,,8.6,1", 'machines[0].region: "" must be a name'),
     ],
 )

@@ -35,7 +35,7 @@ class Node:
 
 def read_nodes(path: Path) -> tuple[dict[str, Node], list[str]]:
     """The nodes by name, and what was wrong with them. ValueError where a row is no node, or one is there twice."""
-    rows = [row for row in csv.reader(_text(path).splitlines()) if any(cell.strip() for cell in row)]
+    rows = _cells(path)
     head = [cell.strip().casefold() for cell in rows[0]] if rows else []
     missing = [column for column in _COLUMNS if column not in head]
     if missing:
@@ -80,6 +80,14 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not UTF-8 text: {error}") from error
+
+
+def _cells(path: Path) -> list[list[str]]:
+    """The cells of every row that has some."""
+    try:
+        return [row for row in csv.reader(_text(path).splitlines()) if any(cell.strip() for cell in row)]
+    except csv.Error as error:
+        raise ValueError(f"{path}: not comma-separated values: {error}") from error
 
 
 def _positive(text: str) -> float | None:
