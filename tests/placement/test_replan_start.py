@@ -161,3 +161,12 @@ def test_what_cannot_be_of_a_basis_is_refused_with_its_place(
     with pytest.raises(ValueError, match=words) as caught:
         read_current(path, deep(ALL), ALL)
     assert "madeOf" in str(caught.value)
+
+
+def test_a_plan_of_other_cells_than_its_layout_is_refused_with_its_file(plan: Plan, tmp_path: Path) -> None:
+    path = written(plan, None, tmp_path)
+    values = text.load(path.read_text())
+    path.write_text(text.dump({**values, "layout": {"data": 3, "pipeline": 5}}))
+    with pytest.raises(ValueError, match=r"2, of a layout with 3|cells") as caught:
+        read_current(path, deep(ALL), ALL)
+    assert str(caught.value).startswith(f"{path}: ")

@@ -39,7 +39,10 @@ def read_current(path: Path, workload: Workload, topology: Topology) -> Current:
     document = read_document(path)
     basis = None if document.made_of is None else _basis(document.made_of, f"{path}: madeOf")
     known = {machine.name for machine in topology.machines}
-    lost = replace(topology, machines=(*topology.machines, *_lost(document, basis, known)))
+    try:
+        lost = replace(topology, machines=(*topology.machines, *_lost(document, basis, known)))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     return Current(to_unchecked_plan(document, workload, lost, str(path)), basis)
 
 
