@@ -130,6 +130,18 @@ def test_experts_that_are_not_chosen_take_memory_but_no_time() -> None:
     assert model.flops_per_sequence == 6 * tokens * (active - norms) + scores
 
 
+def test_experts_may_begin_after_layers_without_any() -> None:
+    """As in GLM 4.5 and Kimi K2, whose families are not known; the second is DeepSeek's by its keys."""
+    config = decoder("other", 4, 64, 4, 2, 128, vocab_size=100, first_k_dense_replace=1)
+    experts = {"n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_shared_experts": 1}
+    attention = 2 * 64 * 64 + 2 * 64 * 32
+    dense, sparse = 3 * 64 * 128, 64 * 8 + 9 * 3 * 64 * 32
+    expected = 2 * 100 * 64 + 4 * (attention + 2 * 64) + dense + 3 * sparse + 64
+    assert Model.of(from_config(config | experts)).num_parameters == expected
+    latent = decoder("other", 4, 64, 4, 4, 128, **DEEPSEEK)
+    assert Model.of(from_config(latent)) == Model.of(from_config(latent | {"model_type": "deepseek_v3"}))
+
+
 @pytest.mark.parametrize(
     ("name", "first", "block", "last"),
     [

@@ -1,7 +1,8 @@
 """A Hugging Face `config.json` becomes an Architecture.
 
-Known are the families below, by `model_type`. Another decoder is read by the names of its keys, as GPT-2 or as LLaMA,
-with LayerNorm and biases where it has no RMSNorm; what no key says is then taken to be as in that family.
+Known are the families below, by `model_type`. Another decoder is read by the names of its keys, as GPT-2, as DeepSeek
+where attention is over latent vectors, or as LLaMA, with LayerNorm and biases where it has no RMSNorm; what no key says
+is then taken to be as in that family.
 
 Keys that are absent mean what they mean to transformers. Attention is counted as its fused kernels keep it, unless
 `attn_implementation` is "eager" or scores have a soft cap, and except in T5: no fused kernel takes its trained position
@@ -67,6 +68,8 @@ def _by_key_names(keys: Keys, family: str) -> Architecture:
         )
     if keys.has("n_embd", "n_layer") or not keys.has("hidden_size", "num_hidden_layers"):
         return layer_normed.gpt2(keys)
+    if keys.has("kv_lora_rank"):
+        return rms_normed.deepseek(keys)
     if keys.has("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon") and not keys.has("rms_norm_eps"):
         return layer_normed.rotary(keys, is_gated=keys.text("hidden_act") in ("silu", "swish"))
     return rms_normed.llama(keys)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hulk_placement.model.architecture import Architecture, Block, Embedding, Head, Names
-from hulk_placement.model.parts import LAYER_NORM, Attention, FeedForward
+from hulk_placement.model.parts import LAYER_NORM, Attention, Experts, FeedForward
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def architecture(shape: Transformer) -> Architecture:
 
 def shape_of(found: Architecture) -> Transformer | None:
     """The dimensions of the bundled GPT that has the structure found, whatever its names; None where none has."""
-    if not found.decoder:
+    if not found.decoder or any(isinstance(block.mlp, Experts) for block in found.decoder):
         return None
     attention, mlp = found.decoder[0].attention, found.decoder[0].mlp
     if not isinstance(attention, Attention) or not isinstance(mlp, FeedForward) or found.hidden % attention.heads:
