@@ -16,7 +16,7 @@ from hulk_placement.files.plan_reading import ReadPlan, read_plan, to_plan
 from hulk_placement.files.plan_writing import plan_document
 from hulk_placement.files.schedule import parse_blocks, write_blocks
 from hulk_placement.layer_pins import LayerPin
-from hulk_placement.model import Model, Transformer
+from hulk_placement.model import Layer, LayerTimes, Model, TimesRow, Transformer
 from hulk_placement.plan import Plan
 from hulk_placement.solve import solve
 from hulk_placement.topology import Link, Machine, Topology
@@ -222,3 +222,18 @@ def test_a_price_that_is_just_at_its_limit_is_within_it() -> None:
     """0.1 an hour three times is 0.30000000000000004 in floating point."""
     job = replace(JOB, max_price_per_hour=0.3)
     assert read("layout: {data: 3}\nmachines: [b x 3]\nshares: [6, 6, 4]", job, PRICED).plan.layout.data == 3
+
+
+def test_a_tensor_degree_that_was_not_measured_is_warned_of() -> None:
+    """A profile with seconds of degree 1 alone, without and with what tensor-parallel ranks all-reduce."""
+    said = "layout: {tensor: 2}\nmachines: [b]"
+    for tensor_bytes, end in (
+        (0, "all-reduces inside of it are not counted"),
+        (8, "those that it has are taken in proportion"),
+    ):
+        layers = (Layer("x", 1000, 0.0, 0.0, 8, 8, tensor_bytes=tensor_bytes, num_tensor_allreduces=tensor_bytes),)
+        model = Model(layers, times=LayerTimes((TimesRow("unknown", 2, 1, (1.0,), (2.0,)),)))
+        (warning,) = read(said, replace(JOB, model=model)).warnings
+        assert warning.startswith("the profile has no seconds of unknown with tensor degree 2")
+        assert warning.endswith(end)
+        assert read(said.replace("2", "1"), replace(JOB, model=model)).warnings == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -145,10 +146,29 @@ def _collective(
         raise ValueError(f"collective: {error!r} (its form is in docs/plan-wire.md)") from error
 
 
-def _warnings(plan: Plan, workload: Workload, topology: Topology) -> list[str]:
+def _warnings(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]:
     found = [] if workload.allow_unknown_links else unknown_links(plan, topology)
-    if not found:
-        return []
-    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
-    listed = ", ".join(f"{source} -> {target}" for source, target in found[:_MOST_SHOWN])
-    return [f"the plan uses links of which nothing is known, and the workload does not allow it: {listed}{more}"]
+    if found:
+        more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+        listed = ", ".join(f"{source} -> {target}" for source, target in found[:_MOST_SHOWN])
+        yield f"the plan uses links of which nothing is known, and the workload does not allow it: {listed}{more}"
+    yield from _unmeasured_degree(plan, workload, topology)
+
+
+def _unmeasured_degree(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]:
+    """A warning where a product was measured, but not with the plan's tensor degree."""
+    times, tensor = workload.model.times, plan.layout.tensor
+    products = dict.fromkeys(topology.machine(name).product for name in plan.accelerators())
+    measured = {row.product for row in times.rows} if times is not None else set()
+    missing = [
+        product
+        for product in products
+        if times is not None and product in measured and times.seconds(product, plan.micro_batch, tensor) is None
+    ]
+    if missing:
+        is_said = any(layer.tensor_bytes for layer in workload.model.layers)
+        sent = "" if is_said else ", and no layer has tensorBytes: all-reduces inside of it are not counted"
+        yield (
+            f"the profile has no seconds of {', '.join(missing)} with tensor degree {tensor}: those that "
+            f"it has are taken in proportion{sent}"
+        )
