@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hulk_placement.cost.closed_form.pipeline import GPIPE, NUM_SCRATCH, ONE_F_ONE_B, Chain, pipeline_ends
+from hulk_placement.cost.closed_form.pipeline import GPIPE, NUM_SCRATCH, ONE_F_ONE_B, Chain, least_s, pipeline_ends
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,3 +63,28 @@ def test_a_pipeline_takes_as_long_as_its_blocks_one_after_another(
     last_s = pipeline_ends(schedule, num, chain, overlap, found, np.zeros((NUM_SCRATCH, num_stages)))
     assert found == pytest.approx(ends(schedule, num, forward, backward, sends, overlap), rel=1e-9)
     assert last_s == found.max()
+    assert least_s(schedule, num, chain) <= last_s * (1 + 1e-9)
+
+
+@given(st.data(), st.sampled_from([GPIPE, ONE_F_ONE_B]), st.integers(1, 6), st.integers(1, 90), st.booleans())
+def test_no_pipeline_ends_before_its_bound_and_cold_windows_only_make_it_later(
+    data: st.DataObject, schedule: int, num_stages: int, num: int, overlap: bool
+) -> None:
+    forward, backward = (
+        np.array(data.draw(st.lists(SECONDS, min_size=num_stages, max_size=num_stages))) for _ in range(2)
+    )
+    send, latency, back, back_latency = (
+        np.array(data.draw(st.lists(WAITS, min_size=num_stages - 1, max_size=num_stages - 1))) for _ in range(4)
+    )
+    packets = np.full(num_stages, data.draw(st.sampled_from([0.0, 3.0, 10.0, 80.0])))
+    chain = Chain(forward, backward, send, latency, packets, back, back_latency, packets)
+    last_s = pipeline_ends(schedule, num, chain, overlap, np.zeros(num_stages), np.zeros((NUM_SCRATCH, num_stages)))
+    assert least_s(schedule, num, chain) <= last_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("schedule", [GPIPE, ONE_F_ONE_B])
+def test_the_bound_of_equal_stages_without_ways_is_the_end(schedule: int) -> None:
+    ones, none = np.ones(5), np.zeros(5)
+    chain = Chain(ones, 2 * ones, none, none, none, none, none, none)
+    last_s = pipeline_ends(schedule, 40, chain, True, np.zeros(5), np.zeros((NUM_SCRATCH, 5)))
+    assert least_s(schedule, 40, chain) == pytest.approx(last_s) == pytest.approx(44 * 3)

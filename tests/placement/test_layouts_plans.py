@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -35,7 +36,7 @@ def differences(case: Case, search: str, num: int) -> list[float]:
     found = []
     for trial in trials.best(num):
         if trials.is_possible(trial):
-            plans = ways(plan_of(trials, trial), job, topology, lambda: True)
+            plans = ways(plan_of(trials, trial), job, topology, lambda: math.inf)
             found.append(trial.cost / min(plan.prediction.step_s for plan in plans) - 1)
     return found
 

@@ -5,7 +5,8 @@
     tour      a visit of the tour moves elsewhere
 
 Half of the moves begin at the replica that ends last. A move that costs more is taken with probability
-exp(-(increase / cost) / temperature), the temperature falling geometrically.
+exp(-(increase / cost) / temperature), the temperature falling geometrically. The number that decides it is drawn first:
+a move that is bound to cost more than it lets pass is undone before its pipelines are timed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from hulk_placement.compiled import compiled, inlined
 from hulk_placement.cost.closed_form.arrays import Cache, Floats, Ints, Layout, Setting
-from hulk_placement.cost.closed_form.evaluate import combine, time_replica
+from hulk_placement.cost.closed_form.evaluate import combine, end_replica, least_cost, weigh_replica
 
 NUM_MOVES = 5
 SWAP, REPLACE, SHIFT, SHARE, TOUR = range(NUM_MOVES)
@@ -41,15 +42,17 @@ def _slowest(cache: Cache, num_replicas: int) -> int:
 
 
 @compiled
-def _retime(setting: Setting, layout: Layout, cache: Cache, a: int, b: int) -> None:
-    """Time the replicas a move touched; all of them for `ALL`."""
-    if a == ALL:
-        for r in range(layout.machine_DP.shape[0]):
-            time_replica(setting, layout, cache, r)
-        return
-    time_replica(setting, layout, cache, a)
-    if b != a:
-        time_replica(setting, layout, cache, b)
+def _is_retimed(setting: Setting, layout: Layout, cache: Cache, a: int, b: int, most: float) -> bool:
+    """Time the replicas a move touched, all of them for `ALL`; False, and some are not timed, once it must cost more
+    than `most`."""
+    low, high = (0, layout.machine_DP.shape[0] - 1) if a == ALL else (min(a, b), max(a, b))
+    for replica in range(low, high + 1):
+        if a == ALL or replica in (a, b):
+            chain = weigh_replica(setting, layout, cache, replica)
+            if least_cost(setting, layout, cache, replica, chain) > most:
+                return False
+            end_replica(setting, layout, cache, replica, chain)
+    return True
 
 
 @inlined
@@ -174,12 +177,14 @@ def anneal(
         if s == UNDONE:
             continue
         touched_a, touched_b = (ALL if move == SHIFT else a), (a if move == REPLACE else b)
+        most, new = cost - cost * temperature * math.log(np.random.random()), math.inf
         if move != TOUR:
             _copy_times(times, kept, touched_a, touched_b)
-            _retime(setting, layout, cache, touched_a, touched_b)
-        new = combine(setting, layout, cache, is_stale or move != SHARE)
-        is_stale = False
-        if new <= cost or np.random.random() < math.exp((cost - new) / (cost * temperature)):
+        is_timed = move == TOUR or _is_retimed(setting, layout, cache, touched_a, touched_b, most)
+        if is_timed:
+            new = combine(setting, layout, cache, is_stale or move != SHARE)
+            is_stale = False
+        if new <= cost or new <= most:
             cost = new
             if move == REPLACE:
                 free_M[old] += 1
@@ -188,7 +193,7 @@ def anneal(
                 best_cost = cost
                 _copy(layout, best)
             continue
-        is_stale = move != SHARE
+        is_stale = is_stale or (is_timed and move != SHARE)
         _undo(layout, move, a, b, s, t, old)
         if move != TOUR:
             _copy_times(kept, times, touched_a, touched_b)

@@ -11,7 +11,10 @@ import numpy as np
 
 from hulk_placement.compiled import compiled, inlined
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Layout, Setting
-from hulk_placement.layouts.layer_split import HALVINGS, micro_batch_seconds, round_trips, split_layers
+from hulk_placement.layouts.layer_split import micro_batch_seconds, round_trips, split_layers
+
+HALVINGS = 14
+"""Of the seconds in which all micro-batches are computed."""
 
 
 @compiled

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from hulk_placement.cost.closed_form.arrays import Ints
+from hulk_placement.cost.closed_form.arrays import Floats, Ints
 from hulk_placement.cost.closed_form.setting import Option
 from hulk_placement.layouts import starts
 from hulk_placement.layouts.space import Space
@@ -51,6 +51,7 @@ class Drafts:
     """Cost of the cheapest draft on each set of regions."""
     _orders: dict[tuple[starts.Regions, int, int, bool, float, bool], tuple[Ints, Ints]] = field(default_factory=dict)
     _tours: dict[tuple[starts.Regions, int, int, bool], Ints] = field(default_factory=dict)
+    _edges: dict[tuple[int, int], Floats] = field(default_factory=dict)
     _num_cells: dict[tuple[starts.Regions, int], int] = field(default_factory=dict)
 
     def cost(self, draft: Draft) -> float:
@@ -125,13 +126,18 @@ class Drafts:
         """Where a tour through the regions begins, for about so many stages."""
         key = (draft.regions, draft.option.tensor, num_stages, draft.is_folded)
         if key not in self._tours:
-            setting = self.trials.setting(draft.option)
+            seconds_RR = self._edge_seconds(draft.option, num_stages)
             walk = starts.folded if draft.is_folded else starts.cycle
             is_searched = self.trials.parts.tours
-            self._tours[key] = (
-                walk(setting, draft.regions, num_stages) if is_searched else np.arange(len(setting.uplink_R))
-            )
+            self._tours[key] = walk(seconds_RR, draft.regions) if is_searched else np.arange(len(seconds_RR))
         return self._tours[key]
+
+    def _edge_seconds(self, option: Option, num_stages: int) -> Floats:
+        """Of rings; they depend on what a rank holds, not on its micro-batch."""
+        key = (option.tensor, num_stages)
+        if key not in self._edges:
+            self._edges[key] = starts.edge_seconds(self.trials.setting(option), num_stages)
+        return self._edges[key]
 
 
 def _pipelines(drafts: Drafts, draft: Draft) -> list[Draft]:
@@ -139,8 +145,7 @@ def _pipelines(drafts: Drafts, draft: Draft) -> list[Draft]:
 
 
 def _options(drafts: Drafts, draft: Draft) -> list[Draft]:
-    options = drafts.space.options
-    return [replace(draft, option=option) for option in options if _differ_in_one(draft.option, option)]
+    return [replace(draft, option=option) for option in drafts.space.beside(draft.option)]
 
 
 def _replicas(drafts: Drafts, draft: Draft) -> list[Draft]:
@@ -154,8 +159,8 @@ def _traded(drafts: Drafts, draft: Draft) -> list[Draft]:
     here, space = draft.option, drafts.space
     return [
         replace(draft, option=option, pipeline=pipeline)
-        for option in space.options
-        if option.tensor != here.tensor and _differ_in_one(here, option)
+        for option in space.beside(here)
+        if option.tensor != here.tensor
         for pipeline in space.pipelines
         if option.tensor * pipeline == here.tensor * draft.pipeline
     ]
@@ -203,9 +208,3 @@ CHOICES: tuple[Callable[[Drafts, Draft], list[Draft]], ...] = (
     _speeds,
 )
 """What a descent changes one after another: for each the drafts that differ in it alone, or in what goes with it."""
-
-
-def _differ_in_one(option: Option, other: Option) -> bool:
-    """Whether two options differ in one of micro-batch, tensor degree, schedule and recomputation."""
-    names = ("micro_batch", "tensor", "schedule", "recompute")
-    return sum(bool(getattr(option, name) != getattr(other, name)) for name in names) == 1

@@ -54,7 +54,7 @@ def _rooms(trials: Trials, space: Space, machine: Machine) -> Iterator[tuple[Sha
     for shape in sorted(found, key=lambda shape: (shape.num_accelerators, shape.pipeline)):
         setting = trials.setting(shape.option)
         for regions in starts.grown_sets(setting, starts.speed_by_region(setting)):
-            tour_W = starts.cycle(setting, regions, shape.pipeline)
+            tour_W = starts.cycle(starts.edge_seconds(setting, shape.pipeline), regions)
             order_N = starts.order_cells(setting, tour_W, regions, float(machine.memory_bytes))
             if len(order_N) >= shape.data * shape.pipeline:
                 yield shape, order_N, tour_W

@@ -19,7 +19,11 @@ from hulk_placement.cost.closed_form.evaluate import memory_bytes
 from hulk_placement.cost.closed_form.pipeline import GPIPE
 from hulk_placement.cost.closed_form.sync import pair
 
-HALVINGS = 14
+GROWTH = 1.5
+"""From one period that is too short to the next that is tried."""
+
+HALVINGS = 10
+"""Of what lies between the last two: half a thousandth of the period is left."""
 
 NEVER = -1.0
 """In place of seconds that are left: there is no such split."""
@@ -35,18 +39,31 @@ def split_layers(setting: Setting, layout: Layout) -> None:
     seconds_PJ, memory_P = _stages(setting, layout.machine_DP)
     ways = round_trips(setting, layout.machine_DP)
     num_batches = max(1, layout.batches_D[0])
-    low_s, high_s = seconds_PJ[:, num_layers].min() / memory_P.shape[0], seconds_PJ[:, num_layers].max()
-    high_s += (ways[0] + ways[1] * setting.output_L.max()).max()
-    if not _fits(setting, layout, seconds_PJ, memory_P, ways, high_s, num_batches):
+    if not _is_held(setting, memory_P, num_layers, num_batches):
         memory_P[:] = math.inf
-        while not _fits(setting, layout, seconds_PJ, memory_P, ways, high_s, num_batches) and high_s < math.inf:
-            high_s *= 2.0
-    for _ in range(HALVINGS):
+    low_s, high_s = 0.0, 1.0 / (1.0 / seconds_PJ[:, num_layers]).sum()
+    while not _fits(setting, layout, seconds_PJ, memory_P, ways, high_s, num_batches) and high_s < math.inf:
+        low_s, high_s = high_s, GROWTH * high_s if high_s > 0.0 else seconds_PJ[:, num_layers].max()
+    for _ in range(HALVINGS if low_s > 0.0 else 0):
         middle_s = (low_s + high_s) / 2.0
         if _fits(setting, layout, seconds_PJ, memory_P, ways, middle_s, num_batches):
             high_s = middle_s
         else:
             low_s = middle_s
+
+
+@compiled
+def _is_held(setting: Setting, memory_P: Floats, num_layers: int, num_batches: int) -> bool:
+    """Whether the stages' memories hold all layers: each, one after another, as many as it can."""
+    num_stages, first = memory_P.shape[0], 0
+    for s in range(num_stages):
+        last, most = first + 1, num_layers - (num_stages - 1 - s)
+        if memory_bytes(setting, first, last, s, num_stages, num_batches) > memory_P[s]:
+            return False
+        while last < most and memory_bytes(setting, first, last + 1, s, num_stages, num_batches) <= memory_P[s]:
+            last += 1
+        first = last
+    return first == num_layers
 
 
 @inlined

@@ -15,9 +15,9 @@ from hulk_placement.layouts.admission import accelerators_needed, admitted
 from hulk_placement.layouts.beginning import begin_at
 from hulk_placement.layouts.fitting import try_fitting
 from hulk_placement.layouts.joined import unjoined
-from hulk_placement.layouts.ordering import reordered, timing_s
+from hulk_placement.layouts.ordering import layout_timing_s, plan_timing_s, reordered
 from hulk_placement.layouts.plans import plan_of
-from hulk_placement.layouts.reducing import ways, with_all_flows
+from hulk_placement.layouts.reducing import flows_s, ways, with_all_flows
 from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Trials
@@ -28,7 +28,10 @@ from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
 SEARCH_SHARE = 0.85
-"""Of the seconds; the others are for making plans of what was found."""
+"""Of the seconds, at most; the others are for making plans of what was found."""
+
+LEAST_SHARE = 0.5
+"""Of the seconds: what is left for searching where the best layout's order of blocks, or its flows, take long."""
 
 PLANS_SHARE = 0.95
 """When so much of the seconds is over nothing is begun any more that can be left out."""
@@ -61,16 +64,25 @@ def place(
     if apart is not None:
         return apart
     space = space_of(trials.ground)
-    end_s, last_s = (start_s + share * budget.seconds for share in (SEARCH_SHARE, PLANS_SHARE))
+    least_s, end_s, last_s = (start_s + share * budget.seconds for share in (LEAST_SHARE, SEARCH_SHARE, PLANS_SHARE))
 
     def going_on() -> bool:
-        return trials.num_evaluations < budget.iterations and clock() < end_s
+        now_s = clock()
+        if trials.num_evaluations >= budget.iterations or now_s >= end_s:
+            return False
+        return now_s < least_s or now_s + _finishing_s(trials) < end_s
 
     if start is not None:
         begin_at(trials, space, start)
     SEARCHES[search](trials, space, going_on, budget.seed)
     schedule_s = min(DEFAULT_S, SCHEDULE_SHARE * budget.seconds) if budget.seconds < math.inf else None
     return best_plan(trials, space, lambda: last_s - clock(), schedule_s, budget.seed)
+
+
+def _finishing_s(trials: Trials) -> float:
+    """Seconds that the order of the best layout's blocks, or the flows between its regions, will take."""
+    best, ground = trials.cheapest, trials.ground
+    return max(layout_timing_s(best.layout, ground.workload), flows_s(best, ground)) if best is not None else 0.0
 
 
 def best_plan(
@@ -86,24 +98,21 @@ def best_plan(
     The others get one as far as there is time left.
     """
 
-    def is_time_left() -> bool:
-        return left_s() > 0
-
     workload, topology = trials.ground.workload, trials.ground.topology
     if not trials.best_possible(1):
         try_fitting(trials, space)
     possible = trials.best_possible(NUM_PLANNED)
     found = []
     for number, trial in enumerate(possible):
-        made = ways(plan_of(trials, trial), workload, topology, is_time_left, is_best=not number)
+        made = ways(plan_of(trials, trial), workload, topology, left_s, is_best=not number)
         plan = min(made, key=partial(judged, workload=workload), default=None)
         if plan is not None:
-            found.append(reordered(plan, workload, topology) if timing_s(plan) < left_s() else plan)
+            found.append(reordered(plan, workload, topology) if plan_timing_s(plan) < left_s() else plan)
     if not found:
         return reasons.impossible(trials, space)
     best = min(found, key=partial(judged, workload=workload))
-    best = with_all_flows(best, workload, topology, is_time_left)
-    if schedule_s is not None and timing_s(best) < left_s():
+    best = with_all_flows(best, workload, topology, left_s)
+    if schedule_s is not None and plan_timing_s(best) < left_s():
         best = reordered(best, workload, topology, schedule_s, seed)
     # The search weighs neither two-level all-reduces nor orders of blocks.
     is_proven = trials.is_proven and workload.sync.mode == "ring" and best.schedule != "explicit"

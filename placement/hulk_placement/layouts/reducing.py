@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from hulk_placement.cost import predict
+from hulk_placement.cost.closed_form.setting import Ground
+from hulk_placement.layouts.trials import Trial
 from hulk_placement.plan import Plan
 from hulk_placement.search.flows import flows_of
 from hulk_placement.search.transport import NUM_BUCKETS
@@ -14,15 +16,27 @@ from hulk_placement.workload import Workload
 
 RING_BUCKETS = (1, 2)
 
-GoOn = Callable[[], bool]
+FLOWS_S, ALL_FLOWS_S = 0.015, 0.015
+"""For each region, about, where there are 8 to 20: to plan flows for gradients alone, and then for all sizes, without
+any search for better ones, and to predict what they take."""
+
+Left = Callable[[], float]
+"""Seconds that are left."""
 
 
-def ways(plan: Plan, workload: Workload, topology: Topology, go_on: GoOn, *, is_best: bool = True) -> Iterator[Plan]:
+def flows_s(trial: Trial, ground: Ground) -> float:
+    """About how many seconds it takes to plan Hulk's own all-reduce of a layout; 0 where it is none for that."""
+    regions, sync = set(ground.region_M[trial.layout.machine_DP[:, 0]].tolist()), ground.workload.sync
+    is_for_it = sync.mode in ("auto", "wan") and trial.shape.pipeline == trial.shape.option.tensor == 1
+    return (FLOWS_S + ALL_FLOWS_S) * len(regions) if is_for_it and len(regions) > 1 else 0.0
+
+
+def ways(plan: Plan, workload: Workload, topology: Topology, left_s: Left, *, is_best: bool = True) -> Iterator[Plan]:
     """The plan with each algorithm and number of buckets that the workload allows, predicted.
 
     Hulk's own all-reduce joins replicas in several regions that have neither stages nor tensor parallelism; its flows
-    are planned for these buckets only, as far as `go_on` lets them be searched. That takes longest: where there
-    is no time left it is done for the best layout (`is_best`) and few buckets, and where there is no other way.
+    are planned for these buckets only, as far as the time lets them be searched. That takes longest: where none is
+    left it is done for the best layout (`is_best`) and few buckets, and where there is no other way.
     """
     sync, layout = workload.sync, plan.layout
     plan = replace(plan, inner_steps=sync.inner_steps if sync.mode == "local" else None)
@@ -36,25 +50,31 @@ def ways(plan: Plan, workload: Workload, topology: Topology, go_on: GoOn, *, is_
     ):
         for num_buckets in num_sums:
             yield _predicted(replace(plan, algorithm=algorithm, num_buckets=num_buckets), workload, topology)
-    is_worth_it = is_best or sync.mode == "wan" or go_on()
+    is_worth_it = is_best or sync.mode == "wan" or left_s() > 0
     if is_apart and sync.mode in ("auto", "wan") and layout.pipeline == layout.tensor == 1 and is_worth_it:
-        buckets = NUM_BUCKETS if go_on() else RING_BUCKETS
-        flows = flows_of(workload, topology, plan.rank_machines, buckets, go_on, whole=False)
+        after_s = (FLOWS_S + ALL_FLOWS_S) * _num_regions(plan)
+        buckets = NUM_BUCKETS if left_s() > after_s else RING_BUCKETS
+        flows = flows_of(workload, topology, plan.rank_machines, buckets, lambda: left_s() > after_s, whole=False)
         for num_buckets in buckets:
             wan = replace(plan, algorithm="wan", collective=flows, num_buckets=num_buckets, rings=())
             yield _predicted(wan, workload, topology)
 
 
-def with_all_flows(plan: Plan, workload: Workload, topology: Topology, go_on: GoOn) -> Plan:
+def with_all_flows(plan: Plan, workload: Workload, topology: Topology, left_s: Left) -> Plan:
     """A plan of Hulk's own all-reduce with flows for small vectors too, and ways round a region that is lost."""
     if plan.collective is None:
         return plan
-    flows = flows_of(workload, topology, plan.rank_machines, NUM_BUCKETS, go_on, whole=True)
+    after_s = ALL_FLOWS_S * _num_regions(plan)
+    flows = flows_of(workload, topology, plan.rank_machines, NUM_BUCKETS, lambda: left_s() > after_s, whole=True)
     return _predicted(replace(plan, collective=flows), workload, topology)
 
 
 def _predicted(plan: Plan, workload: Workload, topology: Topology) -> Plan:
     return replace(plan, prediction=predict(plan, workload, topology))
+
+
+def _num_regions(plan: Plan) -> int:
+    return len({worker.region for worker in plan.workers})
 
 
 def _is_apart(plan: Plan, topology: Topology) -> bool:

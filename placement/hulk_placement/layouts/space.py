@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.layouts.trials import Shape, degrees
@@ -11,7 +12,7 @@ from hulk_placement.workload import SCHEDULES, Workload
 MAX_MICRO_BATCH = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Space:
     """The options (one of micro-batch, tensor degree, schedule, recomputation each) and numbers of stages to try.
 
@@ -32,10 +33,25 @@ class Space:
         """The options of the usual schedule."""
         return tuple(option for option in self.options if option.schedule == self.options[0].schedule)
 
+    def beside(self, option: Option) -> tuple[Option, ...]:
+        """The options that differ from one in one of micro-batch, tensor degree, schedule and recomputation."""
+        if option not in self._beside:
+            self._beside[option] = tuple(other for other in self.options if _differ_in_one(option, other))
+        return self._beside[option]
+
+    @cached_property
+    def _beside(self) -> dict[Option, tuple[Option, ...]]:
+        return {}
+
     def admits(self, shape: Shape) -> bool:
         """Whether a shape has as many accelerators as it may; one stage alone has but one schedule."""
         is_told_apart = shape.pipeline > 1 or shape.option.schedule == self.options[0].schedule
         return is_told_apart and self.least <= shape.num_accelerators <= self.most
+
+
+def _differ_in_one(option: Option, other: Option) -> bool:
+    names = ("micro_batch", "tensor", "schedule", "recompute")
+    return sum(bool(getattr(option, name) != getattr(other, name)) for name in names) == 1
 
 
 def tensor_degrees(workload: Workload) -> list[int]:

@@ -51,34 +51,33 @@ def grown_sets(setting: Setting, speed_R: Floats) -> Iterator[Regions]:
 
 def tours(setting: Setting, regions: Regions, num_stages: int) -> list[Ints]:
     """The closed walks over all regions where searches of a tour begin."""
-    walks = [cycle(setting, regions, num_stages)]
-    return [*walks, folded(setting, regions, num_stages)] if len(regions) > 2 else walks
+    seconds_RR = edge_seconds(setting, num_stages)
+    walks = [cycle(seconds_RR, regions)]
+    return [*walks, folded(seconds_RR, regions)] if len(regions) > 2 else walks
 
 
-def cycle(setting: Setting, regions: Regions, num_stages: int) -> Ints:
-    """The closed walk that visits these regions once each whose worst edge is least.
+def cycle(seconds_RR: Floats, regions: Regions) -> Ints:
+    """The closed walk that visits these regions once each whose worst edge, of those seconds, is least.
 
     The others lie where they lengthen it least, should a search want them.
     """
-    seconds_RR = edge_seconds(setting, num_stages)
     walk = shortest_cycle(seconds_RR, regions)
-    for new in _others(setting, regions):
+    for new in _others(seconds_RR, regions):
         after = [*walk[1:], walk[0]]
         worst_W = np.maximum(seconds_RR[walk, new], seconds_RR[new, after])
         walk.insert(int(worst_W.argmin()) + 1, new)
     return np.array(walk)
 
 
-def folded(setting: Setting, regions: Regions, num_stages: int) -> Ints:
+def folded(seconds_RR: Floats, regions: Regions) -> Ints:
     """A walk round a spanning tree (Prim's) whose worst edge is least, so that it uses no link worse than it must.
 
     Through a hub it comes back to. The other regions are joined last.
     """
-    seconds_RR = edge_seconds(setting, num_stages)
     both_RR = np.maximum(seconds_RR, seconds_RR.T)
-    children: dict[int, list[int]] = {region: [] for region in (*regions, *_others(setting, regions))}
+    children: dict[int, list[int]] = {region: [] for region in (*regions, *_others(seconds_RR, regions))}
     near_R, parent_R = both_RR[regions[0]].copy(), np.full(len(both_RR), regions[0])
-    for group in (regions[1:], _others(setting, regions)):
+    for group in (regions[1:], _others(seconds_RR, regions)):
         rest = sorted(group)
         while rest:
             new = rest.pop(int(near_R[rest].argmin()))
@@ -97,8 +96,8 @@ def folded(setting: Setting, regions: Regions, num_stages: int) -> Ints:
     return np.array(walk[:-1])
 
 
-def _others(setting: Setting, regions: Regions) -> list[int]:
-    return [region for region in range(len(setting.uplink_R)) if region not in regions]
+def _others(seconds_RR: Floats, regions: Regions) -> list[int]:
+    return [region for region in range(len(seconds_RR)) if region not in regions]
 
 
 def order_cells(
@@ -109,15 +108,19 @@ def order_cells(
     Machines with less memory than that are left out. `is_dealt`: equally fast machines of a region take turns, a cell
     each; else all cells of a machine follow each other.
     """
-    visit_R = np.full(len(setting.uplink_R), -1)
-    visit_R[list(regions)] = [np.flatnonzero(tour_W == region)[0] for region in regions]
+    chosen = list(regions)
+    first_R, visit_R = np.zeros((2, len(setting.uplink_R)), np.int64)
+    first_R[tour_W[::-1]] = np.arange(len(tour_W))[::-1]
+    visit_R[:] = -1
+    visit_R[chosen] = first_R[chosen]
     visit_M, kind_M = visit_R[setting.region_M], setting.kind_M
     order_M = np.lexsort((setting.forward_KJ[kind_M, -1], visit_M))
     used = order_M[(visit_M[order_M] >= 0) & (setting.memory_K[kind_M[order_M]] >= least_memory)]
     order_N = np.repeat(used, setting.slots_M[used])
     if not is_dealt:
         return order_N
-    turn_N = np.concatenate([np.arange(num) for num in setting.slots_M[used]]) if len(used) else order_N
+    slots_U = setting.slots_M[used]
+    turn_N = np.arange(len(order_N)) - np.repeat(np.cumsum(slots_U) - slots_U, slots_U)
     return order_N[np.lexsort((turn_N, setting.forward_KJ[kind_M[order_N], -1], visit_M[order_N]))]
 
 

@@ -52,11 +52,12 @@ class Trials:
     num_evaluations: int = 0
     is_proven: bool = False
     """Whether all layouts were looked at, so that the best possible one is the optimum."""
+    cheapest: Trial | None = None
+    """Of all possible layouts tried; None before the first."""
     _settings: dict[Option, Setting] = field(default_factory=dict)
     _caches: dict[tuple[int, int], Cache] = field(default_factory=dict)
     _kept: dict[tuple[Shape, bytes], Trial] = field(default_factory=dict)
     _possible: dict[tuple[Shape, bytes], Trial] = field(default_factory=dict)
-    _best_cost: float = math.inf
 
     def setting(self, option: Option) -> Setting:
         """The arrays of an option, made once."""
@@ -92,7 +93,7 @@ class Trials:
     @property
     def best_cost(self) -> float:
         """Of all possible layouts tried; infinite before the first."""
-        return self._best_cost
+        return math.inf if self.cheapest is None else self.cheapest.cost
 
     def build(self, shape: Shape, order_N: Ints, tour_W: Ints, by_rows: bool) -> Trial:
         """Construct and evaluate one layout, and keep it."""
@@ -116,7 +117,7 @@ class Trials:
         self._kept[key] = min(trial, self._kept.get(key, trial))
         if cost < math.inf and is_within_limits(self.setting(shape.option), layout, self.cache(shape)):
             self._possible[key] = min(trial, self._possible.get(key, trial))
-            self._best_cost = min(self._best_cost, cost)
+            self.cheapest = min(trial, self.cheapest or trial)
         return trial
 
     def is_possible(self, trial: Trial, lifted: Sequence[str] = ()) -> bool:

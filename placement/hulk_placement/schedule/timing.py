@@ -60,11 +60,15 @@ class Schedule:
 
     def order(self, resource: int) -> list[Turn]:
         """Whose turn it is on a resource, one after the other."""
-        spans_O = self.spans_O
-        turns = [(o, m) for o in self.operations.users(resource) for m in range(self.num_micro_batches)]
-        return sorted(
-            turns, key=lambda turn: (self.starts_ON[turn], self.starts_ON[turn] + spans_O[turn[0]], turn[1], turn[0])
-        )
+        return [(number, m) for number, m in self.turns(resource).T.tolist()]
+
+    def turns(self, resource: int) -> NDArray[np.int64]:
+        """The operations that occupy a resource, one after the other, and their micro-batches; (2, turns)."""
+        users_U = np.array(self.operations.users(resource), np.int64)
+        number_T, m_T = (there.ravel() for there in np.meshgrid(users_U, range(self.num_micro_batches), indexing="ij"))
+        start_T = self.starts_ON[number_T, m_T]
+        order_T = np.lexsort((number_T, m_T, start_T + self.spans_O[number_T], start_T))
+        return np.stack((number_T[order_T], m_T[order_T]))
 
     def orders(self) -> list[list[Turn]]:
         """Of all resources."""
@@ -72,7 +76,9 @@ class Schedule:
 
     def peak_memory(self) -> list[float]:
         """The most that each device holds."""
-        return [max(_levels(self.operations, self.order(device))) for device in range(self.operations.num_devices)]
+        memory_O = np.array([one.memory for one in self.operations.operations])
+        devices = range(self.operations.num_devices)
+        return [float(memory_O[self.turns(device)[0]].cumsum().max(initial=0.0)) for device in devices]
 
 
 def earliest(operations: Operations, orders: Orders, num_micro_batches: int) -> Schedule:
@@ -142,27 +148,19 @@ def check(schedule: Schedule, memory: Memory = math.inf) -> None:
                     f"{operations.operations[needed].name} is there at {there_N[m]:g}"
                 )
     for resource, name in enumerate(operations.resources):
-        order = schedule.order(resource)
-        for earlier, later in pairwise(order):
-            end = starts_ON[earlier] + operations.operations[earlier[0]].span
-            if starts_ON[later] < end - slack:
-                raise ValueError(
-                    f"{name}: {_words(operations, later)} starts at {starts_ON[later]:g}, before "
-                    f"{_words(operations, earlier)} ends at {end:g}"
-                )
+        number_T, m_T = schedule.turns(resource)
+        start_T = starts_ON[number_T, m_T]
+        end_T = start_T + schedule.spans_O[number_T]
+        for early in np.flatnonzero(start_T[1:] < end_T[:-1] - slack)[:1]:
+            earlier, later = ((int(number_T[turn]), int(m_T[turn])) for turn in (early, early + 1))
+            raise ValueError(
+                f"{name}: {_words(operations, later)} starts at {starts_ON[later]:g}, before "
+                f"{_words(operations, earlier)} ends at {end_T[early]:g}"
+            )
     for device, peak in enumerate(schedule.peak_memory()):
         limit = limit_of(memory, device)
         if peak > limit * (1 + ROUNDING):
             raise ValueError(f"device {device} holds {peak:g} at most, and has {limit:g}")
-
-
-def _levels(operations: Operations, order: Sequence[Turn]) -> list[float]:
-    """What a device holds, from nothing, after each start that takes memory and each end that gives some back."""
-    held, levels = 0.0, [0.0]
-    for number, _ in order:
-        held += operations.operations[number].memory
-        levels.append(held)
-    return levels
 
 
 def _words(operations: Operations, turn: Turn) -> str:

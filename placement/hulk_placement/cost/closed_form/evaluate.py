@@ -14,7 +14,7 @@ import numpy as np
 
 from hulk_placement.compiled import compiled, inlined
 from hulk_placement.cost.closed_form.arrays import Cache, Layout, Setting
-from hulk_placement.cost.closed_form.pipeline import NUM_SCRATCH, Chain, pipeline_ends
+from hulk_placement.cost.closed_form.pipeline import NUM_SCRATCH, Chain, least_s, pipeline_ends
 from hulk_placement.cost.closed_form.sync import (
     busiest_uplink_s,
     gradient_bytes,
@@ -76,6 +76,12 @@ def memory_bytes(setting: Setting, first: int, last: int, stage: int, num_stages
 @compiled
 def time_replica(setting: Setting, layout: Layout, cache: Cache, replica: int) -> None:
     """Time one replica's pipeline, and weigh its cells, into the cache. Infinite where a link must not be used."""
+    end_replica(setting, layout, cache, replica, weigh_replica(setting, layout, cache, replica))
+
+
+@compiled
+def weigh_replica(setting: Setting, layout: Layout, cache: Cache, replica: int) -> Chain:
+    """Weigh one replica's cells, into the cache; its stages and ways, which stay until the next replica is weighed."""
     machine, first = layout.machine_DP[replica], layout.first_P
     num_stages, num_batches = machine.shape[0], layout.batches_D[replica]
     forward, backward, send, latency, packets, back, back_latency, back_packets = cache.stage
@@ -97,11 +103,27 @@ def time_replica(setting: Setting, layout: Layout, cache: Cache, replica: int) -
             back[s] = num_bytes / flow if flow > 0.0 else math.inf
             packets[s] = _cold_packets(setting, machine[s], machine[s + 1], num_bytes)
             back_packets[s] = _cold_packets(setting, machine[s + 1], machine[s], num_bytes)
-    if num_stages == 1:
-        cache.ends_DP[replica, 0] = num_batches * (forward[0] + backward[0])
+    return Chain(forward[:num_stages], backward[:num_stages], send, latency, packets, back, back_latency, back_packets)
+
+
+@compiled
+def end_replica(setting: Setting, layout: Layout, cache: Cache, replica: int, chain: Chain) -> None:
+    """Time one replica's pipeline, whose stages and ways are known, into the cache."""
+    num_batches = layout.batches_D[replica]
+    if layout.machine_DP.shape[1] == 1:
+        cache.ends_DP[replica, 0] = num_batches * (chain.forward_s[0] + chain.backward_s[0])
         return
-    chain = Chain(forward[:num_stages], backward[:num_stages], send, latency, packets, back, back_latency, back_packets)
     pipeline_ends(setting.schedule, num_batches, chain, setting.overlap, cache.ends_DP[replica], cache.now)
+
+
+@inlined
+def least_cost(setting: Setting, layout: Layout, cache: Cache, replica: int, chain: Chain) -> float:
+    """What no layout costs less than that has this replica, weighed already: its own seconds, and what it lacks."""
+    excess = cache.excess_DP[replica].sum()
+    cost = least_s(setting.schedule, layout.batches_D[replica], chain)
+    if setting.is_money:
+        cost *= price_per_s(setting, layout)
+    return float(cost * (1.0 + EXCESS_COST * excess))
 
 
 @inlined

@@ -151,6 +151,49 @@ def pipeline_ends(
     return float(ends_s[: last + 1].max())
 
 
+@compiled
+def least_s(schedule: int, num_micro_batches: int, chain: Chain) -> float:
+    """Seconds that no pipeline of these stages ends before, however cold its windows; said sooner than its end.
+
+    The first micro-batch meets every stage and way, there and back. Then, under GPipe, the others follow it at the
+    slowest stage or way, there and back. Under 1F1B a turn goes from a backward pass of stage a through stages a .. b
+    and back, while each computes b - a + 1 micro-batches, until all have gone forward; what is left at stage a are
+    backward passes.
+    """
+    last, whole_s = chain.forward_s.shape[0] - 1, 0.0
+    for s in range(last + 1):
+        whole_s += chain.forward_s[s] + chain.backward_s[s] + _way_s(chain, s, last)
+    if schedule == GPIPE:
+        return float(whole_s + (num_micro_batches - 1) * _slowest_s(chain, last))
+    most_s = 0.0
+    for a in range(last + 1):
+        turn_s = 0.0
+        for b in range(a, last + 1):
+            turn_s += chain.forward_s[b] + chain.backward_s[b]
+            num_turns = max(0, num_micro_batches - 1 - last + b) // (b - a + 1)
+            left = num_micro_batches - 1 - num_turns * (b - a + 1)
+            most_s = max(most_s, num_turns * turn_s + left * chain.backward_s[a])
+            turn_s += _way_s(chain, b, last)
+    return float(whole_s + most_s)
+
+
+@inlined
+def _way_s(chain: Chain, s: int, last: int) -> float:
+    """Seconds that one micro-batch is on the way behind a stage, there and back."""
+    if s == last:
+        return 0.0
+    return float(chain.send_s[s] + chain.latency_s[s] + chain.back_send_s[s] + chain.back_latency_s[s])
+
+
+@inlined
+def _slowest_s(chain: Chain, last: int) -> float:
+    """Seconds from micro-batch to micro-batch at the slowest stage or way forward, and at the slowest one back."""
+    there_s, back_s = chain.forward_s.max(), chain.backward_s.max()
+    for s in range(last):
+        there_s, back_s = max(there_s, chain.send_s[s]), max(back_s, chain.back_send_s[s])
+    return float(there_s + back_s)
+
+
 @inlined
 def _must_grow(num: int, chain: Chain) -> bool:
     """Whether so many micro-batches are more than the windows of silent connections let through at once."""
@@ -181,7 +224,7 @@ def _one_f_one_b_ends(num: int, chain: Chain, overlap: bool, ends_s: Floats, now
     """
     last = chain.forward_s.shape[0] - 1
     now[:, : last + 1] = 0.0
-    j, since, until, num_alike = -last, 0, 1, num - last
+    j, since, until, num_alike = -last, 0, 1, num - max(1, last)  # the last steps write the ends
     while j < num:
         low, high = max(0, j + 1 + last - num), min(last, j + last)
         _forward(low, high, chain, overlap, now)

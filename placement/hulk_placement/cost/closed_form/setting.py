@@ -102,7 +102,20 @@ class Ground:
         return Passes(self.workload)
 
     def setting(self, option: Option) -> Setting:
-        """The arrays of one option."""
+        """The arrays of one option; those of options that differ in their order of passes alone are the same ones."""
+        shape = (option.micro_batch, option.tensor)
+        if shape not in self._made:
+            self._made[shape] = self._setting(option)
+        return self._made[shape]._replace(
+            schedule=SCHEDULES[option.schedule], overlap=option.overlap, recompute=option.recompute
+        )
+
+    @cached_property
+    def _made(self) -> dict[tuple[int, int], Setting]:
+        """By micro-batch and tensor degree."""
+        return {}
+
+    def _setting(self, option: Option) -> Setting:
         workload = self.workload
         seconds = kind_seconds(workload, self.speeds, option.micro_batch, option.tensor, self.passes)
         kinds = list(dict.fromkeys(self.figures))

@@ -18,9 +18,9 @@ class Schedule:
     orders: tuple[tuple[Block, ...], ...]
 
     def __post_init__(self) -> None:
+        whole = {(kind, batch) for kind in (FORWARD, BACKWARD) for batch in range(self.num_micro_batches)}
         for stage, order in enumerate(self.orders):
             place = {block: number for number, block in enumerate(order)}
-            whole = {(kind, batch) for kind in (FORWARD, BACKWARD) for batch in range(self.num_micro_batches)}
             if not order or len(order) != len(place) or place.keys() != whole:
                 raise ValueError(
                     f"stage {stage}: {len(order)} blocks are not {self.num_micro_batches} micro-batches, each once "
