@@ -97,7 +97,6 @@ def best_plan(
     `left_s`: seconds that are left. `schedule_s`: for the order of the best one's blocks; None: greedy orders alone.
     The others get one as far as there is time left.
     """
-
     workload, topology = trials.ground.workload, trials.ground.topology
     if not trials.best_possible(1):
         try_fitting(trials, space)

@@ -27,8 +27,8 @@ from hulk_placement.cost.closed_form.sync import (
 from hulk_placement.cost.windows import packets_of
 
 EXCESS_COST = 10.0
-"""What a cell of twice its memory adds to the cost, in times the cost, and a layer where it must not be, and twice the
-price that is allowed: the way back leads downhill."""
+"""What a cell of twice its memory adds to the cost, in times the cost, and twice the price that is allowed; a layer
+where it must not be weighs more (`setting.BANNED`): the way back leads downhill."""
 
 
 def make_cache(num_replicas: int, num_stages: int, num_regions: int, num_machines: int) -> Cache:
