@@ -56,11 +56,13 @@ def plan_timing_s(plan: Plan) -> float:
 
 
 def layout_timing_s(layout: Layout, workload: Workload) -> float:
-    """As `timing_s`, of an order that a layout is open to; 0 where it is to none."""
-    batches_D, cells = layout.batches_D, layout.machine_DP.size
-    num_blocks = 2 * layout.machine_DP.shape[1] * int(batches_D[0])
-    is_open = workload.schedule is None and layout.machine_DP.shape[1] > 1 and num_blocks <= MOST_BLOCKS
-    return timing_s(cells, int(batches_D[0])) if is_open and (batches_D == batches_D[0]).all() else 0.0
+    """As `timing_s`, of the order that a single pipeline is open to; 0 where it is to none.
+
+    Several share links, and how long that takes is not foreseen well: they get an order as far as there is time left.
+    """
+    (num_replicas, num_stages), num_batches = layout.machine_DP.shape, int(layout.batches_D[0])
+    is_open = workload.schedule is None and num_replicas == 1 < num_stages
+    return timing_s(num_stages, num_batches) if is_open and 2 * num_stages * num_batches <= MOST_BLOCKS else 0.0
 
 
 def reordered(plan: Plan, workload: Workload, topology: Topology, seconds: float | None = None, seed: int = 0) -> Plan:
