@@ -32,7 +32,7 @@ def place_replicas(
 ) -> Plan | Unplaced:
     """The best plan of one stage and one rank a replica, or why there is none."""
     workload = replace(workload, pipeline=1, tensor=1)
-    if workload.objective != "time" or workload.max_price_per_hour is not None:
+    if workload.goes_by_prices:
         return place_wished(workload, topology, budget, clock)
     if not _has_layouts(workload, topology):
         return place_keeping(workload, topology, budget, clock)

@@ -22,12 +22,11 @@ def misfits(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]
 
 
 def _machines(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]:
-    is_about_money = workload.objective != "time" or workload.max_price_per_hour is not None
     for name, num_held in plan.accelerators().items():
         machine = topology.machine(name)
         if num_held > machine.num_accelerators:
             yield f"{num_held} accelerators of {name}, which has {machine.num_accelerators}"
-        if is_about_money and not machine.price_per_hour:
+        if workload.goes_by_prices and not machine.price_per_hour:
             yield f"{name} has no price, and the workload goes by prices"
         elif name not in workload.candidates:
             yield f"{name}, in region {machine.region}, is not allowed by the workload's constraints"

@@ -109,6 +109,11 @@ class Workload:
             raise ValueError(f"{self.key}: precision {self.precision!r} or optimizer {self.optimizer!r} is not known")
 
     @property
+    def goes_by_prices(self) -> bool:
+        """Whether what machines cost decides, or limits, what is chosen: a machine without a price is not used then."""
+        return self.objective != "time" or self.max_price_per_hour is not None
+
+    @property
     def digest(self) -> str:
         """What decides a rank's speed, hashed: the layers' figures, precision, optimizer, micro-batch. 16 hex digits.
 

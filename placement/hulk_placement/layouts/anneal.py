@@ -45,13 +45,21 @@ def _slowest(cache: Cache, num_replicas: int) -> int:
 def _is_retimed(setting: Setting, layout: Layout, cache: Cache, a: int, b: int, most: float) -> bool:
     """Time the replicas a move touched, all of them for `ALL`; False, and some are not timed, once it must cost more
     than `most`."""
-    low, high = (0, layout.machine_DP.shape[0] - 1) if a == ALL else (min(a, b), max(a, b))
-    for replica in range(low, high + 1):
-        if a == ALL or replica in (a, b):
-            chain = weigh_replica(setting, layout, cache, replica)
-            if least_cost(setting, layout, cache, replica, chain) > most:
-                return False
-            end_replica(setting, layout, cache, replica, chain)
+    if a != ALL:
+        return _is_timed(setting, layout, cache, a, most) and (a == b or _is_timed(setting, layout, cache, b, most))
+    are_timed = True
+    for replica in range(layout.machine_DP.shape[0]):
+        are_timed = are_timed and _is_timed(setting, layout, cache, replica, most)
+    return are_timed
+
+
+@compiled
+def _is_timed(setting: Setting, layout: Layout, cache: Cache, replica: int, most: float) -> bool:
+    """Time one replica; False, and it is not, where the layout is bound to cost more than `most`."""
+    chain = weigh_replica(setting, layout, cache, replica)
+    if least_cost(setting, layout, cache, replica, chain) > most:
+        return False
+    end_replica(setting, layout, cache, replica, chain)
     return True
 
 

@@ -26,9 +26,9 @@ Left = Callable[[], float]
 
 def flows_s(trial: Trial, ground: Ground) -> float:
     """About how many seconds it takes to plan Hulk's own all-reduce of a layout; 0 where it is none for that."""
-    regions, sync = set(ground.region_M[trial.layout.machine_DP[:, 0]].tolist()), ground.workload.sync
-    is_for_it = sync.mode in ("auto", "wan") and trial.shape.pipeline == trial.shape.option.tensor == 1
-    return (FLOWS_S + ALL_FLOWS_S) * len(regions) if is_for_it and len(regions) > 1 else 0.0
+    regions = set(ground.region_M[trial.layout.machine_DP[:, 0]].tolist())
+    takes = _takes_flows(ground.workload, trial.shape.pipeline, trial.shape.option.tensor)
+    return (FLOWS_S + ALL_FLOWS_S) * len(regions) if takes and len(regions) > 1 else 0.0
 
 
 def ways(plan: Plan, workload: Workload, topology: Topology, left_s: Left, *, is_best: bool = True) -> Iterator[Plan]:
@@ -51,7 +51,7 @@ def ways(plan: Plan, workload: Workload, topology: Topology, left_s: Left, *, is
         for num_buckets in num_sums:
             yield _predicted(replace(plan, algorithm=algorithm, num_buckets=num_buckets), workload, topology)
     is_worth_it = is_best or sync.mode == "wan" or left_s() > 0
-    if is_apart and sync.mode in ("auto", "wan") and layout.pipeline == layout.tensor == 1 and is_worth_it:
+    if is_apart and is_worth_it and _takes_flows(workload, layout.pipeline, layout.tensor):
         after_s = (FLOWS_S + ALL_FLOWS_S) * _num_regions(plan)
         buckets = NUM_BUCKETS if left_s() > after_s else RING_BUCKETS
         flows = flows_of(workload, topology, plan.rank_machines, buckets, lambda: left_s() > after_s, whole=False)
@@ -67,6 +67,11 @@ def with_all_flows(plan: Plan, workload: Workload, topology: Topology, left_s: L
     after_s = ALL_FLOWS_S * _num_regions(plan)
     flows = flows_of(workload, topology, plan.rank_machines, NUM_BUCKETS, lambda: left_s() > after_s, whole=True)
     return _predicted(replace(plan, collective=flows), workload, topology)
+
+
+def _takes_flows(workload: Workload, pipeline: int, tensor: int) -> bool:
+    """Whether replicas of these degrees may sum by Hulk's own all-reduce, where they are apart."""
+    return workload.sync.mode in ("auto", "wan") and pipeline == tensor == 1
 
 
 def _predicted(plan: Plan, workload: Workload, topology: Topology) -> Plan:

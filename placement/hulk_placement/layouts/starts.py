@@ -108,11 +108,9 @@ def order_cells(
     Machines with less memory than that are left out. `is_dealt`: equally fast machines of a region take turns, a cell
     each; else all cells of a machine follow each other.
     """
-    chosen = list(regions)
-    first_R, visit_R = np.zeros((2, len(setting.uplink_R)), np.int64)
-    first_R[tour_W[::-1]] = np.arange(len(tour_W))[::-1]
-    visit_R[:] = -1
-    visit_R[chosen] = first_R[chosen]
+    visit_R = np.full(len(setting.uplink_R), -1)
+    visit_R[tour_W[::-1]] = np.arange(len(tour_W))[::-1]  # the first visit of each region
+    visit_R[[region for region in range(len(visit_R)) if region not in regions]] = -1
     visit_M, kind_M = visit_R[setting.region_M], setting.kind_M
     order_M = np.lexsort((setting.forward_KJ[kind_M, -1], visit_M))
     used = order_M[(visit_M[order_M] >= 0) & (setting.memory_K[kind_M[order_M]] >= least_memory)]
