@@ -276,6 +276,31 @@ def test_the_prediction_is_what_the_search_went_by() -> None:
         assert min(seconds) == pytest.approx(trial.cost, rel=0.02)
 
 
+@pytest.mark.parametrize("shares", ["equal", "planned"])
+@pytest.mark.parametrize(("global_batch", "micro_batch"), [(3, 2), (10, 4), (13, 8), (12, 4), (23, 3)])
+def test_micro_batches_that_do_not_divide_cost_what_they_are_predicted_to(
+    global_batch: int, micro_batch: int, shares: Any
+) -> None:
+    """3 sequences in micro-batches of 2 are not 4: each layout that random and annealing searches come by."""
+    world = topology({"a0": 3e12, "a1": 1e12, "b0": 2e12, "b1": 2e12, "c0": 1e12})
+    sync = Sync(mode="ring")
+    job = workload(world, model(), global_batch, micro_batch=micro_batch, shares=shares, sync=sync)
+    space, differing = space_of(Ground.of(job, world, world.machines)), set()
+    for search in ("random", "portfolio"):
+        trials = searched(search, world, job, 3000, space)
+        for trial in trials.best(100):
+            plan = plan_of(trials, trial)
+            assert sum(plan.shares) == global_batch
+            assert min(plan.shares) >= 1
+            assert sum(-(-share // micro_batch) for share in plan.shares) >= -(-global_batch // micro_batch)
+            if shares == "equal":
+                assert max(plan.shares) - min(plan.shares) <= 1
+            seconds = min(predict(replace(plan, num_buckets=number), job, world).step_s for number in (1, 2))
+            assert trial.cost == pytest.approx(seconds, rel=1e-9 if plan.layout.data == 1 else 0.02)
+            differing.add(plan.shares)
+    assert len(differing) > 1
+
+
 def test_a_pipeline_is_planned_where_the_model_fits_no_machine_alone() -> None:
     world = topology({"a0": 1e12, "a1": 1e12, "b0": 1e12}, memory_bytes=GIB)
     job = workload(world, model(parameters=20_000_000), global_batch=8)
@@ -365,5 +390,5 @@ def test_no_micro_batch_is_lost_when_they_are_shared(speeds: list[int], num_batc
     trials = Trials(Ground.of(workload(world, model(), global_batch=num_batches), world, world.machines))
     order = np.arange(data * num_stages)
     trial = trials.build(Shape(Option(1), data, num_stages), order, np.zeros(1, np.int64), by_rows=True)
-    assert trial.layout.batches_D.sum() == num_batches
-    assert trial.layout.batches_D.min() >= 1
+    assert trial.layout.shares_D.sum() == num_batches
+    assert trial.layout.shares_D.min() >= 1

@@ -13,7 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Floats, Layout, Setting
-from hulk_placement.cost.closed_form.evaluate import crossing_seconds, make_cache, memory_bytes, time_replica
+from hulk_placement.cost.closed_form.evaluate import (
+    crossing_seconds,
+    make_cache,
+    memory_bytes,
+    num_batches,
+    time_replica,
+)
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.cost.closed_form.sync import tied_seconds
 from hulk_placement.cost.memory import in_flight
@@ -60,8 +66,7 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
         cache.ends_DP[:] = _in_own_order(plan, timed, layout, topology, free_links)
     else:
         for replica in set(alike_D):
-            filled = plan.shares[replica] / (int(layout.batches_D[replica]) * plan.micro_batch)
-            time_replica(_scaled(timed, filled), layout, cache, replica)
+            time_replica(timed, layout, cache, replica)
         cache.ends_DP[:] = cache.ends_DP[alike_D]
     shares_D = np.array(plan.shares) / plan.micro_batch
     return Pipelines(
@@ -104,7 +109,7 @@ def _layout(plan: Plan, names: list[str], num_layers: int, num_regions: int) -> 
     return Layout(
         machine_DP=np.array([number[name] for name in cells]).reshape(plan.layout.data, plan.layout.pipeline),
         first_P=np.array([*plan.stages, num_layers]),
-        batches_D=np.array([math.ceil(share / plan.micro_batch) for share in plan.shares]),
+        shares_D=np.array(plan.shares),
         tour_W=np.arange(num_regions),
     )
 
@@ -116,17 +121,6 @@ def _alike(plan: Plan, layout: Layout) -> list[int]:
     first: dict[tuple[int, ...], int] = {}
     rows = zip(plan.shares, layout.machine_DP.tolist(), strict=True)
     return [first.setdefault((share, *machines), replica) for replica, (share, machines) in enumerate(rows)]
-
-
-def _scaled(setting: Setting, filled: float) -> Setting:
-    """The setting of micro-batches that are smaller by a factor: as much less is computed and sent."""
-    if filled == 1.0:
-        return setting
-    return setting._replace(
-        forward_KJ=setting.forward_KJ * filled,
-        backward_KJ=setting.backward_KJ * filled,
-        output_L=setting.output_L * filled,
-    )
 
 
 def _without_links(setting: Setting) -> Setting:
@@ -152,8 +146,8 @@ def _memory(plan: Plan, setting: Setting, layout: Layout, alike_D: list[int]) ->
 
     def of_cell(replica: int, stage: int) -> float:
         own_order = plan.schedule == "explicit"
-        num_batches = in_flight(plan, replica, stage) if own_order else layout.batches_D[replica]
-        return memory_bytes(setting, first_P[stage], first_P[stage + 1], stage, num_stages, num_batches)
+        num = in_flight(plan, replica, stage) if own_order else num_batches(setting, layout, replica)
+        return memory_bytes(setting, first_P[stage], first_P[stage + 1], stage, num_stages, num)
 
     found = {replica: [of_cell(replica, stage) for stage in range(num_stages)] for replica in set(alike_D)}
     return np.array([found[replica] for replica in alike_D])

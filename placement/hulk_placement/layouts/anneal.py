@@ -4,6 +4,8 @@
     shift     a layer moves to the next stage                share     a micro-batch moves to another replica
     tour      a visit of the tour moves elsewhere
 
+Of equal shares what makes them differ moves, where they do not divide.
+
 Half of the moves begin at the replica that ends last. A move that costs more is taken with probability
 exp(-(increase / cost) / temperature), the temperature falling geometrically. The number that decides it is drawn first:
 a move that is bound to cost more than it lets pass is undone before its pipelines are timed.
@@ -91,8 +93,8 @@ def _move_visit(layout: Layout, source: int, target: int) -> None:
 def _change(setting: Setting, layout: Layout, free_M: Ints, move: int, a: int, b: int) -> tuple[int, int, int]:
     """Make a move of some kind that begins at replica `a`, and at `b` if it is of two.
 
-    Which two stages, visits, or layers and direction it is of, and the machine that was there; `UNDONE` where there is
-    no such move.
+    Which two stages, visits, or layers and direction it is of, or how many sequences, and the machine that was there;
+    `UNDONE` where there is no such move.
     """
     num_stages, num_visits = layout.machine_DP.shape[1], layout.tour_W.shape[0]
     s, t, old = np.random.randint(num_stages), np.random.randint(num_stages), NOBODY
@@ -114,10 +116,11 @@ def _change(setting: Setting, layout: Layout, free_M: Ints, move: int, a: int, b
             return UNDONE, 0, 0
         layout.first_P[s] += t
     elif move == SHARE:
-        if setting.is_equal or a == b or layout.batches_D[a] == 1:
+        t = layout.shares_D[a] - layout.shares_D[b] if setting.is_equal else setting.micro_batch
+        if a == b or not 0 < t < layout.shares_D[a]:
             return UNDONE, 0, 0
-        layout.batches_D[a] -= 1
-        layout.batches_D[b] += 1
+        layout.shares_D[a] -= t
+        layout.shares_D[b] += t
     else:
         s, t = np.random.randint(num_visits), np.random.randint(num_visits)
         if s == t or num_visits < 3:
@@ -136,8 +139,8 @@ def _undo(layout: Layout, move: int, a: int, b: int, s: int, t: int, old: int) -
     elif move == SHIFT:
         layout.first_P[s] -= t
     elif move == SHARE:
-        layout.batches_D[a] += 1
-        layout.batches_D[b] -= 1
+        layout.shares_D[a] += t
+        layout.shares_D[b] -= t
     else:
         _move_visit(layout, t, s)
 
@@ -146,7 +149,7 @@ def _undo(layout: Layout, move: int, a: int, b: int, s: int, t: int, old: int) -
 def _copy(layout: Layout, target: Layout) -> None:
     target.machine_DP[:] = layout.machine_DP
     target.first_P[:] = layout.first_P
-    target.batches_D[:] = layout.batches_D
+    target.shares_D[:] = layout.shares_D
     target.tour_W[:] = layout.tour_W
 
 

@@ -7,9 +7,10 @@ from itertools import groupby
 
 import numpy as np
 
-from hulk_placement.cost.closed_form.arrays import Ints, Layout
+from hulk_placement.cost.closed_form.arrays import Ints, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import evaluate
 from hulk_placement.cost.closed_form.setting import Option
+from hulk_placement.cost.compute import share_out
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trial, Trials
 from hulk_placement.plan import Plan
@@ -33,7 +34,7 @@ def begin_at(trials: Trials, space: Space, plan: Plan) -> Trial | None:
     layout = Layout(
         machine_DP=machine_DP,
         first_P=np.array([*plan.stages, len(trials.ground.workload.model.layers)]),
-        batches_D=_batches(np.array([plan.shares[replica] for replica in alive]), trials.num_batches(option)),
+        shares_D=_shares(np.array([plan.shares[replica] for replica in alive]), setting),
         tour_W=_tour(plan, trials.ground.regions),
     )
     return trials.keep(shape, layout, evaluate(setting, layout, trials.cache(shape)))
@@ -52,6 +53,18 @@ def _cells(trials: Trials, plan: Plan) -> tuple[Ints, list[int]]:
             rows.append([number[name] for name in machines])
             alive.append(replica)
     return np.array(rows, np.int64).reshape(len(rows), plan.layout.pipeline), alive
+
+
+def _shares(shares_D: Ints, setting: Setting) -> Ints:
+    """The plan's shares where they are all of the global batch, else all of it by them; equally where that is asked."""
+    if setting.is_equal:
+        return np.array(share_out(setting.global_batch, shares_D.tolist()))
+    if shares_D.sum() == setting.global_batch:
+        return shares_D
+    size = setting.micro_batch
+    found_D = size * _batches(shares_D, -(-setting.global_batch // size))
+    found_D[int(found_D.argmax())] -= found_D.sum() - setting.global_batch
+    return found_D
 
 
 def _batches(shares_D: Ints, num_batches: int) -> Ints:

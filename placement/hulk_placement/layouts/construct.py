@@ -36,10 +36,11 @@ def place_columns(order_N: Ints, machine_DP: Ints) -> None:
 
 
 @compiled
-def share_batches(setting: Setting, layout: Layout, num_batches: int) -> None:
-    """Share the micro-batches so that the slowest replica is quickest: each takes fill + number x period.
+def share_out(setting: Setting, layout: Layout) -> None:
+    """Share the sequences so that the slowest replica is quickest: each takes fill + micro-batches x period.
 
-    Where shares are to be equal, what does not divide goes to the quickest.
+    All have whole micro-batches, but for what the last one lacks, which is taken from the slowest. Where shares are to
+    be equal, what does not divide goes to the quickest.
     """
     num_replicas = layout.machine_DP.shape[0]
     fill_D, period_D = np.zeros(num_replicas), np.zeros(num_replicas)
@@ -47,25 +48,33 @@ def share_batches(setting: Setting, layout: Layout, num_batches: int) -> None:
         ways_s = round_trips(setting, layout.machine_DP[r : r + 1])
         fill_D[r], period_D[r] = _fill_and_period(setting, layout, r, ways_s)
     if setting.is_equal:
-        base = num_batches // num_replicas
-        layout.batches_D[:] = base
-        layout.batches_D[np.argsort(period_D, kind="mergesort")[: num_batches - base * num_replicas]] += 1
+        base = setting.global_batch // num_replicas
+        layout.shares_D[:] = base
+        layout.shares_D[np.argsort(period_D, kind="mergesort")[: setting.global_batch - base * num_replicas]] += 1
         return
-    low_s, high_s = 0.0, fill_D.max() + (num_batches + 1) * period_D.max()
+    num, size = -(-setting.global_batch // setting.micro_batch), setting.micro_batch
+    num_D = np.ones(num_replicas, np.int64)
+    low_s, high_s = 0.0, fill_D.max() + (num + 1) * period_D.max()
     for _ in range(HALVINGS):
         middle_s = (low_s + high_s) / 2.0
-        if _take(layout, fill_D, period_D, middle_s) >= num_batches:
+        if _take(num_D, fill_D, period_D, middle_s) >= num:
             high_s = middle_s
         else:
             low_s = middle_s
-    over = _take(layout, fill_D, period_D, high_s) - num_batches
-    while over > 0:
-        slowest, worst_s = -1, -1.0
-        for r in range(num_replicas):
-            if layout.batches_D[r] > 1 and fill_D[r] + layout.batches_D[r] * period_D[r] > worst_s:
-                slowest, worst_s = r, fill_D[r] + layout.batches_D[r] * period_D[r]
-        layout.batches_D[slowest] -= 1
-        over -= 1
+    for _ in range(_take(num_D, fill_D, period_D, high_s) - num):
+        num_D[_slowest(num_D, fill_D, period_D, 1)] -= 1
+    layout.shares_D[:] = num_D * size
+    layout.shares_D[_slowest(num_D, fill_D, period_D, 0)] -= num * size - setting.global_batch
+
+
+@inlined
+def _slowest(num_D: Ints, fill_D: Floats, period_D: Floats, least: int) -> int:
+    """The replica that takes longest of those with more micro-batches than `least`."""
+    slowest, worst_s = -1, -1.0
+    for r in range(num_D.shape[0]):
+        if num_D[r] > least and fill_D[r] + num_D[r] * period_D[r] > worst_s:
+            slowest, worst_s = r, fill_D[r] + num_D[r] * period_D[r]
+    return slowest
 
 
 @compiled
@@ -90,22 +99,23 @@ def _fill_and_period(setting: Setting, layout: Layout, replica: int, ways: Float
 
 
 @inlined
-def _take(layout: Layout, fill_D: Floats, period_D: Floats, limit_s: float) -> int:
+def _take(num_D: Ints, fill_D: Floats, period_D: Floats, limit_s: float) -> int:
     """Give each replica the micro-batches that it computes within the limit, one at least; how many that is."""
     total = 0
     for r in range(fill_D.shape[0]):
-        layout.batches_D[r] = max(1, int((limit_s - fill_D[r]) / period_D[r]))
-        total += layout.batches_D[r]
+        num_D[r] = max(1, int((limit_s - fill_D[r]) / period_D[r]))
+        total += num_D[r]
     return total
 
 
 @compiled
-def construct(setting: Setting, layout: Layout, order_N: Ints, by_rows: bool, num_batches: int) -> None:
+def construct(setting: Setting, layout: Layout, order_N: Ints, by_rows: bool) -> None:
     """Fill a layout (its shape says replicas and stages) with the machines of an order, best layers and shares."""
     if by_rows:
         place_rows(order_N, layout.machine_DP)
     else:
         place_columns(order_N, layout.machine_DP)
-    layout.batches_D[:] = max(1, num_batches // layout.machine_DP.shape[0])
+    num = -(-setting.global_batch // setting.micro_batch)
+    layout.shares_D[:] = max(1, num // layout.machine_DP.shape[0]) * setting.micro_batch
     split_layers(setting, layout)
-    share_batches(setting, layout, num_batches)
+    share_out(setting, layout)

@@ -15,7 +15,7 @@ import numpy as np
 
 from hulk_placement.compiled import compiled, inlined
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Layout, Setting
-from hulk_placement.cost.closed_form.evaluate import memory_bytes
+from hulk_placement.cost.closed_form.evaluate import memory_bytes, num_batches
 from hulk_placement.cost.closed_form.pipeline import GPIPE
 from hulk_placement.cost.closed_form.sync import pair
 
@@ -38,29 +38,29 @@ def split_layers(setting: Setting, layout: Layout) -> None:
     num_layers = setting.output_L.shape[0]
     seconds_PJ, memory_P = _stages(setting, layout.machine_DP)
     ways = round_trips(setting, layout.machine_DP)
-    num_batches = max(1, layout.batches_D[0])
-    if not _is_held(setting, memory_P, num_layers, num_batches):
+    num = num_batches(setting, layout, 0)
+    if not _is_held(setting, memory_P, num_layers, num):
         memory_P[:] = math.inf
     low_s, high_s = 0.0, 1.0 / (1.0 / seconds_PJ[:, num_layers]).sum()
-    while not _fits(setting, layout, seconds_PJ, memory_P, ways, high_s, num_batches) and high_s < math.inf:
+    while not _fits(setting, layout, seconds_PJ, memory_P, ways, high_s, num) and high_s < math.inf:
         low_s, high_s = high_s, GROWTH * high_s if high_s > 0.0 else seconds_PJ[:, num_layers].max()
     for _ in range(HALVINGS if low_s > 0.0 else 0):
         middle_s = (low_s + high_s) / 2.0
-        if _fits(setting, layout, seconds_PJ, memory_P, ways, middle_s, num_batches):
+        if _fits(setting, layout, seconds_PJ, memory_P, ways, middle_s, num):
             high_s = middle_s
         else:
             low_s = middle_s
 
 
 @compiled
-def _is_held(setting: Setting, memory_P: Floats, num_layers: int, num_batches: int) -> bool:
+def _is_held(setting: Setting, memory_P: Floats, num_layers: int, num: int) -> bool:
     """Whether the stages' memories hold all layers: each, one after another, as many as it can."""
     num_stages, first = memory_P.shape[0], 0
     for s in range(num_stages):
         last, most = first + 1, num_layers - (num_stages - 1 - s)
-        if memory_bytes(setting, first, last, s, num_stages, num_batches) > memory_P[s]:
+        if memory_bytes(setting, first, last, s, num_stages, num) > memory_P[s]:
             return False
-        while last < most and memory_bytes(setting, first, last + 1, s, num_stages, num_batches) <= memory_P[s]:
+        while last < most and memory_bytes(setting, first, last + 1, s, num_stages, num) <= memory_P[s]:
             last += 1
         first = last
     return first == num_layers
@@ -121,7 +121,7 @@ def _fits(
     memory_P: Floats,
     ways: Floats,
     period_s: float,
-    num_batches: int,
+    num: int,
 ) -> bool:
     """Whether a split has at most this period and fits the memory; then it is the layout's.
 
@@ -142,7 +142,7 @@ def _fits(
                 continue
             for last in range(first + 1, most + 1):
                 over_s = left_J[first] - (seconds_PJ[s, last] - seconds_PJ[s, first])
-                if over_s < 0.0 or memory_bytes(setting, first, last, s, num_stages, num_batches) > memory_P[s]:
+                if over_s < 0.0 or memory_bytes(setting, first, last, s, num_stages, num) > memory_P[s]:
                     break
                 left_s = min(period_s, period_s + over_s - way_s - way_s_per_byte * setting.output_L[last - 1])
                 if left_s > next_J[last]:

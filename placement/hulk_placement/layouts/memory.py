@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hulk_placement.cost.closed_form.evaluate import memory_bytes
+from hulk_placement.cost.closed_form.evaluate import memory_bytes, num_batches
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.layouts.fewest import Fit, fewest_machines
 from hulk_placement.layouts.space import Space
@@ -69,8 +69,8 @@ def _nearest(trials: Trials) -> Iterator[str]:
     replica, stage = np.unravel_index(trials.excess(nearest).argmax(), layout.machine_DP.shape)
     machine = trials.ground.machines[layout.machine_DP[replica, stage]]
     first, last = layout.first_P[stage : stage + 2]
-    num_batches = layout.batches_D[replica]
-    need = memory_bytes(trials.setting(shape.option), first, last, int(stage), shape.pipeline, num_batches)
+    setting = trials.setting(shape.option)
+    need = memory_bytes(setting, first, last, int(stage), shape.pipeline, num_batches(setting, layout, int(replica)))
     yield (
         f"None of {trials.num_evaluations} layouts evaluated fits: the one that lacks least, {shape.data} x "
         f"{shape.pipeline} x {shape.option.tensor} (data x pipeline x tensor), needs {gib(round(need))} of an "

@@ -15,12 +15,13 @@ import numpy as np
 
 from hulk_placement.cost import predict
 from hulk_placement.cost.closed_form.arrays import Floats, Layout, Setting
-from hulk_placement.cost.closed_form.evaluate import memory_bytes
+from hulk_placement.cost.closed_form.evaluate import memory_bytes, num_batches
 from hulk_placement.cost.money import judged
 from hulk_placement.cost.pipelines import arrays_of, time_pipelines
 from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import Replica, Resource, Way
 from hulk_placement.cost.simulation.ways import Ways
+from hulk_placement.layouts.trials import Trial
 from hulk_placement.plan import Block, Plan
 from hulk_placement.schedule.found import Found
 from hulk_placement.schedule.links import DeviceLink, with_links
@@ -55,14 +56,14 @@ def plan_timing_s(plan: Plan) -> float:
     return timing_s(plan.layout.data * plan.layout.pipeline, max(_nums_batches(plan)))
 
 
-def layout_timing_s(layout: Layout, workload: Workload) -> float:
+def trial_timing_s(trial: Trial, workload: Workload) -> float:
     """As `timing_s`, of the order that a single pipeline is open to; 0 where it is to none.
 
     Several share links, and how long that takes is not foreseen well: they get an order as far as there is time left.
     """
-    (num_replicas, num_stages), num_batches = layout.machine_DP.shape, int(layout.batches_D[0])
-    is_open = workload.schedule is None and num_replicas == 1 < num_stages
-    return timing_s(num_stages, num_batches) if is_open and 2 * num_stages * num_batches <= MOST_BLOCKS else 0.0
+    num_stages, num = trial.shape.pipeline, math.ceil(workload.global_batch / trial.shape.option.micro_batch)
+    is_open = workload.schedule is None and trial.shape.data == 1 < num_stages
+    return timing_s(num_stages, num) if is_open and 2 * num_stages * num <= MOST_BLOCKS else 0.0
 
 
 def reordered(plan: Plan, workload: Workload, topology: Topology, seconds: float | None = None, seed: int = 0) -> Plan:
@@ -99,9 +100,9 @@ def searched(plan: Plan, workload: Workload, topology: Topology, seconds: float 
     ways = Ways(topology)
     replica = replica_of(plan, slowest, setting, layout, ways)
     placement = placement_of(replica, ways.resources)
-    num_batches = int(layout.batches_D[slowest])
-    memory = tuple(float(room) for room in rooms(setting, layout, num_batches))
-    return _kept(placement, num_batches, memory, seconds, seed)
+    num = int(num_batches(setting, layout, slowest))
+    memory = tuple(float(room) for room in rooms(setting, layout, num))
+    return _kept(placement, num, memory, seconds, seed)
 
 
 @lru_cache(maxsize=256)
@@ -143,14 +144,14 @@ def _is_full(way: Way, resource: Resource) -> bool:
     return resource.bytes_per_s < 2 * way.bytes_per_s
 
 
-def rooms(setting: Setting, layout: Layout, num_batches: int) -> Floats:
-    """Of each stage the micro-batches whose activations its machines hold at once, the least of all replicas; (P,)."""
+def rooms(setting: Setting, layout: Layout, num: int) -> Floats:
+    """Of each stage how many of `num` micro-batches its machines hold at once, the least of all replicas; (P,)."""
     num_replicas, num_stages = layout.machine_DP.shape
     everything = setting._replace(schedule=0)
-    found = np.full(num_stages, float(num_batches))
+    found = np.full(num_stages, float(num))
     for s in range(num_stages):
         low, high = layout.first_P[s], layout.first_P[s + 1]
-        none, one = (memory_bytes(everything, low, high, s, num_stages, num) for num in (0, 1))
+        none, one = (memory_bytes(everything, low, high, s, num_stages, held) for held in (0, 1))
         for replica in range(num_replicas):
             left = float(setting.memory_K[setting.kind_M[layout.machine_DP[replica, s]]]) - none
             if one > none:

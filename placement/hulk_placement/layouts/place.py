@@ -15,7 +15,7 @@ from hulk_placement.layouts.admission import accelerators_needed, admitted
 from hulk_placement.layouts.beginning import begin_at
 from hulk_placement.layouts.fitting import try_fitting
 from hulk_placement.layouts.joined import unjoined
-from hulk_placement.layouts.ordering import layout_timing_s, plan_timing_s, reordered
+from hulk_placement.layouts.ordering import plan_timing_s, reordered, trial_timing_s
 from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.reducing import flows_s, ways, with_all_flows
 from hulk_placement.layouts.searches import SEARCHES
@@ -82,7 +82,7 @@ def place(
 def _finishing_s(trials: Trials) -> float:
     """Seconds that the order of the best layout's blocks, or the flows between its regions, will take."""
     best, ground = trials.cheapest, trials.ground
-    return max(layout_timing_s(best.layout, ground.workload), flows_s(best, ground)) if best is not None else 0.0
+    return max(trial_timing_s(best, ground.workload), flows_s(best, ground)) if best is not None else 0.0
 
 
 def best_plan(

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Ints
-from hulk_placement.cost.compute import share_out
 from hulk_placement.layouts.trials import Trial, Trials
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
-from hulk_placement.workload import Workload
 
 
 def plan_of(trials: Trials, trial: Trial) -> Plan:
@@ -28,7 +26,7 @@ def plan_of(trials: Trials, trial: Trial) -> Plan:
         key=workload.key,
         attempt=workload.attempt,
         workers=tuple(WorkerSlot(m.name, m.region, option.tensor) for m in machines),
-        shares=_shares(layout.batches_D[list(order)], option.micro_batch, workload),
+        shares=tuple(layout.shares_D[list(order)].tolist()),
         micro_batch=option.micro_batch,
         num_buckets=1,
         prediction=NOT_PREDICTED,
@@ -59,22 +57,3 @@ def ring_of(region_D: Ints, machine_D: Ints, tour: Sequence[int]) -> tuple[int, 
         flow += left[region] if is_last else left[region][:1]
         left[region] = [] if is_last else left[region][1:]
     return tuple(flow[::-1])
-
-
-def _shares(batches_D: Ints, micro_batch: int, workload: Workload) -> tuple[int, ...]:
-    """Sequences of each replica; of equal shares the larger ones go where more micro-batches are."""
-    if workload.shares == "equal":
-        return share_out(workload.global_batch, batches_D.tolist())
-    return shares_of(batches_D, micro_batch, workload.global_batch)
-
-
-def shares_of(batches_D: Ints, micro_batch: int, global_batch: int) -> tuple[int, ...]:
-    """Sequences of each replica: whole micro-batches but for what the global batch lacks, taken from those with most.
-
-    >>> shares_of(np.array([2, 1]), 4, 10)
-    (6, 4)
-    """
-    shares_D = batches_D * micro_batch
-    for _ in range(int(shares_D.sum()) - global_batch):
-        shares_D[int(np.argmax(shares_D))] -= 1
-    return tuple(int(share) for share in shares_D)

@@ -86,7 +86,7 @@ class Trials:
         if setting.memory_K[kinds].sum() < shape.data * setting.held_J[-1]:
             return True
         speed = (1.0 / (setting.forward_KJ[:, -1] + setting.backward_KJ[:, -1]))[kinds].sum()
-        least_s = self.num_batches(shape.option) / speed
+        least_s = self.ground.workload.global_batch / shape.option.micro_batch / speed
         least = least_s * setting.price_K[kinds].sum() if setting.is_money else least_s
         return bool(least >= self.best_cost)
 
@@ -100,11 +100,11 @@ class Trials:
         layout = Layout(
             machine_DP=np.zeros((shape.data, shape.pipeline), np.int64),
             first_P=np.zeros(shape.pipeline + 1, np.int64),
-            batches_D=np.ones(shape.data, np.int64),
+            shares_D=np.ones(shape.data, np.int64),
             tour_W=tour_W.copy(),
         )
         setting = self.setting(shape.option)
-        construct(self.parts.to_split_by(setting), layout, order_N, by_rows, self.num_batches(shape.option))
+        construct(self.parts.to_split_by(setting), layout, order_N, by_rows)
         return self.keep(shape, layout, evaluate(setting, layout, self.cache(shape)))
 
     def keep(self, shape: Shape, layout: Layout, cost: float, num_evaluations: int = 1) -> Trial:

@@ -95,9 +95,9 @@ def cells_for(setting: Setting, order_N: Ints, num_stages: int, way: int) -> Int
 
 
 @compiled
-def _value(setting: Setting, layout: Layout, order_N: Ints, by_rows: bool, num_batches: int) -> float:
+def _value(setting: Setting, layout: Layout, order_N: Ints, by_rows: bool) -> float:
     """The logarithm of a constructed layout's cost."""
-    construct(setting, layout, order_N, by_rows, num_batches)
+    construct(setting, layout, order_N, by_rows)
     num_replicas, num_stages = layout.machine_DP.shape
     cache = _room(num_replicas, num_stages, setting.uplink_R.shape[0], setting.kind_M.shape[0])
     cost = evaluate(setting, layout, cache)
@@ -115,14 +115,15 @@ def estimate(
     usable_P: Ints,
     first_P: Ints,
     shapes_S3: Ints,
-    limits: tuple[int, int, int, int],
+    limits: tuple[int, int, int],
     values_S: Floats,
 ) -> None:
     """The logarithm of the cost of each shape (stages, eighths of the replicas there is room for, way of cutting).
 
-    `limits`: accelerators at least and at most, replicas where they are asked for (else 0), micro-batches of a step.
+    `limits`: accelerators at least and at most, replicas where they are asked for (else 0).
     """
-    least, most, data, num_batches = limits
+    least, most, data = limits
+    num_batches = -(-setting.global_batch // setting.micro_batch)
     weight_R = np.zeros(both_RR.shape[0])
     for pool in range(counts_P.shape[0]):
         if usable_P[pool] >= setting.tensor:
@@ -141,4 +142,4 @@ def estimate(
         layout = Layout(
             np.zeros((replicas, stages), np.int64), np.zeros(stages + 1, np.int64), np.ones(replicas, np.int64), tour_W
         )
-        values_S[s] = _value(setting, layout, cells_N, way % ALIGNED == ROWS, num_batches)
+        values_S[s] = _value(setting, layout, cells_N, way % ALIGNED == ROWS)

@@ -71,6 +71,10 @@ class Setting(NamedTuple):
     """Prefix sums of a number for every layer that must not be on a machine; (M, 1) where all may."""
     price_limit: float
     """Of all cells for a second."""
+    global_batch: int
+    """Sequences of a step, of all replicas together."""
+    micro_batch: int
+    """Sequences of a micro-batch, at most."""
     tensor: int
     schedule: int
     overlap: bool
@@ -80,7 +84,7 @@ class Setting(NamedTuple):
     is_money: bool
     """Whether the price of a step is to be least, not its time."""
     is_equal: bool
-    """Whether all replicas have as many micro-batches, but for what does not divide."""
+    """Whether all replicas have as many sequences, but for what does not divide."""
 
 
 class Layout(NamedTuple):
@@ -89,8 +93,8 @@ class Layout(NamedTuple):
     machine_DP: Ints
     first_P: Ints
     """First layer of each stage; entry P is the number of layers."""
-    batches_D: Ints
-    """Micro-batches of each replica."""
+    shares_D: Ints
+    """Sequences of each replica: as many micro-batches as they fill, all of one size (`num_batches`, `filled`)."""
     tour_W: Ints
     """The closed walk over regions that all rings follow, in the direction of the data. A region may come twice."""
 

@@ -55,9 +55,21 @@ def make_cache(num_replicas: int, num_stages: int, num_regions: int, num_machine
 
 
 @inlined
-def memory_bytes(setting: Setting, first: int, last: int, stage: int, num_stages: int, num_batches: int) -> float:
-    """Bytes of one rank of a stage of layers first .. last - 1 at its peak."""
-    in_flight = min(num_batches, num_stages - stage) if setting.schedule == 1 else num_batches
+def num_batches(setting: Setting, layout: Layout, replica: int) -> int:
+    """Micro-batches of a replica: as few as its sequences fit into."""
+    return int((layout.shares_D[replica] + setting.micro_batch - 1) // setting.micro_batch)
+
+
+@inlined
+def filled(setting: Setting, layout: Layout, replica: int) -> float:
+    """Of a whole micro-batch what each of a replica's has, all of one size: 1 where its sequences just fill them."""
+    return float(layout.shares_D[replica] / (num_batches(setting, layout, replica) * setting.micro_batch))
+
+
+@inlined
+def memory_bytes(setting: Setting, first: int, last: int, stage: int, num_stages: int, num: int) -> float:
+    """Bytes of one rank of a stage of layers first .. last - 1 at its peak, with so many micro-batches."""
+    in_flight = min(num, num_stages - stage) if setting.schedule == 1 else num
     held = setting.held_J[last] - setting.held_J[first]
     for k in range(setting.ties_T2.shape[0]):
         tied = setting.ties_T2[k, 1]
@@ -83,20 +95,21 @@ def time_replica(setting: Setting, layout: Layout, cache: Cache, replica: int) -
 def weigh_replica(setting: Setting, layout: Layout, cache: Cache, replica: int) -> Chain:
     """Weigh one replica's cells, into the cache; its stages and ways, which stay until the next replica is weighed."""
     machine, first = layout.machine_DP[replica], layout.first_P
-    num_stages, num_batches = machine.shape[0], layout.batches_D[replica]
+    num_stages, num = machine.shape[0], num_batches(setting, layout, replica)
+    size = filled(setting, layout, replica)
     forward, backward, send, latency, packets, back, back_latency, back_packets = cache.stage
     for s in range(num_stages):
         kind, low, high = setting.kind_M[machine[s]], first[s], first[s + 1]
-        forward[s] = setting.forward_KJ[kind, high] - setting.forward_KJ[kind, low]
-        backward[s] = setting.backward_KJ[kind, high] - setting.backward_KJ[kind, low]
+        forward[s] = size * (setting.forward_KJ[kind, high] - setting.forward_KJ[kind, low])
+        backward[s] = size * (setting.backward_KJ[kind, high] - setting.backward_KJ[kind, low])
         if setting.recompute:
             backward[s] += forward[s]
-        need = memory_bytes(setting, low, high, s, num_stages, num_batches)
+        need = memory_bytes(setting, low, high, s, num_stages, num)
         cache.excess_DP[replica, s] = max(0.0, need / setting.memory_K[kind] - 1.0)
         if setting.banned_MJ.shape[1] > 1:
             cache.excess_DP[replica, s] += setting.banned_MJ[machine[s], high] - setting.banned_MJ[machine[s], low]
         if s + 1 < num_stages:
-            num_bytes = setting.output_L[high - 1]
+            num_bytes = size * setting.output_L[high - 1]
             latency[s], flow = pair(setting, machine[s], machine[s + 1])
             send[s] = num_bytes / flow if flow > 0.0 else math.inf
             back_latency[s], flow = pair(setting, machine[s + 1], machine[s])
@@ -109,18 +122,18 @@ def weigh_replica(setting: Setting, layout: Layout, cache: Cache, replica: int) 
 @compiled
 def end_replica(setting: Setting, layout: Layout, cache: Cache, replica: int, chain: Chain) -> None:
     """Time one replica's pipeline, whose stages and ways are known, into the cache."""
-    num_batches = layout.batches_D[replica]
+    num = num_batches(setting, layout, replica)
     if layout.machine_DP.shape[1] == 1:
-        cache.ends_DP[replica, 0] = num_batches * (chain.forward_s[0] + chain.backward_s[0])
+        cache.ends_DP[replica, 0] = num * (chain.forward_s[0] + chain.backward_s[0])
         return
-    pipeline_ends(setting.schedule, num_batches, chain, setting.overlap, cache.ends_DP[replica], cache.now)
+    pipeline_ends(setting.schedule, num, chain, setting.overlap, cache.ends_DP[replica], cache.now)
 
 
 @inlined
 def least_cost(setting: Setting, layout: Layout, cache: Cache, replica: int, chain: Chain) -> float:
     """What no layout costs less than that has this replica, weighed already: its own seconds, and what it lacks."""
     excess = cache.excess_DP[replica].sum()
-    cost = least_s(setting.schedule, layout.batches_D[replica], chain)
+    cost = least_s(setting.schedule, num_batches(setting, layout, replica), chain)
     if setting.is_money:
         cost *= price_per_s(setting, layout)
     return float(cost * (1.0 + EXCESS_COST * excess))
@@ -144,7 +157,7 @@ def crossing_seconds(setting: Setting, layout: Layout, cache: Cache) -> float:
             a = setting.region_M[layout.machine_DP[r, s]]
             b = setting.region_M[layout.machine_DP[r, s + 1]]
             if a != b:
-                num_bytes = layout.batches_D[r] * setting.output_L[layout.first_P[s + 1] - 1]
+                num_bytes = layout.shares_D[r] / setting.micro_batch * setting.output_L[layout.first_P[s + 1] - 1]
                 cache.load_RR[a, b] += num_bytes
                 cache.load_RR[b, a] += num_bytes
                 crossed = True
@@ -172,7 +185,7 @@ def egress_price(setting: Setting, layout: Layout, cache: Cache) -> float:
             for r in range(num_replicas):
                 a = setting.region_M[layout.machine_DP[r, s]]
                 b = setting.region_M[layout.machine_DP[r, s + 1]]
-                num_bytes = layout.batches_D[r] * setting.output_L[layout.first_P[s + 1] - 1]
+                num_bytes = layout.shares_D[r] / setting.micro_batch * setting.output_L[layout.first_P[s + 1] - 1]
                 price += num_bytes * (setting.egress_RR[a, b] + setting.egress_RR[b, a])
         num = walk_tour(layout, cache, s) if num_replicas > 1 else 0
         num_bytes = 2.0 * (num_replicas - 1) / num_replicas * gradient_bytes(setting, layout, s) * setting.tensor
@@ -219,7 +232,7 @@ def price_per_s(setting: Setting, layout: Layout) -> float:
 @inlined
 def _is_alike(setting: Setting, layout: Layout, replica: int) -> bool:
     """Whether a replica takes as long, and needs as much, as the one before."""
-    if layout.batches_D[replica] != layout.batches_D[replica - 1] or setting.banned_MJ.shape[1] > 1:
+    if layout.shares_D[replica] != layout.shares_D[replica - 1] or setting.banned_MJ.shape[1] > 1:
         return False
     for s in range(layout.machine_DP.shape[1]):
         here, there = layout.machine_DP[replica, s], layout.machine_DP[replica - 1, s]

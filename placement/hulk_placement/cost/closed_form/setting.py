@@ -139,6 +139,8 @@ class Ground:
             inside_flow_K=np.full(len(kinds), SAME_MACHINE.bandwidth_bytes_per_s),
             banned_MJ=_banned(workload, self.machines),
             price_limit=(workload.max_price_per_hour or math.inf) * LIMIT_ROUNDING / 3600,
+            global_batch=workload.global_batch,
+            micro_batch=option.micro_batch,
             tensor=option.tensor,
             schedule=SCHEDULES[option.schedule],
             overlap=option.overlap,

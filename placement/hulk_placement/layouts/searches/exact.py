@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hulk_placement.cost.closed_form.arrays import Layout, Setting
+from hulk_placement.cost.closed_form.arrays import Ints, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import evaluate
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trials, is_within_limits
@@ -48,7 +48,7 @@ def search(
 def _shape(trials: Trials, shape: Shape, going_on: Callable[[], bool], most_splits: float) -> bool:
     """Every layout of a shape; False where the time is over, or there are too many."""
     setting = trials.setting(shape.option)
-    are_few = most_splits == math.inf or num_splits(setting, trials.num_batches(shape.option), shape) <= most_splits
+    are_few = most_splits == math.inf or num_splits(setting, shape) <= most_splits
     for number, cells in enumerate(placements(setting, shape.data, shape.pipeline)):
         if (number or trials.num_evaluations) and not going_on():
             return False
@@ -60,12 +60,13 @@ def _shape(trials: Trials, shape: Shape, going_on: Callable[[], bool], most_spli
     return True
 
 
-def num_splits(setting: Setting, num_batches: int, shape: Shape) -> int:
-    """Ways to split the layers and share the micro-batches of one placement."""
+def num_splits(setting: Setting, shape: Shape) -> int:
+    """Ways to split the layers and share the sequences of one placement."""
     cuts = math.comb(len(setting.output_L) - 1, shape.pipeline - 1)
     if setting.is_equal:
-        return cuts * math.comb(shape.data, num_batches % shape.data)
-    return cuts * math.comb(num_batches - 1, shape.data - 1)
+        return cuts * math.comb(shape.data, setting.global_batch % shape.data)
+    num, lacking = _micro_batches(setting)
+    return cuts * math.comb(num - 1, shape.data - 1) * (shape.data if lacking else 1)
 
 
 def placements(setting: Setting, data: int, num_stages: int) -> Iterator[Cells]:
@@ -106,18 +107,18 @@ def _splits(trials: Trials, shape: Shape, machine_DP: np.ndarray, going_on: Call
     False where the time is over.
     """
     setting, cache = trials.setting(shape.option), trials.cache(shape)
-    num_layers, num_batches = len(setting.output_L), trials.num_batches(shape.option)
+    num_layers = len(setting.output_L)
     used = sorted(set(setting.region_M[machine_DP.ravel()].tolist()))
     rest = [region for region in range(len(setting.uplink_R)) if region not in used]
     cuts = itertools.combinations(range(1, num_layers), shape.pipeline - 1)
     best, best_cost, num, is_whole = None, trials.best_cost, 0, True
-    for inner, shares in ((inner, shares) for inner in cuts for shares in _shares(setting, num_batches, shape.data)):
+    for inner, shares_D in ((inner, shares_D) for inner in cuts for shares_D in _shares(setting, shape.data)):
         for tour in walks(used):
             is_whole = not num or going_on()
             if not is_whole:
                 break
             tour_W = np.array([*tour, *rest])
-            layout = Layout(machine_DP, np.array([0, *inner, num_layers]), np.array(shares), tour_W)
+            layout = Layout(machine_DP, np.array([0, *inner, num_layers]), shares_D, tour_W)
             cost, num = evaluate(setting, layout, cache), num + 1
             trials.num_evaluations += 1  # `going_on` may ask for it
             if cost < best_cost and is_within_limits(setting, layout, cache):
@@ -131,14 +132,28 @@ def _splits(trials: Trials, shape: Shape, machine_DP: np.ndarray, going_on: Call
     return is_whole
 
 
-def _shares(setting: Setting, num_batches: int, data: int) -> Iterator[tuple[int, ...]]:
-    """Micro-batches of each replica, all ways that there are."""
-    if not setting.is_equal:
-        yield from compositions(num_batches, data)
+def _shares(setting: Setting, data: int) -> Iterator[Ints]:
+    """Sequences of each replica: all ways to share whole micro-batches, and each replica for what the last one lacks.
+
+    Or all ways to share them equally.
+    """
+    if setting.is_equal:
+        base, rest = divmod(setting.global_batch, data)
+        for more in itertools.combinations(range(data), rest):
+            yield np.array([base + (replica in more) for replica in range(data)])
         return
-    base, rest = divmod(num_batches, data)
-    for more in itertools.combinations(range(data), rest):
-        yield tuple(base + (replica in more) for replica in range(data))
+    num, lacking = _micro_batches(setting)
+    for nums in compositions(num, data):
+        for replica in range(data if lacking else 1):
+            shares_D = np.array(nums) * setting.micro_batch
+            shares_D[replica] -= lacking
+            yield shares_D
+
+
+def _micro_batches(setting: Setting) -> tuple[int, int]:
+    """Of a step, of all replicas together, and how many sequences the last one lacks."""
+    num = math.ceil(setting.global_batch / setting.micro_batch)
+    return num, num * setting.micro_batch - setting.global_batch
 
 
 def walks(regions: list[int]) -> Iterator[tuple[int, ...]]:
