@@ -15,6 +15,7 @@ from hulk_placement.cost.closed_form.sync import edge_seconds, ring_cut
 from hulk_placement.cost.gloo import cut_ring
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.layouts.anneal import anneal
+from hulk_placement.layouts.annealing import annealed
 from hulk_placement.layouts.parts import Parts
 from hulk_placement.layouts.place import place
 from hulk_placement.layouts.plans import plan_of
@@ -301,6 +302,37 @@ def test_micro_batches_that_do_not_divide_cost_what_they_are_predicted_to(
     assert len(differing) > 1
 
 
+@pytest.mark.parametrize(("each", "tensor"), [(2, None), (2, 1), (3, 1), (3, 2), (4, None)])
+@pytest.mark.parametrize("search", list(SEARCHES))
+def test_every_layout_that_is_possible_has_whole_workers(search: str, each: int, tensor: int | None) -> None:
+    """Machines of 1 to 7 accelerators, the fastest of them with an odd number."""
+    sizes = {"a0": (7, 3e12), "a1": (4, 1e12), "b0": (6, 2e12), "b1": (1, 9e12), "c0": (3, 2e12)}
+    machines = tuple(
+        Machine(name, name[0], num_accelerators=num, flops_per_s=speed) for name, (num, speed) in sizes.items()
+    )
+    world = replace(topology({"a0": 1e12, "b0": 1e12, "c0": 1e12}), machines=machines)
+    job = workload(world, model(), 12, tensor=tensor, accelerators_per_worker=each, max_workers=3)
+    job = replace(job, candidates={machine.name: machine.num_accelerators // each for machine in machines})
+    plan = place(job, world, Budget(3000), clock=lambda: 0.0, search=search)
+    assert isinstance(plan, Plan)
+    held = plan.accelerators()
+    assert all(num % each == 0 and num <= sizes[name][0] for name, num in held.items()), held
+    assert each <= plan.layout.num_ranks <= 3 * each
+
+
+def test_annealing_moves_whole_workers() -> None:
+    """From four slow machines to four fast ones, two cells of a worker each; cells of other workers stay."""
+    world = topology({f"a{n}": 1e12 if n < 4 else 5e12 for n in range(8)}, num_accelerators=4)
+    job = workload(world, model(), 8, accelerators_per_worker=2)
+    job = replace(job, candidates={machine.name: 2 for machine in world.machines})
+    trials = Trials(Ground.of(job, world, world.machines))
+    trial = trials.build(Shape(Option(1), 2, 4), np.repeat(np.arange(4), 2), np.zeros(1, np.int64), by_rows=True)
+    found = annealed(trials, trial, 5, lambda: True, seed=0)
+    assert trials.is_possible(found)
+    assert found.layout.machine_DP.min() >= 4
+    assert found.cost == evaluate(trials.setting(Option(1)), found.layout, trials.cache(trial.shape))
+
+
 def test_a_pipeline_is_planned_where_the_model_fits_no_machine_alone() -> None:
     world = topology({"a0": 1e12, "a1": 1e12, "b0": 1e12}, memory_bytes=GIB)
     job = workload(world, model(parameters=20_000_000), global_batch=8)
@@ -360,16 +392,27 @@ def test_evaluating_again_gives_the_same_cost() -> None:
         assert evaluate(setting, trial.layout, cache) == trial.cost
 
 
-@given(st.integers(0, 1000), st.sampled_from(["auto", "ring"]))
-@settings(max_examples=30)
-def test_annealing_costs_are_those_of_the_layout_from_scratch(seed: int, mode: Any) -> None:
+@given(
+    st.integers(0, 1000),
+    st.sampled_from(["auto", "ring"]),
+    st.integers(1, 3),
+    st.integers(1, 5),
+    st.sampled_from(["planned", "equal"]),
+)
+@settings(max_examples=60)
+def test_annealing_costs_are_those_of_the_layout_from_scratch(
+    seed: int, mode: Any, each: int, micro_batch: int, shares: Any
+) -> None:
     """Whatever was tried and undone before, and over several calls of the compiled loop."""
-    world = topology({"a0": 1e12, "a1": 2e12, "b0": 1e12, "b1": 1e12, "c0": 3e12, "c1": 1e12})
-    job = workload(world, model(parameters=10_000_000), global_batch=24, sync=Sync(mode=mode))
+    world = topology({"a0": 1e12, "a1": 2e12, "b0": 1e12, "b1": 1e12, "c0": 3e12, "c1": 1e12}, num_accelerators=6)
+    many = {"accelerators_per_worker": each, "shares": shares}
+    job = workload(world, model(parameters=10_000_000), global_batch=23, sync=Sync(mode=mode), **many)
     trials = Trials(Ground.of(job, world, world.machines))
-    trial = trials.build(Shape(Option(1), 2, 3), np.arange(6), np.arange(3), by_rows=True)
+    shape, order = Shape(Option(micro_batch), 2, 3), np.repeat(np.arange(6), each)
+    trial = trials.build(shape, order, np.arange(3), by_rows=True)
     setting, cache = trials.setting(trial.shape.option), trials.cache(trial.shape)
-    layout, best, free = copy_of(trial.layout), copy_of(trial.layout), np.zeros(6, np.int64)
+    layout, best = copy_of(trial.layout), copy_of(trial.layout)
+    free = setting.slots_M - np.bincount(layout.machine_DP.ravel(), minlength=6)
     cost = best_cost = evaluate(setting, layout, cache)
     for call in range(60):
         cost, best_cost = anneal(
@@ -378,6 +421,10 @@ def test_annealing_costs_are_those_of_the_layout_from_scratch(seed: int, mode: A
         left = cache.sync_P.copy(), cache.ends_DP.copy()
         assert evaluate(setting, layout, cache) == cost
         assert evaluate(setting, best, cache) == best_cost
+        held = np.bincount(layout.machine_DP.ravel(), minlength=6)
+        assert (free == setting.slots_M - held).all()
+        assert (held % each == 0).all()
+        assert layout.shares_D.sum() == 23
         evaluate(setting, layout, cache)
         cache.sync_P[:], cache.ends_DP[:] = left
 

@@ -58,6 +58,8 @@ def _workers(document: WorkloadFile, allowed: list[Machine]) -> Iterator[str]:
     is_fixed = None not in (degrees.data, degrees.pipeline, degrees.tensor)
     if is_fixed and fixed < workers.min * each:
         yield f"parallelism ({fixed} accelerators) and workers.min ({workers.min} x {each}) exclude each other"
+    if is_fixed and fixed % each:
+        yield f"parallelism ({fixed} accelerators) is no whole number of workers of {each} (acceleratorsPerWorker)"
     pinned = document.constraints.worker_machines
     if pinned is not None and not workers.min <= len(pinned) <= (workers.max or len(pinned)):
         yield f"constraints.workerMachines has {len(pinned)} workers, workers asks for {workers.min} to {workers.max}"

@@ -1,6 +1,6 @@
 """Simulated annealing over layouts, compiled: moves that matter, each undone unless it is taken.
 
-    swap      two cells change machines                      replace   a cell moves to a machine with room
+    swap      two cells change machines                      replace   a worker's cells move to a machine with room
     shift     a layer moves to the next stage                share     a micro-batch moves to another replica
     tour      a visit of the tour moves elsewhere
 
@@ -81,6 +81,17 @@ def _swap(layout: Layout, a: int, s: int, b: int, t: int) -> None:
 
 
 @compiled
+def _follow(layout: Layout, a: int, s: int, old: int, num: int) -> None:
+    """So many other cells of a worker go from its machine to where this one is now: those that come next."""
+    cells = layout.machine_DP.ravel()
+    first = a * layout.machine_DP.shape[1] + s
+    for k in range(first + 1, first + cells.shape[0]):
+        if num > 0 and cells[k % cells.shape[0]] == old:
+            cells[k % cells.shape[0]] = cells[first]
+            num -= 1
+
+
+@compiled
 def _move_visit(layout: Layout, source: int, target: int) -> None:
     visit = layout.tour_W[source]
     step = 1 if target > source else -1
@@ -104,9 +115,11 @@ def _change(setting: Setting, layout: Layout, free_M: Ints, move: int, a: int, b
         _swap(layout, a, s, b, t)
     elif move == REPLACE:
         machine, old = np.random.randint(free_M.shape[0]), layout.machine_DP[a, s]
-        if free_M[machine] == 0 or machine == old:
+        if free_M[machine] < setting.worker_cells or machine == old:
             return UNDONE, 0, 0
         layout.machine_DP[a, s] = machine
+        if setting.worker_cells > 1:
+            _follow(layout, a, s, old, setting.worker_cells - 1)
     elif move == SHIFT:
         num_replicas = layout.machine_DP.shape[0]
         if num_stages == 1 or np.random.random() > 1.0 / (1.0 + num_replicas / 2.0):
@@ -178,16 +191,20 @@ def anneal(
     num_replicas, is_stale = layout.machine_DP.shape[0], True
     times = (cache.ends_DP, cache.excess_DP)
     kept = (cache.ends_DP.copy(), cache.excess_DP.copy())
+    is_of_several, before_DP = setting.worker_cells > 1, layout.machine_DP.copy()
     for number in range(num_moves):
         temperature = hot * (cold / hot) ** (number / num_moves)
         a = _slowest(cache, num_replicas) if np.random.random() < 0.5 else np.random.randint(num_replicas)
         b, move = np.random.randint(num_replicas), np.random.randint(NUM_MOVES)
         if not allowed[move]:
             continue
+        if is_of_several and move == REPLACE:
+            before_DP[:] = layout.machine_DP
         s, t, old = _change(setting, layout, free_M, move, a, b)
         if s == UNDONE:
             continue
-        touched_a, touched_b = (ALL if move == SHIFT else a), (a if move == REPLACE else b)
+        is_all = move == SHIFT or (is_of_several and move == REPLACE)
+        touched_a, touched_b = (ALL if is_all else a), (a if move == REPLACE else b)
         most, new = cost - cost * temperature * math.log(np.random.random()), math.inf
         if move != TOUR:
             _copy_times(times, kept, touched_a, touched_b)
@@ -198,14 +215,17 @@ def anneal(
         if new <= cost or new <= most:
             cost = new
             if move == REPLACE:
-                free_M[old] += 1
-                free_M[layout.machine_DP[a, s]] -= 1
+                free_M[old] += setting.worker_cells
+                free_M[layout.machine_DP[a, s]] -= setting.worker_cells
             if cost < best_cost:
                 best_cost = cost
                 _copy(layout, best)
             continue
         is_stale = is_stale or (is_timed and move != SHARE)
-        _undo(layout, move, a, b, s, t, old)
+        if is_of_several and move == REPLACE:
+            layout.machine_DP[:] = before_DP
+        else:
+            _undo(layout, move, a, b, s, t, old)
         if move != TOUR:
             _copy_times(kept, times, touched_a, touched_b)
     return cost, best_cost

@@ -105,8 +105,8 @@ class Drafts:
 
     def _shape(self, draft: Draft, room: int) -> Shape:
         """The shape where there is room for so many replicas: no more than may be."""
-        most = self.space.most // (draft.pipeline * draft.option.tensor)
-        data = self.space.data or max(1, min(room * draft.eighths // 8, most))
+        num = draft.pipeline * draft.option.tensor
+        data = self.space.data or max(1, self.space.whole(min(room * draft.eighths // 8, self.space.most // num), num))
         return Shape(draft.option, data, draft.pipeline)
 
     def _order(self, draft: Draft) -> tuple[Ints, Ints]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hulk_placement.compiled import compiled
 from hulk_placement.cost.closed_form.arrays import Setting
 from hulk_placement.cost.closed_form.evaluate import memory_bytes
-from hulk_placement.cost.closed_form.setting import Ground, Option
+from hulk_placement.cost.closed_form.setting import Ground, Option, slots
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape
 from hulk_placement.topology import Machine
@@ -60,11 +60,12 @@ def fits(ground: Ground, space: Space, machine: Machine) -> Iterator[Fit]:
     """
     for option in leanest(space, machine):
         setting, num_batches = ground.setting(option), math.ceil(ground.workload.global_batch / option.micro_batch)
-        cells_each = machine.num_accelerators // option.tensor
+        cells_each = int(slots([machine], option.tensor, setting.worker_cells)[0])
         for data in [space.data] if space.data else _divisions(num_batches, len(setting.output_L)):
             holds_P = stages_that_hold(setting, float(machine.memory_bytes), math.ceil(num_batches / data))
             for num_stages in map(int, np.flatnonzero(holds_P)):
-                num_replicas = max(data, math.ceil(space.least / (num_stages * option.tensor)))
+                num = num_stages * option.tensor
+                num_replicas = space.data or space.whole_up(max(data, math.ceil(space.least / num)), num)
                 is_asked = ground.workload.pipeline in (None, num_stages)
                 if is_asked and num_replicas <= (space.data or num_batches):
                     num_machines = math.ceil(num_stages * num_replicas / cells_each)

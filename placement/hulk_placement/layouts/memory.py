@@ -32,7 +32,8 @@ def _least_shapes(space: Space) -> list[Shape]:
     found = []
     for option in space.options:
         for num_stages in space.pipelines:
-            data = space.data or max(1, math.ceil(space.least / (num_stages * option.tensor)))
+            num = num_stages * option.tensor
+            data = space.data or space.whole_up(max(1, math.ceil(space.least / num)), num)
             found.append(Shape(option, data, num_stages))
     return found
 

@@ -117,5 +117,11 @@ def _most_accelerators(trials: Trials, space: Space) -> int:
 
 def _together(workload: Workload) -> str:
     """What may rule out all layouts where no single limit does."""
-    limits = ["memory", *["pins"] * bool(workload.layer_pins), *["price"] * (workload.max_price_per_hour is not None)]
+    each = workload.accelerators_per_worker
+    limits = [
+        "memory",
+        *["pins"] * bool(workload.layer_pins),
+        *["price"] * (workload.max_price_per_hour is not None),
+        *[f"whole workers of {each} accelerators"] * (each > 1),
+    ]
     return f"{' and '.join(limits)}, or degrees and numbers of workers that are asked for, exclude them together"

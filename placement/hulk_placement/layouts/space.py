@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,6 +28,8 @@ class Space:
     least: int = 1
     most: int = 1 << 30
     """Accelerators that a layout may have."""
+    each: int = 1
+    """Accelerators of a worker; a layout has whole workers."""
 
     @property
     def usual(self) -> tuple[Option, ...]:
@@ -44,9 +47,22 @@ class Space:
         return {}
 
     def admits(self, shape: Shape) -> bool:
-        """Whether a shape has as many accelerators as it may; one stage alone has but one schedule."""
+        """Whether a shape has as many accelerators, of whole workers, as it may; one stage has but one schedule."""
         is_told_apart = shape.pipeline > 1 or shape.option.schedule == self.options[0].schedule
-        return is_told_apart and self.least <= shape.num_accelerators <= self.most
+        is_whole = shape.num_accelerators % self.each == 0
+        return is_told_apart and is_whole and self.least <= shape.num_accelerators <= self.most
+
+    def whole(self, most: int, num_accelerators: int) -> int:
+        """How many replicas of so many accelerators, at most, are whole workers."""
+        return most - most % self._together(num_accelerators)
+
+    def whole_up(self, least: int, num_accelerators: int) -> int:
+        """How many replicas of so many accelerators, at least, are whole workers."""
+        return least + -least % self._together(num_accelerators)
+
+    def _together(self, num_accelerators: int) -> int:
+        """The fewest replicas of so many accelerators that are whole workers."""
+        return self.each // math.gcd(self.each, num_accelerators)
 
 
 def _differ_in_one(option: Option, other: Option) -> bool:
@@ -88,4 +104,4 @@ def space_of(ground: Ground) -> Space:
     )
     per_worker = workload.accelerators_per_worker
     least, most = workload.min_workers * per_worker, workload.max_workers * per_worker
-    return Space(options, tuple(pipelines), workload.data, least, most)
+    return Space(options, tuple(pipelines), workload.data, least, most, per_worker)

@@ -105,8 +105,8 @@ def order_cells(
 ) -> Ints:
     """The machine of every cell that these regions have room for, in the order of a tour, in each the fastest first.
 
-    Machines with less memory than that are left out. `is_dealt`: equally fast machines of a region take turns, a cell
-    each; else all cells of a machine follow each other.
+    Machines with less memory than that are left out. `is_dealt`: equally fast machines of a region take turns, a worker
+    or cell each; else all cells of a machine follow each other.
     """
     visit_R = np.full(len(setting.uplink_R), -1)
     visit_R[tour_W[::-1]] = np.arange(len(tour_W))[::-1]  # the first visit of each region
@@ -119,6 +119,7 @@ def order_cells(
         return order_N
     slots_U = setting.slots_M[used]
     turn_N = np.arange(len(order_N)) - np.repeat(np.cumsum(slots_U) - slots_U, slots_U)
+    turn_N //= setting.worker_cells
     return order_N[np.lexsort((turn_N, setting.forward_KJ[kind_M[order_N], -1], visit_M[order_N]))]
 
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Cache, Floats, Ints, Layout, Setting
-from hulk_placement.cost.closed_form.evaluate import evaluate, make_cache
+from hulk_placement.cost.closed_form.evaluate import evaluate, lacking_cells, make_cache
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.layouts.construct import construct
 from hulk_placement.layouts.parts import Parts
 
-LIMITS = ("memory", "price", "pins")
+LIMITS = ("memory", "price", "pins", "workers")
 """What a layout may lack: searches may pass through such layouts, links that must not be used they never use."""
 
 
@@ -121,7 +121,7 @@ class Trials:
         return trial
 
     def is_possible(self, trial: Trial, lifted: Sequence[str] = ()) -> bool:
-        """Whether memory, price, pinned layers and links allow a layout; some of `LIMITS` may be lifted."""
+        """Whether memory, price, pinned layers, links and whole workers allow a layout; `LIMITS` may be lifted."""
         setting, cache = self.setting(trial.shape.option), self.cache(trial.shape)
         cost = evaluate(_without(setting, lifted), trial.layout, cache)
         return cost < math.inf and cost == evaluate(_without(setting, LIMITS), trial.layout, cache)
@@ -147,8 +147,10 @@ class Trials:
 
 
 def is_within_limits(setting: Setting, layout: Layout, evaluated: Cache) -> bool:
-    """Whether memory, pins and price allow the layout that was evaluated last."""
+    """Whether memory, pins and price allow the layout that was evaluated last, and all its workers are whole."""
     if evaluated.excess_DP.any():
+        return False
+    if setting.worker_cells > 1 and lacking_cells(setting, layout, evaluated):
         return False
     if setting.price_limit == math.inf:
         return True
@@ -164,6 +166,8 @@ def _without(setting: Setting, lifted: Sequence[str]) -> Setting:
         setting = setting._replace(price_limit=math.inf)
     if "pins" in lifted:
         setting = setting._replace(banned_MJ=np.zeros((len(setting.kind_M), 1)))
+    if "workers" in lifted:
+        setting = setting._replace(worker_cells=1)
     return setting
 
 

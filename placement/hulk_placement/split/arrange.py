@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Ints, Setting
-from hulk_placement.cost.closed_form.setting import Ground, Option
+from hulk_placement.cost.closed_form.setting import Ground, Option, slots
 from hulk_placement.layouts import drafts as layouts
 from hulk_placement.layouts import starts
 from hulk_placement.layouts.annealing import MOVES_A_CALL, annealed
@@ -109,7 +109,7 @@ class Arranged:
         order_N = cells_for(setting, order_N, draft.pipeline, draft.way)
         most = space.most // (draft.pipeline * draft.option.tensor)
         room = min(len(order_N) // draft.pipeline, self.trials.num_batches(draft.option), most)
-        data = space.data or max(1, room * draft.eighths // 8)
+        data = space.data or max(1, space.whole(room * draft.eighths // 8, draft.pipeline * draft.option.tensor))
         shape = Shape(draft.option, data, draft.pipeline)
         if data <= room and space.admits(shape):
             self.trials.build(shape, order_N, tour_W, draft.way % ALIGNED == ROWS)
@@ -151,7 +151,7 @@ class Part(Ground):
             kind_M=whole.kind_M[self.whole_M],
             region_M=self.region_M,
             place_M=self.place_M,
-            slots_M=np.array([machine.num_accelerators // option.tensor for machine in self.machines]),
+            slots_M=slots(self.machines, option.tensor, whole.worker_cells),
             banned_MJ=whole.banned_MJ[self.whole_M],
             **self.joins._asdict(),
         )

@@ -134,7 +134,8 @@ def estimate(
         stages, eighths, way = shapes_S3[s]
         cells_N = cells_for(setting, order_N, stages, way)
         room = min(cells_N.shape[0] // stages, num_batches, most // (stages * setting.tensor))
-        replicas = data if data > 0 else max(1, room * eighths // 8)
+        together = setting.worker_cells // math.gcd(setting.worker_cells, stages)
+        replicas = data if data > 0 else max(1, room * eighths // 8 // together * together)
         lacking = max(stages * replicas * setting.tensor, least) - cells_N.shape[0] * setting.tensor
         if replicas > room or replicas * stages * setting.tensor < least:
             values_S[s] = TOO_FEW + max(0, lacking) / max(1, least)

@@ -28,7 +28,9 @@ class Setting(NamedTuple):
     region_M: Ints
     place_M: Ints
     slots_M: Ints
-    """Cells that a machine has room for."""
+    """Cells that a machine has room for, those of whole workers."""
+    worker_cells: int
+    """A machine's cells are whole workers where they are a multiple of this."""
     memory_K: Floats
     """Bytes of one accelerator; infinite where unknown."""
     price_K: Floats
@@ -118,6 +120,8 @@ class Cache(NamedTuple):
     """A machine that has several of them; -1 where none has."""
     seen_M: Ints
     """Scratch: the last stage that was counted on a machine."""
+    cells_M: Ints
+    """Scratch: cells on a machine."""
     load_M: Floats
     sharing_PR: Floats
     """Bytes on the busiest pair of its machines in a region, over those of the stage's own ring; at most."""

@@ -27,8 +27,8 @@ from hulk_placement.cost.closed_form.sync import (
 from hulk_placement.cost.windows import packets_of
 
 EXCESS_COST = 10.0
-"""What a cell of twice its memory adds to the cost, in times the cost, and twice the price that is allowed; a layer
-where it must not be weighs more (`setting.BANNED`): the way back leads downhill."""
+"""What a cell of twice its memory adds to the cost, in times the cost, twice the price that is allowed, and a cell
+that a worker lacks; a layer where it must not be weighs more (`setting.BANNED`): the way back leads downhill."""
 
 
 def make_cache(num_replicas: int, num_stages: int, num_regions: int, num_machines: int) -> Cache:
@@ -43,6 +43,7 @@ def make_cache(num_replicas: int, num_stages: int, num_regions: int, num_machine
         only_PR=np.zeros((num_stages, num_regions), np.int64),
         twin_PR=np.zeros((num_stages, num_regions), np.int64),
         seen_M=np.zeros(num_machines, np.int64),
+        cells_M=np.zeros(num_machines, np.int64),
         count_PR=np.zeros((num_stages, num_regions), np.int64),
         load_M=np.zeros(num_machines),
         sharing_PR=np.ones((num_stages, num_regions)),
@@ -216,8 +217,22 @@ def combine(setting: Setting, layout: Layout, cache: Cache, is_moved: bool) -> f
     step_s += tied_seconds(setting, layout, cache)
     if setting.price_limit < math.inf:
         excess += max(0.0, price_per_s(setting, layout) / setting.price_limit - 1.0)
+    if setting.worker_cells > 1:
+        excess += lacking_cells(setting, layout, cache)
     cost = step_s * price_per_s(setting, layout) + egress_price(setting, layout, cache) if setting.is_money else step_s
     return cost * (1.0 + EXCESS_COST * excess)
+
+
+@compiled
+def lacking_cells(setting: Setting, layout: Layout, cache: Cache) -> int:
+    """How many cells more would make all machines' cells whole workers."""
+    cache.cells_M[:] = 0
+    for machine in layout.machine_DP.flat:
+        cache.cells_M[machine] += 1
+    lacking = 0
+    for num in cache.cells_M:
+        lacking += int(-num % setting.worker_cells)
+    return lacking
 
 
 @inlined

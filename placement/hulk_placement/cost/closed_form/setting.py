@@ -123,11 +123,13 @@ class Ground:
         compute_K = [kind.compute for kind in kinds]
         tensor_s_KL = np.array([_tensor_seconds(workload, kind.inside, option) for kind in kinds])
         modes = {"ring": GLOO, "wan": WAN}
+        cells = worker_cells(workload, option.tensor)
         return Setting(
             kind_M=np.array([number[figure] for figure in self.figures]),
             region_M=self.region_M,
             place_M=self.place_M,
-            slots_M=np.array([machine.num_accelerators // option.tensor for machine in self.machines]),
+            slots_M=slots(self.machines, option.tensor, cells),
+            worker_cells=cells,
             memory_K=np.array([float(kind.memory_bytes) or math.inf for kind in kinds]),
             price_K=np.array([kind.price_per_hour / 3600 * option.tensor for kind in kinds]),
             is_cold_K=np.array([not kind.keeps_windows for kind in kinds]),
@@ -149,6 +151,17 @@ class Ground:
             is_money=workload.objective != "time",
             is_equal=workload.shares == "equal",
         )
+
+
+def slots(machines: Sequence[Machine], tensor: int, worker_cells: int) -> Ints:
+    """Cells of a tensor degree that each machine has room for, where so many are whole workers; (M,)."""
+    num_M = np.array([machine.num_accelerators for machine in machines], np.int64)
+    return num_M // tensor // worker_cells * worker_cells
+
+
+def worker_cells(workload: Workload, tensor: int) -> int:
+    """The fewest cells of a tensor degree that are whole workers: of which a machine's are a multiple."""
+    return workload.accelerators_per_worker // math.gcd(workload.accelerators_per_worker, tensor)
 
 
 def _banned(workload: Workload, machines: Sequence[Machine]) -> Floats:

@@ -42,4 +42,6 @@ def draw(trials: Trials, space: Space, rng: np.random.Generator) -> Trial | None
     shape = Shape(option, data, num_stages)
     if not space.admits(shape):
         return None
-    return trials.build(shape, rng.permutation(cells_N), rng.permutation(len(setting.uplink_R)), by_rows=True)
+    workers_WC = cells_N.reshape(-1, setting.worker_cells)
+    order_N = workers_WC[rng.permutation(len(workers_WC))].ravel()
+    return trials.build(shape, order_N, rng.permutation(len(setting.uplink_R)), by_rows=True)
