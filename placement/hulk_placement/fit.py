@@ -27,7 +27,8 @@ def _machines(plan: Plan, workload: Workload, topology: Topology) -> Iterator[st
         if num_held > machine.num_accelerators:
             yield f"{num_held} accelerators of {name}, which has {machine.num_accelerators}"
         if num_held % workload.accelerators_per_worker:
-            yield f"{num_held} accelerators of {name}, and workers have {workload.accelerators_per_worker} each"
+            words = f"{num_held} accelerator{'s' * (num_held > 1)} of {name}"
+            yield f"{words}, and workers have {workload.accelerators_per_worker} each"
         if workload.goes_by_prices and not machine.price_per_hour:
             yield f"{name} has no price, and the workload goes by prices"
         elif name not in workload.candidates:

@@ -394,6 +394,17 @@ def test_a_running_plan_stays_where_nothing_changed(hulk: Hulk, tmp_path: Path) 
     assert "nothing" in table
 
 
+def test_checkpoints_in_a_region_that_the_topology_lacks_are_told(hulk: Hulk, tmp_path: Path) -> None:
+    """It may be lost, and then a plan is needed all the more; or mistyped."""
+    workload, plan = running(hulk, tmp_path)
+    asked = ("plan", *MEASURED[:2], "-w", workload, "--from", plan)
+    assert hulk(*asked)[2] == ""
+    workload.write_text(workload.read_text().replace("storeRegion: site-a", "storeRegion: site-x"))
+    code, _, said = hulk(*asked)
+    assert code == 0
+    assert "moving.storeRegion: the topology has no site-x" in said
+
+
 def test_a_lost_machine_moves_a_running_plan_and_the_new_one_is_saved(hulk: Hulk, tmp_path: Path) -> None:
     workload, plan = running(hulk, tmp_path)
     now, saved = topology_without("node-1", tmp_path), tmp_path / "new.yaml"

@@ -218,6 +218,14 @@ def test_without_a_micro_batch_anywhere_nothing_is_guessed() -> None:
         read("layout: {data: 2}\nmachines: [b x 2]", replace(JOB, micro_batch=None))
 
 
+def test_a_worker_that_would_be_in_parts_is_told() -> None:
+    job = replace(JOB, accelerators_per_worker=2, candidates={"a-0": 2, "a-1": 2, "b": 4})
+    assert read("layout: {data: 2, pipeline: 2}\nmachines: [b, b, a-0, a-0]", job).plan.layout.data == 2
+    with pytest.raises(ValueError, match="1 accelerator of a-0, and workers have 2 each") as caught:
+        read("layout: {data: 2, pipeline: 2}\nmachines: [b, b x 2, a-0]", job)
+    assert "3 accelerators of b, and workers have 2 each" in str(caught.value)
+
+
 def test_a_price_that_is_just_at_its_limit_is_within_it() -> None:
     """0.1 an hour three times is 0.30000000000000004 in floating point."""
     job = replace(JOB, max_price_per_hour=0.3)

@@ -75,6 +75,7 @@ def replan_workload(
         raise ValueError(f"{workload_path}: training.steps is missing: what a move gains depends on the steps left")
     if num_made > read.num_steps:
         raise ValueError(f"--step {num_made}: the training has only {read.num_steps} steps")
+    _notes(read.warnings)
     current = read_current(plan_path, read.workload, topology)
     left = read.num_steps - num_made
     found = replan(current.plan, current.basis, read.workload, topology, Situation(left, held_s), read.moving)

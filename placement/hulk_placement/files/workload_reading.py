@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,15 @@ OBJECTIVES = {"time": "time", "throughputPerMoney": "throughput-per-money"}
 
 @dataclass(frozen=True, slots=True)
 class ReadWorkload:
-    """A workload, the optimizer steps of the whole training where they were said, and what a move takes."""
+    """A workload, the optimizer steps of the whole training where they were said, and what a move takes.
+
+    `warnings`: what was read, and may be meant otherwise.
+    """
 
     workload: Workload
     num_steps: int | None = None
     moving: Moving = field(default_factory=Moving)
+    warnings: tuple[str, ...] = ()
 
 
 def read_workload(path: Path, topology: Topology) -> ReadWorkload:
@@ -53,10 +58,24 @@ def to_workload(
         raise ValueError(f"{where}: model: {error}") from error
     if mistakes:
         raise text.mistaken(where, mistakes)
+    moving = to_moving(document.moving)
+    warnings = tuple(f"{where}: {warning}" for warning in _unknown_store(moving, topology))
     try:
-        return ReadWorkload(_workload(document, model, topology), document.training.steps, to_moving(document.moving))
+        return ReadWorkload(_workload(document, model, topology), document.training.steps, moving, warnings)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
+
+
+def _unknown_store(moving: Moving, topology: Topology) -> Iterator[str]:
+    """That the region of the checkpoints is nowhere in the topology: it was lost, or is mistyped."""
+    regions = {machine.region for machine in topology.machines} | {
+        name for pair in topology.region_links for name in pair
+    }
+    if moving.store_region is not None and moving.store_region not in regions:
+        yield (
+            f"moving.storeRegion: the topology has no {moving.store_region}; reading a checkpoint from there is priced "
+            "as over a link of which nothing is known"
+        )
 
 
 def _workload(document: WorkloadFile, model: Model, topology: Topology) -> Workload:
