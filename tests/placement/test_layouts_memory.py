@@ -145,10 +145,10 @@ def of_workers(num_workers: int, topology: Topology, each: int = 4, **asked: obj
 
 
 def test_machines_that_would_do_are_of_whole_workers_and_the_limit_is_said_in_both() -> None:
-    """Nine layers of 80,000 MiB: one for each of nine accelerators, and no worker of four has five."""
+    """Nine layers of 80,000 MiB: nine accelerators would do, but are no whole workers of four; twelve are."""
     there = cluster(1, 6)  # room for one worker of four
     for num_workers, over in (
-        (2, " The workload may have 8 accelerators (2 workers of 4), and this takes 9."),
+        (2, " The workload may have 8 accelerators (2 workers of 4), and this takes 12."),
         (3, ""),
     ):
         found = place(of_workers(num_workers, there), there, QUICK)
