@@ -23,7 +23,7 @@ from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Shape, Trials, copy_of
 from hulk_placement.model import Layer, Model
-from hulk_placement.plan import Plan
+from hulk_placement.plan import Layout, Plan
 from hulk_placement.search.problem import Budget, Unplaced
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
@@ -318,6 +318,64 @@ def test_every_layout_that_is_possible_has_whole_workers(search: str, each: int,
     held = plan.accelerators()
     assert all(num % each == 0 and num <= sizes[name][0] for name, num in held.items()), held
     assert each <= plan.layout.num_ranks <= 3 * each
+
+
+@pytest.mark.parametrize(
+    ("num", "asked", "layout"),
+    [
+        (5, {"data": 1}, (1, 5, 1)),
+        (7, {"data": 1, "tensor": 1}, (1, 7, 1)),
+        (10, {"data": 2, "tensor": 1}, (2, 5, 1)),
+        (9, {"tensor": 1, "micro_batch": 4}, (1, 9, 1)),  # 2 micro-batches, so no more than 2 replicas
+        (9, {"data": 3, "pipeline": 3}, (3, 3, 1)),
+    ],
+)
+def test_a_layout_has_as_many_stages_as_the_number_of_accelerators_asks_for(
+    num: int, asked: dict[str, int], layout: tuple[int, int, int]
+) -> None:
+    """Numbers of stages that no search would try by itself."""
+    world = topology({f"a{n}": 1e12 for n in range(10)})
+    job = workload(world, model(num_layers=11), 8, min_workers=num, max_workers=num, **asked)
+    plan = place(job, world, Budget(1000), clock=lambda: 0.0)
+    assert isinstance(plan, Plan), plan
+    assert plan.layout == Layout(*layout)
+
+
+def test_all_numbers_of_stages_are_looked_at_before_a_plan_is_proven() -> None:
+    """Five machines that are as fast, a sixth that is not, and gradients that take long: 1 x 5, not 1 x 4 or 1 x 6."""
+    world = topology({f"a{n}": 1e12 if n < 5 else 1e7 for n in range(6)})
+    trained = model(num_layers=10, parameters=10**9, output=1)
+    job = workload(world, trained, 32, micro_batch=1)
+    for search in ("exact", "portfolio"):
+        plan = place(job, world, Budget(10**6), clock=lambda: 0.0, search=search)
+        assert isinstance(plan, Plan)
+        assert plan.layout == Layout(1, 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            {"pipeline": 1, "tensor": 2, "min_workers": 3, "max_workers": 3},
+            "No layout with pipeline 1, tensor 2 has 3 accelerators, where there are 11 layers and a global batch of 8",
+        ),
+        (
+            {"data": 3, "pipeline": 1, "tensor": 1, "accelerators_per_worker": 2, "max_workers": 5},
+            "No layout with data 3, pipeline 1, tensor 1 has 2 to 10 accelerators in whole workers of 2",
+        ),
+        (
+            {"data": 3, "tensor": 1, "min_workers": 4, "max_workers": 5},
+            "No layout with data 3, tensor 1 has 4 to 5 accelerators",
+        ),
+    ],
+)
+def test_degrees_that_cannot_have_the_accelerators_asked_for_are_named(asked: dict[str, Any], said: str) -> None:
+    world = topology({f"a{n}": 1e12 for n in range(5)}, num_accelerators=2)
+    job = workload(world, model(num_layers=11), 8, **asked)
+    found = place(job, world, Budget(1000), clock=lambda: 0.0)
+    assert isinstance(found, Unplaced)
+    assert found.reason == "ContradictoryPlacement"
+    assert found.message.startswith(said)
 
 
 def test_annealing_moves_whole_workers() -> None:

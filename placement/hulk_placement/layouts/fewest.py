@@ -64,8 +64,8 @@ def fits(ground: Ground, space: Space, machine: Machine) -> Iterator[Fit]:
         for data in [space.data] if space.data else _divisions(num_batches, len(setting.output_L)):
             holds_P = stages_that_hold(setting, float(machine.memory_bytes), math.ceil(num_batches / data))
             for num_stages in map(int, np.flatnonzero(holds_P)):
-                num = num_stages * option.tensor
-                num_replicas = space.data or space.whole_up(max(data, math.ceil(space.least / num)), num)
+                least = space.smallest(option, num_stages).data
+                num_replicas = max(least, space.whole_up(data, num_stages * option.tensor))
                 is_asked = ground.workload.pipeline in (None, num_stages)
                 if is_asked and num_replicas <= (space.data or num_batches):
                     num_machines = math.ceil(num_stages * num_replicas / cells_each)

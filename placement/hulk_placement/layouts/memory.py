@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -24,18 +23,8 @@ def lacks_memory(trials: Trials, space: Space) -> bool:
     tried = trials.best(trials.num_kept)
     if tried:
         return any(trials.is_possible(trial, lifted=["memory"]) for trial in tried)
-    return any(_has_room(trials, space, shape) for shape in _least_shapes(space))
-
-
-def _least_shapes(space: Space) -> list[Shape]:
-    """Of each option and number of stages, with the fewest replicas."""
-    found = []
-    for option in space.options:
-        for num_stages in space.pipelines:
-            num = num_stages * option.tensor
-            data = space.data or space.whole_up(max(1, math.ceil(space.least / num)), num)
-            found.append(Shape(option, data, num_stages))
-    return found
+    smallest = (space.smallest(option, num) for option in space.options for num in space.pipelines)
+    return any(_has_room(trials, space, shape) for shape in smallest)
 
 
 def _has_room(trials: Trials, space: Space, shape: Shape) -> bool:

@@ -91,6 +91,13 @@ def impossible(trials: Trials, space: Space) -> Unplaced:
             f"{counted(len(workload.model.layers), 'layer')} and a global batch of {workload.global_batch}; at least "
             f"{space.least} are asked for: the two exclude each other.",
         )
+    if not space.is_any_admitted(workload.global_batch):
+        return Unplaced(
+            "ContradictoryPlacement",
+            f"No layout{with_degrees(workload)} has {_asked(space)}, where there are "
+            f"{counted(len(workload.model.layers), 'layer')} and a global batch of {workload.global_batch}: they "
+            "exclude each other.",
+        )
     if lacks_memory(trials, space):
         return Unplaced("NoMemory", no_memory(trials, space))
     tried = trials.best(trials.num_kept)
@@ -113,6 +120,13 @@ def _most_accelerators(trials: Trials, space: Space) -> int:
     """Of any layout, however many machines there are: stages by layers, replicas by micro-batches."""
     pipeline = trials.ground.workload.pipeline or len(trials.ground.workload.model.layers)
     return max((space.data or trials.num_batches(option)) * pipeline * option.tensor for option in space.options)
+
+
+def _asked(space: Space) -> str:
+    """How many accelerators a layout must have."""
+    numbers = f"{space.least} to {counted(space.most, 'accelerator')}"
+    numbers = counted(space.most, "accelerator") if space.least == space.most else numbers
+    return f"{numbers} in whole workers of {space.each}" if space.each > 1 else numbers
 
 
 def _together(workload: Workload) -> str:

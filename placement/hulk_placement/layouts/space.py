@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hulk_placement.cost.closed_form.setting import Ground, Option
@@ -11,6 +11,9 @@ from hulk_placement.layouts.trials import Shape, degrees
 from hulk_placement.workload import SCHEDULES, Workload
 
 MAX_MICRO_BATCH = 64
+
+FEW_STAGES = 8
+"""Up to so many stages all numbers are tried; beyond, about every other, and those that are asked for."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Space:
     """Accelerators that a layout may have."""
     each: int = 1
     """Accelerators of a worker; a layout has whole workers."""
+    every: tuple[int, ...] = ()
+    """All numbers of stages that there may be, where `pipelines` are not all."""
 
     @property
     def usual(self) -> tuple[Option, ...]:
@@ -51,6 +56,16 @@ class Space:
         is_told_apart = shape.pipeline > 1 or shape.option.schedule == self.options[0].schedule
         is_whole = shape.num_accelerators % self.each == 0
         return is_told_apart and is_whole and self.least <= shape.num_accelerators <= self.most
+
+    def smallest(self, option: Option, num_stages: int) -> Shape:
+        """The shape with the fewest replicas that has as many accelerators as it must; it may have too many."""
+        num = num_stages * option.tensor
+        return Shape(option, self.data or self.whole_up(max(1, math.ceil(self.least / num)), num), num_stages)
+
+    def is_any_admitted(self, global_batch: int) -> bool:
+        """Whether any shape has as many accelerators as it may, and a micro-batch for each replica."""
+        shapes = (self.smallest(option, num) for option in self.options for num in self.pipelines)
+        return any(self.admits(one) and (one.data - 1) * one.option.micro_batch < global_batch for one in shapes)
 
     def whole(self, most: int, num_accelerators: int) -> int:
         """How many replicas of so many accelerators, at most, are whole workers."""
@@ -87,9 +102,10 @@ def space_of(ground: Ground) -> Space:
     workload, machines = ground.workload, ground.machines
     widest = max(machine.num_accelerators for machine in machines)
     tensors = [t for t in tensor_degrees(workload) if t <= widest] if workload.tensor is None else [workload.tensor]
-    num_cells = sum(machine.num_accelerators for machine in machines)
-    most = min(len(workload.model.layers), num_cells)
-    pipelines = list(degrees(most)) if workload.pipeline is None else [workload.pipeline]
+    per_worker = workload.accelerators_per_worker
+    least, most = workload.min_workers * per_worker, workload.max_workers * per_worker
+    most_stages = min(len(workload.model.layers), sum(machine.num_accelerators for machine in machines), most)
+    every = range(1, most_stages + 1) if workload.pipeline is None else [workload.pipeline]
     largest = min(MAX_MICRO_BATCH, workload.global_batch)
     batches = [b for b in (1, 2, 4, 8, 16, 32, 64) if b <= largest]
     if workload.micro_batch is not None:
@@ -97,11 +113,28 @@ def space_of(ground: Ground) -> Space:
     schedules = SCHEDULES if workload.schedule is None else (workload.schedule,)
     options = tuple(
         Option(micro_batch=batch, tensor=tensor, schedule=schedule, recompute=recompute)
-        for schedule in (schedules if pipelines[-1] > 1 else schedules[:1])
+        for schedule in (schedules if every[-1] > 1 else schedules[:1])
         for recompute in ((False, True) if workload.recompute is None else (workload.recompute,))
         for tensor in tensors
         for batch in batches
     )
-    per_worker = workload.accelerators_per_worker
-    least, most = workload.min_workers * per_worker, workload.max_workers * per_worker
-    return Space(options, tuple(pipelines), workload.data, least, most, per_worker)
+    whole = Space(options, tuple(every), workload.data, least, most, per_worker, tuple(every))
+    if len(every) <= FEW_STAGES:
+        return whole
+    tried = replace(whole, pipelines=tuple(sorted({*degrees(most_stages), *_asked_for(whole)} & set(every))))
+    return tried if tried.is_any_admitted(workload.global_batch) else whole
+
+
+def _asked_for(space: Space) -> set[int]:
+    """Numbers of stages by which layouts have just as many accelerators as they must, or as many as they may.
+
+    Where the number of replicas is asked for, or just one number of accelerators.
+    """
+    found = set()
+    for tensor in {option.tensor for option in space.options}:
+        if space.data is not None:
+            num = space.data * tensor
+            found |= {math.ceil(space.least / num), space.most // num}
+        elif space.least == space.most:
+            found |= {num for num in space.every if space.most % (num * tensor) == 0}
+    return found

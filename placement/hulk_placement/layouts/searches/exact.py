@@ -31,9 +31,7 @@ def search(
     for option in space.options:
         setting = trials.setting(option)
         num_cells, batches = int(setting.slots_M.sum()), trials.num_batches(option)
-        for num_stages in range(1, min(num_cells, len(setting.output_L)) + 1):
-            if num_stages not in space.pipelines:
-                continue
+        for num_stages in space.every or space.pipelines:
             for data in range(1, min(num_cells // num_stages, batches) + 1):
                 shape = Shape(option, data, num_stages)
                 if (
