@@ -68,9 +68,7 @@ def to_workload(
 
 def _unknown_store(moving: Moving, topology: Topology) -> Iterator[str]:
     """That the region of the checkpoints is nowhere in the topology: it was lost, or is mistyped."""
-    regions = {machine.region for machine in topology.machines} | {
-        name for pair in topology.region_links for name in pair
-    }
+    regions = {machine.region for machine in topology.machines}.union(*topology.region_links)
     if moving.store_region is not None and moving.store_region not in regions:
         yield (
             f"moving.storeRegion: the topology has no {moving.store_region}; reading a checkpoint from there is priced "
