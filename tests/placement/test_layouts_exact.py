@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from hulk_placement.cost import predict, simulate
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.fit import misfits
 from hulk_placement.layer_pins import LayerPin
@@ -167,3 +168,79 @@ def test_where_there_are_few_layouts_the_only_possible_one_is_found() -> None:
     found = place(asked, world, Budget(1), search="greedy")
     assert isinstance(found, Plan), found
     assert ([worker.machine for worker in found.workers], found.stages) == (["a1", "a0"], (0, 2))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("each", [1, 2])
+def test_machines_of_other_sizes_are_told_apart(each: int, order: int) -> None:
+    """One replica beside another inside the larger machine, over a slow link else: whichever machine comes first."""
+    world = topology({"a0": 1e12, "a1": 1e12})
+    machines = [replace(m, num_accelerators=(n + 1) * each) for n, m in enumerate(world.machines)][::order]
+    world = replace(world, machines=tuple(machines), region_links={("a", "a"): Link(0.5, 1e5)})
+    asked = workload(world, trained=model(num_layers=2, flops=1e11), min_workers=2, max_workers=2, tensor=1)
+    asked = replace(asked, accelerators_per_worker=each, candidates={"a0": 1, "a1": 2})
+    found = place(asked, world, Budget(100_000), clock=lambda: 0.0, search="exact")
+    assert isinstance(found, Plan)
+    assert found.accelerators() == {"a1": 2 * each}
+
+
+def test_machines_that_a_pin_tells_apart_are_not_alike() -> None:
+    world = topology({"a0": 1e12, "a1": 1e12})
+    asked = workload(world, pipeline=1, tensor=1, data=1, layer_pins=(LayerPin((0,), machines=("a1",)),))
+    found = place(asked, world, Budget(1000), clock=lambda: 0.0, search="exact")
+    assert isinstance(found, Plan)
+    assert set(found.accelerators()) == {"a1"}
+
+
+@pytest.mark.parametrize(("global_batch", "micro_batch"), [(6, 4), (9, 8), (12, 8), (11, 3)])
+def test_no_other_shares_are_better_than_proven_ones(global_batch: int, micro_batch: int) -> None:
+    """Micro-batches that do not divide the batch: 3 and 3 sequences are better than 4 and 2."""
+    world = topology({"a0": 1e12, "a1": 1e12, "a2": 2e12, "a3": 2e12})
+    degrees = {"data": 2, "pipeline": 2, "tensor": 1}
+    asked = workload(world, global_batch=global_batch, micro_batch=micro_batch, schedule="1f1b", **degrees)
+    found = place(asked, world, Budget(100_000), clock=lambda: 0.0)
+    assert isinstance(found, Plan)
+    assert found.optimality_gap == 0.0
+    others = [replace(found, shares=(first, global_batch - first)) for first in range(1, global_batch)]
+    best_s = min(predict(other, asked, world).step_s for other in others)
+    assert found.prediction.step_s == pytest.approx(best_s, rel=1e-9)
+
+
+def test_a_tensor_degree_that_leaves_no_whole_worker_is_passed_over() -> None:
+    """Two ranks of three accelerators are no worker of three, and where two are asked for that is said."""
+    layers = [Layer(f"l{n}", 40_000_000, 1e12, 2e12, 8, 8, tensor_bytes=8, num_tensor_allreduces=2) for n in range(9)]
+    world = topology({"a0": 1e12, "a1": 1e12}, num_accelerators=3, memory_bytes=1 << 30)
+    asked = workload(world, trained=Model(tuple(layers)), accelerators_per_worker=3, max_workers=9)
+    found = place(asked, world, Budget(2000), clock=lambda: 0.0)
+    assert isinstance(found, Unplaced)
+    assert found.message.endswith("At least 3 machines of 3 accelerators of 1.00 GiB (unknown) would do.")
+    found = place(replace(asked, tensor=2), world, Budget(2000), clock=lambda: 0.0)
+    assert isinstance(found, Unplaced)
+    assert "2 without room for a whole worker of 3 in tensor-parallel ranks of 2 (a0, a1)" in found.message
+
+
+@pytest.mark.parametrize("each", [5, 7])
+def test_stages_of_whole_workers_are_tried_whatever_their_number(each: int) -> None:
+    """One worker, and no more micro-batches than leave one replica of as many stages as it has accelerators."""
+    world = topology({"a0": 1e12}, num_accelerators=each)
+    asked = workload(world, trained=model(num_layers=12), global_batch=2, tensor=1, accelerators_per_worker=each)
+    found = place(replace(asked, max_workers=3), world, Budget(1000), clock=lambda: 0.0)
+    assert isinstance(found, Plan)
+    assert (found.layout.data, found.layout.pipeline) == (1, each)
+
+
+@pytest.mark.parametrize("micro_batch", [1, 2, 8])
+def test_micro_batches_of_one_sequence_are_as_long_whatever_they_might_hold(micro_batch: int) -> None:
+    """Also what stages that share parameters wait for, with recomputation and without."""
+    layers = [Layer(f"l{k}", 50_000_000, 1e11, 2e11, 100_000, 200_000) for k in range(4)]
+    layers.append(Layer("head", 0, 1e11, 2e11, 1000, 2000, tied_to=0, tied_parameters=50_000_000))
+    world = topology({f"a{n}": 1e12 for n in range(4)})
+    asked = workload(world, trained=Model(tuple(layers)), global_batch=2, data=2, pipeline=2, tensor=1)
+    found = place(asked, world, Budget(2000), clock=lambda: 0.0)
+    assert isinstance(found, Plan)
+    for recompute in (False, True):
+        one = replace(found, schedule="1f1b", blocks=(), recompute=recompute)
+        more, larger = replace(one, micro_batch=micro_batch), replace(asked, micro_batch=micro_batch)
+        for evaluator in (predict, simulate):
+            step_s = evaluator(one, asked, world).step_s
+            assert evaluator(more, larger, world).step_s == pytest.approx(step_s, rel=1e-12)

@@ -284,3 +284,46 @@ def test_a_share_is_priced_where_all_shapes_on_the_menu_were_hopeless_of_late() 
     job.scan(everything)
     job.menu.update(dict.fromkeys(job.menu, 50.0))
     assert job.value(everything - everything // 2) < 100
+
+
+@pytest.mark.parametrize(
+    ("sizes", "each", "fewest"),
+    [
+        ((3, 3, 3, 3), (2, 2), (2, 2)),
+        ((3,) * 8, (2, 2), (4, 4)),
+        ((7, 7, 7, 7), (4, 4), (2, 2)),
+        ((8, 8, 8), (3, 3), (3, 3)),
+        ((4, 4), (2, 3), (1, 1)),
+        ((6, 6), (4, 3), (1, 2)),
+        ((6,), (2, 3), (1, 1)),
+        ((12, 12), (1, 8), (8, 2)),
+        ((6, 6), (2, 4), (3, 1)),
+    ],
+)
+def test_jobs_whose_workers_have_several_accelerators_get_whole_ones(
+    sizes: tuple[int, ...], each: tuple[int, int], fewest: tuple[int, int]
+) -> None:
+    """Machines that leave over what makes no whole worker, and just room enough for both jobs."""
+    world = topology({f"a{n}": FAST for n in range(len(sizes))})
+    machines = tuple(replace(m, num_accelerators=size) for m, size in zip(world.machines, sizes, strict=True))
+    world = replace(world, machines=machines)
+    jobs = [
+        workload(
+            world,
+            f"team/{n}",
+            model(6, flops=1e12 * (n + 1)),
+            global_batch=12,
+            min_workers=fewest[n],
+            accelerators_per_worker=each[n],
+        )
+        for n in range(2)
+    ]
+    solution = solve(jobs, (), world, WORK, no_time)
+    assert not solution.unplaced
+    held: Counter[str] = Counter()
+    for job in jobs:
+        mine = solution.plans[job.key].accelerators()
+        assert all(num % job.accelerators_per_worker == 0 for num in mine.values()), mine
+        assert sum(mine.values()) >= job.min_workers * job.accelerators_per_worker
+        held.update(mine)
+    assert all(num <= world.machine(name).num_accelerators for name, num in held.items())

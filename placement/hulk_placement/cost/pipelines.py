@@ -13,14 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Floats, Layout, Setting
-from hulk_placement.cost.closed_form.evaluate import (
-    crossing_seconds,
-    make_cache,
-    memory_bytes,
-    num_batches,
-    time_replica,
-)
+from hulk_placement.cost.closed_form.evaluate import crossing_seconds, make_cache, memory_bytes, time_replica
 from hulk_placement.cost.closed_form.setting import Ground, Option
+from hulk_placement.cost.closed_form.shares import num_batches
 from hulk_placement.cost.closed_form.sync import tied_seconds
 from hulk_placement.cost.memory import in_flight
 from hulk_placement.cost.simulation.outcome import simulate_step

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hulk_placement.cost.closed_form.setting import holds_workers
 from hulk_placement.cost.money import LIMIT_ROUNDING, least_per_hour
 from hulk_placement.layer_pins import stages_needed
 from hulk_placement.search.problem import Sieve, Unplaced, counted, slots
@@ -27,6 +28,10 @@ def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Un
         sieve.keep(lambda m: slots(workload, m) > 0, f"without {each} free accelerators")
     sieve.machines = [_offered(workload, machine) for machine in sieve.machines]
     sieve.keep(lambda m: m.num_accelerators >= least, f"with fewer than {least} accelerators free{of_workers}")
+    sieve.keep(
+        lambda m: holds_workers(m, each, least),
+        f"without room for a whole worker of {each} in tensor-parallel ranks of {least}",
+    )
     num_free = sum(machine.num_accelerators for machine in sieve.machines)
     needed = accelerators_needed(workload)
     if num_free < needed:

@@ -4,7 +4,7 @@
     shift     a layer moves to the next stage                share     a micro-batch moves to another replica
     tour      a visit of the tour moves elsewhere
 
-Of equal shares what makes them differ moves, where they do not divide.
+Where micro-batches do not divide the global batch a sequence moves alone, too; of equal shares what makes them differ.
 
 Half of the moves begin at the replica that ends last. A move that costs more is taken with probability
 exp(-(increase / cost) / temperature), the temperature falling geometrically. The number that decides it is drawn first:
@@ -129,7 +129,11 @@ def _change(setting: Setting, layout: Layout, free_M: Ints, move: int, a: int, b
             return UNDONE, 0, 0
         layout.first_P[s] += t
     elif move == SHARE:
-        t = layout.shares_D[a] - layout.shares_D[b] if setting.is_equal else setting.micro_batch
+        t = setting.micro_batch
+        if setting.is_equal:
+            t = layout.shares_D[a] - layout.shares_D[b]
+        elif setting.global_batch % setting.micro_batch and np.random.random() < 0.5:
+            t = 1
         if a == b or not 0 < t < layout.shares_D[a]:
             return UNDONE, 0, 0
         layout.shares_D[a] -= t

@@ -63,7 +63,8 @@ def _shares(shares_D: Ints, setting: Setting) -> Ints:
         return shares_D
     size = setting.micro_batch
     found_D = size * _batches(shares_D, -(-setting.global_batch // size))
-    found_D[int(found_D.argmax())] -= found_D.sum() - setting.global_batch
+    for _ in range(int(found_D.sum()) - setting.global_batch):
+        found_D[int(found_D.argmax())] -= 1
     return found_D
 
 

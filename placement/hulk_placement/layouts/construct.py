@@ -39,8 +39,8 @@ def place_columns(order_N: Ints, machine_DP: Ints) -> None:
 def share_out(setting: Setting, layout: Layout) -> None:
     """Share the sequences so that the slowest replica is quickest: each takes fill + micro-batches x period.
 
-    All have whole micro-batches, but for what the last one lacks, which is taken from the slowest. Where shares are to
-    be equal, what does not divide goes to the quickest.
+    All have whole micro-batches, but for what the last one lacks, which is taken, sequence by sequence, from whoever is
+    slowest then. Where shares are to be equal, what does not divide goes to the quickest.
     """
     num_replicas = layout.machine_DP.shape[0]
     fill_D, period_D = np.zeros(num_replicas), np.zeros(num_replicas)
@@ -62,17 +62,18 @@ def share_out(setting: Setting, layout: Layout) -> None:
         else:
             low_s = middle_s
     for _ in range(_take(num_D, fill_D, period_D, high_s) - num):
-        num_D[_slowest(num_D, fill_D, period_D, 1)] -= 1
+        num_D[_slowest(num_D, fill_D, period_D)] -= 1
     layout.shares_D[:] = num_D * size
-    layout.shares_D[_slowest(num_D, fill_D, period_D, 0)] -= num * size - setting.global_batch
+    for _ in range(num * size - setting.global_batch):
+        layout.shares_D[_slowest(layout.shares_D, fill_D, period_D / size)] -= 1
 
 
 @inlined
-def _slowest(num_D: Ints, fill_D: Floats, period_D: Floats, least: int) -> int:
-    """The replica that takes longest of those with more micro-batches than `least`."""
+def _slowest(num_D: Ints, fill_D: Floats, period_D: Floats) -> int:
+    """The replica that takes longest, of those with more than one: fill + number x period."""
     slowest, worst_s = -1, -1.0
     for r in range(num_D.shape[0]):
-        if num_D[r] > least and fill_D[r] + num_D[r] * period_D[r] > worst_s:
+        if num_D[r] > 1 and fill_D[r] + num_D[r] * period_D[r] > worst_s:
             slowest, worst_s = r, fill_D[r] + num_D[r] * period_D[r]
     return slowest
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hulk_placement.compiled import compiled
 from hulk_placement.cost.closed_form.arrays import Setting
 from hulk_placement.cost.closed_form.evaluate import memory_bytes
-from hulk_placement.cost.closed_form.setting import Ground, Option, slots
+from hulk_placement.cost.closed_form.setting import Ground, Option, holds_workers, slots
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape
 from hulk_placement.topology import Machine
@@ -76,7 +76,7 @@ def leanest(space: Space, machine: Machine) -> list[Option]:
     """The options that need least, of each tensor degree that the machine has room for, recomputing or not."""
     least = min(option.micro_batch for option in space.options)
     lean = (replace(option, micro_batch=least, schedule=space.options[0].schedule) for option in space.options)
-    return list(dict.fromkeys(option for option in lean if option.tensor <= machine.num_accelerators))
+    return [one for one in dict.fromkeys(lean) if holds_workers(machine, space.each, one.tensor)]
 
 
 def _divisions(num_batches: int, most_in_flight: int) -> Iterator[int]:

@@ -15,8 +15,9 @@ import numpy as np
 
 from hulk_placement.compiled import compiled, inlined
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Layout, Setting
-from hulk_placement.cost.closed_form.evaluate import memory_bytes, num_batches
+from hulk_placement.cost.closed_form.evaluate import memory_bytes
 from hulk_placement.cost.closed_form.pipeline import GPIPE
+from hulk_placement.cost.closed_form.shares import num_batches
 from hulk_placement.cost.closed_form.sync import pair
 
 GROWTH = 1.5

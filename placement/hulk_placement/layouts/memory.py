@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hulk_placement.cost.closed_form.evaluate import memory_bytes, num_batches
+from hulk_placement.cost.closed_form.evaluate import memory_bytes
 from hulk_placement.cost.closed_form.setting import Ground
+from hulk_placement.cost.closed_form.shares import num_batches
 from hulk_placement.layouts.fewest import Fit, fewest_machines
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trials

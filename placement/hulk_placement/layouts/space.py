@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from hulk_placement.cost.closed_form.setting import Ground, Option
+from hulk_placement.cost.closed_form.setting import Ground, Option, worker_cells
 from hulk_placement.layouts.trials import Shape, degrees
 from hulk_placement.workload import SCHEDULES, Workload
 
@@ -128,10 +128,13 @@ def space_of(ground: Ground) -> Space:
 def _asked_for(space: Space) -> set[int]:
     """Numbers of stages by which layouts have just as many accelerators as they must, or as many as they may.
 
-    Where the number of replicas is asked for, or just one number of accelerators.
+    Where the number of replicas is asked for, or just one number of accelerators; and those that are whole workers.
     """
     found = set()
     for tensor in {option.tensor for option in space.options}:
+        cells = worker_cells(space.each, tensor)
+        found |= {cells * num for num in degrees(space.every[-1] // cells)}
+        found |= {num for num in space.every if cells % num == 0}
         if space.data is not None:
             num = space.data * tensor
             found |= {math.ceil(space.least / num), space.most // num}

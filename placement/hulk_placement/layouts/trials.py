@@ -142,7 +142,7 @@ class Trials:
         return heapq.nsmallest(num, self._kept.values())
 
     def best_possible(self, num: int) -> list[Trial]:
-        """The same of those that memory, price, pins and links allow: some may be dearer than what lacks a little."""
+        """The same of those that are possible (`is_possible`): some may be dearer than what lacks a little."""
         return heapq.nsmallest(num, self._possible.values())
 
 

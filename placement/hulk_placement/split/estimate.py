@@ -12,7 +12,7 @@ import numpy as np
 
 from hulk_placement.compiled import compiled
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Layout, Setting
-from hulk_placement.cost.closed_form.evaluate import evaluate, make_cache, price_per_s
+from hulk_placement.cost.closed_form.evaluate import evaluate, lacking_cells, make_cache, price_per_s
 from hulk_placement.layouts.construct import construct
 
 COLUMNS, ROWS, ALIGNED = 0, 1, 2
@@ -63,7 +63,7 @@ def cells_of(setting: Setting, counts_P: Ints, usable_P: Ints, first_P: Ints, to
                 continue
             left, machine = counts_P[pool], first_P[pool]
             while left > 0:
-                for _ in range(min(left, usable_P[pool]) // tensor):
+                for _ in range(min(left, usable_P[pool]) // tensor // setting.worker_cells * setting.worker_cells):
                     order_N[num] = machine
                     num += 1
                 left -= usable_P[pool]
@@ -84,6 +84,7 @@ def cells_for(setting: Setting, order_N: Ints, num_stages: int, way: int) -> Int
         unit = max(1, order_N.shape[0] // num_stages)
         while unit > 1 and (count_R // unit).sum() < num_stages:
             unit -= 1
+    unit = unit // math.gcd(unit, setting.worker_cells) * setting.worker_cells
     used_R, num, found_N = np.zeros_like(count_R), 0, np.zeros_like(order_N)
     for machine in order_N:
         region = setting.region_M[machine]
@@ -104,6 +105,8 @@ def _value(setting: Setting, layout: Layout, order_N: Ints, by_rows: bool) -> fl
     if not cost < math.inf:
         return IMPOSSIBLE + 50.0
     is_possible = cache.excess_DP.sum() <= 0.0 and price_per_s(setting, layout) <= setting.price_limit
+    if setting.worker_cells > 1 and lacking_cells(setting, layout, cache) > 0:
+        is_possible = False
     return math.log(cost) if is_possible else IMPOSSIBLE + math.log(cost)
 
 

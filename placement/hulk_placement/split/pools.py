@@ -6,6 +6,7 @@ of a machine do not count here: they decide where in its job it stands, not whic
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -28,9 +29,11 @@ class Pools:
     regions: tuple[str, ...]
     region_P: Ints
     total_P: Ints
-    """Accelerators of each pool."""
+    """Accelerators of each pool, without what is left of a machine in whole workers of any job."""
     quantum_P: Ints
-    """Accelerators that change hands together."""
+    """Accelerators that change hands together: whole machines, or whole workers of every job as far as they divide."""
+    each_J: tuple[int, ...]
+    """Accelerators of a job's worker."""
     usable_JP: Ints
     """Accelerators of one machine that a job's pods may hold."""
     most_JP: Ints
@@ -49,17 +52,19 @@ class Pools:
         keys = sorted(groups, key=lambda key: (number[str(key[0])], -(groups[key][0].flops_per_s or 0.0)))
         machines = tuple(tuple(groups[key]) for key in keys)
         usable_JP = np.array([key[1] for key in keys], np.int64).reshape(len(keys), len(workloads)).T.copy()
-        size_P = np.array([members[0].num_accelerators for members in machines], np.int64)
+        each_J = [workload.accelerators_per_worker for workload in workloads]
+        common, whole = math.gcd(*each_J), math.lcm(*each_J)
+        size_P = np.array([members[0].num_accelerators // common * common for members in machines], np.int64)
         num_P = np.array([len(members) for members in machines], np.int64)
         are_many = num_P.sum() >= MACHINES_A_JOB * len(workloads)
         is_whole_P = ((usable_JP == 0) | (usable_JP == size_P)).all(axis=0)
-        least = max((workload.accelerators_per_worker for workload in workloads), default=1)
         return cls(
             machines=machines,
             regions=regions,
             region_P=np.array([number[members[0].region] for members in machines], np.int64),
             total_P=size_P * num_P,
-            quantum_P=np.where(is_whole_P & are_many, size_P, np.minimum(size_P, least)),
+            quantum_P=np.where(is_whole_P & are_many, size_P, np.minimum(size_P, whole if whole in each_J else common)),
+            each_J=tuple(each_J),
             usable_JP=usable_JP,
             most_JP=usable_JP * num_P,
         )
@@ -83,7 +88,8 @@ def _figures(workloads: Sequence[Workload], machine: Machine) -> tuple[object, .
 
 
 def assign(pools: Pools, counts_JP: Ints) -> list[dict[str, int]]:
-    """Accelerators of each machine for each job: whole machines first, what is left over where it fits best."""
+    """Accelerators of each machine for each job, in whole workers: the largest workers first, then whole machines, and
+    what is left over where it fits best."""
     given: list[dict[str, int]] = [{} for _ in counts_JP]
     for pool, members in enumerate(pools.machines):
         left = [machine.num_accelerators for machine in members]
@@ -93,18 +99,19 @@ def assign(pools: Pools, counts_JP: Ints) -> list[dict[str, int]]:
             for job, count in enumerate(counts_JP[:, pool].tolist())
             for done in range(0, count, max(1, int(usable_J[job])))
         ]
-        for size, job in sorted(blocks, key=lambda block: (-block[0], block[1])):
-            _take(given[job], [machine.name for machine in members], left, size, int(usable_J[job]))
+        for size, job in sorted(blocks, key=lambda block: (-pools.each_J[block[1]], -block[0], block[1])):
+            names, each = [machine.name for machine in members], pools.each_J[job]
+            _take(given[job], names, left, size // each * each, int(usable_J[job]), each)
     return given
 
 
-def _take(given: dict[str, int], names: Sequence[str], left: list[int], size: int, usable: int) -> None:
-    """Take a block from the machine that it leaves least of; from several where it fits none."""
+def _take(given: dict[str, int], names: Sequence[str], left: list[int], size: int, usable: int, each: int) -> None:
+    """Take a block from the machine that it leaves least of; from several, in whole workers, where it fits none."""
     while size > 0:
         room = [min(free, usable - given.get(name, 0)) for name, free in zip(names, left, strict=True)]
         fitting = [(left[n], n) for n in range(len(names)) if room[n] >= size]
         n = min(fitting)[1] if fitting else max(range(len(names)), key=lambda k: (room[k], -k))
-        part = min(size, room[n])
+        part = min(size, room[n]) // each * each
         if part <= 0:
             return
         given[names[n]] = given.get(names[n], 0) + part

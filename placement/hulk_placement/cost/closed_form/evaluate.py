@@ -15,6 +15,7 @@ import numpy as np
 from hulk_placement.compiled import compiled, inlined
 from hulk_placement.cost.closed_form.arrays import Cache, Layout, Setting
 from hulk_placement.cost.closed_form.pipeline import NUM_SCRATCH, Chain, least_s, pipeline_ends
+from hulk_placement.cost.closed_form.shares import filled, num_batches
 from hulk_placement.cost.closed_form.sync import (
     busiest_uplink_s,
     gradient_bytes,
@@ -53,18 +54,6 @@ def make_cache(num_replicas: int, num_stages: int, num_regions: int, num_machine
         stage=np.zeros((8, num_stages)),
         now=np.zeros((NUM_SCRATCH, num_stages)),
     )
-
-
-@inlined
-def num_batches(setting: Setting, layout: Layout, replica: int) -> int:
-    """Micro-batches of a replica: as few as its sequences fit into."""
-    return int((layout.shares_D[replica] + setting.micro_batch - 1) // setting.micro_batch)
-
-
-@inlined
-def filled(setting: Setting, layout: Layout, replica: int) -> float:
-    """Of a whole micro-batch what each of a replica's has, all of one size: 1 where its sequences just fill them."""
-    return float(layout.shares_D[replica] / (num_batches(setting, layout, replica) * setting.micro_batch))
 
 
 @inlined

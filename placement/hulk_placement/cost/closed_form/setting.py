@@ -123,7 +123,7 @@ class Ground:
         compute_K = [kind.compute for kind in kinds]
         tensor_s_KL = np.array([_tensor_seconds(workload, kind.inside, option) for kind in kinds])
         modes = {"ring": GLOO, "wan": WAN}
-        cells = worker_cells(workload, option.tensor)
+        cells = worker_cells(workload.accelerators_per_worker, option.tensor)
         return Setting(
             kind_M=np.array([number[figure] for figure in self.figures]),
             region_M=self.region_M,
@@ -159,9 +159,18 @@ def slots(machines: Sequence[Machine], tensor: int, worker_cells: int) -> Ints:
     return num_M // tensor // worker_cells * worker_cells
 
 
-def worker_cells(workload: Workload, tensor: int) -> int:
-    """The fewest cells of a tensor degree that are whole workers: of which a machine's are a multiple."""
-    return workload.accelerators_per_worker // math.gcd(workload.accelerators_per_worker, tensor)
+def worker_cells(each: int, tensor: int) -> int:
+    """The fewest cells of a tensor degree that are whole workers of so many accelerators.
+
+    >>> worker_cells(6, 4)
+    3
+    """
+    return each // math.gcd(each, tensor)
+
+
+def holds_workers(machine: Machine, each: int, tensor: int) -> bool:
+    """Whether a machine has room for a whole worker in tensor-parallel ranks."""
+    return bool(slots([machine], tensor, worker_cells(each, tensor)).any())
 
 
 def _banned(workload: Workload, machines: Sequence[Machine]) -> Floats:

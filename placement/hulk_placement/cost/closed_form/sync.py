@@ -10,6 +10,7 @@ import math
 
 from hulk_placement.compiled import compiled, inlined
 from hulk_placement.cost.closed_form.arrays import Cache, Floats, Layout, Setting
+from hulk_placement.cost.closed_form.shares import filled
 
 MAX_SEGMENT_BYTES = float(1 << 20)
 SOFTWARE_S = 0.0012
@@ -382,16 +383,18 @@ def slack_seconds(setting: Setting, layout: Layout, replica: int, early: int, la
     So long may what the earlier stage sends at a step's end be on its way before the later one needs it, and what the
     later one sends before the earlier one has computed its last micro-batch.
     """
-    there_s, back_s = 0.0, 0.0
+    there_s, back_s, size = 0.0, 0.0, filled(setting, layout, replica)
     for s in range(early, late):
         low, high = layout.first_P[s], layout.first_P[s + 1]
         here, behind = layout.machine_DP[replica, s], layout.machine_DP[replica, s + 1]
-        kind, num_bytes = setting.kind_M[here], setting.output_L[high - 1]
+        kind, num_bytes = setting.kind_M[here], size * setting.output_L[high - 1]
+        forward_s = size * (setting.forward_KJ[kind, high] - setting.forward_KJ[kind, low])
         latency_s, flow = pair(setting, here, behind)
-        there_s += setting.forward_KJ[kind, high] - setting.forward_KJ[kind, low] + latency_s
+        there_s += forward_s + latency_s
         there_s += num_bytes / flow if flow > 0.0 else 0.0
         latency_s, flow = pair(setting, behind, here)
-        back_s += setting.backward_KJ[kind, high] - setting.backward_KJ[kind, low] + latency_s
+        back_s += size * (setting.backward_KJ[kind, high] - setting.backward_KJ[kind, low]) + latency_s
+        back_s += forward_s if setting.recompute else 0.0
         back_s += num_bytes / flow if flow > 0.0 else 0.0
     return there_s, back_s
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from hulk_placement.cost.closed_form.arrays import Layout, Setting
-from hulk_placement.cost.closed_form.evaluate import filled, num_batches
+from hulk_placement.cost.closed_form.shares import filled, num_batches
 from hulk_placement.cost.simulation.schedule import BACKWARD, FORWARD, Schedule, schedule
 from hulk_placement.cost.simulation.step import Replica
 from hulk_placement.cost.simulation.ways import Ways

@@ -2,9 +2,9 @@
 
 What cannot be better than the best possible one known is not looked at: cells that, all of them always busy, would take
 as long; a split whose slowest replica alone does. Replicas that only change places are one layout. Machines that are
-alike are not told apart. Layouts that memory, price or pins rule out are passed over, so that what is proven is proven
-of those that are possible. Where the time ends before, the result is only the best seen, and `Trials.is_proven` stays
-false.
+alike are not told apart. Layouts that memory, price, pins or workers rule out are passed over, so that what is proven
+is proven of those that are possible. Where the time ends before, the result is only the best seen, and
+`Trials.is_proven` stays false.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ def num_splits(setting: Setting, shape: Shape) -> int:
     cuts = math.comb(len(setting.output_L) - 1, shape.pipeline - 1)
     if setting.is_equal:
         return cuts * math.comb(shape.data, setting.global_batch % shape.data)
-    num, lacking = _micro_batches(setting)
-    return cuts * math.comb(num - 1, shape.data - 1) * (shape.data if lacking else 1)
+    return cuts * math.comb(setting.global_batch // _shared(setting) - 1, shape.data - 1)
 
 
 def placements(setting: Setting, data: int, num_stages: int) -> Iterator[Cells]:
     """Machines for all cells, replicas in rising order; of machines that are alike the first with room is taken."""
-    alike = [(int(k), int(p)) for k, p in zip(setting.kind_M, setting.place_M, strict=True)]
+    figures = zip(setting.kind_M, setting.place_M, setting.slots_M, setting.banned_MJ, strict=True)
+    alike = [(int(kind), int(place), int(room), banned_J.tobytes()) for kind, place, room, banned_J in figures]
 
     def pipelines(left: list[int], chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         if len(chosen) == num_stages:
             yield chosen
             return
-        fresh: set[tuple[int, int]] = set()
+        fresh: set[tuple[int, int, int, bytes]] = set()
         for machine, room in enumerate(left):
             used = room < setting.slots_M[machine]
             if not room or (not used and alike[machine] in fresh):
@@ -100,7 +100,7 @@ def placements(setting: Setting, data: int, num_stages: int) -> Iterator[Cells]:
 
 
 def _splits(trials: Trials, shape: Shape, machine_DP: np.ndarray, going_on: Callable[[], bool]) -> bool:
-    """Every split of layers, share of micro-batches and order of regions for these cells; the best is kept.
+    """Every split of layers, share of sequences and order of regions for these cells; the best is kept.
 
     False where the time is over.
     """
@@ -131,27 +131,20 @@ def _splits(trials: Trials, shape: Shape, machine_DP: np.ndarray, going_on: Call
 
 
 def _shares(setting: Setting, data: int) -> Iterator[Ints]:
-    """Sequences of each replica: all ways to share whole micro-batches, and each replica for what the last one lacks.
-
-    Or all ways to share them equally.
-    """
+    """Sequences of each replica: all ways to share them, or to share them equally."""
     if setting.is_equal:
         base, rest = divmod(setting.global_batch, data)
         for more in itertools.combinations(range(data), rest):
             yield np.array([base + (replica in more) for replica in range(data)])
         return
-    num, lacking = _micro_batches(setting)
-    for nums in compositions(num, data):
-        for replica in range(data if lacking else 1):
-            shares_D = np.array(nums) * setting.micro_batch
-            shares_D[replica] -= lacking
-            yield shares_D
+    size = _shared(setting)
+    for nums in compositions(setting.global_batch // size, data):
+        yield np.array(nums) * size
 
 
-def _micro_batches(setting: Setting) -> tuple[int, int]:
-    """Of a step, of all replicas together, and how many sequences the last one lacks."""
-    num = math.ceil(setting.global_batch / setting.micro_batch)
-    return num, num * setting.micro_batch - setting.global_batch
+def _shared(setting: Setting) -> int:
+    """Sequences that are shared as one: a micro-batch, where these divide the global batch."""
+    return 1 if setting.global_batch % setting.micro_batch else setting.micro_batch
 
 
 def walks(regions: list[int]) -> Iterator[tuple[int, ...]]:
