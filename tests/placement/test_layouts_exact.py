@@ -244,3 +244,18 @@ def test_micro_batches_of_one_sequence_are_as_long_whatever_they_might_hold(micr
         for evaluator in (predict, simulate):
             step_s = evaluator(one, asked, world).step_s
             assert evaluator(more, larger, world).step_s == pytest.approx(step_s, rel=1e-12)
+
+
+@pytest.mark.parametrize(("data", "is_proven"), [(None, False), (1, True)])
+def test_rings_over_links_of_single_machines_are_not_proven_best(data: int | None, is_proven: bool) -> None:
+    """Of the region's link a ring takes 28 s, of the machines' own one 530 s: then a pipeline is better."""
+    layers = [
+        Layer(f"l{n}", num, 2e12, 4e12, 1000, 1000) for n, num in enumerate((40_000_000, 200_000_000, 40_000_000))
+    ]
+    world = topology({"a0": 3e12, "a1": 1e12})
+    world = replace(world, node_links={("a0", "a1"): Link(0.05, 2.5e6), ("a1", "a0"): Link(0.05, 2.5e6)})
+    asked = workload(world, trained=Model(tuple(layers)), global_batch=3, min_workers=2, tensor=1, data=data)
+    found = place(replace(asked, schedule="1f1b"), world, Budget(100_000), clock=lambda: 0.0)
+    assert isinstance(found, Plan)
+    assert (found.layout.data, found.layout.pipeline) == (1, 2)
+    assert (found.optimality_gap == 0.0) is is_proven

@@ -113,8 +113,9 @@ def best_plan(
     best = with_all_flows(best, workload, topology, left_s)
     if schedule_s is not None and plan_timing_s(best) < left_s():
         best = reordered(best, workload, topology, schedule_s, seed)
-    # The search weighs neither two-level all-reduces nor orders of blocks.
-    is_proven = trials.is_proven and workload.sync.mode == "ring" and best.schedule != "explicit"
+    # The search weighs neither two-level all-reduces nor orders of blocks, and rings not by machines' own links.
+    is_weighed = workload.sync.mode == "ring" and best.schedule != "explicit"
+    is_proven = trials.is_proven and is_weighed and (workload.data == 1 or not trials.ground.has_own_links)
     reached, least = (
         judged(best, workload),
         reasons.least_step_s if workload.objective == "time" else reasons.least_price,

@@ -96,6 +96,11 @@ class Ground:
             ),
         )
 
+    @property
+    def has_own_links(self) -> bool:
+        """Whether links of single machines are known, which may differ from what is typical of their regions."""
+        return bool((self.place_M != self.region_M).any())
+
     @cached_property
     def passes(self) -> Passes:
         """Curves that were drawn for one option serve the next."""
