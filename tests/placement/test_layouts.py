@@ -378,6 +378,17 @@ def test_degrees_that_cannot_have_the_accelerators_asked_for_are_named(asked: di
     assert found.message.startswith(said)
 
 
+def test_layouts_that_need_more_accelerators_than_there_are_say_how_many() -> None:
+    """Three replicas are no whole workers of two, six are."""
+    world = topology({"a0": 1e12}, num_accelerators=4)
+    job = workload(world, model(), 8, data=3, tensor=1, accelerators_per_worker=2, max_workers=3)
+    assert place(job, world, Budget(1000), clock=lambda: 0.0) == Unplaced(
+        "NotEnoughAccelerators",
+        "Layouts with data 3, tensor 1 that have 2 to 6 accelerators in whole workers of 2 have at least 6, and there "
+        "are 4.",
+    )
+
+
 def test_annealing_moves_whole_workers() -> None:
     """From four slow machines to four fast ones, two cells of a worker each; cells of other workers stay."""
     world = topology({f"a{n}": 1e12 if n < 4 else 5e12 for n in range(8)}, num_accelerators=4)

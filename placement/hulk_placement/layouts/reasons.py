@@ -91,12 +91,18 @@ def impossible(trials: Trials, space: Space) -> Unplaced:
             f"{counted(len(workload.model.layers), 'layer')} and a global batch of {workload.global_batch}; at least "
             f"{space.least} are asked for: the two exclude each other.",
         )
-    if not space.is_any_admitted(workload.global_batch):
+    fewest, there = space.fewest(workload.global_batch), sum(m.num_accelerators for m in trials.ground.machines)
+    if not fewest:
         return Unplaced(
             "ContradictoryPlacement",
             f"No layout{with_degrees(workload)} has {_asked(space)}, where there are "
             f"{counted(len(workload.model.layers), 'layer')} and a global batch of {workload.global_batch}: they "
             "exclude each other.",
+        )
+    if fewest > there:
+        return Unplaced(
+            "NotEnoughAccelerators",
+            f"Layouts{with_degrees(workload)} that have {_asked(space)} have at least {fewest}, and there are {there}.",
         )
     if lacks_memory(trials, space):
         return Unplaced("NoMemory", no_memory(trials, space))

@@ -62,10 +62,11 @@ class Space:
         num = num_stages * option.tensor
         return Shape(option, self.data or self.whole_up(max(1, math.ceil(self.least / num)), num), num_stages)
 
-    def is_any_admitted(self, global_batch: int) -> bool:
-        """Whether any shape has as many accelerators as it may, and a micro-batch for each replica."""
+    def fewest(self, global_batch: int) -> int:
+        """The fewest accelerators of an admitted shape with a micro-batch for each replica; 0 where there is none."""
         shapes = (self.smallest(option, num) for option in self.options for num in self.pipelines)
-        return any(self.admits(one) and (one.data - 1) * one.option.micro_batch < global_batch for one in shapes)
+        admitted = (s for s in shapes if self.admits(s) and (s.data - 1) * s.option.micro_batch < global_batch)
+        return min((shape.num_accelerators for shape in admitted), default=0)
 
     def whole(self, most: int, num_accelerators: int) -> int:
         """How many replicas of so many accelerators, at most, are whole workers."""
@@ -122,7 +123,7 @@ def space_of(ground: Ground) -> Space:
     if len(every) <= FEW_STAGES:
         return whole
     tried = replace(whole, pipelines=tuple(sorted({*degrees(most_stages), *_asked_for(whole)} & set(every))))
-    return tried if tried.is_any_admitted(workload.global_batch) else whole
+    return tried if tried.fewest(workload.global_batch) else whole
 
 
 def _asked_for(space: Space) -> set[int]:
