@@ -1,5 +1,6 @@
 """Real ranks as real processes on loopback: what the runtime's tests share."""
 
+import gc
 import gzip
 import json
 import os
@@ -258,6 +259,15 @@ def make_training() -> Callable[..., dict[str, Any]]:
 def encode_plan() -> Callable[..., bytes]:
     """encode_plan(document) -> the bytes in the ConfigMap."""
     return encode
+
+
+@pytest.fixture(autouse=True)
+def what_others_left_is_not_searched() -> Iterator[None]:
+    """By the garbage collector: among all that thousands of tests keep it holds up every thread for half a second and
+    more, and a rank that says nothing for so long counts as lost."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

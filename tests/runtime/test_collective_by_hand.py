@@ -1,7 +1,6 @@
 """Two shells and a list of addresses: what docs/training-scripts.md shows, run as shown."""
 
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,24 +14,16 @@ PATIENCE_S = 120.0
 Shell = Callable[[str], subprocess.Popen[str]]
 
 
-def documented() -> list[str]:
+@pytest.fixture
+def documented(unused_port: Callable[[], int]) -> list[str]:
     """The commands of the guide's block, with ports that are free here, and small vectors."""
     (block,) = [
         block for block in re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL) if "hulk_runtime.collective" in block
     ]
     addresses = sorted(set(re.findall(r"10\.\d+\.\d+\.\d+:\d+", block)))
-    for place, port in zip(addresses, free_ports(len(addresses)), strict=True):
-        block = block.replace(place, f"127.0.0.1:{port}")
+    for place in addresses:
+        block = block.replace(place, f"127.0.0.1:{unused_port()}")
     return block.replace("\\\n", " ").splitlines()
-
-
-def free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 @pytest.fixture
@@ -61,8 +52,8 @@ def ends(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, output, errors
 
 
-def test_the_commands_of_the_guide_time_all_reduces(shell: Shell) -> None:
-    secret, *ranks = documented()
+def test_the_commands_of_the_guide_time_all_reduces(shell: Shell, documented: list[str]) -> None:
+    secret, *ranks = documented
     assert ends(shell(secret))[0] == 0
     for code, output, errors in [ends(process) for process in [shell(command) for command in ranks]]:
         assert (code, errors) == (0, "")
@@ -70,10 +61,10 @@ def test_the_commands_of_the_guide_time_all_reduces(shell: Shell) -> None:
         assert re.match(r"1 MB: median \d\.\d+ s of 5, right\n16 MB: median ", output)
 
 
-def test_another_secret_is_refused_at_once_and_says_so(shell: Shell, tmp_path: Path) -> None:
+def test_another_secret_is_refused_at_once_and_says_so(shell: Shell, documented: list[str], tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(bytes(32))
     (tmp_path / "other").write_bytes(bytes(31) + b"\1")
-    first, second = (f"{command} --connect-seconds 10" for command in documented()[1:])
+    first, second = (f"{command} --connect-seconds 10" for command in documented[1:])
     waits, refused = shell(first), shell(second.replace("--secret-file secret", "--secret-file other"))
     code, output, errors = ends(refused)
     assert (code, output) == (69, "")
