@@ -10,6 +10,7 @@ import numpy as np
 from hulk_placement.cost.closed_form.arrays import Ints, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import evaluate
 from hulk_placement.cost.closed_form.setting import Option
+from hulk_placement.cost.closed_form.shares import num_batches_of_all
 from hulk_placement.cost.compute import share_out
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trial, Trials
@@ -62,7 +63,7 @@ def _shares(shares_D: Ints, setting: Setting) -> Ints:
     if shares_D.sum() == setting.global_batch:
         return shares_D
     size = setting.micro_batch
-    found_D = size * _batches(shares_D, -(-setting.global_batch // size))
+    found_D = size * _batches(shares_D, num_batches_of_all(setting))
     for _ in range(int(found_D.sum()) - setting.global_batch):
         found_D[int(found_D.argmax())] -= 1
     return found_D

@@ -11,6 +11,7 @@ import numpy as np
 
 from hulk_placement.compiled import compiled, inlined
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Layout, Setting
+from hulk_placement.cost.closed_form.shares import num_batches_of_all
 from hulk_placement.layouts.layer_split import micro_batch_seconds, round_trips, split_layers
 
 HALVINGS = 14
@@ -52,7 +53,7 @@ def share_out(setting: Setting, layout: Layout) -> None:
         layout.shares_D[:] = base
         layout.shares_D[np.argsort(period_D, kind="mergesort")[: setting.global_batch - base * num_replicas]] += 1
         return
-    num, size = -(-setting.global_batch // setting.micro_batch), setting.micro_batch
+    num, size = num_batches_of_all(setting), setting.micro_batch
     num_D = np.ones(num_replicas, np.int64)
     low_s, high_s = 0.0, fill_D.max() + (num + 1) * period_D.max()
     for _ in range(HALVINGS):
@@ -116,7 +117,6 @@ def construct(setting: Setting, layout: Layout, order_N: Ints, by_rows: bool) ->
         place_rows(order_N, layout.machine_DP)
     else:
         place_columns(order_N, layout.machine_DP)
-    num = -(-setting.global_batch // setting.micro_batch)
-    layout.shares_D[:] = max(1, num // layout.machine_DP.shape[0]) * setting.micro_batch
+    layout.shares_D[:] = max(1, num_batches_of_all(setting) // layout.machine_DP.shape[0]) * setting.micro_batch
     split_layers(setting, layout)
     share_out(setting, layout)

@@ -13,6 +13,7 @@ import numpy as np
 from hulk_placement.compiled import compiled
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import evaluate, lacking_cells, make_cache, price_per_s
+from hulk_placement.cost.closed_form.shares import num_batches_of_all
 from hulk_placement.layouts.construct import construct
 
 COLUMNS, ROWS, ALIGNED = 0, 1, 2
@@ -105,8 +106,7 @@ def _value(setting: Setting, layout: Layout, order_N: Ints, by_rows: bool) -> fl
     if not cost < math.inf:
         return IMPOSSIBLE + 50.0
     is_possible = cache.excess_DP.sum() <= 0.0 and price_per_s(setting, layout) <= setting.price_limit
-    if setting.worker_cells > 1 and lacking_cells(setting, layout, cache) > 0:
-        is_possible = False
+    is_possible = is_possible and lacking_cells(setting, layout, cache) == 0
     return math.log(cost) if is_possible else IMPOSSIBLE + math.log(cost)
 
 
@@ -126,7 +126,7 @@ def estimate(
     `limits`: accelerators at least and at most, replicas where they are asked for (else 0).
     """
     least, most, data = limits
-    num_batches = -(-setting.global_batch // setting.micro_batch)
+    num_batches = num_batches_of_all(setting)
     weight_R = np.zeros(both_RR.shape[0])
     for pool in range(counts_P.shape[0]):
         if usable_P[pool] >= setting.tensor:

@@ -206,8 +206,7 @@ def combine(setting: Setting, layout: Layout, cache: Cache, is_moved: bool) -> f
     step_s += tied_seconds(setting, layout, cache)
     if setting.price_limit < math.inf:
         excess += max(0.0, price_per_s(setting, layout) / setting.price_limit - 1.0)
-    if setting.worker_cells > 1:
-        excess += lacking_cells(setting, layout, cache)
+    excess += lacking_cells(setting, layout, cache)
     cost = step_s * price_per_s(setting, layout) + egress_price(setting, layout, cache) if setting.is_money else step_s
     return cost * (1.0 + EXCESS_COST * excess)
 
@@ -215,6 +214,8 @@ def combine(setting: Setting, layout: Layout, cache: Cache, is_moved: bool) -> f
 @compiled
 def lacking_cells(setting: Setting, layout: Layout, cache: Cache) -> int:
     """How many cells more would make all machines' cells whole workers."""
+    if setting.worker_cells == 1:
+        return 0
     cache.cells_M[:] = 0
     for machine in layout.machine_DP.flat:
         cache.cells_M[machine] += 1

@@ -7,6 +7,12 @@ from hulk_placement.cost.closed_form.arrays import Layout, Setting
 
 
 @inlined
+def num_batches_of_all(setting: Setting) -> int:
+    """Micro-batches of a step: as few as the global batch fits into."""
+    return int((setting.global_batch + setting.micro_batch - 1) // setting.micro_batch)
+
+
+@inlined
 def num_batches(setting: Setting, layout: Layout, replica: int) -> int:
     """Micro-batches of a replica: as few as its sequences fit into."""
     return int((layout.shares_D[replica] + setting.micro_batch - 1) // setting.micro_batch)
