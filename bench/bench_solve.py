@@ -22,7 +22,7 @@ from hulk_placement.search.baselines import BASELINES, name_order
 from hulk_placement.search.evaluate import Order, evaluate
 from hulk_placement.search.problem import Problem, build
 from hulk_placement.search.sizes import NUM_BUCKETS
-from hulk_placement.solve import solve
+from hulk_placement.solve import Budget, solve
 from hulk_placement.topology import Link, Machine, Pair, Topology
 from hulk_placement.workload import Workload
 from rich.console import Console
@@ -79,10 +79,10 @@ def row(num_machines: int, num_regions: int, draw: random.Random) -> list[str]:
     ]
 
 
-def planned(job: Workload, topology: Topology) -> tuple[Plan, float]:
+def planned(job: Workload, topology: Topology, budget: Budget | None = None) -> tuple[Plan, float]:
     """The job's plan and the seconds it took to make."""
     start = time.perf_counter()
-    plan = solve([job], [], topology).plans[job.key]
+    plan = solve([job], [], topology, budget).plans[job.key]
     return plan, time.perf_counter() - start
 
 

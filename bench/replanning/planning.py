@@ -1,6 +1,6 @@
 """A machine of a drawn cluster is lost -> how long the next plan of the job on it takes; nothing is run.
 
-The question is the operator's: the workers that are left wait on their machines, and the job may have any number.
+Question and budget are the operator's: workers that are left wait on their machines, and the job may have any number.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
+from hulk_operator.planning.process import budget_for
 from hulk_placement.plan import Plan
+from hulk_placement.solve import Budget
 from hulk_placement.topology import Topology
 from rich.table import Table
 
@@ -53,4 +55,4 @@ def next_plan(plan: Plan, topology: Topology, lost: str) -> tuple[Plan, float]:
     asked = workload(topology)
     candidates = {name: num for name, num in asked.candidates.items() if name != lost}
     asked = replace(asked, candidates=candidates, kept=held)
-    return planned(asked, replace(topology, machines=free, node_links=links))
+    return planned(asked, replace(topology, machines=free, node_links=links), budget_for([asked], Budget()))

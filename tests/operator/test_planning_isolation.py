@@ -10,7 +10,7 @@ from hulk_operator import names
 from hulk_operator.cluster import CONFIG_MAPS, HULK_JOBS, ApiResource, Forbidden, Listing, Object
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.planning import inventory
-from hulk_operator.planning.process import MAX_SEARCH_S, Problem, Search
+from hulk_operator.planning.process import MAX_RESUME_S, MAX_SEARCH_S, Problem, Search, budget_for
 from hulk_operator.pods import plan_config_map
 from hulk_operator.reconcile.types import Planned, Unplanned
 from hulk_placement.model import Layer, Model
@@ -247,3 +247,12 @@ async def test_a_search_may_not_take_for_ever() -> None:
         assert search._budget == Budget(iterations=10**9, seconds=MAX_SEARCH_S)
     finally:
         search.close()
+
+
+def test_a_job_whose_workers_wait_gets_its_plan_soon() -> None:
+    model = Model((Layer("all", 1000, 10.0, 20.0, 0, 5),))
+    waiting = Workload("lab/one", model, 8, {"a": 1, "b": 1})
+    interrupted = Workload("lab/two", model, 8, {"a": 1, "b": 1}, kept={"a": 1})
+    assert budget_for([waiting], Budget(seconds=MAX_SEARCH_S)).seconds == MAX_SEARCH_S
+    assert budget_for([waiting, interrupted], Budget(seconds=MAX_SEARCH_S)).seconds == MAX_RESUME_S
+    assert budget_for([interrupted], Budget(seconds=0.5)).seconds == 0.5

@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 MAX_SEARCH_S: Final = 30.0
 MAX_REVIEW_S: Final = 1.0
+MAX_RESUME_S: Final = 1.5
+"""Where workers of a job wait for its next plan, as after a loss: they hold accelerators meanwhile."""
 MAX_PROCESS_S: Final = 120
 _PR_SET_PDEATHSIG: Final = 1
 Arguments = TypeVarTuple("Arguments")
@@ -121,7 +123,7 @@ class Search:
         return await self._in_child(_decide, asked)
 
     async def _run(self, workloads: Sequence[Workload], running: Sequence[Plan], topology: Topology) -> Solution:
-        return await self._in_child(_solve, workloads, running, topology, self._budget)
+        return await self._in_child(_solve, workloads, running, topology, budget_for(workloads, self._budget))
 
     async def _in_child(self, work: Callable[[*Arguments], Answer], *arguments: *Arguments) -> Answer:
         loop = asyncio.get_running_loop()
@@ -135,6 +137,12 @@ class Search:
         except Exception:
             self._failed()
             raise
+
+
+def budget_for(workloads: Sequence[Workload], budget: Budget) -> Budget:
+    """The budget, in less time where one of the jobs has workers that wait for its plan."""
+    is_urgent = any(workload.kept for workload in workloads)
+    return replace(budget, seconds=min(budget.seconds, MAX_RESUME_S)) if is_urgent else budget
 
 
 def new_pool() -> ProcessPoolExecutor:

@@ -120,18 +120,25 @@ def share_by_speed(global_batch: int, rank_speeds: Sequence[float]) -> tuple[int
     """
     speed_R = np.array(rank_speeds, dtype=np.float64) / max(rank_speeds)
     short, long = 0.0, global_batch / float(speed_R.min())
+    shares_R, num_left = np.ones(len(speed_R)), global_batch - len(speed_R)
     for _ in range(SHARE_HALVINGS):
+        if num_left < len(speed_R):
+            break
         middle = (short + long) / 2
-        is_long = np.maximum(1, np.floor(middle * speed_R)).sum() > global_batch
-        short, long = (short, middle) if is_long else (middle, long)
-    shares_R = np.maximum(1, np.floor(short * speed_R)).astype(np.int64)
-    through = [(float(end), rank) for rank, end in enumerate((shares_R + 1) / speed_R)]
+        tried_R = np.maximum(1, np.floor(middle * speed_R))
+        rest = global_batch - int(tried_R.sum())
+        if rest < 0:
+            long = middle
+        else:
+            short, shares_R, num_left = middle, tried_R, rest
+    shares, speeds = [int(share) for share in shares_R], speed_R.tolist()
+    through = [((share + 1) / speed, rank) for rank, (share, speed) in enumerate(zip(shares, speeds, strict=True))]
     heapq.heapify(through)
-    for _ in range(global_batch - int(shares_R.sum())):
+    for _ in range(num_left):
         _, rank = through[0]
-        shares_R[rank] += 1
-        heapq.heapreplace(through, (float((shares_R[rank] + 1) / speed_R[rank]), rank))
-    return tuple(int(share) for share in shares_R)
+        shares[rank] += 1
+        heapq.heapreplace(through, ((shares[rank] + 1) / speeds[rank], rank))
+    return tuple(shares)
 
 
 class Passes:

@@ -37,7 +37,7 @@ def place_columns(order_N: Ints, machine_DP: Ints) -> None:
 
 
 @compiled
-def share_out(setting: Setting, layout: Layout) -> None:
+def share_sequences(setting: Setting, layout: Layout) -> None:
     """Share the sequences so that the slowest replica is quickest: each takes fill + micro-batches x period.
 
     All have whole micro-batches, but for what the last one lacks, which is taken, sequence by sequence, from whoever is
@@ -119,4 +119,4 @@ def construct(setting: Setting, layout: Layout, order_N: Ints, by_rows: bool) ->
         place_columns(order_N, layout.machine_DP)
     layout.shares_D[:] = max(1, num_batches_of_all(setting) // layout.machine_DP.shape[0]) * setting.micro_batch
     split_layers(setting, layout)
-    share_out(setting, layout)
+    share_sequences(setting, layout)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hulk_placement.compiled import compiled
 from hulk_placement.cost.closed_form.arrays import Setting
 from hulk_placement.cost.closed_form.evaluate import memory_bytes
-from hulk_placement.cost.closed_form.setting import Ground, Option, holds_workers, slots
+from hulk_placement.cost.closed_form.setting import Ground, Option, holds_workers, whole_cells
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape
 from hulk_placement.topology import Machine
@@ -60,7 +60,7 @@ def fits(ground: Ground, space: Space, machine: Machine) -> Iterator[Fit]:
     """
     for option in leanest(space, machine):
         setting, num_batches = ground.setting(option), math.ceil(ground.workload.global_batch / option.micro_batch)
-        cells_each = int(slots([machine], option.tensor, setting.worker_cells)[0])
+        cells_each = int(whole_cells([machine], option.tensor, setting.worker_cells)[0])
         for data in [space.data] if space.data else _divisions(num_batches, len(setting.output_L)):
             holds_P = stages_that_hold(setting, float(machine.memory_bytes), math.ceil(num_batches / data))
             for num_stages in map(int, np.flatnonzero(holds_P)):

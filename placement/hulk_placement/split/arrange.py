@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Ints, Setting
-from hulk_placement.cost.closed_form.setting import Ground, Option, slots
+from hulk_placement.cost.closed_form.setting import Ground, Option, whole_cells
 from hulk_placement.layouts import drafts as layouts
 from hulk_placement.layouts import starts
 from hulk_placement.layouts.annealing import MOVES_A_CALL, annealed
@@ -151,7 +151,7 @@ class Part(Ground):
             kind_M=whole.kind_M[self.whole_M],
             region_M=self.region_M,
             place_M=self.place_M,
-            slots_M=slots(self.machines, option.tensor, whole.worker_cells),
+            slots_M=whole_cells(self.machines, option.tensor, whole.worker_cells),
             banned_MJ=whole.banned_MJ[self.whole_M],
             **self.joins._asdict(),
         )

@@ -12,9 +12,6 @@ from hulk_placement.cost.closed_form.arrays import Floats, Ints
 from hulk_placement.topology import Link, LinkKind, Machine, Topology
 from hulk_placement.workload import Workload
 
-Place = tuple[str, str | None]
-"""A region, and the machine in it that has links of its own; None stands for the others."""
-
 
 class Joins(NamedTuple):
     """The arrays of a `Setting` that say what links carry; links that the workload may not use have rate 0."""
@@ -31,22 +28,16 @@ class Joins(NamedTuple):
     @classmethod
     def of(cls, workload: Workload, topology: Topology, regions: Sequence[str], apart: Sequence[Machine]) -> Joins:
         """The joins of these regions, and of the machines in them that have links of their own."""
-
-        def between(a: Place, b: Place) -> Link:
-            if a[1] is not None and b[1] is not None and a != b:
-                return topology.link(a[1], b[1])
-            return topology.region_link(a[0], b[0])
-
-        regional: list[Place] = [(name, None) for name in regions]
-        places = regional + [(machine.region, machine.name) for machine in apart]
-        links = [[between(a, b) for b in regional] for a in regional]
-        of_regions = _figures(links, workload)
-        own = _figures([[between(a, b) for b in places] for a in places], workload) if apart else of_regions
+        links = [[topology.region_link(a, b) for b in regions] for a in regions]
+        latency_RR, round_trip_RR, flow_RR = _figures(links, workload)
+        latency_QQ, flow_QQ = _with_own_links((latency_RR, flow_RR), workload, topology, regions, apart)
         prices = topology.egress_price_per_gb
         return cls(
-            own[0],
-            own[2],
-            *of_regions,
+            latency_QQ,
+            flow_QQ,
+            latency_RR,
+            round_trip_RR,
+            flow_RR,
             capacity_RR=np.array([[link.bandwidth_bytes_per_s for link in row] for row in links], np.float64),
             uplink_R=np.array([topology.uplinks.get(name, math.inf) for name in regions], np.float64),
             egress_RR=np.array([[prices.get((a, b), 0.0) / 1e9 for b in regions] for a in regions]),
@@ -63,15 +54,35 @@ class Joins(NamedTuple):
         return Joins(latency_RR, flow_RR, *of_regions, capacity_RR, self.uplink_R[regions], egress_RR)
 
 
+def _with_own_links(
+    figures: tuple[Floats, Floats],
+    workload: Workload,
+    topology: Topology,
+    regions: Sequence[str],
+    apart: Sequence[Machine],
+) -> tuple[Floats, Floats]:
+    """Latencies and rates of places: those of their regions, but where two machines have a link of their own."""
+    region_Q = [*range(len(regions)), *(regions.index(machine.region) for machine in apart)]
+    both = np.ix_(region_Q, region_Q)
+    latency_QQ, flow_QQ = (np.ascontiguousarray(array_RR[both]) for array_RR in figures)
+    place = {machine.name: len(regions) + number for number, machine in enumerate(apart)}
+    for source, target in topology.node_links:
+        if source in place and target in place and source != target:
+            link, ends = topology.link(source, target), (place[source], place[target])
+            latency_QQ[ends], flow_QQ[ends] = link.latency_s, _rate(link, workload)
+    return latency_QQ, flow_QQ
+
+
+def _rate(link: Link, workload: Workload) -> float:
+    """Bytes a second that one flow gets; 0 where the workload may not use the link."""
+    usable = workload.allow_unknown_links or link.kind is not LinkKind.UNKNOWN
+    return link.one_flow_bytes_per_s if usable else 0.0
+
+
 def _figures(links: list[list[Link]], workload: Workload) -> tuple[Floats, Floats, Floats]:
     """Of each pair the seconds one way, those there and back, and the bytes a second that one flow gets."""
-
-    def rate(link: Link) -> float:
-        usable = workload.allow_unknown_links or link.kind is not LinkKind.UNKNOWN
-        return link.one_flow_bytes_per_s if usable else 0.0
-
     return (
         np.array([[link.latency_s for link in row] for row in links], np.float64),
         np.array([[link.rtt_s for link in row] for row in links], np.float64),
-        np.array([[rate(link) for link in row] for row in links], np.float64),
+        np.array([[_rate(link, workload) for link in row] for row in links], np.float64),
     )

@@ -133,7 +133,7 @@ class Ground:
             kind_M=np.array([number[figure] for figure in self.figures]),
             region_M=self.region_M,
             place_M=self.place_M,
-            slots_M=slots(self.machines, option.tensor, cells),
+            slots_M=whole_cells(self.machines, option.tensor, cells),
             worker_cells=cells,
             memory_K=np.array([float(kind.memory_bytes) or math.inf for kind in kinds]),
             price_K=np.array([kind.price_per_hour / 3600 * option.tensor for kind in kinds]),
@@ -158,7 +158,7 @@ class Ground:
         )
 
 
-def slots(machines: Sequence[Machine], tensor: int, worker_cells: int) -> Ints:
+def whole_cells(machines: Sequence[Machine], tensor: int, worker_cells: int) -> Ints:
     """Cells of a tensor degree that each machine has room for, where so many are whole workers; (M,)."""
     num_M = np.array([machine.num_accelerators for machine in machines], np.int64)
     return num_M // tensor // worker_cells * worker_cells
@@ -175,7 +175,7 @@ def worker_cells(each: int, tensor: int) -> int:
 
 def holds_workers(machine: Machine, each: int, tensor: int) -> bool:
     """Whether a machine has room for a whole worker in tensor-parallel ranks."""
-    return bool(slots([machine], tensor, worker_cells(each, tensor)).any())
+    return bool(whole_cells([machine], tensor, worker_cells(each, tensor)).any())
 
 
 def _banned(workload: Workload, machines: Sequence[Machine]) -> Floats:
