@@ -190,6 +190,7 @@ def test_a_fused_kernel_keeps_no_scores_and_computes_them_again() -> None:
         (decoder("falcon_h9", 2, 64, 4, 2, 96, vocab_size=100, rms_norm_eps=1e-6), "llama"),
         (decoder("", 2, 64, 4, 2, 96, vocab_size=100), "llama"),
         (decoder("starcoder2", 2, 64, 4, 2, 96, vocab_size=100, norm_epsilon=1e-5), "gpt_neox"),
+        (decoder("moe9", 2, 64, 4, 2, 96, vocab_size=100, num_experts=4, num_experts_per_tok=2), "mixtral"),
         ({"model_type": "gptish", "n_layer": 2, "n_embd": 64, "n_head": 4, "n_ctx": 32, "vocab_size": 100}, "gpt2"),
     ],
 )
@@ -206,6 +207,7 @@ def test_a_training_sequence_may_be_shorter_than_the_model_could_take() -> None:
 
 SMALL = decoder("llama", 2, 64, 4, 2, 96, vocab_size=100)
 MIXTURE = SMALL | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
+UNKNOWN_EXPERTS = MIXTURE | {"model_type": "another_moe", "moe_layer_freq": 1, "moe_router_scale": "1"}
 GPT2 = {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "n_positions": 32, "vocab_size": 100}
 
 
@@ -236,6 +238,18 @@ GPT2 = {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "n_positi
         (BERT_BASE | {"architectures": "BertModel"}, "architectures 'BertModel': must be a list of texts"),
         (BERT_BASE | {"model_type": "deberta", "architectures": ["DebertaForMaskedLM"]}, "model_type 'deberta'"),
         (SMALL | {"model_type": "bart", "is_encoder_decoder": True}, "only decoders are read by the names"),
+        (
+            UNKNOWN_EXPERTS | {"moe_num_experts": 4},
+            "moe_num_experts 4: of experts only num_local_experts, .* are counted",
+        ),
+        (UNKNOWN_EXPERTS | {"interleave_moe_layer_step": 2}, "interleave_moe_layer_step 2: of experts"),
+        (UNKNOWN_EXPERTS | {"moe_layer_freq": 2}, "moe_layer_freq 2: of experts"),
+        (SMALL | {"model_type": "jamba", "mamba_d_state": 16}, "mamba_d_state 16: layers of another kind"),
+        (SMALL | {"model_type": "nemotron", "hidden_act": "relu2"}, "hidden_act 'relu2': .* hardly a gated one"),
+        (
+            GPT2 | {"model_type": "gpt_bigcode", "multi_query": True},
+            "multi_query True: one key and value for all heads",
+        ),
         (ROBERTA | {"max_position_embeddings": 2}, "sequence length 0"),
         (T5_SMALL | {"feed_forward_proj": "wide-relu"}, "feed_forward_proj wide-relu"),
         (T5_SMALL | {"n_positions": None}, "has none of n_positions"),

@@ -46,6 +46,22 @@ FAMILIES: Mapping[str, Callable[[Keys], Architecture]] = {
     "deepseek_v3": rms_normed.deepseek,
 }
 
+EXPERTS, STATE_SPACES = r"(^|_)(experts?|moe)(_|$)", r"^(mamba|ssm|attn_layer_period)"
+"""Parts of keys' names."""
+
+EXPERT_KEYS = (
+    *rms_normed.NUM_EXPERTS,
+    "num_experts_per_tok",
+    "experts_per_token",
+    "moe_intermediate_size",
+    "n_shared_experts",
+    "shared_expert_intermediate_size",
+)
+EVERY_LAYER = "moe_layer_freq"
+"""1 where all layers have experts."""
+
+UNGATED = ("relu", "relu2")
+
 
 def from_config(config: Mapping[str, Any]) -> Architecture:
     """The architecture in a config's keys. ValueError names the key, and its value, that is missing or cannot be."""
@@ -66,10 +82,23 @@ def _by_key_names(keys: Keys, family: str) -> Architecture:
             f"config.json: model_type {family!r} with architectures {model_class!r} is none of {', '.join(FAMILIES)}, "
             "and only decoders are read by the names of their keys"
         )
+    _refuse_other_layers(keys)
     if keys.has("n_embd", "n_layer") or not keys.has("hidden_size", "num_hidden_layers"):
+        keys.refuse("multi_query", "one key and value for all heads is not counted in a decoder spelled like GPT-2")
         return layer_normed.gpt2(keys)
     if keys.has("kv_lora_rank"):
         return rms_normed.deepseek(keys)
     if keys.has("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon") and not keys.has("rms_norm_eps"):
         return layer_normed.rotary(keys, is_gated=keys.text("hidden_act") in ("silu", "swish"))
+    if keys.text("hidden_act") in UNGATED:
+        keys.refuse("hidden_act", "an MLP with it is hardly a gated one, as LLaMA's is, and no key says")
     return rms_normed.llama(keys)
+
+
+def _refuse_other_layers(keys: Keys) -> None:
+    """Keys by which layers are not what is counted: experts by other names, state spaces between attention."""
+    for name in keys.numbered(EXPERTS):
+        if name not in EXPERT_KEYS and not (name == EVERY_LAYER and keys.size(name) == 1):
+            keys.refuse(name, f"of experts only {', '.join(EXPERT_KEYS)} are counted in a family that is not known")
+    for name in keys.numbered(STATE_SPACES):
+        keys.refuse(name, "layers of another kind than attention are not counted")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,13 @@ class Keys:
     def has(self, *names: str) -> bool:
         """Whether one of the names is there."""
         return any(self._config.get(name) is not None for name in names)
+
+    def numbered(self, pattern: str) -> list[str]:
+        """The names with the pattern in them that hold a number or a list, and neither a text nor true or false."""
+        held = {name: value for name, value in self._config.items() if re.search(pattern, name)}
+        return [
+            name for name, value in held.items() if isinstance(value, int | float | list) and type(value) is not bool
+        ]
 
     def size(self, *names: str, default: int | None = None, least: int = 1, most: int = MAX_SIZE) -> int:
         """A whole number under one of the names; where several of them are there they must agree."""
