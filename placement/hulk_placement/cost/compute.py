@@ -172,7 +172,7 @@ class Passes:
     def _draw(self, kind: Kind, micro_batch: float, tensor: int) -> Pass:
         """By data sheet, in seconds; else in proportion to what was profiled on another product, else to FLOPs."""
         accelerator, model = kind.accelerator, self._workload.model
-        if accelerator is not None:
+        if accelerator is not None and model.flops_per_sequence:
             return accelerators.layer_seconds(accelerator, self._workload.precision, model.layers, micro_batch, tensor)
         if model.times is not None:
             first = model.times.rows[0]
