@@ -14,6 +14,7 @@ from hulk_placement.cost.memory import cell_memory, in_flight
 from hulk_placement.cost.pipelines import arrays_of, time_pipelines
 from hulk_placement.cost.predict import stage_groups
 from hulk_placement.cost.simulation.step import Place
+from hulk_placement.cost.ties import ties
 from hulk_placement.cost.traffic import traffic
 from hulk_placement.model import Layer, Model
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
@@ -76,6 +77,30 @@ def test_components_sum_to_the_memory_that_is_predicted(
         for stage in range(len(stages)):
             found = cell_memory(made, workload, replica, stage)
             assert found.total == pytest.approx(expected[replica, stage], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("stages", "held", "sent"), [((0, 2), 600, [600]), ((0, 2, 3), 300, [600, 300]), ((0,), 0, [])]
+)
+def test_a_stage_has_what_its_layers_share_with_an_earlier_one_once(
+    stages: tuple[int, ...], held: int, sent: list[int]
+) -> None:
+    """The last two of four layers use 600 and 300 of the first one's 1,000 parameters."""
+    layers = list(job().model.layers)
+    for number, shared in ((2, 600), (3, 300)):
+        layers[number] = replace(layers[number], tied_to=0, tied_parameters=shared)
+    workload, topology = replace(job(), model=Model(tuple(layers))), world()
+    names = ("a0", "b0", "b1")[: len(stages)]
+    made = plan(" ".join(names), 1, len(stages), stages=stages)
+    last, own = len(stages) - 1, 1000 * (len(layers) - stages[-1])
+    assert cell_memory(made, workload, 0, last).parameters == 4 * (own + held)
+    expected = time_pipelines(made, workload, topology).memory_DP[0]
+    assert [cell_memory(made, workload, 0, stage).total for stage in range(len(stages))] == pytest.approx(expected)
+    assert [tie.group.num_bytes for tie in ties(made, workload)] == [4 * num for num in sent]
+    alone = replace(workload, model=Model((*layers[:3], replace(layers[3], tied_to=None, tied_parameters=0))))
+    if len(stages) == 2:  # the larger of two that one stage has is all that is sent
+        both_s, one_s = (time_pipelines(made, asked, topology).tied_s for asked in (workload, alone))
+        assert both_s == one_s
 
 
 def test_activations_in_flight_follow_the_schedule() -> None:

@@ -277,6 +277,19 @@ def test_the_prediction_is_what_the_search_went_by() -> None:
         assert min(seconds) == pytest.approx(trial.cost, rel=0.02)
 
 
+def test_local_sgd_costs_what_it_is_predicted_to() -> None:
+    """20 steps bear one all-reduce together, after which nothing is left to overlap with."""
+    world = topology({"a0": 3e12, "a1": 1e12, "a2": 2e12, "a3": 2e12})
+    world = replace(world, region_links={("a", "a"): Link(0.02, 1e6)})
+    job = workload(world, model(), global_batch=8, sync=Sync("local", inner_steps=20))
+    trials = searched("portfolio", world, job, 3000)
+    for trial in trials.best(20):
+        plan = replace(plan_of(trials, trial), inner_steps=20)
+        seconds = [predict(replace(plan, num_buckets=number), job, world).step_s for number in (1, 2)]
+        assert min(seconds) == pytest.approx(trial.cost, rel=0.02)
+    assert trials.best(1)[0].shape.data > 1
+
+
 @pytest.mark.parametrize("shares", ["equal", "planned"])
 @pytest.mark.parametrize(("global_batch", "micro_batch"), [(3, 2), (10, 4), (13, 8), (12, 4), (23, 3)])
 def test_micro_batches_that_do_not_divide_cost_what_they_are_predicted_to(

@@ -18,7 +18,7 @@ from hulk_placement import wire
 from hulk_placement.collective import build_network
 from hulk_placement.cost import predict, simulate
 from hulk_placement.layouts.reducing import ways
-from hulk_placement.model import Model
+from hulk_placement.model import Layer, Model
 from hulk_placement.plan import Plan
 from hulk_placement.ring.region_graph import Work
 from hulk_placement.search.making import make_plan
@@ -135,6 +135,18 @@ def test_local_sgd_bears_its_part_of_an_outer_step() -> None:
     assert (often.inner_steps, rarely.inner_steps) == (10, 100)
     assert rarely.prediction.communication_s == pytest.approx(often.prediction.communication_s / 10)
     assert often.num_buckets == 1
+
+
+def test_local_sgd_has_the_workers_that_pay_when_steps_share_an_all_reduce() -> None:
+    """20 MB over 10 Mbit/s take longer than a step: 4 workers pay only with an all-reduce every 50 steps."""
+    model = Model((Layer("all", 5_000_000, 1e12, 2e12, 0, 1000),))
+    machines = tuple(Machine(f"a{number}", "a", flops_per_s=1e12) for number in range(4))
+    world = Topology(machines, region_links={("a", "a"): Link(0.02, 1.25e6)})
+    asked = Workload("a/b", model, 4, {machine.name: 1 for machine in machines}, max_workers=4, sync=Sync("ring"))
+    assert len(planned(asked, world).workers) == 1
+    plan = planned(replace(asked, sync=Sync("local", 50)), world)
+    assert (len(plan.workers), plan.inner_steps, plan.optimality_gap) == (4, 50, 0.0)
+    assert plan.prediction.step_s == pytest.approx(3.48, rel=0.01)
 
 
 @pytest.mark.parametrize("mode", ["wan", "local"])

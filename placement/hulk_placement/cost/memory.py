@@ -97,10 +97,12 @@ def _most_kept(blocks: Sequence[Block]) -> int:
 
 
 def _parameters(layers: Sequence[Layer], first: int, last: int) -> int:
-    """Those of a stage's layers, and of earlier layers that are held once more because a layer here uses them."""
-    own = sum(layer.num_parameters for layer in layers[first:last])
-    tied = (layer.tied_to for layer in layers[first:last] if layer.tied_to is not None and layer.tied_to < first)
-    return own + sum(layers[number].num_parameters for number in tied)
+    """Those of a stage's layers, and those of earlier layers that are held once more because layers here use them."""
+    tied: dict[int, int] = {}
+    for layer in layers[first:last]:
+        if layer.tied_to is not None and layer.tied_to < first:
+            tied[layer.tied_to] = max(layer.tied_parameters, tied.get(layer.tied_to, 0))
+    return sum(layer.num_parameters for layer in layers[first:last]) + sum(tied.values())
 
 
 def _kept_bytes(layer: Layer, tensor: int) -> float:

@@ -25,14 +25,17 @@ class Tie:
 
 
 def ties(plan: Plan, workload: Workload) -> Iterator[Tie]:
-    """Of each layer that uses parameters of a layer on another stage, in each replica."""
+    """Of each stage that uses parameters of a layer on another one, in each replica; it has them once."""
     layers = workload.model.layers
     stages = [sum(first <= layer for first in plan.stages) - 1 for layer in range(len(layers))]
+    most: dict[tuple[int, int], int] = {}
     for number, layer in enumerate(layers):
-        if layer.tied_to is None or stages[layer.tied_to] == stages[number]:
-            continue
-        num_bytes = math.ceil(BYTES_PER_FP32 * layers[layer.tied_to].num_parameters / plan.layout.tensor)
-        ends = stages[layer.tied_to], stages[number]
+        if layer.tied_to is not None and stages[layer.tied_to] != stages[number]:
+            tied = layer.tied_to, stages[number]
+            most[tied] = max(layer.tied_parameters, most.get(tied, 0))
+    for (tied_to, stage), num_parameters in most.items():
+        num_bytes = math.ceil(BYTES_PER_FP32 * num_parameters / plan.layout.tensor)
+        ends = stages[tied_to], stage
         for replica in range(plan.layout.data):
             machines = plan.machine(replica, ends[0]), plan.machine(replica, ends[1])
             yield Tie(replica, ends, Group(machines, max(1, num_bytes)))

@@ -63,11 +63,22 @@ def place(
 
 
 def _place_ring(built: Problem, problem: Problem, seed: int, work: Work) -> Plan | Unplaced:
-    """The best ring; `problem` has the speeds that the search goes by, `built` those of the prediction."""
-    best, bound_s = (_best_uneven if problem.is_uneven else _best_equal)(problem, seed, work)
+    """The best ring; `problem` has the speeds that the search goes by, `built` those of the prediction.
+
+    With local SGD a step bears its part of an all-reduce. The order of steps is that of so many of them together: of
+    one on machines that are as many times slower.
+    """
+    num_steps = _inner_steps(problem) or 1
+    spaced = replace(problem, speed=tuple(speed / num_steps for speed in problem.speed))
+    best, bound_s = (_best_uneven if problem.is_uneven else _best_equal)(spaced, seed, work)
     if best is None:
         return why.not_found(problem, work.done) if work.incomplete else why.no_ring(problem)
-    return _plan(built, best, bound_s, work.done)
+    return _plan(built, best, (best.step_s - bound_s) / num_steps, work.done)
+
+
+def _inner_steps(problem: Problem) -> int | None:
+    sync = problem.workload.sync
+    return sync.inner_steps if sync.mode == "local" else None
 
 
 def _best_equal(problem: Problem, seed: int, work: Work) -> tuple[Candidate | None, float]:
@@ -112,7 +123,7 @@ def _place_pinned(problem: Problem) -> Plan | Unplaced:
     if isinstance(order, Unplaced):
         return order
     best = min((_candidate(problem, order, buckets) for buckets in NUM_BUCKETS), key=lambda found: found.step_s)
-    return _plan(problem, best, best.step_s, iterations=len(NUM_BUCKETS))
+    return _plan(problem, best, 0.0, iterations=len(NUM_BUCKETS))
 
 
 def _search(problem: Problem, work: Work) -> tuple[list[Choice], float]:
@@ -183,9 +194,10 @@ def _enumerate(problem: Problem, best: Candidate, work: Work) -> Candidate:
     return best
 
 
-def _plan(problem: Problem, best: Candidate, bound_s: float, iterations: int) -> Plan:
-    plan = replace(make_plan(problem, best.order, best.num_buckets), iterations=iterations)
-    plan = replace(plan, optimality_gap=_gap(problem, plan.prediction, best.step_s - bound_s))
+def _plan(problem: Problem, best: Candidate, saved_s: float, iterations: int) -> Plan:
+    """The plan of the best found; a better one could save so many seconds of a step."""
+    made = make_plan(problem, best.order, best.num_buckets, inner_steps=_inner_steps(problem))
+    plan = replace(made, iterations=iterations, optimality_gap=_gap(problem, made.prediction, saved_s))
     return replace(plan, why=why.sentences(problem, plan))
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from hulk_placement.collective.classes import CollectivePlan
 from hulk_placement.cost.compute import is_any_known
-from hulk_placement.cost.predict import predict
 from hulk_placement.plan import Plan
 from hulk_placement.ring.region_graph import Work
 from hulk_placement.search import why, why_wan
@@ -27,7 +26,6 @@ def choose(built: Problem, problem: Problem, ring: Plan | Unplaced, work: Work) 
     `problem` has the speeds that the search goes by, `built` those of the prediction.
     """
     sync = built.workload.sync
-    ring = _at_intervals(built, ring)
     pinned = _pinned(built)
     sets = RegionSets(problem, work)
     found = _best_wan(built, sets, ring, pinned)
@@ -39,15 +37,6 @@ def choose(built: Problem, problem: Problem, ring: Plan | Unplaced, work: Work) 
         if not (is_wan_asked and is_apart) and ring.prediction.step_s <= found.prediction.step_s:
             return _compared(built, sets, ring, ring, found, pinned is not None)
     return _compared(built, sets, found, ring, found, pinned is not None)
-
-
-def _at_intervals(problem: Problem, ring: Plan | Unplaced) -> Plan | Unplaced:
-    """The ring's plan, for local SGD with its inner steps."""
-    if isinstance(ring, Unplaced) or problem.workload.sync.mode != "local":
-        return ring
-    spaced = replace(ring, inner_steps=problem.workload.sync.inner_steps)
-    spaced = replace(spaced, prediction=predict(spaced, problem.workload, problem.topology))
-    return replace(spaced, why=why.sentences(problem, spaced))
 
 
 def _pinned(problem: Problem) -> Order | None:

@@ -52,7 +52,10 @@ class Setting(NamedTuple):
     output_L: Floats
     """Bytes that a layer gives to the next one."""
     ties_T2: Ints
-    """Layers that use the parameters of an earlier one: (layer, earlier layer)."""
+    """Layers that use parameters of an earlier one: (layer, earlier layer); of an earlier one that with most first."""
+    tied_held_T: Floats
+    tied_gradient_T: Floats
+    """As `held_J` and `gradient_J`, of those parameters."""
     latency_QQ: Floats
     """Seconds, one way."""
     flow_QQ: Floats
@@ -83,6 +86,8 @@ class Setting(NamedTuple):
     recompute: bool
     transports: int
     """Bits: 1 gloo's ring, 2 Hulk's own all-reduce."""
+    inner_steps: int
+    """Steps of which each bears its part of one all-reduce; 1: each has its own."""
     is_money: bool
     """Whether the price of a step is to be least, not its time."""
     is_equal: bool

@@ -19,6 +19,7 @@ from hulk_placement.cost.closed_form.shares import filled, num_batches
 from hulk_placement.cost.closed_form.sync import (
     busiest_uplink_s,
     gradient_bytes,
+    holds_tie,
     pair,
     sync_seconds,
     tied_price,
@@ -62,9 +63,8 @@ def memory_bytes(setting: Setting, first: int, last: int, stage: int, num_stages
     in_flight = min(num, num_stages - stage) if setting.schedule == 1 else num
     held = setting.held_J[last] - setting.held_J[first]
     for k in range(setting.ties_T2.shape[0]):
-        tied = setting.ties_T2[k, 1]
-        if tied < first <= setting.ties_T2[k, 0] < last:
-            held += setting.held_J[tied + 1] - setting.held_J[tied]
+        if setting.ties_T2[k, 1] < first and holds_tie(setting, first, last, k):
+            held += setting.tied_held_T[k]
     if setting.recompute:
         kept = setting.input_J[last] - setting.input_J[first]
         g = 0
@@ -180,7 +180,7 @@ def egress_price(setting: Setting, layout: Layout, cache: Cache) -> float:
         num = walk_tour(layout, cache, s) if num_replicas > 1 else 0
         num_bytes = 2.0 * (num_replicas - 1) / num_replicas * gradient_bytes(setting, layout, s) * setting.tensor
         for k in range(num):
-            price += num_bytes * setting.egress_RR[cache.walk_W[k], cache.walk_W[(k + 1) % num]]
+            price += num_bytes / setting.inner_steps * setting.egress_RR[cache.walk_W[k], cache.walk_W[(k + 1) % num]]
     return price + tied_price(setting, layout)
 
 
@@ -193,16 +193,21 @@ def combine(setting: Setting, layout: Layout, cache: Cache, is_moved: bool) -> f
     num_replicas, num_stages = layout.machine_DP.shape
     if is_moved:
         sync_seconds(setting, layout, cache)
-    last_s, step_s, excess = 0.0, crossing_seconds(setting, layout, cache), 0.0
+    last_s, summed_s, excess = 0.0, 0.0, 0.0
     for s in range(num_stages):
         ready_s = 0.0
         for r in range(num_replicas):
             ready_s = max(ready_s, cache.ends_DP[r, s])
             excess += cache.excess_DP[r, s]
         last_s = max(last_s, ready_s)
-        step_s = max(step_s, ready_s + cache.sync_P[s])
-    if not setting.overlap:
-        step_s = max(step_s, last_s + cache.sync_P[:num_stages].max())
+        summed_s = max(summed_s, ready_s + cache.sync_P[s])
+    if not setting.overlap or setting.inner_steps > 1:
+        summed_s = last_s + cache.sync_P[:num_stages].max()
+    step_s = max(last_s, crossing_seconds(setting, layout, cache))
+    if setting.inner_steps == 1:
+        step_s = max(step_s, summed_s)
+    else:
+        step_s += max(0.0, summed_s - step_s) / setting.inner_steps
     step_s += tied_seconds(setting, layout, cache)
     if setting.price_limit < math.inf:
         excess += max(0.0, price_per_s(setting, layout) / setting.price_limit - 1.0)

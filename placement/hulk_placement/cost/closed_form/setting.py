@@ -153,6 +153,7 @@ class Ground:
             overlap=option.overlap,
             recompute=option.recompute,
             transports=modes.get(workload.sync.mode, GLOO | WAN),
+            inner_steps=workload.sync.inner_steps if workload.sync.mode == "local" else 1,
             is_money=workload.objective != "time",
             is_equal=workload.shares == "equal",
         )
@@ -197,7 +198,8 @@ def _bytes(workload: Workload, option: Option) -> dict[str, Any]:
     whole_L = np.array([float(layer.replicated_activation_bytes) for layer in layers])
     kept_L = (whole_L + (np.array([layer.activation_bytes for layer in layers]) - whole_L) / t) * b
     per_parameter = COPIES * BYTES_PER_FP32 + OPTIMIZER_BYTES_PER_PARAMETER[workload.optimizer]
-    ties = [(number, layer.tied_to) for number, layer in enumerate(layers) if layer.tied_to is not None]
+    ties = [(layer.tied_to, -layer.tied_parameters, n) for n, layer in enumerate(layers) if layer.tied_to is not None]
+    tied_T = np.array([-parameters / t for _, parameters, _ in sorted(ties)], np.float64)
     return {
         "held_J": _sums(parameters_L * per_parameter),
         "gradient_J": _sums(parameters_L * BYTES_PER_FP32),
@@ -205,7 +207,9 @@ def _bytes(workload: Workload, option: Option) -> dict[str, Any]:
         "input_J": _sums(np.concatenate([[0.0], output_L[:-1]])),
         "peak_GL": _maxima(kept_L),
         "output_L": output_L,
-        "ties_T2": np.array(ties, np.int64).reshape(-1, 2),
+        "ties_T2": np.array([(number, tied) for tied, _, number in sorted(ties)], np.int64).reshape(-1, 2),
+        "tied_held_T": tied_T * per_parameter,
+        "tied_gradient_T": tied_T * BYTES_PER_FP32,
     }
 
 

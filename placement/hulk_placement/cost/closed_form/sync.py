@@ -345,8 +345,9 @@ def _load_tied(setting: Setting, layout: Layout, cache: Cache, number: int) -> N
     """What the stages of one pair of layers put on links between regions, there and back."""
     tied = setting.ties_T2[number, 1]
     early, late = stage_of(layout, tied), stage_of(layout, setting.ties_T2[number, 0])
-    num_bytes = (setting.gradient_J[tied + 1] - setting.gradient_J[tied]) * setting.tensor
-    for r in range(layout.machine_DP.shape[0] if early != late else 0):
+    num_bytes = setting.tied_gradient_T[number] * setting.tensor
+    is_sent = early != late and holds_tie(setting, layout.first_P[late], layout.first_P[late + 1], number)
+    for r in range(layout.machine_DP.shape[0] if is_sent else 0):
         region = setting.region_M[layout.machine_DP[r, early]]
         other = setting.region_M[layout.machine_DP[r, late]]
         if region != other:
@@ -359,8 +360,9 @@ def _tied(setting: Setting, layout: Layout, cache: Cache, number: int) -> tuple[
     """How much longer the slowest replica's exchange of one pair of layers takes than is free, and the least free."""
     tied, worst_s, least_slack_s = setting.ties_T2[number, 1], 0.0, math.inf
     early, late = stage_of(layout, tied), stage_of(layout, setting.ties_T2[number, 0])
-    num_bytes = setting.gradient_J[tied + 1] - setting.gradient_J[tied]
-    for r in range(layout.machine_DP.shape[0] if early != late else 0):
+    num_bytes = setting.tied_gradient_T[number]
+    is_sent = early != late and holds_tie(setting, layout.first_P[late], layout.first_P[late + 1], number)
+    for r in range(layout.machine_DP.shape[0] if is_sent else 0):
         a, b = layout.machine_DP[r, early], layout.machine_DP[r, late]
         slacks_s = slack_seconds(setting, layout, r, early, late)
         for source, target, slack_s in ((a, b, slacks_s[0]), (b, a, slacks_s[1])):
@@ -406,13 +408,25 @@ def tied_price(setting: Setting, layout: Layout) -> float:
     for k in range(setting.ties_T2.shape[0]):
         tied = setting.ties_T2[k, 1]
         early, late = stage_of(layout, tied), stage_of(layout, setting.ties_T2[k, 0])
-        num_bytes = (setting.gradient_J[tied + 1] - setting.gradient_J[tied]) * setting.tensor
-        for r in range(layout.machine_DP.shape[0] if early != late else 0):
+        num_bytes = setting.tied_gradient_T[k] * setting.tensor
+        is_sent = early != late and holds_tie(setting, layout.first_P[late], layout.first_P[late + 1], k)
+        for r in range(layout.machine_DP.shape[0] if is_sent else 0):
             a, b = layout.machine_DP[r, early], layout.machine_DP[r, late]
             if a != b:
                 region, other = setting.region_M[a], setting.region_M[b]
                 price += num_bytes * (setting.egress_RR[region, other] + setting.egress_RR[other, region])
     return float(price)
+
+
+@inlined
+def holds_tie(setting: Setting, first: int, last: int, number: int) -> bool:
+    """Whether layers first .. last - 1 use a tied layer's parameters by this tie; one tie of each layer counts."""
+    if not first <= setting.ties_T2[number, 0] < last:
+        return False
+    for k in range(number):
+        if setting.ties_T2[k, 1] == setting.ties_T2[number, 1] and first <= setting.ties_T2[k, 0] < last:
+            return False
+    return True
 
 
 @inlined
