@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from hulk_placement.cost.money import LIMIT_ROUNDING
 from hulk_placement.layer_pins import as_spans
@@ -19,6 +20,7 @@ def misfits(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]
     yield from _layers(plan, workload, topology)
     yield from _sequences(plan, workload)
     yield from _wishes(plan, workload, topology)
+    yield from _ways(plan, workload)
 
 
 def _machines(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]:
@@ -91,6 +93,27 @@ def _wishes(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]
     price = sum(topology.machine(name).price_per_hour * held for name, held in plan.accelerators().items())
     if workload.max_price_per_hour is not None and price > workload.max_price_per_hour * LIMIT_ROUNDING:
         yield f"its accelerators cost {price:g} an hour, the workload allows {workload.max_price_per_hour:g}"
+
+
+def _ways(plan: Plan, workload: Workload) -> Iterator[str]:
+    """How the workload is to be trained, where the plan does it in another way. A replica has nobody to sum with."""
+    sync, layout = workload.sync, plan.layout
+    if layout.pipeline > 1 and workload.schedule not in (None, plan.schedule):
+        yield f"the schedule is {plan.schedule}, the workload has {workload.schedule}"
+    if workload.shares == "equal" and max(plan.shares) - min(plan.shares) > 1:
+        yield f"shares are {min(plan.shares)} to {max(plan.shares)} sequences, the workload has equal ones"
+    if layout.data > 1 and sync.mode == "ring" and plan.algorithm == "wan":
+        yield "gradients are summed by Hulk's own all-reduce, the workload has the backend's (ring)"
+    wanted, has = sync.inner_steps if sync.mode == "local" else 1, plan.inner_steps or 1
+    if layout.data > 1 and sync.mode != "auto" and has != wanted:
+        yield f"{has} steps to a sum of what replicas have (innerSteps), the workload has {wanted}"
+    held = {name: num // workload.accelerators_per_worker for name, num in plan.accelerators().items()}
+    if workload.pins and held != Counter(workload.pins):
+        yield f"workers are {_numbered(held)}, the workload has {_numbered(Counter(workload.pins))}"
+
+
+def _numbered(workers: Mapping[str, int]) -> str:
+    return ", ".join(f"{num} on {name}" for name, num in workers.items())
 
 
 def unknown_links(plan: Plan, topology: Topology) -> list[Pair]:

@@ -19,6 +19,7 @@ from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import Layer, LayerTimes, Model, TimesRow, Transformer
 from hulk_placement.plan import Plan
 from hulk_placement.solve import solve
+from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from hypothesis import given
@@ -211,6 +212,25 @@ def test_a_plan_that_does_not_fit_is_told_with_its_figures(tmp_path: Path, said:
         read_plan(path, job, PRICED)
     assert str(caught.value).startswith(str(path))
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "expected"),
+    [
+        ({"schedule": "gpipe"}, "schedule: 1f1b", "the schedule is 1f1b, the workload has gpipe"),
+        ({"shares": "equal"}, "shares: [12, 4]", "shares are 4 to 12 sequences, the workload has equal ones"),
+        ({"sync": Sync("ring")}, "innerSteps: 5", r"5 steps to a sum of what replicas have \(innerSteps\), .* has 1"),
+        ({"sync": Sync("local", 50)}, "sync: ring", r"1 steps to a sum .*, the workload has 50"),
+        ({"pins": ("b", "b")}, "sync: ring", "workers are 1 on a-0, 2 on b, 1 on a-1, the workload has 2 on b"),
+    ],
+)
+def test_a_plan_that_trains_in_another_way_than_is_asked_for_is_told(
+    asked: dict[str, Any], said: str, expected: str
+) -> None:
+    layout = "layout: {data: 2, pipeline: 2}\nmachines: [a-0, b, a-1, b]\n"
+    with pytest.raises(ValueError, match=expected):
+        read(layout + said, replace(JOB, **asked))
+    assert read(layout + said, JOB).plan.layout.num_ranks == 4
 
 
 def test_without_a_micro_batch_anywhere_nothing_is_guessed() -> None:
