@@ -92,6 +92,20 @@ def test_the_cheapest_of_all_need_no_link_to_each_other() -> None:
     assert {slot.machine for slot in plan.workers} == {"eu-fast", "eu-slow"}
 
 
+@pytest.mark.parametrize("objective", ["time", MONEY])
+def test_the_cheapest_that_have_links_to_each_other_are_in_two_regions(objective: str) -> None:
+    """Two of 1 an hour are joined with one of 2 only; all that are in one region cost 10 each."""
+    prices = {"a0": 1.0, "b0": 1.0, "c0": 2.0, "d0": 10.0, "d1": 10.0}
+    machines = tuple(Machine(name, name[0], flops_per_s=1e12, price_per_hour=price) for name, price in prices.items())
+    pairs = ("ac", "ca", "bc", "cb", "dd")
+    topology = Topology(machines, region_links={(a, b): Link(0.01, 1e8) for a, b in pairs})
+    job = workload(topology, model=MODEL, min_workers=2, max_workers=2, objective=objective, max_price_per_hour=3.5)
+    plan = planned(job, topology)
+    assert isinstance(plan, Plan), plan
+    assert sorted(slot.machine for slot in plan.workers) in (["a0", "c0"], ["b0", "c0"])
+    assert per_hour(plan, topology) == pytest.approx(3.0)
+
+
 def test_named_machines_that_cost_too_much_are_refused() -> None:
     topology = market()
     found = planned(workload(topology, model=MODEL, pins=("eu-fast",), max_price_per_hour=1), topology)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -154,17 +154,37 @@ def _alone(problem: Problem) -> Iterator[Order]:
 def _cheapest(problem: Problem, wish: Wish) -> Iterator[Order]:
     """The workers that cost least for their speed, and those that cost least, region by region; twice as many each.
 
-    Of all machines, and of each region's: those that cost least of all may have no links between them.
+    Of all machines, of each region's, and of each region's and those joined with it: those that cost least of all may
+    have no links between them.
     """
     slots = [machine for machine, num in enumerate(problem.useful_slots) for _ in range(num)]
-    for region in (None, *sorted(set(problem.region_of))):
-        inside = [machine for machine in slots if region in (None, problem.region_of[machine])]
-        most = min(problem.max_workers, len(inside))
-        for worth in (lambda m: (wish.prices[m] / problem.speed[m], m), lambda m: (wish.prices[m], m)):
-            ranked, num = sorted(inside, key=worth), problem.workload.min_workers
-            while num <= most:
-                yield tuple(sorted(ranked[:num], key=lambda machine: (problem.region_of[machine], machine)))
-                num = most if num < most < 2 * num else 2 * num
+    for worth in (lambda m: (wish.prices[m] / problem.speed[m], m), lambda m: (wish.prices[m], m)):
+        ranked = sorted(slots, key=worth)
+        yield from _more_and_more(problem, ranked)
+        for region in sorted(set(problem.region_of)):
+            yield from _more_and_more(problem, [machine for machine in ranked if problem.region_of[machine] == region])
+            yield from _more_and_more(problem, _joined(problem, ranked, region))
+
+
+def _more_and_more(problem: Problem, ranked: Sequence[int]) -> Iterator[Order]:
+    """As few of the first as may be, then twice as many each time, up to all."""
+    num, most = problem.workload.min_workers, min(problem.max_workers, len(ranked))
+    while num <= most:
+        yield tuple(sorted(ranked[:num], key=lambda machine: (problem.region_of[machine], machine)))
+        num = most if num < most < 2 * num else 2 * num
+
+
+def _joined(problem: Problem, ranked: Sequence[int], region: int) -> list[int]:
+    """Those in the region, and in others, the first ones first, as long as every two have links there and back."""
+    first: dict[int, int] = {}
+    is_in = {region: True}
+    for machine in [machine for machine in ranked if problem.region_of[machine] == region][:1] + list(ranked):
+        here = problem.region_of[machine]
+        if here not in is_in:
+            is_in[here] = all(links_known(problem, (machine, other)) for other in first.values())
+        if is_in[here]:
+            first.setdefault(here, machine)
+    return [machine for machine in ranked if is_in[problem.region_of[machine]]]
 
 
 def _number(problem: Problem, plan: Plan) -> Order:
