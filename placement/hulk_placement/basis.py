@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from hulk_placement.plan import Plan
@@ -56,4 +56,5 @@ def used_pairs(plan: Plan) -> list[Pair]:
 
 
 def _known(links: Mapping[Pair, Link]) -> dict[Pair, Link]:
-    return {pair: link for pair, link in links.items() if link.kind is not LinkKind.UNKNOWN}
+    """With round trips alone: the way back, which makes one of two one-way latencies, need not be among the links."""
+    return {pair: replace(link, one_way_s=None) for pair, link in links.items() if link.kind is not LinkKind.UNKNOWN}

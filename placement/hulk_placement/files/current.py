@@ -13,7 +13,7 @@ from typing import Any
 from hulk_placement.basis import Basis
 from hulk_placement.files import text
 from hulk_placement.files.cells import machines_of
-from hulk_placement.files.links import Links, put_all
+from hulk_placement.files.links import Links, join_ways, put_all
 from hulk_placement.files.places import Places
 from hulk_placement.files.plan import MadeOf, PlanFile
 from hulk_placement.files.plan_reading import read_document, to_unchecked_plan
@@ -83,6 +83,7 @@ def _basis(document: MadeOf, where: str) -> Basis:
     regions = {machine.name: machine.region for machine in document.machines}
     links = Links()
     put_all(links, document.links, Places(frozenset(regions), frozenset(regions.values())))
+    join_ways(links)
     if len(regions) != len(document.machines):
         links.mistakes.append(f"machines: {len(document.machines)} have only {len(regions)} different names")
     if links.mistakes:

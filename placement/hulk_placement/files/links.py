@@ -43,7 +43,7 @@ def links_of(document: TopologyFile, places: Places) -> Links:
     found.by_key.update(matrix_links(document, places, found.mistakes))
     put_all(found, document.links, places)
     _add_region_prices(document, found)
-    found.by_key.update(dict(_round_trips(found)))
+    join_ways(found)
     return found
 
 
@@ -56,6 +56,11 @@ def put_all(found: Links, entries: Iterable[DeclaredLink], places: Places) -> No
             _put(found, places.are_regions((entry.source, entry.target), entry.between), entry, where, seen)
         except ValueError as error:
             found.mistakes.append(f"{where}: {error}")
+
+
+def join_ways(found: Links) -> None:
+    """Give one-way latencies the round trips that they make together."""
+    found.by_key.update(dict(_round_trips(found)))
 
 
 def _round_trips(found: Links) -> Iterator[tuple[Key, tuple[Link, bool]]]:
