@@ -180,6 +180,20 @@ links: [{source: eu, target: us, symmetric: true, rttMilliseconds: 20, bandwidth
     assert read((TWO + said).replace(": 20", ": 61")).warnings == ()
 
 
+def test_one_way_latencies_are_held_against_light_one_by_one() -> None:
+    """There and back they make 101 ms, which no round trip over 6,203 km would be blamed for."""
+    said = """
+regions: [{name: eu, latitude: 50.11, longitude: 8.68}, {name: us, latitude: 40.71, longitude: -74.01}]
+links:
+- {source: eu, target: us, oneWayMilliseconds: 1, bandwidthMegabitsPerSecond: 9}
+- {source: us, target: eu, oneWayMilliseconds: 100, bandwidthMegabitsPerSecond: 9}
+"""
+    assert read(TWO + said).warnings == (
+        "eu -> us: a one-way latency of 1 ms is below the 30.4 ms that light in fibre needs for 6203 km",
+    )
+    assert read((TWO + said).replace(": 1,", ": 31,")).warnings == ()
+
+
 def test_distances_are_those_of_a_sphere() -> None:
     assert distance_km((90, 0), (-90, 77)) == pytest.approx(math.pi * 6371)
     assert distance_km((10, 20), (10, 20)) == 0

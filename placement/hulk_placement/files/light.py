@@ -1,11 +1,11 @@
-"""Latencies that cannot be: round trips that light in a fibre between two places would not make."""
+"""Latencies that cannot be: round trips, and one-way ones, that light in a fibre between two places would not make."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from hulk_placement.topology import Topology
+from hulk_placement.topology import Link, Topology
 
 Coordinates = tuple[float, float]
 """Degrees north and degrees east."""
@@ -37,21 +37,30 @@ def least_rtt_s(a: Coordinates, b: Coordinates) -> float:
 
 
 def below_light(topology: Topology, coordinates: Mapping[str, Coordinates]) -> list[str]:
-    """A warning for every link with a round trip below what light needs between its regions; many are counted."""
+    """A warning for every link with a latency below what light needs between its regions; many are counted."""
     region_of = {machine.name: machine.region for machine in topology.machines}
     found = [
-        _sentence(f"{source} -> {target}", link.rtt_s, coordinates[ends[0]], coordinates[ends[1]])
+        sentence
         for links, of_machines in ((topology.region_links, False), (topology.node_links, True))
         for (source, target), link in links.items()
         for ends in [(region_of[source], region_of[target]) if of_machines else (source, target)]
-        if coordinates.keys() >= set(ends) and link.rtt_s < least_rtt_s(coordinates[ends[0]], coordinates[ends[1]])
+        if coordinates.keys() >= set(ends)
+        for sentence in _too_quick(f"{source} -> {target}", link, coordinates[ends[0]], coordinates[ends[1]])
     ]
     more = len(found) - _MOST_SHOWN
     return found[:_MOST_SHOWN] + ([f"{more} more links are below what light needs"] if more > 0 else [])
 
 
-def _sentence(name: str, rtt_s: float, source: Coordinates, target: Coordinates) -> str:
-    return (
-        f"{name}: a round trip of {rtt_s * 1e3:.3g} ms is below the {least_rtt_s(source, target) * 1e3:.3g} ms that "
-        f"light in fibre needs for {distance_km(source, target):.0f} km and back"
-    )
+def _too_quick(name: str, link: Link, source: Coordinates, target: Coordinates) -> Iterator[str]:
+    """The round trip is said of a link that has no other one-way latency than half of it."""
+    least_s, km = least_rtt_s(source, target), f"{distance_km(source, target):.0f} km"
+    if link.one_way_s is None and link.rtt_s < least_s:
+        yield (
+            f"{name}: a round trip of {link.rtt_s * 1e3:.3g} ms is below the {least_s * 1e3:.3g} ms that light in "
+            f"fibre needs for {km} and back"
+        )
+    if link.one_way_s is not None and link.one_way_s < least_s / 2:
+        yield (
+            f"{name}: a one-way latency of {link.one_way_s * 1e3:.3g} ms is below the {least_s / 2 * 1e3:.3g} ms that light "
+            f"in fibre needs for {km}"
+        )
