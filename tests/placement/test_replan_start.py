@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.space import space_of
 from hulk_placement.layouts.trials import Trials
 from hulk_placement.model import Model, Transformer
-from hulk_placement.plan import Plan
+from hulk_placement.plan import Block, Plan
+from hulk_placement.replan.changes import changes
 from hulk_placement.search.problem import Budget
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
@@ -67,6 +69,24 @@ def test_the_search_begins_where_the_plan_is(plan: Plan) -> None:
     assert again.accelerators() == plan.accelerators()
     assert (again.layout, again.stages, sorted(again.shares)) == (plan.layout, plan.stages, sorted(plan.shares))
     assert begun.cost == pytest.approx(predict(again, job, ALL).step_s, rel=0.05)
+
+
+def test_the_search_begins_at_the_layout_of_a_plan_with_its_own_order_of_blocks(plan: Plan) -> None:
+    job = deep(ALL)
+    trials = Trials(Ground.of(job, ALL, ALL.machines))
+    own = replace(plan, schedule="explicit", blocks=plan_blocks(plan))
+    begun = begin_at(trials, space_of(trials.ground), own)
+    assert begun is not None
+    again = plan_of(trials, begun)
+    assert (again.schedule, again.layout, again.stages) == ("1f1b", plan.layout, plan.stages)
+    assert again.accelerators() == plan.accelerators()
+
+
+def plan_blocks(plan: Plan) -> tuple[tuple[Block, ...], ...]:
+    """All forward passes, then all backward passes, of as many micro-batches as the first replica has."""
+    passes = range(math.ceil(plan.shares[0] / plan.micro_batch))
+    order = (*(("F", number) for number in passes), *(("B", number) for number in passes))
+    return (order,) * plan.layout.pipeline
 
 
 def test_replicas_of_a_lost_machine_fall_away_and_the_others_take_their_sequences(plan: Plan) -> None:
@@ -130,6 +150,19 @@ def test_what_a_plan_was_made_of_comes_back_from_its_file(plan: Plan, tmp_path: 
     assert replace(found.plan, prediction=plan.prediction, why=plan.why, iterations=plan.iterations) == replace(
         plan, optimality_gap=0.0
     )
+
+
+def test_nothing_drifts_between_a_plan_and_its_file_where_latencies_are_of_one_way(plan: Plan, tmp_path: Path) -> None:
+    """Of 10 ms there and 70 ms back each direction has a round trip of 80 ms; machines' own links are other ones."""
+    ways = {("a", "b"): 0.01, ("b", "a"): 0.07}
+    regions = {pair: Link(0.08, 2e7, one_way_s=one_way_s) for pair, one_way_s in ways.items()}
+    own = {pair: Link(0.09, 2e7, one_way_s=0.03 if pair[0] < pair[1] else 0.06) for pair in used_pairs(plan)[:2]}
+    there = replace(ALL, region_links={**ALL.region_links, **regions}, node_links=own)
+    job = deep(there)
+    found = read_current(written(plan, basis_of(plan, job, there), tmp_path), job, there)
+    assert found.basis is not None
+    assert {found.basis.region_links[pair].rtt_s for pair in ways} == {0.08}
+    assert changes(plan, found.basis, job, there).drifted == ()
 
 
 def test_a_plan_of_lost_machines_is_read_all_the_same(plan: Plan, tmp_path: Path) -> None:

@@ -20,9 +20,11 @@ from hulk_placement.plan import Plan
 def begin_at(trials: Trials, space: Space, plan: Plan) -> Trial | None:
     """Try the plan's layout, and keep it; None where too little is left of it, or the search may not have it.
 
-    Replicas with a machine that lacks room fall away; the others share their sequences by what they had.
+    Replicas with a machine that lacks room fall away; the others share their sequences by what they had. An order of
+    blocks of its own is no schedule of the search's: the usual one stands in its place.
     """
-    option = Option(plan.micro_batch, plan.layout.tensor, plan.schedule, plan.recompute, plan.overlap)
+    schedule = space.options[0].schedule if plan.blocks else plan.schedule
+    option = Option(plan.micro_batch, plan.layout.tensor, schedule, plan.recompute, plan.overlap)
     if option not in space.options or plan.layout.pipeline not in space.pipelines:
         return None
     machine_DP, alive = _cells(trials, plan)
