@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from hulk_placement.plan import Plan
@@ -17,12 +17,15 @@ class Basis:
 
     `accelerators` and `regions` are by machine. `region_links` are between all regions of these machines, a region's
     inside among them; `machine_links` those that the plan uses, where the two machines have one of their own.
+    `uplinks` (bytes/s by region) and `speeds` (FLOP/s of one accelerator by machine) are those that are stated.
     """
 
     accelerators: Mapping[str, int]
     regions: Mapping[str, str]
     region_links: Mapping[Pair, Link]
     machine_links: Mapping[Pair, Link]
+    uplinks: Mapping[str, float] = field(default_factory=dict)
+    speeds: Mapping[str, float] = field(default_factory=dict)
 
 
 def basis_of(plan: Plan, workload: Workload, topology: Topology) -> Basis:
@@ -36,6 +39,8 @@ def basis_of(plan: Plan, workload: Workload, topology: Topology) -> Basis:
         regions={machine.name: machine.region for machine in machines},
         region_links=_known(between),
         machine_links=_known(own),
+        uplinks={region: rate for region, rate in topology.uplinks.items() if region in regions},
+        speeds={machine.name: machine.flops_per_s for machine in machines if machine.flops_per_s is not None},
     )
 
 

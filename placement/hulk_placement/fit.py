@@ -7,11 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from hulk_placement.cost.money import LIMIT_ROUNDING
+from hulk_placement.cost.predict import stage_groups
+from hulk_placement.cost.traffic import links_used
 from hulk_placement.layer_pins import as_spans
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan
-from hulk_placement.topology import LinkKind, Pair, Topology
+from hulk_placement.topology import LinkKind, Topology
 from hulk_placement.workload import Workload, heads_words
+
+_MOST_SHOWN = 5
 
 
 def misfits(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]:
@@ -116,22 +120,17 @@ def _numbered(workers: Mapping[str, int]) -> str:
     return ", ".join(f"{num} on {name}" for name, num in workers.items())
 
 
-def unknown_links(plan: Plan, topology: Topology) -> list[Pair]:
-    """The links of which nothing is known among those between stages, and those of the rings."""
-    data, pipeline = plan.layout.data, plan.layout.pipeline
-    between = [
-        (plan.machine(replica, stage), plan.machine(replica, stage + 1))
-        for replica in range(data)
-        for stage in range(pipeline - 1)
-    ]
-    around = [
-        (plan.machine(ring[place], stage), plan.machine(ring[place - 1], stage))
-        for stage in range(pipeline)
-        for ring in [plan.ring(stage)]
-        for place in range(data)
-    ]
-    used = dict.fromkeys([*between, *((target, source) for source, target in between), *around])
-    return [pair for pair in used if topology.link(*pair).kind is LinkKind.UNKNOWN]
+def unknown_links(plan: Plan, workload: Workload, topology: Topology) -> str:
+    """In a sentence, the links of which nothing is known, where the plan uses some and the workload allows none."""
+    if workload.allow_unknown_links:
+        return ""
+    used = links_used(plan, workload, topology, stage_groups(plan, workload))
+    found = [pair for pair, link in used.items() if link.kind is LinkKind.UNKNOWN]
+    if not found:
+        return ""
+    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+    listed = ", ".join(f"{source} -> {target}" for source, target in found[:_MOST_SHOWN])
+    return f"the plan uses links of which nothing is known, and the workload does not allow it: {listed}{more}"
 
 
 def layer_words(model: Model) -> str:

@@ -394,6 +394,38 @@ def test_a_running_plan_stays_where_nothing_changed(hulk: Hulk, tmp_path: Path) 
     assert "nothing" in table
 
 
+def test_what_changed_is_shown_of_uplinks_speeds_and_links_that_are_gone(hulk: Hulk, tmp_path: Path) -> None:
+    workload, plan = tmp_path / "job.yaml", tmp_path / "plan.yaml"
+    topology = write_uplinks(tmp_path / "then.yaml", 50, 10, LAN + WAN_LINK)
+    workload.write_text(
+        "apiVersion: hulk.dev/files/v1\nkind: Workload\nname: one\nmodel: {preset: gpt2}\n"
+        "training: {globalBatch: 16, microBatch: 4, steps: 100000}\nworkers: {min: 2, max: 2}\n"
+    )
+    assert hulk("plan", "-t", topology, "-w", workload, "--save", plan)[0] == 0
+    asked = ("plan", "-w", workload, "--from", plan)
+    _, table, _ = hulk(*asked, "-t", write_uplinks(tmp_path / "slow.yaml", 20, 1, LAN + WAN_LINK))
+    assert "uplink of eu: 6,250,000 -> 2,500,000 B/s (factor 2.50)" in table
+    assert "speed of a: 10,000,000,000,000 -> 1,000,000,000,000 FLOP/s (factor 10.00)" in table
+    assert "one flow 6.2 MB/s -> 2.5 MB/s" in " ".join(table.split())
+    _, table, _ = hulk(*asked, "-t", write_uplinks(tmp_path / "gone.yaml", 50, 10, LAN))
+    assert "of which nothing is known now" in " ".join(table.split())
+
+
+LAN = "- {source: eu, target: eu, rttMilliseconds: 0.2, bandwidthGigabitsPerSecond: 10}\n"
+WAN_LINK = "- {source: eu, target: us, symmetric: true, rttMilliseconds: 30, bandwidthMegabitsPerSecond: 400}\n"
+
+
+def write_uplinks(path: Path, uplink_mbits: int, teraflops: int, links: str) -> Path:
+    """Two machines in two regions; eu has an uplink, and a, which is there, a speed."""
+    path.write_text(
+        "apiVersion: hulk.dev/files/v1\nkind: Topology\n"
+        f"regions: [{{name: eu, uplinkMegabitsPerSecond: {uplink_mbits}}}]\n"
+        f"machines:\n- {{name: a, region: eu, teraflopsPerSecond: {teraflops}, memoryGigabytes: 80}}\n"
+        f"- {{name: b, region: us, teraflopsPerSecond: 10, memoryGigabytes: 80}}\nlinks:\n{links}"
+    )
+    return path
+
+
 def test_checkpoints_in_a_region_that_the_topology_lacks_are_told(hulk: Hulk, tmp_path: Path) -> None:
     """It may be lost, and then a plan is needed all the more; or mistyped."""
     workload, plan = running(hulk, tmp_path)

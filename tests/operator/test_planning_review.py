@@ -155,6 +155,14 @@ async def test_nothing_has_changed(trains: Site) -> None:
     assert trains.told == []
 
 
+async def test_a_link_that_nobody_measures_any_more_is_as_it_was(trains: Site) -> None:
+    """Figures go with the node that took them; until another one has measured, nothing says that the link is slow."""
+    for kind, body in [profile(name, {}) for name in REGIONS]:
+        trains.become((kind, body))
+    assert await trains.look() is None
+    assert trains.told == []
+
+
 async def test_a_link_that_drifted_far_moves_a_job_that_has_far_to_go(trains: Site) -> None:
     trains.become(*profiles(6 * NEAR_US, NEXT_US))
     found = await trains.look()

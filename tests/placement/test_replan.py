@@ -18,7 +18,7 @@ from hulk_placement.replan.moving import Moving, Restart, move_cost
 from hulk_placement.replan.replan import Situation, replan
 from hulk_placement.search.problem import Budget
 from hulk_placement.solve import solve
-from hulk_placement.topology import Link, Machine, Topology
+from hulk_placement.topology import Link, LinkKind, Machine, Topology
 from hulk_placement.workload import Workload
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,6 +26,8 @@ from worlds import jobs, plan_of, workload, worlds
 
 QUICK = Budget(iterations=2_000)
 LINK = Link(0.02, 1e7)
+UNKNOWN = Link(2.0, 125_000.0, kind=LinkKind.UNKNOWN)
+BOTH_TENFOLD = [("a", "b", 10.0), ("b", "a", 10.0)]
 WAN = (Link(0.02, 1e7), Link(0.02, 0.8e7), Link(0.02, 0.5e7))
 
 
@@ -39,6 +41,11 @@ def two_regions(link: Link = LINK, **speed: float) -> Topology:
 
 def without(topology: Topology, *names: str) -> Topology:
     return replace(topology, machines=tuple(m for m in topology.machines if m.name not in names))
+
+
+def without_links(topology: Topology) -> Topology:
+    """Nothing is known of the links between regions."""
+    return replace(topology, region_links={pair: topology.region_links[pair] for pair in (("a", "a"), ("b", "b"))})
 
 
 def on(topology: Topology, *names: str, **asked: object) -> tuple[Workload, Plan]:
@@ -60,6 +67,11 @@ def may_use(job: Workload, topology: Topology) -> Workload:
         ("a new machine", two_regions(b1=1e12), [], [("b1", 0, 1)], []),
         ("half the bandwidth", two_regions(WAN[2]), [], [], [("a", "b", 2.0), ("b", "a", 2.0)]),
         ("a third more latency", two_regions(Link(0.03, 1e7)), [], [], [("a", "b", 1.5), ("b", "a", 1.5)]),
+        ("nothing is known", two_regions(UNKNOWN), [], [], [("a", "b", 100.0), ("b", "a", 100.0)]),
+        ("the link is gone", without_links(two_regions()), [], [], [("a", "b", 100.0), ("b", "a", 100.0)]),
+        ("less for one flow", two_regions(replace(LINK, flow_bytes_per_s=1e6)), [], [], BOTH_TENFOLD),
+        ("a narrow uplink", replace(two_regions(), uplinks={"a": 1e6}), [], [], BOTH_TENFOLD),
+        ("a region left", without(two_regions(), "b0"), ["b0"], [], []),
     ],
 )
 def test_what_changed_is_told_with_numbers(
@@ -82,6 +94,48 @@ def test_a_link_that_two_machines_have_of_their_own_drifts_alone() -> None:
     now = replace(before, node_links={pair: Link(0.02, 1e7) for pair in own})
     found = changes(plan, basis_of(plan, job, before), job, now)
     assert [(drift.pair, drift.factor) for drift in found.drifted] == [(("a0", "b0"), pytest.approx(3.0))]
+
+
+def test_an_uplink_and_a_speed_that_are_stated_otherwise_have_drifted() -> None:
+    """The uplink is wider than each link, but not than what a region's links carry together."""
+    before = replace(two_regions(), uplinks={"a": 5e7, "b": 5e7})
+    job, plan = on(before, "a0", "b0")
+    basis = unpack_basis(pack_basis(basis_of(plan, job, before)))
+    assert changes(plan, basis, job, before) == Changes()
+    now = replace(two_regions(b0=1e11), uplinks={"a": 1e7, "b": 5e7})
+    found = changes(plan, basis, job, now)
+    assert (found.drifted, [(drift.key, drift.factor) for drift in found.beyond(2.0)]) == (
+        (), [(("speed", "b0"), pytest.approx(10.0)), (("uplink", "a"), pytest.approx(5.0))],
+    )  # fmt: skip
+    assert str(found.figures[0]) == "the uplink of a went from 400 to 80 Mbit/s (by a factor of 5.00)"
+    assert str(found.figures[1]) == "the speed of b0 went from 1 to 0.1 TFLOP/s (by a factor of 10.00)"
+
+
+def test_what_was_kept_without_uplinks_and_speeds_is_read_and_nothing_of_them_has_drifted() -> None:
+    before = replace(two_regions(), uplinks={"a": 5e7})
+    job, plan = on(before, "a0", "b0")
+    older = replace(basis_of(plan, job, before), uplinks={}, speeds={})
+    now = replace(two_regions(b0=1e11), uplinks={"a": 2e7})
+    assert changes(plan, unpack_basis(pack_basis(older)), job, now).figures == ()
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_a_plan_over_a_link_of_which_nothing_is_known_any_more_moves(is_allowed: bool) -> None:
+    """It cannot go on where no unknown link is allowed; else it would take far longer than by c0."""
+    machines = tuple(Machine(name, name[0], flops_per_s=1e12) for name in ("a0", "b0", "c0"))
+    links = {(a, b): Link(0.02, 1e7) for a in "abc" for b in "abc" if a != b}
+    inside = {(region, region): Link(0.0002, 1e9) for region in "abc"}
+    before = Topology(machines, region_links=links | inside)
+    job, plan = on(before, "a0", "b0", min_workers=2, max_workers=2, allow_unknown_links=is_allowed)
+    basis = basis_of(plan, job, before)
+    left = {pair: link for pair, link in before.region_links.items() if set(pair) != {"a", "b"}}
+    found = replan(plan, basis, job, replace(before, region_links=left), Situation(10**6, 0.0), budget=QUICK)
+    assert found.verdict is Verdict.MOVE
+    assert found.new is not None
+    assert "c0" in found.new.accelerators()
+    assert (found.current is not None) == is_allowed
+    if not is_allowed:
+        assert "links of which nothing is known, and the workload does not allow it: a0 -> b0, b0 -> a0" in found.reason
 
 
 def test_a_machine_with_fewer_accelerators_than_the_plan_holds_is_lost_in_part() -> None:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from hulk_placement.plan import Plan
+from hulk_placement.replan.changes import FigureDrifted, LinkDrifted
 from hulk_placement.replan.replan import Replanned
-from hulk_placement.topology import Topology
+from hulk_placement.topology import LinkKind, Topology
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -26,7 +27,10 @@ class MachineRow(Resource):
 
 
 class DriftRow(Resource):
-    """A directed link of regions or machines with other figures than when the plan was made."""
+    """A directed link of regions or machines with other figures than when the plan was made.
+
+    Where nothing is known of it any more (`unknown`), its figures are those that unknown links are planned with.
+    """
 
     source: str
     target: str
@@ -34,7 +38,20 @@ class DriftRow(Resource):
     rtt_microseconds: int
     bandwidth_bytes_per_second_before: int
     bandwidth_bytes_per_second: int
+    flow_bytes_per_second_before: int  # what one TCP connection gets, uplinks counted
+    flow_bytes_per_second: int
+    unknown: bool = False
     factor: float  # by which the figure changed that changed most
+
+
+class FigureRow(Resource):
+    """An uplink or a machine's speed that is stated otherwise than when the plan was made."""
+
+    figure: str  # uplink (bytes/s) or speed (FLOP/s)
+    name: str  # of the region, or of the machine
+    before: int
+    now: int
+    factor: float
 
 
 class CostRow(Resource):
@@ -54,6 +71,7 @@ class ReplanReport(Resource):
     lost: tuple[MachineRow, ...] = ()
     added: tuple[MachineRow, ...] = ()
     drifted: tuple[DriftRow, ...] = ()
+    figures: tuple[FigureRow, ...] = ()
     step_microseconds_then: int | None = None  # predicted when it was made
     step_microseconds_now: int | None = None  # of the current plan as the links are now; absent: it cannot go on
     step_microseconds_new: int | None = None
@@ -75,18 +93,8 @@ def replan_report(plan: Plan, found: Replanned, topology: Topology, steps_left: 
         known_before=changed.is_whole,
         lost=tuple(MachineRow(name=one.name, before=one.num_held, now=one.num_left) for one in changed.lost),
         added=tuple(MachineRow(name=one.name, before=one.num_before, now=one.num_now) for one in changed.added),
-        drifted=tuple(
-            DriftRow(
-                source=drift.pair[0],
-                target=drift.pair[1],
-                rtt_microseconds_before=round(drift.before.rtt_s * 1e6),
-                rtt_microseconds=round(drift.now.rtt_s * 1e6),
-                bandwidth_bytes_per_second_before=round(drift.before.bandwidth_bytes_per_s),
-                bandwidth_bytes_per_second=round(drift.now.bandwidth_bytes_per_s),
-                factor=round(drift.factor, 3),
-            )
-            for drift in changed.drifted
-        ),
+        drifted=tuple(map(_drift_row, changed.drifted)),
+        figures=tuple(map(_figure_row, changed.figures)),
         step_microseconds_then=_microseconds(plan) if plan.prediction.step_s else None,
         step_microseconds_now=_microseconds(found.current),
         step_microseconds_new=_microseconds(found.new),
@@ -97,6 +105,27 @@ def replan_report(plan: Plan, found: Replanned, topology: Topology, steps_left: 
         checkpoint_bytes_sent=cost.sent_bytes if cost else None,
         plan=plan_report(found.new, topology) if found.new else None,
     )
+
+
+def _drift_row(drift: LinkDrifted) -> DriftRow:
+    before, now = drift.before, drift.now
+    return DriftRow(
+        source=drift.pair[0],
+        target=drift.pair[1],
+        rtt_microseconds_before=round(before.rtt_s * 1e6),
+        rtt_microseconds=round(now.rtt_s * 1e6),
+        bandwidth_bytes_per_second_before=round(before.bandwidth_bytes_per_s),
+        bandwidth_bytes_per_second=round(now.bandwidth_bytes_per_s),
+        flow_bytes_per_second_before=round(before.one_flow_bytes_per_s),
+        flow_bytes_per_second=round(now.one_flow_bytes_per_s),
+        unknown=now.kind is LinkKind.UNKNOWN,
+        factor=round(drift.factor, 3),
+    )
+
+
+def _figure_row(drift: FigureDrifted) -> FigureRow:
+    figures = {"before": round(drift.before), "now": round(drift.now), "factor": round(drift.factor, 3)}
+    return FigureRow(figure=drift.what, name=drift.name, **figures)
 
 
 def replan_table(report: ReplanReport) -> RenderableType:
@@ -124,18 +153,28 @@ def _lines(report: ReplanReport) -> Iterator[RenderableType]:
 
 
 def _changes(report: ReplanReport) -> Iterator[RenderableType]:
-    for row in (*report.lost, *report.added):
-        yield sentence("changed", f"{row.name}: {row.before} -> {row.now} accelerators")
+    for machine in (*report.lost, *report.added):
+        yield sentence("changed", f"{machine.name}: {machine.before} -> {machine.now} accelerators")
     for drift in report.drifted[:MAX_DRIFTS]:
         rtt = f"{units.duration(drift.rtt_microseconds_before)} -> {units.duration(drift.rtt_microseconds)}"
         before, now = drift.bandwidth_bytes_per_second_before, drift.bandwidth_bytes_per_second
         figures = f"{rtt}, {units.rate(before)} -> {units.rate(now)}"
+        one_before, one_now = drift.flow_bytes_per_second_before, drift.flow_bytes_per_second
+        if (one_before, one_now) != (before, now):
+            figures += f", one flow {units.rate(one_before)} -> {units.rate(one_now)}"
+        figures += ", of which nothing is known now" * drift.unknown
         yield sentence("changed", f"{drift.source} -> {drift.target}: {figures} (factor {drift.factor:.2f})")
     if len(report.drifted) > MAX_DRIFTS:
         yield sentence("changed", f"{len(report.drifted) - MAX_DRIFTS} links more (-o json has all)")
+    for row in report.figures[:MAX_DRIFTS]:
+        unit = "B/s" if row.figure == "uplink" else "FLOP/s"
+        figures = f"{row.before:,} -> {row.now:,} {unit}"
+        yield sentence("changed", f"{row.figure} of {row.name}: {figures} (factor {row.factor:.2f})")
+    if len(report.figures) > MAX_DRIFTS:
+        yield sentence("changed", f"{len(report.figures) - MAX_DRIFTS} uplinks and speeds more (-o json has all)")
     if not report.known_before:
         yield sentence("changed", "the plan's file does not say what it was made of (madeOf)")
-    elif not (report.lost or report.added or report.drifted):
+    elif not (report.lost or report.added or report.drifted or report.figures):
         yield sentence("changed", "nothing")
 
 

@@ -15,7 +15,7 @@ from hulk_placement.replan.changes import Changes, changes
 from hulk_placement.replan.decide import Policy
 from hulk_placement.replan.moving import Moving, Restart
 from hulk_placement.replan.replan import Replanned, Situation
-from hulk_placement.topology import Topology
+from hulk_placement.topology import Link, LinkKind, Topology
 from hulk_placement.workload import Workload
 
 from hulk_operator.api import ConditionType, HulkJob
@@ -25,7 +25,7 @@ from hulk_operator.reconcile.types import FullPlan, Review
 from hulk_operator.status import condition, finished, holds
 
 Change = tuple[str, ...]
-"""What tells one change from another: a node's name, or a link's ends."""
+"""What tells one change from another: a node's name, a link's ends, or an uplink's region."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Ages:
         known_attempt, known = self._since.get(key, (0, {}))
         before = known if known_attempt == attempt else {}
         ids: list[Change] = [(node.name,) for node in changed.added]
-        ids += [link.pair for link in changed.beyond(drift_factor)]
+        ids += [drift.key for drift in changed.beyond(drift_factor)]
         since = {change: before.get(change, now) for change in ids}
         self._since[key] = attempt, since
         return min(((now - first).total_seconds() for first in since.values()), default=0.0)
@@ -67,6 +67,27 @@ def given_back(topology: Topology, held: Mapping[str, int]) -> Topology:
     return replace(topology, machines=tuple(replace(m, num_accelerators=num) for m, num in free))
 
 
+def as_last_known(topology: Topology, basis: Basis) -> Topology:
+    """With the links that the plan was made of, where nothing is known of them any more.
+
+    Figures go with the profile of the node that took them, and come back when another one has measured: no measurement
+    says nothing of a link that a job trains over.
+    """
+    names = {machine.name for machine in topology.machines}
+    regions = {pair: link for pair, link in basis.region_links.items() if _is_unknown(topology.region_link(*pair))}
+    known = replace(topology, region_links={**topology.region_links, **regions})
+    own = {
+        pair: link
+        for pair, link in basis.machine_links.items()
+        if names.issuperset(pair) and _is_unknown(topology.link(*pair))
+    }
+    return replace(known, node_links={**topology.node_links, **own})
+
+
+def _is_unknown(link: Link) -> bool:
+    return link.kind is LinkKind.UNKNOWN
+
+
 def made_of(plan: Plan, workload: Workload, topology: Topology, others: Mapping[str, Plan]) -> Basis:
     """What a plan was made of: what the pass found free but for the other plans of the pass, and what the job had."""
     each = workload.accelerators_per_worker
@@ -82,7 +103,7 @@ def question(
 ) -> Question | None:
     """What to ask of the search; None where nothing changed that moves a job. The topology lacks what the job holds."""
     assert full.basis is not None
-    free = given_back(topology, full.plan.accelerators())
+    free = as_last_known(given_back(topology, full.plan.accelerators()), full.basis)
     changed = changes(full.plan, full.basis, workload, free)
     held_s = ages.held_s(job.key, full.plan.attempt, changed, policy.drift_factor, now)
     if changed.lost or not (changed.added or changed.beyond(policy.drift_factor)):

@@ -15,7 +15,7 @@ from hulk_placement.collective.classes import WIRE_SHARE, CollectivePlan
 from hulk_placement.cost.groups import Group
 from hulk_placement.cost.ties import ties
 from hulk_placement.plan import Plan
-from hulk_placement.topology import Pair, Topology
+from hulk_placement.topology import Link, Pair, Topology
 from hulk_placement.workload import Workload
 
 Bytes = dict[Pair, float]
@@ -47,17 +47,29 @@ def traffic(plan: Plan, workload: Workload, topology: Topology, groups: Sequence
     Hulk's own: B times each flow's share over each of its hops; inside regions it is not counted. Two stages that share
     parameters sum them in a ring of the two: B each way.
     """
-    region = {name: topology.machine(name).region for name in set(plan.rank_machines)}
+    region = _regions(plan, topology)
     if plan.collective is not None:
         reduced = _flows(plan.collective, workload.model.gradient_bytes, plan.num_buckets)
     else:
-        reduced = _of_regions((way for group in groups for way in _reduced(plan.algorithm, group, region)), region)
+        reduced = _of_regions(_all_reduced(plan, groups, region), region)
     each = plan.inner_steps or 1
     borne = ((source, target, num_bytes / each) for source, target, num_bytes in reduced)
     return Traffic(
         stages=_summed(_of_regions(_between_stages(plan, workload), region)),
         sync=_summed(chain(borne, _of_regions(_tied(plan, workload), region))),
     )
+
+
+def links_used(plan: Plan, workload: Workload, topology: Topology, groups: Sequence[Group]) -> dict[Pair, Link]:
+    """The links that the plan sends over in a step: of machines, and of regions what Hulk's own all-reduce sends."""
+    sent = chain(_between_stages(plan, workload), _tied(plan, workload))
+    found: dict[Pair, Link] = {}
+    if plan.collective is None:
+        sent = chain(sent, _all_reduced(plan, groups, _regions(plan, topology)))
+    else:
+        flows = _flows(plan.collective, workload.model.gradient_bytes, plan.num_buckets)
+        found = {(a, b): topology.region_link(a, b) for a, b, num_bytes in flows if num_bytes}
+    return found | {(a, b): topology.link(a, b) for a, b, num_bytes in sent if a != b and num_bytes}
 
 
 def ring_traffic(machines: Sequence[str], num_bytes: int, topology: Topology) -> Bytes:
@@ -80,6 +92,16 @@ def _tied(plan: Plan, workload: Workload) -> Sent:
     """Gradients of parameters that two stages share, by all tensor-parallel ranks."""
     for tie in ties(plan, workload):
         yield from _ring(tie.group.machines, 2 * tie.group.num_bytes * plan.layout.tensor)
+
+
+def _regions(plan: Plan, topology: Topology) -> dict[str, str]:
+    """The region of each of the plan's machines."""
+    return {name: topology.machine(name).region for name in set(plan.rank_machines)}
+
+
+def _all_reduced(plan: Plan, groups: Sequence[Group], region: Mapping[str, str]) -> Sent:
+    """The all-reduces of all groups."""
+    return (way for group in groups for way in _reduced(plan.algorithm, group, region))
 
 
 def _reduced(algorithm: str, group: Group, region: Mapping[str, str]) -> Sent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from hulk_placement.files.places import Places
 from hulk_placement.files.plan import MadeOf, PlanFile
 from hulk_placement.files.plan_reading import read_document, to_unchecked_plan
 from hulk_placement.files.topology_writing import link_entries
+from hulk_placement.files.units import SPEED, UPLINK
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Machine, Topology
 from hulk_placement.workload import Workload
@@ -49,9 +50,18 @@ def read_current(path: Path, workload: Workload, topology: Topology) -> Current:
 def basis_values(basis: Basis) -> dict[str, Any]:
     """The values of `madeOf`."""
     then = Topology(tuple(_machines(basis)), basis.machine_links, basis.region_links)
-    machines = [{"name": m.name, "region": m.region, "accelerators": m.num_accelerators} for m in then.machines]
+    machines = [
+        {
+            "name": m.name,
+            "region": m.region,
+            "accelerators": m.num_accelerators,
+            **SPEED.write(basis.speeds.get(m.name)),
+        }
+        for m in then.machines
+    ]
     links = list(link_entries(then))
-    return {"machines": machines, **({"links": links} if links else {})}
+    regions = [{"name": name, **UPLINK.write(rate)} for name, rate in basis.uplinks.items()]
+    return {"machines": machines} | ({"links": links} if links else {}) | ({"regions": regions} if regions else {})
 
 
 def pack_basis(basis: Basis) -> bytes:
@@ -93,4 +103,10 @@ def _basis(document: MadeOf, where: str) -> Basis:
         regions=regions,
         region_links=links.of(are_regions=True),
         machine_links=links.of(are_regions=False),
+        uplinks=_stated((region.name, region.figure(UPLINK)) for region in document.regions),
+        speeds=_stated((machine.name, machine.figure(SPEED)) for machine in document.machines),
     )
+
+
+def _stated(figures: Iterable[tuple[str, float | None]]) -> dict[str, float]:
+    return {name: figure for name, figure in figures if figure is not None}

@@ -61,6 +61,6 @@ def _too_quick(name: str, link: Link, source: Coordinates, target: Coordinates) 
         )
     if link.one_way_s is not None and link.one_way_s < least_s / 2:
         yield (
-            f"{name}: a one-way latency of {link.one_way_s * 1e3:.3g} ms is below the {least_s / 2 * 1e3:.3g} ms that light "
-            f"in fibre needs for {km}"
+            f"{name}: a one-way latency of {link.one_way_s * 1e3:.3g} ms is below the {least_s / 2 * 1e3:.3g} ms that "
+            f"light in fibre needs for {km}"
         )

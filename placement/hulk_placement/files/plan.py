@@ -6,8 +6,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from hulk_placement.files.part import API_VERSION, Buckets, Count, Either, Name, Number, OneOf, Part
+from hulk_placement.files.part import API_VERSION, Buckets, Count, Either, Name, Number, OneOf, Part, Quantity
 from hulk_placement.files.topology import Link
+from hulk_placement.files.units import UPLINK, Speed, Uplink
 from hulk_placement.plan import ALGORITHMS
 
 Names = Annotated[tuple[Name, ...], Field(min_length=1)]
@@ -41,8 +42,8 @@ class ScheduleFile(Part):
     """As `blocks` of the plan."""
 
 
-class MadeOfMachine(Part):
-    """A machine that the plan might have used."""
+class MadeOfMachine(Speed):
+    """A machine that the plan might have used, with the speed that was stated of it."""
 
     name: Name
     """Its name."""
@@ -52,6 +53,15 @@ class MadeOfMachine(Part):
     """Accelerators that were free."""
 
 
+class MadeOfRegion(Uplink):
+    """A region with an uplink of its own."""
+
+    QUANTITIES: ClassVar[tuple[Quantity, ...]] = (Quantity(UPLINK.name, UPLINK.units, required=True),)
+
+    name: Name
+    """Its name."""
+
+
 class MadeOf(Part):
     """What a plan was made of, to tell later what has changed: `hulk plan --save` writes it, `--from` reads it."""
 
@@ -59,6 +69,8 @@ class MadeOf(Part):
     """Machines that there were."""
     links: tuple[Link, ...] = ()
     """Links between their regions, and those between two machines that the plan uses, as far as they were known."""
+    regions: tuple[MadeOfRegion, ...] = ()
+    """Regions whose uplinks were stated."""
 
 
 class PlanFile(Part):

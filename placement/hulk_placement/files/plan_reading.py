@@ -18,8 +18,6 @@ from hulk_placement.search.flows import flows_of
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
-_MOST_SHOWN = 5
-
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
@@ -147,11 +145,8 @@ def _collective(
 
 
 def _warnings(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]:
-    found = [] if workload.allow_unknown_links else unknown_links(plan, topology)
-    if found:
-        more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
-        listed = ", ".join(f"{source} -> {target}" for source, target in found[:_MOST_SHOWN])
-        yield f"the plan uses links of which nothing is known, and the workload does not allow it: {listed}{more}"
+    if why := unknown_links(plan, workload, topology):
+        yield why
     yield from _unmeasured_degree(plan, workload, topology)
 
 

@@ -113,7 +113,18 @@ class Uplink(Part):
     """The same, bytes/s."""
 
 
-class Accelerator(Part):
+class Speed(Part):
+    """How fast one accelerator trains."""
+
+    QUANTITIES: ClassVar[tuple[Quantity, ...]] = (SPEED,)
+
+    teraflops_per_second: Positive | None = None
+    """Measured speed of one accelerator in training, 10^12 FLOP/s; absent = not measured."""
+    flops_per_second: Positive | None = None
+    """The same, FLOP/s."""
+
+
+class Accelerator(Speed):
     """Figures of one accelerator; what is absent is unknown, or known by its product."""
 
     QUANTITIES: ClassVar[tuple[Quantity, ...]] = (MEMORY, MEMORY_BANDWIDTH, SPEED)
@@ -128,7 +139,3 @@ class Accelerator(Part):
     """Rate of that memory, 10^9 bytes/s; absent = unknown, or the product's."""
     memory_bandwidth_bytes_per_second: Positive | None = None
     """The same, bytes/s."""
-    teraflops_per_second: Positive | None = None
-    """Measured speed of one accelerator in training, 10^12 FLOP/s; absent = not measured."""
-    flops_per_second: Positive | None = None
-    """The same, FLOP/s."""

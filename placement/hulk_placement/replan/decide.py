@@ -2,7 +2,8 @@
 
 Two things keep a job from moving to and fro. A gain must exceed the cost of the move by a margin, and make the step
 noticeably shorter; and what is to be gained from must last: a link counts as drifted only from `drift_factor` on, and
-moves a job only after `hold_s`, at once from `sudden_factor` on. A machine that was lost moves it at once, at any cost.
+moves a job only after `hold_s`, at once from `sudden_factor` on; an uplink and a machine's speed alike. A machine that
+was lost moves it at once, at any cost.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class Policy:
     """When a move pays.
 
     `margin`: by this share of the cost the gain must exceed it. `least_faster`: by this share the step must be shorter,
-    because below it predictions are no guide. A link that changed by less than `drift_factor` has not changed; one that
-    changed by less than `sudden_factor`, and a machine that was added, count after `hold_s`.
+    because below it predictions are no guide. A link (an uplink, a speed) that changed by less than `drift_factor` has
+    not changed; one that changed by less than `sudden_factor`, and a machine that was added, count after `hold_s`.
     """
 
     margin: float = 0.5
@@ -108,11 +109,9 @@ def _unchanged(changed: Changes, held_s: float, policy: Policy) -> str:
         return ""
     drifted = changed.beyond(policy.drift_factor)
     if not drifted and not changed.added:
-        most = f"the most changed link by a factor of {changed.drifted[0].factor:.2f}" if changed.drifted else "none"
-        return (
-            f"No machine was lost or added, and no link drifted by a factor of {policy.drift_factor:g}"
-            f"{'' if most == 'none' else ': ' + most}."
-        )
+        most = [f": the most changed {one.what} by a factor of {one.factor:.2f}" for one in changed.beyond(1.0)[:1]]
+        least = f"{policy.drift_factor:g}, nor an uplink or a speed"
+        return f"No machine was lost or added, and no link drifted by a factor of {least}{''.join(most)}."
     if held_s >= policy.hold_s or changed.beyond(policy.sudden_factor):
         return ""
     what = changed.added[0] if changed.added else drifted[0]

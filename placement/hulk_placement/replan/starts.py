@@ -10,7 +10,7 @@ from dataclasses import replace
 from hulk_placement.cost import predict
 from hulk_placement.cost.foresee import endless, foresee
 from hulk_placement.cost.pipelines import time_pipelines
-from hulk_placement.fit import misfits
+from hulk_placement.fit import misfits, unknown_links
 from hulk_placement.plan import Plan
 from hulk_placement.replan.changes import Changes
 from hulk_placement.search.problem import Budget, Unplaced
@@ -30,6 +30,8 @@ def as_it_is(plan: Plan, workload: Workload, topology: Topology, changed: Change
         return "; ".join(mistakes[:3])
     if not _fits_memory(plan, workload, topology):
         return "an accelerator of the plan has too little memory for it"
+    if why := unknown_links(plan, workload, topology):
+        return why
     return endless(plan, predict(plan, workload, topology), topology) or _promised(plan, workload, topology)
 
 
