@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hulk_placement.cost import foresee, predict, simulate, where
+from hulk_placement.cost.breakdown import Part, StepPart, step_parts
 from hulk_placement.cost.doubts import TOLERANCE, Doubt, doubts
 from hulk_placement.cost.simulation.plans import step_of
 from hulk_placement.cost.simulation.step import Place
@@ -180,6 +181,48 @@ def test_a_promise_is_simulated_where_the_closed_form_may_be_off(doubt: Doubt) -
     assert found.step_s == simulated_s
     assert found.compute_s + found.bubble_s + found.communication_s == pytest.approx(simulated_s)
     assert min(found.bubble_s, found.communication_s) >= 0.0
+
+
+def promised_parts(made: Plan, workload: Workload, topology: Topology) -> dict[Part, StepPart]:
+    promised = replace(made, prediction=foresee(made, workload, topology))
+    found = {part.part: part for part in step_parts(promised, workload, topology)}
+    assert sum(part.seconds for part in found.values()) == pytest.approx(promised.prediction.step_s)
+    return found
+
+
+def test_what_transfers_wait_for_each_other_is_booked_as_transfers() -> None:
+    """Four pipelines share the ocean's link; their replicas have 8 kB to sum, inside the regions."""
+    given = DOUBTED[Doubt.TRANSFERS_MEET]
+    found, simulated = promised_parts(*given), where(simulate(*given))
+    assert found[Part.TRANSFERS].seconds == pytest.approx(simulated.seconds("transfer"), rel=0.01)
+    assert found[Part.TRANSFERS].link in {("a0", "b0"), ("b0", "a0")}
+    assert found[Part.SYNC].seconds == pytest.approx(simulated.seconds("all-reduce"), rel=0.01)
+
+
+def test_what_stages_share_is_booked_apart_where_several_replicas_sum_it_over_one_link() -> None:
+    made, workload, topology = DOUBTED[Doubt.TIES_MEET]
+    found, simulated = promised_parts(made, workload, topology), simulate(made, workload, topology)
+    assert found[Part.TIED].seconds == pytest.approx(simulated.end_s - simulated.reduced_s)
+    assert found[Part.TIED].seconds > 1.5 * predict(made, workload, topology).tied_s
+
+
+def test_one_replica_has_nothing_to_synchronise_however_its_transfers_meet() -> None:
+    """Both boundaries send over one uplink, which is not the slowest link of any."""
+    topology = world(rate=2e7, rtt_s=0.0, uplinks={"a": 1e7})
+    given = plan("a0 b0 a1 b1", Layout(1, 4), shares=(8,), schedule="gpipe"), job((1000,) * 4, 10_000_000), topology
+    assert Doubt.TRANSFERS_MEET in doubts(*given)
+    found = promised_parts(*given)
+    assert found.keys() == {Part.COMPUTE, Part.FILL, Part.TRANSFERS}
+
+
+def test_the_link_of_transfers_is_the_one_that_all_together_keep_busy_longest() -> None:
+    """One pipeline alone sends over 15 MB/s from c to b, three over 20 MB/s from a to b."""
+    machines = tuple(Machine(f"{region}{n}", region, flops_per_s=1e12) for region in "abc" for n in range(4))
+    rates = {("a", "b"): 2e7, ("b", "a"): 2e7, ("c", "b"): 1.5e7, ("b", "c"): 1.5e7}
+    links = {**{pair: Link(0.001, rate) for pair, rate in rates.items()}, **{(r, r): Link(1e-4, 1e9) for r in "abc"}}
+    made = plan("c0 b0 a1 b1 a2 b2 a3 b3", Layout(4, 2), shares=(2,) * 4)
+    found = promised_parts(made, job(output=10_000_000), Topology(machines, region_links=links))
+    assert found[Part.TRANSFERS].link in {("a1", "b1"), ("b1", "a1")}
 
 
 def test_a_promise_is_the_closed_form_where_that_holds() -> None:

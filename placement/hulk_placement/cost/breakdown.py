@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hulk_placement.cost.pipelines import time_pipelines
+from hulk_placement.cost.simulation.plans import step_of
+from hulk_placement.cost.simulation.step import Way
 from hulk_placement.cost.ties import ties
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Pair, Topology
@@ -22,7 +24,7 @@ class Part(StrEnum):
     FILL = "fill and drain"
     """What pipelines of unequal stages wait for each other, however fast the links."""
     TRANSFERS = "stage transfers"
-    """What links between stages add to that."""
+    """What links between stages add to that, also where transfers meet and share one."""
     SYNC = "synchronisation"
     """What a step then waits for the replicas' gradients."""
     TIED = "shared parameters"
@@ -46,11 +48,10 @@ def step_parts(plan: Plan, workload: Workload, topology: Topology) -> tuple[Step
     """
     found = plan.prediction
     again_s = _recompute_s(plan, workload, topology)
-    own_s = tied_s = 0.0
+    own_s, tied_s = 0.0, min(found.communication_s, found.tied_s)
     if plan.layout.pipeline > 1:
         free = time_pipelines(plan, workload, topology, free_links=True)
         own_s = min(found.bubble_s, max(0.0, float(free.ends_DP.max()) - found.compute_s))
-        tied_s = min(found.communication_s, time_pipelines(plan, workload, topology).tied_s)
     waits_s = found.bubble_s - own_s
     parts = (
         StepPart(Part.COMPUTE, found.compute_s - again_s),
@@ -73,17 +74,27 @@ def _recompute_s(plan: Plan, workload: Workload, topology: Topology) -> float:
 
 
 def slowest_boundary(plan: Plan, workload: Workload, topology: Topology) -> Pair | None:
-    """The machines of two stages between which a micro-batch is longest on its way; None with one stage."""
-    worst, longest_s = None, -1.0
-    for replica in range(plan.layout.data):
-        for stage, first in enumerate(plan.stages[1:]):
-            source, target = plan.machine(replica, stage), plan.machine(replica, stage + 1)
-            num_bytes = workload.model.layers[first - 1].output_bytes * plan.micro_batch
-            for pair in ((source, target), (target, source)):
-                took_s = topology.link(*pair).one_flow_s(num_bytes)
-                if took_s > longest_s:
-                    worst, longest_s = pair, took_s
-    return worst
+    """The machines of two stages whose transfers of a step take longest; None with one stage.
+
+    Each waits for its latency, and for its bytes alone or, where that is longer, for all that use what it shares.
+    """
+    step = step_of(plan, workload, topology)
+    sent: dict[Pair, tuple[Way, float, int]] = {}
+    busy_s = [0.0] * len(step.resources)
+    for number, replica in enumerate(step.replicas):
+        for stage, ways in enumerate(replica.ways):
+            here, there = plan.machine(number, stage), plan.machine(number, stage + 1)
+            bytes_M = replica.boundary_bytes[stage]
+            for pair, way in zip(((here, there), (there, here)), ways, strict=True):
+                sent.setdefault(pair, (way, float(bytes_M.sum()), bytes_M.size))
+                for r in way.resources:
+                    busy_s[r] += float(bytes_M.sum()) / step.resources[r].bytes_per_s
+
+    def seconds(pair: Pair) -> float:
+        way, num_bytes, num = sent[pair]
+        return num * way.latency_s + max(num_bytes / way.bytes_per_s, *(busy_s[r] for r in way.resources))
+
+    return max(sent, key=seconds, default=None)
 
 
 def slowest_tie(plan: Plan, workload: Workload, topology: Topology) -> Pair | None:

@@ -27,14 +27,14 @@ def foresee(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
         raise ValueError(f"{plan.key}: {why}")
     if not doubts(plan, workload, topology):
         return predicted
-    step_s = simulate(plan, workload, topology).step_s
-    passed_s = min(step_s, predicted.compute_s + predicted.bubble_s)
-    bubble_s = max(0.0, passed_s - predicted.compute_s)
+    simulated = simulate(plan, workload, topology)
+    step_s, passed_s = simulated.step_s, max(predicted.compute_s, float(simulated.ends_DP.max()))
     return replace(
         predicted,
         step_s=step_s,
-        bubble_s=bubble_s,
-        communication_s=step_s - passed_s,
+        bubble_s=passed_s - predicted.compute_s,
+        communication_s=max(0.0, step_s - passed_s),
+        tied_s=simulated.end_s - simulated.reduced_s,
         price=predicted.price + accelerators_per_s(plan, topology) * (step_s - predicted.step_s),
     )
 

@@ -55,6 +55,7 @@ def predict(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
         compute_s=compute_s,
         bubble_s=step.passed_s - compute_s,
         communication_s=step.communication_s,
+        tied_s=pipelines.tied_s,
         bottleneck=step.last.worst,
         rank_compute_s=tuple(float(s) for s in pipelines.compute_DP.ravel().repeat(plan.layout.tensor)),
         memory_bytes=round(float(pipelines.memory_DP.max())),
