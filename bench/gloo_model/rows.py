@@ -97,6 +97,6 @@ def fill(order: Sequence[str], num_bytes: int, links: Topology, transport: Gloo)
     burst_bytes = cut_ring(num_bytes, len(order), 1).burst_bytes
     sharing = Sharing([group.edges()], links)
     assert transport.router_buffer_s is not None
-    rate = transport.mtu_bytes / transport.packet_bytes * transport.router_buffer_s
-    between = [(pair, link) for pair, link in sharing.links[0].items() if link.shared is not None]
-    return max(sharing.on(*found)[0] * burst_bytes / (found[1].bandwidth_bytes_per_s * rate) for found in between)
+    share = transport.mtu_bytes / transport.packet_bytes * transport.router_buffer_s
+    between = [pair for pair, link in sharing.links[0].items() if link.shared is not None]
+    return max(users[0] * burst_bytes / (rate * share) for pair in between for rate, users in sharing.on(pair))

@@ -87,7 +87,7 @@ class Link:
 
     `one_way_s` is how long the way there takes of the round trip, None: half. `flow_bytes_per_s` is what one TCP flow
     gets of the bandwidth, None: as much as the link. `shared` names the directed region link whose capacity the link
-    draws on; None where the pair has its own (inside a region, inside a machine).
+    draws on; None inside a region and inside a machine.
     """
 
     rtt_s: float
@@ -159,6 +159,7 @@ class Topology:
     _by_name: Mapping[str, Machine] = field(init=False, repr=False, compare=False)
     _by_nodes: Mapping[Pair, Link] = field(init=False, repr=False, compare=False)
     _by_regions: Mapping[Pair, Link] = field(init=False, repr=False, compare=False)
+    _widest: Mapping[Pair, float] = field(init=False, repr=False, compare=False)
     _turns: Mapping[str, tuple[int, int]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -180,6 +181,7 @@ class Topology:
             if link.kind is not LinkKind.UNKNOWN
         }
         object.__setattr__(self, "_by_regions", resolved)
+        object.__setattr__(self, "_widest", _widest(self._by_nodes.values()))
         regions: dict[str, int] = {}
         turns = {m.name: (regions.setdefault(m.region, len(regions)), n) for n, m in enumerate(self.machines)}
         object.__setattr__(self, "_turns", turns)
@@ -219,6 +221,14 @@ class Topology:
             return known
         unknown = Link(UNKNOWN_RTT_S, UNKNOWN_BANDWIDTH_BYTES_PER_S, kind=LinkKind.UNKNOWN)
         return self._drawing_on((source, target), unknown)
+
+    def has_own_link(self, source: str, target: str) -> bool:
+        """Whether two machines have figures of their own, and do not inherit their region pair's."""
+        return (source, target) in self._by_nodes
+
+    def capacity(self, regions: Pair) -> float:
+        """Bytes/s that a directed link between two regions carries: at least what any machine pair alone gets of it."""
+        return max(self.region_link(*regions).bandwidth_bytes_per_s, self._widest.get(regions, 0.0))
 
     def with_shares(self, shares: Mapping[Pair, float]) -> Topology:
         """The topology as a job sees it that has only a share of some directed links between regions.
@@ -263,6 +273,15 @@ class Topology:
             if known and source != target:
                 groups.setdefault((by_name[source].region, by_name[target].region), []).append(link)
         return {pair: _median(links) for pair, links in groups.items()}
+
+
+def _widest(own: Iterable[Link]) -> dict[Pair, float]:
+    """By region pair the most bytes/s of the links that machine pairs have of their own between them."""
+    found: dict[Pair, float] = {}
+    for link in own:
+        if link.shared is not None:
+            found[link.shared] = max(link.bandwidth_bytes_per_s, found.get(link.shared, 0.0))
+    return found
 
 
 def _median(links: Iterable[Link]) -> Link:

@@ -145,3 +145,39 @@ def test_a_server_by_hand() -> None:
 def test_groups_of_nothing(sizes: tuple[tuple[str, ...], int, int]) -> None:
     with pytest.raises(ValueError, match="must be >= 1"):
         Group(*sizes)
+
+
+SLOW_PAIR = Topology(
+    tuple(Machine(f"{region}{n}", region) for region in "ab" for n in range(3)),
+    node_links={("b0", "a0"): Link(0.02, 1.25e6)},
+    region_links={(a, b): Link(0.02 if a != b else 0.0002, 1.25e9) for a in "ab" for b in "ab"},
+)
+
+
+@pytest.mark.parametrize(
+    ("transport", "expected"),
+    [
+        # 10 segments of 1 MiB, twice, and two round trips.
+        pytest.param(Gloo(), 2 * 10 * MIB / 1.25e6 + 2 * (0.02 + SOFTWARE_S), id="ring"),
+        # 12 MiB from b0 over its own link, back to three over the regions'.
+        pytest.param(
+            ParameterServer(), 12 * MIB / 1.25e6 + 3 * 12 * MIB / 1.25e9 + 0.02 + SOFTWARE_S, id="parameter-server"
+        ),
+    ],
+)
+def test_edges_that_do_not_use_a_machine_pairs_own_link_are_not_counted_on_it(
+    transport: Transport, expected: float
+) -> None:
+    group = Group(("a0", "b0", "a1", "b1", "a2", "b2"), 12 * MIB)
+    assert seconds(transport, [group], SLOW_PAIR) == pytest.approx([expected])
+
+
+def test_edges_share_the_regions_link_whatever_links_of_their_own_they_have() -> None:
+    """Three edges of 25 MB/s each at most, over 30 MB/s; of 40 MB/s each, which the regions' link then carries."""
+    ring, slow, wide = Group(("a0", "b0", "a1", "b1", "a2", "b2"), 600 * MIB), Link(0.001, 25e6), Link(0.001, 40e6)
+    pairs = [("b0", "a0"), ("b1", "a1"), ("b2", "a2")]
+    common = {("a", "b"): Link(0.001, 1e12), ("b", "a"): Link(0.001, 30e6)}
+    for own, bytes_per_s in ((dict.fromkeys(pairs, slow), 30e6), (dict.fromkeys(pairs, wide), 40e6)):
+        topology = Topology(SLOW_PAIR.machines, node_links=own, region_links=common)
+        found = seconds(Gloo(), [ring], topology)[0]
+        assert found == pytest.approx(3 * 2 * 5 / 6 * 600 * MIB / bytes_per_s, rel=0.01)

@@ -71,7 +71,7 @@ class _Way:
 
     def __init__(self, number: int, pair: Pair, sharing: Sharing, num_bytes: Sequence[float]) -> None:
         self.link = link = sharing.links[number][pair]
-        self.num_sharing = weighted(sharing.on(pair, link), num_bytes, number)
+        self.num_sharing = sharing.num_on_link(number, pair, num_bytes)
         self.uplinks = [(rate, weighted(found, num_bytes, number)) for rate, found in sharing.through(link)]
         self.busy_s = float("-inf")
         self.round_trip_s = link.rtt_s + SOFTWARE_S

@@ -9,6 +9,7 @@ and end in pairs.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -88,19 +89,22 @@ class _Shared:
 
     def _alike(self, pair: Pair, link: Link) -> tuple[int, ...]:
         """The same for pairs whose edges take the same time: they inherit one link, and share it as much."""
-        return id(link), *(number for counts in self.sharing.on(pair, link).items() for number in counts)
+        users = [counts for _, found in self.sharing.on(pair) for counts in found.items()]
+        return id(link), *(number for counts in users for number in counts)
 
     def edge_time(self, number: int, pair: Pair) -> tuple[float, float, float]:
         """Least, usual and most seconds if this edge is the worst."""
         ring, link = self.rings[number], self.sharing.links[number][pair]
-        on_link = self.sharing.on(pair, link)
-        num_sharing = weighted(on_link, self.edge_bytes, number)
+        num_sharing = self.sharing.num_on_link(number, pair, self.edge_bytes)
         seconds = ring.edge_s(link.rtt_s, link.bandwidth_bytes_per_s, num_sharing, link.flow_bytes_per_s)
         for bytes_per_s, crossing in self.sharing.through(link):
             seconds = max(seconds, ring.uplink_s(bytes_per_s, weighted(crossing, self.edge_bytes, number)))
         seconds += restart_s(link, ring.burst_bytes, ring.transport, self.silence_s)
-        burst_bytes = sum(count * self.rings[group].burst_bytes for group, count in on_link.items())
-        if not ring.transport.is_overflowing(burst_bytes, link.bandwidth_bytes_per_s):
+        if not any(ring.transport.is_overflowing(self._burst(users), rate) for rate, users in self.sharing.on(pair)):
             return seconds, seconds, seconds
         extra, trip_s = OVERFLOW[ring.transport.congestion_control], ring.overflow_s(link.rtt_s)
         return seconds + extra.least * trip_s, seconds + extra.usual * trip_s, seconds + extra.most * trip_s
+
+    def _burst(self, users: Counter[int]) -> float:
+        """Bytes that the edges on a link send at once, together."""
+        return sum(count * self.rings[group].burst_bytes for group, count in users.items())

@@ -1,4 +1,4 @@
-"""Groups that reduce at the same time, and what they share: directed links between regions, and regions' uplinks."""
+"""Groups that reduce at the same time, and what they share: directed links (`cost.drawn`) and regions' uplinks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from hulk_placement.cost.drawn import Shared, drawn_on
 from hulk_placement.topology import Link, Pair, Topology
 
 
@@ -60,31 +61,28 @@ class Sharing:
     """
 
     def __init__(self, edges: Sequence[Counter[Pair]], topology: Topology) -> None:
-        self.edges = edges
+        self.edges, self.topology = edges, topology
         self.links: list[dict[Pair, Link]] = [{pair: topology.link(*pair) for pair in found} for found in edges]
         self.uplinks = topology.uplinks
-        self._on_link: dict[Pair, Counter[int]] = {}
-        self._on_pair: dict[Pair, Counter[int]] = {}
-        for number, (found, links) in enumerate(zip(edges, self.links, strict=True)):
+        self._users: dict[Shared, Counter[int]] = {}
+        for number, found in enumerate(edges):
             for pair, count in found.items():
-                shared = links[pair].shared
-                where = self._on_pair if shared is None else self._on_link
-                where.setdefault(shared or pair, Counter())[number] += count
+                for shared, _ in drawn_on(*pair, topology):
+                    self._users.setdefault(shared, Counter())[number] += count
         self._leaving: dict[str, Counter[int]] = {region: Counter() for region in self.uplinks}
         self._entering: dict[str, Counter[int]] = {region: Counter() for region in self.uplinks}
-        for (source, target), counts in self._on_link.items() if self.uplinks else ():
-            for region, crossing in ((source, self._leaving), (target, self._entering)):
-                if region in crossing:
-                    crossing[region].update(counts)
+        for shared, counts in self._users.items() if self.uplinks else ():
+            if shared.part == "regions":
+                for region, crossing in zip(shared.ends, (self._leaving, self._entering), strict=True):
+                    if region in crossing:
+                        crossing[region].update(counts)
 
-    def on(self, pair: Pair, link: Link) -> Counter[int]:
-        """Edges of each group on the region link that a pair's link draws on, or on the pair's own; none on a machine.
+    def on(self, pair: Pair) -> list[tuple[float, Counter[int]]]:
+        """For all that an edge between two machines draws on but uplinks: its bytes/s, and edges of each group there.
 
-        Ranks of one machine have all its memory's rate.
+        Nothing inside a machine: its ranks have all its memory's rate.
         """
-        if pair[0] == pair[1]:
-            return Counter()
-        return self._on_pair[pair] if link.shared is None else self._on_link[link.shared]
+        return [(bytes_per_s, self._users[shared]) for shared, bytes_per_s in drawn_on(*pair, self.topology)]
 
     def through(self, link: Link) -> Iterable[tuple[float, Counter[int]]]:
         """For both ends of a link between regions: the uplink's bytes/s, where it has a limit, and who goes through."""
@@ -95,22 +93,29 @@ class Sharing:
             if target in self.uplinks:
                 yield self.uplinks[target], self._entering[target]
 
-    def num_sharing(self, number: int, pair: Pair, num_bytes: Sequence[float]) -> float:
-        """How many edges of the group share the link of a pair; an uplink that is tighter counts as more of them.
+    def num_on_link(self, number: int, pair: Pair, num_bytes: Sequence[float]) -> float:
+        """How many edges of the group share the link of a pair; what is wider than the link counts as fewer of them.
 
         `num_bytes`: what an edge of each group carries.
         """
+        return self._num(number, self.links[number][pair], num_bytes, self.on(pair))
+
+    def num_sharing(self, number: int, pair: Pair, num_bytes: Sequence[float]) -> float:
+        """As `num_on_link`; an uplink that is tighter counts as more of them."""
         link = self.links[number][pair]
-        found = weighted(self.on(pair, link), num_bytes, number)
-        for bytes_per_s, crossing in self.through(link):
-            found = max(found, weighted(crossing, num_bytes, number) * link.bandwidth_bytes_per_s / bytes_per_s)
-        return found
+        return self._num(number, link, num_bytes, [*self.on(pair), *self.through(link)])
+
+    def _num(
+        self, number: int, link: Link, num_bytes: Sequence[float], found: Iterable[tuple[float, Counter[int]]]
+    ) -> float:
+        nums = [weighted(users, num_bytes, number) * (link.bandwidth_bytes_per_s / rate) for rate, users in found]
+        return max(nums, default=1.0)
 
 
 def weighted(counts: Counter[int], num_bytes: Sequence[float], own: int) -> float:
-    """Edges counted by their bytes: one of group `own` is 1. 1 where nobody is counted.
+    """Edges counted by their bytes: one of group `own` is 1.
 
     >>> weighted(Counter({0: 2, 1: 3}), [10.0, 5.0], own=0)
     3.5
     """
-    return sum(count * (num_bytes[group] / num_bytes[own]) for group, count in counts.items()) or 1.0
+    return sum(count * (num_bytes[group] / num_bytes[own]) for group, count in counts.items())

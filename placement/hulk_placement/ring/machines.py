@@ -17,14 +17,14 @@ from hulk_placement.ring.region_graph import Work
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The link between two machines: its figures, and the number of the region link it shares (-1: its own)."""
+    """The link between two machines: its figures, and what it draws on, by number, with the bytes/s of each."""
 
     rtt_s: float
     bandwidth_bytes_per_s: float
     flow_bytes_per_s: float
-    shared: int
+    drawn: tuple[tuple[int, float], ...]
 
-    def seconds(self, ring: Ring, num_sharing: int) -> float:
+    def seconds(self, ring: Ring, num_sharing: float) -> float:
         """Of the ring if this edge is its worst."""
         return ring.edge_s(self.rtt_s, self.bandwidth_bytes_per_s, num_sharing, self.flow_bytes_per_s)
 
@@ -134,23 +134,29 @@ class _OrderSearch:
             self.best, self.best_s = tuple(self.path), step_s
 
     def _add(self, edge: Edge, source: int) -> float:
-        """Seconds of the worst edge on the link that this edge joins."""
+        """Seconds of the worst edge on the links that this edge joins."""
         ring = self.size.ring
-        if edge.shared < 0:
+        if not edge.drawn:
             return edge.seconds(ring, 1)
-        sharing = self.on_link.setdefault(edge.shared, [])
-        sharing.append(edge)
+        for number, _ in edge.drawn:
+            self.on_link.setdefault(number, []).append(edge)
         region = self.graph.region_of[source]
         self.leaving[region] = self.leaving.get(region, 0) + 1
-        worst_s = max(shares.seconds(ring, len(sharing)) for shares in sharing)
+        met = {id(other): other for number, _ in edge.drawn for other in self.on_link[number]}
+        worst_s = max(other.seconds(ring, self._num_sharing(other)) for other in met.values())
         if self.graph.uplink[region]:
             worst_s = max(worst_s, ring.uplink_s(self.graph.uplink[region], self.leaving[region]))
         return worst_s
 
     def _remove(self, edge: Edge, source: int) -> None:
-        if edge.shared >= 0:
-            self.on_link[edge.shared].pop()
+        for number, _ in edge.drawn:
+            self.on_link[number].pop()
+        if edge.drawn:
             self.leaving[self.graph.region_of[source]] -= 1
+
+    def _num_sharing(self, edge: Edge) -> float:
+        """Edges on what it draws on; what is wider than its link counts as fewer of them."""
+        return max(len(self.on_link[number]) * (edge.bandwidth_bytes_per_s / rate) for number, rate in edge.drawn)
 
     def _enter(self, machine: int) -> None:
         self.path.append(machine)

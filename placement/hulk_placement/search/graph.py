@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from hulk_placement.cost.drawn import Shared, drawn_on
 from hulk_placement.ring.machines import Edge, MachineGraph
 from hulk_placement.ring.region_graph import RegionGraph
 from hulk_placement.search.problem import Problem
@@ -44,7 +45,8 @@ def region_graphs(problem: Problem) -> Graphs:
             if len(found) < size[a] * (size[b] - (a == b)) and figures[1]:
                 found.append(figures)
             rtts, widths, flows = zip(*found or [figures], strict=True)
-            optimistic[a, b] = min(rtts), max(widths), max(flows)
+            common = problem.topology.capacity((source, target)) if own.get((a, b)) and a != b else 0.0
+            optimistic[a, b] = min(rtts), max(common, *widths), max(flows)
     apart = tuple(False for _ in problem.regions)
     roomy = tuple(_has_room_for_two(problem, a) for a in range(len(problem.regions)))
     return Graphs(_graph(problem, typical, apart), _graph(problem, optimistic, roomy))
@@ -94,14 +96,16 @@ def _graph(problem: Problem, figures: dict[tuple[int, int], Figures], roomy: tup
 def machine_graph(problem: Problem) -> MachineGraph:
     """The graph of the problem's machines: every pair's own link."""
     numbers = range(len(problem.names))
-    shared = {pair: number for number, pair in enumerate((a, b) for a in problem.regions for b in problem.regions)}
+    numbered: dict[Shared, int] = {}
 
     def edge(a: int, b: int) -> Edge | None:
-        link = problem.topology.link(problem.names[a], problem.names[b])
+        ends = problem.names[a], problem.names[b]
+        link = problem.topology.link(*ends)
         if link.kind is LinkKind.UNKNOWN and not problem.workload.allow_unknown_links:
             return None
-        number = -1 if link.shared is None else shared[link.shared]
-        return Edge(link.rtt_s, link.bandwidth_bytes_per_s, link.one_flow_bytes_per_s, number)
+        found = () if link.shared is None else drawn_on(*ends, problem.topology)
+        drawn = tuple((numbered.setdefault(shared, len(numbered)), rate) for shared, rate in found)
+        return Edge(link.rtt_s, link.bandwidth_bytes_per_s, link.one_flow_bytes_per_s, drawn)
 
     return MachineGraph(
         edges=tuple(tuple(edge(a, b) for b in numbers) for a in numbers),

@@ -13,6 +13,7 @@ import heapq
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
+from hulk_placement.cost.drawn import drawn_on
 from hulk_placement.cost.gloo import AT_A_TIME, CUBIC, SOFTWARE_S, Gloo, cut_ring
 from hulk_placement.topology import Topology
 
@@ -70,7 +71,8 @@ def _edges(collective: Collective, topology: Topology, transport: Gloo) -> list[
         own_s = max(ring.segment_bytes / flow, transport.pace_s(round_trip_s, ring.segment_bytes))
         queues: list[tuple[Hashable, float]] = [((collective.group, rank), own_s)]
         if link.shared is not None:
-            queues.append((link.shared, ring.segment_bytes / link.bandwidth_bytes_per_s))
+            on_links = drawn_on(source, target, topology)
+            queues += [(shared, ring.segment_bytes / bytes_per_s) for shared, bytes_per_s in on_links]
             for way, region in zip(("from", "to"), link.shared, strict=True):
                 if region in topology.uplinks:
                     queues.append(((way, region), ring.segment_bytes / topology.uplinks[region]))

@@ -1,10 +1,11 @@
-"""The links of a topology as ways that draw on resources: a region pair's link and both regions' uplinks."""
+"""The links of a topology as ways that draw on resources: links (`cost.drawn`) and both regions' uplinks."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
 
+from hulk_placement.cost.drawn import drawn_on
 from hulk_placement.cost.simulation.step import Place, Resource, Way
 from hulk_placement.topology import Topology
 
@@ -34,17 +35,16 @@ class Ways:
         """What a flow between two machines shares with others, the tightest first."""
         if source == target:
             return (self.number(Place("inside machine", (source,)), math.inf),)
-        link = self.topology.link(source, target)
-        if link.shared is None:
-            place = Place("inside region", (self.topology.machine(source).region,))
-            return (self.number(place, link.bandwidth_bytes_per_s, (source, target)),)
-        common = self.topology.region_link(*link.shared).bandwidth_bytes_per_s
-        a, b = link.shared
-        rates = {Place("link", link.shared): max(common, link.bandwidth_bytes_per_s)}
-        for place in (Place("uplink out of", (a,)), Place("uplink into", (b,))):
-            if place.ends[0] in self.topology.uplinks:
-                rates[place] = self.topology.uplinks[place.ends[0]]
-        return tuple(self.number(place, rates[place]) for place in sorted(rates, key=rates.__getitem__))
+        regions = self.topology.link(source, target).shared
+        inside = Place("inside region", (self.topology.machine(source).region,))
+        place, (a, b) = (inside, ("", "")) if regions is None else (Place("link", regions), regions)
+        rates: dict[Key, float] = {}
+        for shared, bytes_per_s in reversed(drawn_on(source, target, self.topology)):
+            rates[place, None if shared.part == "regions" else shared] = bytes_per_s
+        for end in (Place("uplink out of", (a,)), Place("uplink into", (b,))):
+            if end.ends[0] in self.topology.uplinks:
+                rates[end, None] = self.topology.uplinks[end.ends[0]]
+        return tuple(self.number(key[0], rates[key], key[1]) for key in sorted(rates, key=rates.__getitem__))
 
     def number(self, place: Place, bytes_per_s: float, connection: object = None) -> int:
         """The number of a place, or of one connection there, that carries so much, or more where that is known."""
