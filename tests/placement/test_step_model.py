@@ -11,11 +11,14 @@ import pytest
 from hulk_placement.cost import foresee, predict, simulate, where
 from hulk_placement.cost.breakdown import Part, StepPart, step_parts
 from hulk_placement.cost.doubts import TOLERANCE, Doubt, doubts
+from hulk_placement.cost.predict import step_seconds
 from hulk_placement.cost.simulation.plans import step_of
 from hulk_placement.cost.simulation.step import Place
 from hulk_placement.cost.timeline import chain
 from hulk_placement.model import Layer, Model
+from hulk_placement.model.times import LayerTimes, TimesRow
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
+from hulk_placement.search.flows import flows_of
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 
@@ -318,3 +321,23 @@ REDUCED = {
 def test_an_all_reduce_takes_the_same_in_both(name: str) -> None:
     assert doubts(*REDUCED[name]) == ()
     assert abs(difference(*REDUCED[name])) < 0.02
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize("recompute", [True, False])
+@pytest.mark.parametrize("forward_s", [1.0, 2.9, 0.1])
+def test_buckets_of_hulks_own_are_ready_by_the_plans_own_backward_seconds(
+    forward_s: float, recompute: bool, overlap: bool
+) -> None:
+    """Measured passes of 3 s together, whose backward part is anything, and 8 buckets."""
+    machines = tuple(Machine(name, name, product="x") for name in "abc")
+    topology = Topology(machines, region_links={(a, b): Link(0.02, 1.25e8) for a in "abc" for b in "abc" if a != b})
+    layers = tuple(Layer(f"layer.{n}", 20_000_000, 1.0, 2.0, 1000, 1000) for n in range(10))
+    row = TimesRow("x", 1, 1, (forward_s / 10,) * 10, ((3 - forward_s) / 10,) * 10)
+    asked = Workload("team/job", Model(layers, times=LayerTimes((row,))), 3, {})
+    flows = flows_of(asked, topology, list("abc"), [8], lambda: True, whole=False)
+    options = {"num_buckets": 8, "stages": (0,), "overlap": overlap, "recompute": recompute}
+    given = plan("a b c", Layout(3), algorithm="wan", collective=flows, **options)
+    assert abs(difference(given, asked, topology)) < 0.01
+    late = replace(given, overlap=False)
+    assert (step_seconds(late, asked, topology) > step_seconds(given, asked, topology)) == overlap

@@ -15,7 +15,7 @@ import numpy as np
 from hulk_placement.cost.closed_form.arrays import Floats, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import crossing_seconds, make_cache, memory_bytes, time_replica
 from hulk_placement.cost.closed_form.setting import Ground, Option
-from hulk_placement.cost.closed_form.shares import num_batches
+from hulk_placement.cost.closed_form.shares import filled, num_batches
 from hulk_placement.cost.closed_form.sync import tied_seconds
 from hulk_placement.cost.memory import in_flight
 from hulk_placement.cost.simulation.outcome import simulate_step
@@ -33,10 +33,12 @@ class Pipelines:
 
     `crossing_s`: how long activations and gradients keep the busiest link between regions busy in a step. `tied_s`: how
     much longer a step is for gradients of parameters that stages share. `memory_DP`: of one accelerator of each cell.
+    `backward_DP`: seconds of each cell's last backward pass, with what it computes anew.
     """
 
     ends_DP: Floats
     compute_DP: Floats
+    backward_DP: Floats
     memory_DP: Floats
     crossing_s: float
     tied_s: float
@@ -64,9 +66,11 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
             time_replica(timed, layout, cache, replica)
         cache.ends_DP[:] = cache.ends_DP[alike_D]
     shares_D = np.array(plan.shares) / plan.micro_batch
+    filled_D = np.array([filled(setting, layout, replica) for replica in range(plan.layout.data)])
     return Pipelines(
         ends_DP=cache.ends_DP.copy(),
-        compute_DP=_seconds(setting, layout) * shares_D[:, None],
+        compute_DP=_seconds(setting, layout, forward=1 + setting.recompute) * shares_D[:, None],
+        backward_DP=_seconds(setting, layout, forward=int(setting.recompute)) * filled_D[:, None],
         memory_DP=_memory(plan, setting, layout, alike_D),
         crossing_s=crossing_seconds(timed, layout, cache),
         tied_s=tied_seconds(setting, layout, cache),
@@ -127,10 +131,9 @@ def _without_links(setting: Setting) -> Setting:
     )
 
 
-def _seconds(setting: Setting, layout: Layout) -> Floats:
-    """Seconds of one whole micro-batch on each cell, both passes."""
-    once = 1 + setting.recompute
-    seconds_KJ = once * setting.forward_KJ + setting.backward_KJ
+def _seconds(setting: Setting, layout: Layout, forward: int) -> Floats:
+    """Seconds of one whole micro-batch on each cell: so many forward passes, and the backward pass."""
+    seconds_KJ = forward * setting.forward_KJ + setting.backward_KJ
     kind_DP = setting.kind_M[layout.machine_DP]
     found: Floats = seconds_KJ[kind_DP, layout.first_P[1:]] - seconds_KJ[kind_DP, layout.first_P[:-1]]
     return found

@@ -7,8 +7,9 @@ summed over them:
 
 All stages' all-reduces are taken to run at the same time, and to begin when all gradients of the stage are ready: DDP
 starts a first bucket earlier, so with two buckets the prediction is an upper figure. Hulk's own all-reduce takes
-buckets one after the other, while the last backward pass still runs. With local SGD a step bears its part of an outer
-one, which begins when all compute is done; parameters that stages share are summed in every step all the same.
+buckets one after the other, while the last backward pass still runs; without overlap, from its end on. With local SGD
+a step bears its part of an outer one, which begins when all compute is done; parameters that stages share are summed in
+every step all the same.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-
-import numpy as np
 
 from hulk_placement.collective.classes import CollectivePlan
 from hulk_placement.collective.network import build_network
@@ -31,7 +30,7 @@ from hulk_placement.cost.nccl import Nccl
 from hulk_placement.cost.parameter_server import ParameterServer
 from hulk_placement.cost.pipelines import Pipelines, time_pipelines
 from hulk_placement.cost.transports import Transport, allreduce_seconds
-from hulk_placement.cost.wan import BACKWARD_SHARE, wan_seconds
+from hulk_placement.cost.wan import wan_seconds
 from hulk_placement.model.layer import BYTES_PER_FP32
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.topology import Pair, Topology
@@ -123,17 +122,17 @@ def _wan(
     """Seconds that a step waits for Hulk's own all-reduce, and the busiest link, by a machine of each end."""
     machines = plan.rank_machines
     network = build_network(topology, machines, allow_unknown=True)
-    backward_s = 0.0 if plan.inner_steps else _common_backward_s(plan, pipelines)
+    is_early = plan.overlap and not plan.inner_steps
+    backward_s = _common_backward_s(pipelines) if is_early else 0.0
     seconds, link = wan_seconds(collective, network, workload.model.gradient_bytes, plan.num_buckets, backward_s)
     ends = None if link is None else tuple(machines[network.ranks[region][0]] for region in link)
     return GroupTime(seconds, None if ends is None else (ends[0], ends[1]), seconds, seconds)
 
 
-def _common_backward_s(plan: Plan, pipelines: Pipelines) -> float:
+def _common_backward_s(pipelines: Pipelines) -> float:
     """Seconds at the end of computing in which all ranks are in their last backward pass, or through with it."""
-    compute_s, shares = pipelines.compute_DP[:, 0], np.array(plan.shares)
-    last_backward_s = BACKWARD_SHARE * compute_s * np.minimum(1.0, plan.micro_batch / shares)
-    return float((compute_s.max() - compute_s + last_backward_s).min())
+    compute_s, last_s = pipelines.compute_DP[:, 0], pipelines.backward_DP[:, 0]
+    return float((compute_s.max() - compute_s + last_s).min())
 
 
 def allreduce(

@@ -9,7 +9,9 @@ from hulk_placement.collective.network import Network
 from hulk_placement.collective.simulation import Link, Simulated, simulate
 
 BACKWARD_SHARE = 2 / 3
-"""Of a forward and backward pass: backward takes twice the FLOPs of forward (Kaplan et al. 2020, 2.1)."""
+"""Of a forward and backward pass: backward takes twice the FLOPs of forward (Kaplan et al. 2020, 2.1).
+
+For searches over machines; a prediction takes the plan's own seconds."""
 
 
 def wan_seconds(
