@@ -312,6 +312,16 @@ def test_several_plans_are_not_saved_as_one(hulk: Hulk, tmp_path: Path) -> None:
     assert code == "hulk: --save writes one plan, and there are 2"
 
 
+def test_where_there_is_no_plan_to_save_the_reason_is_printed(hulk: Hulk, tmp_path: Path) -> None:
+    asked = ("plan", "-w", small(tmp_path, workers={"min": 64}), "-t", HULK_TOPOLOGY)
+    saved = tmp_path / "plan.yaml"
+    alone, saving = hulk(*asked), hulk(*asked, "--save", saved)
+    assert "BatchTooSmall" in alone[1]
+    assert saving[:2] == alone[:2]
+    assert "there is no plan to write" in saving[2]
+    assert not saved.exists()
+
+
 def test_the_papers_data_become_a_topology_that_can_be_planned_on(hulk: Hulk, tmp_path: Path) -> None:
     (tmp_path / "node_feature.csv").write_text("node,City,Capability,Memory\n0,Tokyo ,8.6,80\n1,Paris,7.0,64\n")
     (tmp_path / "edge.txt").write_text("0 1 230\n0 0 1\n")
@@ -392,6 +402,23 @@ def test_a_running_plan_stays_where_nothing_changed(hulk: Hulk, tmp_path: Path) 
     _, table, _ = hulk(*asked)
     assert "measured: stay" in table
     assert "nothing" in table
+
+
+def test_a_plan_that_stays_keeps_what_it_was_made_of(hulk: Hulk, tmp_path: Path) -> None:
+    """A link that has drifted for a minute is not the plan's own a minute later."""
+    training = {"globalBatch": 16, "steps": 100_000}
+    workload, plan = small(tmp_path, training=training, workers={"min": 2}), tmp_path / "p.yaml"
+    then = write_uplinks(tmp_path / "then.yaml", 50, 10, LAN + WAN_LINK)
+    assert hulk("plan", "-t", then, "-w", workload, "--save", plan)[0] == 0
+    made_of = yaml.safe_load(plan.read_text())["madeOf"]
+    now = write_uplinks(tmp_path / "now.yaml", 30, 10, LAN + WAN_LINK)
+    asked = ("plan", "-t", now, "-w", workload, "--from", plan, "--save", plan, "-o", "json", "--held")
+    for held_s in (60, 90):
+        _, printed, _ = hulk(*asked, held_s)
+        found = json.loads(printed)
+        assert found["verdict"] == "stay"
+        assert f"{held_s} s ago: what lasts 120 s moves a job" in found["reason"]
+        assert yaml.safe_load(plan.read_text())["madeOf"] == made_of
 
 
 def test_what_changed_is_shown_of_uplinks_speeds_and_links_that_are_gone(hulk: Hulk, tmp_path: Path) -> None:

@@ -148,6 +148,9 @@ def test_a_page_without_a_plan_is_not_written(hulk: Hulk, tmp_path: Path) -> Non
     job = tmp_path / "job.yaml"
     job.write_text(JOB.read_text().replace("min: 5", "min: 7").replace("max: 6", "max: 8"))
     page = tmp_path / "report.html"
-    code, _, _ = hulk("plan", "-f", job, "-t", HULK_TOPOLOGY, "--html", page)
+    alone = hulk("plan", "-f", job, "-t", HULK_TOPOLOGY)[1]
+    code, printed, _ = hulk("plan", "-f", job, "-t", HULK_TOPOLOGY, "--html", page)
     assert "no job has a plan" in str(code)
+    assert "NotEnoughAccelerators" in printed
+    assert printed == alone
     assert not page.exists()

@@ -101,15 +101,19 @@ def plan(
         _replan(workload or [], topology, save, Running(current, step, held), output)
         return
     if workload:
-        report = _plan_workloads(workload, topology, save)
+        if save is not None and len(workload) > 1:
+            raise ValueError(f"--save writes one plan, and there are {len(workload)}")
+        report = _plan_workloads(workload, topology)
     elif save is not None:
         raise ValueError("--save is for workloads (-w)")
     else:
         report = _plan_jobs(file or [], topology, namespace, Target(kubeconfig, context))
     report = look_closer(report, look)
+    emit(report.wire(), tables.plans(report), output)
+    if save is not None:
+        _save(report, save)
     if html is not None:
         write_page([job.details for job in report.jobs if job.details is not None], report.coordinates, html)
-    emit(report.wire(), tables.plans(report), output)
     if not all(job.planned for job in report.jobs):
         raise typer.Exit(1)
 
@@ -124,13 +128,18 @@ def _plan_jobs(file: list[Path], topology: Path | None, namespace: str | None, t
     return report if own is None else report.model_copy(update={"coordinates": own.coordinates})
 
 
-def _plan_workloads(paths: list[Path], topology: Path | None, save: Path | None) -> PlanReports:
+def _plan_workloads(paths: list[Path], topology: Path | None) -> PlanReports:
     if topology is None:
         raise ValueError("workloads (-w) are planned on a topology: give one with -t")
-    report = planner_files.plan_workloads(paths, planner_files.any_topology(topology, sys.stdin))
-    if save is not None:
-        planner_files.save_plan([job.made for job in report.jobs if job.made is not None], save)
-    return report
+    return planner_files.plan_workloads(paths, planner_files.any_topology(topology, sys.stdin))
+
+
+def _save(report: PlanReports, path: Path) -> None:
+    (job,) = report.jobs
+    if job.made is None:
+        note(f"--save {path}: there is no plan to write")
+    else:
+        planner_files.save_plan(planner_files.kept_of(job.made), path)
 
 
 class Running(NamedTuple):
@@ -145,11 +154,11 @@ def _replan(paths: list[Path], topology: Path | None, save: Path | None, running
     if len(paths) != 1 or topology is None:
         raise ValueError("--from is of one workload (-w) on a topology (-t)")
     now = planner_files.any_topology(topology, sys.stdin).topology
-    report, made = planner_files.replan_workload(paths[0], running.plan, now, running.num_made, running.held_s)
+    report, kept = planner_files.replan_workload(paths[0], running.plan, now, running.num_made, running.held_s)
     emit(report.wire(), replan_table(report), output)
-    if save is not None and made:
-        planner_files.save_plan(made, save)
-    if not made:
+    if save is not None and kept is not None:
+        planner_files.save_plan(kept, save)
+    if kept is None:
         raise typer.Exit(1)
 
 

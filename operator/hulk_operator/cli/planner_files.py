@@ -4,11 +4,11 @@ A topology may be a HulkTopology as well: its `kind` says which it is. What is o
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
-from hulk_placement.basis import basis_of
+from hulk_placement.basis import Basis, basis_of
 from hulk_placement.cost import foresee
 from hulk_placement.files import text
 from hulk_placement.files.current import read_current
@@ -18,6 +18,7 @@ from hulk_placement.files.plan_writing import plan_document
 from hulk_placement.files.topology import TopologyFile
 from hulk_placement.files.topology_reading import ReadTopology, to_topology
 from hulk_placement.files.workload_reading import ReadWorkload, read_workload
+from hulk_placement.plan import Plan
 from hulk_placement.replan.decide import Verdict
 from hulk_placement.replan.replan import Situation, replan
 from hulk_placement.solve import solve
@@ -29,6 +30,14 @@ from hulk_operator.cli.planning import declared_topology, plan_report, refused
 from hulk_operator.cli.predicting import PredictReport, predict_report
 from hulk_operator.cli.replanning import ReplanReport, replan_report
 from hulk_operator.cli.reports import Made, PlanReport, PlanReports
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A plan to be kept in a file, and what it was made of, where that is known."""
+
+    plan: Plan
+    basis: Basis | None
 
 
 def planner_topology(path: Path) -> ReadTopology | None:
@@ -68,8 +77,11 @@ def plan_workloads(paths: Sequence[Path], read: ReadTopology) -> PlanReports:
 
 def replan_workload(
     workload_path: Path, plan_path: Path, topology: Topology, num_made: int, held_s: float
-) -> tuple[ReplanReport, list[Made]]:
-    """Whether to move from the plan in a file, after so many steps; and the plan that is carried out from then on."""
+) -> tuple[ReplanReport, Kept | None]:
+    """Whether to move from the plan in a file, after so many steps; and the plan that is carried out from then on.
+
+    One that goes on keeps what it was made of: what has changed since then is not forgotten before it has lasted.
+    """
     read = read_workload(workload_path, topology)
     if read.num_steps is None:
         raise ValueError(f"{workload_path}: training.steps is missing: what a move gains depends on the steps left")
@@ -80,18 +92,20 @@ def replan_workload(
     left = read.num_steps - num_made
     found = replan(current.plan, current.basis, read.workload, topology, Situation(left, held_s), read.moving)
     report = replan_report(current.plan, found, topology, left)
-    plan = found.new if found.verdict is Verdict.MOVE else found.current
-    return report, [] if plan is None else [Made(plan, read.workload, topology)]
+    if found.verdict is Verdict.MOVE and found.new is not None:
+        return report, kept_of(Made(found.new, read.workload, topology))
+    return report, None if found.current is None else Kept(found.current, current.basis)
 
 
-def save_plan(made: Sequence[Made], path: Path) -> None:
-    """Write the plan to a file, for `hulk predict` and `hulk plan --from`. ValueError unless there is exactly one."""
-    if len(made) != 1:
-        raise ValueError(f"--save writes one plan, and there are {len(made)}")
-    (one,) = made
-    step = f"# Predicted: {one.plan.prediction.step_s:.6g} s a step.\n"
-    basis = basis_of(one.plan, one.workload, one.topology)
-    path.write_text(step + text.dump(plan_document(one.plan, basis)), encoding="utf-8")
+def kept_of(made: Made) -> Kept:
+    """A plan that was made now."""
+    return Kept(made.plan, basis_of(made.plan, made.workload, made.topology))
+
+
+def save_plan(kept: Kept, path: Path) -> None:
+    """Write the plan to a file, for `hulk predict` and `hulk plan --from`."""
+    step = f"# Predicted: {kept.plan.prediction.step_s:.6g} s a step.\n"
+    path.write_text(step + text.dump(plan_document(kept.plan, kept.basis)), encoding="utf-8")
 
 
 def predict_plan(workload_path: Path, plan_path: Path, topology: Topology) -> PredictReport:
