@@ -124,8 +124,13 @@ def _drift_row(drift: LinkDrifted) -> DriftRow:
 
 
 def _figure_row(drift: FigureDrifted) -> FigureRow:
-    figures = {"before": round(drift.before), "now": round(drift.now), "factor": round(drift.factor, 3)}
-    return FigureRow(figure=drift.what, name=drift.name, **figures)
+    return FigureRow(
+        figure=drift.what,
+        name=drift.name,
+        before=round(drift.before),
+        now=round(drift.now),
+        factor=round(drift.factor, 3),
+    )
 
 
 def replan_table(report: ReplanReport) -> RenderableType:

@@ -113,8 +113,8 @@ class Changes:
 
     def beyond(self, factor: float) -> tuple[Drifted, ...]:
         """What drifted by at least that factor, the most changed first."""
-        found = (drift for drift in (*self.drifted, *self.figures) if drift.factor >= factor)
-        return tuple(sorted(found, key=lambda drift: -drift.factor))
+        every: list[Drifted] = [*self.drifted, *self.figures]
+        return tuple(sorted((one for one in every if one.factor >= factor), key=lambda one: -one.factor))
 
 
 def changes(plan: Plan, basis: Basis | None, workload: Workload, topology: Topology) -> Changes:
