@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hulk_placement.cost.groups import Group
 from hulk_placement.cost.nccl import PROTOCOLS, Nccl
@@ -84,6 +86,26 @@ def test_inside_a_machine() -> None:
     between = {id(protocol) for protocol in Nccl().protocols(crosses_machines=True)}
     assert id(PROTOCOLS["LL128"]) not in between
     assert id(PROTOCOLS["LL128"]) in {id(protocol) for protocol in Nccl().protocols(crosses_machines=False)}
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "tree", None])
+@pytest.mark.parametrize(
+    ("machine", "bytes_per_s"),
+    [
+        (Machine("a", "a", product="NVIDIA-H100-80GB-HBM3"), 0.8 * 4.5e11),
+        (Machine("a", "a", inside=Link(1e-5, 4e9)), 4e9),
+        (Machine("a", "a"), 1e9),
+    ],
+    ids=["product", "declared", "unknown"],
+)
+def test_ranks_of_a_machine_talk_over_its_own_links(machine: Machine, bytes_per_s: float, algorithm: Any) -> None:
+    """Eight of them, GPT-2 XL's gradients; and as the fast part of a ring between machines."""
+    transport, other = Nccl(algorithm=algorithm), Machine("b", "b", inside=Link(0.0, 1e13))
+    topology = Topology((machine, other), region_links={pair: Link(1e-5, 1e13) for pair in (("a", "b"), ("b", "a"))})
+    for machines in (("a",) * 8, ("a",) * 4 + ("b",) * 4):
+        found = allreduce_seconds(transport, [Group(machines, 6_230_000_000)], topology)[0]
+        assert 1.0 <= found.seconds / (2 * 7 / 8 * 6.23e9 / bytes_per_s) < 1.7
+        assert found.worst == ("a", "a")
 
 
 def test_trees_are_shallow() -> None:

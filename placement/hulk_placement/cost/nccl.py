@@ -63,7 +63,7 @@ class Nccl:
     `num_channels` (NCCL_MIN_NCHANNELS, NCCL_MAX_NCHANNELS; an assumption, NCCL's log says how many there are),
     `buffer_bytes` a channel (NCCL_BUFFSIZE), `num_sockets` a channel's connection (NCCL_SOCKET_NTHREADS x
     NCCL_NSOCKS_PERTHREAD), `window_bytes` that a socket may have in flight (the last of net.ipv4.tcp_wmem), `inside`:
-    the link between two accelerators of a machine (None: as the topology has it), `algorithm` and `protocol`
+    the link between two accelerators of a machine (None: `Topology.inside`), `algorithm` and `protocol`
     (NCCL_ALGO, NCCL_PROTO; None: the quickest).
     """
 
@@ -79,6 +79,10 @@ class Nccl:
         counts = (self.num_channels, self.buffer_bytes, self.num_sockets, self.window_bytes)
         if min(counts) < 1:
             raise ValueError(f"NCCL's channels, buffer, sockets and window {counts} must all be >= 1")
+
+    def link(self, source: str, target: str, topology: Topology) -> Link:
+        """What joins ranks on two machines, or two on one: the machine's own link between its accelerators."""
+        return topology.link(source, target) if source != target else self.inside or topology.inside(source)
 
     def slot_bytes(self, protocol: Protocol) -> float:
         """Data that a slot holds."""
@@ -116,12 +120,8 @@ def nccl_ring_times(groups: Sequence[Group], topology: Topology, transport: Nccl
     times = []
     for number, group in enumerate(groups):
         ways = [
-            (
-                pair,
-                link if pair[0] != pair[1] else transport.inside or link,
-                sharing.num_sharing(number, pair, num_bytes),
-            )
-            for pair, link in sharing.links[number].items()
+            (pair, transport.link(*pair, topology), sharing.num_sharing(number, pair, num_bytes))
+            for pair in sharing.links[number]
             for _ in range(edges[number][pair])
         ]
         protocols = transport.protocols(len(set(group.machines)) > 1)

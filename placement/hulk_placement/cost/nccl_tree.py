@@ -76,7 +76,7 @@ class _Trees:
     def __init__(self, group: Group, topology: Topology, transport: Nccl) -> None:
         self.group, self.topology, self.transport = group, topology, transport
         counts = Counter(group.machines)
-        self.machines, self.chain_hops = list(counts), max(counts.values()) - 1
+        self.machines, self.chain_hops = list(counts), {name: count - 1 for name, count in counts.items() if count > 1}
         self.protocols = list(transport.protocols(len(self.machines) > 1))
         self.num_channels = max(1, transport.num_channels // 2)  # of each tree
         self.parents = parents(len(self.machines))
@@ -84,21 +84,22 @@ class _Trees:
 
     def time(self, number: int, sharing: Sharing, half_bytes: Sequence[float], protocol: Protocol) -> GroupTime:
         """All bytes through the fullest link, after one chunk went the longest way."""
-        inside = self.transport.inside or self.topology.link(self.machines[0], self.machines[0])
         chunk_bytes = min(self.transport.slot_bytes(protocol), self.group.num_bytes / self.transport.num_channels)
-        inside_s = inside.latency_s + protocol.inside_hop_s + chunk_bytes / inside.bandwidth_bytes_per_s
         depth_s = max(
             self._depth_s(tree, node, chunk_bytes, protocol) for tree in self.parents for node in range(len(tree))
         )
-        through: list[tuple[float, Pair]] = []
-        if self.chain_hops:
-            pair = (self.machines[0], self.machines[0])
-            through.append((self.group.num_bytes * protocol.wire_share / inside.bandwidth_bytes_per_s, pair))
+        chain_s, through = 0.0, list[tuple[float, Pair]]()
+        for name, num_hops in self.chain_hops.items():
+            inside = self.transport.link(name, name, self.topology)
+            hop_s = inside.latency_s + protocol.inside_hop_s + chunk_bytes / inside.bandwidth_bytes_per_s
+            chain_s = max(chain_s, 2 * num_hops * hop_s)
+            sent_bytes = min(2, num_hops) * self.group.num_bytes * protocol.wire_share  # up, and down, by those between
+            through.append((sent_bytes / inside.bandwidth_bytes_per_s, (name, name)))
         for pair, link in sharing.links[number].items():
             rate = self.transport.rate(link, sharing.num_sharing(number, pair, half_bytes), protocol, self.num_channels)
             through.append((half_bytes[number] / rate, pair))
         through_s, fullest = max(through)
-        return exactly(2 * self.chain_hops * inside_s + depth_s + through_s, fullest)
+        return exactly(chain_s + depth_s + through_s, fullest)
 
     def _depth_s(self, tree: list[int | None], node: int, chunk_bytes: float, protocol: Protocol) -> float:
         """From a node to the root and back."""
