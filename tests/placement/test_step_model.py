@@ -341,3 +341,12 @@ def test_buckets_of_hulks_own_are_ready_by_the_plans_own_backward_seconds(
     assert abs(difference(given, asked, topology)) < 0.01
     late = replace(given, overlap=False)
     assert (step_seconds(late, asked, topology) > step_seconds(given, asked, topology)) == overlap
+
+
+def test_the_first_replica_is_the_server_whatever_the_order_of_rings() -> None:
+    given = plan("a0 a1 b0", Layout(3), stages=(0,), algorithm="parameter-server")
+    asked, topology = job((10_000_000,)), world()
+    for order in ((1, 0, 2), (2, 1, 0)):
+        turned = replace(given, rings=(order,))
+        assert step_seconds(turned, asked, topology) == step_seconds(given, asked, topology)
+        assert simulate(turned, asked, topology).step_s == simulate(given, asked, topology).step_s

@@ -104,14 +104,16 @@ class _Step:
 def stage_groups(plan: Plan, workload: Workload) -> list[Group]:
     """The ranks that sum gradients together, stage after stage; each tensor-parallel rank is in a group of its own.
 
-    Over gloo two ranks of a stage send each other what they have.
+    Over gloo two ranks of a stage send each other what they have. A server is the first replica's rank, whatever the
+    order of rings.
     """
     layers, tensor = workload.model.layers, plan.layout.tensor
     is_exchange = plan.algorithm == "ring" and plan.layout.pipeline > 1 and plan.layout.data == 2
     groups = []
     for stage, (first, last) in enumerate(pairwise([*plan.stages, len(layers)])):
         num_bytes = BYTES_PER_FP32 * sum(layer.num_parameters for layer in layers[first:last]) // tensor
-        machines = tuple(plan.machine(replica, stage) for replica in plan.ring(stage))
+        order = range(plan.layout.data) if plan.algorithm == "parameter-server" else plan.ring(stage)
+        machines = tuple(plan.machine(replica, stage) for replica in order)
         groups += [Group(machines, max(1, num_bytes), plan.num_buckets, is_exchange)] * tensor
     return groups
 
