@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hulk_placement.collective import CollectivePlan, from_document
@@ -135,7 +135,8 @@ def _collective(
         raise ValueError("sync: Hulk's own all-reduce (wan) sums whole models: pipeline and tensor must be 1")
     if document.collective is None:
         machines = [slot.machine for slot in workers for _ in range(slot.num_accelerators)]
-        return flows_of(workload, topology, machines, [document.buckets], lambda: True, whole=False)
+        allowing = replace(workload, allow_unknown_links=True)  # `_warnings` tells of them
+        return flows_of(allowing, topology, machines, [document.buckets], lambda: True, whole=False)
     try:
         return from_document(
             document.collective, [slot.region for slot in workers for _ in range(slot.num_accelerators)]
