@@ -171,7 +171,7 @@ def _nccl(transport: Nccl, group: Group, num_flows: int, ways: Ways) -> Phase:
         edges = tree_edges(group.machines) or ring_edges(group)  # on one machine trees have none
         shapes.append((time.seconds, edges, group.num_bytes / 2))
     seconds, edges, num_bytes = min(shapes, key=lambda shape: shape[0])
-    first = min(sorted(edges), key=lambda pair: transport.link(*pair, ways.topology).one_flow_bytes_per_s)
+    first = min(sorted(edges), key=lambda e: transport.link(e[0], e[1], ways.topology).one_flow_bytes_per_s)
     return (_in_pace(edges, first, num_bytes, seconds, 0.0, num_flows, ways),)
 
 
