@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from hulk_placement.cost.simulation.blocks import input_of, output_of
+from hulk_placement.cost.simulation.blocks import Ints, input_of, output_of
 from hulk_placement.cost.simulation.outcome import Simulated
 from hulk_placement.cost.simulation.schedule import FORWARD
 from hulk_placement.cost.simulation.step import Cell, Place
@@ -69,6 +69,7 @@ class Walk:
         self.num_stages, self.overlap, self.sums = blocks.num_stages, blocks.overlap, simulated.sums
         self.step, self.ends_C = simulated.step, simulated.ends_DP.ravel()
         self.order_CI, self.queue_HM = blocks.order_CI.tolist(), blocks.queue_HM.tolist()
+        self.number_CI, self.place_HM = _inverse(blocks.order_CI), _inverse(blocks.queue_HM)
         self.start_CI, self.end_CI = blocks.start_CI.tolist(), blocks.end_CI.tolist()
         self.sending_HM, self.arrived_HM = blocks.sending_HM.tolist(), blocks.arrived_HM.tolist()
         self.held_by_HM = blocks.held_by_HM.tolist()
@@ -130,7 +131,7 @@ class Walk:
             if channel >= 0:
                 batch = yield from self._sending(channel, batch)
                 cell = channel // 2
-                number = self.order_CI[cell].index(2 * batch + channel % 2)
+                number = self.number_CI[cell][2 * batch + channel % 2]
             yield self.computing(cell, number)
 
     def _sending(self, channel: int, batch: int) -> Generator[Span, None, int]:
@@ -141,12 +142,25 @@ class Walk:
         cell, queue, span = channel // 2, self.queue_HM[channel], self.transfer(channel, batch)
         while True:
             yield span
-            number = self.order_CI[cell].index(2 * batch + channel % 2)
+            number = self.number_CI[cell][2 * batch + channel % 2]
             if self.end_CI[cell][number] == span.start_s:
                 return batch
-            batch, since_s = queue[queue.index(batch) - 1], span.start_s
+            batch, since_s = queue[self.place_HM[channel][batch] - 1], span.start_s
             earlier = self.transfer(channel, batch)
             span = Span(earlier.start_s, since_s, earlier.kind, earlier.cell, batch, earlier.place)
 
     def _cell(self, cell: int) -> Cell:
         return divmod(cell, self.num_stages)
+
+
+def _inverse(rows: Ints) -> list[list[int]]:
+    """Where in its row each number from 0 stands first; what is behind a row's last entry, -1, counts for nothing.
+
+    >>> _inverse(np.array([[2, 0, 1], [1, 0, -1]]))
+    [[1, 2, 0], [1, 0, 0]]
+    """
+    found = np.zeros((len(rows), rows.shape[1] + 1), np.int64)
+    places = np.broadcast_to(np.arange(rows.shape[1] - 1, -1, -1), rows.shape)
+    np.put_along_axis(found, rows[:, ::-1], places, axis=1)
+    inverse: list[list[int]] = found[:, :-1].tolist()
+    return inverse
