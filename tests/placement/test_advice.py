@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hulk_placement.advice import Advised, advise
-from hulk_placement.advice.inputs import with_speed
-from hulk_placement.cost import predict
+from hulk_placement.advice import Advised, advise, rank
+from hulk_placement.advice.inputs import with_links, with_speed
+from hulk_placement.cost import foresee, predict
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import Layer, LayerTimes, Model, TimesRow
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
@@ -170,3 +170,53 @@ def test_a_profiled_product_is_made_faster_by_its_profile() -> None:
     plan = predicted("a0", topology, workload)
     assert plan.prediction.step_s == 24
     assert gains(advise(plan, workload, topology))["x twice as fast"] == pytest.approx(0.5)
+
+
+def meeting(workload: Workload) -> tuple[Plan, Topology]:
+    """Two pipelines whose transfers of 5 MB share 20 MB/s each way with each other."""
+    topology = world(rtt_s=0.02, rate=2e7)
+    made = predicted("a0 b0 a1 b1", topology, workload, pipeline=2)
+    return replace(made, prediction=foresee(made, workload, topology)), topology
+
+
+def test_a_simulated_promise_is_compared_with_simulated_changes() -> None:
+    """The closed form knows nothing of transfers that meet: what changes nothing saves nothing."""
+    layers = tuple(Layer(f"layers.{n}", 1000, 1e11, 2e11, 5_000_000, 1) for n in range(2))
+    workload = replace(job(), model=Model(layers))
+    plan, topology = meeting(workload)
+    assert plan.prediction.step_s > 1.1 * predict(plan, workload, topology).step_s
+    found = advise(plan, workload, topology)
+    assert "twice the bandwidth between a and b" in gains(found)
+    assert not any("inside" in words or "memory" in words or "bucket" in words for words in gains(found))
+    for row in found.rows:
+        batch = 16 if "batch of 16" in row.words else 8
+        assert row.share == pytest.approx(1 - row.step_s / batch / (plan.prediction.step_s / 8))
+
+
+def test_a_plan_with_an_order_of_its_own_is_advised_as_the_schedule_that_it_is() -> None:
+    topology = world(rtt_s=80.0)
+    named = predicted("a0 b0", topology, job(num_layers=2, global_batch=3), pipeline=2)
+    blocks = (
+        (("F", 0), ("F", 1), ("B", 0), ("F", 2), ("B", 1), ("B", 2)),
+        (("F", 0), ("B", 0), ("F", 1), ("B", 1), ("F", 2), ("B", 2)),
+    )
+    workload = job(num_layers=2, global_batch=3)
+    own = predicted("a0 b0", topology, workload, pipeline=2, schedule="explicit", blocks=blocks)
+    expected, found = (gains(advise(plan, workload, topology)) for plan in (named, own))
+    assert found["half the latency between a and b"] == pytest.approx(expected["half the latency between a and b"])
+    assert found["the accelerators twice as fast"] == pytest.approx(expected["the accelerators twice as fast"])
+    assert not any("micro-batches" in words or "schedule" in words for words in found)
+
+
+def test_a_plan_of_too_many_passes_is_compared_by_the_closed_form_on_both_sides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    layers = tuple(Layer(f"layers.{n}", 1000, 1e11, 2e11, 5_000_000, 1) for n in range(2))
+    workload = replace(job(), model=Model(layers))
+    plan, topology = meeting(workload)
+    monkeypatch.setattr(rank, "MOST_BLOCKS", 40)
+    found = gains(advise(plan, workload, topology))
+    faster = with_links(topology, frozenset({("a", "b"), ("b", "a")}), bandwidth=2.0)
+    expected = 1 - predict(plan, workload, faster).step_s / predict(plan, workload, topology).step_s
+    assert found["twice the bandwidth between a and b"] == pytest.approx(expected)
+    assert not any("inside" in words for words in found)

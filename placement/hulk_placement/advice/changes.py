@@ -94,20 +94,21 @@ def _settings(plan: Plan, workload: Workload, topology: Topology) -> Iterator[Ch
     def same(words: str, **settings: object) -> Change:
         return Change(words, workload, topology, replace(plan, **settings))  # type: ignore[arg-type]
 
-    if plan.micro_batch * 2 <= max(plan.shares):
+    is_own_order = plan.schedule == "explicit"  # of so many micro-batches, and no others
+    if plan.micro_batch * 2 <= max(plan.shares) and not is_own_order:
         yield same(f"micro-batches of {plan.micro_batch * 2}", micro_batch=plan.micro_batch * 2)
-    if plan.micro_batch > 1:
+    if plan.micro_batch > 1 and not is_own_order:
         yield same(f"micro-batches of {plan.micro_batch // 2}", micro_batch=plan.micro_batch // 2)
     doubled = replace(workload, global_batch=workload.global_batch * 2)
     shares = tuple(share * 2 for share in plan.shares)
-    if plan.schedule != "explicit":
+    if not is_own_order:
         words = f"a global batch of {doubled.global_batch} (trains differently)"
         yield Change(words, doubled, topology, replace(plan, shares=shares))
     if not plan.overlap:
         yield same("communication that overlaps with computation", overlap=True)
     again = "activations kept instead of computed again", "activations computed again instead of kept"
     yield same(again[not plan.recompute], recompute=not plan.recompute)
-    if plan.layout.pipeline > 1 and plan.schedule != "explicit":
+    if plan.layout.pipeline > 1 and not is_own_order:
         other = {"1f1b": "gpipe", "gpipe": "1f1b"}[plan.schedule]
         yield same(f"the {other} schedule", schedule=other)
     yield from _transports(plan, workload, topology)
