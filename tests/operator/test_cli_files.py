@@ -510,3 +510,27 @@ def test_without_a_number_of_steps_nobody_knows_what_a_move_gains(hulk: Hulk, tm
 def test_steps_that_were_made_are_of_a_plan_that_is_carried_out(hulk: Hulk) -> None:
     code, _, _ = hulk("plan", *MEASURED, "--step", "5")
     assert "give it with --from" in str(code)
+
+
+def write_tiny(folder: Path, seconds: float) -> tuple[Path, Path, Path]:
+    """One machine and a model of one layer that takes so long each way."""
+    head = "apiVersion: hulk.dev/files/v1\nkind: "
+    topology, workload, plan = (folder / name for name in ("t.yaml", "w.yaml", "p.yaml"))
+    machine = "{name: a, region: eu, accelerators: 1, product: x, memoryGigabytes: 80}"
+    topology.write_text(f"{head}Topology\nmachines: [{machine}]\n")
+    layer = "{name: l, parameters: 1000, outputBytes: 1000, activationBytes: 1000}"
+    times = f"{{product: x, microBatch: 1, forwardSeconds: [{seconds}], backwardSeconds: [{seconds}]}}"
+    model = f"model: {{profile: {{layers: [{layer}], times: [{times}]}}}}\n"
+    workload.write_text(f"{head}Workload\nname: j\n{model}training: {{globalBatch: 4, microBatch: 1}}\n")
+    plan.write_text(f"{head}Plan\nlayout: {{data: 1}}\nmachines: [a]\n")
+    return topology, workload, plan
+
+
+def test_a_step_below_half_a_microsecond_is_shown(hulk: Hulk, tmp_path: Path) -> None:
+    topology, workload, plan = write_tiny(tmp_path, 1e-8)
+    assert "by the closed form" in hulk("predict", "-t", topology, "-w", workload, "-p", plan)[1]
+
+
+def test_passes_that_take_no_time_to_speak_of_are_refused(hulk: Hulk, tmp_path: Path) -> None:
+    topology, workload, _ = write_tiny(tmp_path, 1e-300)
+    assert "must be >= 1e-12 s" in str(hulk("plan", "-t", topology, "-w", workload)[0])

@@ -78,3 +78,10 @@ def test_a_second_word_finds_another_place() -> None:
     assert not placed.free(52, 50, "word")
     assert placed.free(50, 70, "word")
     assert not placed.free(2, 20, "half outside")
+
+
+def test_links_that_carry_less_than_half_a_byte_are_drawn_too() -> None:
+    view = ring_of(CITIES)
+    links = tuple(row.model_copy(update={"stage_bytes": 0, "sync_bytes": 0}) for row in view.links)
+    made = chart(view.model_copy(update={"links": links}), places(CITIES), WIDE)
+    assert len(made.curves) == len(chart(view, places(CITIES), WIDE).curves) > 0

@@ -69,8 +69,10 @@ def simulated_table(report: SimulatedReport) -> Iterator[RenderableType]:
     if len(report.rows) > MOST_ROWS:
         made.add_row(f"... {len(report.rows) - MOST_ROWS} more (-o json has all)")
     made.add_row("step", units.duration(report.step_microseconds), "", "")
-    apart = report.closed_form_microseconds / report.step_microseconds - 1
-    made.add_row("by the closed form", units.duration(report.closed_form_microseconds), f"{apart:+.1%}", "")
+    apart = ""  # of steps below half a microsecond there is nothing to compare
+    if report.step_microseconds:
+        apart = f"{report.closed_form_microseconds / report.step_microseconds - 1:+.1%}"
+    made.add_row("by the closed form", units.duration(report.closed_form_microseconds), apart, "")
     yield ""
     yield made
     yield Text(f"as stage {report.stage} of replica {report.replica} sees it, which the step ends with", style="dim")

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 Seconds = tuple[float, ...]
 
 
+LEAST_S = 1e-12
+"""Of both passes of a model: what takes less is a mistake in some figure, and speeds come near infinity."""
+
+
 @dataclass(frozen=True, slots=True)
 class TimesRow:
     """Seconds of every layer for one micro-batch of `micro_batch` sequences on one accelerator of `product`.
@@ -38,6 +42,8 @@ class TimesRow:
                 f"{where}: all forward and backward seconds of the model's {len(self.forward_s)} layers are 0; one at "
                 f"least must be > 0"
             )
+        if 0 < sum(self.forward_s + self.backward_s) < LEAST_S:
+            raise ValueError(f"{where}: {sum(self.forward_s + self.backward_s)} s of all layers must be >= {LEAST_S} s")
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,7 +204,7 @@ def _pushed(a: Point, b: Point, least: float) -> tuple[Point, Point]:
 def _curves(rows: Sequence[LinkUseRow], points: Mapping[str, Point], radii: Mapping[str, float]) -> Iterator[Curve]:
     """Both directions of a pair bend to their own right-hand side."""
     widest = max(THINNEST, WIDEST - len(rows) / 5)
-    most = max((row.stage_bytes + row.sync_bytes for row in rows), default=1)
+    most = max((1, *(row.stage_bytes + row.sync_bytes for row in rows)))  # rows of less than half a byte have 0
     for row in rows:
         a, b = points[row.source], points[row.target]
         dx, dy = b[0] - a[0], b[1] - a[1]
