@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hulk_placement.advice import Advised, advise, rank
+from hulk_placement.advice.changes import changes
 from hulk_placement.advice.inputs import with_links, with_speed
 from hulk_placement.cost import foresee, predict
 from hulk_placement.layer_pins import LayerPin
@@ -220,3 +221,13 @@ def test_a_plan_of_too_many_passes_is_compared_by_the_closed_form_on_both_sides(
     expected = 1 - predict(plan, workload, faster).step_s / predict(plan, workload, topology).step_s
     assert found["twice the bandwidth between a and b"] == pytest.approx(expected)
     assert not any("inside" in words for words in found)
+
+
+def test_a_region_without_prices_is_not_forbidden_where_prices_decide() -> None:
+    topology = world()
+    priced = tuple(replace(m, price_per_hour=1.0 if m.region == "a" else 0.0) for m in topology.machines)
+    for limit, expected in ((None, ["region b allowed"]), (99.0, [])):
+        tried = changes(
+            predicted("a0", topology, job()), job(max_price_per_hour=limit), replace(topology, machines=priced)
+        )
+        assert [change.words for change in tried if change.words.endswith("allowed")] == expected

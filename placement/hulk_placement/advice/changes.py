@@ -162,10 +162,14 @@ def _wishes(workload: Workload, topology: Topology) -> Iterator[Change]:
 
 
 def _closed(workload: Workload, topology: Topology) -> list[str]:
-    """Regions of which the job may use no machine, those with most accelerators first."""
+    """Regions of which the job may use no machine, those with most accelerators first; by prices, of machines with one.
+
+    A machine without a price is not forbidden where a wish is about money: no plan can go by what it costs.
+    """
     size: dict[str, int] = {}
     for machine in topology.machines:
-        size[machine.region] = size.get(machine.region, 0) + machine.num_accelerators
+        if machine.price_per_hour or not workload.goes_by_prices:
+            size[machine.region] = size.get(machine.region, 0) + machine.num_accelerators
     usable = {
         machine.region
         for machine in topology.machines

@@ -33,7 +33,7 @@ class Region(Uplink):
     longitude: Annotated[float, Field(ge=-180, le=180)] | None = None
     """Degrees east."""
     price_per_hour: Amount | None = None
-    """Price of one accelerator for an hour, of machines that state none."""
+    """Price of one accelerator for an hour, of machines that state none; 0 = none is known."""
     egress_price_per_gigabyte: Amount | None = None
     """Price of 10^9 bytes to any other region, where the pair states none."""
 
@@ -71,7 +71,7 @@ class Machine(Accelerator):
     inside: InsideLink | None = None
     """The link between two of its accelerators; absent = the product's."""
     price_per_hour: Amount | None = None
-    """Price of one accelerator for an hour; absent = the region's."""
+    """Price of one accelerator for an hour; absent = the region's; 0 = none is known: left out where prices decide."""
     keeps_windows: bool = False
     """Whether its TCP connections keep their congestion windows while they are silent, as with Linux's
     net.ipv4.tcp_slow_start_after_idle = 0 or BBR; else stages between regions wait for them to grow in every step."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,8 @@ def to_workload(
     if mistakes:
         raise text.mistaken(where, mistakes)
     moving = to_moving(document.moving)
-    warnings = tuple(f"{where}: {warning}" for warning in _unknown_store(moving, topology))
+    odd = chain(_unknown_store(moving, topology), _unpriced(document, topology))
+    warnings = tuple(f"{where}: {warning}" for warning in odd)
     try:
         return ReadWorkload(_workload(document, model, topology), document.training.steps, moving, warnings)
     except ValueError as error:
@@ -74,6 +76,17 @@ def _unknown_store(moving: Moving, topology: Topology) -> Iterator[str]:
             f"moving.storeRegion: the topology has no {moving.store_region}; reading a checkpoint from there is priced "
             "as over a link of which nothing is known"
         )
+
+
+def _unpriced(document: WorkloadFile, topology: Topology) -> Iterator[str]:
+    """That a wish about money leaves machines out."""
+    allowed = allowed_machines(document.constraints, topology)
+    priced = {machine.name for machine in affordable(document, allowed)}
+    left_out = [machine.name for machine in allowed if machine.name not in priced]
+    if left_out:
+        more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
+        names = f"{', '.join(left_out[:3])}{more}"
+        yield f"machines without a price (0 counts as none) are left out where prices decide: {names}"
 
 
 def _workload(document: WorkloadFile, model: Model, topology: Topology) -> Workload:
