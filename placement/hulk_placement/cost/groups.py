@@ -61,13 +61,14 @@ class Sharing:
     """
 
     def __init__(self, edges: Sequence[Counter[Pair]], topology: Topology) -> None:
-        self.edges, self.topology = edges, topology
+        self.edges = edges
         self.links: list[dict[Pair, Link]] = [{pair: topology.link(*pair) for pair in found} for found in edges]
         self.uplinks = topology.uplinks
+        self._drawn = {pair: drawn_on(*pair, topology) for pair in {pair: None for found in edges for pair in found}}
         self._users: dict[Shared, Counter[int]] = {}
         for number, found in enumerate(edges):
             for pair, count in found.items():
-                for shared, _ in drawn_on(*pair, topology):
+                for shared, _ in self._drawn[pair]:
                     self._users.setdefault(shared, Counter())[number] += count
         self._leaving: dict[str, Counter[int]] = {region: Counter() for region in self.uplinks}
         self._entering: dict[str, Counter[int]] = {region: Counter() for region in self.uplinks}
@@ -82,7 +83,7 @@ class Sharing:
 
         Nothing inside a machine: its ranks have all its memory's rate.
         """
-        return [(bytes_per_s, self._users[shared]) for shared, bytes_per_s in drawn_on(*pair, self.topology)]
+        return [(bytes_per_s, self._users[shared]) for shared, bytes_per_s in self._drawn[pair]]
 
     def through(self, link: Link) -> Iterable[tuple[float, Counter[int]]]:
         """For both ends of a link between regions: the uplink's bytes/s, where it has a limit, and who goes through."""
