@@ -93,7 +93,7 @@ def test_pipelines_come_back_as_they_were(schedule: str) -> None:
     if schedule != "explicit":
         plan = replace(plan, schedule=schedule, blocks=(), recompute=True, overlap=False, rings=())
     back, _ = wire.decode(wire.encode(plan, meta_of(job)))
-    kept = replace(plan.prediction, bottleneck=None, rank_compute_s=(), memory_bytes=0, price=0.0)
+    kept = replace(plan.prediction, bottleneck=None, rank_compute_s=(), memory_bytes=0, tied_s=0.0, price=0.0)
     assert back == replace(plan, prediction=kept)
 
 
