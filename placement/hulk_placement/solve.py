@@ -12,14 +12,14 @@ from hulk_placement.layouts import place as layouts
 from hulk_placement.plan import Plan
 from hulk_placement.search.problem import NO_MEMORY, Budget, Unplaced
 from hulk_placement.split.together import less, place_together
-from hulk_placement.sync import Sync
+from hulk_placement.stages import staged
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
 MIN_SECONDS = 0.01
 """What a workload gets when the ones before it took all the time: enough for the orders that need no search."""
 
-__all__ = ["Budget", "Solution", "Unplaced", "precedence", "solve", "staged"]
+__all__ = ["Budget", "Solution", "Unplaced", "precedence", "solve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +149,6 @@ def _place_pinned(
             f"models; that and {', '.join(asked)} exclude each other.",
         )
     return place_replicas(replace(workload, data=None), topology, budget, clock)
-
-
-def staged(workload: Workload) -> Workload:
-    """The workload with as many stages as are best, as a runtime carries them out that sums by gloo's ring alone."""
-    return replace(workload, pipeline=None, recompute=False, sync=Sync("ring"), stages_if_needed=False)
 
 
 def data_plan(

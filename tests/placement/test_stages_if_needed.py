@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hulk_placement.model import Model, Transformer
 from hulk_placement.plan import Plan
 from hulk_placement.search.problem import Unplaced
 from hulk_placement.solve import Budget, solve
+from hulk_placement.split.together import divisions_of
+from hulk_placement.stages import as_planned, staged
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 
@@ -57,3 +61,30 @@ def test_beside_a_job_that_fits_everywhere() -> None:
     assert [solution.plans[one.key].layout.pipeline for one in jobs] == [4, 1]
     machines = [slot.machine for plan in solution.plans.values() for slot in plan.workers]
     assert len(set(machines)) == len(machines) == 6
+
+
+def test_an_older_job_that_needs_stages_is_not_left_without_room() -> None:
+    """Four machines: the older needs two of them at least, the younger is quicker with every one that it gets."""
+    large, small = replace(job("a/large", LARGE, 4), min_workers=1), replace(job("b/small", SMALL, 4), min_workers=1)
+    younger = replace(small, global_batch=512, created_s=1.0)
+    there = replace(world(60, num_machines=4), region_links={("eu", "eu"): Link(1e-4, 1e9)})
+    solution = solve([large, younger], (), there, Budget(2000))
+    assert not solution.unplaced
+    layouts = [solution.plans[key].layout for key in (large.key, younger.key)]
+    assert layouts[0].pipeline > 1 == layouts[1].pipeline
+    assert sum(layout.num_ranks for layout in layouts) == 4
+
+
+def test_jobs_may_have_as_many_stages_as_machines_that_are_alike() -> None:
+    """A pool of many machines is as many places for stages, not one."""
+    asked = replace(job("a/large", LARGE, 4), pipeline=None)
+    (found,) = divisions_of([asked], world(60)).jobs
+    assert found.space.every == (1, 2, 3, 4)
+
+
+def test_a_plan_with_stages_is_compared_with_others_that_may_have_them() -> None:
+    asked = job("a/large", LARGE, 4)
+    plan = solve([asked], (), world(60), Budget(2000)).plans[asked.key]
+    assert as_planned(asked, plan) == staged(asked)
+    small = job("b/small", SMALL, 2)
+    assert as_planned(small, solve([small], (), world(60), Budget(2000)).plans[small.key]) == small

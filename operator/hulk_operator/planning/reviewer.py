@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from hulk_placement.replan.decide import Policy
-from hulk_placement.solve import staged
+from hulk_placement.stages import as_planned
 
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import ClusterError
@@ -86,8 +86,7 @@ class Reviewer:
     async def _judge(self, search: Search, job: HulkJob, full: FullPlan, inventory: Inventory) -> None:
         own = Counter(slot.machine for slot in full.plan.workers)
         workload = await self._reader.workload(job, inventory, own)
-        if full.plan.layout.pipeline > 1 and workload.pipeline == 1:
-            workload = staged(workload)  # the planner chose stages, and may choose them again
+        workload = as_planned(workload, full.plan)  # where the planner chose stages, it may choose them again
         if job.status.share is not None:  # how many workers it has is for the queue to say
             num = len(full.plan.workers)
             workload = replace(workload, min_workers=num, max_workers=num)

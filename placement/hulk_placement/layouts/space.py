@@ -98,14 +98,18 @@ def tensor_degrees(workload: Workload) -> list[int]:
     return [degree for degree in known if workload.model.shares_heads(degree)]
 
 
-def space_of(ground: Ground) -> Space:
-    """What the workload leaves open, as powers of two and what lies between them; small micro-batches first."""
+def space_of(ground: Ground, num_accelerators: int | None = None) -> Space:
+    """What the workload leaves open, as powers of two and what lies between them; small micro-batches first.
+
+    `num_accelerators` there are, where the ground's machines stand for more.
+    """
     workload, machines = ground.workload, ground.machines
     widest = max(machine.num_accelerators for machine in machines)
     tensors = [t for t in tensor_degrees(workload) if t <= widest] if workload.tensor is None else [workload.tensor]
     per_worker = workload.accelerators_per_worker
     least, most = workload.min_workers * per_worker, workload.max_workers * per_worker
-    most_stages = min(len(workload.model.layers), sum(machine.num_accelerators for machine in machines), most)
+    num_all = num_accelerators or sum(machine.num_accelerators for machine in machines)
+    most_stages = min(len(workload.model.layers), num_all, most)
     every = range(1, most_stages + 1) if workload.pipeline is None else [workload.pipeline]
     largest = min(MAX_MICRO_BATCH, workload.global_batch)
     batches = [b for b in (1, 2, 4, 8, 16, 32, 64) if b <= largest]

@@ -85,7 +85,7 @@ class Job:
     def of(cls, workload: Workload, pools: Pools, number: int, topology: Topology) -> Job:
         """The job of that number of the pools."""
         ground = Ground.of(workload, topology, [members[0] for members in pools.machines])
-        space = space_of(ground)
+        space = space_of(ground, int(pools.total_P.sum()))
         return cls(workload, pools, number, ground, replace(space, options=space.usual))
 
     @property

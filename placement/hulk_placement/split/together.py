@@ -22,6 +22,7 @@ from hulk_placement.split.finals import Final, Work, finals
 from hulk_placement.split.job import Job
 from hulk_placement.split.pools import Pools
 from hulk_placement.split.searches import SEARCHES
+from hulk_placement.stages import as_planned
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -70,11 +71,12 @@ def place_together(
     """
     common = Together(topology, budget, clock, place, place_data, search)
     end_s = clock() + budget.seconds
-    refused = {job.key: found for job in workloads if (found := _alone(common, job, end_s, len(workloads))) is not None}
+    alone = {job.key: _alone(common, job, end_s, len(workloads)) for job in workloads}
+    refused = {key: found for key, found in alone.items() if isinstance(found, Unplaced)}
     waiting = [job for job in workloads if job.key not in refused]
     plans: dict[str, Plan] = {}
     if waiting:
-        final = _divided(common, waiting)
+        final = _divided(common, [found for found in alone.values() if isinstance(found, Workload)])
         plans = {} if final is None else _plans(common, final, end_s)
         waiting = [job for job in waiting if job.key not in plans]
     for job in waiting:  # what the others leave may do, and if not, says what is lacking
@@ -136,16 +138,17 @@ def _have_room(common: Together, workloads: Sequence[Workload]) -> bool:
     return divisions.is_any_possible()
 
 
-def _alone(common: Together, workload: Workload, end_s: float, num_jobs: int) -> Unplaced | None:
-    """Why a job cannot be placed even if it is alone; that is searched for only where no layout is at hand."""
+def _alone(common: Together, workload: Workload, end_s: float, num_jobs: int) -> Workload | Unplaced:
+    """The job as machines are divided for it: with stages where they are needed even if it is alone; or why it cannot
+    be placed then. A plan is searched for only where no layout is at hand."""
     found = admitted(workload, common.topology)
     if isinstance(found, Unplaced):
         return found
     divisions = divisions_of([workload], common.topology)
     if divisions.jobs[0].value(divisions.jobs[0].most_P) < IMPOSSIBLE / 2:
-        return None
+        return workload
     outcome = common.place(workload, common.topology, _share(common, end_s, 2 * num_jobs), common.clock)
-    return outcome if isinstance(outcome, Unplaced) else None
+    return outcome if isinstance(outcome, Unplaced) else as_planned(workload, outcome)
 
 
 def _plans(common: Together, final: Final, end_s: float) -> dict[str, Plan]:
