@@ -69,6 +69,40 @@ def test_searches_for_all_jobs_together_are_compared(hulk: Hulk, tmp_path: Path)
     assert "SEARCH FOR ALL JOBS" in printed
 
 
+LARGE = """
+apiVersion: hulk.dev/v1alpha1
+kind: HulkJob
+metadata: {name: large}
+spec:
+  workers: {min: 1, max: 4}
+  model:
+    transformer: {layers: 12, hidden: 768, heads: 12, sequenceLength: 64, vocabulary: 256}
+  training: {globalBatch: 8, steps: 10}
+  template:
+    spec:
+      containers:
+        - {name: worker, image: hulk, command: ["/opt/hulk/bin/hulk-launch", "-m", "hulk_runtime.examples.gpt"]}
+"""
+SMALL_MACHINES = """
+apiVersion: hulk.dev/files/v1
+kind: Topology
+machines:
+  - {name: a, count: 4, region: r1, accelerators: 1, memoryGibibytes: 1, teraflopsPerSecond: 1}
+links:
+  - {source: r1, target: r1, rttMilliseconds: 0.1, bandwidthMegabitsPerSecond: 8000}
+"""
+
+
+def test_a_plan_that_needs_stages_is_compared_with_others_that_have_them(hulk: Hulk, tmp_path: Path) -> None:
+    job, machines = tmp_path / "job.yaml", tmp_path / "topology.yaml"
+    job.write_text(LARGE, encoding="utf-8")
+    machines.write_text(SMALL_MACHINES, encoding="utf-8")
+    code, printed, _ = hulk("plan", "-f", job, "-t", machines, "--compare", "--seconds", "0.2", "-o", "json")
+    assert code == 0
+    rows = json.loads(printed)["jobs"][0]["details"]["searches"]["rows"]
+    assert all(row["layout"].startswith("1 x 4 x 1") for row in rows if row["search"] in ("exact", "portfolio"))
+
+
 def test_a_comparison_is_a_table_and_a_page(hulk: Hulk, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     options = ("--compare", "--seconds", "0.05", "--html", page)

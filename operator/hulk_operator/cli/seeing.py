@@ -17,6 +17,7 @@ from hulk_placement.search.problem import Budget
 from hulk_placement.solve import solve
 from hulk_placement.split import compare as division
 from hulk_placement.split.warm import warm
+from hulk_placement.stages import as_planned
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -51,7 +52,7 @@ def _together(report: PlanReports, look: Look) -> SearchRows | None:
     made = [job.made for job in report.jobs if job.made is not None]
     if len(made) < 2:
         return None
-    workloads = [one.workload for one in made]
+    workloads = [as_planned(one.workload, one.plan) for one in made]
     found = division.compare(workloads, made[0].topology, look.seconds, look.clock)
     return division_rows(found, all(workload.objective == "time" for workload in workloads), look.seconds)
 
@@ -60,10 +61,11 @@ def _closer(job: PlanReport, look: Look) -> PlanReport:
     made, details = job.made, job.details
     if made is None or details is None:
         return job
-    found = compare(made.workload, made.topology, look.seconds, look.clock)
+    asked = as_planned(made.workload, made.plan)
+    found = compare(asked, made.topology, look.seconds, look.clock)
     seen = details.model_copy(
         update={
-            "searches": search_rows(found, made.workload, look.seconds) if isinstance(found, Comparison) else None,
+            "searches": search_rows(found, asked, look.seconds) if isinstance(found, Comparison) else None,
             "advice": advice_rows(advise(made.plan, made.workload, made.topology, _replan(made, look))),
         }
     )
