@@ -184,12 +184,12 @@ def test_flows_that_are_not_said_are_planned() -> None:
     assert plan.collective.network.regions == ("eu", "us")
 
 
-@pytest.mark.parametrize("sync", ["ring", "wan"])
-def test_unknown_links_are_warned_of_unless_the_workload_allows_them(sync: str) -> None:
+@pytest.mark.parametrize(("sync", "links"), [("ring", "a-0 -> b, b -> a-0"), ("wan", "eu -> us, us -> eu")])
+def test_unknown_links_are_warned_of_unless_the_workload_allows_them(sync: str, links: str) -> None:
     dark = replace(TOPOLOGY, region_links={})
     said = f"layout: {{data: 2}}\nmachines: [a-0, b]\nsync: {sync}"
     assert read(said, topology=dark).warnings == (
-        "the plan uses links of which nothing is known, and the workload does not allow it: a-0 -> b, b -> a-0",
+        f"the plan uses links of which nothing is known, and the workload does not allow it: {links}",
     )
     assert read(said, replace(JOB, allow_unknown_links=True), dark).warnings == ()
     assert read(said).warnings == ()
