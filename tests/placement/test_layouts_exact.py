@@ -6,16 +6,20 @@ import math
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hulk_placement.cost import predict, simulate
+from hulk_placement.cost.closed_form.arrays import Layout
+from hulk_placement.cost.closed_form.evaluate import evaluate
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.fit import misfits
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.layouts.compare import Comparison, compare
 from hulk_placement.layouts.place import place
+from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import Space, space_of
-from hulk_placement.layouts.trials import Trials
+from hulk_placement.layouts.trials import Shape, Trials
 from hulk_placement.model import Layer, Model
 from hulk_placement.plan import Plan
 from hulk_placement.report.searches import outcome_words, search_rows
@@ -259,3 +263,23 @@ def test_rings_over_links_of_single_machines_are_not_proven_best(data: int | Non
     assert isinstance(found, Plan)
     assert (found.layout.data, found.layout.pipeline) == (1, 2)
     assert (found.optimality_gap == 0.0) is is_proven
+
+
+def test_a_ring_waits_for_the_uplinks_that_it_crosses_alone() -> None:
+    """The first stage sends 2 MB twice over the uplink at 1 MB/s, which the second stage does not use."""
+    machines = tuple(Machine(f"{r}{n}", r, flops_per_s=1e12) for n, r in enumerate("abcc"))
+    links = {(a, b): Link(1e-3, 1e9) if a == b else Link(0.01, 1e8) for a in "abc" for b in "abc"}
+    world = Topology(machines, region_links=links, uplinks={"a": 1e6})
+    layers = tuple(Layer(f"l{n}", 1_000_000, flops, flops, 1000, 1000) for n, flops in enumerate((1e11, 2e12)))
+    asked = workload(world, trained=Model(layers), global_batch=2, data=2, pipeline=2, tensor=1, recompute=False)
+    trials = Trials(Ground.of(asked, world, world.machines))
+    number = {machine.name: n for n, machine in enumerate(trials.ground.machines)}
+    cells = np.array([[number["a0"], number["c2"]], [number["b1"], number["c3"]]])
+    layout = Layout(cells, np.array([0, 1, 2]), np.array([1, 1]), np.arange(len(trials.ground.regions)))
+    shape = Shape(Option(1), 2, 2)
+    cost = evaluate(trials.setting(shape.option), layout, trials.cache(shape))
+    plan = plan_of(trials, trials.keep(shape, layout, cost))
+    assert cost == pytest.approx(predict(plan, asked, world).step_s, rel=1e-9)
+    first_s, second_s = trials.cache(shape).sync_P[:2]
+    assert first_s == pytest.approx(4.0, rel=0.01)
+    assert second_s < 0.1

@@ -51,7 +51,7 @@ def make_cache(num_replicas: int, num_stages: int, num_regions: int, num_machine
         sharing_PR=np.ones((num_stages, num_regions)),
         load_RR=np.zeros((num_regions, num_regions)),
         region_3R=np.zeros((3, num_regions)),
-        walk_W=np.zeros(2 * num_regions + 2, np.int64),
+        walk_W=np.zeros(max(2 * num_regions + 2, num_replicas), np.int64),
         stage=np.zeros((8, num_stages)),
         now=np.zeros((NUM_SCRATCH, num_stages)),
     )

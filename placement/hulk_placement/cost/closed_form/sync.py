@@ -24,6 +24,9 @@ SEVERAL = -1
 NONE = -1
 """In place of a number: there is none."""
 
+OUT, INTO, CROSSING = range(3)
+"""Rows of `Cache.region_3R`: of a region's links or uplink, out, in, and both."""
+
 WAN_OVER_BOUND = 1.08
 """What Hulk's own all-reduce takes over its bound: the measured median (docs/measured.md)."""
 
@@ -190,7 +193,8 @@ def _edge(
 def _rings(setting: Setting, layout: Layout, cache: Cache, buckets: int, ring_P: Floats) -> float:
     """Seconds of the slowest of gloo's rings in so many buckets, all at the same time, and of each into `ring_P`.
 
-    First what they put on links, then the slowest edge of each. Two replicas of stages send each other what they have.
+    First what they put on links and uplinks, then the slowest edge of each, which waits for what it crosses itself. Two
+    replicas of stages send each other what they have.
     """
     num_replicas, num_stages = layout.machine_DP.shape
     is_exchange = num_replicas == 2 and num_stages > 1
@@ -200,6 +204,8 @@ def _rings(setting: Setting, layout: Layout, cache: Cache, buckets: int, ring_P:
         num = walk_tour(layout, cache, s)
         for k in range(num if num > 1 else 0):
             cache.load_RR[cache.walk_W[k], cache.walk_W[(k + 1) % num]] += hops * segment * buckets * setting.tensor
+    _time_uplinks(setting, cache)
+    slowest_s = 0.0
     for s in range(num_stages):
         hops, segment = ring_cut(gradient_bytes(setting, layout, s), num_replicas, buckets)
         num = walk_tour(layout, cache, s)
@@ -210,7 +216,10 @@ def _rings(setting: Setting, layout: Layout, cache: Cache, buckets: int, ring_P:
                 way_s, flow = setting.round_trip_RR[a, b], setting.flow_RR[a, b]
                 full_s = cache.load_RR[a, b] / setting.capacity_RR[a, b]
                 worst_s = max(worst_s, _edge(is_exchange, hops, segment, buckets, way_s, flow, full_s))
-            if cache.count_PR[s, a] > 1 and cache.only_PR[s, a] == SEVERAL:
+                worst_s = max(worst_s, 2.0 * max(cache.region_3R[OUT, a], cache.region_3R[INTO, b]))
+            if cache.count_PR[s, a] == _num_visits(cache, num, a):
+                continue
+            if cache.only_PR[s, a] == SEVERAL:
                 way_s, flow = setting.round_trip_RR[a, a], setting.flow_RR[a, a]
                 num_bytes = hops * segment * buckets * setting.tensor * cache.sharing_PR[s, a]
                 full_s = num_bytes / setting.capacity_RR[a, a]
@@ -220,11 +229,27 @@ def _rings(setting: Setting, layout: Layout, cache: Cache, buckets: int, ring_P:
                 way_s, flow = 2.0 * setting.inside_latency_K[kind], setting.inside_flow_K[kind]
                 worst_s = max(worst_s, _edge(is_exchange, hops, segment, buckets, way_s, flow, 0.0))
         ring_P[s] = worst_s
-    uplinks_s, slowest_s = 2.0 * busiest_uplink_s(setting, cache), 0.0
-    for s in range(num_stages):
-        ring_P[s] = max(ring_P[s], uplinks_s)
-        slowest_s = max(slowest_s, ring_P[s])
+        slowest_s = max(slowest_s, worst_s)
     return slowest_s
+
+
+@inlined
+def _num_visits(cache: Cache, num: int, region: int) -> int:
+    """How often a ring of so many visits comes to a region; where a cell each time, none sends to another in it."""
+    visits = 0
+    for k in range(num):
+        visits += cache.walk_W[k] == region
+    return visits
+
+
+@inlined
+def _time_uplinks(setting: Setting, cache: Cache) -> None:
+    """Seconds of every region's uplink, out and in, by the bytes in `load_RR`, into `region_3R`."""
+    cache.region_3R[:] = 0.0
+    for a in range(setting.uplink_R.shape[0]):
+        if setting.uplink_R[a] < math.inf:
+            cache.region_3R[OUT, a] = cache.load_RR[a].sum() / setting.uplink_R[a]
+            cache.region_3R[INTO, a] = cache.load_RR[:, a].sum() / setting.uplink_R[a]
 
 
 @inlined
@@ -268,9 +293,6 @@ def _regions(cache: Cache, stage: int) -> int:
             cache.walk_W[num] = region
             num += 1
     return num
-
-
-OUT, INTO, CROSSING = range(3)
 
 
 @inlined
