@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from dataclasses import replace
@@ -263,6 +264,37 @@ def test_rings_over_links_of_single_machines_are_not_proven_best(data: int | Non
     assert isinstance(found, Plan)
     assert (found.layout.data, found.layout.pipeline) == (1, 2)
     assert (found.optimality_gap == 0.0) is is_proven
+
+
+def hubs(counts: dict[str, int], good: set[str]) -> tuple[Workload, Topology]:
+    """A replica on each of so many machines a region; links of 10 ms between regions that are paired, of 500 else."""
+    machines = tuple(Machine(f"{r}{n}", r, flops_per_s=1e12) for r, num in counts.items() for n in range(num))
+    near, far = Link(0.01, 1e8), Link(0.5, 1e6)
+    links = {(a, b): near if {a + b, b + a} & good else far for a in counts for b in counts if a != b}
+    world = Topology(machines, region_links=links | {(a, a): Link(1e-4, 1e10) for a in counts})
+    asked = workload(world, trained=model(1, parameters=1_000_000), global_batch=len(machines))
+    return replace(asked, data=len(machines), pipeline=1, tensor=1), world
+
+
+@pytest.mark.parametrize(
+    ("counts", "good"),
+    [
+        ({"h": 3, "a": 1, "b": 1, "c": 1}, {"ha", "hb", "hc"}),
+        ({"a": 1, "h": 2, "k": 2, "b": 1}, {"ah", "hk", "kb"}),
+    ],
+    ids=["a hub that is visited three times", "two hubs that are visited twice"],
+)
+def test_rings_that_come_back_to_hubs_are_looked_at(counts: dict[str, int], good: set[str]) -> None:
+    asked, world = hubs(counts, good)
+    found = place(asked, world, Budget(100_000), clock=lambda: 0.0, search="exact")
+    assert isinstance(found, Plan)
+    assert found.optimality_gap == 0.0
+    best_s = math.inf
+    for rest in itertools.permutations(found.workers[1:]):
+        for num_buckets in (1, 2):
+            other = replace(found, workers=(found.workers[0], *rest), num_buckets=num_buckets)
+            best_s = min(best_s, predict(other, asked, world).step_s)
+    assert found.prediction.step_s == pytest.approx(best_s, rel=1e-9)
 
 
 def test_a_ring_waits_for_the_uplinks_that_it_crosses_alone() -> None:

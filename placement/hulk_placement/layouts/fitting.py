@@ -34,7 +34,7 @@ def try_fitting(trials: Trials, space: Space) -> bool:
     if trials.setting(space.options[0]).slots_M.sum() <= portfolio.FEW_CELLS:
         most = trials.num_evaluations + MOST_LOOKED
         exact.search(trials, space, lambda: trials.num_evaluations < most, 0, MOST_LOOKED)
-        if trials.is_proven or trials.best_possible(1):
+        if trials.is_exhausted or trials.best_possible(1):
             return bool(trials.best_possible(1))
     by_memory = {(m.memory_bytes, m.num_accelerators): m for m in trials.ground.machines if m.memory_bytes}
     return any(_try_like(trials, space, by_memory[size]) for size in sorted(by_memory, reverse=True))

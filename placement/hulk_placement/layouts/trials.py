@@ -50,14 +50,26 @@ class Trials:
     ground: Ground
     parts: Parts = field(default_factory=Parts)
     num_evaluations: int = 0
-    is_proven: bool = False
-    """Whether all layouts were looked at, so that the best possible one is the optimum."""
+    is_exhausted: bool = False
+    """Whether all layouts were looked at whose rings follow one tour."""
+    open_cost: float = math.inf
+    """What no layout costs less than whose stages' rings may as well go different ways, of those looked at."""
     cheapest: Trial | None = None
     """Of all possible layouts tried; None before the first."""
     _settings: dict[Option, Setting] = field(default_factory=dict)
     _caches: dict[tuple[int, int], Cache] = field(default_factory=dict)
     _kept: dict[tuple[Shape, bytes], Trial] = field(default_factory=dict)
     _possible: dict[tuple[Shape, bytes], Trial] = field(default_factory=dict)
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the best possible layout is the optimum, or there is none."""
+        return self.is_exhausted and self.open_cost >= self.best_cost
+
+    @property
+    def proven_cost(self) -> float:
+        """What no possible layout costs less than; 0 where nothing is known."""
+        return min(self.best_cost, self.open_cost) if self.is_exhausted else 0.0
 
     def setting(self, option: Option) -> Setting:
         """The arrays of an option, made once."""

@@ -4,7 +4,11 @@ What cannot be better than the best possible one known is not looked at: cells t
 as long; a split whose slowest replica alone does. Replicas that only change places are one layout. Machines that are
 alike are not told apart. Layouts that memory, price, pins or workers rule out are passed over, so that what is proven
 is proven of those that are possible. Where the time ends before, the result is only the best seen, and
-`Trials.is_proven` stays false.
+`Trials.is_exhausted` stays false.
+
+All rings follow one tour: any closed walk over the regions, so that of one stage, or of two replicas, every ring is
+looked at. Several stages of three or more replicas may have rings of their own; what those might cost at least is kept
+in `Trials.open_cost`.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hulk_placement.cost.closed_form.arrays import Ints, Layout, Setting
+from hulk_placement.cost.closed_form.arrays import Cache, Ints, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import evaluate
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trials, is_within_limits
@@ -40,7 +44,7 @@ def search(
                     and not _shape(trials, shape, going_on, most_splits)
                 ):
                     return
-    trials.is_proven = True
+    trials.is_exhausted = True
 
 
 def _shape(trials: Trials, shape: Shape, going_on: Callable[[], bool], most_splits: float) -> bool:
@@ -105,13 +109,12 @@ def _splits(trials: Trials, shape: Shape, machine_DP: np.ndarray, going_on: Call
     False where the time is over.
     """
     setting, cache = trials.setting(shape.option), trials.cache(shape)
-    num_layers = len(setting.output_L)
-    used = sorted(set(setting.region_M[machine_DP.ravel()].tolist()))
-    rest = [region for region in range(len(setting.uplink_R)) if region not in used]
+    num_layers, room = len(setting.output_L), _room(setting, machine_DP)
+    rest = [region for region in range(len(setting.uplink_R)) if region not in room]
     cuts = itertools.combinations(range(1, num_layers), shape.pipeline - 1)
     best, best_cost, num, is_whole = None, trials.best_cost, 0, True
     for inner, shares_D in ((inner, shares_D) for inner in cuts for shares_D in _shares(setting, shape.data)):
-        for tour in walks(used):
+        for tour in walks(room) if shape.data > 2 else [tuple(room)]:
             is_whole = not num or going_on()
             if not is_whole:
                 break
@@ -119,15 +122,31 @@ def _splits(trials: Trials, shape: Shape, machine_DP: np.ndarray, going_on: Call
             layout = Layout(machine_DP, np.array([0, *inner, num_layers]), shares_D, tour_W)
             cost, num = evaluate(setting, layout, cache), num + 1
             trials.num_evaluations += 1  # `going_on` may ask for it
-            if cost < best_cost and is_within_limits(setting, layout, cache):
+            is_within = is_within_limits(setting, layout, cache)
+            if cost < best_cost and is_within:
                 best, best_cost = layout, cost
-            if cost == math.inf and not np.isfinite(cache.ends_DP).all():
-                break  # between stages; of a ring another tour may do
+            floor = _floor(setting, layout, cache)
+            if shape.data > 2 and shape.pipeline > 1 and is_within:
+                trials.open_cost = min(trials.open_cost, floor)
+            if floor >= best_cost:
+                break  # whatever the tour
         if not is_whole:
             break
     if best is not None:
         trials.keep(shape, best, evaluate(setting, best, cache), num_evaluations=0)
     return is_whole
+
+
+def _room(setting: Setting, machine_DP: Ints) -> dict[int, int]:
+    """How often a ring can come to each region that is used: as often as the stage with most cells there has some."""
+    region_DP = setting.region_M[machine_DP]
+    return {int(region): int((region_DP == region).sum(axis=0).max()) for region in np.unique(region_DP)}
+
+
+def _floor(setting: Setting, layout: Layout, cache: Cache) -> float:
+    """What the layout that was evaluated last costs at least, whatever its rings: its pipelines alone."""
+    last_s = float(cache.ends_DP.max())
+    return last_s * float(setting.price_K[setting.kind_M[layout.machine_DP]].sum()) if setting.is_money else last_s
 
 
 def _shares(setting: Setting, data: int) -> Iterator[Ints]:
@@ -147,22 +166,35 @@ def _shared(setting: Setting) -> int:
     return 1 if setting.global_batch % setting.micro_batch else setting.micro_batch
 
 
-def walks(regions: list[int]) -> Iterator[tuple[int, ...]]:
-    """Cyclic orders, each region once, and those that come back to one of them.
+def walks(room: dict[int, int]) -> Iterator[tuple[int, ...]]:
+    """Closed walks that come to each region at least once and at most as often as there is room, the shortest first.
 
-    >>> list(walks([4, 7]))
-    [(4, 7)]
+    Of those that only begin elsewhere one.
+
+    >>> list(walks({4: 2, 7: 2}))
+    [(4, 7), (4, 7, 4, 7)]
     """
-    if len(regions) < 3:
-        yield tuple(regions)
+    first = next(iter(room))
+    if len(room) == 1:
+        yield (first,)
         return
-    for rest in itertools.permutations(regions[1:]):
-        cycle = (regions[0], *rest)
-        yield cycle
-        for hub in regions:
-            for place in range(len(cycle)):
-                if hub not in (cycle[place - 1], cycle[place]):
-                    yield (*cycle[:place], hub, *cycle[place:])
+
+    def longer(walk: tuple[int, ...], num_left: int) -> Iterator[tuple[int, ...]]:
+        left = {region: most - walk.count(region) for region, most in room.items()}
+        if sum(region not in walk for region in room) > num_left:
+            return
+        if sum(min(num, (num_left + 1) // 2) for num in left.values()) < num_left:
+            return
+        if not num_left:
+            if walk[-1] != walk[0] and walk == min(walk[k:] + walk[:k] for k in range(len(walk)) if walk[k] == first):
+                yield walk
+            return
+        for region, num in left.items():
+            if num and region != walk[-1]:
+                yield from longer((*walk, region), num_left - 1)
+
+    for length in range(len(room), sum(room.values()) + 1):
+        yield from longer((first,), length - 1)
 
 
 def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:

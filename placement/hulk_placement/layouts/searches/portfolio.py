@@ -61,7 +61,7 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
             room = PROOF_SHARE * trials.num_evaluations
             most = trials.num_evaluations + room
             exact.search(trials, space, lambda most=most: going_on() and trials.num_evaluations < most, seed, room)  # type: ignore[misc]
-            if trials.is_proven:
+            if trials.is_exhausted:
                 return
 
 
