@@ -13,7 +13,7 @@ from hulk_placement.cost import predict, simulate
 from hulk_placement.cost.closed_form.arrays import Layout
 from hulk_placement.cost.closed_form.evaluate import evaluate
 from hulk_placement.cost.closed_form.setting import Ground, Option
-from hulk_placement.fit import misfits
+from hulk_placement.fit import misfits, unknown_links
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.layouts.compare import Comparison, compare
 from hulk_placement.layouts.place import place
@@ -295,6 +295,47 @@ def test_rings_that_come_back_to_hubs_are_looked_at(counts: dict[str, int], good
             other = replace(found, workers=(found.workers[0], *rest), num_buckets=num_buckets)
             best_s = min(best_s, predict(other, asked, world).step_s)
     assert found.prediction.step_s == pytest.approx(best_s, rel=1e-9)
+
+
+def crossed() -> tuple[Workload, Topology]:
+    """Two machines in each of three regions, activations so large that pipelines stay inside a region."""
+    machines = tuple(Machine(f"{r}{n}", r, flops_per_s=1e12, memory_bytes=4_500_000_000) for r in "abc" for n in "01")
+    links = {(a, b): Link(1e-4, 1e10) if a == b else Link(0.02, 1.25e7) for a in "abc" for b in "abc"}
+    layers = tuple(Layer(f"l{n}", 50_000_000, 1e12, 2e12, 400_000_000, 400_000_000) for n in range(2))
+    world = Topology(machines, region_links=links)
+    asked = workload(world, trained=Model(layers), global_batch=6, schedule="1f1b", recompute=False)
+    return replace(asked, data=3, pipeline=2, tensor=1), world
+
+
+def test_rings_of_stages_are_turned_round_and_not_proven_best() -> None:
+    """Both stages' rings cross the three regions: in opposite directions they share no link."""
+    asked, world = crossed()
+    found = place(asked, world, Budget(20_000), clock=lambda: 0.0)
+    assert isinstance(found, Plan)
+    ways = itertools.product([(0, 1, 2), (0, 2, 1)], repeat=2)
+    best_s = min(predict(replace(found, rings=rings), asked, world).step_s for rings in ways)
+    assert found.prediction.step_s == pytest.approx(best_s, rel=1e-9)
+    assert found.prediction.step_s < 0.6 * predict(replace(found, rings=()), asked, world).step_s
+    assert 0.0 < found.optimality_gap < 1.0
+
+
+def test_no_ring_is_turned_onto_links_of_which_nothing_is_known() -> None:
+    """They would be taken for quicker than what is known."""
+    asked, world = crossed()
+    links = {(a, b): Link(0.02, 1e4) if a != b else link for (a, b), link in world.region_links.items()}
+    world = replace(
+        world, region_links={pair: links[pair] for pair in links if "".join(pair) not in ("ba", "cb", "ac")}
+    )
+    found = place(asked, world, Budget(2_000), clock=lambda: 0.0)
+    assert isinstance(found, Plan), found
+    assert not unknown_links(found, world)
+
+
+def test_a_search_that_looked_at_one_tour_for_all_stages_is_not_proven_best() -> None:
+    asked, world = crossed()
+    found = compare(asked, world, 100.0, lambda: 0.0, ["exact"])
+    assert isinstance(found, Comparison)
+    assert not found.rows[0].is_proven
 
 
 def test_a_ring_waits_for_the_uplinks_that_it_crosses_alone() -> None:

@@ -13,6 +13,7 @@ from hulk_placement.cost.money import judged
 from hulk_placement.layouts import reasons
 from hulk_placement.layouts.admission import accelerators_needed, admitted
 from hulk_placement.layouts.beginning import begin_at
+from hulk_placement.layouts.directions import turned
 from hulk_placement.layouts.fitting import try_fitting
 from hulk_placement.layouts.joined import unjoined
 from hulk_placement.layouts.ordering import plan_timing_s, reordered, trial_timing_s
@@ -106,6 +107,7 @@ def best_plan(
         made = ways(plan_of(trials, trial), workload, topology, left_s, is_best=not number)
         plan = min(made, key=partial(judged, workload=workload), default=None)
         if plan is not None:
+            plan = turned(plan, workload, topology, left_s)
             found.append(reordered(plan, workload, topology) if plan_timing_s(plan) < left_s() else plan)
     if not found:
         return reasons.impossible(trials, space)
@@ -115,11 +117,13 @@ def best_plan(
         best = reordered(best, workload, topology, schedule_s, seed)
     # The search weighs neither two-level all-reduces nor orders of blocks, and rings not by machines' own links.
     is_weighed = workload.sync.mode == "ring" and best.schedule != "explicit"
-    is_proven = trials.is_proven and is_weighed and (workload.data == 1 or not trials.ground.has_own_links)
+    is_known = is_weighed and (workload.data == 1 or not trials.ground.has_own_links)
     reached, least = (
         judged(best, workload),
         reasons.least_step_s if workload.objective == "time" else reasons.least_price,
     )
-    gap = 0.0 if is_proven or not reached else max(0.0, 1 - least(trials, space) / reached)
+    floor = max(least(trials, space), trials.proven_cost if is_known else 0.0)
+    is_proven = trials.is_proven and is_known
+    gap = 0.0 if is_proven or not reached else max(0.0, 1 - floor / reached)
     best = replace(best, iterations=trials.num_evaluations, optimality_gap=gap)
     return replace(best, why=reasons.sentences(trials, best))
