@@ -40,7 +40,7 @@ def turned(plan: Plan, workload: Workload, topology: Topology, left_s: Callable[
             if not num_left or left_s() <= least_s:
                 return plan
             other = replace(plan, rings=rings)
-            if not set(unknown_links(other, topology)) <= set(unknown_links(plan, topology)):
+            if unknown_links(other, workload, topology):
                 continue  # known one way only
             other, num_left = replace(other, prediction=predict(other, workload, topology)), num_left - 1
             if judged(other, workload) < judged(plan, workload):
