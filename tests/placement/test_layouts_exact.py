@@ -328,7 +328,7 @@ def test_no_ring_is_turned_onto_links_of_which_nothing_is_known() -> None:
     )
     found = place(asked, world, Budget(2_000), clock=lambda: 0.0)
     assert isinstance(found, Plan), found
-    assert not unknown_links(found, world)
+    assert not unknown_links(found, asked, world)
 
 
 def test_a_search_that_looked_at_one_tour_for_all_stages_is_not_proven_best() -> None:
