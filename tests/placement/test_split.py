@@ -327,3 +327,65 @@ def test_jobs_whose_workers_have_several_accelerators_get_whole_ones(
         assert sum(mine.values()) >= job.min_workers * job.accelerators_per_worker
         held.update(mine)
     assert all(num <= world.machine(name).num_accelerators for name, num in held.items())
+
+
+def sized(sizes: tuple[int, ...], speeds: tuple[float, ...] = ()) -> Topology:
+    """Machines of one region with so many accelerators each."""
+    world = topology({f"a{n}": speed for n, speed in enumerate(speeds or (FAST,) * len(sizes))})
+    machines = (replace(m, num_accelerators=size) for m, size in zip(world.machines, sizes, strict=True))
+    return replace(world, machines=tuple(machines))
+
+
+@pytest.mark.parametrize("wish", [{}, {"pipeline": 1, "tensor": 1}])
+@pytest.mark.parametrize(
+    ("sizes", "each"),
+    [
+        ((4, 4), (2, 2, 4)),
+        ((8, 8), (1, 1, 8)),
+        ((3, 2), (1, 1, 3)),
+        ((4, 3), (2, 2, 3)),
+        ((6,), (2, 4)),
+        ((3,), (1, 2)),
+    ],
+)
+def test_small_workers_share_what_makes_one_large_worker(
+    sizes: tuple[int, ...], each: tuple[int, ...], wish: dict[str, Any]
+) -> None:
+    world = sized(sizes)
+    jobs = [
+        workload(world, f"team/{n}", model(4), global_batch=16, accelerators_per_worker=num, **wish)
+        for n, num in enumerate(each)
+    ]
+    solution = solve(jobs, (), world, WORK, no_time)
+    assert not solution.unplaced
+    for job in jobs:
+        held = solution.plans[job.key].accelerators().values()
+        assert all(num % job.accelerators_per_worker == 0 for num in held)
+
+
+def differing(
+    sizes: tuple[int, ...], each: tuple[int, ...], speeds: tuple[float, ...] = ()
+) -> tuple[list[Workload], Topology]:
+    """Jobs of workers of so many accelerators, one worker each at most, and where they are to go."""
+    world = sized(sizes, speeds)
+    free = {"recompute": False, "schedule": "1f1b", "tensor": 1, "max_workers": 1}
+    return [workload(world, f"team/{n}", accelerators_per_worker=num, **free) for n, num in enumerate(each)], world
+
+
+@pytest.mark.parametrize(("size", "each"), [(6, (2, 4)), (3, (1, 2))])
+@pytest.mark.parametrize("search", SEARCHES)
+def test_every_search_divides_a_machine_among_workers_that_just_fit(
+    search: str, size: int, each: tuple[int, int]
+) -> None:
+    found = divided(*differing((size,), each), search)
+    assert sorted(found.counts[:-1].sum(axis=1).tolist()) == list(each)
+    assert found.value < math.inf
+
+
+def test_a_large_worker_changes_places_with_small_ones() -> None:
+    """The large one is best on the fast machine or on the slow one; two small ones together have the other."""
+    jobs, world = differing((4, 4), (2, 2, 4), (SLOW, FAST))
+    divisions = divisions_of(jobs, world)
+    SEARCHES["exact"](divisions, lambda: 0.0, 0)
+    assert divisions.is_proven
+    assert divided(jobs, world).value == pytest.approx(divided(jobs, world, "exact").value, abs=1e-9)

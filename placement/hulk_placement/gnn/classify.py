@@ -97,16 +97,16 @@ def classified(divisions: Divisions, classifier: Classifier) -> Ints:
 
 
 def _mend(divisions: Divisions, counts: Ints, job: int, answers_P: Floats) -> None:
-    """Take pools for a job until it has a layout: whole ones of jobs that have several, else halves."""
-    pools = divisions.pools
+    """Take pools for a job until it has a layout: free ones, whole ones of jobs that have several, else halves."""
+    pools, nobody = divisions.pools, len(counts) - 1
     for pool in np.argsort(-answers_P, kind="stable").tolist():
         if divisions.jobs[job].value(counts[job]) < WITHOUT_LAYOUT or not np.isfinite(answers_P[pool]):
             return
-        for row in np.argsort(-counts[:, pool], kind="stable").tolist():
-            if row == job or not counts[row, pool]:
+        for row in [nobody, *np.argsort(-counts[:-1, pool], kind="stable").tolist()]:
+            quantum = int(pools.quantum_JP[job, pool])
+            if row == job or counts[row, pool] < quantum:
                 continue
-            has_others = row == len(counts) - 1 or (counts[row] > 0).sum() > 1
-            quantum = int(pools.quantum_P[pool])
+            has_others = row == nobody or (counts[row] > 0).sum() > 1
             half = max(quantum, int(counts[row, pool]) // 2 // quantum * quantum)
             move(pools, counts, pool, row, job, int(counts[row, pool]) if has_others else half)
             break

@@ -6,6 +6,7 @@ network is asked about each gift alone, some hundred shares in one pass; the bes
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -66,13 +67,18 @@ class Guide:
         return float(rise_G[g] + rise_H[h]), changed
 
     def _gifts(self, counts: Ints, source: int, target: int, rng: random.Random) -> Ints:
-        """What a row may give another, (G, P): nothing, some or all of one pool, all of a region."""
+        """What a row may give another, (G, P): nothing, some or all of one pool, all of a region.
+
+        In whole workers of both.
+        """
         pools, held = self.divisions.pools, counts[source]
         room = pools.most_JP[target] - counts[target] if target < len(counts) - 1 else held
-        given = np.minimum(held, room)
+        together = math.lcm(pools.each_J[source], pools.each_J[target])
+        given = np.minimum(held, room) // together * together
         found = [np.zeros_like(held)]
         for pool in np.flatnonzero(given > 0).tolist():
-            for num in {int(given[pool]), min(int(given[pool]), moves.some(pools, counts, source, pool, rng))}:
+            some = moves.some(pools, counts, pool, source, target, rng)
+            for num in {int(given[pool]), min(int(given[pool]), max(1, some // together) * together)}:
                 gift = np.zeros_like(held)
                 gift[pool] = num
                 found.append(gift)

@@ -92,30 +92,44 @@ def nothing(pools: Pools, num_jobs: int) -> Ints:
 
 
 def move(pools: Pools, counts: Ints, pool: int, source: int, target: int, num: int) -> int:
-    """Give accelerators of a pool from one row to another, as many as there are and may be; how many that is."""
+    """Give accelerators of a pool from one row to another, as many as there are and may be; how many that is.
+
+    They are whole workers of who gets them. What is left of a worker of who gives them is nobody's. Where workers have
+    3 and 2 accelerators, and 9 and 0 are held:
+
+    asked for   given   held then   nobody's
+            1       0           9          0
+            2       2           6          1
+            4       4           3          2
+    """
+    nobody = len(counts) - 1
     num = min(num, int(counts[source, pool]))
-    if target < len(counts) - 1:
+    if target not in (-1, nobody):
         num = min(num, int(pools.most_JP[target, pool] - counts[target, pool]))
-    counts[source, pool] -= num
+    num -= num % pools.each_J[target]
+    rest = int(counts[source, pool] - num) % pools.each_J[source]
+    counts[source, pool] -= num + rest
     counts[target, pool] += num
+    counts[nobody, pool] += rest
     return num
 
 
 def cut(divisions: Divisions, order_P: list[int], order_J: list[int]) -> Ints:
     """All pools in an order, cut into one piece for each job in an order, of as much speed each.
 
+    The largest workers go first.
     Speed is each job's own; where a job may not use a pool, or has enough, the next one goes on.
     """
     pools, jobs = divisions.pools, divisions.jobs
     counts = nothing(pools, len(jobs))
-    for turn, job in enumerate(order_J):
+    for turn, job in enumerate(pools.largest_first(order_J)):
         speed_P = speed_by_pool(jobs[job])
         wanted = float((speed_P * counts[-1]).sum()) / (len(order_J) - turn)
         for pool in order_P:
-            per = float(speed_P[pool])
+            per, quantum = float(speed_P[pool]), int(pools.quantum_JP[job, pool])
             while per > 0.0 and wanted > 0.0 and counts[-1, pool] > 0:
-                quanta = max(1, round(wanted / per / int(pools.quantum_P[pool])))
-                given = move(pools, counts, pool, -1, job, quanta * int(pools.quantum_P[pool]))
+                quanta = max(1, round(wanted / per / quantum))
+                given = move(pools, counts, pool, -1, job, quanta * quantum)
                 wanted -= given * per
                 if not given:
                     break

@@ -31,7 +31,21 @@ def _give(pools: Pools, counts: Ints, source: int, target: int, rng: random.Rand
     held = np.flatnonzero(counts[source]).tolist()
     if held:
         pool = rng.choice(held)
-        move(pools, counts, pool, source, target, some(pools, counts, source, pool, rng))
+        num = some(pools, counts, pool, source, target, rng)
+        _hand_over(pools, counts, pool, source, target, num, rng)
+
+
+def _hand_over(pools: Pools, counts: Ints, pool: int, source: int, target: int, num: int, rng: random.Random) -> None:
+    """Accelerators from one row to another; where they make no worker, one of what nobody has and others give up."""
+    if move(pools, counts, pool, source, target, num):
+        return
+    nobody, need = len(counts) - 1, pools.each_J[target]
+    if target == nobody or pools.most_JP[target, pool] - counts[target, pool] < need:
+        return
+    for row in rng.sample(range(nobody), nobody):
+        if row != target and (lacking := need - int(counts[nobody, pool])) > 0:
+            move(pools, counts, pool, row, nobody, lacking)
+    move(pools, counts, pool, nobody, target, need)
 
 
 def _swap(pools: Pools, counts: Ints, source: int, target: int, rng: random.Random) -> None:
@@ -39,10 +53,28 @@ def _swap(pools: Pools, counts: Ints, source: int, target: int, rng: random.Rand
     here, there = (np.flatnonzero(counts[row]).tolist() for row in (source, target))
     if here and there:
         out, back = rng.choice(here), rng.choice(there)
-        num_out, num_back = some(pools, counts, source, out, rng), some(pools, counts, target, back, rng)
-        move(pools, counts, out, source, target, num_out)
+        if out != back and counts[target, back] < pools.each_J[source]:
+            _change_places(pools, counts, source, out, back, rng)
+            return
+        num_out = some(pools, counts, out, source, target, rng)
+        num_back = some(pools, counts, back, target, source, rng)
+        _hand_over(pools, counts, out, source, target, num_out, rng)
         if back != out:
-            move(pools, counts, back, target, source, num_back)
+            _hand_over(pools, counts, back, target, source, num_back, rng)
+
+
+def _change_places(pools: Pools, counts: Ints, job: int, here: int, there: int, rng: random.Random) -> None:
+    """A worker goes from one pool to another; those who make room for it there get as much in its old place."""
+    nobody, need = len(counts) - 1, pools.each_J[job]
+    if pools.most_JP[job, there] - counts[job, there] < need:
+        return
+    move(pools, counts, here, job, nobody, need)
+    for row in rng.sample(range(nobody), nobody):
+        if row != job and (lacking := need - int(counts[nobody, there])) > 0:
+            held = int(counts[row, there])
+            move(pools, counts, there, row, nobody, lacking)
+            move(pools, counts, here, nobody, row, held - int(counts[row, there]))
+    move(pools, counts, there, nobody, job, need)
 
 
 def _give_region(pools: Pools, counts: Ints, source: int, target: int, rng: random.Random) -> None:
@@ -74,9 +106,9 @@ def _exchange(pools: Pools, counts: Ints, source: int, target: int, rng: random.
         move(pools, counts, pool, -1, target, int(here[pool]))
 
 
-def some(pools: Pools, counts: Ints, row: int, pool: int, rng: random.Random) -> int:
-    """A power of two of quanta, or all."""
-    held, quantum = int(counts[row, pool]), int(pools.quantum_P[pool])
+def some(pools: Pools, counts: Ints, pool: int, source: int, target: int, rng: random.Random) -> int:
+    """A power of two of quanta, the larger of both rows', or all."""
+    held, quantum = int(counts[source, pool]), int(pools.quantum_JP[[source, target], pool].max())
     power = rng.randint(0, max(1, (held // quantum).bit_length()))
     return held if quantum << power >= held else quantum << power
 

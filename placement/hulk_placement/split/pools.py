@@ -30,14 +30,18 @@ class Pools:
     region_P: Ints
     total_P: Ints
     """Accelerators of each pool, without what is left of a machine in whole workers of any job."""
-    quantum_P: Ints
-    """Accelerators that change hands together: whole machines, or whole workers of every job as far as they divide."""
+    quantum_JP: Ints
+    """Accelerators that come to a job together, in the last row to nobody: whole machines, or the job's workers."""
     each_J: tuple[int, ...]
-    """Accelerators of a job's worker."""
+    """Accelerators of a job's worker; in the end those that nobody has are counted by."""
     usable_JP: Ints
     """Accelerators of one machine that a job's pods may hold."""
     most_JP: Ints
     """Accelerators of each pool that a job may have."""
+
+    def largest_first(self, jobs: Sequence[int]) -> list[int]:
+        """The jobs with the largest workers first: where there is little room, the others fit into what is left."""
+        return sorted(jobs, key=lambda job: -self.each_J[job])
 
     @classmethod
     def of(cls, workloads: Sequence[Workload], topology: Topology) -> Pools:
@@ -53,7 +57,8 @@ class Pools:
         machines = tuple(tuple(groups[key]) for key in keys)
         usable_JP = np.array([key[1] for key in keys], np.int64).reshape(len(keys), len(workloads)).T.copy()
         each_J = [workload.accelerators_per_worker for workload in workloads]
-        common, whole = math.gcd(*each_J), math.lcm(*each_J)
+        common = math.gcd(*each_J)
+        each_J.append(common)
         size_P = np.array([members[0].num_accelerators // common * common for members in machines], np.int64)
         num_P = np.array([len(members) for members in machines], np.int64)
         are_many = num_P.sum() >= MACHINES_A_JOB * len(workloads)
@@ -63,7 +68,7 @@ class Pools:
             regions=regions,
             region_P=np.array([number[members[0].region] for members in machines], np.int64),
             total_P=size_P * num_P,
-            quantum_P=np.where(is_whole_P & are_many, size_P, np.minimum(size_P, whole if whole in each_J else common)),
+            quantum_JP=np.where(is_whole_P & are_many, size_P, np.minimum(size_P, np.array(each_J)[:, None])),
             each_J=tuple(each_J),
             usable_JP=usable_JP,
             most_JP=usable_JP * num_P,

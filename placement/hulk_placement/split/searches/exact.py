@@ -13,6 +13,7 @@ import numpy as np
 from hulk_placement.cost.closed_form.arrays import Ints
 from hulk_placement.split.arrange import Arranged
 from hulk_placement.split.division import Divisions, Progress, nothing
+from hulk_placement.split.pools import assign
 
 
 def search(divisions: Divisions, progress: Progress, seed: int) -> None:
@@ -34,7 +35,7 @@ def search(divisions: Divisions, progress: Progress, seed: int) -> None:
         nonlocal best
         if number == len(jobs):
             divisions.num_divisions += 1
-            if so_far < best:
+            if so_far < best and _is_carried_out(divisions, counts):
                 best = so_far
                 divisions.keep(counts, so_far)
             return True
@@ -52,11 +53,15 @@ def search(divisions: Divisions, progress: Progress, seed: int) -> None:
     divisions.is_proven = divide(0, nothing(pools, len(jobs)), 0.0) and progress() < 1.0
 
 
+def _is_carried_out(divisions: Divisions, counts: Ints) -> bool:
+    """Whether single machines hold the whole workers of all jobs."""
+    given = assign(divisions.pools, counts[:-1])
+    return all(sum(part.values()) == row.sum() for part, row in zip(given, counts, strict=False))
+
+
 def _rows(divisions: Divisions, number: int, left_P: Ints) -> itertools.chain[Ints]:
-    """All that a job may have of what is left."""
+    """All that a job may have of what is left, in whole workers."""
     pools = divisions.pools
-    ranges = [
-        range(0, int(min(left, most)) + 1, int(quantum))
-        for left, most, quantum in zip(left_P, pools.most_JP[number], pools.quantum_P, strict=True)
-    ]
+    most_P = np.minimum(left_P, pools.most_JP[number]).tolist()
+    ranges = [range(0, most + 1, pools.each_J[number]) for most in most_P]
     return itertools.chain(np.array(row, np.int64) for row in itertools.product(*ranges))

@@ -78,19 +78,24 @@ def drawn(divisions: Divisions, rng: random.Random, num: int) -> list[Ints]:
             order_P = rng.sample(order_P, len(order_P))
         spread = rng.choice(SPREADS)
         width_J = np.exp([spread * rng.gauss(0.0, 1.0) for _ in range(num_jobs)])
-        found.append(pieces(divisions, size_P[order_P], order_P, rng.sample(range(num_jobs), num_jobs), width_J))
+        order_J = divisions.pools.largest_first(rng.sample(range(num_jobs), num_jobs))
+        found.append(pieces(divisions, size_P[order_P], order_P, order_J, width_J))
     return found
 
 
 def pieces(divisions: Divisions, size_W: Floats, order_W: list[int], order_J: list[int], width_J: Floats) -> Ints:
-    """Pools of given sizes in an order, cut into pieces of given widths; what a job may not have is left to nobody."""
+    """Pools of given sizes in an order, cut into pieces of given widths, in whole workers.
+
+    What a job may not have is left to nobody.
+    """
     pools, counts = divisions.pools, np.zeros((len(order_J) + 1, len(order_W)), np.int64)
     end_W, cut_J = np.cumsum(size_W) / size_W.sum(), np.cumsum(width_J) / width_J.sum()
     part_JW = np.clip(1.0 - (end_W - cut_J[:, None]) * size_W.sum() / size_W, 0.0, 1.0)
-    total_W, quantum_W = pools.total_P[order_W], pools.quantum_P[order_W]
-    upto_JW = np.minimum(np.rint(part_JW * total_W / quantum_W).astype(np.int64) * quantum_W, total_W)
+    total_W, quantum_JW = pools.total_P[order_W], pools.quantum_JP[np.ix_(order_J, order_W)]
+    upto_JW = np.minimum(np.rint(part_JW * total_W / quantum_JW).astype(np.int64) * quantum_JW, total_W)
     upto_JW[-1] = total_W
-    counts[np.ix_(order_J, order_W)] = np.diff(upto_JW, axis=0, prepend=0)
+    counts[np.ix_(order_J, order_W)] = np.diff(np.maximum.accumulate(upto_JW, axis=0), axis=0, prepend=0)
     counts[:-1] = np.minimum(counts[:-1], pools.most_JP)
+    counts[:-1] -= counts[:-1] % np.array(pools.each_J[:-1])[:, None]
     counts[-1] = pools.total_P - counts[:-1].sum(axis=0)
     return counts

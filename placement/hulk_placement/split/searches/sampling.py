@@ -25,9 +25,10 @@ def draw(divisions: Divisions, rng: random.Random) -> Ints:
         rng.shuffle(order_J)
         return cut(divisions, order_P, order_J)
     counts, left = nothing(pools, num_jobs), pools.total_P.copy()
-    for pool, quantum in enumerate(pools.quantum_P.tolist()):
+    for pool in range(len(left)):
         while left[pool] > 0:
-            num = min(quantum, int(left[pool]))
-            move(pools, counts, pool, -1, rng.randrange(-1, num_jobs), num)
+            row = rng.randrange(-1, num_jobs)
+            num = min(int(pools.quantum_JP[row, pool]), int(left[pool]))
+            move(pools, counts, pool, -1, row, num)
             left[pool] -= num
     return counts
