@@ -1,4 +1,4 @@
-"""The best ring over machines, and which machines it leaves out: exact, for a handful of machines.
+"""The best ring over machines, and which machines it leaves out: by trying all, for few machines.
 
 Where machine pairs of one region pair have links of their own, regions no longer say everything. A depth-first search
 then lengthens the path of the data machine by machine, and gives up a path as soon as its slowest rank and its worst
@@ -8,7 +8,8 @@ Machines that are the same to the ring stand in for one another, and a ring is o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hulk_placement.cost.gloo import Ring
@@ -28,6 +29,11 @@ class Edge:
         """Of the ring if this edge is its worst."""
         return ring.edge_s(self.rtt_s, self.bandwidth_bytes_per_s, num_sharing, self.flow_bytes_per_s)
 
+    def num_sharing(self, num_on: Callable[[int], int]) -> float:
+        """Edges on what it draws on, by number; what is wider than its link counts as fewer of them."""
+        rates = ((num_on(number), rate) for number, rate in self.drawn)
+        return max((num * (self.bandwidth_bytes_per_s / rate) for num, rate in rates), default=1)
+
 
 @dataclass(frozen=True, slots=True)
 class MachineGraph:
@@ -43,6 +49,15 @@ class MachineGraph:
     classes: tuple[int, ...]
     region_of: tuple[int, ...]
     uplink: tuple[float, ...]
+
+    def alone_s(self, ring: Ring, source: int, target: int) -> float:
+        """Seconds of the ring if this edge is its worst and no other is on its links; infinite where it has none."""
+        edge = self.edges[source][target]
+        if edge is None:
+            return math.inf
+        uplink = self.uplink[self.region_of[source]] if edge.drawn else 0.0
+        uplink_s = ring.uplink_s(uplink, 1) if uplink else 0.0
+        return max(edge.seconds(ring, edge.num_sharing(lambda _: 1)), uplink_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +158,9 @@ class _OrderSearch:
         region = self.graph.region_of[source]
         self.leaving[region] = self.leaving.get(region, 0) + 1
         met = {id(other): other for number, _ in edge.drawn for other in self.on_link[number]}
-        worst_s = max(other.seconds(ring, self._num_sharing(other)) for other in met.values())
+        worst_s = max(
+            other.seconds(ring, other.num_sharing(lambda number: len(self.on_link[number]))) for other in met.values()
+        )
         if self.graph.uplink[region]:
             worst_s = max(worst_s, ring.uplink_s(self.graph.uplink[region], self.leaving[region]))
         return worst_s
@@ -153,10 +170,6 @@ class _OrderSearch:
             self.on_link[number].pop()
         if edge.drawn:
             self.leaving[self.graph.region_of[source]] -= 1
-
-    def _num_sharing(self, edge: Edge) -> float:
-        """Edges on what it draws on; what is wider than its link counts as fewer of them."""
-        return max(len(self.on_link[number]) * (edge.bandwidth_bytes_per_s / rate) for number, rate in edge.drawn)
 
     def _enter(self, machine: int) -> None:
         self.path.append(machine)

@@ -9,10 +9,11 @@ import math
 from hulk_placement.cost.gloo import quickest
 from hulk_placement.cost.known import work
 from hulk_placement.ring.joining import joining_s
-from hulk_placement.ring.region_graph import RegionGraph, Work
+from hulk_placement.ring.region_graph import Demand, RegionGraph, Work
+from hulk_placement.ring.regions import best_walk
 from hulk_placement.search.problem import Problem
 from hulk_placement.search.room import Room, least_compute_s
-from hulk_placement.search.sizes import NUM_BUCKETS, Shares, size_of
+from hulk_placement.search.sizes import NUM_BUCKETS, Shares, compute_seconds, size_of
 
 
 class Floors:
@@ -22,7 +23,7 @@ class Floors:
     """
 
     def __init__(self, problem: Problem, graph: RegionGraph, room: Room, is_uneven: bool = False) -> None:
-        self.graph, self.slots = graph, room.slots
+        self.problem, self.graph, self.slots, self.speeds = problem, graph, room.slots, room.speeds
         self.first = max(2, problem.workload.min_workers)
         shares = [Shares(problem, num) for num in range(self.first, problem.max_workers + 1)]
         uneven_s = _uneven_s(problem, room.speeds) if is_uneven else []
@@ -43,6 +44,17 @@ class Floors:
                 ring_s = joining_s(self.graph, ring, self.slots, low, ring_s)
         return min(below_s, compute_s + ring_s)
 
+    def least_ring_s(self, num_workers: int, below_s: float, work: Work) -> float:
+        """The least seconds of a step with so many workers, the fastest in the best of all rings; at most `below_s`."""
+        compute_s = compute_seconds(self.problem, self.speeds[:num_workers])
+        demand, num_given_up = Demand(num_workers, 0, self.slots, self.slots), work.num_given_up
+        sizes = [size_of(self.problem, Shares(self.problem, num_workers), buckets) for buckets in NUM_BUCKETS]
+        walks = [best_walk(self.graph, size.ring, demand, below_s - compute_s, work) for size in sizes]
+        if work.exhausted or work.num_given_up > num_given_up:
+            return 0.0
+        ring_s = [max(walk.communication_s, size.inside_s) for walk, size in zip(walks, sizes, strict=True) if walk]
+        return compute_s + min(ring_s, default=below_s - compute_s)
+
 
 def _uneven_s(problem: Problem, speeds: list[float]) -> list[float]:
     """The least seconds that the fastest 1, 2, ... workers compute, `speeds` fastest first: by shares that fit exactly.
@@ -58,14 +70,23 @@ def _uneven_s(problem: Problem, speeds: list[float]) -> list[float]:
 
 
 def lowest_s(floors: Floors, most: int, below_s: float, work: Work) -> float:
-    """The floor of all sizes up to `most`, `below_s` where that is more: ranges are halved where it is lowest."""
+    """The floor of all sizes up to `most`, `below_s` where that is more.
+
+    Ranges are halved where the floor is lowest; that of a single size is raised to its best ring's.
+    """
     low, high = floors.first, most
-    ranges = [(floors.least_compute_s(low, high), low, high)] if low <= high else []
+    ranges = [(floors.least_step_s(low, high, below_s), low, high)] if low <= high else []
+    walked: set[int] = set()
     while ranges and ranges[0][0] < below_s and work.spend():
         floor_s, low, high = heapq.heappop(ranges)
-        if low == high:
+        if low in walked:
             return floor_s
-        middle = math.isqrt(low * high)
-        for part in ((low, middle), (middle + 1, high)):
-            heapq.heappush(ranges, (max(floor_s, floors.least_step_s(*part, below_s)), *part))
+        if low == high:
+            walked.add(low)
+            parts = [(floors.least_ring_s(low, below_s, work), low, low)]
+        else:
+            middle = math.isqrt(low * high)
+            parts = [(floors.least_step_s(*part, below_s), *part) for part in ((low, middle), (middle + 1, high))]
+        for part_s, *part in parts:
+            heapq.heappush(ranges, (max(floor_s, part_s), *part))
     return min([below_s, *(floor_s for floor_s, _, _ in ranges[:1])])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from hulk_placement.cost.compute import SLOWEST_FLOPS_PER_S, is_any_known
 from hulk_placement.plan import Plan, Prediction
-from hulk_placement.ring.machines import best_order
 from hulk_placement.ring.polish import polish
 from hulk_placement.ring.region_graph import Work
 from hulk_placement.search import uneven, why
@@ -17,30 +16,19 @@ from hulk_placement.search.arrange import arrange
 from hulk_placement.search.baselines import BASELINES
 from hulk_placement.search.choice import Choice, one_machine
 from hulk_placement.search.evaluate import Order, evaluate, links_known
-from hulk_placement.search.graph import machine_graph, region_graphs
+from hulk_placement.search.graph import region_graphs
 from hulk_placement.search.making import make_plan
+from hulk_placement.search.over_machines import Candidate, candidate, quickest, tried_all
 from hulk_placement.search.pins import pinned_order
 from hulk_placement.search.problem import Budget, Problem, Unplaced, build
-from hulk_placement.search.sizes import NUM_BUCKETS, planned_size
+from hulk_placement.search.sizes import NUM_BUCKETS
 from hulk_placement.search.transport import choose
 from hulk_placement.search.workers import WorkerSearch
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
-MAX_EXACT_SLOTS = 24
-"""Up to this many worker slots enumerating the rings over machines is tried, on half of the work that is left."""
-
 SEARCH_SHARE = 0.9
 """Of the seconds; the others are for making the plan of what was found."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """Machines in rank order, and how many buckets."""
-
-    order: Order
-    num_buckets: int
-    step_s: float
 
 
 def place(
@@ -100,18 +88,19 @@ def _best_uneven(problem: Problem, seed: int, work: Work) -> tuple[Candidate | N
         work.add(part)
         if found is not None:
             orders = {found.order, uneven.quickened(problem, found.order)}
-            starts += [_candidate(problem, order, found.num_buckets) for order in sorted(orders)]
+            starts += [candidate(problem, order, found.num_buckets) for order in sorted(orders)]
     best = min((start for start in starts if links_known(problem, start.order)), key=lambda s: s.step_s, default=None)
     if best is None:
         return None, 0.0
+    alone_s = min((choice.step_s for choice in one_machine(problem)), default=best.step_s)
+    bound_s = uneven.least_step_s(problem, region_graphs(problem).optimistic, min(best.step_s, alone_s), work)
+    best, bound_s = quickest(problem, best, bound_s, work)
+    if best.step_s <= bound_s:
+        return best, bound_s
     for num_buckets in NUM_BUCKETS:
         moved = uneven.moved(problem, best.order, partial(_step_s, problem, num_buckets), seed, work)
-        best = min(best, _candidate(problem, moved, num_buckets), key=lambda found: found.step_s)
-    best, is_proven = _tried_all(problem, best, work)
-    if is_proven:
-        return best, best.step_s
-    alone_s = min((choice.step_s for choice in one_machine(problem)), default=best.step_s)
-    return best, uneven.least_step_s(problem, region_graphs(problem).optimistic, min(best.step_s, alone_s), work)
+        best = min(best, candidate(problem, moved, num_buckets), key=lambda found: found.step_s)
+    return tried_all(problem, best, bound_s, work)
 
 
 def _step_s(problem: Problem, num_buckets: int, order: Order) -> float:
@@ -122,7 +111,7 @@ def _place_pinned(problem: Problem) -> Plan | Unplaced:
     order = pinned_order(problem)
     if isinstance(order, Unplaced):
         return order
-    best = min((_candidate(problem, order, buckets) for buckets in NUM_BUCKETS), key=lambda found: found.step_s)
+    best = min((candidate(problem, order, buckets) for buckets in NUM_BUCKETS), key=lambda found: found.step_s)
     return _plan(problem, best, 0.0, iterations=len(NUM_BUCKETS))
 
 
@@ -143,7 +132,7 @@ def _arranged(problem: Problem, choices: list[Choice]) -> Iterator[Candidate]:
     """The choices, and the best that needs no link, with machines in them."""
     alone = min(one_machine(problem), key=lambda choice: choice.step_s, default=None)
     for choice in [*choices, alone] if alone else choices:
-        yield _candidate(problem, arrange(problem, choice), choice.num_buckets)
+        yield candidate(problem, arrange(problem, choice), choice.num_buckets)
 
 
 def _baselines(problem: Problem) -> Iterator[Candidate]:
@@ -151,47 +140,22 @@ def _baselines(problem: Problem) -> Iterator[Candidate]:
     for baseline in BASELINES.values():
         order = baseline(problem)
         if links_known(problem, order):
-            yield from (_candidate(problem, order, buckets) for buckets in NUM_BUCKETS)
-
-
-def _candidate(problem: Problem, order: Order, num_buckets: int) -> Candidate:
-    return Candidate(order, num_buckets, evaluate(problem, order, num_buckets)[0])
+            yield from (candidate(problem, order, buckets) for buckets in NUM_BUCKETS)
 
 
 def _improve(problem: Problem, best: Candidate, bound_s: float, seed: int, work: Work) -> tuple[Candidate, float]:
     """The candidate made better over single machines, and the bound it is measured against."""
-    if work.exhausted:
+    best, bound_s = quickest(problem, best, bound_s, work)
+    if best.step_s > bound_s:
+        best, bound_s = tried_all(problem, best, bound_s, work)
+    if work.exhausted or best.step_s <= bound_s:
         return best, bound_s
-    best, is_proven = _tried_all(problem, best, work)
-    if is_proven:
-        return best, best.step_s
     same_region = [
         [b for b, other in enumerate(problem.region_of) if other == region and b != a]
         for a, region in enumerate(problem.region_of)
     ]
     order = polish(best.order, lambda order: evaluate(problem, order, best.num_buckets), same_region, seed, work)
-    return _candidate(problem, order, best.num_buckets), bound_s
-
-
-def _tried_all(problem: Problem, best: Candidate, work: Work) -> tuple[Candidate, bool]:
-    """The best of all rings over machines, where half of the work is enough to try them, and whether it was."""
-    if work.exhausted or sum(problem.num_slots) > MAX_EXACT_SLOTS:
-        return best, False
-    half = work.part((work.limit - work.done) // 2)
-    best = _enumerate(problem, best, half)
-    work.add(half)
-    return best, not half.exhausted
-
-
-def _enumerate(problem: Problem, best: Candidate, work: Work) -> Candidate:
-    graph = machine_graph(problem)
-    for num_workers in range(max(2, problem.workload.min_workers), problem.max_workers + 1):
-        for num_buckets in NUM_BUCKETS:
-            size = planned_size(problem, num_workers, num_buckets)
-            found = best_order(graph, size, best.step_s, work)
-            if found is not None:
-                best = Candidate(found[0], num_buckets, found[1])
-    return best
+    return candidate(problem, order, best.num_buckets), bound_s
 
 
 def _plan(problem: Problem, best: Candidate, saved_s: float, iterations: int) -> Plan:

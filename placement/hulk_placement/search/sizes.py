@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from hulk_placement.cost.compute import share_by_speed
 from hulk_placement.cost.gloo import Ring, cut_ring
@@ -40,21 +40,25 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class UnevenSize(Size):
-    """A size whose workers get shares by speed; no worker of the problem is faster than `fastest_flops_per_s`."""
+    """A size whose workers get shares by speed; `slot_speeds` are those of all slots, fastest first."""
 
     problem: Problem
-    fastest_flops_per_s: float
+    slot_speeds: tuple[float, ...]
+    known_s: dict[tuple[float, ...], float] = field(default_factory=dict)
 
     def compute_s(self, speeds: Sequence[float]) -> float:
-        """As `compute_seconds`."""
-        return compute_seconds(self.problem, speeds)
+        """As `compute_seconds`, which does not depend on the order of the workers."""
+        key = tuple(sorted(speeds))
+        if key not in self.known_s:
+            self.known_s[key] = compute_seconds(self.problem, key)
+        return self.known_s[key]
 
     def least_compute_s(self, speeds: Sequence[float]) -> float:
-        """By shares that fit exactly beside the fastest others; the slowest rank has one sequence at least."""
-        workload = self.problem.workload
-        together = sum(speeds) + (self.num_workers - len(speeds)) * self.fastest_flops_per_s
-        share = workload.global_batch / workload.accelerators_per_worker
-        return work(workload) * max(share / together, 1.0 / min(speeds)) / ROUNDING
+        """Beside the fastest of the slots that are left."""
+        left = list(self.slot_speeds)
+        for speed in speeds:
+            left.remove(speed)
+        return self.compute_s([*speeds, *left[: self.num_workers - len(speeds)]])
 
 
 def size_of(problem: Problem, shares: Shares, num_buckets: int) -> Size:
@@ -75,8 +79,9 @@ def planned_size(problem: Problem, num_workers: int, num_buckets: int) -> Size:
     size = size_of(problem, Shares(problem, num_workers), num_buckets)
     if not problem.is_uneven:
         return size
-    figures = {field.name: getattr(size, field.name) for field in fields(size)}
-    return UnevenSize(**figures, problem=problem, fastest_flops_per_s=max(problem.speed))
+    figures = {one.name: getattr(size, one.name) for one in fields(size)}
+    slot_speeds = (speed for speed, num in zip(problem.speed, problem.useful_slots, strict=True) for _ in range(num))
+    return UnevenSize(**figures, problem=problem, slot_speeds=tuple(sorted(slot_speeds, reverse=True)))
 
 
 def compute_seconds(problem: Problem, speeds: Sequence[float]) -> float:
