@@ -40,31 +40,45 @@ def split_layers(setting: Setting, layout: Layout) -> None:
     seconds_PJ, memory_P = _stages(setting, layout.machine_DP)
     ways = round_trips(setting, layout.machine_DP)
     num = num_batches(setting, layout, 0)
-    if not _is_held(setting, memory_P, num_layers, num):
-        memory_P[:] = math.inf
+    last_PJ = _last_held(setting, memory_P, num)
+    if not _is_held(last_PJ):
+        last_PJ[:] = num_layers
     low_s, high_s = 0.0, 1.0 / (1.0 / seconds_PJ[:, num_layers]).sum()
-    while not _fits(setting, layout, seconds_PJ, memory_P, ways, high_s, num) and high_s < math.inf:
+    while not _fits(setting, layout, seconds_PJ, last_PJ, ways, high_s) and high_s < math.inf:
         low_s, high_s = high_s, GROWTH * high_s if high_s > 0.0 else seconds_PJ[:, num_layers].max()
     for _ in range(HALVINGS if low_s > 0.0 else 0):
         middle_s = (low_s + high_s) / 2.0
-        if _fits(setting, layout, seconds_PJ, memory_P, ways, middle_s, num):
+        if _fits(setting, layout, seconds_PJ, last_PJ, ways, middle_s):
             high_s = middle_s
         else:
             low_s = middle_s
 
 
 @compiled
-def _is_held(setting: Setting, memory_P: Floats, num_layers: int, num: int) -> bool:
-    """Whether the stages' memories hold all layers: each, one after another, as many as it can."""
-    num_stages, first = memory_P.shape[0], 0
+def _last_held(setting: Setting, memory_P: Floats, num: int) -> Ints:
+    """The layer up to which each stage's memory holds those from each first one on, not included; (P, J)."""
+    num_stages, num_layers = memory_P.shape[0], setting.output_L.shape[0]
+    last_PJ = np.full((num_stages, num_layers + 1), num_layers)
     for s in range(num_stages):
-        last, most = first + 1, num_layers - (num_stages - 1 - s)
-        if memory_bytes(setting, first, last, s, num_stages, num) > memory_P[s]:
+        for first in range(num_layers):
+            for last in range(first + 1, num_layers + 1):
+                if memory_bytes(setting, first, last, s, num_stages, num) > memory_P[s]:
+                    last_PJ[s, first] = last - 1
+                    break
+    return last_PJ
+
+
+@compiled
+def _is_held(last_PJ: Ints) -> bool:
+    """Whether the stages hold all layers: each, one after another, as many as it can, one at least."""
+    num_stages, num_layers = last_PJ.shape[0], last_PJ.shape[1] - 1
+    first = 0
+    for s in range(num_stages):
+        last = min(last_PJ[s, first], num_layers - (num_stages - 1 - s))
+        if last <= first:
             return False
-        while last < most and memory_bytes(setting, first, last + 1, s, num_stages, num) <= memory_P[s]:
-            last += 1
         first = last
-    return first == num_layers
+    return bool(first == num_layers)
 
 
 @inlined
@@ -119,17 +133,16 @@ def _fits(
     setting: Setting,
     layout: Layout,
     seconds_PJ: Floats,
-    memory_P: Floats,
+    last_PJ: Ints,
     ways: Floats,
     period_s: float,
-    num: int,
 ) -> bool:
-    """Whether a split has at most this period and fits the memory; then it is the layout's.
+    """Whether a split has at most this period and fits the memory (`last_PJ`); then it is the layout's.
 
     `left_J` is what the worst window that ends before a stage, the way to it included, leaves of the stage's period,
     by the stage's first layer: the most of all splits before. Each stage gets one layer at least.
     """
-    num_stages, num_layers = memory_P.shape[0], seconds_PJ.shape[1] - 1
+    num_stages, num_layers = last_PJ.shape[0], last_PJ.shape[1] - 1
     before_PJ = np.zeros((num_stages, num_layers + 1), np.int64)
     left_J, next_J = np.full(num_layers + 1, NEVER), np.full(num_layers + 1, NEVER)
     left_J[0] = period_s
@@ -141,9 +154,9 @@ def _fits(
         for first in range(low, high + 1):
             if left_J[first] < 0.0:
                 continue
-            for last in range(first + 1, most + 1):
+            for last in range(first + 1, min(most, last_PJ[s, first]) + 1):
                 over_s = left_J[first] - (seconds_PJ[s, last] - seconds_PJ[s, first])
-                if over_s < 0.0 or memory_bytes(setting, first, last, s, num_stages, num) > memory_P[s]:
+                if over_s < 0.0:
                     break
                 left_s = min(period_s, period_s + over_s - way_s - way_s_per_byte * setting.output_L[last - 1])
                 if left_s > next_J[last]:
