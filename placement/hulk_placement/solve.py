@@ -43,11 +43,11 @@ def solve(
     Workloads of one priority are planned together, so that the product of their steps' seconds is least; where not all
     of them have room, the oldest go first. A workload that cannot be placed is passed over with a reason and does not
     hold back the others. A machine's accelerators are handed out once: `running` plans keep theirs. Those of a
-    workload's `kept` workers are for itself alone, whether its plan uses them or not; such a one, and one with pins, is
-    planned in its turn. Deterministic: the same arguments give the same plans, unless `budget.seconds` ends a search;
-    each workload may take an equal part of what the ones before it left. `starts` are plans that are carried out
-    already, by key: such a workload is planned in its turn, and searches over layouts begin there. ValueError when two
-    workloads have one key.
+    workload's `kept` workers are for itself alone, whether its plan uses them or not; such a one is planned in its
+    turn. Deterministic: the same arguments give the same plans, unless `budget.seconds` ends a search; each workload
+    may take an equal part of what the ones before it left. `starts` are plans that are carried out already, by key:
+    such a workload is planned in its turn, and searches over layouts begin there. ValueError when two workloads have
+    one key.
     """
     allowed = budget or Budget()
     end_s = clock() + allowed.seconds
@@ -76,11 +76,11 @@ def solve(
 
 
 def _groups(workloads: Sequence[Workload], begun: Mapping[str, Plan]) -> list[list[Workload]]:
-    """Those that follow each other with one priority together; alone what has workers, places or a plan already."""
+    """Those that follow each other with one priority together; alone what has workers or a plan already."""
     groups: list[list[Workload]] = []
     for workload in workloads:
         before = groups[-1][-1] if groups else workload
-        is_free = not any(job.kept or job.pins or job.key in begun for job in (before, workload))
+        is_free = not any(job.kept or job.key in begun for job in (before, workload))
         if groups and is_free and before.priority == workload.priority:
             groups[-1].append(workload)
         else:

@@ -202,6 +202,27 @@ def test_where_not_all_have_room_the_oldest_go_first() -> None:
     assert set(solution.plans) == {"team/1", "team/2"}
 
 
+def test_a_job_with_pinned_places_parts_no_others_and_takes_just_those() -> None:
+    """By age between two that would have all machines, each alone: they are divided as if the third were not there."""
+    world = topology({f"a{n}": SLOW for n in range(5)})
+    pinned = {"pins": ("a3", "a1"), "min_workers": 1, "max_workers": 2}
+    wishes = {"first": {}, "pinned": pinned, "last": {}}
+    jobs = [workload(world, f"team/{name}", created_s=n, **wish) for n, (name, wish) in enumerate(wishes.items())]
+    found = solve(jobs, [], world, WORK)
+    assert [worker.machine for worker in found.plans["team/pinned"].workers] == ["a3", "a1"]
+    assert sorted(len(machines_of(found)[key]) for key in ("team/first", "team/last")) == [1, 2]
+    counts = Counter(name for plan in found.plans.values() for name in plan.accelerators())
+    assert max(counts.values()) == 1
+
+
+@pytest.mark.parametrize("pinned_s", [0.0, 2.0])
+def test_a_job_with_pinned_places_goes_by_its_age_where_not_all_have_room(pinned_s: float) -> None:
+    world = topology({f"a{n}": SLOW for n in range(3)})
+    pinned = workload(world, "team/pinned", pins=("a1",), created_s=pinned_s)
+    whole = workload(world, "team/whole", min_workers=3, created_s=1.0)
+    assert set(solve([pinned, whole], [], world, WORK).plans) == {min(pinned, whole, key=lambda job: job.created_s).key}
+
+
 def test_a_higher_priority_takes_what_it_wants_first() -> None:
     world = topology({"a0": FAST, "a1": SLOW})
     jobs = [workload(world, "team/urgent", priority=1, max_workers=1), workload(world, "team/other", max_workers=1)]

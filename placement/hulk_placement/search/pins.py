@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from hulk_placement.search.evaluate import Order, links_known
 from hulk_placement.search.problem import Problem, Unplaced
 from hulk_placement.topology import LinkKind
+from hulk_placement.workload import Workload
+
+
+def bound(workload: Workload) -> Workload:
+    """The workload with no other machines and workers than its pins: as machines are divided for it."""
+    num_workers = len(workload.pins)
+    return replace(
+        workload,
+        candidates=Counter(workload.pins),
+        min_workers=num_workers,
+        max_workers=num_workers,
+        data=None,
+        pipeline=1,
+        tensor=1,
+    )
 
 
 def pinned_order(problem: Problem) -> Order | Unplaced:

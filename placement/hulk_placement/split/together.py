@@ -14,6 +14,7 @@ from hulk_placement.data_parallel import best_of
 from hulk_placement.layouts.admission import admitted
 from hulk_placement.layouts.place import best_plan
 from hulk_placement.plan import Plan
+from hulk_placement.search.pins import bound
 from hulk_placement.search.problem import Budget, Unplaced
 from hulk_placement.split.arrange import Arranged
 from hulk_placement.split.division import Divisions
@@ -139,16 +140,20 @@ def _have_room(common: Together, workloads: Sequence[Workload]) -> bool:
 
 
 def _alone(common: Together, workload: Workload, end_s: float, num_jobs: int) -> Workload | Unplaced:
-    """The job as machines are divided for it: with stages where they are needed even if it is alone; or why it cannot
-    be placed then. A plan is searched for only where no layout is at hand."""
-    found = admitted(workload, common.topology)
-    if isinstance(found, Unplaced):
-        return found
-    divisions = divisions_of([workload], common.topology)
-    if divisions.jobs[0].value(divisions.jobs[0].most_P) < IMPOSSIBLE / 2:
-        return workload
+    """The job as machines are divided for it: with its pins as its only machines, with stages where they are needed
+    even if it is alone; or why it cannot be placed then. A plan is searched for only where no layout is at hand, or
+    where there are pins."""
+    if not workload.pins:
+        found = admitted(workload, common.topology)
+        if isinstance(found, Unplaced):
+            return found
+        divisions = divisions_of([workload], common.topology)
+        if divisions.jobs[0].value(divisions.jobs[0].most_P) < IMPOSSIBLE / 2:
+            return workload
     outcome = common.place(workload, common.topology, _share(common, end_s, 2 * num_jobs), common.clock)
-    return outcome if isinstance(outcome, Unplaced) else as_planned(workload, outcome)
+    if isinstance(outcome, Unplaced):
+        return outcome
+    return bound(workload) if workload.pins else as_planned(workload, outcome)
 
 
 def _plans(common: Together, final: Final, end_s: float) -> dict[str, Plan]:
