@@ -197,9 +197,9 @@ def test_machines_that_a_pin_tells_apart_are_not_alike() -> None:
     assert set(found.accelerators()) == {"a1"}
 
 
-@pytest.mark.parametrize(("global_batch", "micro_batch"), [(6, 4), (9, 8), (12, 8), (11, 3)])
+@pytest.mark.parametrize(("global_batch", "micro_batch"), [(6, 4), (9, 8), (12, 8), (11, 3), (6, 2), (8, 4), (16, 4)])
 def test_no_other_shares_are_better_than_proven_ones(global_batch: int, micro_batch: int) -> None:
-    """Micro-batches that do not divide the batch: 3 and 3 sequences are better than 4 and 2."""
+    """3 and 3 sequences are better than 4 and 2; so they may be where micro-batches divide the batch."""
     world = topology({"a0": 1e12, "a1": 1e12, "a2": 2e12, "a3": 2e12})
     degrees = {"data": 2, "pipeline": 2, "tensor": 1}
     asked = workload(world, global_batch=global_batch, micro_batch=micro_batch, schedule="1f1b", **degrees)
@@ -209,6 +209,16 @@ def test_no_other_shares_are_better_than_proven_ones(global_batch: int, micro_ba
     others = [replace(found, shares=(first, global_batch - first)) for first in range(1, global_batch)]
     best_s = min(predict(other, asked, world).step_s for other in others)
     assert found.prediction.step_s == pytest.approx(best_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("search", ["exact", "portfolio", "local"])
+def test_whole_micro_batches_are_shared_by_sequences(search: str) -> None:
+    """1 and 3 sequences keep a machine and one of three times the speed busy as long; 2 and 2 do not."""
+    world = topology({"a0": 1e12, "a1": 3e12})
+    asked = workload(world, global_batch=4, micro_batch=2, data=2, pipeline=1, tensor=1)
+    found = place(asked, world, Budget(2_000), clock=lambda: 0.0, search=search)
+    assert isinstance(found, Plan)
+    assert dict(zip(found.rank_machines, found.shares, strict=True)) == {"a0": 1, "a1": 3}
 
 
 def test_a_tensor_degree_that_leaves_no_whole_worker_is_passed_over() -> None:

@@ -1,10 +1,10 @@
 """Simulated annealing over layouts, compiled: moves that matter, each undone unless it is taken.
 
     swap      two cells change machines                      replace   a worker's cells move to a machine with room
-    shift     a layer moves to the next stage                share     a micro-batch moves to another replica
+    shift     a layer moves to the next stage                share     a micro-batch, or one sequence, moves
     tour      a visit of the tour moves elsewhere
 
-Where micro-batches do not divide the global batch a sequence moves alone, too; of equal shares what makes them differ.
+What is shared moves from replica to replica; of equal shares, what makes them differ.
 
 Half of the moves begin at the replica that ends last. A move that costs more is taken with probability
 exp(-(increase / cost) / temperature), the temperature falling geometrically. The number that decides it is drawn first:
@@ -132,7 +132,7 @@ def _change(setting: Setting, layout: Layout, free_M: Ints, move: int, a: int, b
         t = setting.micro_batch
         if setting.is_equal:
             t = layout.shares_D[a] - layout.shares_D[b]
-        elif setting.global_batch % setting.micro_batch and np.random.random() < 0.5:
+        elif t > 1 and np.random.random() < 0.5:
             t = 1
         if a == b or not 0 < t < layout.shares_D[a]:
             return UNDONE, 0, 0

@@ -67,7 +67,7 @@ def num_splits(setting: Setting, shape: Shape) -> int:
     cuts = math.comb(len(setting.output_L) - 1, shape.pipeline - 1)
     if setting.is_equal:
         return cuts * math.comb(shape.data, setting.global_batch % shape.data)
-    return cuts * math.comb(setting.global_batch // _shared(setting) - 1, shape.data - 1)
+    return cuts * math.comb(setting.global_batch - 1, shape.data - 1)
 
 
 def placements(setting: Setting, data: int, num_stages: int) -> Iterator[Cells]:
@@ -156,14 +156,7 @@ def _shares(setting: Setting, data: int) -> Iterator[Ints]:
         for more in itertools.combinations(range(data), rest):
             yield np.array([base + (replica in more) for replica in range(data)])
         return
-    size = _shared(setting)
-    for nums in compositions(setting.global_batch // size, data):
-        yield np.array(nums) * size
-
-
-def _shared(setting: Setting) -> int:
-    """Sequences that are shared as one: a micro-batch, where these divide the global batch."""
-    return 1 if setting.global_batch % setting.micro_batch else setting.micro_batch
+    yield from map(np.array, compositions(setting.global_batch, data))
 
 
 def walks(room: dict[int, int]) -> Iterator[tuple[int, ...]]:
