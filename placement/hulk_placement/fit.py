@@ -108,7 +108,7 @@ def _ways(plan: Plan, workload: Workload) -> Iterator[str]:
         yield f"shares are {min(plan.shares)} to {max(plan.shares)} sequences, the workload has equal ones"
     if layout.data > 1 and sync.mode == "ring" and plan.algorithm == "wan":
         yield "gradients are summed by Hulk's own all-reduce, the workload has the backend's (ring)"
-    wanted, has = sync.inner_steps if sync.mode == "local" else 1, plan.inner_steps or 1
+    wanted, has = sync.planned_inner_steps or 1, plan.inner_steps or 1
     if layout.data > 1 and sync.mode != "auto" and has != wanted:
         yield f"{has} steps to a sum of what replicas have (innerSteps), the workload has {wanted}"
     held = {name: num // workload.accelerators_per_worker for name, num in plan.accelerators().items()}

@@ -41,6 +41,11 @@ class Sync:
             )
 
     @property
+    def planned_inner_steps(self) -> int | None:
+        """The `inner_steps` of a plan for this job; None where replicas come together after every step."""
+        return self.inner_steps if self.mode == "local" else None
+
+    @property
     def may_use_wan(self) -> bool:
         """Whether a plan for this job may run Hulk's own collective."""
         return self.mode != "ring"

@@ -13,6 +13,11 @@ def test_every_mode_but_the_ring_may_use_the_wan_collective(mode: str, expected:
     assert Sync(mode=mode).may_use_wan is expected
 
 
+@pytest.mark.parametrize(("mode", "expected"), [("auto", None), ("ring", None), ("wan", None), ("local", 7)])
+def test_only_local_sgd_has_steps_between_two_sums(mode: str, expected: int | None) -> None:
+    assert Sync(mode=mode, inner_steps=7).planned_inner_steps == expected
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [

@@ -46,7 +46,7 @@ def _crossing_s(ground: Ground) -> float:
     is_usable_QQ = (ground.joins.flow_QQ > 0) & (region_Q[:, None] != region_Q)
     latency_QQ = np.where(is_usable_QQ, ground.joins.latency_QQ, math.inf)
     both_QQ = latency_QQ + latency_QQ.T if sync.mode == "ring" else np.maximum(latency_QQ, latency_QQ.T)
-    return float(both_QQ.min()) / (sync.inner_steps if sync.mode == "local" else 1)
+    return float(both_QQ.min()) / (sync.planned_inner_steps or 1)
 
 
 def least_price(trials: Trials, space: Space) -> float:

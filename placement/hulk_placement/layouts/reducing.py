@@ -39,7 +39,7 @@ def ways(plan: Plan, workload: Workload, topology: Topology, left_s: Left, *, is
     left it is done for the best layout (`is_best`) and few buckets, and where there is no other way.
     """
     sync, layout = workload.sync, plan.layout
-    plan = replace(plan, inner_steps=sync.inner_steps if sync.mode == "local" else None)
+    plan = replace(plan, inner_steps=sync.planned_inner_steps)
     if layout.data == 1:
         yield _predicted(plan, workload, topology)
         return

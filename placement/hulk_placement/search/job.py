@@ -56,17 +56,12 @@ def _place_ring(built: Problem, problem: Problem, seed: int, work: Work) -> Plan
     With local SGD a step bears its part of an all-reduce. The order of steps is that of so many of them together: of
     one on machines that are as many times slower.
     """
-    num_steps = _inner_steps(problem) or 1
+    num_steps = problem.workload.sync.planned_inner_steps or 1
     spaced = replace(problem, speed=tuple(speed / num_steps for speed in problem.speed))
     best, bound_s = (_best_uneven if problem.is_uneven else _best_equal)(spaced, seed, work)
     if best is None:
         return why.not_found(problem, work.done) if work.incomplete else why.no_ring(problem)
     return _plan(built, best, (best.step_s - bound_s) / num_steps, work.done)
-
-
-def _inner_steps(problem: Problem) -> int | None:
-    sync = problem.workload.sync
-    return sync.inner_steps if sync.mode == "local" else None
 
 
 def _best_equal(problem: Problem, seed: int, work: Work) -> tuple[Candidate | None, float]:
@@ -160,7 +155,7 @@ def _improve(problem: Problem, best: Candidate, bound_s: float, seed: int, work:
 
 def _plan(problem: Problem, best: Candidate, saved_s: float, iterations: int) -> Plan:
     """The plan of the best found; a better one could save so many seconds of a step."""
-    made = make_plan(problem, best.order, best.num_buckets, inner_steps=_inner_steps(problem))
+    made = make_plan(problem, best.order, best.num_buckets, inner_steps=problem.workload.sync.planned_inner_steps)
     plan = replace(made, iterations=iterations, optimality_gap=_gap(problem, made.prediction, saved_s))
     return replace(plan, why=why.sentences(problem, plan))
 

@@ -44,7 +44,7 @@ class RegionSets:
 
     def __init__(self, problem: Problem, work: Work) -> None:
         self.problem, self.work = problem, work
-        self.inner_steps = problem.workload.sync.inner_steps if problem.workload.sync.mode == "local" else 1
+        self.inner_steps = problem.workload.sync.planned_inner_steps or 1
         self._found: dict[frozenset[int], RegionSet | None] = {}
         self._slots: list[list[int]] = [[] for _ in problem.regions]
         for machine, (slots, region) in enumerate(zip(problem.useful_slots, problem.region_of, strict=True)):

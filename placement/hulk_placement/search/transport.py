@@ -81,9 +81,7 @@ def _planned(problem: Problem, order: Order, work: Work) -> Plan:
 
 
 def _with_flows(problem: Problem, order: Order, num_buckets: int, collective: CollectivePlan) -> Plan:
-    sync = problem.workload.sync
-    inner_steps = sync.inner_steps if sync.mode == "local" else None
-    return make_plan(problem, order, num_buckets, collective, inner_steps)
+    return make_plan(problem, order, num_buckets, collective, problem.workload.sync.planned_inner_steps)
 
 
 def _collective(problem: Problem, order: Order, numbers: tuple[int, ...], work: Work, whole: bool) -> CollectivePlan:

@@ -153,7 +153,7 @@ class Ground:
             overlap=option.overlap,
             recompute=option.recompute,
             transports=modes.get(workload.sync.mode, GLOO | WAN),
-            inner_steps=workload.sync.inner_steps if workload.sync.mode == "local" else 1,
+            inner_steps=workload.sync.planned_inner_steps or 1,
             is_money=workload.objective != "time",
             is_equal=workload.shares == "equal",
         )
