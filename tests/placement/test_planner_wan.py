@@ -245,6 +245,25 @@ def test_a_plan_says_what_a_region_shares() -> None:
     assert (network.egress, network.ingress) == (plan.collective.network.egress, plan.collective.network.ingress)
 
 
+def pairs(uplinks: dict[str, float]) -> tuple[Workload, Topology]:
+    """Two machines in each of two regions; nearly all of a pass is backward, and gradients are 4 MB."""
+    machines = tuple(Machine(f"{region}{n}", region, flops_per_s=1e12) for region in "ab" for n in "01")
+    links = {(a, b): Link(1e-4, 1e9) if a == b else Link(0.02, 2e7) for a in "ab" for b in "ab"}
+    topology = Topology(machines, region_links=links, uplinks=uplinks)
+    model = Model((Layer("all", 1_000_000, 1e10, 1.99e12, 0, 1000),))
+    return job(topology, "wan", model=model, global_batch=4, micro_batch=1, min_workers=4, max_workers=4), topology
+
+
+def test_buckets_follow_each_other_no_quicker_than_an_uplink_lets_them() -> None:
+    """4 MB through 1 MB/s, of which a bucket less than all overlaps with the backward pass of 2 s."""
+    asked, topology = pairs(uplinks={"a": 1e6})
+    plan = planned(asked, topology)
+    assert plan.num_buckets == 4
+    least_s = 4.0 - 0.75 * 1.99
+    assert least_s < plan.prediction.communication_s < 1.1 * least_s
+    assert simulate(plan, asked, topology).step_s == pytest.approx(plan.prediction.step_s, rel=0.05)
+
+
 def test_many_regions_are_planned() -> None:
     regions = [f"r{n}" for n in range(MOST_LISTED_REGIONS + 2)]
     links = {(a, b): Link(0.02 * (1 + abs(i - j)), 1e7) for i, a in enumerate(regions) for j, b in enumerate(regions)}

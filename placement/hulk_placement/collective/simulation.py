@@ -40,15 +40,29 @@ BEHIND = 4
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """Seconds of one all-reduce, and for how long each link, by (source, target), was sending."""
+    """Seconds of one all-reduce, and for how long each link, by (source, target), was sending.
+
+    `leaving_s`, `coming_s` (regions): for how long each region's cap was taken up by what left it, and by what came.
+    """
 
     seconds: float
     busy_s: dict[Link, float]
+    leaving_s: tuple[float, ...]
+    coming_s: tuple[float, ...]
 
     @property
     def bottleneck(self) -> Link | None:
         """The link that sent longest; None where nothing was sent."""
         return max(sorted(self.busy_s), key=self.busy_s.__getitem__) if self.busy_s else None
+
+    @property
+    def taken_s(self) -> float:
+        """For how long the busiest link or cap was taken up: the next all-reduce ends no sooner after this one."""
+        return max(*self.busy_s.values(), *self.leaving_s, *self.coming_s, 0.0)
+
+    def held_s(self, link: Link) -> float:
+        """For how long a link was held: by what it sent, or by all that went through the caps at its ends."""
+        return max(self.busy_s[link], self.leaving_s[link[0]], self.coming_s[link[1]])
 
 
 def simulate(
@@ -67,7 +81,8 @@ def simulate(
     """
     size = transport.chunk_bytes(num_bytes) if chunk_bytes is None else chunk_bytes
     if any(network.rate[a][b] <= 0 for flow in flows for a, b in _links(flow.pattern)):
-        return Simulated(math.inf, {})
+        none = (0.0,) * len(network.regions)
+        return Simulated(math.inf, {}, none, none)
     run = _Run(network, transport, num_bytes, size, advance_s)
     crossings = sum(len(_links(flow.pattern)) for flow in flows)
     num_chunks = max(2, min(most_chunks or MOST_CHUNKS, MOST_CROSSINGS // max(1, crossings)))
@@ -76,7 +91,8 @@ def simulate(
     finish_s = run.finish()
     num = len(network.regions)
     busy_s = {divmod(wire, num): seconds for wire, seconds in enumerate(run.busy_s) if seconds > 0}
-    return Simulated(transport.start_s + transport.stretch * finish_s, busy_s)
+    seconds = transport.start_s + transport.stretch * finish_s
+    return Simulated(seconds, busy_s, tuple(run.leaving_s), tuple(run.coming_s))
 
 
 Hop = tuple[int, int, int, float]
@@ -128,6 +144,7 @@ class _Run:
         self.waiting: list[list[tuple[float, float, int, Hop, _Part, float]]] = [[] for _ in self.rate]
         self.free_s = [0.0] * num * num
         self.busy_s = [0.0] * num * num
+        self.leaving_s, self.coming_s = [0.0] * num, [0.0] * num
         self.is_capped = min(network.egress) < math.inf
         self.egress_free, self.ingress_free = [0.0] * num, [0.0] * num
         self.inside_free = [0.0] * num
@@ -168,6 +185,7 @@ class _Run:
             elif kind >= BEHIND:
                 first_s = max(now, self.ingress_free[place])
                 self.ingress_free[place] = first_s + part.num_bytes / ingress[place]
+                self.coming_s[place] += part.num_bytes / ingress[place]
                 self._at(first_s, kind - BEHIND, place, part, max(last_s, self.ingress_free[place]))
             else:
                 self._come(now, kind, place, part, last_s)
@@ -235,6 +253,7 @@ class _Run:
             slow_s = num_bytes / min(rate, self.network.egress[source])
             piece_s *= slow_s / wire_s
             self.egress_free[source] = start_s + num_bytes / self.network.egress[source]
+            self.leaving_s[source] += num_bytes / self.network.egress[source]
         self.busy_s[wire] += wire_s
         self.free_s[wire] = start_s + wire_s
         there_s = self.last_s[wire]

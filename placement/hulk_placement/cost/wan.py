@@ -20,7 +20,7 @@ def wan_seconds(
     """Seconds from the last gradient to the last sum, and the region link that is busiest.
 
     Bucket j of k is ready when (j + 1) / k of the last backward pass is done; its sum takes t alone, and the busiest
-    link is the next one's o seconds after it was this one's: with ready times r_j the sums end at
+    link, or region's cap, is the next one's o seconds after it was this one's: with ready times r_j the sums end at
 
         end_j = max(r_j + t, end_(j-1) + o).
 
@@ -29,11 +29,10 @@ def wan_seconds(
     if network.num_ranks < 2:
         return 0.0, None
     bucket = simulated(collective, network, math.ceil(num_bytes / num_buckets))
-    busiest_s = max(bucket.busy_s.values(), default=0.0)
     end_s = -math.inf
     for number in range(num_buckets):
         ready_s = -backward_s * (num_buckets - 1 - number) / num_buckets
-        end_s = max(ready_s + bucket.seconds, end_s + busiest_s)
+        end_s = max(ready_s + bucket.seconds, end_s + bucket.taken_s)
     return end_s, bucket.bottleneck
 
 

@@ -58,14 +58,14 @@ def buckets_of(
 def own_buckets(
     collective: CollectivePlan, network: Network, num_bytes: int, num_buckets: int, ways: Ways
 ) -> tuple[Bucket, ...]:
-    """Of Hulk's own: each keeps links as busy as its simulation alone says, and takes as long."""
+    """Of Hulk's own: each keeps links and uplinks as busy as its simulation alone says, and takes as long."""
     found = simulated(collective, network, math.ceil(num_bytes / num_buckets))
     edges = []
     for (a, b), busy_s in found.busy_s.items():
         pair = network.regions[a], network.regions[b]
         rate = ways.topology.region_link(*pair).bandwidth_bytes_per_s
-        number = ways.number(Place("link", pair), rate)
-        edges.append(Edge(Way((number,), rate, max(0.0, found.seconds - busy_s)), busy_s * rate))
+        shared = (ways.number(Place("link", pair), rate), *ways.uplinks(*pair))
+        edges.append(Edge(Way(shared, rate, max(0.0, found.seconds - found.held_s((a, b)))), busy_s * rate))
     if not edges:
         number = ways.number(Place("inside region", (network.regions[0],)), math.inf)
         edges.append(Edge(Way((number,), 1.0, found.seconds), 0.0))

@@ -46,6 +46,12 @@ class Ways:
                 rates[end, None] = self.topology.uplinks[end.ends[0]]
         return tuple(self.number(key[0], rates[key], key[1]) for key in sorted(rates, key=rates.__getitem__))
 
+    def uplinks(self, source: str, target: str) -> tuple[int, ...]:
+        """Those of two regions, as far as there are any."""
+        ends = (Place("uplink out of", (source,)), Place("uplink into", (target,)))
+        rates = self.topology.uplinks
+        return tuple(self.number(end, rates[end.ends[0]]) for end in ends if end.ends[0] in rates)
+
     def number(self, place: Place, bytes_per_s: float, connection: object = None) -> int:
         """The number of a place, or of one connection there, that carries so much, or more where that is known."""
         key = place, connection
