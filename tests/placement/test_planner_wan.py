@@ -23,7 +23,7 @@ from hulk_placement.plan import Plan
 from hulk_placement.ring.region_graph import Work
 from hulk_placement.search.making import make_plan
 from hulk_placement.search.problem import Problem, build
-from hulk_placement.search.region_sets import MOST_LISTED_REGIONS
+from hulk_placement.search.region_sets import MOST_LISTED_REGIONS, RegionSets
 from hulk_placement.search.transport import _collective
 from hulk_placement.search.why_wan import crossover
 from hulk_placement.solve import solve
@@ -184,6 +184,19 @@ def test_crossover_is_where_a_tenth_of_the_computation_is_waited() -> None:
     assert there.communication_s == pytest.approx(0.1 * there.compute_s, rel=0.1)
 
 
+def test_longer_backward_passes_of_as_much_computation_hide_more_of_the_sums() -> None:
+    topology, factors = worlds.profile("B"), []
+    for backward in (0.5, 0.99):
+        model = Model((Layer("all", 16_000_000, (1 - backward) * 4e11, backward * 4e11, 0, 1000),))
+        asked = job(topology, "wan", min_workers=6, model=model, micro_batch=2)
+        plan, problem = planned(asked, topology), build(asked, topology)
+        assert isinstance(problem, Problem)
+        factors.append(crossover(problem, plan, build_network(topology, plan.rank_machines)))
+    assert factors[0] is not None
+    assert factors[1] is not None
+    assert factors[1] < 0.9 * factors[0]
+
+
 @settings(max_examples=8, deadline=None)
 @given(st.data())
 def test_the_stated_gap_is_true(data: st.DataObject) -> None:
@@ -262,6 +275,17 @@ def test_buckets_follow_each_other_no_quicker_than_an_uplink_lets_them() -> None
     least_s = 4.0 - 0.75 * 1.99
     assert least_s < plan.prediction.communication_s < 1.1 * least_s
     assert simulate(plan, asked, topology).step_s == pytest.approx(plan.prediction.step_s, rel=0.05)
+
+
+def test_the_floor_of_regions_takes_the_backward_passes_that_are_known() -> None:
+    """Where a pass is nearly all backward, nearly all of it hides sums."""
+    asked, topology = pairs(uplinks={"a": 3e6})
+    plan, problem = planned(asked, topology), build(asked, topology)
+    assert isinstance(problem, Problem)
+    known = RegionSets(problem, Work(1000)).of(frozenset({0, 1}))
+    assert known is not None
+    assert known.floor_s <= plan.prediction.step_s
+    assert known.floor_s < known.compute_s + known.bound_s - 2 / 3 * known.compute_s
 
 
 def test_many_regions_are_planned() -> None:

@@ -49,6 +49,12 @@ class Pipelines:
         ready: Floats = self.ends_DP.max(axis=0)
         return ready
 
+    @property
+    def common_backward_s(self) -> float:
+        """Seconds at the end of computing in which all first stages are in their last backward pass, or through it."""
+        compute_s, last_s = self.compute_DP[:, 0], self.backward_DP[:, 0]
+        return float((compute_s.max() - compute_s + last_s).min())
+
 
 def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_links: bool = False) -> Pipelines:
     """Time a plan's pipelines; KeyError when it names a machine that the topology lacks.

@@ -125,16 +125,10 @@ def _wan(
     machines = plan.rank_machines
     network = build_network(topology, machines, allow_unknown=True)
     is_early = plan.overlap and not plan.inner_steps
-    backward_s = _common_backward_s(pipelines) if is_early else 0.0
+    backward_s = pipelines.common_backward_s if is_early else 0.0
     seconds, link = wan_seconds(collective, network, workload.model.gradient_bytes, plan.num_buckets, backward_s)
     ends = None if link is None else tuple(machines[network.ranks[region][0]] for region in link)
     return GroupTime(seconds, None if ends is None else (ends[0], ends[1]), seconds, seconds)
-
-
-def _common_backward_s(pipelines: Pipelines) -> float:
-    """Seconds at the end of computing in which all ranks are in their last backward pass, or through with it."""
-    compute_s, last_s = pipelines.compute_DP[:, 0], pipelines.backward_DP[:, 0]
-    return float((compute_s.max() - compute_s + last_s).min())
 
 
 def allreduce(

@@ -8,11 +8,6 @@ from hulk_placement.collective.classes import WIRE_SHARE, CollectivePlan
 from hulk_placement.collective.network import Network
 from hulk_placement.collective.simulation import Link, Simulated, simulate
 
-BACKWARD_SHARE = 2 / 3
-"""Of a forward and backward pass: backward takes twice the FLOPs of forward (Kaplan et al. 2020, 2.1).
-
-For searches over machines; a prediction takes the plan's own seconds."""
-
 
 def wan_seconds(
     collective: CollectivePlan, network: Network, num_bytes: int, num_buckets: int, backward_s: float

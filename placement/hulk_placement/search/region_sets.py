@@ -7,10 +7,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from hulk_placement.collective.bound import Bound
 from hulk_placement.collective.classes import WIRE_SHARE
 from hulk_placement.collective.network import build_network
-from hulk_placement.cost.wan import BACKWARD_SHARE
+from hulk_placement.cost.compute import layer_seconds
 from hulk_placement.ring.region_graph import Work
 from hulk_placement.search.evaluate import Order
 from hulk_placement.search.problem import Problem
@@ -45,6 +47,7 @@ class RegionSets:
     def __init__(self, problem: Problem, work: Work) -> None:
         self.problem, self.work = problem, work
         self.inner_steps = problem.workload.sync.planned_inner_steps or 1
+        self._backward_shares = _backward_shares(problem)
         self._found: dict[frozenset[int], RegionSet | None] = {}
         self._slots: list[list[int]] = [[] for _ in problem.regions]
         for machine, (slots, region) in enumerate(zip(problem.useful_slots, problem.region_of, strict=True)):
@@ -114,7 +117,8 @@ class RegionSets:
             return None
         if sync.mode == "local":
             return RegionSet(regions, order, compute_s, bound_s, compute_s + bound_s / self.inner_steps)
-        waiting_s = max(0.0, bound_s - BACKWARD_SHARE * compute_s)
+        most_hidden = max(self._backward_shares[machine] for region in regions for machine in self._slots[region])
+        waiting_s = max(0.0, bound_s - most_hidden * compute_s)
         return RegionSet(regions, order, compute_s, bound_s, compute_s + waiting_s)
 
     def _sizes(self, regions: frozenset[int], free: bool = False) -> Iterator[tuple[int, float]]:
@@ -133,6 +137,22 @@ class RegionSets:
             rest = [machine for region in among for machine in self._slots[region]]
         rest.sort(key=lambda m: (-self.problem.speed[m], m))
         return tuple(sorted([*first, *rest[: num - len(first)]], key=lambda m: (self.problem.region_of[m], m)))
+
+
+def _backward_shares(problem: Problem) -> list[float]:
+    """By machine, the most of a pass that is backward, in micro-batches of any size.
+
+    Measured seconds are linear between the sizes that were measured, so the most is at one of these, or at an end.
+    """
+    workload, times = problem.workload, problem.workload.model.times
+    most = workload.micro_batch or workload.global_batch
+    sizes = {1, most, *(row.micro_batch for row in (times.rows if times else ()) if row.micro_batch < most)}
+    passes = [layer_seconds(workload, problem.topology, problem.names, size) for size in sorted(sizes)]
+    sides = [(found.forward_s.sum(axis=1), found.backward_s.sum(axis=1)) for found in passes]
+    shares: list[float] = np.max(
+        [backward_s / (forward_s + backward_s) for forward_s, backward_s in sides], axis=0
+    ).tolist()
+    return shares
 
 
 def _spread(least: int, most: int) -> list[int]:

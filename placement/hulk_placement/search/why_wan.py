@@ -11,7 +11,8 @@ from hulk_placement.collective.network import Network, build_network
 from hulk_placement.collective.patterns import Flow
 from hulk_placement.cost import predict
 from hulk_placement.cost.compute import is_any_known
-from hulk_placement.cost.wan import BACKWARD_SHARE, simulated
+from hulk_placement.cost.pipelines import time_pipelines
+from hulk_placement.cost.wan import simulated
 from hulk_placement.plan import Plan
 from hulk_placement.search import why
 from hulk_placement.search.problem import Problem, Unplaced
@@ -158,11 +159,9 @@ def crossover(problem: Problem, plan: Plan, network: Network) -> float | None:
     num_bytes = problem.workload.model.gradient_bytes
     sent = math.ceil(num_bytes * WIRE_SHARE[plan.collective.compression])
     stretch = simulated(plan.collective, network, num_bytes).seconds / Bound(network).seconds(sent)
-    shares, compute = plan.shares, plan.prediction.rank_compute_s
-    slowest = max(range(len(shares)), key=compute.__getitem__)
-    last_pass_s = compute[slowest] * min(1.0, plan.micro_batch / shares[slowest])
     limit_s = HIDDEN_SHARE * plan.prediction.compute_s
-    hidden_s = BACKWARD_SHARE * last_pass_s * (1 - 1 / plan.num_buckets)
+    backward_s = time_pipelines(plan, problem.workload, problem.topology).common_backward_s
+    hidden_s = backward_s * (1 - 1 / plan.num_buckets)
 
     def waits(factor: float) -> bool:
         bound = Bound(network.scaled(factor))
