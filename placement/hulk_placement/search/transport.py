@@ -56,11 +56,9 @@ def _best_wan(built: Problem, sets: RegionSets, ring: Plan | Unplaced, pinned: O
     promising = [known for known in sets.search(start) if len(known.regions) > 1]
     best: Plan | None = None
     for known in promising[:MOST_PLANNED]:
-        if best is not None and (known.floor_s >= best.prediction.step_s or sets.work.exhausted):
-            break
-        found = _quickly_planned(built, known, sets.work)
-        if best is None or found.prediction.step_s < best.prediction.step_s:
-            best = found
+        if best is None or (known.floor_s < best.prediction.step_s and not sets.work.exhausted):
+            found = _quickly_planned(built, known, sets.work)
+            best = min(best or found, found, key=lambda plan: plan.prediction.step_s)
     if best is None:
         return None
     machine = {name: number for number, name in enumerate(built.names)}
@@ -68,20 +66,24 @@ def _best_wan(built: Problem, sets: RegionSets, ring: Plan | Unplaced, pinned: O
 
 
 def _quickly_planned(problem: Problem, known: RegionSet, work: Work) -> Plan:
-    """A plan with flows for one bucket only: enough to compare sets."""
-    return _with_flows(problem, known.order, 1, _collective(problem, known.order, (1,), work, whole=False))
+    """A plan in its best number of buckets, with flows of one bucket for all of them: enough to compare sets."""
+    return _best_numbered(problem, known.order, _collective(problem, known.order, (1,), work, whole=False))
 
 
 def _planned(problem: Problem, order: Order, work: Work) -> Plan:
     """The plan of these machines in its best number of buckets, with flows for all sizes."""
-    numbers = (1,) if problem.workload.sync.mode == "local" else NUM_BUCKETS
-    collective = _collective(problem, order, numbers, work, whole=True)
-    plans = [_with_flows(problem, order, number, collective) for number in numbers]
+    return _best_numbered(problem, order, _collective(problem, order, _numbers(problem), work, whole=True))
+
+
+def _best_numbered(problem: Problem, order: Order, collective: CollectivePlan) -> Plan:
+    inner_steps = problem.workload.sync.planned_inner_steps
+    plans = (make_plan(problem, order, number, collective, inner_steps) for number in _numbers(problem))
     return min(plans, key=lambda plan: plan.prediction.step_s)
 
 
-def _with_flows(problem: Problem, order: Order, num_buckets: int, collective: CollectivePlan) -> Plan:
-    return make_plan(problem, order, num_buckets, collective, problem.workload.sync.planned_inner_steps)
+def _numbers(problem: Problem) -> tuple[int, ...]:
+    """Numbers of buckets: local SGD sums whole vectors."""
+    return (1,) if problem.workload.sync.mode == "local" else NUM_BUCKETS
 
 
 def _collective(problem: Problem, order: Order, numbers: tuple[int, ...], work: Work, whole: bool) -> CollectivePlan:
