@@ -307,6 +307,34 @@ def test_rings_that_come_back_to_hubs_are_looked_at(counts: dict[str, int], good
     assert found.prediction.step_s == pytest.approx(best_s, rel=1e-9)
 
 
+def test_machines_are_chosen_by_their_own_links() -> None:
+    """Of four machines in a region all but one pair has a slow link of its own, which no search's rings know."""
+    machines = tuple(Machine(f"a{n}", "a", flops_per_s=1e12) for n in range(4))
+    slow = {(a.name, b.name): Link(0.3, 1e6) for a, b in itertools.permutations(machines, 2)}
+    for pair in (("a1", "a3"), ("a3", "a1")):
+        del slow[pair]
+    world = Topology(machines, slow, {("a", "a"): Link(1e-4, 1e9)})
+    asked = workload(world, trained=model(2), global_batch=4, data=2, pipeline=1, tensor=1)
+    found = place(asked, world, Budget(2_000), clock=lambda: 0.0)
+    assert isinstance(found, Plan)
+    assert set(found.accelerators()) == {"a1", "a3"}
+    assert found.prediction.communication_s < 0.1
+    assert not list(misfits(found, asked, world))
+
+
+def test_replicas_follow_each_other_by_their_machines_own_links() -> None:
+    """Data flow from a replica to the one before it: of the ways round four machines one is quick."""
+    machines = tuple(Machine(f"a{n}", "a", flops_per_s=1e12) for n in range(4))
+    slow = {(a.name, b.name): Link(0.3, 1e6) for a, b in itertools.permutations(machines, 2)}
+    for pair in itertools.pairwise(("a0", "a2", "a1", "a3", "a0")):
+        del slow[pair]
+    world = Topology(machines, slow, {("a", "a"): Link(1e-4, 1e9)})
+    asked = workload(world, trained=model(2), global_batch=4, data=4, pipeline=1, tensor=1)
+    found = place(asked, world, Budget(2_000), clock=lambda: 0.0)
+    assert isinstance(found, Plan)
+    assert found.prediction.communication_s < 0.1
+
+
 def crossed() -> tuple[Workload, Topology]:
     """Two machines in each of three regions, activations so large that pipelines stay inside a region."""
     machines = tuple(Machine(f"{r}{n}", r, flops_per_s=1e12, memory_bytes=4_500_000_000) for r in "abc" for n in "01")

@@ -11,7 +11,7 @@ from hulk_placement.advice.changes import Change, changes
 from hulk_placement.cost import foresee, predict, simulate
 from hulk_placement.cost.closed_form.pipeline import SCHEDULES
 from hulk_placement.cost.doubts import doubts
-from hulk_placement.cost.memory import cells_memory
+from hulk_placement.cost.memory import fits
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -144,14 +144,6 @@ def _row(
     """A change against a step of `base_s` as it is promised."""
     share = base.share_saved_by(then, may_simulate)
     return Advice(change.words, base_s * (1 - share) * then.global_batch / base.global_batch, share, is_new_plan)
-
-
-def fits(plan: Plan, workload: Workload, topology: Topology) -> bool:
-    """Whether every cell fits its machine, as far as that is known."""
-    return all(
-        memory.total <= (topology.machine(plan.machine(replica, stage)).memory_bytes or math.inf)
-        for replica, stage, memory in cells_memory(plan, workload)
-    )
 
 
 def _worth(rows: Iterable[Advice]) -> tuple[Advice, ...]:

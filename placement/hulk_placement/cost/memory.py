@@ -13,6 +13,7 @@ from hulk_placement.cost.closed_form.setting import COPIES
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER
 from hulk_placement.model.layer import BYTES_PER_FP32, Layer
 from hulk_placement.plan import Block, Plan
+from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
 
@@ -74,6 +75,14 @@ def cells_memory(plan: Plan, workload: Workload) -> Iterator[tuple[int, int, Mem
             if alike not in known:
                 known[alike] = cell_memory(plan, workload, replica, stage)
             yield replica, stage, known[alike]
+
+
+def fits(plan: Plan, workload: Workload, topology: Topology) -> bool:
+    """Whether every cell fits its machine, as far as that is known."""
+    return all(
+        memory.total <= (topology.machine(plan.machine(replica, stage)).memory_bytes or math.inf)
+        for replica, stage, memory in cells_memory(plan, workload)
+    )
 
 
 def in_flight(plan: Plan, replica: int, stage: int) -> int:

@@ -17,6 +17,7 @@ from hulk_placement.layouts.directions import turned
 from hulk_placement.layouts.fitting import try_fitting
 from hulk_placement.layouts.joined import unjoined
 from hulk_placement.layouts.ordering import plan_timing_s, reordered, trial_timing_s
+from hulk_placement.layouts.own_links import exchanged
 from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.reducing import flows_s, ways, with_all_flows
 from hulk_placement.layouts.searches import SEARCHES
@@ -107,6 +108,8 @@ def best_plan(
         made = ways(plan_of(trials, trial), workload, topology, left_s, is_best=not number)
         plan = min(made, key=partial(judged, workload=workload), default=None)
         if plan is not None:
+            if trials.ground.has_own_links:
+                plan = exchanged(plan, trials.ground.machines, workload, topology, left_s)
             plan = turned(plan, workload, topology, left_s)
             found.append(reordered(plan, workload, topology) if plan_timing_s(plan) < left_s() else plan)
     if not found:
