@@ -376,6 +376,29 @@ def test_a_search_that_looked_at_one_tour_for_all_stages_is_not_proven_best() ->
     assert not found.rows[0].is_proven
 
 
+def test_few_placements_of_many_cells_are_all_looked_at() -> None:
+    """Four machines of two accelerators each hold a layout of just one size: two replicas of two stages of two."""
+    machines = tuple(
+        Machine(name, name[0], num_accelerators=2, flops_per_s=speed, memory_bytes=memory)
+        for name, speed, memory in (("a0", 5e11, 0), ("b1", 3e12, 0), ("c2", 1e12, 400_000_000), ("c3", 1e12, 0))
+    )
+    rates = {"ab": 1e8, "ac": 1e8, "ba": 2e7, "bc": 1e8, "ca": 5e6, "cb": 5e6}
+    links = {(a, b): Link(2e-4, 1e9) if a == b else Link(0.1, rates[a + b]) for a in "abc" for b in "abc"}
+    world = Topology(machines, region_links=links, uplinks={"b": 1e6})
+    figures = ((1_000_000, 1e11, 1_000_000, 0), (8_000_000, 1e12, 1000, 100_000), (1_000_000, 1e12, 1_000_000, 100_000))
+    layers = tuple(
+        Layer(
+            f"l{n}", parameters, forward, 2e12, out, 1000, tensor_bytes=shared, num_tensor_allreduces=2 * bool(shared)
+        )
+        for n, (parameters, forward, out, shared) in enumerate(figures)
+    )
+    asked = workload(world, trained=Model(layers), global_batch=2, accelerators_per_worker=2, min_workers=4)
+    asked = replace(asked, candidates=dict.fromkeys(asked.candidates, 1), max_workers=4)
+    trials = Trials(Ground.of(asked, world, world.machines))
+    SEARCHES["portfolio"](trials, space_of(trials.ground), lambda: trials.num_evaluations < 20_000, 0)
+    assert trials.is_exhausted
+
+
 def test_a_ring_waits_for_the_uplinks_that_it_crosses_alone() -> None:
     """The first stage sends 2 MB twice over the uplink at 1 MB/s, which the second stage does not use."""
     machines = tuple(Machine(f"{r}{n}", r, flops_per_s=1e12) for n, r in enumerate("abcc"))

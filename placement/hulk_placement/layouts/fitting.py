@@ -1,7 +1,7 @@
 """Where no layout tried is possible: one that fits the memory, if machines that count as alike have room for it.
 
 A search goes by seconds and tries few numbers of stages; where memory is tight, only others may do. Where there are few
-cells, all layouts are looked at, as far as there are not too many.
+placements, all layouts are looked at, as far as there are not too many.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from hulk_placement.cost.closed_form.arrays import Ints
 from hulk_placement.layouts import starts
 from hulk_placement.layouts.fewest import fits
-from hulk_placement.layouts.searches import exact, portfolio
+from hulk_placement.layouts.searches import exact
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trials
 from hulk_placement.topology import Machine
@@ -31,7 +31,7 @@ def try_fitting(trials: Trials, space: Space) -> bool:
 
     For each size of memory, the largest first, all machines that have as much count as if they had no more.
     """
-    if trials.setting(space.options[0]).slots_M.sum() <= portfolio.FEW_CELLS:
+    if exact.are_few(trials, space):
         most = trials.num_evaluations + MOST_LOOKED
         exact.search(trials, space, lambda: trials.num_evaluations < most, 0, MOST_LOOKED)
         if trials.is_exhausted or trials.best_possible(1):

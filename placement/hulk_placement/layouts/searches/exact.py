@@ -21,8 +21,12 @@ import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Cache, Ints, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import evaluate
+from hulk_placement.cost.closed_form.setting import Option
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trials, is_within_limits
+
+FEW_PLACEMENTS = 720
+"""Of a shape, cells told apart: any of six cells has no more."""
 
 Cells = tuple[tuple[int, ...], ...]
 """Machines of each replica's stages."""
@@ -32,19 +36,30 @@ def search(
     trials: Trials, space: Space, going_on: Callable[[], bool], seed: int, most_splits: float = math.inf
 ) -> None:
     """Enumerate; `seed` decides nothing. Cells with more than `most_splits` ways to split them end it at once."""
+    if all(_shape(trials, shape, going_on, most_splits) for shape in _shapes(trials, space)):
+        trials.is_exhausted = True
+
+
+def are_few(trials: Trials, space: Space) -> bool:
+    """Whether each shape has so few placements that it is worth an attempt to look at all layouts."""
+    return all(
+        math.perm(_num_cells(trials, shape.option), shape.data * shape.pipeline) <= FEW_PLACEMENTS
+        for shape in _shapes(trials, space)
+    )
+
+
+def _shapes(trials: Trials, space: Space) -> Iterator[Shape]:
+    """All that there are layouts of."""
     for option in space.options:
-        setting = trials.setting(option)
-        num_cells, batches = int(setting.slots_M.sum()), trials.num_batches(option)
         for num_stages in space.every or space.pipelines:
-            for data in range(1, min(num_cells // num_stages, batches) + 1):
-                shape = Shape(option, data, num_stages)
-                if (
-                    space.data in (None, data)
-                    and space.admits(shape)
-                    and not _shape(trials, shape, going_on, most_splits)
-                ):
-                    return
-    trials.is_exhausted = True
+            most = min(_num_cells(trials, option) // num_stages, trials.num_batches(option))
+            shapes = (Shape(option, data, num_stages) for data in range(1, most + 1) if space.data in (None, data))
+            yield from filter(space.admits, shapes)
+
+
+def _num_cells(trials: Trials, option: Option) -> int:
+    """For how many cells there is room."""
+    return int(trials.setting(option).slots_M.sum())
 
 
 def _shape(trials: Trials, shape: Shape, going_on: Callable[[], bool], most_splits: float) -> bool:

@@ -2,8 +2,8 @@
 
 First every set of regions that may be worth using is tried with a few shapes. Then rounds of two things take turns:
 descents over all choices, in turn from the best of the best sets and from anywhere on sets that do well; and annealing
-of the best layouts found, half as many each time for twice as long. Where there are few cells, every round ends with
-an attempt to look at all layouts: a proof, or what the others have missed.
+of the best layouts found, half as many each time for twice as long. Where there are few placements, every round ends
+with an attempt to look at all layouts: a proof, or what the others have missed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,6 @@ NUM_DESCENTS = 24
 TOWARDS_BEST = 4
 """Power of a number drawn from 0 .. 1 that says which set of regions is taken, from the best at 0 to the worst."""
 
-FEW_CELLS = 6
-"""So many machines' cells at most have few enough layouts to look at them all."""
-
 PROOF_SHARE = 0.1
 """Of the evaluations until then: what an attempt may take."""
 
@@ -57,7 +54,7 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
         if trials.parts.annealing:
             improve(trials, length, going_on, seed + length)
         length *= 2
-        if going_on() and trials.setting(space.options[0]).slots_M.sum() <= FEW_CELLS:
+        if going_on() and exact.are_few(trials, space):
             room = PROOF_SHARE * trials.num_evaluations
             most = trials.num_evaluations + room
             exact.search(trials, space, lambda most=most: going_on() and trials.num_evaluations < most, seed, room)  # type: ignore[misc]
