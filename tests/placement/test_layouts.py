@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -521,3 +522,20 @@ def test_no_micro_batch_is_lost_when_they_are_shared(speeds: list[int], num_batc
     trial = trials.build(Shape(Option(1), data, num_stages), order, np.zeros(1, np.int64), by_rows=True)
     assert trial.layout.shares_D.sum() == num_batches
     assert trial.layout.shares_D.min() >= 1
+
+
+@pytest.mark.parametrize("num_looks", [2, 25, 120])
+def test_a_search_that_time_ends_says_so_and_can_be_made_again(num_looks: int) -> None:
+    """By a clock on which the search's time is over at some look; annealing evaluates nothing between some of them."""
+    there = topology({f"{region}-{number}": 1e12 * (1 + number) for region in "abcd" for number in range(4)})
+    job = workload(there, model(num_layers=12), global_batch=32)
+    looks = itertools.count()
+    ended = Budget(iterations=10**9, seconds=1e6)
+    found = place(job, there, ended, clock=lambda: 0.0 if next(looks) < num_looks else 0.9e6)
+    assert isinstance(found, Plan)
+    *why, last = found.why
+    assert last == f"The search was stopped after 8.5e+05 s, at iteration {num_looks}: the best found until then."
+    again = place(job, there, Budget(iterations=10**9, stop_at=num_looks))
+    assert isinstance(again, Plan)
+    assert (again.workers, again.layout, again.iterations) == (found.workers, found.layout, found.iterations)
+    assert again.why == tuple(why)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,8 +25,10 @@ from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Trials
 from hulk_placement.plan import Plan
+from hulk_placement.ring.region_graph import Work
 from hulk_placement.schedule.exact import DEFAULT_S
 from hulk_placement.search.problem import Budget, Unplaced
+from hulk_placement.search.why import stopped
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -68,17 +71,24 @@ def place(
     space = space_of(trials.ground)
     least_s, end_s, last_s = (start_s + share * budget.seconds for share in (LEAST_SHARE, SEARCH_SHARE, PLANS_SHARE))
 
-    def going_on() -> bool:
+    def finished_s() -> float:
         now_s = clock()
-        if trials.num_evaluations >= budget.iterations or now_s >= end_s:
-            return False
-        return now_s < least_s or now_s + _finishing_s(trials) < end_s
+        return now_s if now_s < least_s else now_s + _finishing_s(trials)
+
+    # An iteration is what is done between two questions whether to go on: some evaluate nothing, some a thousand moves.
+    work = Work(sys.maxsize, stop_at=budget.stop_at, end_s=end_s, clock=finished_s)
+
+    def going_on() -> bool:
+        return trials.num_evaluations < budget.iterations and work.spend()
 
     if start is not None:
         begin_at(trials, space, start)
     SEARCHES[search](trials, space, going_on, budget.seed)
     schedule_s = min(DEFAULT_S, SCHEDULE_SHARE * budget.seconds) if budget.seconds < math.inf else None
-    return best_plan(trials, space, lambda: last_s - clock(), schedule_s, budget.seed)
+    found = best_plan(trials, space, lambda: last_s - clock(), schedule_s, budget.seed)
+    if isinstance(found, Plan) and work.stopped_at is not None:
+        found = replace(found, why=(*found.why, stopped(end_s - start_s, work.stopped_at)))
+    return found
 
 
 def _finishing_s(trials: Trials) -> float:
