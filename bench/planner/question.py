@@ -74,8 +74,8 @@ def gaps(console: Console, raw: Raw, num: int) -> None:
         others = compare(workload, topology, SMALL_S, time.process_time, names)
         assert isinstance(others, Comparison)
         for row in others.rows:
-            raw.add(row, question="gaps", seed=seed, optimum_s=proof.rows[0].step_s)
-            found[row.search].append(row.step_s / proof.rows[0].step_s - 1)
+            raw.add(row, question="gaps", seed=seed, optimum_s=proof.rows[0].cost)
+            found[row.search].append(row.cost / proof.rows[0].cost - 1)
     table = Table("search", "cases", "at the optimum", "median gap", "worst gap")
     for name, values in found.items():
         at = sum(value < 1e-9 for value in values)

@@ -1,6 +1,7 @@
 """`hulk plan --compare` and `--html`, and what plans and predictions print of memory, layers, money and advice."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,54 @@ def test_searches_for_all_jobs_together_are_compared(hulk: Hulk, tmp_path: Path)
     assert all(row["stepMicroseconds"] >= together["boundMicroseconds"] > 0 for row in found)
     _, printed, _ = hulk(*asked)
     assert "SEARCH FOR ALL JOBS" in printed
+
+
+def cheapest(tmp_path: Path, name: str, placement: str = "objective: throughputPerMoney") -> Path:
+    """The example's job, with a placement of its own."""
+    file = tmp_path / f"{name}.yaml"
+    text = JOB.read_text(encoding="utf-8").replace("name: demo", f"name: {name}", 1)
+    text = text.replace("min: 5", "min: 1", 1)
+    file.write_text(text.replace("spec:", f"spec:\n  placement: {{{placement}}}", 1), encoding="utf-8")
+    return file
+
+
+def compared(hulk: Hulk, *files: Path) -> tuple[dict[str, Any], str]:
+    """The comparison of jobs on the example's machines, and what was noted beside it."""
+    asked = [part for file in files for part in ("-f", file)]
+    code, printed, notes = hulk("plan", *asked, "-t", HULK_TOPOLOGY, "--compare", "--seconds", "0.2", "-o", "json")
+    assert code == 0
+    return json.loads(printed), notes
+
+
+def test_searches_for_the_cheapest_have_their_gaps_to_a_price(hulk: Hulk, tmp_path: Path) -> None:
+    found, _ = compared(hulk, cheapest(tmp_path, "one"), cheapest(tmp_path, "two"))
+    for seen in (found["together"], *(job["details"]["searches"] for job in found["jobs"])):
+        bound = seen["boundPricePerStep"]
+        assert bound > 0
+        assert "boundMicroseconds" not in seen
+        priced = [row for row in seen["rows"] if "layout" in row]
+        assert priced
+        assert all(row["gap"] == pytest.approx(1 - bound / row["pricePerStep"]) for row in priced)
+        assert all("stepMicroseconds" not in row for row in priced)
+    _, printed, _ = hulk("plan", "-f", tmp_path / "one.yaml", "-t", HULK_TOPOLOGY, "--compare", "--seconds", "0.1")
+    assert re.search(r"by the closed form; a price of [\d.e-]+: ", printed)
+
+
+def test_jobs_of_different_objectives_are_not_compared_together(hulk: Hulk, tmp_path: Path) -> None:
+    found, notes = compared(hulk, cheapest(tmp_path, "one"), cheapest(tmp_path, "two", "objective: time"))
+    assert "together" not in found
+    assert "objectives throughput-per-money and time have no mean in common" in notes
+
+
+def test_where_machines_are_given_there_is_nothing_to_search(hulk: Hulk, tmp_path: Path) -> None:
+    named = cheapest(tmp_path, "named", "workerNodes: [eu-a]")
+    found, notes = compared(hulk, named)
+    assert "searches" not in found["jobs"][0]["details"]
+    assert "default/named: no searches are compared: The machine of each of 1 workers is given." in notes
+    found, _ = compared(hulk, named, cheapest(tmp_path, "one", ""), cheapest(tmp_path, "two", ""))
+    layouts = [row["layout"] for row in found["together"]["rows"] if "layout" in row]
+    assert layouts
+    assert all(sum(map(int, re.findall(r"\d+", layout))) <= 5 for layout in layouts)
 
 
 LARGE = """

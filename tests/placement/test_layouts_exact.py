@@ -67,7 +67,7 @@ def test_what_is_proven_is_proven_of_layouts_that_are_possible() -> None:
     found = compare(job, world, 100.0, lambda: 0.0, ["exact"])
     assert isinstance(found, Comparison)
     assert found.rows[0].is_proven
-    assert found.rows[0].step_s == pytest.approx(4 * 3e12 / 1e12)
+    assert found.rows[0].cost == pytest.approx(4 * 3e12 / 1e12)
 
 
 def test_impossible_is_said_only_where_everything_was_looked_at() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hulk_placement.layouts.compare import Comparison, Row, compare
@@ -75,10 +76,19 @@ def test_gaps_are_to_what_is_proven() -> None:
     assert (found.bound_microseconds, found.bound_is_reached) == (2_400_000, True)
 
 
+def test_gaps_of_prices_are_to_a_price() -> None:
+    rows = (Row("portfolio", 2.5, None, 99, 1.0, False), Row("greedy", 4.0, None, 3, 0.1, False))
+    workload = replace(job(world(["a"])), objective="throughput-per-money")
+    found = search_rows(Comparison(rows, 2.0), workload, 1.0)
+    assert [row.gap for row in found.rows] == pytest.approx([0.2, 0.5])
+    assert [row.price_per_step for row in found.rows] == [2.5, 4.0]
+    assert (found.bound_microseconds, found.bound_price_per_step) == (None, 2.0)
+
+
 def test_every_search_is_compared_by_its_own_work() -> None:
     topology = world(["a"])
     ticks = iter(range(10**9))
     found = compare(job(topology, num_layers=2), topology, 9.0, lambda: float(next(ticks)))
     assert isinstance(found, Comparison)
     assert [row.search for row in found.rows] == list(SEARCHES)
-    assert all(row.num_evaluations > 0 and row.step_s >= found.least_s for row in found.rows)
+    assert all(row.num_evaluations > 0 and row.cost >= found.least for row in found.rows)

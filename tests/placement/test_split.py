@@ -287,7 +287,7 @@ def test_searches_are_compared_with_what_no_division_beats() -> None:
     rows = {row.search: row for row in found.rows}
     assert set(rows) == set(SEARCHES)
     assert rows["exact"].is_proven
-    assert all(row.mean_step_s >= rows["exact"].mean_step_s * (1 - 1e-9) >= found.least_s for row in found.rows)
+    assert all(row.cost >= rows["exact"].cost * (1 - 1e-9) >= found.least for row in found.rows)
     assert all(sum(row.num_accelerators) <= 4 and len(row.num_accelerators) == 2 for row in found.rows)
 
 
@@ -295,7 +295,20 @@ def test_the_bound_is_reached_where_nothing_is_sent() -> None:
     """Two machines alike for two jobs alike: 24 s each alone on one, 12 s on both, so twice 12 s is the bound."""
     world = topology({"a0": SLOW, "z0": SLOW})
     found = compare([workload(world, f"team/{n}") for n in range(2)], world, 1.0, lambda: 0.0, names=())
-    assert found.least_s == pytest.approx(24.0)
+    assert found.least == pytest.approx(24.0)
+
+
+def test_the_bound_of_prices_is_reached_on_the_machine_with_most_speed_for_its_price() -> None:
+    """24 s on a machine of 3 an hour, 12 s on one of 9. Each job has one of them."""
+    world = topology({"a0": SLOW, "z0": 2 * SLOW})
+    prices = {"a0": 3.0, "z0": 9.0}
+    machines = tuple(replace(machine, price_per_hour=prices[machine.name]) for machine in world.machines)
+    world = replace(world, machines=machines)
+    jobs = [workload(world, f"team/{n}", objective="throughput-per-money", max_workers=1) for n in range(2)]
+    found = compare(jobs, world, 1.0, lambda: 0.0, names=["exact"])
+    assert found.least == pytest.approx(24.0 * 3 / 3600)
+    assert found.rows[0].is_proven
+    assert found.rows[0].cost == pytest.approx((24.0 * 3 * 12.0 * 9) ** 0.5 / 3600)
 
 
 def test_a_share_is_priced_where_all_shapes_on_the_menu_were_hopeless_of_late() -> None:

@@ -7,15 +7,16 @@ from pathlib import Path
 
 from hulk_placement.advice import advise
 from hulk_placement.files.light import Coordinates
-from hulk_placement.layouts.compare import Comparison, compare
+from hulk_placement.layouts.compare import compare
 from hulk_placement.plan import Plan
 from hulk_placement.report.html import page
 from hulk_placement.report.rows import SearchRows, View
 from hulk_placement.report.searches import division_rows, search_rows
 from hulk_placement.report.view import advice_rows
-from hulk_placement.search.problem import Budget
+from hulk_placement.search.problem import Budget, Unplaced
 from hulk_placement.solve import solve
 from hulk_placement.split import compare as division
+from hulk_placement.split.together import less
 from hulk_placement.split.warm import warm
 from hulk_placement.stages import as_planned
 from hulk_placement.topology import Topology
@@ -48,13 +49,23 @@ def look_closer(report: PlanReports, look: Look) -> PlanReports:
 
 
 def _together(report: PlanReports, look: Look) -> SearchRows | None:
-    """Searches that divide the machines among the jobs that have a plan; None where there is one job."""
+    """Searches that divide the machines among the jobs that have a plan; None where there is one job, or no mean.
+
+    Machines that are given to a job by name are none of the others'.
+    """
     made = [job.made for job in report.jobs if job.made is not None]
-    if len(made) < 2:
+    workloads = [as_planned(one.workload, one.plan) for one in made if not one.workload.pins]
+    if len(workloads) < 2:
         return None
-    workloads = [as_planned(one.workload, one.plan) for one in made]
-    found = division.compare(workloads, made[0].topology, look.seconds, look.clock)
-    return division_rows(found, all(workload.objective == "time" for workload in workloads), look.seconds)
+    topology = made[0].topology
+    for one in made:
+        topology = less(topology, one.plan.accelerators()) if one.workload.pins else topology
+    objectives = sorted({workload.objective for workload in workloads})
+    if len(objectives) > 1:
+        note(f"no searches for all jobs together: objectives {' and '.join(objectives)} have no mean in common")
+        return None
+    found = division.compare(workloads, topology, look.seconds, look.clock)
+    return division_rows(found, objectives == ["time"], look.seconds)
 
 
 def _closer(job: PlanReport, look: Look) -> PlanReport:
@@ -63,9 +74,11 @@ def _closer(job: PlanReport, look: Look) -> PlanReport:
         return job
     asked = as_planned(made.workload, made.plan)
     found = compare(asked, made.topology, look.seconds, look.clock)
+    if isinstance(found, Unplaced):
+        note(f"{job.job}: no searches are compared: {found.message}")
     seen = details.model_copy(
         update={
-            "searches": search_rows(found, asked, look.seconds) if isinstance(found, Comparison) else None,
+            "searches": None if isinstance(found, Unplaced) else search_rows(found, asked, look.seconds),
             "advice": advice_rows(advise(made.plan, made.workload, made.topology, _replan(made, look))),
         }
     )

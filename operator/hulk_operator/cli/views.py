@@ -139,7 +139,7 @@ def _searches(view: View) -> Tables:
 
 def searches(found: SearchRows, title: str, layout: str) -> Tables:
     """Searches side by side, under these headings."""
-    is_priced = any(row.price_per_step is not None for row in found.rows)
+    is_priced = found.bound_price_per_step is not None
     numbers = ("PRICE" if is_priced else "STEP", "GAP", "EVALUATIONS", "TIME")
     made = table(title, *numbers, layout, numbers=numbers)
     for row in found.rows:
@@ -154,8 +154,8 @@ def searches(found: SearchRows, title: str, layout: str) -> Tables:
             outcome_words(row),
         )
     yield made
-    bound = units.duration(found.bound_microseconds)
-    how = f"the best of all {layout.lower()}s" if found.bound_is_reached else "nothing takes less: a proven bound"
+    bound = f"a price of {found.bound_price_per_step:.4g}" if is_priced else units.duration(found.bound_microseconds)
+    how = f"the best of all {layout.lower()}s" if found.bound_is_reached else "nothing is below: a proven bound"
     yield Text(f"{found.seconds_each:g} s each, by the closed form; {bound}: {how}", style="dim")
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.layouts.admission import accelerators_needed, admitted
 from hulk_placement.layouts.joined import unjoined
-from hulk_placement.layouts.reasons import least_step_s
+from hulk_placement.layouts.reasons import least_price, least_step_s
 from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import space_of
 from hulk_placement.layouts.trials import Shape, Trials
@@ -20,14 +20,14 @@ from hulk_placement.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one search found: the seconds of a step by the closed form (infinite: no plan), and its work.
+    """What one search found: what a step costs by the closed form (infinite: no plan), and its work.
 
-    `is_time_over`: the time ended it, not that it had nothing left to try. `is_proven`: no plan is better; of an
-    infinite step that there is none.
+    `cost`: seconds, or the step's price, as the job's objective says. `is_time_over`: the time ended it, not that it
+    had nothing left to try. `is_proven`: no plan is better; of an infinite cost that there is none.
     """
 
     search: str
-    step_s: float
+    cost: float
     shape: Shape | None
     num_evaluations: int
     seconds: float
@@ -37,10 +37,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The rows, and the seconds below which no step of any layout is."""
+    """The rows, and what no step of any layout costs less than."""
 
     rows: tuple[Row, ...]
-    least_s: float
+    least: float
 
 
 def compare(
@@ -52,6 +52,8 @@ def compare(
     seed: int = 0,
 ) -> Comparison | Unplaced:
     """Run each search for so many seconds; why there is nothing to search, where there is not."""
+    if workload.pins:
+        return Unplaced("NothingToSearch", f"The machine of each of {len(workload.pins)} workers is given.")
     machines = admitted(workload, topology)
     if isinstance(machines, Unplaced):
         return machines
@@ -68,4 +70,5 @@ def compare(
         best = next(iter(trials.best_possible(1)), None)
         cost, shape = (math.inf, None) if best is None else (best.cost, best.shape)
         rows.append(Row(name, cost, shape, trials.num_evaluations, took_s, trials.is_proven, took_s >= seconds))
-    return Comparison(tuple(rows), least_step_s(Trials(ground), space))
+    least = least_step_s if workload.objective == "time" else least_price
+    return Comparison(tuple(rows), least(Trials(ground), space))

@@ -71,7 +71,7 @@ class Job:
     def is_priced(self) -> bool:
         """Whether searches were after the cheapest step."""
         searches = self.view.searches
-        return searches is not None and any(row.price_per_step is not None for row in searches.rows)
+        return searches is not None and searches.bound_price_per_step is not None
 
     @property
     def transport(self) -> str:

@@ -139,17 +139,18 @@ class SearchRow(Row):
     layout: str | None = None
     step_microseconds: int | None = None
     price_per_step: float | None = None  # in place of the step, where the job asks for the cheapest
-    gap: float | None = None  # to the bound: (step - bound) / step
+    gap: float | None = None  # to the bound: (step - bound) / step, of both the seconds or the prices
     is_proven: bool = False  # none is better; without a layout: none is possible
     is_time_over: bool = False  # the time ended it, not that it had nothing left to try
 
 
 class SearchRows(Row):
-    """The searches side by side, by the closed form that they go by, and the step that none can beat."""
+    """The searches side by side, by the closed form that they go by, and the step or the price that none can beat."""
 
     rows: tuple[SearchRow, ...]
     seconds_each: float
-    bound_microseconds: int
+    bound_microseconds: int | None = None
+    bound_price_per_step: float | None = None  # in place of the step's, where the job asks for the cheapest
     bound_is_reached: bool  # by a search that has looked at everything
 
 

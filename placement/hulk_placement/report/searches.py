@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from hulk_placement.layouts.compare import Comparison, Row
 from hulk_placement.report.rows import SearchRow, SearchRows
@@ -13,63 +14,53 @@ from hulk_placement.workload import Workload
 
 def search_rows(found: Comparison, workload: Workload, seconds_each: float) -> SearchRows:
     """The rows, the best first, with their gaps to the bound: that of the best layout where a search has seen all."""
-    is_time = workload.objective == "time"
-    proven_s = [row.step_s for row in found.rows if row.is_proven and is_time and row.step_s < math.inf]
-    bound_s = max([found.least_s, *proven_s])
-    rows = sorted(found.rows, key=lambda row: row.step_s)
-    return SearchRows(
-        rows=tuple(_search_row(row, bound_s, is_time) for row in rows),
-        seconds_each=seconds_each,
-        bound_microseconds=microseconds(bound_s),
-        bound_is_reached=bool(proven_s),
-    )
+    rows = [(row, _layout_words(row)) for row in found.rows]
+    return _side_by_side(rows, found.least, workload.objective == "time", seconds_each)
 
 
 def division_rows(found: split.Comparison, are_times: bool, seconds_each: float) -> SearchRows:
     """The rows of several jobs together, the best first: steps and bound are geometric means over the jobs."""
-    proven_s = [row.mean_step_s for row in found.rows if row.is_proven and are_times and row.mean_step_s < math.inf]
-    bound_s = max([found.least_s, *proven_s])
+    rows = [(row, _division_words(row)) for row in found.rows]
+    return _side_by_side(rows, found.least, are_times, seconds_each)
+
+
+def _side_by_side(
+    found: Sequence[tuple[Row | split.Row, str | None]], least: float, are_times: bool, seconds_each: float
+) -> SearchRows:
+    proven = [row.cost for row, _ in found if row.is_proven and row.cost < math.inf]
+    bound = max([least, *proven])
     return SearchRows(
-        rows=tuple(_division_row(row, bound_s, are_times) for row in sorted(found.rows, key=lambda r: r.mean_step_s)),
+        rows=tuple(
+            SearchRow(
+                search=row.search,
+                seconds=row.seconds,
+                evaluations=row.num_evaluations,
+                layout=layout,
+                step_microseconds=microseconds(row.cost) if row.cost < math.inf and are_times else None,
+                price_per_step=row.cost if row.cost < math.inf and not are_times else None,
+                gap=max(0.0, 1 - bound / row.cost) if 0.0 < row.cost < math.inf else None,
+                is_proven=row.is_proven,
+                is_time_over=row.is_time_over,
+            )
+            for row, layout in sorted(found, key=lambda pair: pair[0].cost)
+        ),
         seconds_each=seconds_each,
-        bound_microseconds=microseconds(bound_s),
-        bound_is_reached=bool(proven_s),
+        bound_microseconds=microseconds(bound) if are_times else None,
+        bound_price_per_step=None if are_times else bound,
+        bound_is_reached=bool(proven),
     )
 
 
-def _division_row(row: split.Row, bound_s: float, are_times: bool) -> SearchRow:
-    is_found = row.mean_step_s < math.inf
-    return SearchRow(
-        search=row.search,
-        seconds=row.seconds,
-        evaluations=row.num_evaluations,
-        layout=f"{' + '.join(map(str, row.num_accelerators))} accelerators" if is_found else None,
-        step_microseconds=microseconds(row.mean_step_s) if is_found and are_times else None,
-        price_per_step=row.mean_step_s if is_found and not are_times else None,
-        gap=max(0.0, 1 - bound_s / row.mean_step_s) if is_found and are_times else None,
-        is_proven=row.is_proven,
-        is_time_over=row.is_time_over,
-    )
+def _division_words(row: split.Row) -> str | None:
+    return f"{' + '.join(map(str, row.num_accelerators))} accelerators" if row.cost < math.inf else None
 
 
-def _search_row(row: Row, bound_s: float, is_time: bool) -> SearchRow:
-    is_found, shape = row.step_s < math.inf, row.shape
-    layout = None
-    if shape is not None:
-        micro_batch = shape.option.micro_batch
-        layout = f"{shape.data} x {shape.pipeline} x {shape.option.tensor}, micro-batch {micro_batch}"
-        layout += f", {shape.option.schedule}" if shape.pipeline > 1 else ""
-    return SearchRow(
-        search=row.search,
-        seconds=row.seconds,
-        evaluations=row.num_evaluations,
-        layout=layout,
-        step_microseconds=microseconds(row.step_s) if is_found and is_time else None,
-        price_per_step=row.step_s if is_found and not is_time else None,
-        gap=max(0.0, 1 - bound_s / row.step_s) if is_found and is_time else None,
-        is_proven=row.is_proven,
-        is_time_over=row.is_time_over,
-    )
+def _layout_words(row: Row) -> str | None:
+    shape = row.shape
+    if shape is None:
+        return None
+    words = f"{shape.data} x {shape.pipeline} x {shape.option.tensor}, micro-batch {shape.option.micro_batch}"
+    return f"{words}, {shape.option.schedule}" if shape.pipeline > 1 else words
 
 
 def outcome_words(row: SearchRow) -> str:

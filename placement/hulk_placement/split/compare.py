@@ -23,14 +23,15 @@ UNLIMITED = 10**15
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one search found: the geometric mean of the jobs' steps by the closed form (infinite: no plan for all).
+    """What one search found: the geometric mean of what the jobs' steps cost by the closed form.
 
-    `num_accelerators` of each job, in the order of the comparison's keys. `is_time_over`: the time ended the search,
-    not that it had nothing left to try. `is_proven`: no division is better; of an infinite mean that there is none.
+    `cost`: of seconds, or of prices, as the objective of all jobs says; infinite: no plan for all. `num_accelerators`
+    of each job, in the order of the comparison's keys. `is_time_over`: the time ended the search, not that it had
+    nothing left to try. `is_proven`: no division is better; of an infinite mean that there is none.
     """
 
     search: str
-    mean_step_s: float
+    cost: float
     num_accelerators: tuple[int, ...]
     num_divisions: int
     num_evaluations: int
@@ -45,7 +46,7 @@ class Comparison:
 
     keys: tuple[str, ...]
     rows: tuple[Row, ...]
-    least_s: float
+    least: float
 
 
 def compare(
@@ -56,10 +57,11 @@ def compare(
     names: Iterable[str] = tuple(SEARCHES),
     seed: int = 0,
 ) -> Comparison:
-    """Divide by each search, for so many seconds with all layouts."""
+    """Divide by each search, for so many seconds with all layouts; among jobs of one objective."""
     divisions = divisions_of(workloads, topology)
     rows = tuple(_row(workloads, topology, name, seconds, clock, seed) for name in names)
-    return Comparison(tuple(job.workload.key for job in divisions.jobs), rows, least_step_s(divisions))
+    least = least_step_s if workloads[0].objective == "time" else least_price
+    return Comparison(tuple(job.workload.key for job in divisions.jobs), rows, least(divisions))
 
 
 def _row(
@@ -71,7 +73,7 @@ def _row(
     final = divide(work, name, seed)
     return Row(
         search=name,
-        mean_step_s=math.inf if final is None else math.exp(final.value / len(final.jobs)),
+        cost=math.inf if final is None else math.exp(final.value / len(final.jobs)),
         num_accelerators=() if final is None else tuple(final.counts[:-1].sum(axis=1).tolist()),
         num_divisions=divisions.num_divisions,
         num_evaluations=divisions.num_evaluations + work.num_arranged,
@@ -98,6 +100,17 @@ def least_step_s(divisions: Divisions) -> float:
         worth_J = np.nanmax(speed_JP / price_P, axis=1)
     batch_J = np.array([job.workload.global_batch for job in divisions.jobs])
     return float(np.exp(np.log(batch_J / worth_J).mean()))
+
+
+def least_price(divisions: Divisions) -> float:
+    """What no division's geometric mean of prices is less than: each job where speed costs least, nothing sent."""
+    return math.exp(sum(math.log(_least_price(job)) for job in divisions.jobs) / len(divisions.jobs))
+
+
+def _least_price(job: Job) -> float:
+    speed_P, per_hour_P = _speeds(job), np.array([machine.price_per_hour for machine in job.ground.machines])
+    may_P = speed_P > 0
+    return job.workload.global_batch / 3600 * float((per_hour_P[may_P] / speed_P[may_P]).min())
 
 
 def _speeds(job: Job) -> Floats:
