@@ -5,7 +5,7 @@
 
 Those of the second kind are searches of Hulk's own over layouts, held to rings of data parallelism: greedy by region,
 and the evolutionary search in the manner of DT-FM (Yuan et al. 2022, arXiv 2206.01288). They get the speeds that Hulk
-measured, and the links as the lab's file says they are.
+measured, the links as the lab's file says they are, and the same budget as the search for Hulk's plan.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import random
 from collections.abc import Mapping
 
 from hulk_lab.spec import LabSpec, NodeSpec
+from hulk_operator.planning.process import MAX_SEARCH_S
 from hulk_placement.layouts.place import place
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan
@@ -24,8 +25,8 @@ from hulk_placement.workload import Workload
 
 from bench.training import Size
 
-NUM_EVALUATIONS = 5_000
-"""Of the searches: several times the placements in order that the largest lab has."""
+BUDGET = Budget(seconds=MAX_SEARCH_S)
+"""Of each search: what the operator's own has for Hulk's plan."""
 
 SAME_REGION = Link(rtt_s=2e-4, bandwidth_bytes_per_s=1e9)
 
@@ -56,9 +57,7 @@ def searched(
 ) -> tuple[str, ...]:
     """What a search over layouts chooses, where machines have these speeds. RuntimeError where it finds nothing."""
     topology = topology_of(lab, flops_per_s)
-    found = place(
-        workload_of(topology, num_workers, size), topology, Budget(NUM_EVALUATIONS, seconds=60.0), search=search
-    )
+    found = place(workload_of(topology, num_workers, size), topology, BUDGET, search=search)
     if not isinstance(found, Plan):
         raise RuntimeError(f"{search}: {found.message}")
     return tuple(worker.machine for worker in found.workers)

@@ -62,6 +62,7 @@ def gaps(console: Console, raw: Raw, num: int) -> None:
     """Small cases, whose optimum the exact search proves: how far every search stays from it."""
     names = [name for name in SEARCHES if name != "exact"]
     found: dict[str, list[float]] = {name: [] for name in names}
+    evaluations: dict[str, list[int]] = {name: [] for name in names}
     for seed in range(num):
         topology = clusters.draw(seed, 3 + seed % 2, 1 + seed % 3, kinds=SINGLE)
         model = small_model(3 + seed % 3, (1 << 20) << seed % 9, 1e11)
@@ -76,10 +77,14 @@ def gaps(console: Console, raw: Raw, num: int) -> None:
         for row in others.rows:
             raw.add(row, question="gaps", seed=seed, optimum_s=proof.rows[0].cost)
             found[row.search].append(row.cost / proof.rows[0].cost - 1)
-    table = Table("search", "cases", "at the optimum", "median gap", "worst gap")
+            evaluations[row.search].append(row.num_evaluations)
+    table = Table("search", "cases", "at the optimum", "median gap", "worst gap", "evaluations")
     for name, values in found.items():
         at = sum(value < 1e-9 for value in values)
-        table.add_row(name, str(len(values)), str(at), f"{statistics.median(values):.2%}", f"{max(values):.2%}")
+        table.add_row(
+            *(name, str(len(values)), str(at), f"{statistics.median(values):.2%}", f"{max(values):.2%}"),
+            f"{statistics.median(evaluations[name]):,.0f}",
+        )
     console.print(f"Beside proven optima, {SMALL_S:g} s each", table)
     console.print(verdict("median gap of portfolio", statistics.median(found["portfolio"]), "at most", 1e-9))
     console.print(verdict("worst gap of portfolio", max(found["portfolio"]), "at most", 0.02))
