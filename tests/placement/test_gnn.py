@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from hulk_placement.gnn.graphs import LIMIT, Graphs, figures_of, graphs_of
 from hulk_placement.gnn.guide import Guide
 from hulk_placement.gnn.network import Network
 from hulk_placement.gnn.training.clusters import DATA_VERSION
-from hulk_placement.gnn.weights import Single, read
+from hulk_placement.gnn.weights import Single, packaged, read
 from hulk_placement.model import Layer, Model
 from hulk_placement.search.problem import Budget
 from hulk_placement.split.division import Divisions, Progress
@@ -60,6 +61,18 @@ def shares(divisions: Divisions, num: int = 40) -> np.ndarray:
     return np.stack([row for row in drawn if row.any()])
 
 
+def with_shipped(network: Any, name: str) -> Any:
+    """A network of torch with the package's weights; each parameter is known by the value that it is exported with."""
+    import torch
+
+    exported, weights = network.exported(), packaged(name)
+    assert exported.keys() == weights.keys()
+    for parameter in network.parameters():
+        (own,) = (key for key, array in exported.items() if np.array_equal(array.T, parameter.detach().numpy()))
+        parameter.data = torch.tensor(weights[own].T.copy())
+    return network
+
+
 def test_a_graph_of_one_pool_by_hand() -> None:
     """Four accelerators of 4e12 FLOP/s: all the speed, four accelerators, and no one faster."""
     divisions = problem()
@@ -99,31 +112,35 @@ def test_the_order_of_pools_and_padding_change_nothing() -> None:
     assert Network.trained().ratios(shuffled) == pytest.approx(Network.trained().ratios(graphs), abs=1e-5)
 
 
-def test_numpy_answers_as_pytorch_geometric_does() -> None:
+@pytest.mark.parametrize("is_shipped", [False, True])
+def test_numpy_answers_as_pytorch_geometric_does(is_shipped: bool) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch_geometric")
     from hulk_placement.gnn.training.model import Value, batch_of
 
     torch.manual_seed(1)
-    network, divisions = Value(), problem()
+    network, divisions = with_shipped(Value(), "value") if is_shipped else Value(), problem()
     graphs = graphs_of(figures_of(divisions.jobs[0]), shares(divisions))
     with torch.no_grad():
         expected = network(batch_of(graphs, np.arange(len(graphs.ideal_B)))).numpy()
-    assert np.abs(Network(network.exported()).ratios(graphs) - expected).max() < 1e-5
+    numpy = Network.trained() if is_shipped else Network(network.exported())
+    assert np.abs(numpy.ratios(graphs) - expected).max() < 1e-5
 
 
-def test_the_classifier_answers_as_pytorch_geometric_does() -> None:
+@pytest.mark.parametrize("is_shipped", [False, True])
+def test_the_classifier_answers_as_pytorch_geometric_does(is_shipped: bool) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch_geometric")
     from hulk_placement.gnn.classify import Classifier, graph_of
     from hulk_placement.gnn.training.classifier import Convolution
 
     torch.manual_seed(1)
-    network = Convolution()
+    network = with_shipped(Convolution(), "classify") if is_shipped else Convolution()
     figures, joined = graph_of(problem())
     with torch.no_grad():
         expected = network(*(torch.tensor(array, dtype=torch.float32) for array in (figures, joined))).numpy()
-    assert np.abs(Classifier(network.exported()).logits(figures, joined) - expected).max() < 1e-5
+    numpy = Classifier.trained() if is_shipped else Classifier(network.exported())
+    assert np.abs(numpy.logits(figures, joined) - expected).max() < 1e-5
 
 
 def test_a_model_that_sends_nothing_over_links_that_carry_nothing_has_figures() -> None:
