@@ -31,9 +31,14 @@ from hulk_placement.workload import Workload
 logger = logging.getLogger(__name__)
 
 MAX_SEARCH_S: Final = 30.0
+"""Of all plans of a pass."""
+
 MAX_REVIEW_S: Final = 1.0
+"""Where a running job may move: a plan that is asked for meanwhile waits."""
+
 MAX_RESUME_S: Final = 1.5
 """Where workers of a job wait for its next plan, as after a loss: they hold accelerators meanwhile."""
+
 MAX_PROCESS_S: Final = 120
 _PR_SET_PDEATHSIG: Final = 1
 Arguments = TypeVarTuple("Arguments")
@@ -86,7 +91,7 @@ class Search:
     """
 
     def __init__(self, budget: Budget, failed: Callable[[], None]) -> None:
-        self._budget = replace(budget, seconds=min(budget.seconds, MAX_SEARCH_S))
+        self._budget = at_most(budget, MAX_SEARCH_S)
         self._failed = failed
         self._pool = new_pool()
 
@@ -114,9 +119,8 @@ class Search:
         return Solution(plans, unplaced)
 
     async def replan(self, question: Question) -> Replanned:
-        """Whether a running job is to move; in little time, since a plan that is asked for meanwhile waits for it."""
-        budget = replace(self._budget, seconds=min(self._budget.seconds, MAX_REVIEW_S))
-        return await self._in_child(_replan, question, budget)
+        """Whether a running job is to move, in little time."""
+        return await self._in_child(_replan, question, at_most(self._budget, MAX_REVIEW_S))
 
     async def decide(self, asked: Competition) -> Allocation:
         """Who has which workers from now on, by the policy that the simulator calls as well."""
@@ -142,7 +146,12 @@ class Search:
 def budget_for(workloads: Sequence[Workload], budget: Budget) -> Budget:
     """The budget, in less time where one of the jobs has workers that wait for its plan."""
     is_urgent = any(workload.kept for workload in workloads)
-    return replace(budget, seconds=min(budget.seconds, MAX_RESUME_S)) if is_urgent else budget
+    return at_most(budget, MAX_RESUME_S) if is_urgent else budget
+
+
+def at_most(budget: Budget, seconds: float) -> Budget:
+    """The budget, of no more than so many seconds."""
+    return replace(budget, seconds=min(budget.seconds, seconds))
 
 
 def new_pool() -> ProcessPoolExecutor:

@@ -62,10 +62,11 @@ def _with_own_links(
     apart: Sequence[Machine],
 ) -> tuple[Floats, Floats]:
     """Latencies and rates of places: those of their regions, but where two machines have a link of their own."""
-    region_Q = [*range(len(regions)), *(regions.index(machine.region) for machine in apart)]
+    number = {region: number for number, region in enumerate(regions)}
+    region_Q = [*number.values(), *(number[machine.region] for machine in apart)]
     both = np.ix_(region_Q, region_Q)
     latency_QQ, flow_QQ = (np.ascontiguousarray(array_RR[both]) for array_RR in figures)
-    place = {machine.name: len(regions) + number for number, machine in enumerate(apart)}
+    place = {machine.name: place for place, machine in enumerate(apart, len(regions))}
     for source, target in topology.node_links:
         if source in place and target in place and source != target:
             link, ends = topology.link(source, target), (place[source], place[target])
