@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hulk_placement.gnn.blocks import by_size, equal_pieces, graph_of, parts_of
+from hulk_placement.gnn.classify import Classifier
 from hulk_placement.gnn.graphs import LIMIT, Graphs, figures_of, graphs_of
 from hulk_placement.gnn.guide import Guide
 from hulk_placement.gnn.network import Network
@@ -131,16 +133,43 @@ def test_numpy_answers_as_pytorch_geometric_does(is_shipped: bool) -> None:
 def test_the_classifier_answers_as_pytorch_geometric_does(is_shipped: bool) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch_geometric")
-    from hulk_placement.gnn.classify import Classifier, graph_of
     from hulk_placement.gnn.training.classifier import Convolution
 
     torch.manual_seed(1)
     network = with_shipped(Convolution(), "classify") if is_shipped else Convolution()
-    figures, joined = graph_of(problem())
+    graph = graph_of(problem())
     with torch.no_grad():
-        expected = network(*(torch.tensor(array, dtype=torch.float32) for array in (figures, joined))).numpy()
+        expected = network(*(torch.tensor(array, dtype=torch.float32) for array in graph[:2])).numpy()
     numpy = Classifier.trained() if is_shipped else Classifier(network.exported())
-    assert np.abs(numpy.logits(figures, joined) - expected).max() < 1e-5
+    assert np.abs(numpy.answers(graph) - expected).max() < 1e-5
+
+
+def test_blocks_are_all_machines_and_parts_of_them_are_what_jobs_have() -> None:
+    divisions = problem()
+    graph, pieces = graph_of(divisions), equal_pieces(divisions)
+    accelerators = np.bincount(graph.pool_N, weights=graph.num_N)
+    assert accelerators.tolist() == divisions.pools.total_P.tolist()
+    assert graph.share_N.sum() == pytest.approx(1.0)
+    held = np.stack(
+        [np.bincount(graph.pool_N, weights=row) for row in parts_of(divisions, graph, pieces) * graph.num_N]
+    )
+    assert held == pytest.approx(pieces[by_size(divisions)])
+
+
+def test_the_classifier_is_right_more_often_than_one_class_on_clusters_it_has_not_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("torch_geometric")
+    from hulk_placement.gnn.training import classifier, samples
+
+    monkeypatch.setattr(samples, "SEARCHED", 200)
+    found = [classifier.example_of(samples.problem(99, number)[0], 0) for number in range(8)]
+    examples = [example for example in found if example is not None]
+    right = sum(example.right(Classifier.trained().answers(example.graph)) for example in examples)
+    by_class = np.zeros(6)
+    for example in examples:
+        by_class[: len(example.part_JN)] += example.part_JN @ example.graph.num_N
+    assert right > by_class.max()
 
 
 def test_a_model_that_sends_nothing_over_links_that_carry_nothing_has_figures() -> None:
@@ -196,6 +225,7 @@ def test_weights_are_small_and_say_how_they_were_made() -> None:
         assert made["command"].startswith("hulk gnn train --seed ")
         assert made["data"] == DATA_VERSION
         assert made["score"]
+    assert made["score"]["share_right"] > made["score"]["share_of_one_class"]
 
 
 def test_planning_imports_neither_torch_nor_pytorch_geometric() -> None:

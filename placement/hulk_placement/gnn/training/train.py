@@ -1,7 +1,7 @@
 """`hulk gnn train`: problems drawn by a seed, samples, a network; samples of the search it guides, a better network.
 
 What the guided search asks about is labelled as well, because a search finds the shares that its network is wrong
-about. Beside the value network the classifier of the paper's formulation, by the best divisions found on the way.
+about. Beside the value network the classifier of the paper's formulation, by one good division of each problem.
 """
 
 from __future__ import annotations
@@ -59,18 +59,19 @@ def train(
         _collect(collected, mapping(partial(_one, seed, guide), range(num_blind, num_problems)), num_blind)
     network, score = fit(collected.trained, collected.held_out, seed, STEPS * num_problems)
     tell(f"{num_problems} problems: {score}")
-    classifier, share_right = classifier_of(collected.examples, seed)
+    classifier, share = classifier_of(collected.examples, seed)
+    tell(str(share))
     made = {"command": f"hulk gnn train --seed {seed} --problems {num_problems}", "data": DATA_VERSION}
     write(folder / f"{WEIGHTS}.npz", network.exported(), {**made, "score": asdict(score)})
-    write(folder / f"{CLASSIFIER}.npz", classifier.exported(), {**made, "score": {"share_right": share_right}})
+    write(folder / f"{CLASSIFIER}.npz", classifier.exported(), {**made, "score": asdict(share)})
     return score
 
 
 def _one(seed: int, network: Network | None, number: int) -> tuple[list[Sample], Example | None]:
     divisions, rng = problem(seed, number)
     searched(divisions, rng, network)
-    example = example_of(divisions) if divisions.is_any_possible() else None
-    return labelled(divisions, rng), example
+    samples = labelled(divisions, rng)
+    return samples, example_of(divisions, seed)
 
 
 def _collect(collected: Collected, found: Iterable[tuple[list[Sample], Example | None]], first: int = 0) -> None:

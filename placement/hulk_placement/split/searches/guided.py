@@ -45,7 +45,7 @@ def search_with(divisions: Divisions, progress: Progress, seed: int, guide: Guid
         divisions.try_(counts)
     if progress() < PROPOSED_END + local.STARTS_END:
         local.scan(divisions, divisions.best()[0])
-    local.anneal(divisions, progress, rng)
+    local.anneal(divisions, divisions.best(local.NUM_CHAINS), progress, rng)
 
 
 def proposed(guide: Guide, rng: random.Random, progress: Progress) -> list[Ints]:

@@ -34,7 +34,7 @@ def search(divisions: Divisions, progress: Progress, seed: int) -> None:
     """Try starts, scan for shapes on the best, anneal the best few."""
     rng = random.Random(seed)
     begin(divisions, progress, rng)
-    anneal(divisions, progress, rng)
+    anneal(divisions, divisions.best(NUM_CHAINS), progress, rng)
 
 
 def begin(divisions: Divisions, progress: Progress, rng: random.Random) -> None:
@@ -58,9 +58,9 @@ def scan(divisions: Divisions, counts: Ints) -> None:
     divisions.try_(counts)
 
 
-def anneal(divisions: Divisions, progress: Progress, rng: random.Random) -> None:
-    """Change the best divisions until the work is done: each by itself, and in each round the better half goes on."""
-    field, begun = divisions.best(NUM_CHAINS), progress()
+def anneal(divisions: Divisions, field: list[Ints], progress: Progress, rng: random.Random) -> Ints:
+    """Change divisions until the work is done: each by itself, and in each round the better half goes on; the best."""
+    begun = progress()
     num_rounds = len(field).bit_length()
     for turn in range(num_rounds):
         end = begun + (1.0 - begun) * (turn + 1) / num_rounds
@@ -70,6 +70,7 @@ def anneal(divisions: Divisions, progress: Progress, rng: random.Random) -> None
             until = now + (end - now) / (len(field) - number)
             ended.append(_changed(divisions, counts, progress, rng, (now, until), (turn / num_rounds, 1 / num_rounds)))
         field = [counts for _, counts in sorted(ended, key=lambda found: found[0])][: max(1, len(field) // 2)]
+    return field[0]
 
 
 def _changed(
