@@ -83,10 +83,9 @@ def lowest_s(floors: Floors, most: int, below_s: float, work: Work) -> float:
             return floor_s
         if low == high:
             walked.add(low)
-            parts = [(floors.least_ring_s(low, below_s, work), low, low)]
-        else:
-            middle = math.isqrt(low * high)
-            parts = [(floors.least_step_s(*part, below_s), *part) for part in ((low, middle), (middle + 1, high))]
-        for part_s, *part in parts:
-            heapq.heappush(ranges, (max(floor_s, part_s), *part))
+            heapq.heappush(ranges, (max(floor_s, floors.least_ring_s(low, below_s, work)), low, low))
+            continue
+        middle = math.isqrt(low * high)
+        for part in ((low, middle), (middle + 1, high)):
+            heapq.heappush(ranges, (max(floor_s, floors.least_step_s(*part, below_s)), *part))
     return min([below_s, *(floor_s for floor_s, _, _ in ranges[:1])])
