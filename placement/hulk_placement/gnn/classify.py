@@ -76,7 +76,7 @@ def classified(divisions: Divisions, classifier: Classifier) -> Ints:
     for pool, num, answers_J in zip(graph.pool_N.tolist(), graph.num_N.tolist(), answers_JN.T, strict=True):
         move(pools, counts, pool, -1, int(answers_J.argmax()), num)
         answers_JP[:, pool] = np.maximum(answers_JP[:, pool], answers_J)
-    for job in order:
+    for job in pools.largest_first(order):
         _mend(divisions, counts, job, answers_JP[job])
     return counts
 
