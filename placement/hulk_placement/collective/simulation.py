@@ -42,13 +42,15 @@ BEHIND = 4
 class Simulated:
     """Seconds of one all-reduce, and for how long each link, by (source, target), was sending.
 
-    `leaving_s`, `coming_s` (regions): for how long each region's cap was taken up by what left it, and by what came.
+    `leaving_s`, `coming_s` (regions): for how long each region's cap was taken up by what left it, and by what came;
+    `inside_s`: for how long the network inside it was, by one pass over its machines.
     """
 
     seconds: float
     busy_s: dict[Link, float]
     leaving_s: tuple[float, ...]
     coming_s: tuple[float, ...]
+    inside_s: tuple[float, ...]
 
     @property
     def bottleneck(self) -> Link | None:
@@ -57,8 +59,8 @@ class Simulated:
 
     @property
     def taken_s(self) -> float:
-        """For how long the busiest link or cap was taken up: the next all-reduce ends no sooner after this one."""
-        return max(*self.busy_s.values(), *self.leaving_s, *self.coming_s, 0.0)
+        """For how long the busiest of all these was taken up: the next all-reduce ends no sooner after this one."""
+        return max(*self.busy_s.values(), *self.leaving_s, *self.coming_s, *self.inside_s, 0.0)
 
     def held_s(self, link: Link) -> float:
         """For how long a link was held: by what it sent, or by all that went through the caps at its ends."""
@@ -82,7 +84,7 @@ def simulate(
     size = transport.chunk_bytes(num_bytes) if chunk_bytes is None else chunk_bytes
     if any(network.rate[a][b] <= 0 for flow in flows for a, b in _links(flow.pattern)):
         none = (0.0,) * len(network.regions)
-        return Simulated(math.inf, {}, none, none)
+        return Simulated(math.inf, {}, none, none, none)
     run = _Run(network, transport, num_bytes, size, advance_s)
     crossings = sum(len(_links(flow.pattern)) for flow in flows)
     num_chunks = max(2, min(most_chunks or MOST_CHUNKS, MOST_CROSSINGS // max(1, crossings)))
@@ -92,7 +94,8 @@ def simulate(
     num = len(network.regions)
     busy_s = {divmod(wire, num): seconds for wire, seconds in enumerate(run.busy_s) if seconds > 0}
     seconds = transport.start_s + transport.stretch * finish_s
-    return Simulated(seconds, busy_s, tuple(run.leaving_s), tuple(run.coming_s))
+    inside_s = tuple(pass_s for _, pass_s in run.inside_s)
+    return Simulated(seconds, busy_s, tuple(run.leaving_s), tuple(run.coming_s), inside_s)
 
 
 Hop = tuple[int, int, int, float]

@@ -15,7 +15,8 @@ def wan_seconds(
     """Seconds from the last gradient to the last sum, and the region link that is busiest.
 
     Bucket j of k is ready when (j + 1) / k of the last backward pass is done; its sum takes t alone, and the busiest
-    link, or region's cap, is the next one's o seconds after it was this one's: with ready times r_j the sums end at
+    link, region's cap or region's inside is the next one's o seconds after it was this one's: with ready times r_j the
+    sums end at
 
         end_j = max(r_j + t, end_(j-1) + o).
 

@@ -56,15 +56,19 @@ def split_layers(setting: Setting, layout: Layout) -> None:
 
 @compiled
 def _last_held(setting: Setting, memory_P: Floats, num: int) -> Ints:
-    """The layer up to which each stage's memory holds those from each first one on, not included; (P, J)."""
+    """The layer up to which each stage's memory holds those from each first one on, not included; (P, J).
+
+    With one layer less in front it holds as many at least.
+    """
     num_stages, num_layers = memory_P.shape[0], setting.output_L.shape[0]
     last_PJ = np.full((num_stages, num_layers + 1), num_layers)
     for s in range(num_stages):
+        last = 0
         for first in range(num_layers):
-            for last in range(first + 1, num_layers + 1):
-                if memory_bytes(setting, first, last, s, num_stages, num) > memory_P[s]:
-                    last_PJ[s, first] = last - 1
-                    break
+            last = max(last, first)
+            while last < num_layers and memory_bytes(setting, first, last + 1, s, num_stages, num) <= memory_P[s]:
+                last += 1
+            last_PJ[s, first] = last
     return last_PJ
 
 

@@ -27,6 +27,9 @@ from hulk_placement.search.workers import WorkerSearch
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
+MOVES_SHARE = 0.1
+"""Of the work that is left, for moves of single workers: Hulk's own all-reduce is looked at with the rest."""
+
 SEARCH_SHARE = 0.9
 """Of the seconds; the others are for making the plan of what was found."""
 
@@ -92,9 +95,11 @@ def _best_uneven(problem: Problem, seed: int, work: Work) -> tuple[Candidate | N
     best, bound_s = quickest(problem, best, bound_s, work)
     if best.step_s <= bound_s:
         return best, bound_s
+    part = work.part(round((work.limit - work.done) * (MOVES_SHARE if problem.workload.sync.may_use_wan else 1)))
     for num_buckets in NUM_BUCKETS:
-        moved = uneven.moved(problem, best.order, partial(_step_s, problem, num_buckets), seed, work)
+        moved = uneven.moved(problem, best.order, partial(_step_s, problem, num_buckets), seed, part)
         best = min(best, candidate(problem, moved, num_buckets), key=lambda found: found.step_s)
+    work.add(part)
     return tried_all(problem, best, bound_s, work)
 
 

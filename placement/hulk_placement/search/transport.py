@@ -61,8 +61,13 @@ def _best_wan(built: Problem, sets: RegionSets, ring: Plan | Unplaced, pinned: O
             best = min(best or found, found, key=lambda plan: plan.prediction.step_s)
     if best is None:
         return None
+    may_be_quick = built.workload.sync.on_region_loss == "restart"  # only the whole has ways around a lost region
+    if may_be_quick and sets.work.exhausted:
+        return best
     machine = {name: number for number, name in enumerate(built.names)}
-    return _planned(built, tuple(machine[slot.machine] for slot in best.workers), sets.work)
+    whole = _planned(built, tuple(machine[slot.machine] for slot in best.workers), sets.work)
+    is_worse = whole.prediction.step_s > best.prediction.step_s  # time was up, and its ways are plain ones
+    return best if may_be_quick and is_worse else whole
 
 
 def _quickly_planned(problem: Problem, known: RegionSet, work: Work) -> Plan:

@@ -58,7 +58,8 @@ def buckets_of(
 def own_buckets(
     collective: CollectivePlan, network: Network, num_bytes: int, num_buckets: int, ways: Ways
 ) -> tuple[Bucket, ...]:
-    """Of Hulk's own: each keeps links and uplinks as busy as its simulation alone says, and takes as long."""
+    """Of Hulk's own: each keeps links, uplinks and regions' insides as busy as its simulation alone says, and takes as
+    long."""
     found = simulated(collective, network, math.ceil(num_bytes / num_buckets))
     edges = []
     for (a, b), busy_s in found.busy_s.items():
@@ -66,9 +67,9 @@ def own_buckets(
         rate = ways.topology.region_link(*pair).bandwidth_bytes_per_s
         shared = (ways.number(Place("link", pair), rate), *ways.uplinks(*pair))
         edges.append(Edge(Way(shared, rate, max(0.0, found.seconds - found.held_s((a, b)))), busy_s * rate))
-    if not edges:
-        number = ways.number(Place("inside region", (network.regions[0],)), math.inf)
-        edges.append(Edge(Way((number,), 1.0, found.seconds), 0.0))
+    for region, pass_s in zip(network.regions, found.inside_s, strict=True):
+        number = ways.number(Place("inside region", (region,)), 1.0, "passes")  # that takes a second of passes a second
+        edges.append(Edge(Way((number,), 1.0, max(0.0, found.seconds - pass_s)), pass_s))
     return tuple(Bucket((number + 1) / num_buckets, (tuple(edges),)) for number in range(num_buckets))
 
 
