@@ -147,6 +147,14 @@ def test_more_replicas_than_micro_batches_are_refused_with_both_numbers() -> Non
     )
 
 
+def test_more_stages_than_layers_are_refused_with_both_numbers() -> None:
+    world = topology({"a0": 1e12, "a1": 1e12})
+    found = place(workload(world, trained=model(1), pipeline=2), world, Budget(2000))
+    assert found == Unplaced(
+        "MoreStagesThanLayers", "2 stages are asked for, and the model has 1 layer: each stage needs one at least."
+    )
+
+
 @pytest.mark.parametrize("search", list(SEARCHES))
 def test_searches_end_where_no_shape_has_room(search: str) -> None:
     """One layer and two micro-batches are two accelerators at most, and three are asked for."""

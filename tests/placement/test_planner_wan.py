@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import math
+import random
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from hulk_placement import wire
 from hulk_placement.collective import build_network
 from hulk_placement.cost import predict, simulate
 from hulk_placement.layouts.reducing import ways
-from hulk_placement.model import Layer, Model
+from hulk_placement.model import Layer, Model, Transformer
 from hulk_placement.plan import Plan
 from hulk_placement.ring.region_graph import Work
 from hulk_placement.search.making import make_plan
@@ -36,6 +37,7 @@ from test_planner_wire import SCHEMA, meta_of
 
 GOLDEN = Path(__file__).parent / "golden" / "plan-wan-v1.json"
 BIG = Model.of_totals(4_000_000, 1e11, 1000)
+GPT = Model.of(Transformer(layers=12, hidden=768, heads=12, sequence_length=1024, vocabulary=50257))
 
 
 def job(topology: Topology, mode: str = "auto", **changes: object) -> Workload:
@@ -275,6 +277,36 @@ def test_buckets_follow_each_other_no_quicker_than_an_uplink_lets_them() -> None
     least_s = 4.0 - 0.75 * 1.99
     assert least_s < plan.prediction.communication_s < 1.1 * least_s
     assert simulate(plan, asked, topology).step_s == pytest.approx(plan.prediction.step_s, rel=0.05)
+
+
+@pytest.mark.parametrize("num_buckets", [1, 2, 4, 16])
+def test_buckets_follow_each_other_no_quicker_than_a_regions_inside_lets_them(num_buckets: int) -> None:
+    """Three machines a region: two thirds of 16 MB go through each one's 2 MB/s inside, in one pass."""
+    machines = tuple(Machine(f"{region}{n}", region, flops_per_s=1e15) for region in "ab" for n in range(3))
+    links = {(a, b): Link(0.001, 2e6 if a == b else 1e8) for a in "ab" for b in "ab"}
+    topology = Topology(machines, region_links=links)
+    asked = job(topology, "wan", min_workers=6)
+    plan = replace(planned(asked, topology), num_buckets=num_buckets)
+    found = predict(plan, asked, topology)
+    assert found.communication_s > 2 / 3 * 16 / 2 * 0.99
+    assert simulate(plan, asked, topology).step_s == pytest.approx(found.step_s, rel=0.05)
+
+
+def test_moves_of_single_workers_leave_work_for_hulks_own_all_reduce() -> None:
+    """Shares by speed are no worse than equal ones, whose search has no such moves."""
+    draw = random.Random(1)
+    machines = tuple(Machine(f"m{n}", f"r{n % 8}", flops_per_s=draw.choice((1e13, 2e13, 3e13))) for n in range(300))
+    regions = {machine.region for machine in machines}
+    links = {
+        (a, b): Link(draw.uniform(0.01, 0.25), 10 ** draw.uniform(7.5, 8.5)) if a != b else Link(0.0005, 1.2e9)
+        for a in sorted(regions)
+        for b in sorted(regions)
+    }
+    topology = Topology(machines, region_links=links)
+    asked = job(topology, model=GPT, global_batch=2400)
+    equal, by_speed = (planned(replace(asked, shares=shares), topology) for shares in ("equal", "planned"))
+    assert equal.algorithm == "wan"
+    assert by_speed.prediction.step_s <= equal.prediction.step_s
 
 
 def test_the_floor_of_regions_takes_the_backward_passes_that_are_known() -> None:
