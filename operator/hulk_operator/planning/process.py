@@ -36,7 +36,7 @@ MAX_SEARCH_S: Final = 30.0
 MAX_REVIEW_S: Final = 1.0
 """Where a running job may move: a plan that is asked for meanwhile waits."""
 
-MAX_RESUME_S: Final = 1.5
+MAX_RESUME_S: Final = 1.2
 """Where workers of a job wait for its next plan, as after a loss: they hold accelerators meanwhile."""
 
 MAX_PROCESS_S: Final = 120

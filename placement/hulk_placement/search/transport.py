@@ -106,7 +106,7 @@ def _compared(
         kept = [sentence for sentence in plan.why if sentence not in why.at_most_faster(chosen)]
         return replace(plan, why=(*kept, why_wan.against_wan(wan), *why.at_most_faster(plan)))
     plan = replace(plan, iterations=max(sets.work.done, 1))
-    return replace(plan, why=why_wan.sentences(problem, plan, ring))
+    return replace(plan, why=why_wan.sentences(problem, plan, ring, sets.work.exhausted))
 
 
 def _gap(problem: Problem, sets: RegionSets, chosen: Plan, ring: Plan | Unplaced) -> float:

@@ -25,8 +25,11 @@ FASTEST = 1024.0
 """Factor on all bandwidths beyond which only latency is left."""
 
 
-def sentences(problem: Problem, plan: Plan, ring: Plan | Unplaced) -> tuple[str, ...]:
-    """What decided the plan, how its values flow, what no all-reduce can beat, and what the ring would have cost."""
+def sentences(problem: Problem, plan: Plan, ring: Plan | Unplaced, is_time_over: bool = False) -> tuple[str, ...]:
+    """What decided the plan, how its values flow, what no all-reduce can beat, and what the ring would have cost.
+
+    `is_time_over`: the bandwidth at which local SGD is as good, which takes long to find, is left out.
+    """
     assert plan.collective is not None
     network = build_network(problem.topology, plan.rank_machines, allow_unknown=problem.workload.allow_unknown_links)
     bucket_bytes = math.ceil(problem.workload.model.gradient_bytes / plan.num_buckets)
@@ -36,7 +39,8 @@ def sentences(problem: Problem, plan: Plan, ring: Plan | Unplaced) -> tuple[str,
     found += why.unused(problem, plan)
     found += [f"Not considered: {phrase}." for phrase in problem.left_out]
     if is_any_known(problem.workload, problem.topology):
-        found += [_other_way(problem, plan), _crossover(problem, plan, network)]
+        found.append(_other_way(problem, plan))
+        found += [] if is_time_over else [_crossover(problem, plan, network)]
     if not plan.prediction.calibrated:
         found.append(why.assumed(problem))
     return (*found, *why.at_most_faster(plan))
