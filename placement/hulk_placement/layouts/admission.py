@@ -16,10 +16,6 @@ def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Un
     """The machines that may be used, with as many accelerators as the job's pods may hold there."""
     if words := replicas_words(workload.data, workload.micro_batch, workload.global_batch):
         return Unplaced("BatchTooSmall", f"{words}.")
-    num_layers = len(workload.model.layers)
-    if workload.pipeline is not None and workload.pipeline > num_layers:
-        words = f"{counted(workload.pipeline, 'stage')} are asked for, and the model has {counted(num_layers, 'layer')}"
-        return Unplaced("MoreStagesThanLayers", f"{words}: each stage needs one at least.")
     sieve = Sieve(workload, list(topology.machines))
     sieve.keep(lambda m: m.name in workload.candidates, "may not run the job's pods")
     if workload.regions:
@@ -44,6 +40,10 @@ def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Un
             f"Needs at least {counted(needed, 'accelerator')}; {num_free} {'is' if num_free == 1 else 'are'} free"
             f"{of_workers}{': ' * bool(sieve.phrases)}{sieve.reasons()}.",
         )
+    num_layers = len(workload.model.layers)
+    if workload.pipeline is not None and workload.pipeline > num_layers:
+        words = f"{counted(workload.pipeline, 'stage')} are asked for, and the model has {counted(num_layers, 'layer')}"
+        return Unplaced("MoreStagesThanLayers", f"{words}: each stage needs one at least.")
     return _pins_apart(workload, sieve.machines) or _pins_above(workload, sieve.machines) or tuple(sieve.machines)
 
 
