@@ -103,7 +103,7 @@ def _plan(rng: random.Random, topology: Topology, workload: Workload, layout: La
         workers=tuple(WorkerSlot(machine.name, machine.region, layout.tensor) for machine in cells),
         shares=(1,) * layout.data,
         micro_batch=1,
-        num_buckets=rng.choice((1, 1, 2)),
+        num_buckets=rng.choice((1, 1, 2, 2, 5, 8)),
         prediction=NOT_PREDICTED,
         layout=layout,
         stages=(0, *sorted(rng.sample(range(1, num_layers), layout.pipeline - 1))),

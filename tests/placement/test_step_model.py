@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -321,6 +322,35 @@ REDUCED = {
 def test_an_all_reduce_takes_the_same_in_both(name: str) -> None:
     assert doubts(*REDUCED[name]) == ()
     assert abs(difference(*REDUCED[name])) < 0.02
+
+
+def test_buckets_of_a_ring_take_as_long_in_both() -> None:
+    """Whatever holds a ring back: the way there and back, one flow or its link, on the edge that waits or on another.
+
+    Two ranks, two buckets over slow flows: one round trip less than two rings one after the other.
+    """
+    for seed in range(150):
+        rng = random.Random(seed)
+        links = {(region, region): Link(1e-4, 1e9) for region in "ab"}
+        for pair in (("a", "b"), ("b", "a")):
+            rate = 10 ** rng.uniform(6.5, 9)
+            flow = rate * rng.choice((1.0, 0.3, 0.05))
+            links[pair] = Link(10 ** rng.uniform(-2.5, -0.7), rate, flow_bytes_per_s=flow)
+        machines = ("a0 b0", "a0 b0", "a0 a1 b0", "b0 a0 b1 a1")[seed % 4]
+        asked = job((int(10 ** rng.uniform(5, 8)),), seconds=1e-6)
+        options = {"num_buckets": rng.choice((1, 2, 2, 3, 8)), "stages": (0,), "overlap": False}
+        given = plan(machines, Layout(len(machines.split())), **options), asked, world(region_links=links)
+        assert doubts(*given) == ()
+        assert abs(difference(*given)) < 1e-3, seed
+
+
+@pytest.mark.parametrize("seed", [415, 1035])
+def test_flows_of_hulks_own_that_share_uplinks_take_as_long_in_both(seed: int) -> None:
+    """Their chunks go by rank, not by fair shares."""
+    case = draw(seed)
+    assert case.plan.algorithm == "wan"
+    assert case.topology.uplinks
+    assert abs(difference(case.plan, case.workload, case.topology)) < 0.01
 
 
 @pytest.mark.parametrize("overlap", [True, False])

@@ -62,10 +62,6 @@ class Simulated:
         """For how long the busiest of all these was taken up: the next all-reduce ends no sooner after this one."""
         return max(*self.busy_s.values(), *self.leaving_s, *self.coming_s, *self.inside_s, 0.0)
 
-    def held_s(self, link: Link) -> float:
-        """For how long a link was held: by what it sent, or by all that went through the caps at its ends."""
-        return max(self.busy_s[link], self.leaving_s[link[0]], self.coming_s[link[1]])
-
 
 def simulate(
     network: Network,

@@ -10,16 +10,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hulk_placement.collective.classes import CollectivePlan
 from hulk_placement.collective.network import Network
-from hulk_placement.cost.gloo import AT_A_TIME, CUBIC, SOFTWARE_S, Gloo, cut_ring
+from hulk_placement.cost.gloo import AT_A_TIME, SOFTWARE_S, Gloo, cut_ring
 from hulk_placement.cost.gloo_rings import ring_times
 from hulk_placement.cost.groups import Group
 from hulk_placement.cost.hierarchical import Hierarchical, by_region, inside_seconds
 from hulk_placement.cost.nccl import Nccl, nccl_ring_times, ring_edges
 from hulk_placement.cost.nccl_tree import nccl_tree_times, tree_edges
 from hulk_placement.cost.parameter_server import ParameterServer, client_edges
-from hulk_placement.cost.simulation.step import Bucket, Edge, Phase, Place, Way
+from hulk_placement.cost.simulation.outcome import simulate_step
+from hulk_placement.cost.simulation.schedule import schedule
+from hulk_placement.cost.simulation.step import AllReduce, Bucket, Edge, Phase, Place, Replica, Step, Way
 from hulk_placement.cost.simulation.ways import Ways
 from hulk_placement.cost.transports import Transport
 from hulk_placement.cost.wan import simulated
@@ -59,18 +64,31 @@ def own_buckets(
     collective: CollectivePlan, network: Network, num_bytes: int, num_buckets: int, ways: Ways
 ) -> tuple[Bucket, ...]:
     """Of Hulk's own: each keeps links, uplinks and regions' insides as busy as its simulation alone says, and takes as
-    long."""
+    long.
+    """
     found = simulated(collective, network, math.ceil(num_bytes / num_buckets))
     edges = []
     for (a, b), busy_s in found.busy_s.items():
         pair = network.regions[a], network.regions[b]
         rate = ways.topology.region_link(*pair).bandwidth_bytes_per_s
         shared = (ways.number(Place("link", pair), rate), *ways.uplinks(*pair))
-        edges.append(Edge(Way(shared, rate, max(0.0, found.seconds - found.held_s((a, b)))), busy_s * rate))
+        edges.append(Edge(Way(shared, rate, 0.0), busy_s * rate))
     for region, pass_s in zip(network.regions, found.inside_s, strict=True):
         number = ways.number(Place("inside region", (region,)), 1.0, "passes")  # that takes a second of passes a second
-        edges.append(Edge(Way((number,), 1.0, max(0.0, found.seconds - pass_s)), pass_s))
-    return tuple(Bucket((number + 1) / num_buckets, (tuple(edges),)) for number in range(num_buckets))
+        edges.append(Edge(Way((number,), 1.0, 0.0), pass_s))
+    late = tuple(
+        replace(edge, way=replace(edge.way, latency_s=max(0.0, found.seconds - float(end_s))))
+        for edge, end_s in zip(edges, _ends_E(edges, ways), strict=True)
+    )
+    return tuple(Bucket((number + 1) / num_buckets, (late,)) for number in range(num_buckets))
+
+
+def _ends_E(edges: Sequence[Edge], ways: Ways) -> NDArray[np.float64]:
+    """When each of these is through, in seconds, where nothing else is under way."""
+    nothing = Replica.alike(schedule("1f1b", 1, 1), (0.0,), (0.0,))
+    each = tuple(Bucket(1.0, ((edge,),)) for edge in edges)
+    step = Step(ways.resources, (nothing,), (AllReduce(((0, 0),), each, num_in_flight=len(each)),))
+    return simulate_step(step).sums.end_S
 
 
 def sending(group: Group, num_flows: int, ways: Ways) -> Bucket:
@@ -106,37 +124,62 @@ def _sent(group: Group, pair: Sequence[str], num_flows: int, ways: Ways) -> Edge
 def _ring_edge(group: Group, num_buckets: int, num_flows: int, ways: Ways, connection: object) -> Edge:
     """One bucket's half of gloo's ring, of which `num_buckets` share connections.
 
-    Its latency is that of the edge which holds back as many as are under way together.
+    As many as are under way together take what the closed form says of them, as one alone does: that makes the rate of
+    their connections.
     """
-    num = min(num_buckets, AT_A_TIME)
-    together = replace(group, num_bytes=num * group.num_bytes, num_buckets=num)
-    worst = ring_times([together] * num_flows, ways.topology)[0].worst
-    edge = _rings(group, CUBIC, num_flows, ways, worst, num_parts=2)
+    num, edges, num_bytes = min(num_buckets, AT_A_TIME), group.edges(), _edge_bytes(group) / 2
+    alone, together = (
+        ring_times([replace(group, num_bytes=n * group.num_bytes, num_buckets=n)] * num_flows, ways.topology)[0]
+        for n in (1, num)
+    )
+    assert together.worst is not None
+    drawn = _drawn_by(edges, together.worst, ways)
+    latency_s = min(
+        _latency_s(together.worst, time.seconds / 2, n * num_bytes * num_flows, drawn, ways)
+        for n, time in ((1, alone), (num, together))
+    )
+    edge = _in_pace(drawn, num_bytes, alone.seconds / 2, latency_s, num_flows)
     if num_buckets == 1:
         return edge
-    rate = min(ways.topology.link(*pair).one_flow_bytes_per_s for pair in group.edges()) * num_flows
+    rate = num * edge.num_bytes / max(LEAST_S, together.seconds / 2 - latency_s)
     return _sharing(edge, rate, ways, connection)
 
 
-def _rings(group: Group, gloo: Gloo, num_flows: int, ways: Ways, worst: Pair | None = None, num_parts: int = 1) -> Edge:
-    """One of the equal parts of as many rings as there are flows: edges keep pace with the worst one, if not said that
-    which holds the rings back."""
-    time = ring_times([group] * num_flows, ways.topology, gloo)[0]
-    first = worst or time.worst
-    assert first is not None
-    latency_s = ways.topology.link(*first).rtt_s + SOFTWARE_S
-    num_bytes = 2 * cut_ring(group.num_bytes, len(group.machines), group.num_buckets).edge_bytes / num_parts
-    return _in_pace(group.edges(), first, num_bytes, time.seconds / num_parts, latency_s, num_flows, ways)
+def _rings(group: Group, gloo: Gloo, num_flows: int, ways: Ways) -> Edge:
+    """As many rings as there are flows, each reducing and gathering in one."""
+    time, num_bytes = ring_times([group] * num_flows, ways.topology, gloo)[0], _edge_bytes(group)
+    assert time.worst is not None
+    drawn = _drawn_by(group.edges(), time.worst, ways)
+    latency_s = _latency_s(time.worst, time.seconds, num_bytes * num_flows, drawn, ways)
+    return _in_pace(drawn, num_bytes, time.seconds, latency_s, num_flows)
 
 
-def _in_pace(
-    edges: Counter[Pair], first: Pair, num_bytes: float, alone_s: float, latency_s: float, num_flows: int, ways: Ways
-) -> Edge:
-    """Edges that keep pace with each other as one: what any of them shares holds back all of them."""
+def _edge_bytes(group: Group) -> float:
+    """What crosses every edge of a group's ring, reducing and gathering."""
+    return 2 * cut_ring(group.num_bytes, len(group.machines), group.num_buckets).edge_bytes
+
+
+def _drawn_by(edges: Counter[Pair], first: Pair, ways: Ways) -> tuple[int, ...]:
+    """All that edges draw on, each as often as they do, what the first one does before."""
     rest = edges - Counter([first])
     drawn = [ways.drawn_on(*first), *(ways.drawn_on(*pair) for pair in rest.elements() if pair[0] != pair[1])]
+    return sum(drawn, ())
+
+
+def _latency_s(pair: Pair, seconds: float, num_bytes: float, drawn: Sequence[int], ways: Ways) -> float:
+    """Of a pair's way there and back, what links that carry so much leave of a ring's time.
+
+    A ring may be held back by another edge's link, or fill its own while it waits; uplinks: `Doubt.UPLINKS_FULL`.
+    """
+    links = Counter(number for number in drawn if not ways.place(number).kind.startswith("uplink"))
+    busy_s = max((count * num_bytes / ways.rate(number) for number, count in links.items()), default=0.0)
+    return min(ways.topology.link(*pair).rtt_s + SOFTWARE_S, max(0.0, seconds - busy_s))
+
+
+def _in_pace(drawn: tuple[int, ...], num_bytes: float, alone_s: float, latency_s: float, num_flows: int) -> Edge:
+    """Edges that keep pace with each other as one: what any of them shares holds back all of them."""
     rate = num_bytes / max(LEAST_S, alone_s - latency_s)
-    return Edge(Way(sum(drawn, ()), rate, min(latency_s, alone_s), num_flows), num_bytes * num_flows)
+    return Edge(Way(drawn, rate, latency_s, num_flows), num_bytes * num_flows)
 
 
 def _two_levels(transport: Hierarchical, group: Group, num_flows: int, ways: Ways) -> tuple[Phase, ...]:
@@ -173,7 +216,7 @@ def _nccl(transport: Nccl, group: Group, num_flows: int, ways: Ways) -> Phase:
         shapes.append((time.seconds, edges, group.num_bytes / 2))
     seconds, edges, num_bytes = min(shapes, key=lambda shape: shape[0])
     first = min(sorted(edges), key=lambda e: transport.link(e[0], e[1], ways.topology).one_flow_bytes_per_s)
-    return (_in_pace(edges, first, num_bytes, seconds, 0.0, num_flows, ways),)
+    return (_in_pace(_drawn_by(edges, first, ways), num_bytes, seconds, 0.0, num_flows),)
 
 
 def _server(transport: ParameterServer, group: Group, num_flows: int, ways: Ways, back: bool) -> Phase:

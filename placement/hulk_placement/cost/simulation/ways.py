@@ -61,3 +61,7 @@ class Ways:
     def place(self, number: int) -> Place:
         """Of a resource."""
         return list(self._rates)[number][0]
+
+    def rate(self, number: int) -> float:
+        """Bytes a second that all who draw on a resource have together."""
+        return list(self._rates.values())[number]
