@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.layouts.admission import accelerators_needed, admitted
 from hulk_placement.layouts.joined import unjoined
-from hulk_placement.layouts.reasons import least_price, least_step_s
+from hulk_placement.layouts.reasons import least_cost
 from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import space_of
 from hulk_placement.layouts.trials import Shape, Trials
@@ -70,5 +70,4 @@ def compare(
         best = next(iter(trials.best_possible(1)), None)
         cost, shape = (math.inf, None) if best is None else (best.cost, best.shape)
         rows.append(Row(name, cost, shape, trials.num_evaluations, took_s, trials.is_proven, took_s >= seconds))
-    least = least_step_s if workload.objective == "time" else least_price
-    return Comparison(tuple(rows), least(Trials(ground), space))
+    return Comparison(tuple(rows), least_cost(Trials(ground), space))

@@ -131,12 +131,8 @@ def best_plan(
     # The search weighs neither two-level all-reduces nor orders of blocks, and rings not by machines' own links.
     is_weighed = workload.sync.mode == "ring" and best.schedule != "explicit"
     is_known = is_weighed and (workload.data == 1 or not trials.ground.has_own_links)
-    reached, least = (
-        judged(best, workload),
-        reasons.least_step_s if workload.objective == "time" else reasons.least_price,
-    )
-    floor = max(least(trials, space), trials.proven_cost if is_known else 0.0)
-    is_proven = trials.is_proven and is_known
+    reached, is_proven = judged(best, workload), trials.is_proven and is_known
+    floor = max(reasons.least_cost(trials, space), trials.proven_cost if is_known else 0.0)
     gap = 0.0 if is_proven or not reached else max(0.0, 1 - floor / reached)
     best = replace(best, iterations=trials.num_evaluations, optimality_gap=gap)
     return replace(best, why=reasons.sentences(trials, best))

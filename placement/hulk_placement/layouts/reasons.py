@@ -16,6 +16,12 @@ from hulk_placement.search.problem import Unplaced, counted
 from hulk_placement.workload import Workload
 
 
+def least_cost(trials: Trials, space: Space) -> float:
+    """What nothing can beat, in the unit of the objective: seconds of a step, or its price."""
+    least = least_step_s if trials.ground.workload.objective == "time" else least_price
+    return least(trials, space)
+
+
 def least_step_s(trials: Trials, space: Space) -> float:
     """Seconds below which no step of any layout is: all micro-batches, all machines always busy, nothing sent.
 

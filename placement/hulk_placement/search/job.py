@@ -79,28 +79,41 @@ def _best_equal(problem: Problem, seed: int, work: Work) -> tuple[Candidate | No
 
 def _best_uneven(problem: Problem, seed: int, work: Work) -> tuple[Candidate | None, float]:
     """The best ring with shares by speed, made better worker by worker, and what no shares and no ring can beat."""
-    starts = list(_baselines(problem))
-    for like in (uneven.equal(problem), uneven.levelled(problem)):
-        part = work.part((work.limit - work.done) // 3)
-        found, _ = _best_equal(like, seed, part)
-        work.add(part)
-        if found is not None:
-            orders = {found.order, uneven.quickened(problem, found.order)}
-            starts += [candidate(problem, order, found.num_buckets) for order in sorted(orders)]
+    starts = [*_baselines(problem), *_like_equal(problem, seed, work)]
     best = min((start for start in starts if links_known(problem, start.order)), key=lambda s: s.step_s, default=None)
     if best is None:
         return None, 0.0
     alone_s = min((choice.step_s for choice in one_machine(problem)), default=best.step_s)
     bound_s = uneven.least_step_s(problem, region_graphs(problem).optimistic, min(best.step_s, alone_s), work)
     best, bound_s = quickest(problem, best, bound_s, work)
-    if best.step_s <= bound_s:
-        return best, bound_s
+    if best.step_s > bound_s:
+        best = _moved(problem, best, seed, work)
+        best, bound_s = tried_all(problem, best, bound_s, work)
+    return best, bound_s
+
+
+def _like_equal(problem: Problem, seed: int, work: Work) -> Iterator[Candidate]:
+    """The best rings with equal shares, and with machines that are all as fast as their mean.
+
+    Each search has a third of the work that is left.
+    """
+    for like in (uneven.equal(problem), uneven.levelled(problem)):
+        part = work.part((work.limit - work.done) // 3)
+        found, _ = _best_equal(like, seed, part)
+        work.add(part)
+        if found is not None:
+            orders = {found.order, uneven.quickened(problem, found.order)}
+            yield from (candidate(problem, order, found.num_buckets) for order in sorted(orders))
+
+
+def _moved(problem: Problem, best: Candidate, seed: int, work: Work) -> Candidate:
+    """The better of the candidate and what moves of single workers make of it."""
     part = work.part(round((work.limit - work.done) * (MOVES_SHARE if problem.workload.sync.may_use_wan else 1)))
     for num_buckets in NUM_BUCKETS:
         moved = uneven.moved(problem, best.order, partial(_step_s, problem, num_buckets), seed, part)
         best = min(best, candidate(problem, moved, num_buckets), key=lambda found: found.step_s)
     work.add(part)
-    return tried_all(problem, best, bound_s, work)
+    return best
 
 
 def _step_s(problem: Problem, num_buckets: int, order: Order) -> float:

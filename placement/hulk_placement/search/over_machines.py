@@ -11,7 +11,6 @@ from hulk_placement.search.choice import one_machine
 from hulk_placement.search.evaluate import Order, evaluate
 from hulk_placement.search.graph import machine_graph
 from hulk_placement.search.problem import Problem
-from hulk_placement.search.room import Room
 from hulk_placement.search.sizes import NUM_BUCKETS, planned_size
 
 MAX_EXACT_SLOTS = 24
@@ -39,7 +38,7 @@ def quickest(problem: Problem, best: Candidate, bound_s: float, work: Work) -> t
     """
     if sum(problem.useful_slots) > MAX_SLOTS:
         return best, bound_s
-    graph, speeds = machine_graph(problem), Room(problem).speeds
+    graph, speeds = machine_graph(problem), [problem.speed[machine] for machine in problem.fastest_slots]
     least_s = [choice.step_s for choice in one_machine(problem)]
     for num_workers, num_buckets in _sizes(problem):
         size = planned_size(problem, num_workers, num_buckets)

@@ -80,6 +80,12 @@ class Problem:
         """`num_slots`, none above the most workers: one machine may offer a million."""
         return tuple(min(slots, self.max_workers) for slots in self.num_slots)
 
+    @cached_property
+    def fastest_slots(self) -> tuple[int, ...]:
+        """The machine of each useful slot, fastest first."""
+        slots = [machine for machine, num in enumerate(self.useful_slots) for _ in range(num)]
+        return tuple(sorted(slots, key=lambda machine: (-self.speed[machine], machine)))
+
 
 def build(workload: Workload, topology: Topology) -> Problem | Unplaced:
     """The workload's problem, or why it has none."""

@@ -15,12 +15,10 @@ class Room:
 
     def __init__(self, problem: Problem) -> None:
         self.by_region: list[list[float]] = [[] for _ in problem.regions]
-        for speed, slots, region in zip(problem.speed, problem.useful_slots, problem.region_of, strict=True):
-            self.by_region[region] += [-speed] * slots
-        for ascending in self.by_region:
-            ascending.sort()
+        for machine in problem.fastest_slots:
+            self.by_region[problem.region_of[machine]].append(-problem.speed[machine])
         self.slots = tuple(map(len, self.by_region))
-        self.speeds = self.fastest(range(len(problem.regions)))
+        self.speeds = [problem.speed[machine] for machine in problem.fastest_slots]
         self.different_speeds = sorted(set(self.speeds))
 
     def fastest(self, regions: Iterable[int]) -> list[float]:

@@ -41,10 +41,8 @@ def levelled(problem: Problem) -> Problem:
 
 def quickened(problem: Problem, order: Order) -> Order:
     """The order with the fastest machines of each region that it has workers in, one after the other."""
-    slots = [machine for machine, num in enumerate(problem.useful_slots) for _ in range(num)]
-    slots.sort(key=lambda machine: (-problem.speed[machine], machine))
     chosen: dict[int, list[int]] = {region: [] for region in range(len(problem.regions))}
-    for machine in slots:
+    for machine in problem.fastest_slots:
         chosen[problem.region_of[machine]].append(machine)
     wanted = Counter(problem.region_of[machine] for machine in order)
     left = {region: iter(sorted(chosen[region][:num])) for region, num in wanted.items()}
