@@ -111,6 +111,7 @@ def _drawn(console: Console, num: int) -> None:
     cases = {
         "one bucket": drawn.rings(1, num),
         "two buckets at once": drawn.rings(2, num),
+        "eight buckets, two at a time": drawn.rings(8, num),
         "DDP's buckets, equal": drawn.buckets(True, num),
         "DDP's buckets, of any sizes": drawn.buckets(False, num),
     }
