@@ -50,10 +50,8 @@ class RegionSets:
         self._backward_shares = _backward_shares(problem)
         self._found: dict[frozenset[int], RegionSet | None] = {}
         self._slots: list[list[int]] = [[] for _ in problem.regions]
-        for machine, (slots, region) in enumerate(zip(problem.useful_slots, problem.region_of, strict=True)):
-            self._slots[region] += [machine] * slots
-        for machines in self._slots:
-            machines.sort(key=lambda m: (-problem.speed[m], m))
+        for machine in problem.fastest_slots:
+            self._slots[problem.region_of[machine]].append(machine)
         self.is_listed = sum(map(bool, self._slots)) <= MOST_LISTED_REGIONS
 
     def search(self, start: frozenset[int]) -> list[RegionSet]:
