@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 from hulk_placement.plan import Plan
 from hulk_placement.search.keep import SLOWER
-from hulk_placement.solve import solve
+from hulk_placement.solve import Budget, solve
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import workload
+
+from bench.bench_solve import workload as drawn_workload
+from bench.bench_solve import world
 
 
 def alike(free: dict[str, int], speed: dict[str, float] | None = None) -> Topology:
@@ -54,6 +58,22 @@ def test_workers_stay_where_they_are(
     assert found.total() == workers
     assert (found & Counter(kept)).total() == min(workers, sum(kept.values())), name
     assert expected is None or set(found) == expected, name
+
+
+def test_all_stay_where_a_search_in_a_hurry_finds_nothing_better() -> None:
+    """Of 20 workers on 100 machines one is lost; 100 iterations are too few to choose among all of them again."""
+    topology = world(100, 5, random.Random(7))
+    asked = drawn_workload(topology)
+    first = solve([asked], [], topology, Budget(20_000)).plans[asked.key]
+    held = {machine: num for machine, num in first.accelerators().items() if machine != first.workers[0].machine}
+    assert len(held) == 19
+    free = tuple(replace(m, num_accelerators=m.num_accelerators - held.get(m.name, 0)) for m in topology.machines)
+    free = tuple(machine for machine in free if machine.name != first.workers[0].machine)
+    kept = replace(asked, candidates={machine.name: 1 for machine in free}, kept=held)
+    found = solve([kept], [], replace(topology, machines=free), Budget(100)).plans[asked.key]
+    assert places(found) == Counter(held)
+    assert "All 19 running workers stay." in found.why
+    assert found.prediction.step_s < 1.05 * first.prediction.step_s
 
 
 @pytest.mark.parametrize(("slower", "stays"), [(SLOWER / 2, True), (10.0, False)])

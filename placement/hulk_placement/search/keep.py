@@ -1,9 +1,10 @@
 """A plan for a workload of which workers run already: as few new ones as the step time allows.
 
-The fastest plan says how many workers there are to be. The same number is then looked for among those that wait and,
-for what they lack, the machines of the fastest plan: that plan is taken unless its step is more than `SLOWER` slower.
-A speed that nobody measured moves no worker: where the fastest plan rests on one, only communication is compared. Of
-100 workers on machines that are all alike, one lost, 99 so stay and one is new.
+Where all that wait and no other are as fast as what is found among all machines, they stay. Else the fastest plan says
+how many workers there are to be. The same number is then looked for among those that wait and, for what they lack, the
+machines of the fastest plan: that plan is taken unless its step is more than `SLOWER` slower. A speed that nobody
+measured moves no worker: where the fastest plan rests on one, only communication is compared. Of 100 workers on
+machines that are all alike, one lost, 99 so stay and one is new.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from hulk_placement.search.why import at_most_faster
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
+NUM_SEARCHES = 3
+"""That share the seconds: among workers that wait, among all machines, and for as many workers as the fastest has."""
+
 SLOWER = 0.05
 """What a worker that need not start again is worth, as a share of the step: below this, predictions are no guide."""
 
@@ -30,13 +34,16 @@ def place_keeping(
     """The plan, in a topology that counts the kept workers' accelerators as free."""
     if not workload.kept or workload.pins:
         return place(workload, topology, budget, clock)
-    half = replace(budget, seconds=budget.seconds / 2)
-    fastest = place(workload, topology, half, clock)
+    part = replace(budget, seconds=budget.seconds / NUM_SEARCHES)
+    unmoved, fastest = _unmoved(workload, topology, part, clock), place(workload, topology, part, clock)
     if isinstance(fastest, Unplaced):
-        return fastest
+        return unmoved or fastest
+    if unmoved is not None and unmoved.prediction.step_s <= fastest.prediction.step_s:
+        unmoved = _proven(unmoved, fastest)
+        return replace(unmoved, why=(*unmoved.why, f"All {len(unmoved.workers)} running workers stay."))
     num = len(fastest.workers)
     among = replace(workload, candidates=_slots(fastest, workload), min_workers=num, max_workers=num)
-    staying = place(among, topology, half, clock)
+    staying = place(among, topology, part, clock)
     if isinstance(staying, Unplaced):
         return fastest
     staying = _proven(staying, fastest)
@@ -46,6 +53,17 @@ def place_keeping(
     if slower > SLOWER:
         return replace(fastest, why=(*fastest.why, f"{numbers} could stay, but the step would be {slower:.1%} slower."))
     return replace(staying, why=(*staying.why, f"{numbers} stay; the step is {slower:.1%} slower for it."))
+
+
+def _unmoved(workload: Workload, topology: Topology, budget: Budget, clock: Callable[[], float]) -> Plan | None:
+    """The best plan of all workers that wait and no other, where they are enough: little to search, often the best."""
+    waiting = Counter(workload.kept) & Counter(workload.candidates)
+    num = waiting.total()
+    if not workload.min_workers <= num <= workload.max_workers:
+        return None
+    among = replace(workload, candidates=dict(waiting), min_workers=num, max_workers=num)
+    found = place(among, topology, budget, clock)
+    return None if isinstance(found, Unplaced) else found
 
 
 def _proven(staying: Plan, fastest: Plan) -> Plan:
