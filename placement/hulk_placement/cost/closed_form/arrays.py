@@ -60,6 +60,8 @@ class Setting(NamedTuple):
     """Seconds, one way."""
     flow_QQ: Floats
     """Bytes a second of one flow; 0: must not be used."""
+    own_QQ: Bools
+    """Whether that is a link of two machines' own, or else their regions'."""
     inside_latency_K: Floats
     inside_flow_K: Floats
     """Between two cells on one machine."""
@@ -68,7 +70,9 @@ class Setting(NamedTuple):
     flow_RR: Floats
     """As of places, typical of the machines of a region pair."""
     capacity_RR: Floats
-    """Bytes a second of all flows of a region pair together; inside a region, of two of its machines."""
+    """Bytes a second of all flows of a region pair that have no link of their own; inside a region, of two machines."""
+    carried_RR: Floats
+    """Bytes a second of all flows of a region pair together."""
     uplink_R: Floats
     egress_RR: Floats
     """Price of a byte."""
@@ -131,6 +135,8 @@ class Cache(NamedTuple):
     sharing_PR: Floats
     """Bytes on the busiest pair of its machines in a region, over those of the stage's own ring; at most."""
     load_RR: Floats
+    inherited_RR: Floats
+    """As `load_RR`, of machines that have no link of their own."""
     region_3R: Floats
     walk_W: Ints
     stage: Floats

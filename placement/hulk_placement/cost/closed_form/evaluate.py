@@ -18,8 +18,11 @@ from hulk_placement.cost.closed_form.pipeline import NUM_SCRATCH, Chain, least_s
 from hulk_placement.cost.closed_form.shares import filled, num_batches
 from hulk_placement.cost.closed_form.sync import (
     busiest_uplink_s,
+    clear_loads,
     gradient_bytes,
     holds_tie,
+    link_seconds,
+    load,
     pair,
     sync_seconds,
     tied_price,
@@ -50,6 +53,7 @@ def make_cache(num_replicas: int, num_stages: int, num_regions: int, num_machine
         load_M=np.zeros(num_machines),
         sharing_PR=np.ones((num_stages, num_regions)),
         load_RR=np.zeros((num_regions, num_regions)),
+        inherited_RR=np.zeros((num_regions, num_regions)),
         region_3R=np.zeros((3, num_regions)),
         walk_W=np.zeros(max(2 * num_regions + 2, num_replicas), np.int64),
         stage=np.zeros((8, num_stages)),
@@ -140,28 +144,27 @@ def _cold_packets(setting: Setting, source: int, target: int, num_bytes: float) 
 def crossing_seconds(setting: Setting, layout: Layout, cache: Cache) -> float:
     """Seconds that the activations and gradients of a step keep the busiest region link or uplink busy."""
     num_replicas, num_stages = layout.machine_DP.shape
-    cache.load_RR[:] = 0.0
+    clear_loads(cache)
     crossed = False
     for r in range(num_replicas):
         for s in range(num_stages - 1):
-            a = setting.region_M[layout.machine_DP[r, s]]
-            b = setting.region_M[layout.machine_DP[r, s + 1]]
-            if a != b:
+            a, b = layout.machine_DP[r, s], layout.machine_DP[r, s + 1]
+            if setting.region_M[a] != setting.region_M[b]:
                 num_bytes = layout.shares_D[r] / setting.micro_batch * setting.output_L[layout.first_P[s + 1] - 1]
-                cache.load_RR[a, b] += num_bytes
-                cache.load_RR[b, a] += num_bytes
+                load(setting, cache, a, b, num_bytes)
+                load(setting, cache, b, a, num_bytes)
                 crossed = True
     return busiest_seconds(setting, cache) if crossed else 0.0
 
 
 @compiled
 def busiest_seconds(setting: Setting, cache: Cache) -> float:
-    """Seconds of the busiest region link or uplink, by the bytes in `load_RR`."""
+    """Seconds of the busiest region link or uplink, by the bytes in `load_RR` and `inherited_RR`."""
     worst_s = busiest_uplink_s(setting, cache)
     for a in range(setting.uplink_R.shape[0]):
         for b in range(setting.uplink_R.shape[0]):
             if cache.load_RR[a, b] > 0.0:
-                worst_s = max(worst_s, cache.load_RR[a, b] / setting.capacity_RR[a, b])
+                worst_s = max(worst_s, link_seconds(setting, cache, a, b))
     return worst_s
 
 

@@ -253,6 +253,29 @@ def _time_uplinks(setting: Setting, cache: Cache) -> None:
 
 
 @inlined
+def clear_loads(cache: Cache) -> None:
+    """Nothing crosses links between regions."""
+    cache.load_RR[:] = 0.0
+    cache.inherited_RR[:] = 0.0
+
+
+@inlined
+def load(setting: Setting, cache: Cache, source: int, target: int, num_bytes: float) -> None:
+    """Put what one machine sends another on the link between their regions."""
+    ends = setting.region_M[source], setting.region_M[target]
+    cache.load_RR[ends] += num_bytes
+    if not setting.own_QQ[setting.place_M[source], setting.place_M[target]]:
+        cache.inherited_RR[ends] += num_bytes
+
+
+@inlined
+def link_seconds(setting: Setting, cache: Cache, a: int, b: int) -> float:
+    """Seconds that a link between two regions is busy with all that crosses it, and with what has no own link there."""
+    all_s = cache.load_RR[a, b] / setting.carried_RR[a, b]
+    return float(max(all_s, cache.inherited_RR[a, b] / setting.capacity_RR[a, b]))
+
+
+@inlined
 def busiest_uplink_s(setting: Setting, cache: Cache) -> float:
     """Seconds of the busiest uplink, out or in, by the bytes in `load_RR`."""
     worst_s = 0.0
@@ -351,7 +374,7 @@ def tied_seconds(setting: Setting, layout: Layout, cache: Cache) -> float:
     """
     worst_s, least_slack_s = 0.0, math.inf
     if setting.ties_T2.shape[0] > 0:
-        cache.load_RR[:] = 0.0
+        clear_loads(cache)
         for k in range(setting.ties_T2.shape[0]):
             _load_tied(setting, layout, cache, k)
         for k in range(setting.ties_T2.shape[0]):
@@ -370,11 +393,10 @@ def _load_tied(setting: Setting, layout: Layout, cache: Cache, number: int) -> N
     num_bytes = setting.tied_gradient_T[number] * setting.tensor
     is_sent = early != late and holds_tie(setting, layout.first_P[late], layout.first_P[late + 1], number)
     for r in range(layout.machine_DP.shape[0] if is_sent else 0):
-        region = setting.region_M[layout.machine_DP[r, early]]
-        other = setting.region_M[layout.machine_DP[r, late]]
-        if region != other:
-            cache.load_RR[region, other] += num_bytes
-            cache.load_RR[other, region] += num_bytes
+        a, b = layout.machine_DP[r, early], layout.machine_DP[r, late]
+        if setting.region_M[a] != setting.region_M[b]:
+            load(setting, cache, a, b, num_bytes)
+            load(setting, cache, b, a, num_bytes)
 
 
 @inlined
@@ -390,9 +412,12 @@ def _tied(setting: Setting, layout: Layout, cache: Cache, number: int) -> tuple[
         for source, target, slack_s in ((a, b, slacks_s[0]), (b, a, slacks_s[1])):
             latency_s, flow = pair(setting, source, target)
             ends = setting.region_M[source], setting.region_M[target]
-            full_s = cache.load_RR[ends] / setting.capacity_RR[ends]
-            if ends[0] == ends[1] and a != b and flow > 0.0:
-                has_own = setting.place_M[a] != ends[0] and setting.place_M[b] != ends[0]
+            full_s, has_own = 0.0, setting.own_QQ[setting.place_M[source], setting.place_M[target]]
+            if ends[0] != ends[1] and has_own:
+                full_s = cache.load_RR[ends] / setting.carried_RR[ends]
+            elif ends[0] != ends[1]:
+                full_s = link_seconds(setting, cache, ends[0], ends[1])
+            elif a != b and flow > 0.0:
                 full_s = num_bytes * setting.tensor / (flow if has_own else setting.capacity_RR[ends])
             sent_s = max(num_bytes / flow, full_s) if flow > 0.0 else math.inf
             worst_s = max(worst_s, latency_s + 0.5 * SOFTWARE_S + sent_s - slack_s)
