@@ -25,7 +25,7 @@ from hulk_placement.workload import Workload
 
 from bench.step_model.drawn import draw
 
-NUM_DRAWN = 260
+NUM_DRAWN = 280
 LEAST_APPLYING = 200
 
 
@@ -121,9 +121,9 @@ DOUBTED = {
         world(),
     ),
     Doubt.UPLINKS_FULL: (
-        plan("a0 b0", Layout(2, 1, 4), stages=(0,)),
-        job((1_000_000,), seconds=0.01),
-        world(rtt_s=0.05, uplinks={"b": 1e7}),
+        plan("a0 a1 b0 b1", Layout(2, 2, 4)),
+        job((1_000_000, 1000), seconds=0.01),
+        world(rtt_s=0.2, uplinks={"b": 1e7}),
     ),
     Doubt.EARLY_BUCKETS: (
         plan("a0 b0", Layout(2), num_buckets=2, stages=(0,)),
@@ -342,6 +342,68 @@ def test_buckets_of_a_ring_take_as_long_in_both() -> None:
         given = plan(machines, Layout(len(machines.split())), **options), asked, world(region_links=links)
         assert doubts(*given) == ()
         assert abs(difference(*given)) < 1e-3, seed
+
+
+FAST_PAIR = {("a0", "b0"): Link(0.01, 1e8), ("b0", "a0"): Link(0.01, 1e8)}
+
+
+@pytest.mark.parametrize("tied", [0, 1_000_000])
+def test_machines_whose_own_link_is_faster_than_their_regions_have_that(tied: int) -> None:
+    """100 MB/s of their own, where the regions' link is known for 1 MB/s, or for no more than the others' median."""
+    asked = job((1_000_000, 1000), 10_000_000, seconds=0.1, tied=tied)
+    slow = {(f"{a}{n}", f"{b}{n}"): Link(0.01, 1e6) for n in (1, 2) for a, b in ("ab", "ba")}
+    inside = {(region, region): Link(1e-4, 1e9) for region in "ab"}
+    given = plan("a0 b0", Layout(1, 2), shares=(2,)), asked
+    expected = step_seconds(*given, world(region_links=inside, node_links=FAST_PAIR))
+    for topology in (world(rate=1e6, node_links=FAST_PAIR), world(region_links=inside, node_links=FAST_PAIR | slow)):
+        assert doubts(*given, topology) == ()
+        assert foresee(*given, topology).step_s == pytest.approx(expected)
+        assert abs(difference(*given, topology)) < TOLERANCE
+
+
+def test_pipelines_without_links_of_their_own_share_what_their_regions_have() -> None:
+    """Two of three pipelines inherit 10 MB/s; 20 MB of activations of each keep that busy for 4 s, one of 100 MB/s."""
+    topology, asked = world(rate=1e7, node_links=FAST_PAIR), job((1000, 1000), 20_000_000, seconds=0.001)
+    step_s = step_seconds(plan("a0 b0 a1 b1 a2 b2", Layout(3, 2)), asked, topology)
+    assert step_s == pytest.approx(4.0, rel=0.1)
+
+
+def test_what_two_stages_send_each_other_takes_each_its_own_way() -> None:
+    """A round trip of 0.2 s, of which 0.19 s are the way there: in both evaluators a part of the exchange."""
+    links = {(region, region): Link(1e-4, 1e9) for region in "ab"}
+    links |= {("a", "b"): Link(0.2, 1e8, one_way_s=0.19), ("b", "a"): Link(0.2, 1e8, one_way_s=0.01)}
+    made = plan("a0 a1 b0 b1", Layout(2, 2), overlap=False)
+    given = made, job((100_000, 100_000), seconds=0.01), world(region_links=links)
+    assert abs(difference(*given)) < 0.01
+    assert predict(*given).communication_s == pytest.approx(0.19, rel=0.05)
+
+
+def test_what_stages_share_inside_a_region_leaves_no_room_on_uplinks() -> None:
+    """One pipeline is in one region; the other's 4 MB cross an uplink of 1 MB/s while its activations of 20 MB do."""
+    given = (
+        plan("a0 a1 b0 a2", Layout(2, 2), inner_steps=5, shares=(2, 2)),
+        job((1_000_000, 1000), 10_000_000, seconds=0.1, tied=1_000_000),
+        world(rtt_s=0.05, uplinks={"b": 1e6}),
+    )
+    assert predict(*given).tied_s == simulate(*given).end_s - simulate(*given).reduced_s == 0.0
+    assert abs(difference(*given)) < TOLERANCE
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "hierarchical"])
+@pytest.mark.parametrize("num_buckets", [1, 3])
+def test_names_of_machines_make_no_step_longer(algorithm: str, num_buckets: int) -> None:
+    """Two edges cross one uplink, with different ways there and back."""
+    found = []
+    for names in ("abc", "cba"):
+        machines = tuple(Machine(name, f"r{n}", num_accelerators=2, flops_per_s=1e12) for n, name in enumerate(names))
+        rtts_s = {("r0", "r1"): 0.2, ("r1", "r2"): 0.02, ("r0", "r2"): 0.08}
+        links = {ends[::way]: Link(rtt_s, 1e8) for ends, rtt_s in rtts_s.items() for way in (1, -1)}
+        topology = Topology(machines, region_links=links, uplinks={"r1": 1e6})
+        workers = tuple(WorkerSlot(machine.name, machine.region, 2) for machine in machines)
+        made = replace(plan("a b c", Layout(3, 1, 2), stages=(0,), num_buckets=num_buckets), workers=workers)
+        made = replace(made, algorithm=algorithm)
+        found.append(foresee(made, job((500_000,), seconds=0.01), topology).step_s)
+    assert found[0] == pytest.approx(found[1])
 
 
 @pytest.mark.parametrize("seed", [415, 1035])

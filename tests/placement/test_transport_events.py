@@ -46,6 +46,14 @@ def test_the_closed_form_has_two_under_way_at_a_time(num_buckets: int) -> None:
     assert together == pytest.approx(max(one_by_one), rel=0.05)
 
 
+def test_machines_of_a_region_share_the_link_between_them() -> None:
+    """Four ranks on two machines: both send each other two edges' bytes over one link."""
+    slow = Topology(MACHINES, region_links={("P", "P"): Link(0.001, 1e7)})
+    order = ("P0", "P1", "P0", "P1")
+    closed_s = ring_times([Group(order, 16 * MIB)], slow)[0].seconds
+    assert simulate([Collective(order, 16 * MIB)], slow)[0] == pytest.approx(closed_s, rel=0.02)
+
+
 def test_data_that_come_late() -> None:
     assert simulate([Collective(PAIR, 4 * MIB, ready_s=2.0)], world()) == pytest.approx((3.0,))
 

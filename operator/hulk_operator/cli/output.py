@@ -27,7 +27,7 @@ def emit(document: Any, people: RenderableType, output: Output) -> None:
     elif output is Output.YAML:
         print(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), end="")
     elif sys.stdout.isatty():
-        Console(highlight=False).print(people)
+        Console(highlight=False, markup=False).print(people)
     else:
         print(plain(people), end="")
 
@@ -39,7 +39,7 @@ def note(text: str) -> None:
 
 def plain(people: RenderableType) -> str:
     """Text without colours: long lines instead of wrapped ones, no trailing spaces."""
-    console = Console(highlight=False, width=PIPE_WIDTH, color_system=None, file=StringIO())
+    console = Console(highlight=False, markup=False, width=PIPE_WIDTH, color_system=None, file=StringIO())
     with console.capture() as captured:
         console.print(people)
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())

@@ -101,9 +101,9 @@ def bottleneck_words(link: BottleneckRow) -> str:
 def _proven(gap: float, num_workers: int | None) -> str:
     among = f" of {num_workers} workers" if num_workers else ""
     if gap == 0:
-        return f"proven best{among} by this cost model"
+        return f"proven best{among} by the closed form"
     # "At most" must stay true of a gap that rounds to 0.0 %.
-    return f"at most {units.percent(max(gap, 0.001))} from the best possible{among}"
+    return f"at most {units.percent(max(gap, 0.001))} from the best possible{among} by the closed form"
 
 
 def _workers(plan: PlanReport) -> Table:

@@ -7,6 +7,7 @@ twentieth of the step, both speeds of the evaluator apply.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -126,8 +127,9 @@ class _Step:
         last_s = max(float(replica.backward_s[:, -1].max()) for replica in self.step.replicas)
         if self.plan.collective is None:
             early_s = min(last_s, self.reduced_s - float(self.ready_P.max()))
-            first = min(group.buckets[0].ready for group in self.step.all_reduces if not group.after_all)
-            yield Doubt.EARLY_BUCKETS, (1 - first) * early_s
+            groups = [group for group in self.step.all_reduces if not group.after_all]
+            first = min(group.buckets[0].ready for group in groups)
+            yield Doubt.EARLY_BUCKETS, (1 - first) * early_s * max(map(_num_turns, groups))
 
     def _passed_s(self, by_resource: dict[int, list[_Use]]) -> float:
         """At most: until all that crosses the busiest uplink has arrived."""
@@ -173,6 +175,11 @@ def _alone(plan: Plan, workload: Workload, topology: Topology) -> list[float]:
     groups, tensor = stage_groups(plan, workload), plan.layout.tensor
     stages = [groups[stage * tensor : (stage + 1) * tensor] for stage in range(plan.layout.pipeline)]
     return [allreduce_seconds(TRANSPORTS[plan.algorithm], stage, topology)[0].seconds for stage in stages]
+
+
+def _num_turns(group: AllReduce) -> int:
+    """How often a group's buckets may gain what the first one does: those under way together fall out of step."""
+    return math.ceil(len(group.buckets) / group.num_in_flight) if group.num_in_flight > 1 else 1
 
 
 def _transfers(step: Step) -> dict[int, list[_Use]]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hulk_placement.basis import used_pairs
 from hulk_placement.cost.doubts import doubts
-from hulk_placement.cost.money import accelerators_per_s
+from hulk_placement.cost.money import accelerators_per_s, judged
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.simulate import simulate
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
+
+ROUNDING = 1 + 1e-9
+"""Sums of seconds are exact to so much."""
 
 LONGEST_STEP_S = 1e12
 """Of 30,000 years: what takes longer is a mistake in some figure, and its microseconds fit no status."""
@@ -37,6 +42,25 @@ def foresee(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
         tied_s=simulated.end_s - simulated.reduced_s,
         price=predicted.price + accelerators_per_s(plan, topology) * (step_s - predicted.step_s),
     )
+
+
+def promising(
+    plans: Sequence[Plan], workload: Workload, topology: Topology, left_s: Callable[[], float] = lambda: math.inf
+) -> Plan:
+    """The best of plans by the closed form; of those that cost the same by it that of which least is promised.
+
+    The first of them where no seconds are left to look.
+    """
+    least = min(judged(plan, workload) for plan in plans)
+    alike = [plan for plan in plans if judged(plan, workload) <= least * ROUNDING]
+    best, best_cost = alike[0], math.inf
+    for plan in alike if len(alike) > 1 else ():
+        if left_s() <= 0 or endless(plan, plan.prediction, topology):
+            break
+        cost = judged(replace(plan, prediction=foresee(plan, workload, topology)), workload)
+        if cost < best_cost:
+            best, best_cost = plan, cost
+    return best
 
 
 def endless(plan: Plan, predicted: Prediction, topology: Topology) -> str:

@@ -129,7 +129,7 @@ class Ring:
         2 K b q x + R + max(0, R - 2 (b - 1) q x), the link being full: other buckets fill it while one turns round.
         A single flow may get less than the link carries: then the edge's own x is m / flow. With BBR x and q x are the
         greatest of q x and `pace_s`. With b = 1 this is the form validated by measured all-reduces, with b = 2 by an
-        event simulation of gloo's rings. An exchange takes one way, and as long as its bytes.
+        event simulation of gloo's rings. An exchange takes half of `rtt_s`, twice its way, and as long as its bytes.
         """
         if self.is_exchange:
             rate = min(bandwidth_bytes_per_s / num_sharing, flow_bytes_per_s or math.inf)

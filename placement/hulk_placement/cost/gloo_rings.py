@@ -84,7 +84,8 @@ class _Shared:
         alike = {pair: self._alike(pair, link) for pair, link in links.items()}
         times = {key: self.edge_time(number, pair) for key, pair in {key: pair for pair, key in alike.items()}.items()}
         low_s, seconds, high_s = (max(found) for found in zip(*times.values(), strict=True))
-        worst = min(pair for pair in links if times[alike[pair]][1] == seconds)
+        slowest = (pair for pair in links if times[alike[pair]][1] == seconds)
+        worst = min(slowest, key=lambda pair: (-links[pair].rtt_s, pair))
         return GroupTime(seconds, worst, low_s, high_s)
 
     def _alike(self, pair: Pair, link: Link) -> tuple[int, ...]:
@@ -96,7 +97,8 @@ class _Shared:
         """Least, usual and most seconds if this edge is the worst."""
         ring, link = self.rings[number], self.sharing.links[number][pair]
         num_sharing = self.sharing.num_on_link(number, pair, self.edge_bytes)
-        seconds = ring.edge_s(link.rtt_s, link.bandwidth_bytes_per_s, num_sharing, link.flow_bytes_per_s)
+        way_s = 2 * link.latency_s if ring.is_exchange else link.rtt_s
+        seconds = ring.edge_s(way_s, link.bandwidth_bytes_per_s, num_sharing, link.flow_bytes_per_s)
         for bytes_per_s, crossing in self.sharing.through(link):
             seconds = max(seconds, ring.uplink_s(bytes_per_s, weighted(crossing, self.edge_bytes, number)))
         seconds += restart_s(link, ring.burst_bytes, ring.transport, self.silence_s)

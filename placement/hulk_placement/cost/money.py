@@ -32,7 +32,12 @@ def least_per_hour(priced: Iterable[tuple[float, int]], num: int) -> float:
     >>> least_per_hour([(3.0, 8), (2.0, 1)], 3)
     8.0
     """
-    return sum(sorted(price for price, count in priced for _ in range(count))[:num])
+    per_hour = 0.0
+    for price, count in sorted(priced):
+        taken = min(count, num)
+        per_hour += taken * price
+        num -= taken
+    return per_hour
 
 
 def egress(plan: Plan, workload: Workload, topology: Topology, groups: list[Group]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from hulk_placement.files.part import Quantity
@@ -63,7 +64,13 @@ def _figures(
     except ValueError as error:
         mistakes.append(f"{name}: {error}")
         return {}
-    return {(are_regions, pair): shown * factor / divisor for pair, shown in cells.items()}
+    figures = {pair: shown * factor / divisor for pair, shown in cells.items()}
+    mistakes += [
+        f"{name}: {source} -> {target}: {cells[source, target]:g} {matrix.unit} is more than a number holds"
+        for (source, target), figure in figures.items()
+        if math.isinf(figure)
+    ]
+    return {(are_regions, pair): figure for pair, figure in figures.items() if math.isfinite(figure)}
 
 
 def _require_square(matrix: LatencyMatrix | BandwidthMatrix) -> None:

@@ -62,7 +62,17 @@ def load_all(text: str) -> list[Any]:
     try:
         return list(yaml.load_all(text, _Reader))
     except YAML_ERRORS as error:
-        raise ValueError(f"not YAML: {error}") from error
+        try:
+            return [json.loads(text, object_pairs_hook=_once)]  # has escapes that YAML does not know
+        except (ValueError, RecursionError):
+            raise ValueError(f"not YAML: {error}") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is there twice")
+    return found
 
 
 def dump(values: Any) -> str:

@@ -69,5 +69,6 @@ def compare(
         took_s = clock() - start_s
         best = next(iter(trials.best_possible(1)), None)
         cost, shape = (math.inf, None) if best is None else (best.cost, best.shape)
-        rows.append(Row(name, cost, shape, trials.num_evaluations, took_s, trials.is_proven, took_s >= seconds))
+        is_proven = trials.is_proven and (trials.knows_links or best is None)
+        rows.append(Row(name, cost, shape, trials.num_evaluations, took_s, is_proven, took_s >= seconds))
     return Comparison(tuple(rows), least_cost(Trials(ground), space))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from hulk_placement.cost.closed_form.setting import Ground
+from hulk_placement.cost.foresee import promising
 from hulk_placement.cost.money import judged
 from hulk_placement.layouts import reasons
 from hulk_placement.layouts.admission import accelerators_needed, admitted
@@ -124,13 +125,12 @@ def best_plan(
             found.append(reordered(plan, workload, topology) if plan_timing_s(plan) < left_s() else plan)
     if not found:
         return reasons.impossible(trials, space)
-    best = min(found, key=partial(judged, workload=workload))
+    best = promising(found, workload, topology, left_s)
     best = with_all_flows(best, workload, topology, left_s)
     if schedule_s is not None and plan_timing_s(best) < left_s():
         best = reordered(best, workload, topology, schedule_s, seed)
-    # The search weighs neither two-level all-reduces nor orders of blocks, and rings not by machines' own links.
-    is_weighed = workload.sync.mode == "ring" and best.schedule != "explicit"
-    is_known = is_weighed and (workload.data == 1 or not trials.ground.has_own_links)
+    # The search weighs neither two-level all-reduces nor orders of blocks.
+    is_known = trials.knows_links and workload.sync.mode == "ring" and best.schedule != "explicit"
     reached, is_proven = judged(best, workload), trials.is_proven and is_known
     floor = max(reasons.least_cost(trials, space), trials.proven_cost if is_known else 0.0)
     gap = 0.0 if is_proven or not reached else max(0.0, 1 - floor / reached)

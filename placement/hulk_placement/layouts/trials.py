@@ -71,6 +71,11 @@ class Trials:
         """What no possible layout costs less than; 0 where nothing is known."""
         return min(self.best_cost, self.open_cost) if self.is_exhausted else 0.0
 
+    @property
+    def knows_links(self) -> bool:
+        """Whether layouts cost what their plans do: rings are not priced by machines' own links."""
+        return self.ground.workload.data == 1 or not self.ground.has_own_links
+
     def setting(self, option: Option) -> Setting:
         """The arrays of an option, made once."""
         if option not in self._settings:

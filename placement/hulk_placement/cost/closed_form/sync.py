@@ -182,11 +182,17 @@ def walk_tour(layout: Layout, cache: Cache, stage: int) -> int:
 def _edge(
     is_exchange: bool, hops: int, segment: float, num_buckets: int, way_s: float, flow: float, full_s: float
 ) -> float:
-    """As `edge_seconds`, or, of an exchange, one way and as long as its bytes take."""
+    """As `edge_seconds`, or, of an exchange, half of `way_s` and as long as its bytes take."""
     if not is_exchange:
         return float(edge_seconds(hops, segment, num_buckets, way_s, flow, full_s))
     sent_s = max(hops * segment * num_buckets / flow, full_s) if flow > 0.0 else math.inf
     return 0.5 * (way_s + SOFTWARE_S) + 2.0 * sent_s
+
+
+@inlined
+def _way(setting: Setting, is_exchange: bool, source: int, target: int) -> float:
+    """Seconds there and back between two regions; what is exchanged goes there alone."""
+    return float(2.0 * setting.latency_RR[source, target] if is_exchange else setting.round_trip_RR[source, target])
 
 
 @compiled
@@ -213,14 +219,14 @@ def _rings(setting: Setting, layout: Layout, cache: Cache, buckets: int, ring_P:
         for k in range(num):
             a, b = cache.walk_W[k], cache.walk_W[(k + 1) % num]
             if num > 1:
-                way_s, flow = setting.round_trip_RR[a, b], setting.flow_RR[a, b]
+                way_s, flow = _way(setting, is_exchange, a, b), setting.flow_RR[a, b]
                 full_s = cache.load_RR[a, b] / setting.capacity_RR[a, b]
                 worst_s = max(worst_s, _edge(is_exchange, hops, segment, buckets, way_s, flow, full_s))
                 worst_s = max(worst_s, 2.0 * max(cache.region_3R[OUT, a], cache.region_3R[INTO, b]))
             if cache.count_PR[s, a] == _num_visits(cache, num, a):
                 continue
             if cache.only_PR[s, a] == SEVERAL:
-                way_s, flow = setting.round_trip_RR[a, a], setting.flow_RR[a, a]
+                way_s, flow = _way(setting, is_exchange, a, a), setting.flow_RR[a, a]
                 num_bytes = hops * segment * buckets * setting.tensor * cache.sharing_PR[s, a]
                 full_s = num_bytes / setting.capacity_RR[a, a]
                 worst_s = max(worst_s, _edge(is_exchange, hops, segment, buckets, way_s, flow, full_s))
@@ -401,7 +407,10 @@ def _load_tied(setting: Setting, layout: Layout, cache: Cache, number: int) -> N
 
 @inlined
 def _tied(setting: Setting, layout: Layout, cache: Cache, number: int) -> tuple[float, float]:
-    """How much longer the slowest replica's exchange of one pair of layers takes than is free, and the least free."""
+    """How much longer the slowest replica's exchange of one pair of layers takes than is free, and the least free.
+
+    Of the second only exchanges between regions count: others cross no uplink.
+    """
     tied, worst_s, least_slack_s = setting.ties_T2[number, 1], 0.0, math.inf
     early, late = stage_of(layout, tied), stage_of(layout, setting.ties_T2[number, 0])
     num_bytes = setting.tied_gradient_T[number]
@@ -421,7 +430,8 @@ def _tied(setting: Setting, layout: Layout, cache: Cache, number: int) -> tuple[
                 full_s = num_bytes * setting.tensor / (flow if has_own else setting.capacity_RR[ends])
             sent_s = max(num_bytes / flow, full_s) if flow > 0.0 else math.inf
             worst_s = max(worst_s, latency_s + 0.5 * SOFTWARE_S + sent_s - slack_s)
-            least_slack_s = min(least_slack_s, slack_s)
+            if ends[0] != ends[1]:
+                least_slack_s = min(least_slack_s, slack_s)
     return worst_s, least_slack_s
 
 

@@ -70,9 +70,9 @@ def _edges(collective: Collective, topology: Topology, transport: Gloo) -> list[
         flow = link.one_flow_bytes_per_s
         own_s = max(ring.segment_bytes / flow, transport.pace_s(round_trip_s, ring.segment_bytes))
         queues: list[tuple[Hashable, float]] = [((collective.group, rank), own_s)]
+        on_links = drawn_on(source, target, topology)
+        queues += [(shared, ring.segment_bytes / bytes_per_s) for shared, bytes_per_s in on_links]
         if link.shared is not None:
-            on_links = drawn_on(source, target, topology)
-            queues += [(shared, ring.segment_bytes / bytes_per_s) for shared, bytes_per_s in on_links]
             for way, region in zip(("from", "to"), link.shared, strict=True):
                 if region in topology.uplinks:
                     queues.append(((way, region), ring.segment_bytes / topology.uplinks[region]))

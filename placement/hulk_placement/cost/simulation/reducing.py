@@ -167,12 +167,11 @@ def _drawn_by(edges: Counter[Pair], first: Pair, ways: Ways) -> tuple[int, ...]:
 
 
 def _latency_s(pair: Pair, seconds: float, num_bytes: float, drawn: Sequence[int], ways: Ways) -> float:
-    """Of a pair's way there and back, what links that carry so much leave of a ring's time.
+    """Of a pair's way there and back, what links and uplinks that carry so much leave of a ring's time.
 
-    A ring may be held back by another edge's link, or fill its own while it waits; uplinks: `Doubt.UPLINKS_FULL`.
+    A ring may be held back by what another edge crosses, or fill its own link while it waits.
     """
-    links = Counter(number for number in drawn if not ways.place(number).kind.startswith("uplink"))
-    busy_s = max((count * num_bytes / ways.rate(number) for number, count in links.items()), default=0.0)
+    busy_s = max((count * num_bytes / ways.rate(number) for number, count in Counter(drawn).items()), default=0.0)
     return min(ways.topology.link(*pair).rtt_s + SOFTWARE_S, max(0.0, seconds - busy_s))
 
 

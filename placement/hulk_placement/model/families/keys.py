@@ -31,7 +31,7 @@ class Keys:
 
     def numbered(self, pattern: str) -> list[str]:
         """The names with the pattern in them that hold a number or a list, and neither a text nor true or false."""
-        held = {name: value for name, value in self._config.items() if re.search(pattern, name)}
+        held = {name: value for name, value in self._config.items() if re.search(pattern, str(name))}
         return [
             name for name, value in held.items() if isinstance(value, int | float | list) and type(value) is not bool
         ]
