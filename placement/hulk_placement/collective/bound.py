@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -49,10 +49,11 @@ class Bound:
         self.network = network
         self._paths: dict[tuple[int, int], tuple[list[Path], Iterator[Path]]] = {}
 
-    def seconds(self, num_bytes: float) -> float:
+    def seconds(self, num_bytes: float, go_on: Callable[[], bool] = lambda: True) -> float:
         """The quickest-flow bound: the largest over pairs of regions; infinite where one cannot reach another.
 
         A pair is looked at only where, and as far as, what is known of it does not settle that it is not the largest.
+        `go_on` is asked before each: of those that were looked at until then the largest is a bound, too.
         """
         if len(self.network.regions) == 1:
             return 0.0
@@ -64,6 +65,8 @@ class Bound:
         at_least = np.array([max(out_s[s], in_s[t]) for s, t in self._pairs])
         for place in np.argsort(-at_least, kind="stable"):
             if at_most[place] > most:
+                if not go_on():
+                    break
                 most = max(most, self._quickest_s(self._pairs[place], num_bytes, most))
         return most
 

@@ -138,7 +138,7 @@ class Planner:
         """The best flows for a vector of so many bytes."""
         sent = self.sent(num_bytes)
         chunk_bytes = self.transport.chunk_bytes(sent)
-        bound_s = self.bound.seconds(sent)
+        bound_s = self.bound.seconds(sent, self.go_on)
         timed = [
             (*self._timed(found, sent, USUAL_ADVANCE), len(found[1]), found)
             for found in self._candidates(sent, chunk_bytes, bound_s)

@@ -110,7 +110,8 @@ class RegionSets:
         names = [self.problem.names[machine] for machine in order]
         network = build_network(self.problem.topology, names, allow_unknown=self.problem.workload.allow_unknown_links)
         sync, workload = self.problem.workload.sync, self.problem.workload
-        bound_s = Bound(network).seconds(workload.model.gradient_bytes * WIRE_SHARE[sync.compression])
+        sent = workload.model.gradient_bytes * WIRE_SHARE[sync.compression]
+        bound_s = Bound(network).seconds(sent, self.work.spend)
         if math.isinf(bound_s):
             return None
         if sync.mode == "local":
