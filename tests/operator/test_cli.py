@@ -51,6 +51,13 @@ def example(**changes: Any) -> dict[str, Any]:
     return document
 
 
+def test_brackets_in_names_are_printed_as_they_are() -> None:
+    made = tables.table("NODE", "PRODUCT")
+    made.add_row("fra[a]-0", "gpu [bold]x[/nope]")
+    assert plain(made).splitlines()[1].split("  ")[0] == "fra[a]-0"
+    assert "gpu [bold]x[/nope]" in plain(made)
+
+
 def test_a_plan_from_files_names_every_worker_its_link_and_why(hulk: Hulk) -> None:
     code, printed = hulk("plan", "-f", JOB, "--topology", TOPOLOGY)
     assert code == 0

@@ -31,6 +31,14 @@ def test_at_least_latency_cuts_and_nodes(net: Network, num_bytes: float) -> None
     assert quick_s >= bound.nodes_seconds(num_bytes)
 
 
+def test_where_time_is_up_what_was_looked_at_is_a_bound() -> None:
+    net, num_bytes = profile("B"), 1 << 24
+    whole = Bound(net)
+    asked = iter([True, False])
+    found = [Bound(net).seconds(num_bytes, go_on) for go_on in (lambda: False, lambda: next(asked))]
+    assert whole.nodes_seconds(num_bytes) == found[0] <= found[1] <= whole.seconds(num_bytes)
+
+
 def longest_shortest_path_s(net: Network) -> float:
     """By trying every path."""
     regions = range(len(net.regions))

@@ -238,6 +238,12 @@ def test_what_is_no_topology_is_said(tmp_path: Path, source: str, expected: str)
     assert expected in str(caught.value)
 
 
+def test_json_has_escapes_that_yaml_does_not_know_and_keys_once() -> None:
+    assert text.load(r'{"a": "\ud83d\ude00"}') == {"a": "\N{GRINNING FACE}"}
+    with pytest.raises(ValueError, match="not YAML"):
+        text.load(r'{"a": "\ud83d\ude00", "a": 1}')
+
+
 def test_anchors_and_merges_of_yaml_are_read() -> None:
     said = HEAD + "machines:\n- &first {name: a, region: eu, accelerators: 8}\n- {<<: *first, name: b}\n"
     assert [(machine.name, machine.num_accelerators) for machine in read(said).topology.machines] == [

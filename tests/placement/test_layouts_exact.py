@@ -384,6 +384,19 @@ def test_a_search_that_looked_at_one_tour_for_all_stages_is_not_proven_best() ->
     assert not found.rows[0].is_proven
 
 
+def test_rings_over_links_of_machines_own_are_not_proven_best() -> None:
+    """The search prices them by their regions' link."""
+    machines = tuple(Machine(name, "a", flops_per_s=1e12) for name in ("a0", "a1", "a2"))
+    near = {pair: Link(1e-4, 1e9) for pair in (("a0", "a2"), ("a2", "a0"))}
+    world = Topology(machines, region_links={("a", "a"): Link(0.05, 1e6)}, node_links=near)
+    trained = Model((Layer("only", 1_000_000, 1e12, 2e12, 0, 1_000_000),))
+    asked = replace(workload(world, trained=trained), data=2)
+    for given, proven in ((world, False), (replace(world, node_links={}), True)):
+        found = compare(asked, given, 100.0, lambda: 0.0, ["exact"])
+        assert isinstance(found, Comparison)
+        assert found.rows[0].is_proven == proven
+
+
 def test_few_placements_of_many_cells_are_all_looked_at() -> None:
     """Four machines of two accelerators each hold a layout of just one size: two replicas of two stages of two."""
     machines = tuple(

@@ -215,6 +215,7 @@ GPT2 = {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "n_positi
     ("config", "message"),
     [
         ({}, "has none of n_embd, hidden_size"),
+        ({1: 2, "model_type": "another"}, "has none of"),
         (SMALL | {"vocab_size": None}, "has none of vocab_size"),
         (SMALL | {"num_hidden_layers": 0}, "num_hidden_layers 0: must be a whole number from 1 to 1024"),
         (SMALL | {"num_hidden_layers": 1025}, "num_hidden_layers 1025"),

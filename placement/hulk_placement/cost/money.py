@@ -29,8 +29,8 @@ def judged(plan: Plan, workload: Workload) -> float:
 def least_per_hour(priced: Iterable[tuple[float, int]], num: int) -> float:
     """Price an hour of so many accelerators, the cheapest there are: of (price of one, how many of them there are).
 
-    >>> least_per_hour([(3.0, 8), (2.0, 1)], 3)
-    8.0
+    >>> least_per_hour([(3.0, 8), (2.0, 1)], 3), least_per_hour([(1.0, 1 << 30)], 1 << 30)
+    (8.0, 1073741824.0)
     """
     per_hour = 0.0
     for price, count in sorted(priced):
