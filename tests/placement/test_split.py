@@ -79,11 +79,13 @@ def test_searches_find_the_optimum_of_a_small_case(name: str) -> None:
 
 @pytest.mark.parametrize(("share", "is_asked"), [(0.9, True), (1.1, False)])
 def test_the_network_is_asked_where_few_layouts_can_be_priced(share: float, is_asked: bool) -> None:
-    divisions = divisions_of(*case("unequal machines"))
+    world = topology({f"{region}{n}": FAST if n else SLOW for region in "ab" for n in range(4)})
+    jobs = [workload(world, "team/0"), workload(world, "team/1", model(flops=3e12))]
+    divisions = divisions_of(jobs, world)
     num_jobs, num_layouts = len(divisions.jobs), share * portfolio.FEW
     work = work_on(divisions, Budget(round(num_layouts * CONSTRUCTED_WORTH / num_jobs)), no_time)
     assert portfolio.affordable(divisions, work.done) == pytest.approx(num_layouts, rel=0.02)
-    divisions = divisions_of(*case("unequal machines"))
+    divisions = divisions_of(jobs, world)
     SEARCHES["portfolio"](divisions, replace(work, divisions=divisions).done, 0)
     assert (divisions.num_guessed > 0) == is_asked
 

@@ -44,6 +44,8 @@ class Arranged:
     num_moves: int = FEW_MOVES
     length: int = 1
     is_begun: bool = False
+    num_counted: int = 0
+    """Evaluations that the job counts as its own already."""
 
     @classmethod
     def of(
@@ -128,11 +130,18 @@ class Arranged:
             portfolio.improve(self.trials, self.length, going_on, seed + self.length)
             self.length *= 2
 
+    @property
+    def least(self) -> float:
+        """The logarithm of what no layout costs less than, as far as it is known."""
+        least = self.trials.proven_cost
+        return math.log(least) if least > 0.0 else -math.inf
+
     def prove(self, going_on: Going) -> float:
         """The logarithm of the optimum, as far as the work allows."""
         before = self.trials.num_evaluations
         exact.search(self.trials, self.space, going_on, 0)
         self.job.num_evaluations += self.trials.num_evaluations - before
+        self.num_counted += self.trials.num_evaluations - before
         return self.value
 
 

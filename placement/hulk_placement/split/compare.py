@@ -78,7 +78,7 @@ def _row(
         num_divisions=divisions.num_divisions,
         num_evaluations=divisions.num_evaluations + work.num_arranged,
         seconds=clock() - start_s,
-        is_proven=divisions.is_proven,
+        is_proven=(math.inf if final is None else final.value) == divisions.proven,
         is_time_over=work.done() >= DIVISION_SHARE,
     )
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +20,9 @@ from hulk_placement.cost.closed_form.arrays import Floats, Ints
 from hulk_placement.split.estimate import IMPOSSIBLE
 from hulk_placement.split.job import Job
 from hulk_placement.split.pools import Pools
+
+if TYPE_CHECKING:
+    from hulk_placement.split.arrange import Arranged
 
 Progress = Callable[[], float]
 """How much of a search's work is done: 1 or more ends it."""
@@ -35,9 +40,17 @@ class Divisions:
     """Asked about, one that was asked about before counts again."""
     num_guessed: int = 0
     """Shares that a network was asked about."""
-    is_proven: bool = False
+    proven: float = math.nan
+    """The value below which that of no division is, infinite where none is possible; nan where nothing is proven."""
+    arranged: dict[tuple[int, frozenset[tuple[str, int]]], Arranged] = field(default_factory=dict, repr=False)
+    """Jobs laid out, by their numbers and machines."""
     _kept: list[tuple[float, int, Ints]] = field(default_factory=list, repr=False)
     _num_kept: int = 0
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether it is known what the best division is worth."""
+        return not math.isnan(self.proven)
 
     @property
     def num_evaluations(self) -> int:

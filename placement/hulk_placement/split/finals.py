@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hulk_placement.cost.closed_form.arrays import Ints
 from hulk_placement.split.arrange import Arranged
@@ -33,7 +33,6 @@ class Work:
     evaluations: float
     divisions: Divisions
     start_s: float
-    arranged: dict[tuple[int, frozenset[tuple[str, int]]], Arranged] = field(default_factory=dict)
 
     def done(self) -> float:
         """0 at the beginning, 1 or more at the end."""
@@ -44,7 +43,8 @@ class Work:
     @property
     def num_arranged(self) -> int:
         """Layouts evaluated in divisions that were arranged."""
-        return sum(arranged.trials.num_evaluations for arranged in self.arranged.values())
+        found = self.divisions.arranged.values()
+        return sum(arranged.trials.num_evaluations - arranged.num_counted for arranged in found)
 
 
 @dataclass
@@ -101,10 +101,10 @@ def _final(work: Work, counts: Ints) -> Final | None:
     jobs = []
     for number, machines in enumerate(assign(work.divisions.pools, counts[:-1])):
         key = (number, frozenset(machines.items()))
-        if key not in work.arranged:
+        if key not in work.divisions.arranged:
             arranged = Arranged.of(work.divisions, number, counts[number], machines)
             if arranged is None:
                 return None
-            work.arranged[key] = arranged
-        jobs.append(work.arranged[key])
+            work.divisions.arranged[key] = arranged
+        jobs.append(work.divisions.arranged[key])
     return Final(counts, jobs)

@@ -79,6 +79,8 @@ class Job:
     _settings: dict[Option, Setting] = field(default_factory=dict, repr=False)
     _values: dict[bytes, tuple[float, Draft]] = field(default_factory=dict, repr=False)
     """Of each share the best shape known, with its value."""
+    _learned: dict[bytes, float] = field(default_factory=dict, repr=False)
+    """Of shares that were laid out: the value of the best layout found, which may be none of the menu's."""
     _times_asked: Counter[bytes] = field(default_factory=Counter, repr=False)
 
     @classmethod
@@ -101,7 +103,12 @@ class Job:
             self._first_price(counts_P)
         elif self._times_asked[key] >= OFTEN and self._times_asked[key].bit_count() == 1:
             self._price_anew(counts_P)
-        return self._values[key][0]
+        return min(self._values[key][0], self._learned.get(key, math.inf))
+
+    def learn(self, counts_P: Ints, value: float) -> None:
+        """The value of a layout that was searched for on a share."""
+        key = counts_P.tobytes()
+        self._learned[key] = min(value, self._learned.get(key, math.inf))
 
     def _first_price(self, counts_P: Ints) -> None:
         """Price a share by the menu, and by a neighbour of what has been best of late."""

@@ -1,17 +1,42 @@
-"""The default: of the searches for several jobs the one that is best for the work there is (`bench gnn`)."""
+"""The default: of the searches for several jobs the one that is best for the work there is (`bench gnn`).
+
+Where there are few accelerators it ends with an attempt at all divisions: constructed layouts, by which the others
+price a share, may break a limit that layouts searched for keep.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from hulk_placement.split.division import Divisions, Progress
-from hulk_placement.split.searches import guided, local
+from hulk_placement.split.searches import exact, guided, local
 
 FEW = 1400
 """Layouts; where there is no work for as many to be priced, the network is asked which: by trial on other clusters."""
 
+FEW_ACCELERATORS = 6
+"""Of all machines: all divisions and all layouts may be few."""
+
+PROOF_SHARE = 0.5
+"""Of the work, for all divisions where there are few accelerators."""
+
 
 def search(divisions: Divisions, progress: Progress, seed: int) -> None:
+    """By constructed layouts, and where there are few accelerators by all layouts."""
+    if not are_few(divisions):
+        _constructed(divisions, progress, seed)
+        return
+    _constructed(divisions, lambda: progress() / (1.0 - PROOF_SHARE), seed)
+    if progress() < 1.0:
+        exact.search(divisions, progress, seed)
+
+
+def are_few(divisions: Divisions) -> bool:
+    """Whether jobs may be laid out in so few ways that it is worth an attempt to look at all."""
+    return int(divisions.pools.total_P.sum()) <= FEW_ACCELERATORS
+
+
+def _constructed(divisions: Divisions, progress: Progress, seed: int) -> None:
     """By constructed layouts alone, or where these take too long by the value network first, in what is left."""
     if affordable(divisions, progress) >= FEW:
         local.search(divisions, progress, seed)
