@@ -45,7 +45,7 @@ def place_replicas(
         return found
     least_s = (1 - found.optimality_gap) * found.prediction.step_s
     other = replace(other, optimality_gap=max(0.0, 1 - least_s / other.prediction.step_s))
-    return replace(other, why=(*_unproven(other), *at_most_faster(other)))
+    return replace(other, why=(*unproven(other), *at_most_faster(other)))
 
 
 def best_of(plans: Sequence[Plan], workload: Workload) -> Plan:
@@ -58,10 +58,10 @@ def best_of(plans: Sequence[Plan], workload: Workload) -> Plan:
         return best
     best = replace(best, optimality_gap=gap)
     proven = at_most_faster(best) if workload.objective == "time" else ()
-    return replace(best, why=(*_unproven(best), *proven))
+    return replace(best, why=(*unproven(best), *proven))
 
 
-def _unproven(plan: Plan) -> tuple[str, ...]:
+def unproven(plan: Plan) -> tuple[str, ...]:
     """The reasons without what is proven of the search that found the plan."""
     return tuple(said for said in plan.why if not said.startswith("No plan"))
 

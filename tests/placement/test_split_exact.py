@@ -96,3 +96,21 @@ def test_nothing_is_proven_of_machines_with_links_of_their_own() -> None:
     now = iter(range(10**9))
     found = compare(jobs, world, 1000.0, lambda: float(next(now)), ["exact", "portfolio"])
     assert not any(row.is_proven for row in found.rows)
+
+
+def test_a_gap_is_to_what_no_plan_on_all_machines_beats() -> None:
+    """Each of two jobs is best on its machine: 6 s, where both machines of 1e12 FLOP/s would take at least 3 s."""
+    world = topology({"a0": 1e12, "z0": 1e12})
+    jobs = [workload(world, f"t/{n}", model(1), global_batch=2) for n in range(2)]
+    for plan in solve(jobs, [], world, WORK).plans.values():
+        assert plan.prediction.step_s == pytest.approx(6.0)
+        assert plan.optimality_gap == pytest.approx(0.5)
+        assert [said for said in plan.why if said.startswith("No plan")] == [
+            "No plan is more than 50.0% faster: with all 2 accelerators to itself, always busy."
+        ]
+
+
+def test_a_job_that_was_given_all_it_may_have_is_proven_best() -> None:
+    world = topology({"a0": 1e12, "z0": 1e12})
+    jobs = [workload(world, f"t/{region}", model(1), regions=(region,)) for region in "az"]
+    assert [plan.optimality_gap for plan in solve(jobs, [], world, WORK).plans.values()] == [0.0, 0.0]

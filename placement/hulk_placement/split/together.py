@@ -20,6 +20,7 @@ from hulk_placement.split.arrange import Arranged
 from hulk_placement.split.division import Divisions
 from hulk_placement.split.estimate import IMPOSSIBLE
 from hulk_placement.split.finals import Final, Work, finals
+from hulk_placement.split.gaps import against_all
 from hulk_placement.split.job import Job
 from hulk_placement.split.pools import Pools
 from hulk_placement.split.searches import SEARCHES
@@ -81,9 +82,10 @@ def place_together(
         plans = {} if final is None else _plans(common, final, end_s)
         waiting = [job for job in waiting if job.key not in plans]
     for job in waiting:  # what the others leave may do, and if not, says what is lacking
-        outcome = place(job, _left(topology, plans.values()), _share(common, end_s, len(waiting)), clock)
+        left = _left(topology, plans.values())
+        outcome = place(job, left, _share(common, end_s, len(waiting)), clock)
         if isinstance(outcome, Plan):
-            plans[job.key] = outcome
+            plans[job.key] = against_all(outcome, job, left, topology)
         else:
             refused[job.key] = outcome
     return plans, refused
@@ -170,7 +172,7 @@ def _plans(common: Together, final: Final, end_s: float) -> dict[str, Plan]:
         found += [data] if data is not None else []
         made = [plan for plan in found if isinstance(plan, Plan)]
         if made:
-            best = best_of(made, job)
+            best = against_all(best_of(made, job), job, arranged.topology, common.topology)
             plans[job.key] = replace(best, why=(*best.why, *_sentences(final, arranged)))
     return plans
 
