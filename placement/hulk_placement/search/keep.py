@@ -41,10 +41,10 @@ def place_keeping(
     if unmoved is not None and unmoved.prediction.step_s <= fastest.prediction.step_s:
         unmoved = _proven(unmoved, fastest)
         return replace(unmoved, why=(*unmoved.why, f"All {len(unmoved.workers)} running workers stay."))
-    num = len(fastest.workers)
-    among = replace(workload, candidates=_slots(fastest, workload), min_workers=num, max_workers=num)
-    staying = place(among, topology, part, clock)
-    if isinstance(staying, Unplaced):
+    num, staying = len(fastest.workers), unmoved
+    if staying is None or len(staying.workers) != num:
+        staying = _exactly(num, _slots(fastest, workload), workload, topology, part, clock)
+    if staying is None:
         return fastest
     staying = _proven(staying, fastest)
     slower = _slower(staying.prediction, fastest.prediction)
@@ -57,13 +57,24 @@ def place_keeping(
 
 def _unmoved(workload: Workload, topology: Topology, budget: Budget, clock: Callable[[], float]) -> Plan | None:
     """The best plan of all workers that wait and no other, where they are enough: little to search, often the best."""
-    waiting = Counter(workload.kept) & Counter(workload.candidates)
-    num = waiting.total()
-    if not workload.min_workers <= num <= workload.max_workers:
+    waiting = _waiting(workload)
+    if not workload.min_workers <= waiting.total() <= workload.max_workers:
         return None
-    among = replace(workload, candidates=dict(waiting), min_workers=num, max_workers=num)
+    return _exactly(waiting.total(), waiting, workload, topology, budget, clock)
+
+
+def _exactly(
+    num: int, slots: Counter[str], workload: Workload, topology: Topology, budget: Budget, clock: Callable[[], float]
+) -> Plan | None:
+    """The best plan of so many workers on these machines' slots."""
+    among = replace(workload, candidates=dict(slots), min_workers=num, max_workers=num)
     found = place(among, topology, budget, clock)
     return None if isinstance(found, Unplaced) else found
+
+
+def _waiting(workload: Workload) -> Counter[str]:
+    """Workers that wait where they may, by machine."""
+    return Counter(workload.kept) & Counter(workload.candidates)
 
 
 def _proven(staying: Plan, fastest: Plan) -> Plan:
@@ -81,12 +92,12 @@ def _slower(staying: Prediction, fastest: Prediction) -> float:
     return (staying.communication_s - fastest.communication_s) / fastest.step_s
 
 
-def _slots(fastest: Plan, workload: Workload) -> dict[str, int]:
+def _slots(fastest: Plan, workload: Workload) -> Counter[str]:
     """Workers by machine: those that wait where they may, and as many of the fastest plan's others as they lack."""
-    slots = Counter(workload.kept) & Counter(workload.candidates)
+    slots = _waiting(workload)
     others = Counter(slot.machine for slot in fastest.workers) - slots
     for machine in others.elements():
         if slots.total() >= len(fastest.workers):
             break
         slots[machine] += 1
-    return dict(slots)
+    return slots

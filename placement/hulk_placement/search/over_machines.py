@@ -38,11 +38,11 @@ def quickest(problem: Problem, best: Candidate, bound_s: float, work: Work) -> t
     """
     if sum(problem.useful_slots) > MAX_SLOTS:
         return best, bound_s
-    graph, speeds = machine_graph(problem), [problem.speed[machine] for machine in problem.fastest_slots]
+    graph = machine_graph(problem)
     least_s = [choice.step_s for choice in one_machine(problem)]
     for num_workers, num_buckets in _sizes(problem):
         size = planned_size(problem, num_workers, num_buckets)
-        compute_s = size.compute_s(speeds[:num_workers])
+        compute_s = size.compute_s(problem.slot_speeds[:num_workers])
         found = quickest_ring(graph, size.ring, num_workers, best.step_s - compute_s, work)
         if found is not None:
             order, edge_s = found

@@ -81,10 +81,18 @@ class Problem:
         return tuple(min(slots, self.max_workers) for slots in self.num_slots)
 
     @cached_property
-    def fastest_slots(self) -> tuple[int, ...]:
-        """The machine of each useful slot, fastest first."""
+    def slots_by_region(self) -> tuple[tuple[int, ...], ...]:
+        """The machine of each useful slot of each region, fastest first."""
         slots = [machine for machine, num in enumerate(self.useful_slots) for _ in range(num)]
-        return tuple(sorted(slots, key=lambda machine: (-self.speed[machine], machine)))
+        found: list[list[int]] = [[] for _ in self.regions]
+        for machine in sorted(slots, key=lambda machine: (-self.speed[machine], machine)):
+            found[self.region_of[machine]].append(machine)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def slot_speeds(self) -> tuple[float, ...]:
+        """The speeds of all useful slots, fastest first."""
+        return tuple(sorted((self.speed[m] for slots in self.slots_by_region for m in slots), reverse=True))
 
 
 def build(workload: Workload, topology: Topology) -> Problem | Unplaced:

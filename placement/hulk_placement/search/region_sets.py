@@ -49,9 +49,7 @@ class RegionSets:
         self.inner_steps = problem.workload.sync.planned_inner_steps or 1
         self._backward_shares = _backward_shares(problem)
         self._found: dict[frozenset[int], RegionSet | None] = {}
-        self._slots: list[list[int]] = [[] for _ in problem.regions]
-        for machine in problem.fastest_slots:
-            self._slots[problem.region_of[machine]].append(machine)
+        self._slots = problem.slots_by_region
         self.is_listed = sum(map(bool, self._slots)) <= MOST_LISTED_REGIONS
 
     def search(self, start: frozenset[int]) -> list[RegionSet]:

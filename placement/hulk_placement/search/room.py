@@ -14,11 +14,9 @@ class Room:
     """The worker slots of a problem, fastest first, of all regions and of each."""
 
     def __init__(self, problem: Problem) -> None:
-        self.by_region: list[list[float]] = [[] for _ in problem.regions]
-        for machine in problem.fastest_slots:
-            self.by_region[problem.region_of[machine]].append(-problem.speed[machine])
+        self.by_region = [[-problem.speed[machine] for machine in slots] for slots in problem.slots_by_region]
         self.slots = tuple(map(len, self.by_region))
-        self.speeds = [problem.speed[machine] for machine in problem.fastest_slots]
+        self.speeds = list(problem.slot_speeds)
         self.different_speeds = sorted(set(self.speeds))
 
     def fastest(self, regions: Iterable[int]) -> list[float]:

@@ -80,8 +80,7 @@ def planned_size(problem: Problem, num_workers: int, num_buckets: int) -> Size:
     if not problem.is_uneven:
         return size
     figures = {one.name: getattr(size, one.name) for one in fields(size)}
-    slot_speeds = tuple(problem.speed[machine] for machine in problem.fastest_slots)
-    return UnevenSize(**figures, problem=problem, slot_speeds=slot_speeds)
+    return UnevenSize(**figures, problem=problem, slot_speeds=problem.slot_speeds)
 
 
 def compute_seconds(problem: Problem, speeds: Sequence[float]) -> float:

@@ -41,11 +41,8 @@ def levelled(problem: Problem) -> Problem:
 
 def quickened(problem: Problem, order: Order) -> Order:
     """The order with the fastest machines of each region that it has workers in, one after the other."""
-    chosen: dict[int, list[int]] = {region: [] for region in range(len(problem.regions))}
-    for machine in problem.fastest_slots:
-        chosen[problem.region_of[machine]].append(machine)
     wanted = Counter(problem.region_of[machine] for machine in order)
-    left = {region: iter(sorted(chosen[region][:num])) for region, num in wanted.items()}
+    left = {region: iter(sorted(problem.slots_by_region[region][:num])) for region, num in wanted.items()}
     return tuple(next(left[problem.region_of[machine]]) for machine in order)
 
 

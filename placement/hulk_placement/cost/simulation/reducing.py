@@ -171,7 +171,8 @@ def _latency_s(pair: Pair, seconds: float, num_bytes: float, drawn: Sequence[int
 
     A ring may be held back by what another edge crosses, or fill its own link while it waits.
     """
-    busy_s = max((count * num_bytes / ways.rate(number) for number, count in Counter(drawn).items()), default=0.0)
+    rates = ways.rates
+    busy_s = max((count * num_bytes / rates[number] for number, count in Counter(drawn).items()), default=0.0)
     return min(ways.topology.link(*pair).rtt_s + SOFTWARE_S, max(0.0, seconds - busy_s))
 
 

@@ -62,6 +62,7 @@ class Ways:
         """Of a resource."""
         return list(self._rates)[number][0]
 
-    def rate(self, number: int) -> float:
-        """Bytes a second that all who draw on a resource have together."""
-        return list(self._rates.values())[number]
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Bytes a second that all who draw on a resource have together, by number."""
+        return tuple(self._rates.values())
