@@ -99,6 +99,7 @@ class LocalStepper(Stepper):
         if report.save or report.stop or step == self._last_step:
             self._agree()
         self._outer.update(parameters_N, gradients_N, step, self._outer_learning_rate)
+        self.loss = report.loss
         self._look_at_links()
         return report
 

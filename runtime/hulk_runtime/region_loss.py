@@ -1,8 +1,11 @@
 """After a region was cut off: the ranks that are left share the batch anew, agree on the last step, and go on.
 
 A rank may have completed a step that another one has not: the sum reached it just before the region was lost. Then all
-take the state of the rank that is ahead; it is the only one that differs, by one step.
+take the state of the rank that is ahead; it is the only one that differs, by one step. Its loss is told with it: the
+rank that writes the log may never have seen that step's sum.
 """
+
+from dataclasses import dataclass
 
 import torch
 
@@ -14,16 +17,25 @@ from hulk_runtime.steps import Stepper
 from hulk_runtime.wire import Plan
 
 _STEP_BASE = 1 << 20
-_FIELDS = 3
+_FIELDS = 4
 
 
-def regather(plan: Plan, group: Group, stepper: Stepper, step: int) -> tuple[Membership, int]:
-    """Who goes on, and the step that all of them have now; `step` is this rank's last. Raises PeerLostError."""
+@dataclass(frozen=True, slots=True)
+class Regathered:
+    """Who goes on, the last step that all of them have now, and its loss: nan where none was made since the start."""
+
+    membership: Membership
+    step: int
+    loss: float
+
+
+def regather(plan: Plan, group: Group, stepper: Stepper, step: int) -> Regathered:
+    """Agree with the ranks that are left; `step` is this rank's last. Raises PeerLostError."""
     while True:
         membership = group.adopt()
         stepper.share_out(shares(plan, membership))
         try:
-            return membership, _align(group, stepper, membership, step)
+            return Regathered(membership, _align(group, stepper, membership, step), stepper.loss)
         except MembershipChangedError:  # another region
             continue
 
@@ -44,7 +56,7 @@ def left_out(plan: Plan, membership: Membership) -> list[str]:
 def _align(group: Group, stepper: Stepper, membership: Membership, step: int) -> int:
     high, low = divmod(step, _STEP_BASE)
     rows = torch.zeros(group.world_size, _FIELDS)
-    rows[group.rank] = torch.tensor([float(high), float(low), stepper.scale.value])
+    rows[group.rank] = torch.tensor([float(high), float(low), stepper.scale.value, stepper.loss])
     said = rows.flatten().to(group.device)
     group.all_reduce(said, num_exact=len(said)).wait()
     found: list[list[float]] = said.cpu().view(group.world_size, _FIELDS).tolist()
@@ -54,6 +66,7 @@ def _align(group: Group, stepper: Stepper, membership: Membership, step: int) ->
     ahead: int = max(steps, key=lambda rank: (steps[rank], -rank))
     if min(steps.values()) < steps[ahead]:
         _take_over(group, stepper, ahead, scale=found[ahead][2])
+        stepper.loss = found[ahead][3]
     return steps[ahead]
 
 

@@ -1,5 +1,6 @@
 """Rank 0's pen: the log line of each step, the job's metrics, and checkpoints written behind the training's back."""
 
+import math
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from prometheus_client import CollectorRegistry
@@ -12,7 +13,7 @@ from hulk_runtime.environment import Environment
 from hulk_runtime.errors import CheckpointError
 from hulk_runtime.groups import Group
 from hulk_runtime.metrics import JobMetrics, WanCollector
-from hulk_runtime.region_loss import left_out
+from hulk_runtime.region_loss import Regathered, left_out
 from hulk_runtime.stage_steps import StageStepper
 from hulk_runtime.state import Saved
 from hulk_runtime.steps import Stepper, Timing
@@ -69,8 +70,12 @@ class Scribe:
         self._saved_step = step
         say(f"resumed after step {step}" if step else "starting at step 1")
 
-    def regathered(self, membership: Membership, step: int) -> None:
-        """The ranks that are left go on after `step`: no other may commit any more. Raises FencedError."""
+    def regathered(self, found: Regathered) -> None:
+        """The ranks that are left go on: no other may commit any more. Raises FencedError.
+
+        The loss of the step after which they do is told again: who wrote the log may have been lost before its line.
+        """
+        membership = found.membership
         self._end_saving(tolerate=True)
         if self.checkpoints:
             self.checkpoints.take_over(membership.epoch)
@@ -79,7 +84,11 @@ class Scribe:
             self._wan.regathered()
         self._metrics.set_membership(membership.epoch, membership.members)
         without = ",".join(left_out(self._plan, membership))
-        say(f"epoch={membership.epoch} without={without} ranks={len(membership.members)} go on after step {step}")
+        loss = ""
+        if not math.isnan(found.loss):
+            self._loss, loss = found.loss, f" loss={found.loss:.4f}"
+        ranks = len(membership.members)
+        say(f"epoch={membership.epoch} without={without} ranks={ranks} go on after step {found.step}{loss}")
 
     def wants(self, step: int) -> bool:
         """Whether the state after `step` is due in a checkpoint."""

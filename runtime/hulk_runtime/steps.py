@@ -1,5 +1,6 @@
 """One optimizer update, alone (to measure this machine) or with all ranks (to train)."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -85,6 +86,8 @@ class Stepper:
         self._micro_batch = training.micro_batch or max(1, plan.shares[group.rank])
         self._divisor = training.global_batch
         self.share_out(dict(enumerate(plan.shares)))
+        self.loss = math.nan
+        """Of the global batch in the last step of all; nan before the first."""
         self._update_s = 0.0
         self.flat = FlatModel(task.module, group.all_reduce, plan.num_buckets, self._tail.length)
         self.optimizer = OPTIMIZERS[training.optimizer](self.flat.parameters_N)
@@ -145,6 +148,7 @@ class Stepper:
         self._require_lockstep(step, report)
         if self.scale.unscale(self.flat.gradients_N):
             self.optimizer.update(self.flat.parameters_N, self.flat.gradients_N, step, self._task.learning_rate)
+        self.loss = report.loss
         self._look_at_links()
         ended = self._now()
         self._update_s = ended - communicated

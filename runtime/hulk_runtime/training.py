@@ -117,11 +117,11 @@ class Run:
     def _go_on(self, step: int) -> int:
         """Without a region that was cut off, from the step that the ranks that are left have in common."""
         assert not isinstance(self.stepper, StageStepper), "stages cannot go on without a region"
-        membership, common = region_loss.regather(self.plan, self.group, self.stepper, step)
-        if self.group.rank == min(membership.members):
+        found = region_loss.regather(self.plan, self.group, self.stepper, step)
+        if self.group.rank == min(found.membership.members):
             self.scribe = self.scribe or self.make_scribe()
-            self.scribe.regathered(membership, common)
-        return common
+            self.scribe.regathered(found)
+        return found.step
 
 
 def make_stepper(environment: Environment, plan: Plan, group: Group, task: Task) -> AnyStepper:

@@ -27,7 +27,7 @@ GPT = ("-m", "hulk_runtime.examples.gpt")
 PATIENCE_S = 240.0
 GIVEN: set[int] = set()
 """Ports that this process has given out."""
-STEP_LINE = re.compile(r"^step=(\d+) loss=(\S+) ", re.MULTILINE)
+STEP_LINE = re.compile(r"^(?:step=|epoch=.* go on after step )(\d+) loss=(\S+)", re.MULTILINE)
 
 
 def free_port() -> int:
