@@ -241,6 +241,13 @@ def test_a_profile_counts_as_measured() -> None:
     assert not is_calibrated(one, PAIR, ["t", "a"])
 
 
+def test_a_profile_of_one_tensor_degree_counts_for_stages_of_that_degree() -> None:
+    one = job(PAIR, model=model(LayerTimes(tuple(replace(row, tensor=2) for row in TIMES.rows))))
+    assert is_calibrated(one, PAIR, ["t"], tensor=2)
+    assert not is_calibrated(one, PAIR, ["t"])
+    assert not is_calibrated(one, PAIR, ["t", "a"], tensor=2)
+
+
 def test_a_machine_that_is_much_slower_by_its_data_sheet_is_left_out() -> None:
     topology = world(a=A100, b=A100, t=T4)
     one = job(topology, global_batch=1200, max_workers=3)

@@ -91,10 +91,10 @@ def is_any_known(workload: Workload, topology: Topology) -> bool:
     return Knowledge(workload, topology).is_any_known()
 
 
-def is_calibrated(workload: Workload, topology: Topology, names: Iterable[str]) -> bool:
-    """Whether the speed of every named machine was measured, or declared."""
+def is_calibrated(workload: Workload, topology: Topology, names: Iterable[str], tensor: int = 1) -> bool:
+    """Whether the speed of every named machine was measured, or declared, for stages of this tensor degree."""
     known = Knowledge(workload, topology)
-    return all(known.own(topology.machine(name)) is not None for name in names)
+    return all(known.is_measured(topology.machine(name), tensor) for name in names)
 
 
 def share_out(global_batch: int, rank_speeds: Sequence[float]) -> tuple[int, ...]:

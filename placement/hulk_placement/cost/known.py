@@ -125,6 +125,12 @@ class Knowledge:
             return Figure(Source.MEASURED, self._workload.flops_per_s[name], micro_batch)
         return None if machine.flops_per_s is None else Figure(Source.DECLARED, machine.flops_per_s)
 
+    def is_measured(self, machine: Machine, tensor: int) -> bool:
+        """Whether its speed was measured or declared, or the model's layers on its product with this tensor degree."""
+        times = self._workload.model.times
+        is_profiled = times is not None and times.seconds(machine.product, self._micro_batch, tensor) is not None
+        return is_profiled or self.own(machine) is not None
+
     def _there(self, machine: Machine) -> Figure | None:
         """The machine's own figure, else what other workloads lead to expect."""
         likely = self._workload.likely_flops_per_s.get(machine.name)

@@ -59,7 +59,7 @@ def predict(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
         rank_compute_s=tuple(float(s) for s in pipelines.compute_DP.ravel().repeat(plan.layout.tensor)),
         memory_bytes=round(float(pipelines.memory_DP.max())),
         price=accelerators_per_s(plan, topology) * step.seconds + egress(plan, workload, topology, step.groups),
-        calibrated=is_calibrated(workload, topology, sorted(set(plan.rank_machines))),
+        calibrated=is_calibrated(workload, topology, sorted(set(plan.rank_machines)), plan.layout.tensor),
     )
 
 

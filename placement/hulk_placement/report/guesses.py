@@ -23,12 +23,11 @@ def guessed_speeds(plan: Plan, workload: Workload, topology: Topology) -> str | 
 
     Machines of one product that are taken to be alike are named together.
     """
-    known, times = Knowledge(workload, topology), workload.model.times
+    known = Knowledge(workload, topology)
     alike: dict[tuple[str, str, int], list[str]] = {}
     for name in plan.accelerators():
         machine = topology.machine(name)
-        is_profiled = times is not None and times.seconds(machine.product, plan.micro_batch, plan.layout.tensor)
-        if known.own(machine) is None and not is_profiled:
+        if not known.is_measured(machine, plan.layout.tensor):
             kind = known.kind(machine)
             microseconds = round(work(workload) / kind.flops_per_s * 1e6)
             alike.setdefault((machine.product, LIKE[kind.source], microseconds), []).append(name)
