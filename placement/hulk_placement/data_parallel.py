@@ -17,7 +17,7 @@ from hulk_placement.layouts import place as layouts
 from hulk_placement.plan import Plan
 from hulk_placement.search.keep import place_keeping
 from hulk_placement.search.problem import Budget, Unplaced
-from hulk_placement.search.why import at_most_faster
+from hulk_placement.search.why import none_better, unproven
 from hulk_placement.search.wished import place_wished
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Topology
@@ -45,7 +45,7 @@ def place_replicas(
         return found
     least_s = (1 - found.optimality_gap) * found.prediction.step_s
     other = replace(other, optimality_gap=max(0.0, 1 - least_s / other.prediction.step_s))
-    return replace(other, why=(*unproven(other), *at_most_faster(other)))
+    return replace(other, why=(*unproven(other), *none_better(other)))
 
 
 def best_of(plans: Sequence[Plan], workload: Workload) -> Plan:
@@ -57,13 +57,7 @@ def best_of(plans: Sequence[Plan], workload: Workload) -> Plan:
     if gap == best.optimality_gap:
         return best
     best = replace(best, optimality_gap=gap)
-    proven = at_most_faster(best) if workload.objective == "time" else ()
-    return replace(best, why=(*unproven(best), *proven))
-
-
-def unproven(plan: Plan) -> tuple[str, ...]:
-    """The reasons without what is proven of the search that found the plan."""
-    return tuple(said for said in plan.why if not said.startswith("No plan"))
+    return replace(best, why=(*unproven(best), *none_better(best, workload.objective)))
 
 
 def _part(budget: Budget, share: float) -> Budget:

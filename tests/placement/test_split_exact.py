@@ -106,7 +106,7 @@ def test_a_gap_is_to_what_no_plan_on_all_machines_beats() -> None:
         assert plan.prediction.step_s == pytest.approx(6.0)
         assert plan.optimality_gap == pytest.approx(0.5)
         assert [said for said in plan.why if said.startswith("No plan")] == [
-            "No plan is more than 50.0% faster: with all 2 accelerators to itself, always busy."
+            "No plan can be more than 50.0% faster with all 2 accelerators to itself, always busy."
         ]
 
 

@@ -13,6 +13,7 @@ from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import LIMITS, Trials
 from hulk_placement.plan import Plan
 from hulk_placement.search.problem import Unplaced, counted
+from hulk_placement.search.why import none_better
 from hulk_placement.workload import Workload
 
 
@@ -81,10 +82,7 @@ def sentences(trials: Trials, plan: Plan) -> tuple[str, ...]:
         found.append(
             "Hulk's own all-reduce is for regions: each stage's replicas are in one, where gloo's ring sums them."
         )
-    if plan.optimality_gap:
-        what = "faster" if trials.ground.workload.objective == "time" else "cheaper"
-        found.append(f"No plan is more than {plan.optimality_gap:.1%} {what}: with every machine always busy.")
-    return tuple(found)
+    return (*found, *none_better(plan, trials.ground.workload.objective, "with every machine always busy"))
 
 
 def impossible(trials: Trials, space: Space) -> Unplaced:

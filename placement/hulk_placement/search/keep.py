@@ -17,7 +17,7 @@ from dataclasses import replace
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.search.job import place
 from hulk_placement.search.problem import Budget, Unplaced
-from hulk_placement.search.why import at_most_faster
+from hulk_placement.search.why import none_better, unproven
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -81,8 +81,7 @@ def _proven(staying: Plan, fastest: Plan) -> Plan:
     """The plan with its gap to the best of all machines: its own search knew only those it may stay on."""
     bound_s = (1 - fastest.optimality_gap) * fastest.prediction.step_s
     proven = replace(staying, optimality_gap=max(0.0, 1 - bound_s / staying.prediction.step_s))
-    why = [sentence for sentence in staying.why if sentence not in at_most_faster(staying)]
-    return replace(proven, why=(*why, *at_most_faster(proven)))
+    return replace(proven, why=(*unproven(staying), *none_better(proven)))
 
 
 def _slower(staying: Prediction, fastest: Prediction) -> float:

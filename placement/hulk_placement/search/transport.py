@@ -103,8 +103,7 @@ def _compared(
     """The chosen plan with its gap to what no plan of either kind can beat, and the reasons."""
     plan = chosen if is_pinned else replace(chosen, optimality_gap=_gap(problem, sets, chosen, ring))
     if plan.collective is None:
-        kept = [sentence for sentence in plan.why if sentence not in why.at_most_faster(chosen)]
-        return replace(plan, why=(*kept, why_wan.against_wan(wan), *why.at_most_faster(plan)))
+        return replace(plan, why=(*why.unproven(plan), why_wan.against_wan(wan), *why.none_better(plan)))
     plan = replace(plan, iterations=max(sets.work.done, 1))
     return replace(plan, why=why_wan.sentences(problem, plan, ring, sets.work.exhausted))
 

@@ -53,15 +53,21 @@ def sentences(problem: Problem, plan: Plan) -> tuple[str, ...]:
     found += _against_region_order(problem, plan)
     if not plan.prediction.calibrated:
         found.append(assumed(problem))
-    return (*found, *at_most_faster(plan))
+    return (*found, *none_better(plan))
 
 
-def at_most_faster(plan: Plan) -> tuple[str, ...]:
+def none_better(plan: Plan, objective: str = "time", when: str = "by this evaluator") -> tuple[str, ...]:
     """What is proven of a plan that may not be the best."""
     if not plan.optimality_gap:
         return ()
     others = "No plan of as many workers" if plan.gap_num_workers else "No plan"
-    return (f"{others} can be more than {max(plan.optimality_gap, 0.001):.1%} faster by this evaluator.",)
+    better = "faster" if objective == "time" else "cheaper"
+    return (f"{others} can be more than {max(plan.optimality_gap, 0.001):.1%} {better} {when}.",)
+
+
+def unproven(plan: Plan) -> tuple[str, ...]:
+    """The reasons without what `none_better` says of the search that found the plan."""
+    return tuple(said for said in plan.why if not said.startswith("No plan"))
 
 
 def assumed(problem: Problem) -> str:

@@ -43,7 +43,7 @@ def sentences(problem: Problem, plan: Plan, ring: Plan | Unplaced, is_time_over:
         found += [] if is_time_over else [_crossover(problem, plan, network)]
     if not plan.prediction.calibrated:
         found.append(why.assumed(problem))
-    return (*found, *why.at_most_faster(plan))
+    return (*found, *why.none_better(plan))
 
 
 def against_wan(found: Plan) -> str:

@@ -22,6 +22,7 @@ from hulk_placement.search.evaluate import Order, evaluate, links_known
 from hulk_placement.search.job import place
 from hulk_placement.search.problem import Budget, Problem, Unplaced, build
 from hulk_placement.search.sizes import NUM_BUCKETS
+from hulk_placement.search.why import none_better, unproven
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -113,13 +114,15 @@ class Wish:
         limit = f", of at most {asked.max_price_per_hour:g}" if asked.max_price_per_hour is not None else ""
         quickest_s, found = (1 - quickest.optimality_gap) * quickest.prediction.step_s, self.reached(plan)
         least = quickest_s if asked.objective == "time" else self._least_price()
-        why = [sentence for sentence in plan.why if not sentence.startswith(("Left out", "No plan"))]
+        plan = replace(plan, optimality_gap=max(0.0, 1 - least / found) if found else 0.0)
+        why = [sentence for sentence in unproven(plan) if not sentence.startswith("Left out")]
         why += [
             f"Its accelerators cost {per_hour:g} an hour{limit}; a step costs {plan.prediction.price:.4g} with what it "
             f"sends between regions.",
             f"The shortest step of all is {quickest.prediction.step_s:.3f} s, for {quickest.prediction.price:.4g}.",
+            *none_better(plan, asked.objective),
         ]
-        return replace(plan, optimality_gap=max(0.0, 1 - least / found) if found else 0.0, why=tuple(why))
+        return replace(plan, why=tuple(why))
 
     def _least_price(self) -> float:
         """What no step costs less than: all sequences on the machine with most speed for its price, nothing sent."""

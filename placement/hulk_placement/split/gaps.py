@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.cost.money import judged
-from hulk_placement.data_parallel import unproven
 from hulk_placement.layouts.admission import admitted
 from hulk_placement.layouts.reasons import least_cost
 from hulk_placement.layouts.space import space_of
 from hulk_placement.layouts.trials import Trials
 from hulk_placement.plan import Plan
 from hulk_placement.search.problem import Unplaced
+from hulk_placement.search.why import none_better, unproven
 from hulk_placement.split.pools import usable_by
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -30,10 +30,6 @@ def against_all(plan: Plan, workload: Workload, given: Topology, whole: Topology
         return plan
     ground = Ground.of(workload, whole, machines)
     gap = max(plan.optimality_gap, 1 - least_cost(Trials(ground), space_of(ground)) / reached)
-    if not gap:
-        return replace(plan, why=unproven(plan))
-    what = "faster" if workload.objective == "time" else "cheaper"
-    others = "No plan of as many workers" if plan.gap_num_workers else "No plan"
-    by = f"{max(gap, 0.001):.1%} {what}"
-    said = f"{others} is more than {by}: with all {num_all} accelerators to itself, always busy."
-    return replace(plan, optimality_gap=gap, why=(*unproven(plan), said))
+    plan = replace(plan, optimality_gap=gap)
+    when = f"with all {num_all} accelerators to itself, always busy"
+    return replace(plan, why=(*unproven(plan), *none_better(plan, workload.objective, when)))
