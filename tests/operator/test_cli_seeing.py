@@ -218,8 +218,18 @@ def test_too_little_memory_is_said_with_what_is_missing(hulk: Hulk, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("plan", "-f", JOB, "-t", HULK_TOPOLOGY, "--compare", "--seconds", "0"), "--seconds 0.0 must be > 0"),
-        (("plan", "-f", JOB, "-t", HULK_TOPOLOGY, "--compare", "--seconds", "nan"), "--seconds nan must be > 0"),
+        (
+            ("plan", "-f", JOB, "-t", HULK_TOPOLOGY, "--compare", "--seconds", "0"),
+            "--seconds 0.0 must be > 0 and finite",
+        ),
+        (
+            ("plan", "-f", JOB, "-t", HULK_TOPOLOGY, "--compare", "--seconds", "nan"),
+            "--seconds nan must be > 0 and finite",
+        ),
+        (
+            ("plan", "-f", JOB, "-t", HULK_TOPOLOGY, "--compare", "--seconds", "inf"),
+            "--seconds inf must be > 0 and finite",
+        ),
     ],
 )
 def test_mistakes_are_named(hulk: Hulk, arguments: tuple[object, ...], expected: str) -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hulk_placement.model import Model
 from hulk_placement.plan import Plan
+from hulk_placement.search import keep
 from hulk_placement.search.keep import SLOWER
+from hulk_placement.search.problem import Unplaced
 from hulk_placement.solve import Budget, solve
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
@@ -113,6 +117,48 @@ def test_a_plan_that_keeps_workers_is_not_proven_best_against_fewer_machines(kno
     if known:
         assert plan.optimality_gap == pytest.approx(1 - best.prediction.step_s / plan.prediction.step_s)
     assert any("faster by this evaluator" in sentence for sentence in plan.why)
+
+
+def test_a_speed_that_nobody_knows_does_not_keep_fewer_workers() -> None:
+    """Two wait far apart; two others are near each other. A gap of 0 speaks of as many workers as the plan has."""
+    free = {"a": 0, "b": 0} | dict.fromkeys("cdef", 1)
+    regions = {"a": "A", "b": "B", "c": "C", "d": "C", "e": "E", "f": "F"}
+    links = {(x, y): Link(1e-4, 1e9) if x == y else Link(0.3, 2e6) for x in "ABCEF" for y in "ABCEF"}
+    links |= {("A", "B"): Link(0.05, 1e7), ("B", "A"): Link(0.05, 1e7)}
+    machines = tuple(Machine(name, regions[name], num_accelerators=num) for name, num in free.items())
+    topology = Topology(machines, region_links=links)
+    job = workload(
+        topology,
+        model=Model.of_totals(num_parameters=262_144, flops_per_sequence=1e9, activation_bytes_per_sequence=1000),
+        candidates=dict.fromkeys(free, 1),
+        kept={"a": 1, "b": 1},
+        min_workers=2,
+        max_workers=6,
+    )
+    found = planned(job, topology)
+    everywhere = replace(topology, machines=tuple(replace(machine, num_accelerators=1) for machine in machines))
+    as_many = replace(job, kept={}, min_workers=len(found.workers), max_workers=len(found.workers))
+    best_s = planned(as_many, everywhere).prediction.step_s
+    assert found.gap_num_workers == len(found.workers)
+    assert (1 - found.optimality_gap) * found.prediction.step_s <= best_s
+    assert len(found.workers) == len(planned(replace(job, kept={}), everywhere).workers)
+
+
+def test_what_stays_is_not_proven_where_the_search_over_all_machines_finds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topology = alike(dict.fromkeys("abz", 1))
+    job = workload(topology, kept={"a": 1, "b": 1}, min_workers=2, max_workers=3)
+    place = keep.place
+
+    def in_a_hurry(asked: Workload, *rest: Any) -> Plan | Unplaced:
+        return place(asked, *rest) if asked.max_workers == 2 else Unplaced("SearchExhausted", "no ring was found")
+
+    monkeypatch.setattr(keep, "place", in_a_hurry)
+    found = keep.place_keeping(job, topology, Budget())
+    assert isinstance(found, Plan)
+    assert places(found) == Counter("ab")
+    assert found.optimality_gap == 1.0
 
 
 def test_the_number_of_workers_is_the_fastest_plans() -> None:

@@ -182,6 +182,8 @@ def test_the_cost_of_a_move_by_hand() -> None:
     assert cost.seconds == pytest.approx(36.62 + 2 * new.prediction.step_s)
     capped = replace(topology, uplinks={"a": 1_000.0})
     assert move_cost(old, new, job, capped, Moving(restart)).hand_on_s == pytest.approx(24.01)
+    own = replace(topology, node_links={("a0", "b0"): Link(0.02, 1_000_000), ("a0", "b1"): Link(0.02, 1_000_000)})
+    assert move_cost(old, new, job, own, Moving(restart)).hand_on_s == pytest.approx(0.024 + 0.01)
     assert move_cost(new, old, job, topology, Moving(restart)).image_s == 0
     assert move_cost(new, old, job, without(topology, "b1"), Moving(restart)).stop_s == 0  # nobody there to stop
 
@@ -286,7 +288,7 @@ GOOD = Weighed(step=1.0, new_step=0.8, steps_left=1_000, cost=100)  # gains 200 
         ("at the margin", replace(GOOD, cost=200 / 1.5), ADDED, 900, "stay", "must be exceeded"),
         ("hardly faster", replace(GOOD, new_step=0.96, steps_left=10**6), ADDED, 900, "stay", "4.0% of each: 5%"),
         ("slower", replace(GOOD, new_step=1.1), ADDED, 900, "stay", "No other plan is better"),
-        ("no steps left", replace(GOOD, steps_left=0), ADDED, 900, "stay", "No other plan is better"),
+        ("no steps left", replace(GOOD, steps_left=0), ADDED, 900, "stay", "No step is left to be made"),
     ],
 )
 def test_gain_against_cost(

@@ -1,5 +1,6 @@
 """Looks closer at plans that were made: searches side by side, changes planned anew, a page to look at."""
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,8 +36,8 @@ class Look:
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        if not self.seconds > 0:
-            raise ValueError(f"--seconds {self.seconds} must be > 0")
+        if not (math.isfinite(self.seconds) and self.seconds > 0):
+            raise ValueError(f"--seconds {self.seconds} must be > 0 and finite")
 
 
 def look_closer(report: PlanReports, look: Look) -> PlanReports:

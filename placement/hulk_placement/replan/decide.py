@@ -86,6 +86,8 @@ def decide(weighed: Weighed, changed: Changes, held_s: float, policy: Policy) ->
         return Verdict.STAY, why
     gain, cost, unit = weighed.gain, weighed.cost, weighed.unit
     steps = f"{amount(weighed.step, unit)} a step -> {amount(weighed.new_step, unit)}"
+    if not weighed.steps_left:
+        return Verdict.STAY, f"No step is left to be made ({steps})."
     if gain <= 0:
         return Verdict.STAY, f"No other plan is better: {steps}."
     saves = f"{amount(gain, unit)} would be gained over {weighed.steps_left:,} steps ({steps})"

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
+from hulk_placement.cost.drawn import Shared, drawn_on
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER
 from hulk_placement.model.layer import BYTES_PER_FP32
 from hulk_placement.plan import Plan
@@ -196,22 +197,22 @@ def _read_s(size: int, store_region: str | None, first: str, topology: Topology)
 def _sent_s(sent: Sent, topology: Topology) -> float:
     """Seconds until all is there: by the busiest of the links between regions, of machines' own, and of the uplinks.
 
-    Machines share the links between their regions; inside a region each pair has its own.
+    What machines share is what their flows draw on (`drawn_on`).
     """
-    between: Counter[Pair] = Counter()
+    leaving, entering, filled = Counter[str](), Counter[str](), Counter[Shared]()
+    rates: dict[Shared, float] = {}
     longest_s, latency_s = 0.0, 0.0
     for pair, num_bytes in sent.items():
         link = topology.link(*pair)
         latency_s = max(latency_s, link.latency_s)
         longest_s = max(longest_s, num_bytes / link.one_flow_bytes_per_s)
+        for shared, bytes_per_s in drawn_on(*pair, topology):
+            rates[shared] = bytes_per_s
+            filled[shared] += num_bytes
         if link.shared is not None:
-            between[link.shared] += num_bytes
-    leaving: Counter[str] = Counter()
-    entering: Counter[str] = Counter()
-    for (source, target), num_bytes in between.items():
-        longest_s = max(longest_s, num_bytes / topology.region_link(source, target).bandwidth_bytes_per_s)
-        leaving[source] += num_bytes
-        entering[target] += num_bytes
+            leaving[link.shared[0]] += num_bytes
+            entering[link.shared[1]] += num_bytes
+    longest_s = max([longest_s, *(num_bytes / rates[shared] for shared, num_bytes in filled.items())])
     for region, bytes_per_s in topology.uplinks.items():
         longest_s = max(longest_s, leaving[region] / bytes_per_s, entering[region] / bytes_per_s)
     return latency_s + longest_s

@@ -37,8 +37,8 @@ def place_keeping(
     part = replace(budget, seconds=budget.seconds / NUM_SEARCHES)
     unmoved, fastest = _unmoved(workload, topology, part, clock), place(workload, topology, part, clock)
     if isinstance(fastest, Unplaced):
-        return unmoved or fastest
-    if unmoved is not None and unmoved.prediction.step_s <= fastest.prediction.step_s:
+        return fastest if unmoved is None else _with_gap(unmoved, 1.0)
+    if unmoved is not None and _is_as_fast(unmoved, fastest):
         unmoved = _proven(unmoved, fastest)
         return replace(unmoved, why=(*unmoved.why, f"All {len(unmoved.workers)} running workers stay."))
     num, staying = len(fastest.workers), unmoved
@@ -77,11 +77,22 @@ def _waiting(workload: Workload) -> Counter[str]:
     return Counter(workload.kept) & Counter(workload.candidates)
 
 
+def _is_as_fast(unmoved: Plan, fastest: Plan) -> bool:
+    """By seconds that are comparable: an assumed speed does not say whether fewer workers are as fast."""
+    here, there = unmoved.prediction, fastest.prediction
+    is_comparable = len(unmoved.workers) == len(fastest.workers) or (here.calibrated and there.calibrated)
+    return is_comparable and here.step_s <= there.step_s
+
+
 def _proven(staying: Plan, fastest: Plan) -> Plan:
     """The plan with its gap to the best of all machines: its own search knew only those it may stay on."""
     bound_s = (1 - fastest.optimality_gap) * fastest.prediction.step_s
-    proven = replace(staying, optimality_gap=max(0.0, 1 - bound_s / staying.prediction.step_s))
-    return replace(proven, why=(*unproven(staying), *none_better(proven)))
+    return _with_gap(staying, max(0.0, 1 - bound_s / staying.prediction.step_s))
+
+
+def _with_gap(plan: Plan, gap: float) -> Plan:
+    plan = replace(plan, optimality_gap=gap)
+    return replace(plan, why=(*unproven(plan), *none_better(plan)))
 
 
 def _slower(staying: Prediction, fastest: Prediction) -> float:
