@@ -41,9 +41,14 @@ class Sync:
             )
 
     @property
+    def is_local(self) -> bool:
+        """Whether replicas take optimizer steps of their own (local SGD)."""
+        return self.mode == "local"
+
+    @property
     def planned_inner_steps(self) -> int | None:
         """The `inner_steps` of a plan for this job; None where replicas come together after every step."""
-        return self.inner_steps if self.mode == "local" else None
+        return self.inner_steps if self.is_local else None
 
     @property
     def may_use_wan(self) -> bool:

@@ -113,6 +113,10 @@ class Workload:
         """Whether what machines cost decides, or limits, what is chosen: a machine without a price is not used then."""
         return self.objective != "time" or self.max_price_per_hour is not None
 
+    def replica_bytes(self, micro_batch: int) -> int:
+        """What a rank that holds the whole model holds at its peak."""
+        return self.model.memory_bytes(micro_batch, self.optimizer, self.sync.is_local)
+
     @property
     def digest(self) -> str:
         """What decides a rank's speed, hashed: the layers' figures, precision, optimizer, micro-batch. 16 hex digits.

@@ -18,6 +18,8 @@ from hulk_placement.cost.ties import ties
 from hulk_placement.cost.traffic import traffic
 from hulk_placement.model import Layer, Model
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
+from hulk_placement.replan.moving import checkpoint_bytes
+from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from hypothesis import given
@@ -64,6 +66,7 @@ def plan(names: str, data: int, pipeline: int, tensor: int = 1, **changes: Any) 
     recompute=st.booleans(),
     tied=st.booleans(),
     optimizer=st.sampled_from(["adamw", "sgd"]),
+    inner_steps=st.sampled_from([None, 7]),
 )
 def test_components_sum_to_the_memory_that_is_predicted(
     data: int, cuts: set[int], tensor: int, micro_batch: int, tied: bool, optimizer: str, **chosen: Any
@@ -101,6 +104,16 @@ def test_a_stage_has_what_its_layers_share_with_an_earlier_one_once(
     if len(stages) == 2:  # the larger of two that one stage has is all that is sent
         both_s, one_s = (time_pipelines(made, asked, topology).tied_s for asked in (workload, alone))
         assert both_s == one_s
+
+
+def test_local_sgd_keeps_where_its_round_began_and_an_outer_velocity() -> None:
+    synchronous, local = (
+        cell_memory(plan("a0 b0", 2, 1, inner_steps=inner_steps), job(), 0, 0) for inner_steps in (None, 7)
+    )
+    assert local.optimizer - synchronous.optimizer == 2 * synchronous.parameters
+    asked = replace(job(), sync=Sync("local"))
+    assert asked.replica_bytes(2) - job().replica_bytes(2) == 2 * synchronous.parameters
+    assert checkpoint_bytes(asked) - checkpoint_bytes(job()) == synchronous.parameters
 
 
 def test_activations_in_flight_follow_the_schedule() -> None:

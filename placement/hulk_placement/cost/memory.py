@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from hulk_placement.cost.closed_form.setting import COPIES
-from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER
+from hulk_placement.model import optimizer_bytes_per_parameter
 from hulk_placement.model.layer import BYTES_PER_FP32, Layer
 from hulk_placement.plan import Block, Plan
 from hulk_placement.topology import Topology
@@ -23,6 +23,7 @@ class Memory:
 
     `activations` are kept for the backward passes of `in_flight` micro-batches; with recomputation they are the layers'
     inputs, and `recompute` is the one layer whose activations are made again. `buffers`: what the all-reduce works on.
+    `optimizer`: its state, with local SGD also the outer one's.
     """
 
     parameters: float
@@ -59,7 +60,7 @@ def cell_memory(plan: Plan, workload: Workload, replica: int, stage: int) -> Mem
     return Memory(
         parameters=held * BYTES_PER_FP32,
         gradients=held * BYTES_PER_FP32,
-        optimizer=held * OPTIMIZER_BYTES_PER_PARAMETER[workload.optimizer],
+        optimizer=held * optimizer_bytes_per_parameter(workload.optimizer, plan.inner_steps is not None),
         activations=float(num_flying * (inputs if plan.recompute else sum(kept))),
         recompute=max(kept) if plan.recompute else 0.0,
         buffers=held * BYTES_PER_FP32 * (COPIES - 2),

@@ -23,6 +23,7 @@ from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import Place, Step, Way
 from hulk_placement.cost.simulation.ways import Ways
 from hulk_placement.plan import Plan
+from hulk_placement.sync import Sync
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -91,11 +92,18 @@ def arrays_of(plan: Plan, workload: Workload, topology: Topology) -> tuple[Setti
     allows them or not: only searches must keep off them.
     """
     names = list(dict.fromkeys(plan.rank_machines))
-    allowing = replace(workload, allow_unknown_links=True)
+    allowing = replace(workload, allow_unknown_links=True, sync=_sync_of(plan, workload))
     ground = Ground.of(allowing, topology, [topology.machine(name) for name in names])
     schedule = "gpipe" if plan.schedule == "explicit" else plan.schedule
     option = Option(plan.micro_batch, plan.layout.tensor, schedule, plan.recompute, plan.overlap)
     return ground.setting(option), _layout(plan, names, len(workload.model.layers), len(ground.regions))
+
+
+def _sync_of(plan: Plan, workload: Workload) -> Sync:
+    """The workload's, but local SGD where the plan has inner steps, and only there."""
+    if plan.inner_steps is not None:
+        return replace(workload.sync, mode="local", inner_steps=plan.inner_steps)
+    return replace(workload.sync, mode="auto") if workload.sync.is_local else workload.sync
 
 
 def _in_own_order(plan: Plan, setting: Setting, layout: Layout, topology: Topology, free_links: bool) -> Floats:

@@ -8,7 +8,7 @@
 
 from hulk_placement.model.architecture import Architecture
 from hulk_placement.model.layer import PRECISIONS, Layer
-from hulk_placement.model.layers import OPTIMIZER_BYTES_PER_PARAMETER, Model
+from hulk_placement.model.layers import OPTIMIZER_BYTES_PER_PARAMETER, Model, optimizer_bytes_per_parameter
 from hulk_placement.model.times import LayerTimes, TimesRow
 from hulk_placement.model.transformer import Transformer
 
@@ -21,4 +21,5 @@ __all__ = [
     "Model",
     "TimesRow",
     "Transformer",
+    "optimizer_bytes_per_parameter",
 ]

@@ -12,6 +12,9 @@ from hulk_placement.model.times import LayerTimes
 from hulk_placement.model.transformer import Transformer
 
 OPTIMIZER_BYTES_PER_PARAMETER = {"adamw": 2 * BYTES_PER_FP32, "sgd": 0}
+OUTER_BYTES_PER_PARAMETER = 2 * BYTES_PER_FP32
+"""Of local SGD: from where the round began, and the outer velocity (Douillard et al. 2023, arXiv 2311.08105)."""
+
 BACKWARD_SHARE = 2 / 3
 """Of the FLOPs of a forward and a backward pass (Kaplan et al. 2020, arXiv 2001.08361, section 2.1)."""
 
@@ -112,17 +115,27 @@ class Model:
         """Bytes that one all-reduce of all gradients reduces."""
         return self.num_parameters * BYTES_PER_FP32
 
-    def memory_bytes(self, micro_batch: int, optimizer: str) -> int:
+    def memory_bytes(self, micro_batch: int, optimizer: str, is_local: bool = False) -> int:
         """Bytes one data-parallel rank holds at its peak.
 
         Parameters + gradients + the all-reduce's bucket copy of them, 4 bytes each; optimizer state (two moments for
-        AdamW, none for plain SGD: Rajbhandari et al. 2020, arXiv 1910.02054, section 3.1); a micro-batch's activations.
+        AdamW, none for plain SGD: Rajbhandari et al. 2020, arXiv 1910.02054, section 3.1), that of local SGD where
+        `is_local`; a micro-batch's activations.
 
         >>> Model.of_totals(1000, 1.0, 500).memory_bytes(micro_batch=2, optimizer="adamw")
         21000
         """
-        per_parameter = 3 * BYTES_PER_FP32 + OPTIMIZER_BYTES_PER_PARAMETER[optimizer]
+        per_parameter = 3 * BYTES_PER_FP32 + optimizer_bytes_per_parameter(optimizer, is_local)
         return self.num_parameters * per_parameter + micro_batch * self.activation_bytes_per_sequence
+
+
+def optimizer_bytes_per_parameter(optimizer: str, is_local: bool) -> int:
+    """What an optimizer keeps of each parameter, and the outer one of local SGD.
+
+    >>> [optimizer_bytes_per_parameter(name, is_local) for name in ("adamw", "sgd") for is_local in (False, True)]
+    [8, 16, 0, 8]
+    """
+    return OPTIMIZER_BYTES_PER_PARAMETER[optimizer] + is_local * OUTER_BYTES_PER_PARAMETER
 
 
 def split_flops(flops: float) -> tuple[float, float]:

@@ -101,8 +101,9 @@ class MoveCost:
 
 
 def checkpoint_bytes(workload: Workload) -> int:
-    """Bytes of a checkpoint: parameters, and what the optimizer keeps of each."""
-    each = BYTES_PER_FP32 + OPTIMIZER_BYTES_PER_PARAMETER[workload.optimizer]
+    """Bytes of a checkpoint: parameters, and what the optimizer keeps of each; the outer velocity of local SGD."""
+    num_vectors = 1 + workload.sync.is_local
+    each = num_vectors * BYTES_PER_FP32 + OPTIMIZER_BYTES_PER_PARAMETER[workload.optimizer]
     return workload.model.num_parameters * each
 
 

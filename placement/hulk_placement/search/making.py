@@ -45,6 +45,5 @@ def _micro_batch(problem: Problem, order: Order, largest_share: int) -> int:
     if workload.micro_batch is not None:
         return min(workload.micro_batch, largest_share)
     memory = [m for m in (problem.topology.machine(problem.names[a]).memory_bytes for a in order) if m]
-    model, optimizer = workload.model, workload.optimizer
-    fits = [n for n in range(1, largest_share + 1) if not memory or model.memory_bytes(n, optimizer) <= min(memory)]
+    fits = [n for n in range(1, largest_share + 1) if not memory or workload.replica_bytes(n) <= min(memory)]
     return max(fits)

@@ -153,7 +153,7 @@ def _refuse_request(workload: Workload) -> Unplaced | None:
 
 
 def _least_memory(workload: Workload) -> int:
-    return workload.model.memory_bytes(workload.micro_batch or 1, workload.optimizer)
+    return workload.replica_bytes(workload.micro_batch or 1)
 
 
 def _has_memory(workload: Workload) -> Callable[[Machine], bool]:

@@ -17,7 +17,7 @@ from hulk_placement.cost.closed_form.sync import GLOO, WAN
 from hulk_placement.cost.compute import Passes, kind_seconds
 from hulk_placement.cost.known import Kinds, kinds_of
 from hulk_placement.cost.money import LIMIT_ROUNDING
-from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER
+from hulk_placement.model import optimizer_bytes_per_parameter
 from hulk_placement.model.layer import BYTES_PER_FP32
 from hulk_placement.topology import SAME_MACHINE, Link, Machine, Topology
 from hulk_placement.workload import Workload
@@ -197,7 +197,7 @@ def _bytes(workload: Workload, option: Option) -> dict[str, Any]:
     output_L = np.array([float(layer.output_bytes) for layer in layers]) * b
     whole_L = np.array([float(layer.replicated_activation_bytes) for layer in layers])
     kept_L = (whole_L + (np.array([layer.activation_bytes for layer in layers]) - whole_L) / t) * b
-    per_parameter = COPIES * BYTES_PER_FP32 + OPTIMIZER_BYTES_PER_PARAMETER[workload.optimizer]
+    per_parameter = COPIES * BYTES_PER_FP32 + optimizer_bytes_per_parameter(workload.optimizer, workload.sync.is_local)
     ties = [(layer.tied_to, -layer.tied_parameters, n) for n, layer in enumerate(layers) if layer.tied_to is not None]
     tied_T = np.array([-parameters / t for _, parameters, _ in sorted(ties)], np.float64)
     return {
