@@ -16,7 +16,7 @@ from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.search.problem import Budget
 from hulk_placement.solve import solve
 from hulk_placement.sync import Sync
-from hulk_placement.topology import Link, Machine, Topology
+from hulk_placement.topology import Link, LinkKind, Machine, Topology
 from hulk_placement.workload import Workload
 
 A100, V100 = "NVIDIA-A100-SXM4-40GB", "Tesla-V100-SXM2-16GB"
@@ -221,6 +221,16 @@ def test_a_plan_of_too_many_passes_is_compared_by_the_closed_form_on_both_sides(
     expected = 1 - predict(plan, workload, faster).step_s / predict(plan, workload, topology).step_s
     assert found["twice the bandwidth between a and b"] == pytest.approx(expected)
     assert not any("inside" in words for words in found)
+
+
+def test_machines_own_links_are_tried_where_nothing_else_is_known_between_their_regions() -> None:
+    unknown = Link(2.0, 125_000.0, kind=LinkKind.UNKNOWN)
+    own = {("a0", "b0"): Link(0.02, 1e6), ("b0", "a0"): Link(0.02, 1e6)}
+    links = {("a", "b"): unknown, ("b", "a"): unknown}
+    topology = replace(world(), node_links=own, region_links=links)
+    workload = job(allow_unknown_links=True)
+    tried = {change.words for change in changes(predicted("a0 b0", topology, workload), workload, topology)}
+    assert "twice the bandwidth between a and b" in tried
 
 
 def test_a_region_without_prices_is_not_forbidden_where_prices_decide() -> None:

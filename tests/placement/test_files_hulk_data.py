@@ -147,3 +147,7 @@ def test_cities_are_found_however_they_are_written_and_are_where_they_are() -> N
     assert sydney is not None
     assert distance_km(london, paris) == pytest.approx(344, abs=5)
     assert distance_km(london, sydney) == pytest.approx(16990, rel=0.01)
+    california, los_angeles = coordinates("California"), coordinates("Los Angeles")
+    assert california is not None
+    assert los_angeles is not None
+    assert distance_km(california, los_angeles) < 500

@@ -189,7 +189,7 @@ def test_a_fused_kernel_keeps_no_scores_and_computes_them_again() -> None:
     [
         (decoder("falcon_h9", 2, 64, 4, 2, 96, vocab_size=100, rms_norm_eps=1e-6), "llama"),
         (decoder("", 2, 64, 4, 2, 96, vocab_size=100), "llama"),
-        (decoder("starcoder2", 2, 64, 4, 2, 96, vocab_size=100, norm_epsilon=1e-5), "gpt_neox"),
+        (decoder("starlike", 2, 64, 4, 2, 96, vocab_size=100, norm_epsilon=1e-5), "gpt_neox"),
         (decoder("moe9", 2, 64, 4, 2, 96, vocab_size=100, num_experts=4, num_experts_per_tok=2), "mixtral"),
         ({"model_type": "gptish", "n_layer": 2, "n_embd": 64, "n_head": 4, "n_ctx": 32, "vocab_size": 100}, "gpt2"),
     ],
@@ -197,6 +197,29 @@ def test_a_fused_kernel_keeps_no_scores_and_computes_them_again() -> None:
 def test_an_unknown_decoder_is_read_by_the_names_of_its_keys(config: dict[str, Any], expected: str) -> None:
     likened, known = from_config(config), from_config(config | {"model_type": expected})
     assert (likened.decoder, likened.embedding, likened.head) == (known.decoder, known.embedding, known.head)
+
+
+@pytest.mark.parametrize(
+    ("family", "norm"),
+    [
+        ("starcoder2", "norm_epsilon"),
+        ("cohere", "layer_norm_eps"),
+        ("cohere2", "layer_norm_eps"),
+        ("smollm3", "rms_norm_eps"),
+    ],
+)
+def test_families_whose_heads_are_tied_where_no_key_says_otherwise(family: str, norm: str) -> None:
+    """Their published files leave the key out."""
+    config = decoder(family, 2, 64, 4, 2, 96, vocab_size=100) | {norm: 1e-5}
+    absent, untied = from_config(config), from_config(config | {"tie_word_embeddings": False})
+    num_untied, num_absent = (sum(layer.num_parameters for layer in one.layers("fp32")) for one in (untied, absent))
+    assert num_untied - num_absent == 100 * 64
+
+
+def test_mistral_has_eight_key_value_heads_where_no_key_says_otherwise() -> None:
+    config = {key: value for key, value in SMALL.items() if key != "num_key_value_heads"}
+    config |= {"model_type": "mistral", "num_attention_heads": 16, "hidden_size": 256}
+    assert from_config(config) == from_config(config | {"num_key_value_heads": 8})
 
 
 def test_a_training_sequence_may_be_shorter_than_the_model_could_take() -> None:

@@ -52,12 +52,17 @@ def _links(plan: Plan, workload: Workload, topology: Topology) -> Iterator[Chang
     used = traffic(plan, workload, topology, stage_groups(plan, workload)).total()
 
     def busy_s(pair: Pair) -> float:
-        return used[pair] / topology.region_link(*pair).bandwidth_bytes_per_s
+        return used[pair] / topology.capacity(pair)
 
+    known = {
+        (topology.machine(a).region, topology.machine(b).region)
+        for (a, b), link in topology.node_links.items()
+        if link.kind is not LinkKind.UNKNOWN
+    }
     between: dict[Pair, float] = {}
     for a, b in used:
         pair = (min(a, b), max(a, b))
-        if topology.region_link(a, b).kind is not LinkKind.UNKNOWN:
+        if (a, b) in known or topology.region_link(a, b).kind is not LinkKind.UNKNOWN:
             between[pair] = max(between.get(pair, 0.0), busy_s((a, b)))
     for a, b in sorted(between, key=lambda pair: (-between[pair], pair))[:MOST_LINKS]:
         pairs = frozenset([(a, b), (b, a)])

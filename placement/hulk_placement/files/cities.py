@@ -1,4 +1,7 @@
-"""Where large cities are, to a hundredth of a degree: regions that are cities get coordinates by their names."""
+"""Where large cities are, to a hundredth of a degree: regions that are cities get coordinates by their names.
+
+And the middle of California, which Hulk's own data has among its cities.
+"""
 
 from __future__ import annotations
 

@@ -4,11 +4,11 @@ Known are the families below, by `model_type`. Another decoder is read by the na
 where attention is over latent vectors, or as LLaMA, with LayerNorm and biases where it has no RMSNorm; what no key says
 is then taken to be as in that family.
 
-Keys that are absent mean what they mean to transformers. Attention is counted as its fused kernels keep it, unless
-`attn_implementation` is "eager" or scores have a soft cap, and except in T5: no fused kernel takes its trained position
-biases. Sliding windows are counted as the whole square. Not counted: dropout, soft caps themselves, and what a view of
-a merged matrix keeps alive. Two keys are Hulk's own: `sequence_length`, tokens of a training sequence, where they are
-fewer than the positions, and for T5 `target_length`, those of the decoder.
+Keys that are absent mean what they mean to transformers in the families that are known. Attention is counted as its
+fused kernels keep it, unless `attn_implementation` is "eager" or scores have a soft cap, and except in T5: no fused
+kernel takes its trained position biases. Sliding windows are counted as the whole square. Not counted: dropout, soft
+caps themselves, and what a view of a merged matrix keeps alive. Two keys are Hulk's own: `sequence_length`, tokens of a
+training sequence, where they are fewer than the positions, and for T5 `target_length`, those of the decoder.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ FAMILIES: Mapping[str, Callable[[Keys], Architecture]] = {
     "phi": partial(layer_normed.rotary, is_parallel=True, has_head_bias=True),
     "gpt_neox": partial(layer_normed.rotary, names=layer_normed.NEOX_NAMES),
     "llama": rms_normed.llama,
-    "mistral": rms_normed.llama,
-    "mixtral": rms_normed.llama,
+    "mistral": partial(rms_normed.llama, key_value_heads=8),
+    "mixtral": partial(rms_normed.llama, key_value_heads=8),
     "phi3": rms_normed.llama,
     "qwen2": partial(rms_normed.llama, qkv_bias=True),
     "qwen2_moe": partial(rms_normed.llama, qkv_bias=True),
@@ -45,6 +45,9 @@ FAMILIES: Mapping[str, Callable[[Keys], Architecture]] = {
     "deepseek_v2": rms_normed.deepseek,
     "deepseek_v3": rms_normed.deepseek,
 }
+
+TIED = ("starcoder2", "cohere", "cohere2", "smollm3")
+"""Families read by the names of their keys whose head is tied to the embedding where no key says otherwise."""
 
 EXPERTS, STATE_SPACES = r"(^|_)(experts?|moe)(_|$)", r"^(mamba|ssm|attn_layer_period)"
 """Parts of keys' names."""
@@ -89,10 +92,11 @@ def _by_key_names(keys: Keys, family: str) -> Architecture:
     if keys.has("kv_lora_rank"):
         return rms_normed.deepseek(keys)
     if keys.has("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon") and not keys.has("rms_norm_eps"):
-        return layer_normed.rotary(keys, is_gated=keys.text("hidden_act") in ("silu", "swish"))
+        is_gated = keys.text("hidden_act") in ("silu", "swish")
+        return layer_normed.rotary(keys, is_gated=is_gated, is_tied=family in TIED)
     if keys.text("hidden_act") in UNGATED:
         keys.refuse("hidden_act", "an MLP with it is hardly a gated one, as LLaMA's is, and no key says")
-    return rms_normed.llama(keys)
+    return rms_normed.llama(keys, is_tied=family in TIED)
 
 
 def _refuse_other_layers(keys: Keys) -> None:

@@ -61,9 +61,9 @@ class Keys:
             raise ValueError(f"config.json: hidden {hidden} is no multiple of {heads} heads")
         return heads, self.size("head_dim", default=hidden // heads)
 
-    def key_value_heads(self, heads: int) -> int:
-        """Of grouped queries; as many as heads where the key is absent."""
-        found = self.size("num_key_value_heads", default=heads)
+    def key_value_heads(self, heads: int, default: int) -> int:
+        """Of grouped queries."""
+        found = self.size("num_key_value_heads", default=default)
         if heads % found:
             raise ValueError(f"config.json: {heads} heads are no multiple of num_key_value_heads {found}")
         return found

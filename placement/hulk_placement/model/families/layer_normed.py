@@ -55,6 +55,7 @@ def rotary(
     *,
     is_parallel: bool = False,
     is_gated: bool = False,
+    is_tied: bool = False,
     has_head_bias: bool = False,
     names: Names = PHI_NAMES,
 ) -> Architecture:
@@ -73,7 +74,7 @@ def rotary(
         norm=LAYER_NORM,
         is_parallel=is_parallel,
     )
-    is_tied = keys.flag("tie_word_embeddings", False)
+    is_tied = keys.flag("tie_word_embeddings", is_tied)
     return Architecture(
         hidden=hidden,
         vocabulary=keys.size("vocab_size"),
@@ -89,7 +90,7 @@ def attention(keys: Keys, hidden: int, *names: str, bias: bool = True) -> Attent
     heads, head_dim = keys.heads(*names, hidden=hidden)
     return Attention(
         heads=heads,
-        key_value_heads=keys.key_value_heads(heads),
+        key_value_heads=keys.key_value_heads(heads, heads),
         head_dim=head_dim,
         bias=bias,
         output_bias=bias,

@@ -16,13 +16,14 @@ def llama(
     has_head_norms: bool = False,
     has_branch_norms: bool = False,
     is_tied: bool = False,
+    key_value_heads: int | None = None,
 ) -> Architecture:
     """With grouped queries. The options are what a family has where no key says otherwise."""
     hidden, bias = keys.size("hidden_size"), keys.flag("attention_bias", False)
     heads, head_dim = keys.heads("num_attention_heads", hidden=hidden)
     attention = Attention(
         heads=heads,
-        key_value_heads=keys.key_value_heads(heads),
+        key_value_heads=keys.key_value_heads(heads, key_value_heads or heads),
         head_dim=head_dim,
         bias=bias or keys.flag("qkv_bias", qkv_bias),
         output_bias=bias,
