@@ -11,7 +11,7 @@ import numpy as np
 from hulk_placement.split.division import Divisions, Progress
 from hulk_placement.split.searches import exact, guided, local
 
-FEW = 1400
+FEW = 8000
 """Layouts; where there is no work for as many to be priced, the network is asked which: by trial on other clusters."""
 
 FEW_ACCELERATORS = 6
