@@ -400,6 +400,16 @@ def test_small_workers_share_what_makes_one_large_worker(
         assert all(num % job.accelerators_per_worker == 0 for num in held)
 
 
+@pytest.mark.parametrize("num_small", [4, 5])
+def test_one_machine_more_does_not_keep_the_large_one_whole(num_small: int) -> None:
+    """A large machine and small ones for two jobs: half of the large one each, however many the small ones are."""
+    world = sized((8, *(1,) * num_small), (20 * SLOW, *(SLOW,) * num_small))
+    jobs = [workload(world, f"team/{n}", model(4), global_batch=64) for n in range(2)]
+    steps_s = [plan.prediction.step_s for plan in solve(jobs, (), world, WORK, no_time).plans.values()]
+    half_s = 64 * 4 * 3e12 / (4 * 20 * SLOW)
+    assert math.prod(steps_s) <= (1.01 * half_s) ** 2, steps_s
+
+
 def differing(
     sizes: tuple[int, ...], each: tuple[int, ...], speeds: tuple[float, ...] = ()
 ) -> tuple[list[Workload], Topology]:

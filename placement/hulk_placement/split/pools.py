@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hulk_placement.cost.closed_form.arrays import Ints
+from hulk_placement.cost.closed_form.arrays import Floats, Ints
+from hulk_placement.cost.known import kinds_of
 from hulk_placement.search.problem import slots
 from hulk_placement.topology import Machine, Topology
 from hulk_placement.workload import Workload
@@ -31,7 +32,8 @@ class Pools:
     total_P: Ints
     """Accelerators of each pool, without what is left of a machine in whole workers of any job."""
     quantum_JP: Ints
-    """Accelerators that come to a job together, in the last row to nobody: whole machines, or the job's workers."""
+    """Accelerators that come to a job together, in the last row to nobody: whole machines, or the job's workers, where
+    machines are few or one has more of the speed than is a job's equal part."""
     each_J: tuple[int, ...]
     """Accelerators of a job's worker; in the end those that nobody has are counted by."""
     usable_JP: Ints
@@ -62,7 +64,9 @@ class Pools:
         size_P = np.array([members[0].num_accelerators // common * common for members in machines], np.int64)
         num_P = np.array([len(members) for members in machines], np.int64)
         are_many = num_P.sum() >= MACHINES_A_JOB * len(workloads)
-        is_whole_P = ((usable_JP == 0) | (usable_JP == size_P)).all(axis=0)
+        speed_JP = usable_JP * _speeds(workloads, topology, [members[0].name for members in machines])
+        is_part_JP = len(workloads) * speed_JP <= (speed_JP @ num_P)[:, None]
+        is_whole_P = (is_part_JP & ((usable_JP == 0) | (usable_JP == size_P))).all(axis=0)
         return cls(
             machines=machines,
             regions=regions,
@@ -80,6 +84,12 @@ def usable_by(workload: Workload, machine: Machine) -> int:
     if machine.name not in workload.candidates or (workload.regions and machine.region not in workload.regions):
         return 0
     return slots(workload, machine) * workload.accelerators_per_worker
+
+
+def _speeds(workloads: Sequence[Workload], topology: Topology, names: Sequence[str]) -> Floats:
+    """FLOP/s of one accelerator of each machine with each workload, (J, machines)."""
+    known = [kinds_of(workload, topology, names) for workload in workloads]
+    return np.array([[speeds.kinds[kind].flops_per_s for kind in speeds.kind_of] for speeds in known])
 
 
 def _figures(workloads: Sequence[Workload], machine: Machine) -> tuple[object, ...]:
