@@ -284,6 +284,32 @@ def test_rings_over_links_of_single_machines_are_not_proven_best(data: int | Non
     assert (found.optimality_gap == 0.0) is is_proven
 
 
+@pytest.mark.parametrize("speeds", [(1e12, 1e12), (1e12, 1e12, 1e12), (3e12, 1e12, 1e12)])
+def test_one_machine_alone_is_planned_where_the_links_between_machines_are_slow(speeds: tuple[float, ...]) -> None:
+    """By the region's link all of them are best; by the machines' own ones a ring takes hundreds of seconds."""
+    world = topology({f"a{n}": speed for n, speed in enumerate(speeds)})
+    names = [machine.name for machine in world.machines]
+    slow = {pair: Link(0.2, 5e5) for pair in itertools.permutations(names, 2)}
+    every_layer = LayerPin((0, 1), regions=("a",))
+    asked = workload(world, trained=model(parameters=50_000_000), pipeline=1, layer_pins=(every_layer,))
+    found = place(asked, replace(world, node_links=slow), Budget(2_000), clock=lambda: 0.0)
+    assert isinstance(found, Plan), found
+    assert [worker.machine for worker in found.workers] == ["a0"]
+
+
+def test_a_slower_machine_in_place_of_one_that_is_badly_joined_gets_a_smaller_share() -> None:
+    world = topology({"a0": 3e12, "a1": 3e12, "a2": 1e12})
+    slow = {pair: Link(0.2, 5e5) for pair in itertools.permutations(("a0", "a1"), 2)}
+    world = replace(world, node_links=slow | {pair: Link(0.2, 5e5) for pair in (("a1", "a2"), ("a2", "a1"))})
+    asked = workload(world, max_workers=2, tensor=1, pipeline=1, recompute=False)
+    found = place(asked, world, Budget(2_000), clock=lambda: 0.0)
+    assert isinstance(found, Plan), found
+    assert {worker.machine: share for worker, share in zip(found.workers, found.shares, strict=True)} == {
+        "a0": 3,
+        "a2": 1,
+    }
+
+
 def hubs(counts: dict[str, int], good: set[str]) -> tuple[Workload, Topology]:
     """A replica on each of so many machines a region; links of 10 ms between regions that are paired, of 500 else."""
     machines = tuple(Machine(f"{r}{n}", r, flops_per_s=1e12) for r, num in counts.items() for n in range(num))

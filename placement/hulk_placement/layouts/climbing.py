@@ -31,12 +31,11 @@ def climb(
     `left_s`: seconds that are left, a part of which may be used. A variant that no machine or workload allows is passed
     over.
     """
-    most_s = left_s()
-    least_s, num_left, is_better = 0.0 if most_s == math.inf else (1 - SHARE) * most_s, most, True
+    kept_s, num_left, is_better = kept_back_s(left_s()), most, True
     while is_better:
         is_better = False
         for other in variants(plan):
-            if not num_left or left_s() <= least_s:
+            if not num_left or left_s() <= kept_s:
                 return plan
             num_left -= 1
             if not _is_allowed(other, workload, topology):
@@ -46,6 +45,11 @@ def climb(
                 plan, is_better = other, True
                 break
     return plan
+
+
+def kept_back_s(left_s: float) -> float:
+    """Of the seconds that are left, those that are for others."""
+    return 0.0 if left_s == math.inf else (1 - SHARE) * left_s
 
 
 def _is_allowed(plan: Plan, workload: Workload, topology: Topology) -> bool:

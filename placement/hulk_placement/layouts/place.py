@@ -19,7 +19,7 @@ from hulk_placement.layouts.directions import turned
 from hulk_placement.layouts.fitting import try_fitting
 from hulk_placement.layouts.joined import unjoined
 from hulk_placement.layouts.ordering import plan_timing_s, reordered, trial_timing_s
-from hulk_placement.layouts.own_links import exchanged
+from hulk_placement.layouts.own_links import exchanged, finalists
 from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.reducing import flows_s, ways, with_all_flows
 from hulk_placement.layouts.searches import SEARCHES
@@ -113,7 +113,7 @@ def best_plan(
     workload, topology = trials.ground.workload, trials.ground.topology
     if not trials.best_possible(1):
         try_fitting(trials, space)
-    possible = trials.best_possible(NUM_PLANNED)
+    possible = trials.best_possible(NUM_PLANNED) if trials.knows_links else finalists(trials, NUM_PLANNED, left_s)
     found = []
     for number, trial in enumerate(possible):
         made = ways(plan_of(trials, trial), workload, topology, left_s, is_best=not number)

@@ -19,6 +19,9 @@ LIMITS = ("memory", "price", "pins", "workers")
 """What a layout may lack: searches may pass through such layouts, links that must not be used they never use."""
 
 
+Degrees = tuple[int, int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """How many ways the training is split, and what else is one number for all of it."""
@@ -28,9 +31,14 @@ class Shape:
     pipeline: int
 
     @property
+    def degrees(self) -> Degrees:
+        """Replicas, stages, tensor ranks."""
+        return self.data, self.pipeline, self.option.tensor
+
+    @property
     def num_accelerators(self) -> int:
         """Of all replicas, stages and tensor ranks."""
-        return self.data * self.pipeline * self.option.tensor
+        return math.prod(self.degrees)
 
 
 @dataclass(order=True, slots=True)
@@ -60,6 +68,8 @@ class Trials:
     _caches: dict[tuple[int, int], Cache] = field(default_factory=dict)
     _kept: dict[tuple[Shape, bytes], Trial] = field(default_factory=dict)
     _possible: dict[tuple[Shape, bytes], Trial] = field(default_factory=dict)
+    _least: dict[Degrees, float] = field(default_factory=dict)
+    """What the cheapest possible one of each costs."""
 
     @property
     def is_proven(self) -> bool:
@@ -94,7 +104,7 @@ class Trials:
         return self._caches[key]
 
     def is_hopeless(self, shape: Shape, order_N: Ints) -> bool:
-        """Whether the cells, all of them always busy, would cost more than the best possible one, or hold too little.
+        """Whether the cells, all of them always busy, would cost more than what is to be beaten, or hold too little.
 
         Of what a replica holds only what does not depend on the split counts.
         """
@@ -105,7 +115,15 @@ class Trials:
         speed = (1.0 / (setting.forward_KJ[:, -1] + setting.backward_KJ[:, -1]))[kinds].sum()
         least_s = self.ground.workload.global_batch / shape.option.micro_batch / speed
         least = least_s * setting.price_K[kinds].sum() if setting.is_money else least_s
-        return bool(least >= self.best_cost)
+        return bool(least >= self.to_beat(shape))
+
+    def to_beat(self, shape: Shape) -> float:
+        """What a layout of a shape must cost less than to be of use: all others' costs.
+
+        Where rings are not priced by machines' own links, those of its degrees: whether fewer replicas would be better
+        is seen of plans alone.
+        """
+        return self.best_cost if self.knows_links else self._least.get(shape.degrees, math.inf)
 
     @property
     def best_cost(self) -> float:
@@ -135,6 +153,7 @@ class Trials:
         if cost < math.inf and is_within_limits(self.setting(shape.option), layout, self.cache(shape)):
             self._possible[key] = min(trial, self._possible.get(key, trial))
             self.cheapest = min(trial, self.cheapest or trial)
+            self._least[shape.degrees] = min(cost, self._least.get(shape.degrees, cost))
         return trial
 
     def is_possible(self, trial: Trial, lifted: Sequence[str] = ()) -> bool:
@@ -161,6 +180,13 @@ class Trials:
     def best_possible(self, num: int) -> list[Trial]:
         """The same of those that are possible (`is_possible`): some may be dearer than what lacks a little."""
         return heapq.nsmallest(num, self._possible.values())
+
+    def best_of_degrees(self) -> list[Trial]:
+        """The same, of each number of replicas, stages and tensor ranks on each set of regions one."""
+        found: dict[tuple[Degrees, bytes], Trial] = {}
+        for (shape, used), trial in self._possible.items():
+            found[shape.degrees, used] = min(trial, found.get((shape.degrees, used), trial))
+        return sorted(found.values())
 
 
 def is_within_limits(setting: Setting, layout: Layout, evaluated: Cache) -> bool:

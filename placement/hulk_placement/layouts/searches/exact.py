@@ -127,7 +127,7 @@ def _splits(trials: Trials, shape: Shape, machine_DP: np.ndarray, going_on: Call
     num_layers, room = len(setting.output_L), _room(setting, machine_DP)
     rest = [region for region in range(len(setting.uplink_R)) if region not in room]
     cuts = itertools.combinations(range(1, num_layers), shape.pipeline - 1)
-    best, best_cost, num, is_whole = None, trials.best_cost, 0, True
+    best, best_cost, num, is_whole = None, trials.to_beat(shape), 0, True
     for inner, shares_D in ((inner, shares_D) for inner in cuts for shares_D in _shares(setting, shape.data)):
         for tour in walks(room) if shape.data > 2 else [tuple(room)]:
             is_whole = not num or going_on()
