@@ -116,6 +116,25 @@ def test_local_sgd_keeps_where_its_round_began_and_an_outer_velocity() -> None:
     assert checkpoint_bytes(asked) - checkpoint_bytes(job()) == synchronous.parameters
 
 
+@pytest.mark.parametrize(("tensor", "brought"), [(1, [8000, 10_400]), (2, [4000, 5200])])
+def test_replicas_sum_what_their_stage_has_once_more_of_an_earlier_one(tensor: int, brought: list[int]) -> None:
+    """The last two of four layers of 1,000 parameters use 600 of the first one's, and 300 of them."""
+    layers = list(job().model.layers)
+    for number, shared in ((2, 600), (3, 300)):
+        layers[number] = replace(layers[number], tied_to=0, tied_parameters=shared)
+    workload, made = replace(job(), model=Model(tuple(layers))), plan("a0 a1 b0 b1", 2, 2, tensor)
+    groups = stage_groups(made, workload)[::tensor]
+    assert [group.num_bytes for group in groups] == brought
+    assert [cell_memory(made, workload, 0, stage).gradients for stage in (0, 1)] == brought
+    topology = replace(world(), egress_price_per_gb={("a", "b"): 1e6})
+    assert traffic(made, workload, topology, stage_groups(made, workload)).sync["a", "b"] == tensor * sum(brought)
+    setting, layout = arrays_of(made, workload, topology)
+    predicted = predict(made, workload, topology)
+    assert evaluate(setting, layout, make_cache(2, 2, 2, 4)) == pytest.approx(predicted.step_s)
+    in_one = replace(made, layout=Layout(4, 1, tensor), stages=(0,), shares=(2,) * 4)
+    assert stage_groups(in_one, workload)[0].num_bytes == 16_000 / tensor
+
+
 def test_activations_in_flight_follow_the_schedule() -> None:
     for schedule, expected in (("1f1b", [2, 1]), ("gpipe", [4, 4])):
         made = plan("a0 a1", 1, 2, schedule=schedule)
@@ -169,12 +188,13 @@ def test_activations_cross_there_and_their_gradients_back() -> None:
 def test_stages_that_share_parameters_send_them_there_and_back(tensor: int) -> None:
     """The first layer's 4,000 bytes of gradients, by two ranks 2,000 each, in both replicas: 8,000 each way.
 
-    Activations: 8 sequences of 100,000 bytes. Replicas reduce 8,000 bytes of either stage inside their region.
+    Activations: 8 sequences of 100,000 bytes. Inside their region replicas reduce 8,000 bytes of the first stage, and
+    12,000 of the last one.
     """
     made, workload, topology = plan("a0 b0 a1 b1", 2, 2, tensor), job(tied=True), world()
     sent = traffic(made, workload, topology, stage_groups(made, workload))
     assert sent.stages == {("a", "b"): 800_000, ("b", "a"): 800_000}
-    assert sent.sync == {("a", "b"): 8_000, ("b", "a"): 8_000, ("a", "a"): 16_000, ("b", "b"): 16_000}
+    assert sent.sync == {("a", "b"): 8_000, ("b", "a"): 8_000, ("a", "a"): 16_000, ("b", "b"): 24_000}
     uses = simulate(made, workload, topology).uses
     for pair in ("a", "b"), ("b", "a"):
         carried = math.fsum(use.num_bytes for use in uses if use.place == Place("link", pair))
@@ -207,6 +227,21 @@ def test_tensor_parallel_ranks_share_the_link_over_which_stages_sum_what_they_sh
         found = simulate(made, workload, topology)
         reduced_s = max(end_s for end_s, group in zip(found.sums.end_S, found.sums.group_S, strict=True) if group < 2)
         assert found.end_s - reduced_s == pytest.approx(expected_s - 0.02, rel=0.01)
+
+
+@pytest.mark.parametrize(("source", "target"), [("a0", "b0"), ("a0", "a1")])
+def test_tensor_parallel_ranks_share_a_link_of_their_machines_own(source: str, target: str) -> None:
+    """Two send 200 MB each over 100 MB/s, of which one alone gets 80; what is inherited carries 1 GB/s.
+
+    The next micro-batch of two sequences computes for 2 s, on both ranks, before they are missed.
+    """
+    own = Link(1e-3, 1e8, flow_bytes_per_s=8e7)
+    links = {(source, target): own, (target, source): own}
+    topology = replace(world(rtt_s=1e-3, bandwidth_bytes_per_s=1e9), node_links=links)
+    workload, made = sharing(100_000_000), plan(f"{source} {target}", 1, 2, 2)
+    assert time_pipelines(made, workload, topology).tied_s == pytest.approx(4 - 2, abs=0.01)
+    without_s = predict(made, job(), topology).step_s
+    assert simulate(made, workload, topology).step_s - without_s == pytest.approx(4 - 2, abs=0.01)
 
 
 def parts(made: Plan, topology: Topology) -> dict[Part, float]:

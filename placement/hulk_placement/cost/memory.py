@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from hulk_placement.cost.closed_form.setting import COPIES
+from hulk_placement.cost.ties import held_parameters
 from hulk_placement.model import optimizer_bytes_per_parameter
 from hulk_placement.model.layer import BYTES_PER_FP32, Layer
 from hulk_placement.plan import Block, Plan
@@ -53,7 +54,7 @@ def cell_memory(plan: Plan, workload: Workload, replica: int, stage: int) -> Mem
     """
     layers, tensor = workload.model.layers, plan.layout.tensor
     first, last = plan.stages[stage], [*plan.stages, len(layers)][stage + 1]
-    held = _parameters(layers, first, last) / tensor
+    held = held_parameters(layers, first, last) / tensor
     kept = [_kept_bytes(layer, tensor) * plan.micro_batch for layer in layers[first:last]]
     num_flying = in_flight(plan, replica, stage)
     inputs = sum(layer.output_bytes for layer in layers[max(0, first - 1) : last - 1]) * plan.micro_batch
@@ -104,15 +105,6 @@ def _most_kept(blocks: Sequence[Block]) -> int:
         kept += 1 if kind == "F" else -1
         most = max(most, kept)
     return most
-
-
-def _parameters(layers: Sequence[Layer], first: int, last: int) -> int:
-    """Those of a stage's layers, and those of earlier layers that are held once more because layers here use them."""
-    tied: dict[int, int] = {}
-    for layer in layers[first:last]:
-        if layer.tied_to is not None and layer.tied_to < first:
-            tied[layer.tied_to] = max(layer.tied_parameters, tied.get(layer.tied_to, 0))
-    return sum(layer.num_parameters for layer in layers[first:last]) + sum(tied.values())
 
 
 def _kept_bytes(layer: Layer, tensor: int) -> float:

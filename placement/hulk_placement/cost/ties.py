@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hulk_placement.cost.groups import Group
-from hulk_placement.model.layer import BYTES_PER_FP32
+from hulk_placement.model.layer import BYTES_PER_FP32, Layer
 from hulk_placement.plan import Plan
 from hulk_placement.workload import Workload
 
@@ -39,3 +39,15 @@ def ties(plan: Plan, workload: Workload) -> Iterator[Tie]:
         for replica in range(plan.layout.data):
             machines = plan.machine(replica, ends[0]), plan.machine(replica, ends[1])
             yield Tie(replica, ends, Group(machines, max(1, num_bytes)))
+
+
+def held_parameters(layers: Sequence[Layer], first: int, last: int) -> int:
+    """Those of a stage's layers, and those of earlier layers that it has once more because layers here use them.
+
+    Its replicas sum the gradients of all of them, before the two stages sum what they share.
+    """
+    tied: dict[int, int] = {}
+    for layer in layers[first:last]:
+        if layer.tied_to is not None and layer.tied_to < first:
+            tied[layer.tied_to] = max(layer.tied_parameters, tied.get(layer.tied_to, 0))
+    return sum(layer.num_parameters for layer in layers[first:last]) + sum(tied.values())

@@ -60,8 +60,11 @@ class Setting(NamedTuple):
     """Seconds, one way."""
     flow_QQ: Floats
     """Bytes a second of one flow; 0: must not be used."""
-    own_QQ: Bools
-    """Whether that is a link of two machines' own, or else their regions'."""
+    own_QQ: Floats
+    """Bytes a second of all flows that two machines have to themselves: on a link of their own, or inside a region.
+
+    Infinite where they have but their regions' link.
+    """
     inside_latency_K: Floats
     inside_flow_K: Floats
     """Between two cells on one machine."""

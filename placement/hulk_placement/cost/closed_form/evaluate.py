@@ -20,7 +20,7 @@ from hulk_placement.cost.closed_form.sync import (
     busiest_uplink_s,
     clear_loads,
     gradient_bytes,
-    holds_tie,
+    held_bytes,
     link_seconds,
     load,
     pair,
@@ -65,10 +65,7 @@ def make_cache(num_replicas: int, num_stages: int, num_regions: int, num_machine
 def memory_bytes(setting: Setting, first: int, last: int, stage: int, num_stages: int, num: int) -> float:
     """Bytes of one rank of a stage of layers first .. last - 1 at its peak, with so many micro-batches."""
     in_flight = min(num, num_stages - stage) if setting.schedule == 1 else num
-    held = setting.held_J[last] - setting.held_J[first]
-    for k in range(setting.ties_T2.shape[0]):
-        if setting.ties_T2[k, 1] < first and holds_tie(setting, first, last, k):
-            held += setting.tied_held_T[k]
+    held = held_bytes(setting, setting.held_J, setting.tied_held_T, first, last)
     if setting.recompute:
         kept = setting.input_J[last] - setting.input_J[first]
         g = 0

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hulk_placement.cost.closed_form.arrays import Bools, Floats, Ints
+from hulk_placement.cost.closed_form.arrays import Floats, Ints
 from hulk_placement.topology import Link, LinkKind, Machine, Topology
 from hulk_placement.workload import Workload
 
@@ -18,7 +18,7 @@ class Joins(NamedTuple):
 
     latency_QQ: Floats
     flow_QQ: Floats
-    own_QQ: Bools
+    own_QQ: Floats
     latency_RR: Floats
     round_trip_RR: Floats
     flow_RR: Floats
@@ -32,7 +32,9 @@ class Joins(NamedTuple):
         """The joins of these regions, and of the machines in them that have links of their own."""
         links = [[topology.region_link(a, b) for b in regions] for a in regions]
         latency_RR, round_trip_RR, flow_RR = _figures(links, workload)
-        latency_QQ, flow_QQ, own_QQ = _with_own_links((latency_RR, flow_RR), workload, topology, regions, apart)
+        capacity_RR = np.array([[link.bandwidth_bytes_per_s for link in row] for row in links], np.float64)
+        of_regions = latency_RR, flow_RR, _own(capacity_RR)
+        latency_QQ, flow_QQ, own_QQ = _with_own_links(of_regions, workload, topology, regions, apart)
         prices = topology.egress_price_per_gb
         return cls(
             latency_QQ,
@@ -41,7 +43,7 @@ class Joins(NamedTuple):
             latency_RR,
             round_trip_RR,
             flow_RR,
-            capacity_RR=np.array([[link.bandwidth_bytes_per_s for link in row] for row in links], np.float64),
+            capacity_RR,
             carried_RR=np.array([[topology.capacity((a, b)) for b in regions] for a in regions], np.float64),
             uplink_R=np.array([topology.uplinks.get(name, math.inf) for name in regions], np.float64),
             egress_RR=np.array([[prices.get((a, b), 0.0) / 1e9 for b in regions] for a in regions]),
@@ -56,29 +58,33 @@ class Joins(NamedTuple):
         round_trip_RR, capacity_RR, carried_RR = (
             np.ascontiguousarray(array[both]) for array in (self.round_trip_RR, self.capacity_RR, self.carried_RR)
         )
-        own_QQ = np.zeros(latency_RR.shape, np.bool_)
         of_regions = (latency_RR, round_trip_RR, flow_RR, capacity_RR, carried_RR)
-        return Joins(latency_RR, flow_RR, own_QQ, *of_regions, self.uplink_R[regions], egress_RR)
+        return Joins(latency_RR, flow_RR, _own(capacity_RR), *of_regions, self.uplink_R[regions], egress_RR)
+
+
+def _own(capacity_RR: Floats) -> Floats:
+    """`own_QQ` of regions: two machines have a link to themselves inside one."""
+    return np.where(np.eye(len(capacity_RR), dtype=np.bool_), capacity_RR, math.inf)
 
 
 def _with_own_links(
-    figures: tuple[Floats, Floats],
+    figures: tuple[Floats, Floats, Floats],
     workload: Workload,
     topology: Topology,
     regions: Sequence[str],
     apart: Sequence[Machine],
-) -> tuple[Floats, Floats, Bools]:
-    """Latencies and rates of places: those of their regions, but where two machines have a link of their own; where."""
+) -> tuple[Floats, Floats, Floats]:
+    """The figures of places: those of their regions, but where two machines have a link of their own."""
     number = {region: number for number, region in enumerate(regions)}
     region_Q = [*number.values(), *(number[machine.region] for machine in apart)]
     both = np.ix_(region_Q, region_Q)
-    latency_QQ, flow_QQ = (np.ascontiguousarray(array_RR[both]) for array_RR in figures)
-    own_QQ = np.zeros(latency_QQ.shape, np.bool_)
+    latency_QQ, flow_QQ, own_QQ = (np.ascontiguousarray(array_RR[both]) for array_RR in figures)
     place = {machine.name: place for place, machine in enumerate(apart, len(regions))}
     for source, target in topology.node_links:
         if source in place and target in place and source != target:
             link, ends = topology.link(source, target), (place[source], place[target])
-            latency_QQ[ends], flow_QQ[ends], own_QQ[ends] = link.latency_s, _rate(link, workload), True
+            latency_QQ[ends], flow_QQ[ends] = link.latency_s, _rate(link, workload)
+            own_QQ[ends] = link.bandwidth_bytes_per_s
     return latency_QQ, flow_QQ, own_QQ
 
 

@@ -124,8 +124,19 @@ def _share(setting: Setting, layout: Layout, cache: Cache) -> None:
 
 @inlined
 def gradient_bytes(setting: Setting, layout: Layout, stage: int) -> float:
-    """Bytes that one rank of a stage brings to the all-reduce."""
-    return float(setting.gradient_J[layout.first_P[stage + 1]] - setting.gradient_J[layout.first_P[stage]])
+    """Bytes that one rank of a stage brings to the all-reduce: also of what it has once more of an earlier stage."""
+    first, last = layout.first_P[stage], layout.first_P[stage + 1]
+    return float(held_bytes(setting, setting.gradient_J, setting.tied_gradient_T, first, last))
+
+
+@inlined
+def held_bytes(setting: Setting, layers_J: Floats, tied_T: Floats, first: int, last: int) -> float:
+    """Bytes that a stage of layers first .. last - 1 has of its layers, and of earlier stages' that these use."""
+    num_bytes = layers_J[last] - layers_J[first]
+    for k in range(setting.ties_T2.shape[0]):
+        if holds_tie(setting, first, last, k):
+            num_bytes += tied_T[k]
+    return float(num_bytes)
 
 
 @inlined
@@ -270,7 +281,7 @@ def load(setting: Setting, cache: Cache, source: int, target: int, num_bytes: fl
     """Put what one machine sends another on the link between their regions."""
     ends = setting.region_M[source], setting.region_M[target]
     cache.load_RR[ends] += num_bytes
-    if not setting.own_QQ[setting.place_M[source], setting.place_M[target]]:
+    if setting.own_QQ[setting.place_M[source], setting.place_M[target]] == math.inf:
         cache.inherited_RR[ends] += num_bytes
 
 
@@ -397,7 +408,7 @@ def _load_tied(setting: Setting, layout: Layout, cache: Cache, number: int) -> N
     tied = setting.ties_T2[number, 1]
     early, late = stage_of(layout, tied), stage_of(layout, setting.ties_T2[number, 0])
     num_bytes = setting.tied_gradient_T[number] * setting.tensor
-    is_sent = early != late and holds_tie(setting, layout.first_P[late], layout.first_P[late + 1], number)
+    is_sent = holds_tie(setting, layout.first_P[late], layout.first_P[late + 1], number)
     for r in range(layout.machine_DP.shape[0] if is_sent else 0):
         a, b = layout.machine_DP[r, early], layout.machine_DP[r, late]
         if setting.region_M[a] != setting.region_M[b]:
@@ -414,20 +425,19 @@ def _tied(setting: Setting, layout: Layout, cache: Cache, number: int) -> tuple[
     tied, worst_s, least_slack_s = setting.ties_T2[number, 1], 0.0, math.inf
     early, late = stage_of(layout, tied), stage_of(layout, setting.ties_T2[number, 0])
     num_bytes = setting.tied_gradient_T[number]
-    is_sent = early != late and holds_tie(setting, layout.first_P[late], layout.first_P[late + 1], number)
+    is_sent = holds_tie(setting, layout.first_P[late], layout.first_P[late + 1], number)
     for r in range(layout.machine_DP.shape[0] if is_sent else 0):
         a, b = layout.machine_DP[r, early], layout.machine_DP[r, late]
         slacks_s = slack_seconds(setting, layout, r, early, late)
         for source, target, slack_s in ((a, b, slacks_s[0]), (b, a, slacks_s[1])):
             latency_s, flow = pair(setting, source, target)
             ends = setting.region_M[source], setting.region_M[target]
-            full_s, has_own = 0.0, setting.own_QQ[setting.place_M[source], setting.place_M[target]]
-            if ends[0] != ends[1] and has_own:
-                full_s = cache.load_RR[ends] / setting.carried_RR[ends]
+            own = setting.own_QQ[setting.place_M[source], setting.place_M[target]]
+            full_s = num_bytes * setting.tensor / own if a != b else 0.0
+            if ends[0] != ends[1] and own < math.inf:
+                full_s = max(full_s, cache.load_RR[ends] / setting.carried_RR[ends])
             elif ends[0] != ends[1]:
                 full_s = link_seconds(setting, cache, ends[0], ends[1])
-            elif a != b and flow > 0.0:
-                full_s = num_bytes * setting.tensor / (flow if has_own else setting.capacity_RR[ends])
             sent_s = max(num_bytes / flow, full_s) if flow > 0.0 else math.inf
             worst_s = max(worst_s, latency_s + 0.5 * SOFTWARE_S + sent_s - slack_s)
             if ends[0] != ends[1]:
@@ -466,7 +476,7 @@ def tied_price(setting: Setting, layout: Layout) -> float:
         tied = setting.ties_T2[k, 1]
         early, late = stage_of(layout, tied), stage_of(layout, setting.ties_T2[k, 0])
         num_bytes = setting.tied_gradient_T[k] * setting.tensor
-        is_sent = early != late and holds_tie(setting, layout.first_P[late], layout.first_P[late + 1], k)
+        is_sent = holds_tie(setting, layout.first_P[late], layout.first_P[late + 1], k)
         for r in range(layout.machine_DP.shape[0] if is_sent else 0):
             a, b = layout.machine_DP[r, early], layout.machine_DP[r, late]
             if a != b:
@@ -477,8 +487,8 @@ def tied_price(setting: Setting, layout: Layout) -> float:
 
 @inlined
 def holds_tie(setting: Setting, first: int, last: int, number: int) -> bool:
-    """Whether layers first .. last - 1 use a tied layer's parameters by this tie; one tie of each layer counts."""
-    if not first <= setting.ties_T2[number, 0] < last:
+    """Whether layers first .. last - 1 use an earlier stage's parameters by this tie; one tie of each layer counts."""
+    if not setting.ties_T2[number, 1] < first <= setting.ties_T2[number, 0] < last:
         return False
     for k in range(number):
         if setting.ties_T2[k, 1] == setting.ties_T2[number, 1] and first <= setting.ties_T2[k, 0] < last:

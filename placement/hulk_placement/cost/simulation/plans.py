@@ -9,7 +9,7 @@ import numpy as np
 
 from hulk_placement.collective.network import build_network
 from hulk_placement.cost.closed_form.arrays import Layout, Setting
-from hulk_placement.cost.closed_form.sync import slack_seconds
+from hulk_placement.cost.closed_form.sync import holds_tie, slack_seconds
 from hulk_placement.cost.gloo import AT_A_TIME
 from hulk_placement.cost.pipelines import arrays_of
 from hulk_placement.cost.predict import TRANSPORTS, stage_groups
@@ -44,7 +44,11 @@ def ready_parts(setting: Setting, layout: Layout, stage: int, num_buckets: int) 
     """
     first, last = layout.first_P[stage], layout.first_P[stage + 1]
     backward_J = setting.backward_KJ[setting.kind_M[layout.machine_DP[0, stage]]]
-    there_J, done_J = (sums_J[last] - sums_J[first : last + 1][::-1] for sums_J in (setting.gradient_J, backward_J))
+    gradient_J = setting.gradient_J.copy()
+    for number, (layer, _) in enumerate(setting.ties_T2):
+        if holds_tie(setting, first, last, number):
+            gradient_J[layer + 1 :] += setting.tied_gradient_T[number]
+    there_J, done_J = (sums_J[last] - sums_J[first : last + 1][::-1] for sums_J in (gradient_J, backward_J))
     ends = there_J[-1] * np.arange(1, num_buckets) / num_buckets
     return [*(np.interp(ends, there_J, done_J) / (done_J[-1] or 1.0)).tolist(), 1.0]
 
