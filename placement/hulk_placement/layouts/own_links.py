@@ -33,7 +33,7 @@ MOST_REPLICAS = 64
 
 
 def finalists(trials: Trials, num: int, left_s: Callable[[], float]) -> list[Trial]:
-    """Of the best layouts of different degrees and sets of regions, those whose plans are predicted to be best.
+    """Of the best layouts of different degrees and sets of regions the best, and those whose plans are predicted to be.
 
     A layout that seems best may have a ring over a slow link, and one on fewer machines, or on one alone, be better.
     `left_s`: seconds that are left, a part of which may be used.
@@ -46,7 +46,7 @@ def finalists(trials: Trials, num: int, left_s: Callable[[], float]) -> list[Tri
         plan = plan_of(trials, trial)
         prediction = predict(plan, ground.workload, ground.topology)
         found.append((judged(replace(plan, prediction=prediction), ground.workload), trial))
-    return [trial for _, trial in heapq.nsmallest(num, found)]
+    return [trial for _, trial in (*found[:1], *heapq.nsmallest(num - 1, found[1:]))]
 
 
 def exchanged(
