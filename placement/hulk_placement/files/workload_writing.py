@@ -72,7 +72,7 @@ def _pin(pin: LayerPin) -> dict[str, Any]:
 
 
 def _sync(sync: Sync) -> dict[str, Any]:
-    inner = {"innerSteps": sync.inner_steps} if sync.mode == "local" else {}
+    inner = {"innerSteps": sync.inner_steps} if sync.is_local else {}
     return {
         "mode": sync.mode,
         **inner,

@@ -112,7 +112,7 @@ class RegionSets:
         bound_s = Bound(network).seconds(sent, self.work.spend)
         if math.isinf(bound_s):
             return None
-        if sync.mode == "local":
+        if sync.is_local:
             return RegionSet(regions, order, compute_s, bound_s, compute_s + bound_s / self.inner_steps)
         most_hidden = max(self._backward_shares[machine] for region in regions for machine in self._slots[region])
         waiting_s = max(0.0, bound_s - most_hidden * compute_s)

@@ -88,7 +88,7 @@ def _best_numbered(problem: Problem, order: Order, collective: CollectivePlan) -
 
 def _numbers(problem: Problem) -> tuple[int, ...]:
     """Numbers of buckets: local SGD sums whole vectors."""
-    return (1,) if problem.workload.sync.mode == "local" else NUM_BUCKETS
+    return (1,) if problem.workload.sync.is_local else NUM_BUCKETS
 
 
 def _collective(problem: Problem, order: Order, numbers: tuple[int, ...], work: Work, whole: bool) -> CollectivePlan:
@@ -114,10 +114,10 @@ def _gap(problem: Problem, sets: RegionSets, chosen: Plan, ring: Plan | Unplaced
     Where no speed is known only plans of as many workers are compared: those differ in communication alone, and of
     that nothing is proven here.
     """
-    prediction, mode = chosen.prediction, problem.workload.sync.mode
+    prediction, sync = chosen.prediction, problem.workload.sync
     if not is_any_known(problem.workload, problem.topology):
         return prediction.communication_s / prediction.step_s
-    floor_s = sets.least_compute_s() if mode == "local" else sets.least_s()
-    if isinstance(ring, Plan) and mode == "auto":
+    floor_s = sets.least_compute_s() if sync.is_local else sets.least_s()
+    if isinstance(ring, Plan) and sync.mode == "auto":
         floor_s = min(floor_s, ring.prediction.step_s * (1 - ring.optimality_gap))
     return max(0.0, 1 - floor_s / prediction.step_s)
