@@ -1,9 +1,8 @@
 """How good and how quick planning is: `python -m bench.bench_solve [--seed N]`.
 
 All figures are predictions by the planner's own evaluator, none measured. Worlds are drawn by a printed seed. Regions
-and links come from measured cloud links where that table is beside the checkout (divided by a printed factor, as a ring
-sees a fraction of 64 connections), else at random. Every row compares orders of all machines, so that only the order
-differs; the last columns say what leaving machines out adds.
+and links are measured cloud links, divided by a printed factor, as a ring sees a fraction of 64 connections. Every row
+compares orders of all machines, so that only the order differs; the last columns say what leaving machines out adds.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from hulk_placement.model import Model, Transformer
 from hulk_placement.plan import Plan
@@ -28,7 +26,8 @@ from hulk_placement.workload import Workload
 from rich.console import Console
 from rich.table import Table
 
-LINKS = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "wan" / "links.csv"
+from bench.data import LINKS
+
 CONNECTIONS_FACTOR = 6
 OWN_PAIRS = 2  # measured machine pairs per region pair, as elected pairs are
 SIZES = ((6, 3), (9, 3), (32, 4), (100, 5), (300, 8), (1000, 5), (1000, 15))  # machines, regions
@@ -47,9 +46,7 @@ def main() -> None:
 def run(seed: int = 1) -> None:
     """Print one row per size of the worlds of a seed."""
     console = Console()
-    source = (
-        f"measured cloud links / {CONNECTIONS_FACTOR}" if LINKS.exists() else "random links (no table of measured ones)"
-    )
+    source = f"measured cloud links / {CONNECTIONS_FACTOR}"
     console.print(f"seed {seed}; {source}; GPT-2 small, 8 sequences a machine; predicted seconds, not measured")
     table = Table("machines", "regions", "planned s", *[f"{name} x" for name in ORDERS], "random x", "gap", "solve s")
     for column in ("workers kept", "step s", "gap", "solve s", "iterations"):
@@ -105,7 +102,7 @@ def workload(topology: Topology) -> Workload:
 
 def world(num_machines: int, num_regions: int, draw: random.Random) -> Topology:
     """Machines of different speeds spread over regions; a few machine pairs measured for each region pair."""
-    between = cloud_links(num_regions, draw) if LINKS.exists() else random_links(num_regions, draw)
+    between = cloud_links(num_regions, draw)
     regions = sorted({region for pair in between for region in pair})
     machines = tuple(
         Machine(f"node-{number:04d}", regions[number % num_regions], flops_per_s=draw.choice((1e13, 2e13, 3e13)))
@@ -136,12 +133,6 @@ def cloud_links(num_regions: int, draw: random.Random) -> Mapping[Pair, Link]:
         if len(chosen) < num_regions and all({(region, old), (old, region)} <= table.keys() for old in chosen):
             chosen.append(region)
     return {(a, b): table[a, b] for a in chosen for b in chosen if a != b}
-
-
-def random_links(num_regions: int, draw: random.Random) -> Mapping[Pair, Link]:
-    """Links of 10 to 300 ms and 10 MB/s to 1 GB/s."""
-    regions = [f"region-{number:02d}" for number in range(num_regions)]
-    return {(a, b): Link(draw.uniform(0.01, 0.3), 10 ** draw.uniform(7, 9)) for a in regions for b in regions if a != b}
 
 
 if __name__ == "__main__":

@@ -1,23 +1,20 @@
 """Clusters over measured cloud links, drawn by a seed: what searches are compared on, by benchmarks and tests alike.
 
-Reads `../shared/data/wan/links.csv` (or `$HULK_WAN_LINKS`), which is not part of the product: round trips and rates
-between cloud regions, measured with 64 connections between large machines. A VPN between sites gets 4 to 8 times less;
-each cluster draws its own factor.
+Links are those of `bench/data/links.csv`: round trips and rates between cloud regions, measured with 64 connections
+between large machines. A VPN between sites gets 4 to 8 times less; each cluster draws its own factor.
 """
 
 from __future__ import annotations
 
 import csv
-import os
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
 
-LINKS = Path(os.environ.get("HULK_WAN_LINKS") or Path(__file__).parents[2] / "shared/data/wan/links.csv")
+from bench.data import LINKS
 
 TEST_SHARE = 1 / 3
 """Of all regions: only clusters of the test set may have them."""
@@ -47,7 +44,7 @@ KINDS = (
 
 @cache
 def measured() -> Mapping[Pair, tuple[float, float]]:
-    """Round trip (s) and rate (bytes/s) of every directed pair with both figures. FileNotFoundError where absent."""
+    """Round trip (s) and rate (bytes/s) of every directed pair with both figures."""
     with LINKS.open() as lines:
         return {
             (row["src_region"], row["dst_region"]): (float(row["rtt_ms"]) / 1e3, float(row["gbps"]) * 1e9 / 8)

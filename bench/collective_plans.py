@@ -25,7 +25,7 @@ from hulk_placement.topology import Link, Machine, Topology
 from rich.console import Console
 from rich.table import Table
 
-from bench.bench_solve import LINKS, cloud_links, random_links
+from bench.bench_solve import cloud_links
 
 SLOWER_FACTOR = 16
 """A job's part of a measured cloud link, so that bandwidth and latency both count at these sizes."""
@@ -39,7 +39,7 @@ WAYS = ("one hop", "hub", "direct exchange", "ring")
 def run(seed: int = 1, num_regions: tuple[int, ...] = NUM_REGIONS) -> None:
     """Print one row per number of regions."""
     console = Console(highlight=False)
-    source = f"measured cloud links / {SLOWER_FACTOR}" if LINKS.exists() else "random links (no table of measured ones)"
+    source = f"measured cloud links / {SLOWER_FACTOR}"
     console.print(f"seed {seed}; {source}; 64 KiB to 64 MiB; predicted, not measured; x is over the physical bound")
     spent = ("whole plan, CPU s", "all sizes", "one size", "aim")
     table = Table("regions", *spent, "flows", "planned x", *[f"{way} x" for way in WAYS])
@@ -86,7 +86,7 @@ def verdict(aim_s: float | None, all_s: float, one_s: float) -> str:
 
 def network(num_regions: int, draw: random.Random) -> Network:
     """One machine in each of some regions."""
-    links = cloud_links(num_regions, draw) if LINKS.exists() else random_links(num_regions, draw)
+    links = cloud_links(num_regions, draw)
     slower = {pair: Link(link.rtt_s, link.bandwidth_bytes_per_s / SLOWER_FACTOR) for pair, link in links.items()}
     names = sorted({region for pair in slower for region in pair})
     return build_network(Topology(tuple(Machine(name, name) for name in names), region_links=slower), names)

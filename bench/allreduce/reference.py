@@ -1,4 +1,4 @@
-"""Measured all-reduces of gloo, kept beside the checkout: what a harness must find again before it is believed."""
+"""Measured all-reduces of gloo: what a harness must find again before it is believed."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.data import ALLREDUCES
 from bench.orders import rotated
 
-_NAME = Path("shared", "data", "wan-gloo", "allreduce.csv")
-TABLE = next((table for folder in Path(__file__).resolve().parents if (table := folder / _NAME).exists()), _NAME)
 CONDITIONS = {"congestion_control": "cubic", "mtu": "1500", "router_buffer_s": "0.15"}
 
 
-def gloo_s(profile: str, regions: Sequence[str], num_bytes: int, table: Path = TABLE) -> float | None:
+def gloo_s(profile: str, regions: Sequence[str], num_bytes: int, table: Path = ALLREDUCES) -> float | None:
     """Median seconds of gloo's ring over nodes in these regions, in this order; None where nobody measured that."""
-    if not table.exists():
-        return None
     with table.open() as file:
         for row in csv.DictReader(file):
             like = {**CONDITIONS, "profile": profile, "num_bytes": str(num_bytes)}

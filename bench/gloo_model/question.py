@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from bench.allreduce.reference import TABLE
 from bench.gloo_model import drawn, figures
 from bench.gloo_model.figures import Figure
 from bench.gloo_model.rows import Row, rows
@@ -24,12 +23,9 @@ Conditions = tuple[str, int, float | None]
 def run(short: bool = False) -> None:
     """Print every table; `short` draws fewer rings."""
     console = Console(highlight=False, width=160)
-    if TABLE.exists():
-        found = rows()
-        _within(console, [row for row in found if row.fits])
-        _beyond(console, [row for row in found if not row.fits])
-    else:
-        console.print(f"no table of measured all-reduces at {TABLE}: left out")
+    found = rows()
+    _within(console, [row for row in found if row.fits])
+    _beyond(console, [row for row in found if not row.fits])
     _figures(console)
     _drawn(console, 150 if short else 1500)
 

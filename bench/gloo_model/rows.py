@@ -17,7 +17,7 @@ from hulk_placement.topology import Link, Machine, Topology
 from bench.allreduce.case import Case
 from bench.allreduce.gloo_orders import INSIDE_BYTES_PER_S, INSIDE_RTT_S
 from bench.allreduce.profiles import MTU
-from bench.allreduce.reference import TABLE
+from bench.data import ALLREDUCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ def topology(profile: str, mtu: int = MTU) -> Topology:
     return Topology(tuple(Machine(name + i, name) for name in names for i in "01"), region_links=links)
 
 
-def rows(table: Path = TABLE) -> list[Row]:
-    """All measured rows; FileNotFoundError where the table is absent."""
+def rows(table: Path = ALLREDUCES) -> list[Row]:
+    """All measured rows."""
     with table.open() as file:
         return list(_rows(csv.DictReader(file)))
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import clusters
-from bench.step_model.drawn import Case, draw, made_up
+from bench.step_model.drawn import Case, draw
 from bench.verdicts import verdict
 
 FIRST_SEED = 10_000
@@ -37,12 +37,11 @@ class Compared:
 def run(short: bool = False) -> None:
     """Print every table; `short` draws fewer plans."""
     console = Console(highlight=False, width=160)
-    has_links = clusters.LINKS.exists()
-    where = "over measured cloud links" if has_links else f"over made-up links (no {clusters.LINKS})"
-    cluster, num = clusters.draw if has_links else made_up, 300 if short else 3000
-    found = [_compared(draw(seed, cluster)) for seed in range(FIRST_SEED, FIRST_SEED + num)]
+    num = 300 if short else 3000
+    found = [_compared(draw(seed, clusters.draw)) for seed in range(FIRST_SEED, FIRST_SEED + num)]
     both = [row for row in found if not row.doubts]
-    console.print(f"{len(found)} plans drawn {where}; simulated beside predicted step", _differences(found, both))
+    console.print(f"{len(found)} plans drawn over measured cloud links; simulated beside predicted step")
+    console.print(_differences(found, both))
     console.print("Why the closed form may be off: plans with a doubt", _doubts(found))
     console.print("Seconds of one evaluation of a plan", _times(found))
     worst = max(abs(row.difference) for row in both)

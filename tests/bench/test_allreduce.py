@@ -61,7 +61,6 @@ def test_earlier_measurements_are_found_by_the_pattern_of_regions(tmp_path: Path
     )
     assert reference.gloo_s("A", ["t", "p", "o"], 1024, table) == 2
     assert reference.gloo_s("A", ["t", "o", "p"], 1024, table) is None
-    assert reference.gloo_s("A", ["t", "p", "o"], 1024, tmp_path / "absent") is None
 
 
 def run(seconds: float, valid: bool = True) -> Run:

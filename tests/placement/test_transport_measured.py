@@ -11,15 +11,12 @@ from hulk_placement.cost.groups import Group
 from hulk_placement.cost.hierarchical import Hierarchical
 from hulk_placement.cost.transports import allreduce_seconds
 
-from bench.allreduce.reference import TABLE
 from bench.gloo_model import figures
 from bench.gloo_model.rows import Row, rows, topology
 
 
 @pytest.fixture(scope="module")
 def measured() -> list[Row]:
-    if not TABLE.exists():
-        pytest.skip(f"no table of measured all-reduces at {TABLE}")
     return rows()
 
 
