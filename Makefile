@@ -24,7 +24,7 @@ test: tools ## Lint, types, import contracts, generated files, every test, two l
 	@$(MAKE) --no-print-directory lint verify
 	@$(BIN)/python -m hulk_placement.split.warm & $(BIN)/hulk-lab build && wait $$!
 	$(BIN)/pytest -q --doctest-modules operator placement runtime lab/hulk_lab bench
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder --durations 50 --durations-min 1
 
 .PHONY: down
 down: tools ## Remove every process, namespace and mount of the lab (ALL=1: of all labs; PREFIX=: of those named so)

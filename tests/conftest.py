@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
@@ -32,11 +33,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Side by side (`-n 2 --dist loadgroup`), the tests of each lab stay together, and the labs, the longest, begin."""
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
+        item.user_properties.append(("ring", _ring(item)))
     items.sort(key=lambda item: (*LABS, _group(item)).index(_group(item)))
 
 
 def _group(item: pytest.Item) -> str:
     return next((name for name in LABS if item.get_closest_marker(name)), item.path.name)
+
+
+def _ring(item: pytest.Item) -> str:
+    """Which ring a test belongs to: a lab, or the package whose pure stages it tests."""
+    group = _group(item)
+    return group if group in LABS else f"pure: {item.path.relative_to(REPOSITORY).parts[1]}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Where the time went: tests and seconds of each ring, setting up and tearing down included."""
+    num_tests: Counter[str] = Counter()
+    seconds: Counter[str] = Counter()
+    for report in (one for reports in terminalreporter.stats.values() for one in reports):
+        if isinstance(report, pytest.TestReport):
+            ring = dict(report.user_properties).get("ring", "doctests")
+            num_tests[str(ring)] += report.when == "call"
+            seconds[str(ring)] += report.duration
+    terminalreporter.section("seconds by ring")
+    for ring, spent_s in seconds.most_common():
+        terminalreporter.write_line(f"{spent_s:8.1f} s  {num_tests[ring]:5} tests  {ring}")
 
 
 @pytest.fixture(scope="session")
