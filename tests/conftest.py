@@ -56,6 +56,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             ring = dict(report.user_properties).get("ring", "doctests")
             num_tests[str(ring)] += report.when == "call"
             seconds[str(ring)] += report.duration
+    if not seconds:
+        return
     terminalreporter.section("seconds by ring")
     for ring, spent_s in seconds.most_common():
         terminalreporter.write_line(f"{spent_s:8.1f} s  {num_tests[ring]:5} tests  {ring}")

@@ -64,7 +64,7 @@ class Seen:
 
 
 class Operator:
-    """The operator's process of one namespace, started again whenever it was killed; only the first has a kill point.
+    """The operator's process of one namespace, started again as its pod would be; after the kill without a kill point.
 
     With `trains`, rank 0 makes a step when it is told to start.
     """
@@ -83,15 +83,19 @@ class Operator:
         self._point = point
         self._process: BaseProcess | None = None
         self.num_kills = 0
+        self.num_leases_lost = 0
 
     def keep_running(self) -> None:
-        """Start it when it does not run. Only a SIGKILL is a reason not to."""
+        """Start it when it does not run. Only a SIGKILL and a lost lease are reasons not to."""
         if self._process is not None:
             if self._process.exitcode is None:
                 return
-            assert self._process.exitcode == -signal.SIGKILL, f"operator ended by itself: {self._process.exitcode}"
-            self.num_kills += 1
-            self._point = None
+            if self._process.exitcode == killing.EXIT_LEASE_LOST:
+                self.num_leases_lost += 1
+            else:
+                assert self._process.exitcode == -signal.SIGKILL, f"operator ended by itself: {self._process.exitcode}"
+                self.num_kills += 1
+                self._point = None
         self._process = self._forks.Process(target=killing.entry, args=(*self._arguments, self._point))
         self._process.start()
 
@@ -107,7 +111,8 @@ class Operator:
         self._process.terminate()
         while self._process.exitcode is None:
             await asyncio.sleep(0.05)
-        assert self._process.exitcode in (0, -signal.SIGTERM), f"SIGTERM: exit code {self._process.exitcode}"
+        ended_well = (0, -signal.SIGTERM, killing.EXIT_LEASE_LOST)
+        assert self._process.exitcode in ended_well, f"SIGTERM: exit code {self._process.exitcode}"
 
 
 def selected(cases: Iterable[tuple[str, KillPoint]]) -> list[tuple[str, KillPoint]]:

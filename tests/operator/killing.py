@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hulk_operator import names
-from hulk_operator.cluster import ORIGIN, PODS, ApiResource, Change, Cluster, Listing, Object, connect
+from hulk_operator.cluster import ORIGIN, PODS, ApiResource, Change, Cluster, LeaseLost, Listing, Object, connect
 from hulk_operator.handlers.operator import run
 from hulk_operator.handlers.serving import serve
 from hulk_operator.handlers.settings import Settings
@@ -47,27 +47,30 @@ POLICY = Policy(hold_s=0.0)
 FLEET = Fleet(settle_s=0.0)
 SILENT = frozenset({"foreign", "deleting", "backoff", "drain", "start"})
 """Steps that neither write anything nor change the status: they end or delay a pass, or talk to rank 0."""
+EXIT_LEASE_LOST = 75
+"""The API server was too slow for the operator to keep its lease: it ends, as it must, and is started again."""
 CHANGED: ContextVar[tuple[str, ...]] = ContextVar("CHANGED", default=())
 """The steps that changed the status in this pass."""
 
 
 @dataclass(slots=True)
 class KillPoint:
-    """Where the process dies."""
+    """Where the process dies. Writes are counted in a file, because a process that loses its lease has a successor."""
 
     step: str
     write: str
     number: int
     moment: str
     because: str = ""
-    seen: int = 0
+    count: Path = Path(os.devnull)
 
     def reached(self, write: str) -> bool:
         """Whether the write that begins now is the one."""
         if (ORIGIN.get(), write) != (self.step, self.write) or (self.because and self.because not in CHANGED.get()):
             return False
-        self.seen += 1
-        return self.seen == self.number
+        with self.count.open("ab") as count:
+            count.write(b".")
+            return count.tell() == self.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +243,15 @@ def entry(namespace: str, kubeconfig: Path, log: Path, trains: bool, point: Kill
         os.dup2(output.fileno(), 2)
     # For Kopf, which logs in by itself: the client library has read the variable when it was imported.
     os.environ["KUBECONFIG"] = kube_config.KUBE_CONFIG_DEFAULT_LOCATION = str(kubeconfig)
+    if isinstance(point, KillPoint):
+        point.count = log.with_suffix(".count")
     code = 1
     try:
         asyncio.run(main(namespace, trains, point))
         code = 0
+    except LeaseLost:
+        code = EXIT_LEASE_LOST
+        raise
     finally:
         if code:
             traceback.print_exc()
