@@ -1,7 +1,10 @@
-"""What the fault tests share: every fault of a module under way at once, in one operator."""
+"""What tests of the operator share: one planner process, and every fault of a module under way at once."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -9,6 +12,49 @@ from fault_operator import operator
 from faults import METRICS_PORT, NAMESPACES, Corner, Faults, prepare
 from hulk_lab import kwok, up
 from hulk_operator.cluster import connect
+from hulk_operator.planning import process
+
+
+class SharedPool:
+    """A planner process that outlives the planners of single tests: each of its own would load everything for 5 s."""
+
+    def __init__(self) -> None:
+        self._new = process.new_pool
+        self._pool: ProcessPoolExecutor | None = None
+
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """In a fresh process when the one before it died."""
+        self._pool = self._pool or self._new()
+        try:
+            return self._pool.submit(work, *arguments)
+        except BrokenProcessPool:
+            self.end()
+            raise
+
+    def shutdown(self, wait: bool = True, cancel_futures: bool = False) -> None:
+        """One test's planner ends; a process that is broken is not handed to the next one."""
+        if self._pool is not None and self._pool._broken:
+            self.end()
+
+    def end(self) -> None:
+        """The process ends."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+
+@pytest.fixture(scope="session")
+def shared_pool() -> Iterator[SharedPool]:
+    """One for the session."""
+    pool = SharedPool()
+    yield pool
+    pool.end()
+
+
+@pytest.fixture(autouse=True)
+def planner_process(monkeypatch: pytest.MonkeyPatch, shared_pool: SharedPool) -> None:
+    """Planners of this process share theirs; whoever tests the process itself makes its own."""
+    monkeypatch.setattr(process, "new_pool", lambda: shared_pool)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
