@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from hulk_placement.cost import predict, simulate
 from hulk_placement.cost.doubts import TOLERANCE, Doubt, doubts
+from hulk_placement.cost.predict import predict
+from hulk_placement.cost.simulate import simulate
 from rich.console import Console
 from rich.table import Table
 

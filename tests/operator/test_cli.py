@@ -11,7 +11,7 @@ import yaml
 from hulk_operator.api import DeclaredLink, HulkJob, HulkTopology, HulkTopologySpec, LinkStatus, NodeProfile
 from hulk_operator.api.crds import crds
 from hulk_operator.cli import main, tables
-from hulk_operator.cli.commands import with_observed
+from hulk_operator.cli.explaining import with_observed
 from hulk_operator.cli.output import plain
 from hulk_operator.cli.planning import declared_topology, plan_from_files, plan_report
 from hulk_operator.cli.reports import ExplainReport, FlowRow, PlanReport, PlanReports

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from hulk_placement.cost import predict
+from hulk_placement.cost.predict import predict
 from hulk_placement.files.cities import coordinates
 from hulk_placement.files.light import Coordinates
 from hulk_placement.layer_pins import LayerPin

@@ -9,7 +9,8 @@ import pytest
 from hulk_placement.advice import Advised, advise, rank
 from hulk_placement.advice.changes import changes
 from hulk_placement.advice.inputs import with_links, with_speed
-from hulk_placement.cost import foresee, predict
+from hulk_placement.cost.foresee import foresee
+from hulk_placement.cost.predict import predict
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import Layer, LayerTimes, Model, TimesRow
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot

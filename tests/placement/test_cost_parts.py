@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hulk_placement.cost import predict, simulate
 from hulk_placement.cost.breakdown import Part, step_parts
 from hulk_placement.cost.closed_form.evaluate import evaluate, make_cache
 from hulk_placement.cost.memory import cell_memory, in_flight
 from hulk_placement.cost.pipelines import arrays_of, time_pipelines
-from hulk_placement.cost.predict import stage_groups
+from hulk_placement.cost.predict import predict, stage_groups
+from hulk_placement.cost.simulate import simulate
 from hulk_placement.cost.simulation.step import Place
 from hulk_placement.cost.ties import ties
 from hulk_placement.cost.traffic import traffic

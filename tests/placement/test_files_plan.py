@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from file_worlds import plans
-from hulk_placement.cost import predict
+from hulk_placement.cost.predict import predict
 from hulk_placement.files import text
 from hulk_placement.files.plan import PlanFile
 from hulk_placement.files.plan_reading import ReadPlan, read_plan, to_plan

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from file_worlds import plans, topologies, workloads
-from hulk_placement.cost import predict
+from hulk_placement.cost.predict import predict
 from hulk_placement.files import text
 from hulk_placement.files.__main__ import DOCUMENTS, generated
 from hulk_placement.files.plan_reading import read_plan

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hulk_placement.cost import predict
 from hulk_placement.cost.closed_form.evaluate import evaluate, memory_bytes
 from hulk_placement.cost.closed_form.pipeline import GPIPE, NUM_SCRATCH, ONE_F_ONE_B, Chain, pipeline_ends
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.cost.closed_form.sync import edge_seconds, ring_cut
 from hulk_placement.cost.gloo import cut_ring
+from hulk_placement.cost.predict import predict
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.layouts.anneal import anneal
 from hulk_placement.layouts.annealing import annealed

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hulk_placement.cost import predict, simulate
 from hulk_placement.cost.closed_form.arrays import Layout
 from hulk_placement.cost.closed_form.evaluate import evaluate
 from hulk_placement.cost.closed_form.setting import Ground, Option
+from hulk_placement.cost.predict import predict
+from hulk_placement.cost.simulate import simulate
 from hulk_placement.fit import misfits, unknown_links
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.layouts.compare import Comparison, compare
@@ -23,7 +24,8 @@ from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Shape, Trials
 from hulk_placement.model import Layer, Model
 from hulk_placement.plan import Plan
-from hulk_placement.report.searches import outcome_words, search_rows
+from hulk_placement.report.rows import outcome_words
+from hulk_placement.report.searches import search_rows
 from hulk_placement.search.problem import Budget, Unplaced
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hulk_placement.cost import predict, simulate
 from hulk_placement.cost.memory import in_flight
 from hulk_placement.cost.pipelines import arrays_of
+from hulk_placement.cost.predict import predict
+from hulk_placement.cost.simulate import simulate
 from hulk_placement.layouts.ordering import reordered, rooms, searched
 from hulk_placement.layouts.place import place
 from hulk_placement.model import Layer, Model

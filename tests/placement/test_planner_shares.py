@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import worlds
-from hulk_placement.cost import predict
+from hulk_placement.cost.predict import predict
 from hulk_placement.solve import solve
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hulk_placement.cost import predict
+from hulk_placement.cost.predict import predict
 from hulk_placement.model import Layer, LayerTimes, Model, TimesRow
 from hulk_placement.plan import Plan, WorkerSlot
 from hulk_placement.search.baselines import BASELINES

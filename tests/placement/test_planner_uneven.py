@@ -6,8 +6,8 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from hulk_placement.cost import predict
 from hulk_placement.cost.compute import share_by_speed
+from hulk_placement.cost.predict import predict
 from hulk_placement.data_parallel import place_replicas
 from hulk_placement.layouts.place import place as place_layout
 from hulk_placement.model import Model

@@ -17,7 +17,8 @@ import pytest
 import worlds
 from hulk_placement import wire
 from hulk_placement.collective import build_network
-from hulk_placement.cost import predict, simulate
+from hulk_placement.cost.predict import predict
+from hulk_placement.cost.simulate import simulate
 from hulk_placement.layouts.reducing import ways
 from hulk_placement.model import Layer, Model, Transformer
 from hulk_placement.plan import Plan

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 import worlds
 from hulk_placement import wire
-from hulk_placement.cost import predict
+from hulk_placement.cost.predict import predict
 from hulk_placement.model import Model, Transformer
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.topology import Link, Machine, Topology

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from hulk_placement.basis import basis_of
-from hulk_placement.cost import foresee
+from hulk_placement.cost.foresee import foresee
 from hulk_placement.files.current import pack_basis, unpack_basis
 from hulk_placement.model import Layer, LayerTimes, Model, TimesRow
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot

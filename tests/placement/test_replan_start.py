@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from hulk_placement.basis import Basis, basis_of, used_pairs
-from hulk_placement.cost import predict
 from hulk_placement.cost.closed_form.setting import Ground
+from hulk_placement.cost.predict import predict
 from hulk_placement.files import text
 from hulk_placement.files.current import read_current
 from hulk_placement.files.plan_writing import plan_document

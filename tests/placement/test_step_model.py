@@ -9,13 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hulk_placement.cost import foresee, predict, simulate, where
 from hulk_placement.cost.breakdown import Part, StepPart, step_parts
 from hulk_placement.cost.doubts import TOLERANCE, Doubt, doubts
-from hulk_placement.cost.predict import step_seconds
+from hulk_placement.cost.foresee import foresee
+from hulk_placement.cost.predict import predict, step_seconds
+from hulk_placement.cost.simulate import simulate
 from hulk_placement.cost.simulation.plans import step_of
 from hulk_placement.cost.simulation.step import Place
 from hulk_placement.cost.timeline import chain
+from hulk_placement.cost.where import where
 from hulk_placement.model import Layer, Model
 from hulk_placement.model.times import LayerTimes, TimesRow
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot

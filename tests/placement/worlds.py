@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from hulk_placement.cost import predict
 from hulk_placement.cost.compute import share_out, speeds
+from hulk_placement.cost.predict import predict
 from hulk_placement.model import Model
 from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
 from hulk_placement.sync import Sync

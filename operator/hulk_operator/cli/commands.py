@@ -1,33 +1,16 @@
-"""What each command reads and reports; the text of the command line is in `app`."""
+"""What `hulk status` and `hulk logs` read and report; their command line is in `job_commands`."""
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from hulk_placement.topology import Topology
 from rich.console import Group, RenderableType
 
-from hulk_operator.api import HulkJob, HulkSweep, HulkTopologySpec
+from hulk_operator.api import HulkJob, HulkSweep
 from hulk_operator.cli import live, tables
-from hulk_operator.cli.files import Documents
 from hulk_operator.cli.live import Target
 from hulk_operator.cli.output import note
-from hulk_operator.cli.planning import bottleneck_row, flow_rows, plan_from_files, worker_rows
-from hulk_operator.cli.reports import ExplainReport, FlowRow, PlanReport, PlanReports, PredictionRow, TopologyReport
 from hulk_operator.cli.sweep_state import sweep_lines, sweep_state
-from hulk_operator.cli.topology import topology_report
-from hulk_operator.cluster import Cluster, Forbidden, NotFound
-
-
-async def plans_of(documents: Documents, target: Target, topology: Topology | None = None) -> PlanReports:
-    """Plans from files alone where there is a topology, or one that declares nodes, else from the cluster."""
-    if topology is not None:
-        return PlanReports(jobs=plan_from_files(documents.jobs, HulkTopologySpec(), documents.texts, topology))
-    if documents.topology is not None and documents.topology.nodes:
-        return PlanReports(jobs=plan_from_files(documents.jobs, documents.topology, documents.texts))
-    async with live.cluster_of(target) as cluster:
-        found = await live.plan_from_cluster(cluster, documents.jobs, documents.texts, documents.topology)
-    return PlanReports(jobs=found)
+from hulk_operator.cluster import Cluster, NotFound
 
 
 async def job_status(name: str | None, namespace: str | None, target: Target) -> tuple[dict[str, Any], RenderableType]:
@@ -59,44 +42,6 @@ async def state_of(cluster: Cluster, namespace: str, name: str, now: datetime) -
     return _state(found), tables.job_state(found, now)
 
 
-async def explain_job(name: str, namespace: str, target: Target) -> tuple[dict[str, Any], RenderableType]:
-    """A job's running plan with the links as they are known now, and its state."""
-    async with live.cluster_of(target) as cluster:
-        job = await live.job(cluster, namespace, name)
-        stored = await live.full_plan(cluster, job)
-        topology = await _topology(cluster, job.spec.workers.resource_name)
-    report = None
-    if stored is not None and job.status.plan is not None:
-        plan, why = stored
-        known = {machine.name for machine in topology.machines}
-        worst = job.status.plan.bottleneck
-        report = PlanReport(
-            job=job.key,
-            planned=True,
-            attempt=plan.attempt,
-            algorithm=plan.algorithm,
-            num_buckets=plan.num_buckets,
-            prediction=_prediction(job),
-            bottleneck=bottleneck_row(topology, worst.source, worst.target)
-            if worst and {worst.source, worst.target} <= known
-            else None,
-            optimality_gap=job.status.plan.optimality_gap,
-            optimality_num_workers=plan.gap_num_workers,
-            workers=worker_rows(plan, topology),
-            flows=with_observed(flow_rows(plan), job),
-            why=why,
-        )
-    explained = ExplainReport(job=job.key, steps=job.spec.training.steps, plan=report, status=job.status)
-    return explained.wire(), tables.explained(explained, job, datetime.now(UTC))
-
-
-def with_observed(rows: Iterable[FlowRow], job: HulkJob) -> tuple[FlowRow, ...]:
-    """Each with what all-reduces of its size class took, where there were any."""
-    seen = job.status.observed.wan if job.status.observed else None
-    took = {size.max_bytes: size.observed_microseconds for size in seen.all_reduces} if seen else {}
-    return tuple(row.model_copy(update={"observed_microseconds": took.get(row.max_bytes)}) for row in rows)
-
-
 async def follow_logs(name: str, namespace: str, worker: int, follow: bool, tail: int | None, target: Target) -> None:
     """Print a worker's log line by line; where its pod is gone what the status kept of a failure, else NotFound."""
     async with live.cluster_of(target) as cluster:
@@ -116,42 +61,12 @@ async def follow_logs(name: str, namespace: str, worker: int, follow: bool, tail
             print(kept.message)
 
 
-async def measured_topology(resource: str, target: Target) -> TopologyReport:
-    """The matrix as the cluster's agents measured it."""
-    async with live.cluster_of(target) as cluster:
-        seen = await live.inventory(cluster)
-    return topology_report(seen.topology(resource).machines, seen.accepted, seen.declared.links, seen.now)
-
-
-async def _topology(cluster: Cluster, resource: str) -> Topology:
-    """Nodes and links as they are known; none where the user may see his job only."""
-    try:
-        return (await live.inventory(cluster)).topology(resource)
-    except Forbidden as error:
-        note(f"links are not shown: {error.message}")
-        return Topology(())
-
-
 def _state(job: HulkJob) -> dict[str, Any]:
     return {"job": job.key, "steps": job.spec.training.steps, "status": job.status.wire()}
 
 
 def _sweep_state(sweep: HulkSweep) -> dict[str, Any]:
     return {"sweep": sweep.key, "status": sweep.status.wire()}
-
-
-def _prediction(job: HulkJob) -> PredictionRow | None:
-    found = job.status.prediction
-    if found is None:
-        return None
-    return PredictionRow(
-        step_microseconds=found.step_microseconds,
-        compute_microseconds=found.compute_microseconds,
-        bubble_microseconds=found.bubble_microseconds or None,
-        communication_microseconds=found.communication_microseconds,
-        memory_bytes=found.memory_bytes or None,
-        calibrated=found.calibrated,
-    )
 
 
 def _gone(job: HulkJob, worker: int) -> str:

@@ -20,6 +20,7 @@ from hulk_placement.fleet.simulation.presets import PUBLISHED, Switches, gadget,
 from hulk_placement.fleet.simulation.report import document
 
 from hulk_operator.cli.fleet_tables import fleet_tables
+from hulk_operator.cli.options import HELP, PLAIN
 from hulk_operator.cli.output import Output, emit, note
 from hulk_operator.cli.planner_files import any_topology
 
@@ -30,9 +31,7 @@ OPTIONS_OF = {
 }
 """Options that mean nothing elsewhere."""
 
-fleet_app = typer.Typer(
-    help="Many jobs on one fleet.", no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
-)
+fleet_app = typer.Typer(help="Many jobs on one fleet.", no_args_is_help=True, context_settings=HELP, **PLAIN)
 
 
 @fleet_app.callback()

@@ -5,11 +5,10 @@ from typing import Annotated
 
 import typer
 
+from hulk_operator.cli.options import HELP, PLAIN
 from hulk_operator.cli.output import note
 
-gnn_app = typer.Typer(
-    help="The planner's value network.", no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
-)
+gnn_app = typer.Typer(help="The planner's value network.", no_args_is_help=True, context_settings=HELP, **PLAIN)
 
 
 @gnn_app.command()

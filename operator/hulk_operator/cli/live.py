@@ -1,24 +1,13 @@
 """Reads from the cluster what the commands need. Read-only: nothing here writes."""
 
-import base64
-from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 
-from hulk_placement import wire
-from hulk_placement.plan import Plan
-from hulk_placement.workload import Workload
-
 from hulk_operator import names
-from hulk_operator.api import ConditionType, HulkJob, HulkSweep, HulkTopologySpec
-from hulk_operator.cli.output import note
-from hulk_operator.cli.planning import plan_together, refused
-from hulk_operator.cli.reports import PlanReport
+from hulk_operator.api import HulkJob, HulkSweep
 from hulk_operator.cluster import (
-    CONFIG_MAPS,
     HULK_JOBS,
     HULK_SWEEPS,
     PODS,
@@ -29,10 +18,6 @@ from hulk_operator.cluster import (
     connect,
     namespace_of,
 )
-from hulk_operator.inputs.places import UnusableJobError
-from hulk_operator.planning.inventory import Inventory, Reader, Texts
-from hulk_operator.planning.reservations import Held
-from hulk_operator.status import finished, holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +49,6 @@ async def cluster_of(target: Target) -> AsyncIterator[ApiCluster]:
         yield connected
     finally:
         await connected.close()
-
-
-async def inventory(cluster: Cluster) -> Inventory:
-    """What the cluster's nodes offer and what is known of their links, with what its pods take."""
-    return await Reader(cluster, unseen=_pods_unseen).inventory((), datetime.now(UTC))
-
-
-def _pods_unseen(error: Forbidden) -> None:
-    """Who may see the topology need not see everyone's pods: what is free is then not known, the links are."""
-    note(f"what pods hold is not known, every accelerator counts as free: {error.message}")
 
 
 async def job(cluster: Cluster, namespace: str, name: str) -> HulkJob:
@@ -113,60 +88,3 @@ async def pod_name(cluster: Cluster, found: HulkJob, worker: int) -> str:
         raise NotFound(404, "NotFound", f"{found.key} has no pod of worker {worker}")
     name: str = pods[0]["metadata"]["name"]
     return name
-
-
-async def full_plan(cluster: Cluster, found: HulkJob) -> tuple[Plan, tuple[str, ...]] | None:
-    """The plan of the job's last attempt and its reasons; None without one, or when it is gone already."""
-    if found.status.plan is None:
-        return None
-    try:
-        stored = await cluster.get(CONFIG_MAPS, found.status.plan.name, found.metadata.namespace)
-    except NotFound:
-        return None
-    plan, _ = wire.decode(base64.b64decode(stored["binaryData"][names.PLAN_KEY]))
-    return plan, tuple((stored.get("data") or {}).get(names.PLAN_WHY_KEY, "").splitlines())
-
-
-async def plan_from_cluster(
-    cluster: Cluster, wanted: Sequence[HulkJob], texts: Texts, declared: HulkTopologySpec | None
-) -> tuple[PlanReport, ...]:
-    """Plans of the jobs on what the cluster has free now, beside everything else that runs. Creates nothing.
-
-    A job that runs already is planned anew, as if it held nothing. `declared` stands for the cluster's own HulkTopology
-    where it is given; `texts` before the cluster's ConfigMaps.
-    """
-    reader = Reader(cluster, texts=texts, unseen=_pods_unseen)
-    keys = {one.key for one in wanted}
-    seen = await reader.inventory(await _in_force(cluster, keys), datetime.now(UTC), without=keys)
-    seen = replace(seen, declared=declared or seen.declared)
-    workloads: dict[str, list[Workload]] = defaultdict(list)
-    reports: dict[str, PlanReport] = {}
-    for one in wanted:
-        try:
-            workloads[one.spec.workers.resource_name].append(await reader.workload(one, seen))
-        except UnusableJobError as error:
-            reports[one.key] = refused(one.key, error.reason, error.message)
-    for resource, group in sorted(workloads.items()):
-        reports |= plan_together(group, seen.topology(resource))
-    return tuple(reports[one.key] for one in wanted)
-
-
-async def _in_force(cluster: Cluster, without: Collection[str]) -> list[Held]:
-    """Plans that hold accelerators, also those whose pods are not there yet; a note says which may not be seen."""
-    held = []
-    try:
-        found = await jobs(cluster, None)
-    except Forbidden as error:
-        note(f"plans whose pods are not there yet are not known: {error.message}")
-        return []
-    for one in found:
-        if one.key in without or not holds(one.status, ConditionType.PLANNED) or finished(one.status):
-            continue
-        try:
-            stored = await full_plan(cluster, one)
-        except Forbidden as error:
-            note(f"the plan of {one.key} is not known: {error.message}")
-            continue
-        if stored is not None:
-            held.append(Held(one, stored[0]))
-    return held

@@ -1,13 +1,15 @@
-"""Prints a report as a table for people, or as JSON or YAML for programs."""
+"""Prints a report as a table for people, or as JSON or YAML for programs. What draws tables is imported to draw one."""
+
+from __future__ import annotations
 
 import json
 import sys
 from enum import StrEnum
 from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
-from rich.console import Console, RenderableType
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 PIPE_WIDTH = 200  # columns where nobody's terminal sets a width
 
@@ -25,8 +27,12 @@ def emit(document: Any, people: RenderableType, output: Output) -> None:
     if output is Output.JSON:
         print(json.dumps(document, indent=2))
     elif output is Output.YAML:
+        import yaml
+
         print(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), end="")
     elif sys.stdout.isatty():
+        from rich.console import Console
+
         Console(highlight=False, markup=False).print(people)
     else:
         print(plain(people), end="")
@@ -39,6 +45,8 @@ def note(text: str) -> None:
 
 def plain(people: RenderableType) -> str:
     """Text without colours: long lines instead of wrapped ones, no trailing spaces."""
+    from rich.console import Console
+
     console = Console(highlight=False, markup=False, width=PIPE_WIDTH, color_system=None, file=StringIO())
     with console.capture() as captured:
         console.print(people)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from hulk_placement.basis import Basis, basis_of
-from hulk_placement.cost import foresee
+from hulk_placement.cost.foresee import foresee
 from hulk_placement.files import text
 from hulk_placement.files.current import read_current
 from hulk_placement.files.hulk_data import Imported

@@ -17,8 +17,8 @@ from rich.text import Text
 from hulk_operator.api import Resource
 from hulk_operator.cli import tables, units
 from hulk_operator.cli.grid import sentence, table
-from hulk_operator.cli.planning import bottleneck
 from hulk_operator.cli.reports import BottleneckRow
+from hulk_operator.cli.rows import bottleneck
 from hulk_operator.cli.simulated import SimulatedReport, simulated_report, simulated_table
 from hulk_operator.cli.views import details, few
 

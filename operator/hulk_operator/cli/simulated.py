@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hulk_placement.cost import predict, simulate, where
 from hulk_placement.cost.doubts import doubts
+from hulk_placement.cost.predict import predict
+from hulk_placement.cost.simulate import simulate
+from hulk_placement.cost.where import where
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload

@@ -6,6 +6,8 @@ from datetime import datetime
 from hulk_placement.topology import Machine
 
 from hulk_operator.api import DeclaredLink
+from hulk_operator.cli.inventory import inventory
+from hulk_operator.cli.live import Target, cluster_of
 from hulk_operator.cli.reports import LinkRow, RefusedLink, RegionRow, TopologyReport
 from hulk_operator.probing.links import Accepted, LinkSample, by_region, current
 from hulk_operator.probing.types import Pair
@@ -79,3 +81,10 @@ def _measured(link: LinkSample, now: datetime) -> LinkRow:
         streams=None if link.bandwidth_bytes_per_s is None else link.num_streams,
         age_seconds=max(0, round(now.timestamp() - min(times))),
     )
+
+
+async def measured_topology(resource: str, target: Target) -> TopologyReport:
+    """The matrix as the cluster's agents measured it."""
+    async with cluster_of(target) as cluster:
+        seen = await inventory(cluster)
+    return topology_report(seen.topology(resource).machines, seen.accepted, seen.declared.links, seen.now)

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from hulk_placement.report.rows import MemoryRow, SearchRows, StageRow, View
-from hulk_placement.report.searches import outcome_words
+from hulk_placement.report.rows import MemoryRow, SearchRows, StageRow, View, outcome_words
 from rich.console import RenderableType
 from rich.text import Text
 

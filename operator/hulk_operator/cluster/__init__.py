@@ -1,7 +1,8 @@
-"""The only room that talks to the API server."""
+"""The only room that talks to the API server. The client library is loaded by whoever connects."""
 
-from hulk_operator.cluster.client import ApiCluster
-from hulk_operator.cluster.connect import connect, in_cluster, namespace_of
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from hulk_operator.cluster.errors import (
     AlreadyExists,
     ClusterError,
@@ -35,6 +36,10 @@ from hulk_operator.cluster.resources import (
     SERVICES,
     ApiResource,
 )
+
+if TYPE_CHECKING:
+    from hulk_operator.cluster.client import ApiCluster
+    from hulk_operator.cluster.kubeconfig import connect, in_cluster, namespace_of
 
 __all__ = [
     "CONFIG_MAPS",
@@ -77,3 +82,16 @@ __all__ = [
     "namespace_of",
     "object_key",
 ]
+
+_MODULES = {
+    "ApiCluster": "client",
+    "connect": "kubeconfig",
+    "in_cluster": "kubeconfig",
+    "namespace_of": "kubeconfig",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

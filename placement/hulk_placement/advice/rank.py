@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hulk_placement.advice.changes import Change, changes
-from hulk_placement.cost import foresee, predict, simulate
 from hulk_placement.cost.closed_form.pipeline import SCHEDULES
 from hulk_placement.cost.doubts import doubts
+from hulk_placement.cost.foresee import foresee
 from hulk_placement.cost.memory import fits
+from hulk_placement.cost.predict import predict
+from hulk_placement.cost.simulate import simulate
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from hulk_placement.cost import step_seconds
 from hulk_placement.cost.compute import share_out
+from hulk_placement.cost.predict import step_seconds
 from hulk_placement.fleet.room import workers
 from hulk_placement.fleet.types import Job, Mapped
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from hulk_placement.cost import predict
 from hulk_placement.cost.memory import fits
 from hulk_placement.cost.money import judged
+from hulk_placement.cost.predict import predict
 from hulk_placement.fit import misfits, unknown_links
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology

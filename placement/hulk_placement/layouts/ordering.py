@@ -13,12 +13,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from hulk_placement.cost import predict
 from hulk_placement.cost.closed_form.arrays import Floats, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import memory_bytes
 from hulk_placement.cost.closed_form.shares import num_batches
 from hulk_placement.cost.money import judged
 from hulk_placement.cost.pipelines import arrays_of, time_pipelines
+from hulk_placement.cost.predict import predict
 from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import Replica, Resource, Way
 from hulk_placement.cost.simulation.ways import Ways

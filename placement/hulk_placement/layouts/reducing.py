@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from hulk_placement.cost import predict
 from hulk_placement.cost.closed_form.setting import Ground
+from hulk_placement.cost.predict import predict
 from hulk_placement.layouts.trials import Trial
 from hulk_placement.plan import Plan
 from hulk_placement.search.flows import flows_of

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from hulk_placement.cost import simulate
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.cost.closed_form.sync import slack_seconds
 from hulk_placement.cost.pipelines import arrays_of
+from hulk_placement.cost.simulate import simulate
 from hulk_placement.layouts.cycles import MOST_EXACT, shortest_cycle
 from hulk_placement.layouts.fewest import stages_that_hold
 from hulk_placement.layouts.place import place

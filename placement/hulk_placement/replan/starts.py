@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from hulk_placement.cost import predict
 from hulk_placement.cost.foresee import endless, foresee
 from hulk_placement.cost.pipelines import time_pipelines
+from hulk_placement.cost.predict import predict
 from hulk_placement.fit import misfits, unknown_links
 from hulk_placement.plan import Plan
 from hulk_placement.replan.changes import Changes

@@ -14,9 +14,8 @@ from hulk_placement.report import units
 from hulk_placement.report.chart import Chart, chart
 from hulk_placement.report.labels import link_words
 from hulk_placement.report.projection import NARROW, WIDE
-from hulk_placement.report.rows import StageRow, View
+from hulk_placement.report.rows import StageRow, View, outcome_words
 from hulk_placement.report.schedule.html import figure
-from hulk_placement.report.searches import outcome_words
 from hulk_placement.report.templates import environment
 
 FEW_ROWS, MOST_ROWS = 10, 200

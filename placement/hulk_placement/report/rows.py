@@ -181,3 +181,20 @@ class View(Row):
     searches: SearchRows | None = None
     why: tuple[str, ...] = ()
     blocks: ScheduleView | None = Field(default=None, exclude=True, repr=False)
+
+
+def outcome_words(row: SearchRow) -> str:
+    """The layout that a search found, or why it has none.
+
+    >>> outcome_words(SearchRow(search="exact", seconds=1.0, evaluations=9, is_time_over=True))
+    'no plan found when the time ended, after 1.00 s'
+    >>> outcome_words(SearchRow(search="exact", seconds=0.2, evaluations=9, is_proven=True))
+    'impossible: it has looked at everything'
+    """
+    if row.layout is not None:
+        return row.layout
+    if row.is_proven:
+        return "impossible: it has looked at everything"
+    if row.is_time_over:
+        return f"no plan found when the time ended, after {row.seconds:.2f} s"
+    return "no plan found in what it tries"

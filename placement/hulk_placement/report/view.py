@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby, pairwise
 
 from hulk_placement.advice import Advised, advise
+from hulk_placement.collective.flow_words import flow_words
 from hulk_placement.cost.breakdown import step_parts
 from hulk_placement.cost.memory import Memory, cells_memory
 from hulk_placement.cost.money import GB
@@ -29,7 +30,6 @@ from hulk_placement.report.rows import (
     VisitRow,
 )
 from hulk_placement.report.schedule.of_plan import plan_schedule
-from hulk_placement.search.why_wan import flow_words
 from hulk_placement.topology import LinkKind, Machine, Topology
 from hulk_placement.workload import Workload
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from hulk_placement.cost import predict
 from hulk_placement.cost.compute import is_any_known, share_out
+from hulk_placement.cost.predict import predict
 from hulk_placement.plan import Plan
 from hulk_placement.search.baselines import region_order
 from hulk_placement.search.evaluate import links_known

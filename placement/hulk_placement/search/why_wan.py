@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from hulk_placement.collective.bound import MOST_QUICKEST_REGIONS, Bound
 from hulk_placement.collective.classes import WIRE_SHARE, CollectivePlan, SizeClass
+from hulk_placement.collective.flow_words import flow_words
 from hulk_placement.collective.network import Network, build_network
-from hulk_placement.collective.patterns import Flow
-from hulk_placement.cost import predict
 from hulk_placement.cost.compute import is_any_known
 from hulk_placement.cost.pipelines import time_pipelines
+from hulk_placement.cost.predict import predict
 from hulk_placement.cost.wan import simulated
 from hulk_placement.plan import Plan
 from hulk_placement.search import why
@@ -76,31 +76,6 @@ def _flows(collective: CollectivePlan, found: SizeClass) -> str:
     rest = sum(flow.share for flow in ordered[MOST_FLOWS:])
     more = f"; {rest:.0%} in {len(ordered) - MOST_FLOWS} more flows" if rest else ""
     return f"Of a vector: {'; '.join(listed)}{more}."
-
-
-def flow_words(flow: Flow, regions: tuple[str, ...]) -> str:
-    """One flow in words.
-
-    >>> from hulk_placement.collective.patterns import Pattern
-    >>> flow_words(Flow(1.0, Pattern(up=(1, 1, 2), down=(1, 1, 2))), ("eu", "us", "ap"))
-    'us and ap exchange, eu through us'
-    >>> flow_words(Flow(1.0, Pattern(up=(1, 1, 1), down=(2, 1, 1))), ("eu", "us", "ap"))
-    'us sums, eu to it and from ap, ap through it'
-    """
-    pattern = flow.pattern
-    members = [regions[r] for r in pattern.exchange]
-    alone = len(members) == 1
-    head = f"{members[0]} sums" if alone else f"{', '.join(members[:-1])} and {members[-1]} exchange"
-
-    def name(region: int) -> str:
-        return "it" if alone and region == pattern.exchange[0] else regions[region]
-
-    others = []
-    for region, parent in pattern.reduce:
-        source = pattern.down[region]
-        way = f"through {name(parent)}" if source == parent else f"to {name(parent)} and from {name(source)}"
-        others.append(f"{regions[region]} {way}")
-    return ", ".join([head, *others])
 
 
 def _bound(collective: CollectivePlan, network: Network, num_bytes: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from fleet_cases import job
-from hulk_placement.cost import predict
+from hulk_placement.cost.predict import predict
 from hulk_placement.fleet import Job, Ring, Settings, decide
 from hulk_placement.fleet.predicted import Observed, PredictedStepTimes, plan_on
 from hulk_placement.fleet.step_times import PaperStepTimes
