@@ -1,5 +1,6 @@
 """What `hulk plan` prints fits one screen; `--details` shows the rest."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from hulk_operator.cli import brief, tables
 from hulk_operator.cli.app import app
 from hulk_operator.cli.output import plain
 from hulk_operator.cli.reports import PlanReport, PlanReports, PredictionRow, WorkerRow
+from rich.console import RenderableType
 from typer.testing import CliRunner
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -39,8 +41,7 @@ def test_plans_fit_one_screen(num_jobs: int) -> None:
 
 
 @pytest.mark.parametrize("people", [brief.plans, tables.plans])
-def test_assumed_speeds_prove_nothing(people: object) -> None:
-    assert callable(people)
+def test_assumed_speeds_prove_nothing(people: Callable[[PlanReports], RenderableType]) -> None:
     printed = plain(people(PlanReports(jobs=(planned(calibrated=False),))))
     assert "not proven: speeds are assumed until the preflight" in printed
     assert "from the best" not in printed
