@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from hulk_placement.collective.classes import CollectivePlan
 from hulk_placement.topology import Pair
 
+NOT_PROVEN = "not proven: speeds are assumed until the preflight"
+"""In place of any bound, of a plan whose machines' speeds were not measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerSlot:

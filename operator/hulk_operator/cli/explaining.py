@@ -8,7 +8,7 @@ from hulk_placement.topology import Topology
 from rich.console import RenderableType
 
 from hulk_operator.api import HulkJob
-from hulk_operator.cli import inventory, live, tables
+from hulk_operator.cli import brief, inventory, live, tables
 from hulk_operator.cli.live import Target
 from hulk_operator.cli.output import note
 from hulk_operator.cli.reports import ExplainReport, FlowRow, PlanReport, PredictionRow
@@ -16,7 +16,9 @@ from hulk_operator.cli.rows import bottleneck_row, flow_rows, worker_rows
 from hulk_operator.cluster import Cluster, Forbidden
 
 
-async def explain_job(name: str, namespace: str, target: Target) -> tuple[dict[str, Any], RenderableType]:
+async def explain_job(
+    name: str, namespace: str, target: Target, details: bool
+) -> tuple[dict[str, Any], RenderableType]:
     """A job's running plan with the links as they are known now, and its state."""
     async with live.cluster_of(target) as cluster:
         job = await live.job(cluster, namespace, name)
@@ -44,7 +46,8 @@ async def explain_job(name: str, namespace: str, target: Target) -> tuple[dict[s
             why=why,
         )
     explained = ExplainReport(job=job.key, steps=job.spec.training.steps, plan=report, status=job.status)
-    return explained.wire(), tables.explained(explained, job, datetime.now(UTC))
+    shown = tables.explained if details else brief.explained
+    return explained.wire(), shown(explained, job, datetime.now(UTC))
 
 
 def with_observed(rows: Iterable[FlowRow], job: HulkJob) -> tuple[FlowRow, ...]:

@@ -6,7 +6,7 @@ import typer
 
 from hulk_operator.cli.commands import follow_logs, job_status
 from hulk_operator.cli.live import Target
-from hulk_operator.cli.options import Context, Format, Job, Kubeconfig, Namespace, run
+from hulk_operator.cli.options import Context, Details, Format, Job, Kubeconfig, Namespace, run
 from hulk_operator.cli.output import Output, emit
 
 
@@ -31,13 +31,14 @@ def explain(
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
+    details: Details = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show a job's plan worker by worker, the links it uses, and how the prediction holds."""
+    """Show a job's plan, with --details worker by worker and with the links it uses, and how the prediction holds."""
     from hulk_operator.cli.explaining import explain_job
 
     target = Target(kubeconfig, context)
-    document, people = run(explain_job(job, namespace or target.namespace, target))
+    document, people = run(explain_job(job, namespace or target.namespace, target, details))
     emit(document, people, output)
 
 

@@ -20,6 +20,7 @@ Namespace = Annotated[
 ]
 Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG or ~/.kube/config.")]
 Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig. Default: its current one.")]
+Details = Annotated[bool, typer.Option("--details", help="Also memory, flows by size, links and all reasons.")]
 Format = Annotated[Output, typer.Option("-o", "--output", help="table for people, json or yaml for programs.")]
 TopologyFile = Annotated[
     Path, typer.Option("-t", "--topology", help="Machines and links: kind Topology, or HulkTopology with spec.nodes.")

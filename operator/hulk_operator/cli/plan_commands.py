@@ -7,9 +7,9 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from hulk_operator.cli import files, planner_files, tables
+from hulk_operator.cli import brief, files, planner_files, tables
 from hulk_operator.cli.live import Target
-from hulk_operator.cli.options import Context, Format, Kubeconfig, Namespace, TopologyFile, run
+from hulk_operator.cli.options import Context, Details, Format, Kubeconfig, Namespace, TopologyFile, run
 from hulk_operator.cli.output import Output, emit, note
 from hulk_operator.cli.plans import plans_of
 from hulk_operator.cli.predicting import predict_table
@@ -48,6 +48,7 @@ def plan(
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
+    details: Details = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Print the plan of jobs and why, creating nothing: from files alone, or for the cluster as it is now."""
@@ -59,7 +60,7 @@ def plan(
     if current is not None:
         if html is not None or compare:
             raise ValueError("--html and --compare are of new plans: they do not go with --from")
-        _replan(workload or [], topology, save, Running(current, step, held), output)
+        _replan(workload or [], topology, save, Running(current, step, held), output, details)
         return
     if workload:
         if save is not None and len(workload) > 1:
@@ -70,7 +71,7 @@ def plan(
     else:
         report = _plan_jobs(file or [], topology, namespace, Target(kubeconfig, context))
     report = look_closer(report, look)
-    emit(report.wire(), tables.plans(report), output)
+    emit(report.wire(), tables.plans(report) if details or compare else brief.plans(report), output)
     if save is not None:
         _save(report, save)
     if html is not None:
@@ -111,12 +112,14 @@ class Running(NamedTuple):
     held_s: float
 
 
-def _replan(paths: list[Path], topology: Path | None, save: Path | None, running: Running, output: Output) -> None:
+def _replan(
+    paths: list[Path], topology: Path | None, save: Path | None, running: Running, output: Output, details: bool
+) -> None:
     if len(paths) != 1 or topology is None:
         raise ValueError("--from is of one workload (-w) on a topology (-t)")
     now = planner_files.any_topology(topology, sys.stdin).topology
     report, kept = planner_files.replan_workload(paths[0], running.plan, now, running.num_made, running.held_s)
-    emit(report.wire(), replan_table(report), output)
+    emit(report.wire(), replan_table(report, details), output)
     if save is not None and kept is not None:
         planner_files.save_plan(kept, save)
     if kept is None:

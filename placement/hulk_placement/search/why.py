@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hulk_placement.cost.compute import is_any_known, share_out
 from hulk_placement.cost.predict import predict
-from hulk_placement.plan import Plan
+from hulk_placement.plan import NOT_PROVEN, Plan
 from hulk_placement.search.baselines import region_order
 from hulk_placement.search.evaluate import links_known
 from hulk_placement.search.graph import unknown_pairs
@@ -58,6 +58,8 @@ def sentences(problem: Problem, plan: Plan) -> tuple[str, ...]:
 
 def none_better(plan: Plan, objective: str = "time", when: str = "by this evaluator") -> tuple[str, ...]:
     """What is proven of a plan that may not be the best."""
+    if not plan.prediction.calibrated:
+        return (f"{NOT_PROVEN.capitalize()}.",)
     if not plan.optimality_gap:
         return ()
     others = "No plan of as many workers" if plan.gap_num_workers else "No plan"
@@ -67,7 +69,7 @@ def none_better(plan: Plan, objective: str = "time", when: str = "by this evalua
 
 def unproven(plan: Plan) -> tuple[str, ...]:
     """The reasons without what `none_better` says of the search that found the plan."""
-    return tuple(said for said in plan.why if not said.startswith("No plan"))
+    return tuple(said for said in plan.why if not said.startswith(("No plan", NOT_PROVEN.capitalize())))
 
 
 def assumed(problem: Problem) -> str:
