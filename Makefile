@@ -10,6 +10,7 @@ export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
 BIN := .venv/bin
 LAB ?= hulk
 JOBS ?= 2
+PYTEST := .venv/bin/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help
 help: ## List the targets
@@ -20,11 +21,15 @@ demo: tools ## Bring up the geo lab, install Hulk, train examples/hulkjob.yaml a
 	@$(BIN)/hulk-lab demo --lab $(LAB) $(if $(IMAGE),--image $(IMAGE))
 
 .PHONY: test
-test: tools ## Lint, types, import contracts, generated files, every test, two labs side by side (JOBS=1: one after the other)
+test: tools ## Lint, types, import contracts, generated files, tests, two labs side by side (JOBS=1: one after the other)
 	@$(MAKE) --no-print-directory lint verify
 	@$(BIN)/python -m hulk_placement.split.warm & $(BIN)/hulk-lab build && wait $$!
 	$(BIN)/pytest -q --doctest-modules operator placement runtime lab/hulk_lab bench
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder --durations 50 --durations-min 1
+	$(PYTEST) --durations 50 --durations-min 1
+
+.PHONY: test-all
+test-all: ## As test, with every case of what `make test` shortens: more drawn worlds, every kill point
+	@HULK_TEST_ALL=1 $(MAKE) --no-print-directory test
 
 .PHONY: down
 down: tools ## Remove every process, namespace and mount of the lab (ALL=1: of all labs; PREFIX=: of those named so)
@@ -68,7 +73,7 @@ bench: tools ## Measure ring orders, predictions and deployment; print ratios
 .PHONY: unit
 unit: tools ## Only the tests that need no cluster
 	@$(BIN)/python -m hulk_placement.split.warm
-	$(BIN)/pytest -m "not controlplane and not lab"
+	$(PYTEST) -m "not controlplane and not lab and not long"
 
 .PHONY: tools
 tools: prerequisites .venv/.synced

@@ -16,6 +16,7 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
+from depth import WHOLE, num_examples
 from hulk_lab import kwok, up
 from hulk_lab.spec import KwokSpec, LabSpec
 from hypothesis import settings
@@ -23,14 +24,24 @@ from lab_names import lab_name
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NICENESS = 10
-settings.register_profile("hulk", deadline=None)  # what compiles or loads on its first use takes seconds there
+settings.register_profile(
+    "hulk", deadline=None, max_examples=num_examples(100)
+)  # what compiles or loads on its first use takes seconds there
 settings.load_profile("hulk")
 LABS = ("lab", "controlplane")  # the markers, as pyproject.toml describes them
 
 
 @pytest.hookimpl(tryfirst=True)  # the groups are read in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Side by side (`-n 2 --dist loadgroup`), the tests of each lab stay together, and the labs, the longest, begin."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Side by side (`-n 2 --dist loadgroup`), the tests of each lab stay together, and the labs, the longest, begin.
+
+    What only the whole run looks at is left out of a short one, unless it is asked for by name.
+    """
+    named = any("::" in argument for argument in config.args)
+    short = [] if WHOLE or named else [item for item in items if item.get_closest_marker("whole")]
+    if short:
+        config.hook.pytest_deselected(items=short)
+        items[:] = [item for item in items if item not in short]
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
         item.user_properties.append(("ring", _ring(item)))

@@ -1,6 +1,7 @@
 """SHARP's simulation beside what can be computed by hand, and the published setting's assumptions."""
 
 import pytest
+from depth import num_examples
 from hulk_runtime.sharp.exact import lower_bound_s, shortest
 from hulk_runtime.sharp.order import FirstCome, LongestRemaining
 from hypothesis import given, settings
@@ -40,7 +41,7 @@ def test_a_shard_that_follows_itself_is_not_copied():
 
 
 @given(st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=3), min_size=1, max_size=3), st.integers(1, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=num_examples(60), deadline=None)
 def test_never_shorter_than_the_exact_schedule_and_never_longer_than_graham_allows(trials, num_devices):
     exact = shortest(trials, num_devices).makespan_s
     found = Simulation([plain(*units) for units in trials], num_devices, LongestRemaining()).makespan_s()

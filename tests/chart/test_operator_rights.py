@@ -69,7 +69,13 @@ def job() -> Manifest:
     return found
 
 
-@pytest.mark.parametrize("scope", ["", RESEARCH], ids=["all-namespaces", "one-namespace"])
+@pytest.mark.parametrize(
+    "scope",
+    [
+        pytest.param("", id="all-namespaces", marks=pytest.mark.whole),  # in short: the narrower role
+        pytest.param(RESEARCH, id="one-namespace"),
+    ],
+)
 def test_nothing_the_operator_asks_for_is_refused(
     installed: Run,
     kwok_nodes: Callable[..., list[str]],

@@ -140,6 +140,7 @@ async def test_sigterm_ends_it_at_once(corner: Corner, control_plane_lab: up.Lab
         assert await holder(corner.cluster, corner.name) == ""
 
 
+@pytest.mark.whole  # in short: test_faults_running's many_jobs
 async def test_a_thousand_workers(corner: Corner, control_plane_lab: up.Lab, tmp_path: Path) -> None:
     """On 100 nodes: every worker once, a status below 64 KiB and a plan below 900 KiB."""
     await corner.open(100, accelerators=10, regions=4)

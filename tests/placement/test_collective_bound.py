@@ -7,6 +7,7 @@ import math
 from collections import deque
 
 import pytest
+from depth import num_examples
 from hulk_placement.collective.bound import Bound
 from hulk_placement.collective.network import Network
 from hypothesis import given, settings
@@ -21,7 +22,7 @@ def test_known_profiles(name: str, num_bytes: int, expected: float) -> None:
     assert Bound(profile(name)).seconds(num_bytes) == pytest.approx(expected, abs=1e-4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=num_examples(60), deadline=None)
 @given(networks(most=5), st.sampled_from([1e3, 1e6, 1e8]))
 def test_at_least_latency_cuts_and_nodes(net: Network, num_bytes: float) -> None:
     bound = Bound(net)
@@ -71,7 +72,7 @@ def tightest_cut(net: Network) -> float:
 small = st.integers(1, 3)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=num_examples(40), deadline=None)
 @given(st.data())
 def test_quickest_flow_is_the_least_cut_over_time(data: st.DataObject) -> None:
     """At the next whole second the unrolled network carries the bytes, at the one before it does not."""

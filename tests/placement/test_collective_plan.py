@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from depth import num_examples
 from hulk_placement.collective import as_document, build_network, from_document, plan_collective
 from hulk_placement.collective import simulation as chunks
 from hulk_placement.collective.bound import Bound
@@ -251,7 +252,7 @@ def test_network_of_machines() -> None:
     assert net.inside_rate[0] == 1e8
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=num_examples(50), deadline=None)
 @given(networks(most=5, full=True), st.data())
 def test_grown_forests_are_rooted_in_their_sets_and_no_deeper_than_the_limit(net: Network, data: st.DataObject) -> None:
     """The limit is that of the furthest region's straight link from the set: all can keep it."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from depth import num_examples
 from hulk_placement.cost.closed_form.evaluate import evaluate, memory_bytes
 from hulk_placement.cost.closed_form.pipeline import GPIPE, NUM_SCRATCH, ONE_F_ONE_B, Chain, pipeline_ends
 from hulk_placement.cost.closed_form.setting import Ground, Option
@@ -482,7 +483,7 @@ def test_evaluating_again_gives_the_same_cost() -> None:
     st.integers(1, 5),
     st.sampled_from(["planned", "equal"]),
 )
-@settings(max_examples=60)
+@settings(max_examples=num_examples(60))
 def test_annealing_costs_are_those_of_the_layout_from_scratch(
     seed: int, mode: Any, each: int, micro_batch: int, shares: Any
 ) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from depth import num_examples
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.cost.memory import cell_memory
 from hulk_placement.layouts.fewest import Fit, Lack, fewest_machines
@@ -94,7 +95,7 @@ def fitting_plans(job: Workload, num_machines: int, num_accelerators: int) -> It
                             yield plan
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=num_examples(60), deadline=None)
 @given(models(), st.sampled_from([1, 2]))
 def test_fewer_machines_than_are_said_hold_no_layout_and_so_many_do(trained: Model, num_accelerators: int) -> None:
     one = cluster(1, num_accelerators)

@@ -65,7 +65,15 @@ def plan_of(topology: Topology, workload: Workload, num_replicas: int = 1) -> Pl
     return replace(plan, prediction=predict(plan, workload, topology))
 
 
-@pytest.mark.parametrize(("way_s", "num_held", "step_s"), [(40, 4, 490), (40, 6, 430), (40, 8, 410), (80, 6, 590)])
+@pytest.mark.parametrize(
+    ("way_s", "num_held", "step_s"),
+    [
+        (40, 4, 490),
+        (40, 8, 410),
+        pytest.param(40, 6, 430, marks=pytest.mark.whole),
+        pytest.param(80, 6, 590, marks=pytest.mark.whole),
+    ],
+)
 def test_memory_buys_the_latency_between_two_regions(way_s: float, num_held: int, step_s: float) -> None:
     """The known optima of four stages, eight micro-batches, forward 10 and backward 20, one slow link in the middle."""
     topology = world(way_s, memory_bytes=num_held * KEPT + BESIDE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from depth import num_examples
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.layer_pins import LayerPin, stages_needed
 from hulk_placement.layouts.joined import unjoined
@@ -128,7 +129,7 @@ def test_pins_need_a_stage_wherever_no_machine_may_have_both_sides() -> None:
 PAIRS = [a + b for a in "abc" for b in "abc" if a != b]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=num_examples(60), deadline=None)
 @given(st.sets(st.sampled_from(PAIRS)), st.sets(st.sampled_from("abc")), st.integers(1, 3), st.booleans())
 def test_what_links_are_said_to_exclude_the_exact_search_does_not_find(
     links: set[str], inside: set[str], min_workers: int, is_pinned: bool

@@ -6,6 +6,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from depth import num_examples
 from hulk_placement.cost.closed_form.arrays import Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import evaluate, make_cache
 from hulk_placement.cost.closed_form.setting import Ground, Option
@@ -67,7 +68,7 @@ def test_stages_beside_a_long_way_compute_less(rtt_s: float) -> None:
     assert best_s >= NUM_BATCHES * max(3.0, (2 + rtt_s) / 2)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=num_examples(100), deadline=None)
 @given(st.data())
 def test_the_split_of_equal_machines_is_the_best(data: st.DataObject) -> None:
     num_stages = data.draw(st.integers(2, 4))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from depth import num_examples
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan
 from hulk_placement.search import keep
@@ -174,7 +175,7 @@ def test_machines_that_are_not_allowed_any_more_keep_nothing() -> None:
     assert set(places(planned(job, topology))) == {"b", "c"}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=num_examples(100), deadline=None)
 @given(st.data())
 def test_no_accelerator_is_two_workers_place(data: st.DataObject) -> None:
     """Two workloads with workers of their own: on no machine more than is free and what each had there itself."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from depth import num_examples
 from hulk_placement.cost.gloo import Ring, cut_ring, quickest
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan
@@ -91,7 +92,7 @@ def test_hardly_any_search_finds_a_good_large_ring(num_regions: int) -> None:
     assert len(plan.workers) > 20 * ACCELERATORS
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=num_examples(200), deadline=None)
 @given(st.data())
 def test_the_quickest_ring_is_slower_than_none_on_any_link(data: st.DataObject) -> None:
     num_bytes, buckets = data.draw(st.integers(1, 1 << 26)), data.draw(st.integers(1, 2))
@@ -105,7 +106,7 @@ def test_the_quickest_ring_is_slower_than_none_on_any_link(data: st.DataObject) 
     assert seconds(quickest(rings)) <= min(map(seconds, rings)) * (1 + 1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=num_examples(60), deadline=None)
 @given(st.data())
 def test_no_ring_is_faster_than_the_links_that_must_join_it(data: st.DataObject) -> None:
     topology = data.draw(worlds(max_regions=5, max_machines=10, slots=True))

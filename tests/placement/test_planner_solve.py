@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from depth import num_examples
 from hulk_placement.cost.predict import predict
 from hulk_placement.model import Layer, LayerTimes, Model, TimesRow
 from hulk_placement.plan import Plan, WorkerSlot
@@ -28,19 +29,19 @@ from worlds import best_by_trying_all, jobs, plan_of, profile, workload, worlds
 QUICK = Budget(iterations=2_000)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=num_examples(150), deadline=None)
 @given(st.data())
 def test_best_of_all_when_regions_are_uniform(data: st.DataObject) -> None:
     check_best(data, data.draw(worlds()))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=num_examples(80), deadline=None)
 @given(st.data())
 def test_best_of_all_when_machine_pairs_have_own_links(data: st.DataObject) -> None:
     check_best(data, data.draw(worlds(max_machines=5, own_links=True)))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=num_examples(80), deadline=None)
 @given(st.data())
 def test_best_of_all_when_machines_hold_several_workers(data: st.DataObject) -> None:
     check_best(data, data.draw(worlds(max_machines=4, own_links=True, slots=True)))
@@ -58,7 +59,7 @@ def check_best(data: st.DataObject, topology: Topology) -> None:
     assert found.optimality_gap < 1e-9
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=num_examples(100), deadline=None)
 @given(st.data())
 def test_every_plan_is_valid(data: st.DataObject) -> None:
     topology = data.draw(worlds(own_links=True, slots=True))
@@ -75,7 +76,7 @@ def test_every_plan_is_valid(data: st.DataObject) -> None:
         )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=num_examples(60), deadline=None)
 @given(st.data())
 def test_removing_a_link_never_improves_a_plan(data: st.DataObject) -> None:
     topology = data.draw(worlds(slots=True))
@@ -87,7 +88,7 @@ def test_removing_a_link_never_improves_a_plan(data: st.DataObject) -> None:
     assert step_s(job, fewer) >= step_s(job, topology) * (1 - 1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=num_examples(60), deadline=None)
 @given(st.data())
 def test_renaming_machines_never_changes_the_step(data: st.DataObject) -> None:
     topology = data.draw(worlds(own_links=True, slots=True))
@@ -103,7 +104,7 @@ def test_renaming_machines_never_changes_the_step(data: st.DataObject) -> None:
     assert step_s(job, renamed) == step_s(job, topology)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=num_examples(40), deadline=None)
 @given(st.data())
 def test_never_worse_than_what_one_would_do_without_a_planner(data: st.DataObject) -> None:
     """Also where a search gives up early: 30 iterations are not enough for most of these worlds."""
@@ -119,7 +120,7 @@ def test_never_worse_than_what_one_would_do_without_a_planner(data: st.DataObjec
             assert found <= min(evaluate(problem, order, buckets)[0] for buckets in (1, 2)) * (1 + 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=num_examples(40), deadline=None)
 @given(st.data())
 def test_the_stated_gap_is_true(data: st.DataObject) -> None:
     """Also where no speed is known: then among plans of as many workers."""
@@ -138,7 +139,7 @@ def test_the_stated_gap_is_true(data: st.DataObject) -> None:
         assert gap <= plan.optimality_gap + 1e-9
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=num_examples(40), deadline=None)
 @given(st.data())
 def test_two_jobs_never_get_the_same_accelerator(data: st.DataObject) -> None:
     topology = data.draw(worlds(slots=True))

@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
+from depth import num_examples
 from hulk_placement.cost.compute import share_by_speed
 from hulk_placement.cost.predict import predict
 from hulk_placement.data_parallel import place_replicas
@@ -104,7 +105,7 @@ def best_by_trying_all(problem: Problem) -> float | None:
     return min(found, default=None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=num_examples(60), deadline=None)
 @given(st.data())
 def test_close_to_the_best_of_all_and_never_beyond_the_stated_bound(data: st.DataObject) -> None:
     topology = data.draw(worlds(max_machines=5, own_links=data.draw(st.booleans()), slots=data.draw(st.booleans())))
@@ -127,7 +128,7 @@ def test_close_to_the_best_of_all_and_never_beyond_the_stated_bound(data: st.Dat
     assert plan.prediction.step_s <= equal.prediction.step_s * (1 + 1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=num_examples(30), deadline=None)
 @given(st.data())
 def test_with_layouts_beside_it_is_no_worse_and_the_bound_still_holds(data: st.DataObject) -> None:
     topology = data.draw(worlds(max_machines=4))

@@ -13,6 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 import worlds
+from depth import num_examples
 from hulk_placement import wire
 from hulk_placement.cost.predict import predict
 from hulk_placement.model import Model, Transformer
@@ -163,7 +164,7 @@ def test_round_trip_keeps_everything_on_the_wire() -> None:
     assert decoded.accelerators() == plan.accelerators()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=num_examples(50), deadline=None)
 @given(st.data())
 def test_every_plan_fits_the_schema(data: st.DataObject) -> None:
     topology = data.draw(worlds.worlds(slots=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from depth import num_examples
 from hulk_placement.cost.money import accelerators_per_s
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan
@@ -124,7 +125,7 @@ def test_it_is_run_as_the_job_says(mode: str) -> None:
     assert (plan.inner_steps is not None) == (mode == "local")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=num_examples(50), deadline=None)
 @given(st.data())
 def test_close_to_the_best_of_all_and_within_the_limit(data: st.DataObject) -> None:
     topology = data.draw(worlds(max_machines=4, slots=data.draw(st.booleans())))

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from depth import num_examples
 from hulk_placement.basis import basis_of
 from hulk_placement.cost.foresee import foresee
 from hulk_placement.files.current import pack_basis, unpack_basis
@@ -341,7 +342,7 @@ def running(draw: st.DrawFn) -> tuple[Topology, Workload, Plan]:
     return topology, job, solution.plans.get(job.key) or draw(st.nothing())
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=num_examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(running(), st.integers(0, 10**6), st.data())
 def test_never_moves_without_a_change_and_always_from_what_cannot_go_on(
     world: tuple[Topology, Workload, Plan], steps_left: int, data: st.DataObject
@@ -368,7 +369,7 @@ def test_never_moves_without_a_change_and_always_from_what_cannot_go_on(
         assert f"{steps_left:,} steps are left" in found.reason
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=num_examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(running(), st.integers(1, 10**6), st.sampled_from([0.3, 0.8, 1.2, 4.0]), st.floats(0, 300))
 def test_a_move_for_a_drift_pays_by_its_own_figures(
     world: tuple[Topology, Workload, Plan], steps_left: int, factor: float, held_s: float
@@ -391,7 +392,7 @@ def test_a_move_for_a_drift_pays_by_its_own_figures(
         assert found.verdict is Verdict.STAY
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=num_examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(running())
 def test_what_a_plan_was_made_of_comes_back_as_it_was_packed(world: tuple[Topology, Workload, Plan]) -> None:
     topology, job, plan = world

@@ -8,6 +8,7 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
+from depth import num_examples
 from hulk_placement.schedule.bounds import held_time, least_makespan
 from hulk_placement.schedule.links import DeviceLink, with_links
 from hulk_placement.schedule.operations import operations_of
@@ -54,7 +55,7 @@ def placements(draw: st.DrawFn) -> Placement:
 
 
 @given(placements(), st.integers(1, 6), st.integers(0, 4), st.integers(0, 1 << 30))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=num_examples(200), deadline=None)
 def test_greedy_schedules_can_be_carried_out_and_are_no_shorter_than_the_bound(
     placement: Placement, num: int, spare: int, seed: int
 ) -> None:
@@ -71,7 +72,7 @@ def test_greedy_schedules_can_be_carried_out_and_are_no_shorter_than_the_bound(
 
 
 @given(placements(), st.integers(1, 6), st.integers(0, 1 << 30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=num_examples(100), deadline=None)
 def test_memory_given_back_when_a_block_begins_allows_the_same_schedules(
     placement: Placement, num: int, seed: int
 ) -> None:

@@ -3,6 +3,7 @@
 from itertools import product
 
 import pytest
+from depth import num_examples
 from hulk_placement.sweep import Option, Plan, Problem, Trial, Worker, drift_of, solve
 from hulk_placement.sweep.greedy import greedy, in_order
 from hulk_placement.sweep.problem import check
@@ -131,7 +132,7 @@ def shortest(problem: Problem) -> float:
     return best
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=num_examples(25), deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 2), st.integers(1, 2))
 def test_it_is_as_short_as_an_exhaustive_search_finds(seconds: list[int], first: int, second: int) -> None:
     problem = Problem(shared(*map(float, seconds)), (Worker("a", first), Worker("b", second)))
@@ -145,7 +146,7 @@ def test_it_is_as_short_as_an_exhaustive_search_finds(seconds: list[int], first:
 OPTIONS = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 50)), min_size=1, max_size=3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=num_examples(25), deadline=None)
 @given(st.lists(OPTIONS, min_size=1, max_size=8), st.lists(st.integers(3, 4), min_size=1, max_size=3))
 def test_a_plan_is_valid_above_its_bound_and_never_longer_than_greedy(
     ways: list[list[tuple[int, int]]], sizes: list[int]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from depth import num_examples
 from hulk_placement.plan import Plan
 from hulk_placement.search.problem import Budget
 from hulk_placement.solve import Solution, solve
@@ -130,7 +131,7 @@ SPEEDS = st.dictionaries(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=num_examples(25), deadline=None)
 @given(SPEEDS, st.data())
 def test_plans_hold_to_what_jobs_allow_and_share_nothing(speeds: dict[str, float], data: st.DataObject) -> None:
     world = topology(speeds, num_accelerators=data.draw(st.sampled_from([1, 2])))
@@ -154,7 +155,7 @@ def test_plans_hold_to_what_jobs_allow_and_share_nothing(speeds: dict[str, float
         assert taken[machine.name] <= machine.num_accelerators
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=num_examples(100), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 8), st.integers(0, 3)), min_size=1, max_size=4), st.randoms(), st.integers(1, 3)
 )

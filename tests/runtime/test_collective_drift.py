@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import torch
 from collective_ranks import LINKS, PLAN, RATE, STARS, all_reduce, group, star, together, vectors
+from depth import num_examples
 from hulk_runtime.collective.drift.agreeing import ROUND, WINDOW
 from hulk_runtime.collective.drift.beliefs import MIN_BYTES, Belief, Beside, Seen, slots
 from hulk_runtime.collective.drift.judging import judge
@@ -79,7 +80,7 @@ def test_an_alternative_of_the_plan_is_taken_while_its_link_is_slow() -> None:
     assert len(news) >= 2
 
 
-@settings(max_examples=50)
+@settings(max_examples=num_examples(50))
 @given(st.lists(st.lists(st.floats(0.95, 1.05), min_size=6, max_size=6), min_size=1, max_size=8))
 def test_noise_changes_nothing(noise: list[list[float]]) -> None:
     number = {link: at for at, link in enumerate(LINKS)}

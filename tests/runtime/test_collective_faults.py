@@ -28,6 +28,7 @@ from collective_ranks import (
     wait_for,
     within,
 )
+from depth import num_examples
 from hulk_runtime.collective.bounds import Bounds
 from hulk_runtime.collective.connections.channel import CLOSED, Channel, PeerGoneError, _gone
 from hulk_runtime.collective.connections.peer import Peer
@@ -452,7 +453,7 @@ FRAMES = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=num_examples(300))
 @given(st.lists(st.one_of(FRAMES, st.binary(max_size=60)), max_size=8), st.data())
 def test_whatever_arrives_is_a_frame_or_garbage(pieces: list[bytes], data: st.DataObject) -> None:
     """Frames, noise between them, single bits turned, cut anywhere: never another error, never a hang."""

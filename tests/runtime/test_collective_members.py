@@ -22,6 +22,7 @@ from collective_ranks import (
     vectors,
     within,
 )
+from depth import num_examples
 from hulk_runtime.collective.bounds import REGROUP_SHARE, SETTLE_SHARE, Bounds
 from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.group import Settings
@@ -110,7 +111,7 @@ def test_whom_the_others_have_lost_ends() -> None:
     assert mine.outcome(0.0) == Failure(3, "silent")
 
 
-@settings(max_examples=300)
+@settings(max_examples=num_examples(300))
 @given(st.lists(st.integers(1, 3), min_size=2, max_size=4), st.integers(0, 10_000))
 def test_never_two_groups(counts: list[int], seed: int) -> None:
     """Any partition of the regions, any order of what is heard, any word lost on the way across the cut."""

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 from collective_ranks import all_reduce, group, plans, vectors
+from depth import num_examples
 from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, SizeClass
 from hulk_runtime.collective.planned.roles import lanes, pace_shares, partners, roles
 from hulk_runtime.collective.sums.hops import Hops, Residuals, codec
@@ -77,7 +78,7 @@ def require_sum(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -
     assert ((after[0].double() - wanted).abs() <= 2 * len(before) * ROUNDING[before[0].dtype] * size + 1e-9).all()
 
 
-@settings(max_examples=200)
+@settings(max_examples=num_examples(200))
 @given(plans(), st.integers(1, 3000), DTYPES, st.integers(0, 99))
 def test_any_plan_sums_the_same_whatever_arrives_first(
     plan: CollectivePlan, num_values: int, dtype: torch.dtype, seed: int
@@ -105,7 +106,7 @@ def test_any_plan_over_sockets(plan: CollectivePlan, sizes: list[tuple[int, torc
             require_sum(was, is_now)
 
 
-@settings(max_examples=60)
+@settings(max_examples=num_examples(60))
 @given(plans(), st.integers(1, 3000), st.sampled_from(["bf16", "int8"]), DTYPES, st.integers(0, 99))
 def test_compressed_sums_are_the_same_on_all_ranks_and_near(
     plan: CollectivePlan, num_values: int, compression: str, dtype: torch.dtype, seed: int

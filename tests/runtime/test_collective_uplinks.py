@@ -5,6 +5,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
+from depth import num_examples
 from hulk_runtime.collective.connections.paths import pace_channels, path_bytes, share_out, within_uplinks
 from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.drift.agreeing import Drift
@@ -113,7 +114,7 @@ def test_a_link_that_is_hardly_used_still_has_room_for_beats() -> None:
 RATES = st.floats(1.0, 1e9)
 
 
-@settings(max_examples=200)
+@settings(max_examples=num_examples(200))
 @drawn(st.lists(st.tuples(RATES, st.floats(0.01, 2.0)), min_size=1, max_size=6), RATES)
 def test_all_of_a_cap_is_shared_and_no_more(links: list[tuple[float, float]], cap: float) -> None:
     rates = {(0, number): rate for number, (rate, _) in enumerate(links, 1)}
@@ -122,7 +123,7 @@ def test_all_of_a_cap_is_shared_and_no_more(links: list[tuple[float, float]], ca
     assert sum(found.values()) == pytest.approx(min(cap, sum(rates.values())))
 
 
-@settings(max_examples=100)
+@settings(max_examples=num_examples(100))
 @drawn(
     st.lists(RATES, min_size=6, max_size=6),
     st.dictionaries(st.integers(0, 2), st.builds(Uplink, RATES, RATES), max_size=3),

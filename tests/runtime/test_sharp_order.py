@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+from depth import num_examples
 from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.sharp.exact import lower_bound_s, shortest
 from hulk_runtime.sharp.order import Candidate, Exact, FirstCome, LongestRemaining, Random
@@ -32,13 +33,13 @@ def _length(trials, names, seats, num_devices: int) -> float:
 
 
 @given(st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=2), min_size=1, max_size=3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=num_examples(40), deadline=None)
 def test_exact_is_the_shortest_of_all_orders(trials):
     assert shortest(trials, 2).makespan_s == by_all_orders(trials, 2)
 
 
 @given(TRIALS, st.integers(1, 3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=num_examples(100), deadline=None)
 def test_exact_schedules_are_possible_and_not_below_the_bound(trials, num_devices):
     schedule = shortest(trials, num_devices)
     assert schedule.makespan_s >= lower_bound_s(trials, num_devices)

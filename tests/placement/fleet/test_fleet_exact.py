@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from depth import num_examples
 from fleet_cases import fleets, job, machines
 from hulk_placement.fleet import Job, Settings, Utility, UtilityKind, decide
 from hulk_placement.fleet.policies.paper import decompose
@@ -25,7 +26,7 @@ def one_priority(jobs: list[Job]) -> list[Job]:
     return [replace(one, priority=0) for one in jobs]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=num_examples(60), deadline=None)
 @given(fleet=fleets())
 def test_no_decision_gains_more_than_the_exact_one_nor_that_more_than_the_bound(
     fleet: tuple[Topology, list[Job]],
@@ -39,7 +40,7 @@ def test_no_decision_gains_more_than_the_exact_one_nor_that_more_than_the_bound(
     assert ours.bound == pytest.approx(best.bound)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=num_examples(60), deadline=None)
 @given(fleet=fleets(), num_held=st.integers(1, 6))
 def test_where_jobs_run_no_decision_gains_more_than_the_exact_one_either(
     fleet: tuple[Topology, list[Job]], num_held: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from depth import num_examples
 from fleet_cases import SECOND, fleets, job, machines, sigmoid
 from hulk_placement.fleet import Job, MoveKind, Settings, Utility, UtilityKind, decide
 from hulk_placement.fleet.place import place
@@ -42,7 +43,7 @@ def check(jobs: list[Job], topology: Topology, found: Workers, config: Settings)
 
 
 @pytest.mark.parametrize("policy", SAFE)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=num_examples(40), deadline=None)
 @given(fleet=fleets(), quota=st.integers(0, 12), later_s=st.floats(-1e6, 1e6))
 def test_no_accelerator_and_no_quota_is_exceeded(
     policy: str, fleet: tuple[Topology, list[Job]], quota: int, later_s: float
@@ -72,7 +73,7 @@ def test_decisions_repeat_and_names_of_machines_decide_nothing(policy: str, flee
 
 
 @pytest.mark.parametrize("policy", ["gadget", "drf", "srpt"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=num_examples(60), deadline=None)
 @given(fleet=fleets())
 def test_a_job_never_waits_for_one_of_lower_priority(policy: str, fleet: tuple[Topology, list[Job]]) -> None:
     topology, jobs = fleet

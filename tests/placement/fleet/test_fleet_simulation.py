@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from depth import num_examples
 from fleet_cases import SECOND, fleets, job, machines, sigmoid
 from hulk_placement import fleet
 from hulk_placement.fleet import Job, Ring, Settings, Utility, UtilityKind
@@ -82,7 +83,7 @@ def test_a_job_that_never_fits_does_not_keep_the_simulation_going() -> None:
 @pytest.mark.parametrize(
     "policy", ["gadget", "gadget-paper", "gadget-repaired", "drf", "las", "srpt", "fifo", "sjf-bco"]
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=num_examples(25), deadline=None)
 @given(case=fleets(most_jobs=5))
 def test_nothing_exceeds_the_bound(policy: str, case: tuple[Topology, list[Job]]) -> None:
     topology, jobs = case
@@ -107,7 +108,7 @@ def test_nothing_exceeds_the_bound_where_some_links_are_quicker(policy: str) -> 
     assert later.makespan_s >= makespan_bound(made) * (1 - 1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=num_examples(60), deadline=None)
 @given(data=st.data(), num_regions=st.integers(1, 4), sizes=st.lists(st.integers(0, 3), min_size=2, max_size=5))
 def test_the_shortest_step_is_that_of_trying_all_mappings(
     data: st.DataObject, num_regions: int, sizes: list[int]
