@@ -64,4 +64,5 @@ def test_examples_fit_one_screen_and_details_show_memory(files: tuple[str, ...],
     assert max(map(len, lines)) <= 120
     assert all(any(word in line for line in lines) for word in shown)
     assert not any("MEMORY OF ONE" in line for line in lines)
+    assert any("SEQUENCES" in line for line in lines) == (files == ("hulkjob.yaml",))  # each stage has all of them
     assert "MEMORY OF ONE ACCELERATOR" in CliRunner().invoke(app, [*command, "--details"]).stdout

@@ -37,6 +37,8 @@ from hulk_operator.pods import plan_config_map, pods
 from hulk_operator.reconcile.steps.planning import committed
 from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Planned, Unplanned, View
+from hulk_placement.solve import Budget, Solution
+from hulk_placement.topology import Topology
 from views import NOW
 
 WAIT_S = 60
@@ -318,6 +320,20 @@ async def test_a_planner_process_that_dies_is_replaced(monkeypatch: pytest.Monke
         world.planner.request("lab/two")
         assert machines(await world.answer("two")) == ["a", "b"]
         assert len(pools) == 2
+
+
+async def test_the_planner_process_starts_with_the_first_problem_and_ends_after_a_while_without() -> None:
+    failed: list[str] = []
+    search = process.Search(Budget(10), lambda: failed.append("search"), idle_s=0.2)
+    assert not search.has_process
+    problem = process.Problem((), Topology(()))
+    for _ in range(2):  # the second one is solved by a process of its own
+        assert await search.solve(problem) == Solution({}, {})
+        assert search.has_process
+        async with asyncio.timeout(WAIT_S):
+            while search.has_process:
+                await asyncio.sleep(0.05)
+    assert failed == []
 
 
 def test_a_planner_process_whose_operator_was_killed_before_it_was_ready_ends() -> None:

@@ -91,7 +91,8 @@ def _by_region(plan: PlanReport) -> dict[str, list[WorkerRow]]:
 
 
 def _regions(plan: PlanReport) -> Table:
-    numbers = ("WORKERS", "ACCELERATORS", "SEQUENCES", "COMPUTE")
+    has_stages = plan.details is not None and plan.details.pipeline > 1  # each of them computes the same sequences
+    numbers = ("WORKERS", "ACCELERATORS", *(() if has_stages else ("SEQUENCES",)), "COMPUTE")
     made = table("REGION", *numbers, "NODES", numbers=numbers)
     regions = _by_region(plan)
     for region, workers in list(regions.items())[:MOST_REGIONS]:
@@ -100,7 +101,7 @@ def _regions(plan: PlanReport) -> Table:
             _cell(region),
             str(len(workers)),
             str(sum(row.accelerators for row in workers)),
-            str(sum(row.sequences for row in workers)),
+            *(() if has_stages else (str(sum(row.sequences for row in workers)),)),
             units.duration(max(computes, default=None)),
             _cell(few(list(dict.fromkeys(row.node for row in workers)))),
         )

@@ -1,7 +1,8 @@
 """The search, in a process of its own: it may take seconds of CPU, and the operator's loop must not wait.
 
-What the child process loads imports nothing of Kubernetes. It may think for `MAX_SEARCH_S`, then the best so far is
-used; a search that does not end by itself ends with its process after `MAX_PROCESS_S`.
+What the child process loads imports nothing of Kubernetes. It starts when there is something to plan, and ends after
+`IDLE_S` without: at rest it would hold as much memory as the operator itself. It may think for `MAX_SEARCH_S`, then the
+best so far is used; a search that does not end by itself ends with its process after `MAX_PROCESS_S`.
 """
 
 import asyncio
@@ -40,6 +41,9 @@ MAX_RESUME_S: Final = 1.2
 """Where workers of a job wait for its next plan, as after a loss: they hold accelerators meanwhile."""
 
 MAX_PROCESS_S: Final = 120
+IDLE_S: Final = 300.0
+"""How long the process is kept for the next problem: a new one takes seconds to load."""
+
 _PR_SET_PDEATHSIG: Final = 1
 Arguments = TypeVarTuple("Arguments")
 Answer = TypeVar("Answer")
@@ -85,19 +89,32 @@ class Question:
 
 
 class Search:
-    """Solves problems in the process that it owns. `failed` is told of every defect: of the search or of its process.
+    """Solves problems in a process of its own. `failed` is told of every defect: of the search or of its process.
 
-    A workload on which the search fails, or its process ends, costs no other one its plan.
+    A workload on which the search fails, or its process ends, costs no other one its plan. The process ends after
+    `idle_s` seconds without a problem; the next one starts another.
     """
 
-    def __init__(self, budget: Budget, failed: Callable[[], None]) -> None:
+    def __init__(self, budget: Budget, failed: Callable[[], None], idle_s: float = IDLE_S) -> None:
         self._budget = at_most(budget, MAX_SEARCH_S)
         self._failed = failed
-        self._pool = new_pool()
+        self._idle_s = idle_s
+        self._pool: ProcessPoolExecutor | None = None
+        self._num_running = 0
+        self._ending: asyncio.TimerHandle | None = None
+
+    @property
+    def has_process(self) -> bool:
+        """Whether there is one now."""
+        return self._pool is not None
 
     def close(self) -> None:
         """End the process."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._ending is not None:
+            self._ending.cancel()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
 
     async def solve(self, problem: Problem) -> Solution:
         """All workloads together, or, where that fails, one after the other."""
@@ -131,16 +148,23 @@ class Search:
 
     async def _in_child(self, work: Callable[[*Arguments], Answer], *arguments: *Arguments) -> Answer:
         loop = asyncio.get_running_loop()
+        if self._ending is not None:
+            self._ending.cancel()
+        self._pool = self._pool or new_pool()
+        self._num_running += 1
         try:
             return await loop.run_in_executor(self._pool, work, *arguments)
         except BrokenProcessPool:
             self._failed()
-            self._pool.shutdown(wait=False)
-            self._pool = new_pool()
+            self.close()
             raise
         except Exception:
             self._failed()
             raise
+        finally:
+            self._num_running -= 1
+            if not self._num_running:
+                self._ending = loop.call_later(self._idle_s, self.close)
 
 
 def budget_for(workloads: Sequence[Workload], budget: Budget) -> Budget:
