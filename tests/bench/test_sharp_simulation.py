@@ -1,8 +1,8 @@
 """SHARP's simulation beside what can be computed by hand, and the published setting's assumptions."""
 
 import pytest
-from hulk_runtime.sharp.exact import lower_bound_s, shortest
-from hulk_runtime.sharp.order import FirstCome, LongestRemaining
+from hulk_runtime.sharp.exact_schedule import lower_bound_s, shortest
+from hulk_runtime.sharp.scheduling_policy import FirstCome, LongestRemaining
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
