@@ -17,10 +17,10 @@ import time
 from dataclasses import dataclass
 
 import torch
-from hulk_runtime import wire
 from hulk_runtime.examples import text
 from hulk_runtime.examples.byte_gpt import ByteTask
-from hulk_runtime.local_sgd import DILOCO, Outer
+from hulk_runtime.plan import wire
+from hulk_runtime.training.local_sgd import DILOCO, Outer
 from rich.console import Console
 from rich.table import Table
 

@@ -95,7 +95,7 @@ def start_slice(num_ranks: int) -> Slice:
     with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
         script.write(RANK)
         script.flush()
-        command = [sys.executable, "-m", "hulk_runtime.launcher", script.name]
+        command = [sys.executable, "-m", "hulk_runtime.job.launcher", script.name]
         begun = time.monotonic()
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     moments = [float(line) for line in done.stdout.split()]

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 
 import torch
-from hulk_runtime.collective.sums.compression import CODECS
-from hulk_runtime.groups import Group, Work
-from hulk_runtime.local_sgd import DILOCO, LocalStepper, Outer
-from hulk_runtime.steps import Stepper, Task
-from hulk_runtime.wire import Plan
+from hulk_runtime.collective.process_group import Group, Work
+from hulk_runtime.collective.reduction.compression import CODECS
+from hulk_runtime.plan.wire import Plan
+from hulk_runtime.training.local_sgd import DILOCO, LocalStepper, Outer
+from hulk_runtime.training.stepper import Stepper, Task
 
 NOWHERE = IPv6Address("::")
 

@@ -11,9 +11,9 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, LinkFigures, SizeClass
-from hulk_runtime.collective.wire.joining import Address
+from hulk_runtime.collective.wire.rendezvous import Address
 from hulk_runtime.errors import PeerLostError
+from hulk_runtime.plan.flows import CollectivePlan, Flow, LinkFigures, SizeClass
 
 LOOPBACK = "127.0.0.1"
 SECRET = b"0123456789abcdef"

@@ -11,12 +11,12 @@ import torch
 import torch.distributed as dist
 from hulk_runtime.examples.byte_gpt import initialized
 from hulk_runtime.examples.gpt_stages import gpt_layers, num_layers
-from hulk_runtime.pipeline import document
-from hulk_runtime.pipeline.batch import Tensors
 from hulk_runtime.pipeline.executor import Pipeline
 from hulk_runtime.pipeline.grid import Grid
+from hulk_runtime.pipeline.micro_batches import Tensors
 from hulk_runtime.pipeline.stages import Layers, cut, layers
-from hulk_runtime.wire import Model
+from hulk_runtime.plan import pipeline_schedule
+from hulk_runtime.plan.wire import Model
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 from torch.nn import functional
@@ -65,7 +65,7 @@ def timed(step: Callable[[], object]) -> float:
 
 def hulk(schedule: dict[str, Any], of: Tensors) -> Callable[[], object]:
     """A step by Hulk."""
-    read = document.read(schedule)
+    read = pipeline_schedule.read(schedule)
     ranges = cut(num_layers(MODEL), [str(device) for device in range(read.num_devices)])
     pipeline = Pipeline(read, Grid(1, read.num_devices), layers(gpt_layers(initialized(MODEL)), ranges))
     return lambda: pipeline.step(of, pipeline.even_shares(BATCH))

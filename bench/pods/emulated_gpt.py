@@ -14,7 +14,7 @@ import torch
 from hulk_runtime import entry
 from hulk_runtime.examples import text
 from hulk_runtime.examples.byte_gpt import ByteTask, Gpt
-from hulk_runtime.wire import Plan
+from hulk_runtime.plan.wire import Plan
 from torch import nn
 
 FORWARD = 1 / 3

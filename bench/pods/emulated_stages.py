@@ -12,11 +12,13 @@ import time
 from pathlib import Path
 
 import torch
-from hulk_runtime import entry, environment, wire
+from hulk_runtime import entry
 from hulk_runtime.examples import text
 from hulk_runtime.examples.byte_gpt import ByteTask
-from hulk_runtime.whole import Whole
-from hulk_runtime.wire import Plan
+from hulk_runtime.job import environment
+from hulk_runtime.plan import wire
+from hulk_runtime.plan.wire import Plan
+from hulk_runtime.training.layered_model import Whole
 from torch import nn
 
 FORWARD = 1 / 3

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import torch
 from hulk_runtime.examples.byte_gpt import initialized
-from hulk_runtime.pipeline.batch import Values
+from hulk_runtime.pipeline.micro_batches import Values
 from hulk_runtime.pipeline.stages import Layers, Part
 from hulk_runtime.pipeline.stages import Model as StageMaker
-from hulk_runtime.wire import Model
+from hulk_runtime.plan.wire import Model
 from torch import nn
 
 from bench.shapes.accelerator import Accelerator

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hulk_placement.schedule.placement import Kind, Placement
-from hulk_runtime.wire import Model
+from hulk_runtime.plan.wire import Model
 
 from bench.shapes.accelerator import BACKWARD
 from bench.shapes.model import attention_flops, head_flops, mlp_flops

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from hulk_runtime.examples.byte_gpt import Block, Gpt
 from hulk_runtime.pipeline.sharding import ShardedEmbedding, copied, summed
 from hulk_runtime.pipeline.stages import Part
-from hulk_runtime.wire import Model
+from hulk_runtime.plan.wire import Model
 from torch import nn
 from torch.nn import functional
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hulk_placement.split.warm import warm_schedules
-from hulk_runtime.wire import Model
+from hulk_runtime.plan.wire import Model
 from rich.console import Console
 from rich.table import Table
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from hulk_runtime.pipeline import document
-from hulk_runtime.pipeline.batch import as_values
 from hulk_runtime.pipeline.executor import Pipeline
 from hulk_runtime.pipeline.grid import Grid
+from hulk_runtime.pipeline.micro_batches import as_values
 from hulk_runtime.pipeline.stages import Part
-from hulk_runtime.wire import Model
+from hulk_runtime.plan import pipeline_schedule
+from hulk_runtime.plan.wire import Model
 from torch import nn
 
 from bench.shapes.accelerator import Accelerator
@@ -134,7 +134,7 @@ def infer(
 
 def pipeline_of(way: Way, layers_of: LayersOf) -> Pipeline:
     """This rank's part of a way."""
-    schedule = document.read(way.schedule)
+    schedule = pipeline_schedule.read(way.schedule)
     return Pipeline(schedule, Grid(1, schedule.num_devices), stages_of(layers_of, way.ranges))
 
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from hulk_runtime.sharp.host import HostDevice
-from hulk_runtime.sharp.randomness import Stream
+from hulk_runtime.sharp.host_device import HostDevice
+from hulk_runtime.sharp.rng_stream import Stream
 from torch.utils._python_dispatch import TorchDispatchMode
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hulk_runtime.sharp.exact import lower_bound_s
-from hulk_runtime.sharp.order import FirstCome, LongestRemaining, Order, Random
+from hulk_runtime.sharp.exact_schedule import lower_bound_s
+from hulk_runtime.sharp.scheduling_policy import FirstCome, LongestRemaining, Order, Random
 from rich.console import Console
 from rich.table import Table
 

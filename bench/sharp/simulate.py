@@ -1,7 +1,7 @@
 """An event simulation of SHARP: the runtime's own order of units, with stated seconds for computing and copies.
 
-A device has one thread that computes and one that copies, as `hulk_runtime.sharp.lane` has them; which unit comes next
-is decided by the runtime's own `Order`.
+A device has one thread that computes and one that copies, as `hulk_runtime.sharp.device_worker` has them; the
+runtime's own `Order` decides which unit comes next.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hulk_runtime.sharp.order import Candidate, Order
+from hulk_runtime.sharp.scheduling_policy import Candidate, Order
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import torch
 from hulk_runtime.sharp import Trial
-from hulk_runtime.sharp.host import HostDevice
-from hulk_runtime.sharp.order import Scheduler
-from hulk_runtime.sharp.randomness import Stream
+from hulk_runtime.sharp.cpu_threads import divided_threads, take_threads
+from hulk_runtime.sharp.host_device import HostDevice
+from hulk_runtime.sharp.rng_stream import Stream
 from hulk_runtime.sharp.run import Run, prepare
-from hulk_runtime.sharp.threads import divided_threads, take_threads
+from hulk_runtime.sharp.scheduling_policy import Scheduler
 from hulk_runtime.sharp.trial import Model
 
 

@@ -8,11 +8,13 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from hulk_runtime import environment, errors, names, processor, wire
-from hulk_runtime.stopping import Stop
+from hulk_runtime import errors, names
+from hulk_runtime.job import cpu_threads, environment
+from hulk_runtime.job.shutdown import Stop
+from hulk_runtime.plan import wire
 
 if TYPE_CHECKING:
-    from hulk_runtime.training import TaskMaker
+    from hulk_runtime.training.loop import TaskMaker
 
 NUM_CONNECTIONS: Final = 9
 """Between two ranks of a pipeline whose stages are in several regions: for a message's pieces, and for short ones."""
@@ -25,11 +27,11 @@ def run(make_task: "TaskMaker") -> int:
         here = environment.read(os.environ)
         plan = wire.load(here.plan_path)
         _require_match(here, plan)
-        processor.limit_threads()
+        cpu_threads.limit_threads()
         _use_interface(plan)
-        from hulk_runtime import training
+        from hulk_runtime.training import loop
 
-        return training.run(here, plan, make_task, stop)
+        return loop.run(here, plan, make_task, stop)
     except errors.HulkError as error:
         return errors.report(error)
 

@@ -2,7 +2,7 @@
 
 `hulk_operator.names` holds the same values for the outside. The two packages import nothing from each other: a pod
 may run an image that is older or newer than the operator, and what they then disagree about is caught by the plan's
-wire version (`hulk_runtime.wire`).
+wire version (`hulk_runtime.plan.wire`).
 """
 
 from typing import Final

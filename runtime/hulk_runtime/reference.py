@@ -13,15 +13,15 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Metric
 
 from hulk_runtime import names
-from hulk_runtime.agent.server import AgentCollector, Health
-from hulk_runtime.collective.drift.carried import Carried
-from hulk_runtime.collective.planned.tally import SizeFigures
-from hulk_runtime.data_parallel import RankReport, StepReport
-from hulk_runtime.metrics import JobMetrics, WanCollector, own_step
-from hulk_runtime.pipeline.log import Parts
-from hulk_runtime.sockets import LinkSample
+from hulk_runtime.agent.http_server import AgentCollector, Health
+from hulk_runtime.collective.drift.link_traffic import Carried
+from hulk_runtime.collective.planned.statistics import SizeFigures
+from hulk_runtime.collective.tcp_info import LinkSample
+from hulk_runtime.pipeline.event_log import Parts
 from hulk_runtime.sweep import TrialsCollector
-from hulk_runtime.wan_report import RegionLink, WanFigures
+from hulk_runtime.training.all_reduce_report import RegionLink, WanFigures
+from hulk_runtime.training.data_parallel import RankReport, StepReport
+from hulk_runtime.training.metrics import JobMetrics, WanCollector, own_step
 
 PATH: Final = Path("docs/metrics-runtime.md")
 HEAD: Final = f"""\

@@ -3,7 +3,7 @@
 Trains the trials that were planned for this worker with `hulk_runtime.sharp`, and tells how they are: on /metrics while
 it runs, and as its termination message when it ends, because its port closes with it.
 
-    /etc/hulk/trials/worker-0.json   the trials of worker 0, see `hulk_runtime.sharp.document`; no file: it has none
+    /etc/hulk/trials/worker-0.json   the trials of worker 0, see `hulk_runtime.sharp.trial_file`; no file: it has none
 
 The message holds a word per trial, `t7=succeeded,40,2.25`: its state, its last step, its metric.
 """
@@ -22,12 +22,13 @@ from typing import Any, Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from hulk_runtime import environment, errors, names, processor
-from hulk_runtime.environment import Environment
+from hulk_runtime import errors, names
 from hulk_runtime.errors import EXIT_DONE
-from hulk_runtime.metrics import process_registry
-from hulk_runtime.progress import Progress
-from hulk_runtime.stopping import Stop
+from hulk_runtime.job import cpu_threads, environment
+from hulk_runtime.job.environment import Environment
+from hulk_runtime.job.shutdown import Stop
+from hulk_runtime.training.metrics import process_registry
+from hulk_runtime.training.progress_server import Progress
 
 FAREWELL: Final = "trials"
 _DIVERGED: Final = re.compile(r" is (nan|-?inf) in step \d+")
@@ -106,9 +107,12 @@ def run(here: Environment, folder: Path, stop: Stop) -> int:
         print(f"worker {here.worker} has no trials", flush=True)
         errors.leave(farewell({}))
         return EXIT_DONE
-    from hulk_runtime.sharp import document, worker  # imports torch: a SIGTERM before that ends the process at once
+    from hulk_runtime.sharp import (
+        trial_file,
+        worker,  # imports torch: a SIGTERM before that ends the process at once
+    )
 
-    asked = document.read(str(path))
+    asked = trial_file.read(str(path))
     with tempfile.TemporaryDirectory() as temporary:
         status = Path(temporary) / "status.json"
         registry = process_registry()
@@ -136,7 +140,7 @@ def main() -> int:
     stop = Stop()
     try:
         here = environment.read(os.environ)
-        processor.limit_threads()
+        cpu_threads.limit_threads()
         return run(here, Path(options.trials), stop)
     except errors.HulkError as error:
         return errors.report(error)

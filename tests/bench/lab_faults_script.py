@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, LinkFigures, SizeClass
-from hulk_runtime.collective.wire.joining import Address
+from hulk_runtime.collective.wire.rendezvous import Address
 from hulk_runtime.errors import PeerLostError
+from hulk_runtime.plan.flows import CollectivePlan, Flow, LinkFigures, SizeClass
 
 PORT, BOUND_S, PATIENCE_S = 29600, 10.0, 60.0
 folder, on_region_loss, fault = Path(sys.argv[1]), sys.argv[2], sys.argv[3]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hulk_lab import spec
 from hulk_runtime.examples.byte_gpt import Gpt, initialized
-from hulk_runtime.wire import Model
+from hulk_runtime.plan.wire import Model
 
 from bench.accelerators import FLOPS_PER_S, pod_on
 from bench.geo import FILES

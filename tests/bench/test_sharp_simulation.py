@@ -2,8 +2,8 @@
 
 import pytest
 from depth import num_examples
-from hulk_runtime.sharp.exact import lower_bound_s, shortest
-from hulk_runtime.sharp.order import FirstCome, LongestRemaining
+from hulk_runtime.sharp.exact_schedule import lower_bound_s, shortest
+from hulk_runtime.sharp.scheduling_policy import FirstCome, LongestRemaining
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

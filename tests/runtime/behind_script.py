@@ -6,8 +6,8 @@ Rank LOST stands still after it, until it is killed.
 import os
 import time
 
-from hulk_runtime.data_parallel import FlatModel
 from hulk_runtime.examples import gpt
+from hulk_runtime.training.data_parallel import FlatModel
 
 RANK, HELD = os.environ["RANK"], int(os.environ["HELD"])
 finish, num_finished = FlatModel.finish, 0

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import torch
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, LinkFigures, SizeClass
-from hulk_runtime.collective.wire.joining import Address, listen
+from hulk_runtime.collective.wire.rendezvous import Address, listen
+from hulk_runtime.plan.flows import CollectivePlan, Flow, LinkFigures, SizeClass
 from hypothesis import strategies as st
 
 T = TypeVar("T")

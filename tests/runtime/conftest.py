@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 from forked import python
-from hulk_runtime import wire
+from hulk_runtime.plan import wire
 
 GPT = ("-m", "hulk_runtime.examples.gpt")
 PATIENCE_S = 240.0

@@ -2,8 +2,8 @@
 
 import runpy
 
-from hulk_runtime.collective.sums import inside, region
+from hulk_runtime.collective.reduction import region_backend, region_reduction
 
-inside.is_wanted = lambda device: True
-region.MIN_BYTES = 0
+region_backend.is_wanted = lambda device: True
+region_reduction.MIN_BYTES = 0
 runpy.run_module("hulk_runtime.examples.gpt", run_name="__main__", alter_sys=True)

@@ -11,12 +11,13 @@ import torch.distributed as dist
 from hulk_runtime.errors import HulkError, report
 from hulk_runtime.examples.byte_gpt import initialized
 from hulk_runtime.examples.gpt_stages import gpt_layers, gpt_stages, num_layers, saved_apart, ties
-from hulk_runtime.pipeline import checkpoint, document
-from hulk_runtime.pipeline.batch import Tensors
+from hulk_runtime.pipeline import checkpoint
 from hulk_runtime.pipeline.executor import Pipeline
 from hulk_runtime.pipeline.grid import Grid
+from hulk_runtime.pipeline.micro_batches import Tensors
 from hulk_runtime.pipeline.stages import cut, layers
-from hulk_runtime.wire import Model
+from hulk_runtime.plan import pipeline_schedule
+from hulk_runtime.plan.wire import Model
 from pipeline_cases import given, keep
 from pipeline_model import Momentum
 
@@ -36,7 +37,7 @@ def mean_loss(logits, targets):
 
 
 def pipeline_of(case):
-    schedule = document.read(case["schedule"])
+    schedule = pipeline_schedule.read(case["schedule"])
     stages = sorted({block.stage for block in schedule.blocks}, key=int)
     ranges = cut(num_layers(MODEL), stages)
     if case["kind"] == "list":

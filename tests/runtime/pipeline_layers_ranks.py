@@ -8,12 +8,12 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from hulk_runtime.errors import PlanError
-from hulk_runtime.pipeline import document
-from hulk_runtime.pipeline.batch import Tensors
 from hulk_runtime.pipeline.executor import Pipeline
 from hulk_runtime.pipeline.grid import Grid
-from hulk_runtime.pipeline.sharing import Tie
+from hulk_runtime.pipeline.micro_batches import Tensors
+from hulk_runtime.pipeline.shared_parameters import Tie
 from hulk_runtime.pipeline.stages import cut, layers
+from hulk_runtime.plan import pipeline_schedule
 from pipeline_cases import given, keep
 from torch import nn
 
@@ -66,7 +66,7 @@ def noted_alone(pipeline, shares):
 
 
 def train(case, made):
-    schedule = document.read(case["schedule"])
+    schedule = pipeline_schedule.read(case["schedule"])
     stages = [str(number) for number in range(len(made))]
     ties = [Tie((("0", f"0.{name}"), ("3", f"3.{name}"))) for name in ("weight", "bias")] if len(made) == 4 else []
     pipeline = Pipeline(schedule, Grid(2, 2), layers(made, cut(len(made), stages)), ties)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import torch.distributed as dist
 from hulk_runtime.errors import HulkError, report
-from hulk_runtime.pipeline import document
 from hulk_runtime.pipeline.executor import Pipeline
 from hulk_runtime.pipeline.grid import Grid
+from hulk_runtime.plan import pipeline_schedule
 from pipeline_cases import given, keep
 from pipeline_model import NUM_STEPS, Momentum, batch, model_of, named
 
@@ -31,7 +31,7 @@ def train(pipeline, shares):
 
 
 def run(case):
-    schedule = document.read(case["schedule"])
+    schedule = pipeline_schedule.read(case["schedule"])
     shares = case["shares"]
     rings = tuple(map(tuple, case["rings"])) if "rings" in case else None
     grid = Grid(len(shares), schedule.num_devices, rings=rings)
@@ -48,7 +48,7 @@ def run(case):
 def go_on(folder):
     """Steps without an end, until one rank is gone."""
     case = next(iter(given(folder).values()))
-    schedule, silence_s = document.read(case["schedule"]), float(os.environ["SILENCE_S"])
+    schedule, silence_s = pipeline_schedule.read(case["schedule"]), float(os.environ["SILENCE_S"])
     pipeline = Pipeline(schedule, Grid(1, 4), model_of(schedule), silence_s=silence_s)
     for step in range(10**9):
         pipeline.step(batch(step, sum(map(sum, case["shares"]))), case["shares"])

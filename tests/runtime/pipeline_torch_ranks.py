@@ -7,10 +7,10 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from hulk_runtime.pipeline import document
 from hulk_runtime.pipeline.executor import Pipeline
 from hulk_runtime.pipeline.grid import Grid
 from hulk_runtime.pipeline.stages import Part
+from hulk_runtime.plan import pipeline_schedule
 from pipeline_cases import given, keep
 from pipeline_model import NUM_STEPS, Momentum, batch, model_of, named
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
@@ -67,7 +67,7 @@ def main():
     found = {}
     for name, case in given(folder).items():
         print(f"case {name}", flush=True)
-        schedule = document.read(case["schedule"])
+        schedule = pipeline_schedule.read(case["schedule"])
         found[name] = {"torch": by_torch(case, schedule), "hulk": by_hulk(case, schedule)}
     keep(folder, found)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hulk_runtime.agent import bandwidth, connections, iperf
+from hulk_runtime.agent import bandwidth, iperf, tcp_peers
 from hulk_runtime.agent.iperf import IperfError, Transfer
 from hulk_runtime.agent.orders import Address, BandwidthOrder
 
@@ -183,9 +183,9 @@ async def test_cancelling_ends_the_program(port: int) -> None:
 async def test_connections_are_read_from_the_kernel() -> None:
     with socket.create_server((FAR, 0)) as listener:
         port = listener.getsockname()[1]
-        assert connections.peers(port) == frozenset()
+        assert tcp_peers.peers(port) == frozenset()
         with socket.create_connection((FAR, port), source_address=(STRANGER, 0)):
-            assert connections.peers(port) == {STRANGER}
+            assert tcp_peers.peers(port) == {STRANGER}
 
 
 def test_connections_in_the_ipv6_table() -> None:
@@ -193,7 +193,7 @@ def test_connections_in_the_ipv6_table() -> None:
     real = "2: B80D0120000000000000000001000000:24BC B80D0120000000000000000002000000:9C41 01"
     listening = "3: 00000000000000000000000000000000:24BC 00000000000000000000000000000000:0000 0A"
     table = "\n".join(["header", mapped, real, listening])
-    assert connections.parse(table, 0x24BC) == {"127.0.1.3", "2001:db8::2"}
+    assert tcp_peers.parse(table, 0x24BC) == {"127.0.1.3", "2001:db8::2"}
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import socket
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from hulk_runtime.agent import wire
+from hulk_runtime.agent import echo_datagram
 from hulk_runtime.agent.echo import Echo
 from hulk_runtime.agent.orders import Address
-from hulk_runtime.agent.window import MIN_SAMPLES, WINDOW_SIZE, Window
+from hulk_runtime.agent.rtt_window import MIN_SAMPLES, WINDOW_SIZE, Window
 
 
 async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
@@ -60,10 +60,10 @@ async def test_the_peers_hold_time_is_not_network_time(near: Echo) -> None:
         data, sender = await loop.sock_recvfrom(peer, 64)
         arrived = loop.time()
         await until(lambda arrived=arrived: loop.time() - arrived >= 0.015)  # type: ignore[misc]
-        request = wire.decode(data)
+        request = echo_datagram.decode(data)
         assert request is not None
         hold_ns = int((loop.time() - arrived) * 1e9)
-        peer.sendto(wire.encode(wire.Datagram(wire.REPLY, request.nonce, hold_ns)), sender)
+        peer.sendto(echo_datagram.encode(echo_datagram.Datagram(echo_datagram.REPLY, request.nonce, hold_ns)), sender)
         await until(lambda taken=taken: near.counters.answered + near.counters.lost > taken)  # type: ignore[misc]
     assert near.results()["slow"].p50_us < 10_000
     peer.close()
@@ -76,9 +76,11 @@ async def test_a_peer_cannot_claim_that_the_network_was_fast(near: Echo) -> None
     near.ask("liar")
     data, sender = await asyncio.get_running_loop().sock_recvfrom(peer, 64)
     await asyncio.sleep(0.1)
-    request = wire.decode(data)
+    request = echo_datagram.decode(data)
     assert request is not None
-    peer.sendto(wire.encode(wire.Datagram(wire.REPLY, request.nonce, hold_ns=99_000_000)), sender)
+    peer.sendto(
+        echo_datagram.encode(echo_datagram.Datagram(echo_datagram.REPLY, request.nonce, hold_ns=99_000_000)), sender
+    )
     await until(lambda: near.counters.lost == 1)
     assert near.num_samples("liar") == 0
     peer.close()
@@ -86,14 +88,21 @@ async def test_a_peer_cannot_claim_that_the_network_was_fast(near: Echo) -> None
 
 async def test_a_reply_is_never_larger_than_its_request_and_foreign_datagrams_get_none(near: Echo) -> None:
     peer = stranger()
-    request = wire.encode(wire.Datagram(wire.REQUEST, nonce=5))
-    newer = request[:4] + bytes([wire.VERSION + 1]) + request[5:]
-    foreign = [b"", b"x" * 32, request[:-1], request + b"!", newer, wire.encode(wire.Datagram(wire.REPLY, nonce=5))]
+    request = echo_datagram.encode(echo_datagram.Datagram(echo_datagram.REQUEST, nonce=5))
+    newer = request[:4] + bytes([echo_datagram.VERSION + 1]) + request[5:]
+    foreign = [
+        b"",
+        b"x" * 32,
+        request[:-1],
+        request + b"!",
+        newer,
+        echo_datagram.encode(echo_datagram.Datagram(echo_datagram.REPLY, nonce=5)),
+    ]
     for data in [*foreign, request]:
         peer.sendto(data, ("127.0.0.1", near.port))
     reply = await asyncio.get_running_loop().sock_recv(peer, 2048)
     assert len(reply) == len(request)
-    assert wire.decode(reply) is not None
+    assert echo_datagram.decode(reply) is not None
     await until(lambda: near.counters.refused == len(foreign))
     assert near.counters.replied == 1
     peer.close()
@@ -104,10 +113,12 @@ async def test_answers_with_a_wrong_nonce_or_sender_or_hold_time_are_refused(nea
     near.aim({"peer": Address("127.0.0.2", peer.getsockname()[1]), "liar": Address("127.0.0.3", peer.getsockname()[1])})
     near.ask("liar")
     data, sender = await asyncio.get_running_loop().sock_recvfrom(peer, 64)
-    request = wire.decode(data)
+    request = echo_datagram.decode(data)
     assert request is not None
-    peer.sendto(wire.encode(wire.Datagram(wire.REPLY, request.nonce ^ 1)), sender)
-    peer.sendto(wire.encode(wire.Datagram(wire.REPLY, request.nonce, hold_ns=10**15)), sender)
+    peer.sendto(echo_datagram.encode(echo_datagram.Datagram(echo_datagram.REPLY, request.nonce ^ 1)), sender)
+    peer.sendto(
+        echo_datagram.encode(echo_datagram.Datagram(echo_datagram.REPLY, request.nonce, hold_ns=10**15)), sender
+    )
     await until(lambda: near.counters.refused == 1 and near.counters.lost == 1)
     assert near.num_samples("liar") == 0
     peer.close()

@@ -5,7 +5,7 @@ from hulk_runtime.agent import orders, results, settings
 from hulk_runtime.agent.iperf import Transfer
 from hulk_runtime.agent.orders import Address, BandwidthOrder, Orders, RttOrder
 from hulk_runtime.agent.results import MAX_LINKS, Measured
-from hulk_runtime.agent.window import Rtt
+from hulk_runtime.agent.rtt_window import Rtt
 
 RTT_ROW = {"id": 1, "kind": "rtt", "role": "client", "target": "b", "address": "10.0.0.2", "port": 9403}
 BANDWIDTH_ROW = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hulk_runtime.agent.tcp import SYSCTLS, keeps_windows
+from hulk_runtime.agent.slow_start_after_idle import SYSCTLS, keeps_windows
 
 
 @pytest.mark.parametrize(

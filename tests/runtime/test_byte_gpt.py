@@ -4,11 +4,11 @@ import re
 
 import pytest
 import torch
-from hulk_runtime import wire
 from hulk_runtime.errors import ConfigurationError, DataError
 from hulk_runtime.examples import text
 from hulk_runtime.examples.byte_gpt import ByteTask, initialized
-from hulk_runtime.wire import Model
+from hulk_runtime.plan import wire
+from hulk_runtime.plan.wire import Model
 
 CPU = torch.device("cpu")
 

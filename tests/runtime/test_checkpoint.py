@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from hulk_lab.builds import golang
 from hulk_runtime import names
-from hulk_runtime.checkpoint import Checkpoints
+from hulk_runtime.checkpoints.objects import Store
+from hulk_runtime.checkpoints.store import Checkpoints
 from hulk_runtime.errors import CheckpointError, FencedError
-from hulk_runtime.store import Store
 
 CONTENT = {"parameters": 1, "optimizer": "sgd", "lossScale": 1.0}
 

@@ -12,15 +12,15 @@ from dataclasses import replace
 import pytest
 import torch
 from collective_ranks import PATIENCE_S, SCOPE, SECRET, Doors, all_reduce, connect, doors, together, vectors
-from hulk_runtime.collective.connections import early
+from hulk_runtime.collective.connections import early_chunks
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, SizeClass
-from hulk_runtime.collective.sums.work import Both, Work
+from hulk_runtime.collective.reduction.handle import Both, Work
 from hulk_runtime.collective.wire.failure import Failure
 from hulk_runtime.collective.wire.frames import Header, Kind, Phase
 from hulk_runtime.collective.wire.handshake import Identity, RefusedError, greet
-from hulk_runtime.collective.wire.joining import Address
+from hulk_runtime.collective.wire.rendezvous import Address
 from hulk_runtime.errors import MembershipChangedError, PeerLostError, RankLostError
+from hulk_runtime.plan.flows import CollectivePlan, Flow, SizeClass
 
 PAIR = CollectivePlan(((0,), (1,)), {}, (SizeClass(1 << 40, 1 << 12, (Flow(1.0, (0, 1)),)),))
 THREE = CollectivePlan(
@@ -167,7 +167,7 @@ def test_who_names_itself_or_whom_it_speaks_to_or_who_has_gone_is_named(named: i
 
 
 def test_chunks_that_nobody_asked_for_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(early, "MAX_EARLY_BYTES", 1 << 20)
+    monkeypatch.setattr(early_chunks, "MAX_EARLY_BYTES", 1 << 20)
     with one_and_a_stranger() as (rank, stranger):
         with suppress(OSError):
             for number in range(1000):

@@ -5,11 +5,11 @@ from itertools import permutations
 
 import torch
 from collective_ranks import all_reduce, group, vectors
-from hulk_runtime.collective.drift.agreeing import ROUND
-from hulk_runtime.collective.drift.judging import CHANGED, PACED, TRIAL
-from hulk_runtime.collective.drift.versions import first, following
+from hulk_runtime.collective.drift.agreement import ROUND
+from hulk_runtime.collective.drift.estimate_update import CHANGED, PACED, TRIAL
+from hulk_runtime.collective.drift.flow_versions import first, following
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, LinkFigures, Pair, SizeClass
+from hulk_runtime.plan.flows import CollectivePlan, Flow, LinkFigures, Pair, SizeClass
 
 PACE = 0.97
 RATE = 4e6

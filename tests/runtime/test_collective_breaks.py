@@ -11,11 +11,11 @@ import torch
 from collective_ranks import PATIENCE_S, SCOPE, SECRET, all_reduce, connect, doors, group, together, vectors
 from hulk_runtime.collective.group import Settings
 from hulk_runtime.collective.planned import roles
-from hulk_runtime.collective.planned.plan import CollectivePlan
-from hulk_runtime.collective.sums.operation import Operation
+from hulk_runtime.collective.reduction.operation import Operation
 from hulk_runtime.collective.wire.handshake import Identity, greet
-from hulk_runtime.collective.wire.joining import Door
+from hulk_runtime.collective.wire.rendezvous import Door
 from hulk_runtime.errors import PeerLostError, RankLostError
+from hulk_runtime.plan.flows import CollectivePlan
 
 QUICK = Settings(bound_s=2.0, connect_s=PATIENCE_S)
 THREE = CollectivePlan.direct([[0], [1], [2]])

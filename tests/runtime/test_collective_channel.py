@@ -8,7 +8,7 @@ import threading
 import pytest
 from hulk_runtime.collective.connections.channel import Channel, PeerGoneError
 from hulk_runtime.collective.connections.peer import Peer
-from hulk_runtime.collective.sums.operation import Outgoing
+from hulk_runtime.collective.reduction.operation import Outgoing
 from hulk_runtime.collective.wire.failure import Failure
 from hulk_runtime.collective.wire.frames import HEADER_BYTES, Header, Kind, Phase, parse
 

@@ -8,17 +8,17 @@ import pytest
 import torch
 from collective_ranks import LINKS, PLAN, RATE, STARS, all_reduce, group, star, together, vectors
 from depth import num_examples
-from hulk_runtime.collective.drift.agreeing import ROUND, WINDOW
-from hulk_runtime.collective.drift.beliefs import MIN_BYTES, Belief, Beside, Seen, slots
-from hulk_runtime.collective.drift.judging import judge
-from hulk_runtime.collective.drift.sharing import best, play, seconds
-from hulk_runtime.collective.drift.timing import Clock
-from hulk_runtime.collective.drift.versions import Version, first, following
+from hulk_runtime.collective.drift.agreement import ROUND, WINDOW
+from hulk_runtime.collective.drift.cost_model import Clock
+from hulk_runtime.collective.drift.estimate_update import judge
+from hulk_runtime.collective.drift.flow_versions import Version, first, following
+from hulk_runtime.collective.drift.link_estimates import MIN_BYTES, Belief, Beside, Seen, slots
+from hulk_runtime.collective.drift.share_optimizer import best, play, seconds
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.planned.plan import Alternative, CollectivePlan, Flow, Pair, SizeClass
-from hulk_runtime.collective.sums.work import Both, Work
-from hulk_runtime.collective.wire import meter
+from hulk_runtime.collective.reduction.handle import Both, Work
+from hulk_runtime.collective.wire import bandwidth_meter
 from hulk_runtime.errors import RankLostError
+from hulk_runtime.plan.flows import Alternative, CollectivePlan, Flow, Pair, SizeClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -274,7 +274,7 @@ def rounds(ranks: list[Collective], count: int) -> list[list[torch.Tensor]]:
 
 def test_ranks_change_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loopback carries 32 KiB at once, so that a stretch must be long for the bytes in it to be counted within 10 %."""
-    monkeypatch.setattr(meter, "STRETCH_BYTES", 384 << 10)
+    monkeypatch.setattr(bandwidth_meter, "STRETCH_BYTES", 384 << 10)
     with group(PLAN) as ranks:
         hobble(ranks[0], 1, RATE / 4)
         rounds(ranks, 2)

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from collective_ranks import PATIENCE_S, all_reduce, break_off, group, plans, together, vectors
-from hulk_runtime.collective.connections import early
+from hulk_runtime.collective.connections import early_chunks
 from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.planned.plan import CollectivePlan
-from hulk_runtime.collective.sums.operation import Outgoing
-from hulk_runtime.collective.sums.work import Both, Work
+from hulk_runtime.collective.reduction.handle import Both, Work
+from hulk_runtime.collective.reduction.operation import Outgoing
 from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind, Phase
 from hulk_runtime.errors import MembershipChangedError, RankLostError
+from hulk_runtime.plan.flows import CollectivePlan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,7 +52,7 @@ def check(ordered: Sequence[Sequence[tuple[torch.Tensor, Work | Both]]]) -> None
 @pytest.fixture
 def little_room(monkeypatch: pytest.MonkeyPatch) -> int:
     num_bytes = 64 << 10
-    monkeypatch.setattr(early, "MAX_EARLY_BYTES", num_bytes)
+    monkeypatch.setattr(early_chunks, "MAX_EARLY_BYTES", num_bytes)
     return num_bytes
 
 
@@ -68,7 +68,7 @@ def test_a_rank_may_be_late_by_more_than_the_bound_while_others_order_much(late:
 
 
 def test_a_rank_may_be_late_by_any_number_of_small_all_reduces() -> None:
-    count = 2 * early.MAX_AHEAD + 10
+    count = 2 * early_chunks.MAX_AHEAD + 10
     with group(direct(2), QUICK) as ranks:
         first = order(ranks[0], 0, count, 3)
         time.sleep(0.5)
@@ -131,8 +131,8 @@ def test_what_was_sent_in_an_epoch_that_ended_counts_no_more() -> None:
 def test_any_rank_may_be_late_at_any_time(plan: CollectivePlan, num_streams: int, seed: int) -> None:
     """Also by relays, and with ranks that own nothing of what others exchange."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(early, "MAX_EARLY_BYTES", 4 << 10)
-        patch.setattr(early, "MAX_AHEAD", 3)
+        patch.setattr(early_chunks, "MAX_EARLY_BYTES", 4 << 10)
+        patch.setattr(early_chunks, "MAX_AHEAD", 3)
         with group(plan, Settings(bound_s=20.0, connect_s=PATIENCE_S, num_streams=num_streams)) as ranks:
 
             def run(number: int) -> list[tuple[torch.Tensor, Work | Both]]:
@@ -156,12 +156,12 @@ def frame(operation: int, num_bytes: int) -> Outgoing:
 
 def test_half_a_chunk_of_what_has_begun_takes_no_room(little_room: int) -> None:
     """Its sender knows of the beginning, perhaps, and sends more over another connection."""
-    kept = early.Early()
+    kept = early_chunks.Early()
     half, other = (Header(Kind.CHUNK, little_room // 2, operation=number) for number in range(2))
     kept.expect(1, half, 0)
     kept.take(0, 0)
     kept.expect(1, other, 1)
-    kept.expect(1, Header(Kind.CHUNK, little_room // 2 - 2 * early.EARLY_FRAME_BYTES, operation=2), 1)
+    kept.expect(1, Header(Kind.CHUNK, little_room // 2 - 2 * early_chunks.EARLY_FRAME_BYTES, operation=2), 1)
     with pytest.raises(GarbageError):
         kept.expect(1, Header(Kind.CHUNK, 1, operation=2), 1)
     assert kept.is_early(half), "it was not checked yet"

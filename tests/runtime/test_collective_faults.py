@@ -29,17 +29,17 @@ from collective_ranks import (
     within,
 )
 from depth import num_examples
-from hulk_runtime.collective.bounds import Bounds
 from hulk_runtime.collective.connections.channel import CLOSED, Channel, PeerGoneError, _gone
 from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.group import Collective, Settings
+from hulk_runtime.collective.loss_timeouts import Bounds
 from hulk_runtime.collective.planned import roles
-from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, SizeClass
-from hulk_runtime.collective.sums.work import Work
+from hulk_runtime.collective.reduction.handle import Work
 from hulk_runtime.collective.wire.failure import Failure, Verdict
 from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind, Phase, parse
 from hulk_runtime.collective.wire.handshake import Identity, RefusedError, greet
 from hulk_runtime.errors import MembershipChangedError, PeerLostError, RankLostError
+from hulk_runtime.plan.flows import CollectivePlan, Flow, SizeClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -10,15 +10,15 @@ import pytest
 import torch
 import torch.distributed as dist
 from collective_ranks import PATIENCE_S, SCOPE, SECRET, break_off, doors, plans, together, vectors, within
-from hulk_runtime.collective.bounds import Bounds
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, SizeClass
+from hulk_runtime.collective.loss_timeouts import Bounds
 from hulk_runtime.collective.planned.roles import pieces, roles
+from hulk_runtime.collective.reduction import region_reduction
+from hulk_runtime.collective.reduction.region_backend import Groups, Inside
 from hulk_runtime.collective.staging import Stage
-from hulk_runtime.collective.sums import region
-from hulk_runtime.collective.sums.inside import Groups, Inside
-from hulk_runtime.collective.wire.members import Membership
+from hulk_runtime.collective.wire.membership import Membership
 from hulk_runtime.errors import MembershipChangedError, RankLostError
+from hulk_runtime.plan.flows import CollectivePlan, Flow, SizeClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_collective_sums import DTYPES, require_sum
@@ -36,7 +36,7 @@ PATIENT = Settings(bound_s=PATIENCE_S, connect_s=PATIENCE_S)
 
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(region, "MIN_BYTES", 0)
+    monkeypatch.setattr(region_reduction, "MIN_BYTES", 0)
 
 
 @contextmanager
@@ -147,7 +147,7 @@ def test_values_of_a_device_are_taken_from_there() -> None:
 
 def test_a_torch_that_breaks_is_told_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody was lost, yet nothing can go on: the rank on which it broke is named."""
-    to_all = region.to_all
+    to_all = region_reduction.to_all
 
     def break_on_rank_4(group: ProcessGroupGloo, *arguments: object) -> None:
         if threading.current_thread().name == "hulk-reduce" and group is broken:
@@ -156,7 +156,7 @@ def test_a_torch_that_breaks_is_told_to_all(monkeypatch: pytest.MonkeyPatch) -> 
 
     with split_group(UNEVEN, replace(QUICK, bound_s=8.0)) as ranks:
         broken = ranks[4]._inside.groups[0].sums
-        monkeypatch.setattr(region, "to_all", break_on_rank_4)
+        monkeypatch.setattr(region_reduction, "to_all", break_on_rank_4)
         with within(Bounds(8.0).decided_s):
             for work in [rank.all_reduce(torch.ones(20_000)) for rank in ranks]:
                 with pytest.raises(RankLostError, match=r"rank 4 was lost: torch broke inside its region: no memory$"):

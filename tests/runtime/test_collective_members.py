@@ -23,20 +23,20 @@ from collective_ranks import (
     within,
 )
 from depth import num_examples
-from hulk_runtime.collective.bounds import REGROUP_SHARE, SETTLE_SHARE, Bounds
 from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.group import Settings
+from hulk_runtime.collective.loop.group_state import Standing
 from hulk_runtime.collective.loop.operations import Order
-from hulk_runtime.collective.loop.standing import Standing
-from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, SizeClass
+from hulk_runtime.collective.loss_timeouts import REGROUP_SHARE, SETTLE_SHARE, Bounds
+from hulk_runtime.collective.reduction.handle import Work
+from hulk_runtime.collective.reduction.vector import Values
 from hulk_runtime.collective.staging import AllReduce
-from hulk_runtime.collective.sums.values import Values
-from hulk_runtime.collective.sums.work import Work
 from hulk_runtime.collective.wire.failure import Failure
 from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind
 from hulk_runtime.collective.wire.handshake import Identity, greet
-from hulk_runtime.collective.wire.members import Membership, Regroup, pack, parse, shares_of
+from hulk_runtime.collective.wire.membership import Membership, Regroup, pack, parse, shares_of
 from hulk_runtime.errors import MembershipChangedError, RankLostError
+from hulk_runtime.plan.flows import CollectivePlan, Flow, SizeClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -4,8 +4,8 @@ import socket
 from itertools import pairwise
 
 import pytest
+from hulk_runtime.collective.wire.bandwidth_meter import MAX_STRETCHES, Meter, Outlook, Path
 from hulk_runtime.collective.wire.frames import HEADER_BYTES, STEADY, Header, Kind
-from hulk_runtime.collective.wire.meter import MAX_STRETCHES, Meter, Outlook, Path
 
 FRAME = 128 << 10
 RATE = 4e6

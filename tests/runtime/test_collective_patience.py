@@ -11,10 +11,10 @@ import torch
 from collective_ranks import group, together
 from hulk_runtime.collective import ddp
 from hulk_runtime.collective.group import Settings
-from hulk_runtime.collective.planned.plan import CollectivePlan
+from hulk_runtime.collective.reduction.handle import Work
 from hulk_runtime.collective.staging import AllReduce, Stage, StagedWork
-from hulk_runtime.collective.sums.work import Work
 from hulk_runtime.errors import PeerLostError, RankLostError
+from hulk_runtime.plan.flows import CollectivePlan
 
 PAIR = CollectivePlan.direct([[0], [1]])
 THREE = CollectivePlan.direct([[0], [1], [2]])

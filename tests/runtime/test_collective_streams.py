@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 from collective_ranks import PATIENCE_S, PLAN, RATE, all_reduce, group, together, vectors, within
-from hulk_runtime.collective.bounds import Bounds
 from hulk_runtime.collective.connections.channel import OPEN_SHARE, Channel
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.planned.plan import CollectivePlan
+from hulk_runtime.collective.loss_timeouts import Bounds
 from hulk_runtime.errors import RankLostError
+from hulk_runtime.plan.flows import CollectivePlan
 
 BOUND_S = 4.0
 SPREAD = Settings(bound_s=BOUND_S, connect_s=PATIENCE_S, max_streams=4)

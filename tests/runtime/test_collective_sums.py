@@ -9,12 +9,12 @@ import pytest
 import torch
 from collective_ranks import all_reduce, group, plans, vectors
 from depth import num_examples
-from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, SizeClass
 from hulk_runtime.collective.planned.roles import lanes, pace_shares, partners, roles
-from hulk_runtime.collective.sums.hops import Hops, Residuals, codec
-from hulk_runtime.collective.sums.operation import Operation, Outgoing
-from hulk_runtime.collective.sums.values import Values
+from hulk_runtime.collective.reduction.hop_encoding import Hops, Residuals, codec
+from hulk_runtime.collective.reduction.operation import Operation, Outgoing
+from hulk_runtime.collective.reduction.vector import Values
 from hulk_runtime.collective.wire.frames import HEADER_BYTES, parse
+from hulk_runtime.plan.flows import CollectivePlan, Flow, SizeClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

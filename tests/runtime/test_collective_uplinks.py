@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from depth import num_examples
-from hulk_runtime.collective.connections.paths import pace_channels, path_bytes, share_out, within_uplinks
+from hulk_runtime.collective.connections.pacing import pace_channels, path_bytes, share_out, within_uplinks
 from hulk_runtime.collective.connections.peer import Peer
-from hulk_runtime.collective.drift.agreeing import Drift
-from hulk_runtime.collective.drift.beliefs import Belief, Beliefs
-from hulk_runtime.collective.drift.versions import Version, first, following, given
-from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, LinkFigures, Pair, SizeClass, Uplink
+from hulk_runtime.collective.drift.agreement import Drift
+from hulk_runtime.collective.drift.flow_versions import Version, first, following, given
+from hulk_runtime.collective.drift.link_estimates import Belief, Beliefs
+from hulk_runtime.plan.flows import CollectivePlan, Flow, LinkFigures, Pair, SizeClass, Uplink
 from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 from hulk_runtime.collective.connections.channel import OPEN_SHARE, Channel
-from hulk_runtime.collective.connections.lines import Lines
+from hulk_runtime.collective.connections.connection_set import Lines
 from hulk_runtime.collective.connections.peer import Peer
-from hulk_runtime.collective.connections.warming import FRAME_BYTES, MAX_REOPEN_S, REOPEN_S, WARM_S, Warming
-from hulk_runtime.collective.sums.operation import Outgoing
-from hulk_runtime.collective.sums.work import Work
+from hulk_runtime.collective.connections.tcp_warmup import FRAME_BYTES, MAX_REOPEN_S, REOPEN_S, WARM_S, Warming
+from hulk_runtime.collective.reduction.handle import Work
+from hulk_runtime.collective.reduction.operation import Outgoing
 from hulk_runtime.collective.wire.frames import HEADER_BYTES, Header, Kind, parse
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hulk_runtime.collective.sums.compression import BLOCK, CODECS
+from hulk_runtime.collective.reduction.compression import BLOCK, CODECS
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,16 +4,16 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hulk_runtime.data_parallel import FlatModel, RankReport, SumSample, Tail, bucket_edges
-from hulk_runtime.groups import all_reduce
-from hulk_runtime.sockets import LinkSample
+from hulk_runtime.collective.process_group import all_reduce
+from hulk_runtime.collective.tcp_info import LinkSample
+from hulk_runtime.training.data_parallel import FlatModel, RankReport, SumSample, Tail, bucket_edges
 
 # Three ranks of unlike shares: summed weighted gradients and the tail, against one process with the whole batch.
 PROGRAM = """
 import copy, torch, torch.distributed as dist
-from hulk_runtime.data_parallel import FlatModel, RankReport, Tail
-from hulk_runtime.groups import all_reduce
-from hulk_runtime.sockets import LinkSample
+from hulk_runtime.training.data_parallel import FlatModel, RankReport, Tail
+from hulk_runtime.collective.process_group import all_reduce
+from hulk_runtime.collective.tcp_info import LinkSample
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from hulk_runtime import errors, reference, wire
+from hulk_runtime import errors, reference
+from hulk_runtime.plan import wire
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -3,10 +3,11 @@
 import pytest
 from hulk_operator.pods import Exit, WorkerPod
 from hulk_operator.reconcile.farewell import Farewell, farewell
-from hulk_runtime import environment, errors, names, processor
-from hulk_runtime.environment import Checkpointing
+from hulk_runtime import errors, names
+from hulk_runtime.checkpoints.objects import Store
 from hulk_runtime.errors import ConfigurationError
-from hulk_runtime.store import Store
+from hulk_runtime.job import cpu_threads, environment
+from hulk_runtime.job.environment import Checkpointing
 
 
 def test_a_pods_variables_become_one_value():
@@ -59,7 +60,7 @@ def test_a_cpu_quota_is_read_from_both_cgroup_versions(tmp_path, files, cores):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text + "\n")
-    assert processor.quota_cores(tmp_path) == cores
+    assert cpu_threads.quota_cores(tmp_path) == cores
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_threads_follow_the_quota_unless_the_user_chose(tmp_path, monkeypatch, q
     monkeypatch.delenv(names.ENV_OMP_THREADS, raising=False)
     if user:
         monkeypatch.setenv(names.ENV_OMP_THREADS, user)
-    processor.limit_threads(tmp_path)
+    cpu_threads.limit_threads(tmp_path)
     import os
 
     assert os.environ.get(names.ENV_OMP_THREADS) == expected

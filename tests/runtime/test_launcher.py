@@ -5,10 +5,11 @@ import signal
 from pathlib import Path
 
 import pytest
-from hulk_runtime import launcher, names
+from hulk_runtime import names
 from hulk_runtime.errors import ConfigurationError
+from hulk_runtime.job import launcher
 
-LAUNCH = ("-m", "hulk_runtime.launcher")
+LAUNCH = ("-m", "hulk_runtime.job.launcher")
 PLAIN = str(Path(__file__).resolve().parents[2] / "examples" / "plain_ddp.py")
 
 

@@ -6,9 +6,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from hulk_runtime import gang, names
+from hulk_runtime import names
+from hulk_runtime.job import gang
 
-LAUNCH = ("-m", "hulk_runtime.launcher")
+LAUNCH = ("-m", "hulk_runtime.job.launcher")
 # Says which attempt's plan it has read, then waits to be told; `end` holds codes by attempt to end with at once.
 SCRIPT = """
 import os, signal, sys, time

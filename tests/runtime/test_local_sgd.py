@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hulk_runtime import wire
+from hulk_runtime.plan import wire
 
 FOREVER = 100_000
 
@@ -28,8 +28,8 @@ PROGRAM = """
 import copy, os, sys, torch, torch.distributed as dist
 from types import SimpleNamespace
 from hulk_runtime import wire
-from hulk_runtime.groups import Group
-from hulk_runtime.local_sgd import LocalStepper
+from hulk_runtime.collective.process_group import Group
+from hulk_runtime.training.local_sgd import LocalStepper
 
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()

@@ -1,7 +1,7 @@
 """What a rank says of who takes part is what the operator reads."""
 
 from hulk_operator import observe
-from hulk_runtime.metrics import JobMetrics
+from hulk_runtime.training.metrics import JobMetrics
 from prometheus_client import CollectorRegistry, generate_latest
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hulk_runtime.optimizers import OPTIMIZERS, Nesterov
+from hulk_runtime.training.optimizers import OPTIMIZERS, Nesterov
 
 ALL = {**OPTIMIZERS, "nesterov": lambda p: Nesterov(p, momentum=0.9)}
 

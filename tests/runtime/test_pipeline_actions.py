@@ -10,18 +10,19 @@ from typing import Any
 import pytest
 from hulk_placement.schedule.shapes import SHAPES, chain, split_weights
 from hulk_runtime.errors import ConfigurationError, PlanError
-from hulk_runtime.pipeline import document, order
+from hulk_runtime.pipeline import deadlock_check
 from hulk_runtime.pipeline.actions import Action, Receive, Run, Send, Shared, Sum, actions
-from hulk_runtime.pipeline.document import Schedule
-from hulk_runtime.pipeline.flows import Flows, Way
-from hulk_runtime.pipeline.sharing import Tie, shared
+from hulk_runtime.pipeline.dataflow import Flows, Way
+from hulk_runtime.pipeline.shared_parameters import Tie, shared
+from hulk_runtime.plan import pipeline_schedule
+from hulk_runtime.plan.pipeline_schedule import Schedule
 from pipeline_schedules import all_forward, any_of, backward_first, written
 
 F0, F1, B1, B0 = range(4)
 NUMBERED = """
 import json, sys
 from hulk_runtime.pipeline import actions, document, sharing
-from hulk_runtime.pipeline.flows import Flows
+from hulk_runtime.pipeline.dataflow import Flows
 flows = Flows(document.read(json.load(open(sys.argv[1]))))
 shared = sharing.shared(flows, 2, [sharing.Tie((("0", "a"), ("3", "b")))])
 print([one.name for one in shared], actions.actions(flows, shared))
@@ -56,7 +57,7 @@ def answer_to(flows: Flows, send: Send) -> Receive | None:
 
 def test_actions_of_two_stages() -> None:
     there, back = Way(F0, F1), Way(B1, B0)
-    assert actions(Flows(document.read(two_stages()))) == (
+    assert actions(Flows(pipeline_schedule.read(two_stages()))) == (
         (Run(F0, 0), Send(there, 0, 1), Receive(back, 0, 1), Run(B0, 0)),
         (Receive(there, 0, 0), Run(F1, 0), Run(B1, 0), Send(back, 0, 0)),
     )
@@ -67,7 +68,7 @@ def test_actions_of_two_stages() -> None:
 def test_messages_of_any_order_meet(seed: int, num_ahead: int) -> None:
     """Every message is sent once and received once, in the same order by both, and posted before it is needed."""
     one = SHAPES[list(SHAPES)[seed % len(SHAPES)]](4, 1.0, 2.0)
-    schedule = document.read(written(split_weights(one) if seed % 2 else one, 4, any_of(seed)))
+    schedule = pipeline_schedule.read(written(split_weights(one) if seed % 2 else one, 4, any_of(seed)))
     flows = Flows(schedule)
     each = actions(flows, shared(flows, 2, ()), num_ahead)
     for source, own in enumerate(each):
@@ -87,7 +88,7 @@ def test_messages_of_any_order_meet(seed: int, num_ahead: int) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_gradients_are_expected_behind_their_activations_however_early_the_rest_is(shape: str, chosen: Any) -> None:
     """Said earlier it would leave before them, and take of what a silent connection sends at once."""
-    flows = Flows(document.read(written(SHAPES[shape](4, 1.0, 2.0), 4, chosen)))
+    flows = Flows(pipeline_schedule.read(written(SHAPES[shape](4, 1.0, 2.0), 4, chosen)))
     each = [{action: place for place, action in enumerate(own)} for own in actions(flows, num_ahead=1000)]
     pairs = [(places, send, answer_to(flows, send)) for places in each for send in of(Send, tuple(places))]
     answered = [places[send] < places[answer] for places, send, answer in pairs if answer in places]
@@ -97,7 +98,7 @@ def test_gradients_are_expected_behind_their_activations_however_early_the_rest_
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_sums_begin_in_one_order_and_behind_their_last_gradient(shape: str) -> None:
-    schedule = document.read(written(split_weights(SHAPES[shape](4, 1.0, 2.0)), 4, backward_first))
+    schedule = pipeline_schedule.read(written(split_weights(SHAPES[shape](4, 1.0, 2.0)), 4, backward_first))
     flows = Flows(schedule)
     wanted = shared(flows, 2, ())
     each = [of(Sum, own) for own in actions(flows, wanted)]
@@ -115,8 +116,8 @@ def test_sums_begin_in_one_order_and_behind_their_last_gradient(shape: str) -> N
 
 def test_a_sum_begins_while_others_still_compute() -> None:
     """In a pipeline of 4 the last stage sums up behind its last backward block, long before the first one does."""
-    flows = Flows(document.read(written(SHAPES["v"](4, 1.0, 2.0), 4, backward_first)))
-    ends = order.ends(flows)
+    flows = Flows(pipeline_schedule.read(written(SHAPES["v"](4, 1.0, 2.0), 4, backward_first)))
+    ends = deadlock_check.ends(flows)
     last = [max(ends[turn] for turn in own.turns) for own in flows.schedule.orders]
     assert last == sorted(last, reverse=True)
     assert [own[-1] for own in actions(flows, shared(flows, 2, ()))] == [Sum(n) for n in range(4)]
@@ -124,13 +125,13 @@ def test_a_sum_begins_while_others_still_compute() -> None:
 
 def test_what_is_shared() -> None:
     """Shape X has each stage on two devices; a tie is of two stages, which may be on one device."""
-    x = Flows(document.read(written(SHAPES["x"](4, 1.0, 2.0), 1, all_forward)))
+    x = Flows(pipeline_schedule.read(written(SHAPES["x"](4, 1.0, 2.0), 1, all_forward)))
     found = [(one.name, set(one.stages)) for one in shared(x, 1, ())]
     assert found == [("0#0", {0, 3}), ("1#0", {1, 2}), ("2#0", {1, 2}), ("3#0", {0, 3})]
-    wave = Flows(document.read(written(SHAPES["wave"](2, 1.0, 2.0), 1, all_forward)))
+    wave = Flows(pipeline_schedule.read(written(SHAPES["wave"](2, 1.0, 2.0), 1, all_forward)))
     tie = Tie((("0", "weight"), ("3", "weight")))
     assert shared(wave, 1, [tie]) == [Shared("0/weight", {0: frozenset({"0", "3"})})]
-    m = Flows(document.read(written(SHAPES["m"](2, 1.0, 2.0), 1, all_forward)))
+    m = Flows(pipeline_schedule.read(written(SHAPES["m"](2, 1.0, 2.0), 1, all_forward)))
     with pytest.raises(ConfigurationError, match=r"weight of stage all is tied, and the stage is cut over \(0, 1\)"):
         shared(m, 1, [Tie((("all", "weight"), ("1", "weight")))])
 
@@ -155,7 +156,7 @@ def test_all_processes_number_what_is_shared_alike(tmp_path) -> None:
 
 def test_passes_that_have_nothing_to_do_with_each_other() -> None:
     def components(shape: str) -> int:
-        return len(Flows(document.read(written(SHAPES[shape](4, 1.0, 2.0), 1, all_forward))).components)
+        return len(Flows(pipeline_schedule.read(written(SHAPES[shape](4, 1.0, 2.0), 1, all_forward))).components)
 
     assert {shape: components(shape) for shape in SHAPES} == {shape: 1 + (shape == "x") for shape in SHAPES}
 
@@ -179,7 +180,7 @@ def test_passes_that_have_nothing_to_do_with_each_other() -> None:
 )
 def test_what_is_not_a_schedule_is_refused(changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(PlanError, match=complaint):
-        document.read(two_stages(**changes))
+        pipeline_schedule.read(two_stages(**changes))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,7 @@ def test_what_is_not_a_schedule_is_refused(changes: dict[str, Any], complaint: s
 )
 def test_what_would_never_end_is_refused(changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(PlanError, match=complaint):
-        actions(Flows(document.read(two_stages(**changes))))
+        actions(Flows(pipeline_schedule.read(two_stages(**changes))))
 
 
 def test_blocks_on_several_devices_that_wait_for_each_other_are_refused() -> None:
@@ -205,8 +206,8 @@ def test_blocks_on_several_devices_that_wait_for_each_other_are_refused() -> Non
     schedule = Schedule.model_validate(
         {**written(placement, 2, all_forward), "orders": [{"before": [[0, 0], [0, 1], [1, 0], [1, 1]]}] * 2}
     )
-    assert len(order.ends(Flows(schedule))) == 4
+    assert len(deadlock_check.ends(Flows(schedule))) == 4
     crossed = schedule.model_dump(by_alias=True)
     crossed["orders"][1]["before"] = [[0, 0], [1, 0], [0, 1], [1, 1]]
     with pytest.raises(PlanError, match="device 0 waits at Fa of micro-batch 1 for device 1 to start it too"):
-        order.ends(Flows(document.read(crossed)))
+        deadlock_check.ends(Flows(pipeline_schedule.read(crossed)))

@@ -1,8 +1,8 @@
 """Where the time of a step went, worked out by hand."""
 
 import pytest
-from hulk_runtime.pipeline.flows import Way
-from hulk_runtime.pipeline.log import Event, Log, Parts, parts
+from hulk_runtime.pipeline.dataflow import Way
+from hulk_runtime.pipeline.event_log import Event, Log, Parts, parts
 
 THERE = Way(0, 1)
 

@@ -5,10 +5,10 @@ import weakref
 
 import torch
 from hulk_placement.schedule.shapes import SHAPES, split_weights
-from hulk_runtime.pipeline import document
-from hulk_runtime.pipeline.batch import Tensors, divide
-from hulk_runtime.pipeline.flows import Flows
-from hulk_runtime.pipeline.passes import Passes
+from hulk_runtime.pipeline.dataflow import Flows
+from hulk_runtime.pipeline.forward_backward import Passes
+from hulk_runtime.pipeline.micro_batches import Tensors, divide
+from hulk_runtime.plan import pipeline_schedule
 from pipeline_schedules import all_forward, written
 from torch import nn
 
@@ -36,7 +36,7 @@ class Remembering(nn.Module):
 
 def passes_of(split: bool) -> tuple[Flows, Remembering, Passes]:
     one = SHAPES["v"](3, 1.0, 2.0)
-    flows = Flows(document.read(written(split_weights(one) if split else one, 2, all_forward)))
+    flows = Flows(pipeline_schedule.read(written(split_weights(one) if split else one, 2, all_forward)))
     module = Remembering()
     of = Tensors(torch.ones(NUM_SAMPLES, 3), torch.ones(NUM_SAMPLES, 3), nn.functional.mse_loss)
     return flows, module, Passes(flows, {"1": module}, of, divide([[2, 2]], 0, 1))

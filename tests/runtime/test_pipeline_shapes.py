@@ -13,8 +13,8 @@ from hulk_placement.schedule.repetend import repetend
 from hulk_placement.schedule.shapes import SHAPES, split_weights
 from hulk_placement.schedule.unrolled import periodic
 from hulk_placement.schedule.wire import document as written_document
-from hulk_runtime.pipeline import document
-from hulk_runtime.pipeline.log import parts
+from hulk_runtime.pipeline.event_log import parts
+from hulk_runtime.plan import pipeline_schedule
 from pipeline_cases import found_by_ranks
 from pipeline_model import OneProcess, batch
 from pipeline_schedules import all_forward, any_of, backward_first, written
@@ -80,7 +80,7 @@ def found(module_job, make_plan) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("case", [name for name in CASES if "inference" not in name])
 def test_training_equals_one_process(found, case):
-    schedule = document.read(schedule_of(case))
+    schedule = pipeline_schedule.read(schedule_of(case))
     num_samples = sum(map(sum, CASES[case]["shares"]))
     losses, gradients, parameters = OneProcess(schedule).train(num_samples)
     for rank, own in enumerate(each[case] for each in found):
@@ -98,7 +98,7 @@ def off(values: torch.Tensor, expected: torch.Tensor) -> float:
     return float((values - expected).abs().max())
 
 
-def cut(whole: torch.Tensor, schedule: document.Schedule, name: str, device: int) -> torch.Tensor:
+def cut(whole: torch.Tensor, schedule: pipeline_schedule.Schedule, name: str, device: int) -> torch.Tensor:
     """What a device has of a parameter: shards have equal parts of the one dimension that is cut."""
     stage, _, parameter = name.partition("/")
     block = next(b for b in schedule.blocks if b.stage == stage and device in b.devices)
@@ -110,7 +110,7 @@ def cut(whole: torch.Tensor, schedule: document.Schedule, name: str, device: int
 
 @pytest.mark.parametrize("case", [name for name in CASES if "inference" not in name])
 def test_blocks_run_in_the_planned_order_and_all_time_is_accounted_for(found, case):
-    orders = document.read(schedule_of(case)).orders
+    orders = pipeline_schedule.read(schedule_of(case)).orders
     for rank, own in enumerate(each[case] for each in found):
         logs = own["logs"]
         assert [log.turns for log in logs] == [list(order.turns) for order in orders]
@@ -121,7 +121,7 @@ def test_blocks_run_in_the_planned_order_and_all_time_is_accounted_for(found, ca
 
 @pytest.mark.parametrize("case", [name for name in CASES if "inference" in name])
 def test_inference_equals_one_process(found, case):
-    schedule = document.read(schedule_of(case))
+    schedule = pipeline_schedule.read(schedule_of(case))
     of = batch(0, sum(map(sum, CASES[case]["shares"])))
     with torch.no_grad():
         expected = OneProcess(schedule).forward(of)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hulk_runtime.pipeline.split import Halves
+from hulk_runtime.pipeline.split_backward import Halves
 from torch import nn
 
 

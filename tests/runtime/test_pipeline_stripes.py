@@ -4,13 +4,13 @@ import pytest
 import torch
 from hulk_placement.cost import windows
 from hulk_runtime.entry import NUM_CONNECTIONS, several
-from hulk_runtime.pipeline.stripes import AT_ONCE_BYTES, MOST_PIECES, beside, stripes
+from hulk_runtime.pipeline.striping import AT_ONCE_BYTES, MOST_PIECES, beside, stripes
 
 MESSAGES = """
 import os, torch, torch.distributed as dist
 from hulk_runtime import sockets
-from hulk_runtime.pipeline.posted import Posted
-from hulk_runtime.pipeline.stripes import num_connections
+from hulk_runtime.pipeline.posted_receives import Posted
+from hulk_runtime.pipeline.striping import num_connections
 dist.init_process_group("gloo")
 own = dist.get_rank()
 line = Posted(1 - own, None, tag=5)

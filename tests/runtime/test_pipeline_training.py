@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hulk_runtime import errors, wire
-from hulk_runtime.pipeline import document
-from hulk_runtime.wire import Plan
+from hulk_runtime import errors
+from hulk_runtime.plan import pipeline_schedule, wire
+from hulk_runtime.plan.wire import Plan
 
 Job = Process = Any  # of conftest
 Plans = Callable[..., dict[str, Any]]
@@ -314,7 +314,7 @@ def test_a_schedule_that_would_never_end_is_refused_before_it_starts(job: Job, s
     plan = staged(1, (0, 3))
     orders = plan["pipeline"]["schedule"]["orders"]
     orders[0] = {"before": orders[0]["before"][::-1]}  # backward blocks first
-    document.read(plan["pipeline"]["schedule"])  # whose parts are all there
+    pipeline_schedule.read(plan["pipeline"]["schedule"])  # whose parts are all there
     body = {key: value for key, value in plan.items() if key != "digest"}
     processes = job.start_ranks({**body, "digest": wire.digest_of(body)})
     assert {process.wait() for process in processes} == {errors.PlanError.exit_code}

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from hulk_runtime import wire
 from hulk_runtime.errors import PlanError
+from hulk_runtime.plan import wire
 
 GOLDEN = Path(__file__).resolve().parents[1] / "placement" / "golden" / "plan-v1.json"
 

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 from hulk_runtime.errors import PortError
-from hulk_runtime.progress import Progress
+from hulk_runtime.training.progress_server import Progress
 from prometheus_client import CollectorRegistry
 
 

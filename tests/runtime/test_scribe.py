@@ -4,11 +4,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hulk_runtime import environment, errors, wire
-from hulk_runtime.data_parallel import RankReport, StepReport
-from hulk_runtime.scribe import Scribe
-from hulk_runtime.sockets import LinkSample
-from hulk_runtime.steps import Timing
+from hulk_runtime import errors
+from hulk_runtime.collective.tcp_info import LinkSample
+from hulk_runtime.job import environment
+from hulk_runtime.plan import wire
+from hulk_runtime.training.data_parallel import RankReport, StepReport
+from hulk_runtime.training.rank0_reporter import Scribe
+from hulk_runtime.training.stepper import Timing
 from prometheus_client import CollectorRegistry
 
 

@@ -11,7 +11,7 @@ PROGRAM = """
 import copy, os, sys, torch
 from types import SimpleNamespace
 from hulk_runtime import environment, groups, wire
-from hulk_runtime.steps import Stepper
+from hulk_runtime.training.stepper import Stepper
 
 torch.set_default_dtype(getattr(torch, sys.argv[1]))
 tolerance = {"float64": 1e-12, "float32": 2e-6}[sys.argv[1]]

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 from hulk_runtime.sharp import DeviceMemoryError, HostDevice
-from hulk_runtime.sharp.randomness import Stream
+from hulk_runtime.sharp.rng_stream import Stream
 from torch import nn
 
 KIB = 1024

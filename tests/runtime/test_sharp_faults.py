@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 import torch
-from hulk_runtime.environment import Checkpointing
 from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError
+from hulk_runtime.job.environment import Checkpointing
 from hulk_runtime.sharp import HostDevice, Model, Trial, train
 from sharp_models import alone, blocks, failing, trial
 from torch import nn

@@ -5,8 +5,8 @@ import itertools
 import pytest
 from depth import num_examples
 from hulk_runtime.errors import ConfigurationError
-from hulk_runtime.sharp.exact import lower_bound_s, shortest
-from hulk_runtime.sharp.order import Candidate, Exact, FirstCome, LongestRemaining, Random
+from hulk_runtime.sharp.exact_schedule import lower_bound_s, shortest
+from hulk_runtime.sharp.scheduling_policy import Candidate, Exact, FirstCome, LongestRemaining, Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

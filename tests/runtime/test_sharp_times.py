@@ -5,12 +5,12 @@ from contextlib import contextmanager
 
 import pytest
 from hulk_runtime.sharp import HostDevice
-from hulk_runtime.sharp.board import Board
-from hulk_runtime.sharp.order import LongestRemaining
-from hulk_runtime.sharp.pilot import Cut
+from hulk_runtime.sharp.dispatcher import Board
+from hulk_runtime.sharp.pilot_partitioning import Cut
 from hulk_runtime.sharp.run import course as make_course
 from hulk_runtime.sharp.run import make, prepare
-from hulk_runtime.sharp.times import Pace, UnitTimes
+from hulk_runtime.sharp.scheduling_policy import LongestRemaining
+from hulk_runtime.sharp.unit_times import Pace, UnitTimes
 from sharp_models import trial
 
 LATE_S = 0.02

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from hulk_runtime.errors import EXIT_STOPPED, ConfigurationError
-from hulk_runtime.sharp import document
+from hulk_runtime.sharp import trial_file
 
 HERE = Path(__file__).parent
 PATIENCE_S = 240.0
@@ -115,11 +115,11 @@ def test_a_layer_that_is_too_large_fails_its_trial_with_the_numbers(tmp_path):
 )
 def test_a_file_that_says_no_such_thing_is_refused(tmp_path, changes, message):
     with pytest.raises(ConfigurationError, match=re.escape(message)):
-        document.read(str(trials(tmp_path, **changes)))
+        trial_file.read(str(trials(tmp_path, **changes)))
 
 
 def test_a_function_that_is_not_there_is_named(tmp_path):
     one = {"name": "a", "model": "sharp_models:missing", "steps": 1}
-    (found,) = document.read(str(trials(tmp_path, trials=[one]))).trials
+    (found,) = trial_file.read(str(trials(tmp_path, trials=[one]))).trials
     with pytest.raises(ConfigurationError, match="trial a: cannot import sharp_models:missing"):
         found.trial()

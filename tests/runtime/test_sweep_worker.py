@@ -16,7 +16,7 @@ from hulk_operator.api import HulkSweep
 from hulk_operator.sweeps.division import Left, config_map, divide
 from hulk_operator.sweeps.trials import trials
 from hulk_runtime import sweep
-from hulk_runtime.sharp import document
+from hulk_runtime.sharp import trial_file
 from hulk_runtime.sweep import TrialsCollector, farewell
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
@@ -135,7 +135,7 @@ def test_the_operators_files_are_what_a_worker_reads(tmp_path: Path) -> None:
     for worker in range(2):
         path = tmp_path / outside.trials_key(worker)
         path.write_text(data[path.name])
-        read = document.read(str(path))
+        read = trial_file.read(str(path))
         assert (read.devices.kind, read.devices.count, read.devices.memory_bytes) == ("host", 1, 10_000_000)
         for trial in read.trials:
             names.append(trial.name)

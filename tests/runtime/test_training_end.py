@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
-from hulk_runtime import region_loss, training
-from hulk_runtime.collective.wire.members import Membership
+from hulk_runtime.collective.wire.membership import Membership
 from hulk_runtime.errors import MembershipChangedError, PeerLostError
+from hulk_runtime.training import loop, region_loss
 
 LAST = 3
 LEFT = Membership(1, frozenset({0, 1}))
@@ -38,7 +38,7 @@ class Ranks:
 
 def train(group: Ranks, steps: Steps, resumed: int = 0) -> int:
     plan = SimpleNamespace(training=SimpleNamespace(steps=LAST))
-    run = training.Run(plan, group, steps, SimpleNamespace(wanted=False), None, lambda: None)
+    run = loop.Run(plan, group, steps, SimpleNamespace(wanted=False), None, lambda: None)
     return run.train(resumed)
 
 

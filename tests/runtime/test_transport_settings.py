@@ -9,9 +9,10 @@ from hulk_placement.solve import solve
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
-from hulk_runtime import groups, wire
-from hulk_runtime.data_parallel import FlatModel
+from hulk_runtime.collective import process_group
 from hulk_runtime.examples.byte_gpt import initialized
+from hulk_runtime.plan import wire
+from hulk_runtime.training.data_parallel import FlatModel
 
 GPT = Transformer(layers=2, hidden=48, heads=4, sequence_length=32, vocabulary=256)
 
@@ -33,7 +34,7 @@ def test_a_plan_of_the_planner_is_cut_into_the_buckets_that_it_says(mode: str) -
     plan = wire.decode(planner.encode(planned, meta))
     assert plan.transport is not None
     assert plan.model is not None
-    flat = FlatModel(initialized(plan.model), groups.all_reduce, plan.num_buckets, tail_length=4)
+    flat = FlatModel(initialized(plan.model), process_group.all_reduce, plan.num_buckets, tail_length=4)
     assert (flat.num_buckets, flat.bucket_bytes) == (planned.num_buckets, plan.transport.bucket_bytes)
     assert plan.transport.buckets_at_a_time == (planned.num_buckets if mode == "ring" else 1)
     assert (plan.transport.interface, plan.algorithm) == ("eth7", mode)

@@ -7,14 +7,14 @@ from itertools import permutations
 import pytest
 from collective_ranks import all_reduce, group, vectors
 from hulk_operator import observe
-from hulk_runtime.collective.drift.agreeing import ROUND, WINDOW
-from hulk_runtime.collective.planned.expected import expected
-from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, LinkFigures, SizeClass
-from hulk_runtime.collective.planned.tally import SizeFigures, Tally
-from hulk_runtime.data_parallel import RankReport, StepReport, SumSample
-from hulk_runtime.metrics import WanCollector
-from hulk_runtime.sockets import LinkSample
-from hulk_runtime.wan_report import WanReport, lines
+from hulk_runtime.collective.drift.agreement import ROUND, WINDOW
+from hulk_runtime.collective.planned.prediction import expected
+from hulk_runtime.collective.planned.statistics import SizeFigures, Tally
+from hulk_runtime.collective.tcp_info import LinkSample
+from hulk_runtime.plan.flows import CollectivePlan, Flow, LinkFigures, SizeClass
+from hulk_runtime.training.all_reduce_report import WanReport, lines
+from hulk_runtime.training.data_parallel import RankReport, StepReport, SumSample
+from hulk_runtime.training.metrics import WanCollector
 from prometheus_client import CollectorRegistry, generate_latest
 
 RATE = 4e6

@@ -2,7 +2,7 @@
 
 import pytest
 from hulk_runtime.errors import ConfigurationError
-from hulk_runtime.whole import Whole, own_of, ties_of
+from hulk_runtime.training.layered_model import Whole, own_of, ties_of
 from torch import nn
 
 RANGES = {"0": range(2), "1": range(2, 4)}

@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
-from hulk_runtime import wire
-from hulk_runtime.collective.planned.plan import Uplink
 from hulk_runtime.errors import PlanError
+from hulk_runtime.plan import wire
+from hulk_runtime.plan.flows import Uplink
 
 GOLDEN = Path(__file__).resolve().parents[1] / "placement" / "golden" / "plan-wan-v1.json"
 

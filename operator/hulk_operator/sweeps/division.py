@@ -144,7 +144,7 @@ def _wire(division: Division) -> dict[str, Any]:
 
 
 def _document(sweep: HulkSweep, trials: list[SweepTrial]) -> dict[str, Any]:
-    """A worker's file, as `hulk_runtime.sharp.document` reads it."""
+    """A worker's file, as `hulk_runtime.sharp.trial_file` reads it."""
     asked, job = sweep.spec.sharp, sweep.spec.template.spec
     assert asked is not None, "the API server lets no sweep of mode sharp pass without it"
     devices: dict[str, Any] = {"kind": asked.devices, "count": job.workers.accelerators_per_worker}

@@ -12,7 +12,7 @@ from hulk_placement.workload import Workload
 
 SLACK_BYTES = 4096
 SLACK_BYTES_A_RANK = 32
-"""What rides behind the last bucket (`hulk_runtime.data_parallel.Tail`)."""
+"""What rides behind the last bucket (`hulk_runtime.training.data_parallel.Tail`)."""
 
 
 def flows_of(

@@ -15,7 +15,7 @@ import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from typing import Final
 
-from hulk_runtime.agent import connections, iperf
+from hulk_runtime.agent import iperf, tcp_peers
 from hulk_runtime.agent.iperf import IperfError, NotConnectedError, Transfer
 from hulk_runtime.agent.orders import BandwidthOrder
 
@@ -113,7 +113,7 @@ async def _output(command: tuple[str, ...], limit_s: float, guard: BandwidthOrde
 async def _turn_strangers_away(order: BandwidthOrder) -> bytes:
     """`IperfError` as soon as anyone but the peer is connected to the server's port; returns never."""
     while True:
-        strangers = connections.peers(order.address.port) - {order.address.host}
+        strangers = tcp_peers.peers(order.address.port) - {order.address.host}
         if strangers:
             raise IperfError(f"{min(strangers)} is connected and is not the peer {order.address.host}")
         await asyncio.sleep(GUARD_S)

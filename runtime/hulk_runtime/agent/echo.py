@@ -15,9 +15,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-from hulk_runtime.agent import wire
+from hulk_runtime.agent import echo_datagram
 from hulk_runtime.agent.orders import Address
-from hulk_runtime.agent.window import MIN_SAMPLES, Rtt, Window
+from hulk_runtime.agent.rtt_window import MIN_SAMPLES, Rtt, Window
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,9 @@ class Echo:
         self._pending[nonce] = _Pending(target, address, sent_ns)
         self.counters.sent += 1
         try:
-            self.sock.sendto(wire.encode(wire.Datagram(wire.REQUEST, nonce)), (address.host, address.port))
+            self.sock.sendto(
+                echo_datagram.encode(echo_datagram.Datagram(echo_datagram.REQUEST, nonce)), (address.host, address.port)
+            )
         except OSError:
             del self._pending[nonce]
             self.counters.lost += 1
@@ -152,7 +154,9 @@ class Echo:
     def _drain(self) -> None:
         for _ in range(MAX_DATAGRAMS_PER_WAKE):
             try:
-                data, ancillary, _, sender = self.sock.recvmsg(wire.NUM_BYTES + 1, socket.CMSG_SPACE(_TIMESPEC.size))
+                data, ancillary, _, sender = self.sock.recvmsg(
+                    echo_datagram.NUM_BYTES + 1, socket.CMSG_SPACE(_TIMESPEC.size)
+                )
             except BlockingIOError:
                 return
             except OSError as error:  # an ICMP error of an earlier datagram is reported here
@@ -161,10 +165,10 @@ class Echo:
             self._take(data, _arrival_ns(ancillary), sender)
 
     def _take(self, data: bytes, arrival_ns: int, sender: tuple[str, int]) -> None:
-        datagram = wire.decode(data)
+        datagram = echo_datagram.decode(data)
         if datagram is None:
             self.counters.refused += 1
-        elif datagram.kind == wire.REQUEST:
+        elif datagram.kind == echo_datagram.REQUEST:
             self._reply(datagram.nonce, arrival_ns, sender)
         else:
             self._measure(datagram, arrival_ns, sender)
@@ -175,12 +179,12 @@ class Echo:
             return
         hold_ns = max(0, time.time_ns() - arrival_ns)
         try:
-            self.sock.sendto(wire.encode(wire.Datagram(wire.REPLY, nonce, hold_ns)), sender)
+            self.sock.sendto(echo_datagram.encode(echo_datagram.Datagram(echo_datagram.REPLY, nonce, hold_ns)), sender)
             self.counters.replied += 1
         except OSError as error:
             log.debug("reply to %s: %s", sender[0], error)
 
-    def _measure(self, datagram: wire.Datagram, arrival_ns: int, sender: tuple[str, int]) -> None:
+    def _measure(self, datagram: echo_datagram.Datagram, arrival_ns: int, sender: tuple[str, int]) -> None:
         pending = self._pending.pop(datagram.nonce, None)
         if pending is None or sender[0] != pending.address.host or pending.target not in self._windows:
             self.counters.refused += 1

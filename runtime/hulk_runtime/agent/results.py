@@ -13,7 +13,7 @@ from typing import Any, Final
 from hulk_runtime.agent import VERSION
 from hulk_runtime.agent.iperf import Transfer
 from hulk_runtime.agent.orders import Address
-from hulk_runtime.agent.window import Rtt
+from hulk_runtime.agent.rtt_window import Rtt
 
 MAX_LINKS: Final = 200  # of the 256 a profile can hold; the others are for links under load
 

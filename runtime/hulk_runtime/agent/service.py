@@ -16,14 +16,14 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hulk_runtime.agent import bandwidth, orders, results, server
-from hulk_runtime.agent.api import Api, ApiError, Profile, open_session
+from hulk_runtime.agent import bandwidth, http_server, orders, results
+from hulk_runtime.agent.api_client import Api, ApiError, Profile, open_session
 from hulk_runtime.agent.echo import Echo
 from hulk_runtime.agent.iperf import IperfError
 from hulk_runtime.agent.orders import Address, BandwidthOrder, Orders
 from hulk_runtime.agent.results import Measured
 from hulk_runtime.agent.settings import Settings
-from hulk_runtime.agent.tcp import keeps_windows
+from hulk_runtime.agent.slow_start_after_idle import keeps_windows
 
 log = logging.getLogger(__name__)
 
@@ -59,12 +59,12 @@ class Agent:
             for loop in (self._follow, self._probe, self._test, self._publish):
                 tasks.create_task(loop(), name=loop.__name__)
 
-    def health(self) -> server.Health:
+    def health(self) -> http_server.Health:
         """The state for /metrics."""
         counters = self.echo.counters
         echoes = {name: getattr(counters, name) for name in ("sent", "answered", "lost", "replied", "refused")}
         num_targets = len(self.echo.targets())
-        return server.Health(
+        return http_server.Health(
             echoes, dict(self.tests), len(self.links), num_targets, self.api.num_errors, self.has_profile
         )
 
@@ -187,7 +187,7 @@ async def opened(settings: Settings) -> AsyncIterator[Agent]:
     try:
         async with open_session(settings) as session:
             agent = Agent(settings, Api(settings, session), echo)
-            runner = await server.start(settings.host, settings.http_port, agent.health)
+            runner = await http_server.start(settings.host, settings.http_port, agent.health)
             try:
                 yield agent
             finally:

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import torch
 
-from hulk_runtime import wire
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.planned.plan import CollectivePlan
-from hulk_runtime.collective.wire.joining import Address
+from hulk_runtime.collective.wire.rendezvous import Address
 from hulk_runtime.errors import HulkError
+from hulk_runtime.plan import wire
+from hulk_runtime.plan.flows import CollectivePlan
 
 
 def main() -> int:

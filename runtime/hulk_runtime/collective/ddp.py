@@ -20,9 +20,12 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as TorchDDP
 
-from hulk_runtime import entry, environment, errors, groups, silence, wan, wire
+from hulk_runtime import entry, errors
+from hulk_runtime.collective import between_regions, peer_timeout, process_group
+from hulk_runtime.collective.reduction.vector import DTYPES
 from hulk_runtime.collective.staging import AllReduce
-from hulk_runtime.collective.sums.values import DTYPES
+from hulk_runtime.job import environment
+from hulk_runtime.plan import wire
 
 log = logging.getLogger(__name__)
 
@@ -117,13 +120,13 @@ def _between_regions() -> AllReduce | None:
     """One for the process, connected at the first model and closed at its exit."""
     plan, here = _plan(), environment.read(os.environ)
     assert plan is not None
-    group = groups.introduce(here, dist.get_backend(), groups.device(here.local_rank))
+    group = process_group.introduce(here, dist.get_backend(), process_group.device(here.local_rank))
     _end_with_its_code()
     open_until_exit = contextlib.ExitStack()
     atexit.register(open_until_exit.close)
-    between = open_until_exit.enter_context(wan.connect(here, plan, group))
+    between = open_until_exit.enter_context(between_regions.connect(here, plan, group))
     if between is not None:
-        between.patience_s = silence.silence_s(here, plan)
+        between.patience_s = peer_timeout.silence_s(here, plan)
     return between
 
 

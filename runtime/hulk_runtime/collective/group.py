@@ -22,24 +22,24 @@ from typing import Self
 import torch
 
 from hulk_runtime.collective.connections.channel import Channel, PeerGoneError
-from hulk_runtime.collective.connections.paths import pace_channels, path_bytes
+from hulk_runtime.collective.connections.pacing import pace_channels, path_bytes
 from hulk_runtime.collective.connections.peer import Peer
-from hulk_runtime.collective.drift.agreeing import Drift, LinkBelief, Turn
-from hulk_runtime.collective.drift.beliefs import slots
+from hulk_runtime.collective.drift.agreement import Drift, LinkBelief, Turn
+from hulk_runtime.collective.drift.link_estimates import slots
 from hulk_runtime.collective.loop.engine import Engine
 from hulk_runtime.collective.loop.operations import Order
-from hulk_runtime.collective.planned.plan import CollectivePlan, Pair, SizeClass
 from hulk_runtime.collective.planned.roles import Role, pace_shares, partners, require_parts, roles
-from hulk_runtime.collective.sums.compression import Codec
-from hulk_runtime.collective.sums.hops import Feedback, Hops, codec
-from hulk_runtime.collective.sums.inside import Inside
-from hulk_runtime.collective.sums.region import Region
-from hulk_runtime.collective.sums.values import Values
-from hulk_runtime.collective.sums.work import Both, Report, Work
+from hulk_runtime.collective.reduction.compression import Codec
+from hulk_runtime.collective.reduction.handle import Both, Report, Work
+from hulk_runtime.collective.reduction.hop_encoding import Feedback, Hops, codec
+from hulk_runtime.collective.reduction.region_backend import Inside
+from hulk_runtime.collective.reduction.region_reduction import Region
+from hulk_runtime.collective.reduction.vector import Values
 from hulk_runtime.collective.wire.failure import Failure
 from hulk_runtime.collective.wire.handshake import Identity
-from hulk_runtime.collective.wire.joining import Address, Door, Gathering, listen
-from hulk_runtime.collective.wire.members import Membership
+from hulk_runtime.collective.wire.membership import Membership
+from hulk_runtime.collective.wire.rendezvous import Address, Door, Gathering, listen
+from hulk_runtime.plan.flows import CollectivePlan, Pair, SizeClass
 
 ABOUT = 0.9
 """All-reduces of that share of the largest one's bytes count as large as it: the last bucket has a little more."""

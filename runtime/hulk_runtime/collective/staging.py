@@ -15,10 +15,10 @@ from collections.abc import Callable, Hashable
 import torch
 
 from hulk_runtime.collective.group import Collective
-from hulk_runtime.collective.sums.work import Both, Work
-from hulk_runtime.collective.wire.members import Membership
-from hulk_runtime.environment import DEFAULT_SILENCE_S
+from hulk_runtime.collective.reduction.handle import Both, Work
+from hulk_runtime.collective.wire.membership import Membership
 from hulk_runtime.errors import MembershipChangedError, PeerLostError
+from hulk_runtime.job.environment import DEFAULT_SILENCE_S
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from torch.nn import functional
 
 from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.examples.text import Text
-from hulk_runtime.wire import Model, Plan
+from hulk_runtime.plan.wire import Model, Plan
 
 if TYPE_CHECKING:
-    from hulk_runtime.whole import Whole
+    from hulk_runtime.training.layered_model import Whole
 
 NUM_BYTE_VALUES: Final = 256
 SEED: Final = 20260
@@ -105,7 +105,7 @@ class ByteTask:
     def whole(self) -> "Whole":
         """For ranks that hold stages: both embeddings, the blocks, the last norm with the head."""
         from hulk_runtime.examples.gpt_stages import gpt_layers
-        from hulk_runtime.whole import Whole
+        from hulk_runtime.training.layered_model import Whole
 
         gpt = initialized(self._model)
         layers = gpt_layers(gpt)

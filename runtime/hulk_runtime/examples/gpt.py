@@ -9,13 +9,14 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from hulk_runtime import entry, environment
+from hulk_runtime import entry
+from hulk_runtime.job import environment
 
 if TYPE_CHECKING:
     import torch
 
-    from hulk_runtime.steps import Task
-    from hulk_runtime.wire import Plan
+    from hulk_runtime.plan.wire import Plan
+    from hulk_runtime.training.stepper import Task
 
 LEARNING_RATES = {"adamw": 1e-3, "sgd": 0.1}
 

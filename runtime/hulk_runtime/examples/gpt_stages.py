@@ -23,10 +23,10 @@ from torch.nn import functional
 
 from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.examples.byte_gpt import Block, Gpt, initialized
-from hulk_runtime.pipeline.sharing import Tie
+from hulk_runtime.pipeline.shared_parameters import Tie
 from hulk_runtime.pipeline.stages import Layers, Part
 from hulk_runtime.pipeline.stages import Model as StageMaker
-from hulk_runtime.wire import Model
+from hulk_runtime.plan.wire import Model
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Final
 
-from hulk_runtime.pipeline import order
-from hulk_runtime.pipeline.document import Turn
-from hulk_runtime.pipeline.flows import Flows, Way
+from hulk_runtime.pipeline import deadlock_check
+from hulk_runtime.pipeline.dataflow import Flows, Way
+from hulk_runtime.plan.pipeline_schedule import Turn
 
 LEAST_AHEAD: Final = 2
 """Blocks by which a receive is posted at least before the block that needs it: one buffer more for each in memory."""
@@ -82,7 +82,7 @@ def actions(
 
     `num_ahead`: by how many blocks receives are posted before what needs them.
     """
-    ends = order.ends(flows)
+    ends = deadlock_check.ends(flows)
     devices = range(flows.schedule.num_devices)
     sent = [list(_sends(flows, device)) for device in devices]
     last = [{device: _last_gradient(flows, device, one.stages[device]) for device in one.stages} for one in shared]

@@ -21,21 +21,21 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from hulk_runtime.collective.process_group import bound_silence, lost_peers
 from hulk_runtime.errors import PlanError
-from hulk_runtime.groups import bound_silence, lost_peers
-from hulk_runtime.pipeline import actions, batch, checkpoint, sharing, stages
+from hulk_runtime.pipeline import actions, checkpoint, micro_batches, shared_parameters, stages
+from hulk_runtime.pipeline.action_runner import Carrying, Lines
 from hulk_runtime.pipeline.actions import Action, Receive, Shared
-from hulk_runtime.pipeline.alone import carry_out_alone
-from hulk_runtime.pipeline.batch import Batch, Values
-from hulk_runtime.pipeline.carrying import Carrying, Lines
-from hulk_runtime.pipeline.document import Schedule
-from hulk_runtime.pipeline.flows import Flows
+from hulk_runtime.pipeline.dataflow import Flows
+from hulk_runtime.pipeline.event_log import Event, Log
+from hulk_runtime.pipeline.forward_backward import Passes
 from hulk_runtime.pipeline.grid import Grid, make_groups
-from hulk_runtime.pipeline.log import Event, Log
-from hulk_runtime.pipeline.passes import Passes
-from hulk_runtime.pipeline.sharing import Sums, Tie
+from hulk_runtime.pipeline.isolated_run import carry_out_alone
+from hulk_runtime.pipeline.micro_batches import Batch, Values
+from hulk_runtime.pipeline.shared_parameters import Sums, Tie
 from hulk_runtime.pipeline.stages import Model, Part, Shapes
 from hulk_runtime.pipeline.transfers import Transfers
+from hulk_runtime.plan.pipeline_schedule import Schedule
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -87,14 +87,14 @@ class Pipeline:
         self.place = grid.place(dist.get_rank())
         self._device, self._silence_s = torch.device(device), silence_s
         self._flows = Flows(schedule)
-        shared = sharing.shared(self._flows, grid.num_replicas, ties) if schedule.is_training else []
+        shared = shared_parameters.shared(self._flows, grid.num_replicas, ties) if schedule.is_training else []
         self._shared = shared
         self._shares: list[list[int]] = []  # for which receives are posted as early as memory allows
         self._actions: tuple[Action, ...] = actions.actions(self._flows, shared)[self.place.device]
         self._summing = self._own_groups({n: self._who_sum(one) for n, one in enumerate(shared)})
         self._teams = self._own_groups(self._all_teams())
         self.modules = self._make_modules(model)
-        parameters = sharing.parameters_of(shared, ties, self.modules, self.place.device)
+        parameters = shared_parameters.parameters_of(shared, ties, self.modules, self.place.device)
         after_others = {n for n in parameters if shared[n].of_two and grid.num_replicas > 1}
         self._sums = Sums(parameters, self._summing, frozenset(after_others))
         self._lines = self._own_groups(self._all_lines()) if dist.get_backend() == "nccl" or lines_apart else {}
@@ -139,7 +139,7 @@ class Pipeline:
 
     def even_shares(self, num_samples: int) -> list[list[int]]:
         """A global batch over replicas and micro-batches."""
-        return batch.even_shares(num_samples, self.grid.num_replicas, self.schedule.num_micro_batches)
+        return micro_batches.even_shares(num_samples, self.grid.num_replicas, self.schedule.num_micro_batches)
 
     def step(self, of: Batch, shares: Sequence[Sequence[int]]) -> Result:
         """Loss and gradients of a global batch; `shares` are the samples of each micro-batch of each replica.
@@ -244,7 +244,7 @@ class Pipeline:
         return lines
 
     def _passes(self, of: Batch, shares: Sequence[Sequence[int]]) -> Passes:
-        division = batch.divide(shares, self.place.replica, len(self._flows.components))
+        division = micro_batches.divide(shares, self.place.replica, len(self._flows.components))
         if len(division.pieces) != self.schedule.num_micro_batches:
             raise PlanError(f"{len(division.pieces)} shares for {self.schedule.num_micro_batches} micro-batches")
         return Passes(self._flows, self.modules, of, division)

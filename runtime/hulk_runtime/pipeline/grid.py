@@ -8,8 +8,8 @@ from typing import Any
 
 import torch.distributed as dist
 
+from hulk_runtime.collective.process_group import lost_peers
 from hulk_runtime.errors import PlanError
-from hulk_runtime.groups import lost_peers
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
-from hulk_runtime.groups import lost_peers
+from hulk_runtime.collective.process_group import lost_peers
 
 
 class _Copied(torch.autograd.Function):

@@ -15,11 +15,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from hulk_runtime.collective.process_group import lost_peers
 from hulk_runtime.errors import ConfigurationError
-from hulk_runtime.groups import lost_peers
-from hulk_runtime.pipeline.batch import Batch, Values, as_values
-from hulk_runtime.pipeline.flows import Flows
+from hulk_runtime.pipeline.dataflow import Flows
 from hulk_runtime.pipeline.grid import Grid, Place
+from hulk_runtime.pipeline.micro_batches import Batch, Values, as_values
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh

@@ -18,13 +18,13 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from hulk_runtime.collective.process_group import lost_peers
 from hulk_runtime.errors import PeerLostError
-from hulk_runtime.groups import lost_peers
 from hulk_runtime.pipeline.actions import Receive, Send
-from hulk_runtime.pipeline.batch import Values
-from hulk_runtime.pipeline.log import Event
-from hulk_runtime.pipeline.posted import begun, wait
-from hulk_runtime.pipeline.stripes import num_connections, stripes
+from hulk_runtime.pipeline.event_log import Event
+from hulk_runtime.pipeline.micro_batches import Values
+from hulk_runtime.pipeline.posted_receives import begun, wait
+from hulk_runtime.pipeline.striping import num_connections, stripes
 
 
 class Transfers:

@@ -3,9 +3,9 @@
 `docs/sharp.md` says how it works and what it is worth.
 """
 
-from hulk_runtime.sharp.cuda import CudaDevice
+from hulk_runtime.sharp.cuda_device import CudaDevice
 from hulk_runtime.sharp.device import Device, DeviceMemoryError
-from hulk_runtime.sharp.host import HostDevice
+from hulk_runtime.sharp.host_device import HostDevice
 from hulk_runtime.sharp.run import train
 from hulk_runtime.sharp.trial import Model, Outcome, Step, Trial
 

@@ -12,9 +12,10 @@ import argparse
 import os
 import sys
 
-from hulk_runtime import environment, errors, processor
-from hulk_runtime.sharp import document
-from hulk_runtime.stopping import Stop
+from hulk_runtime import errors
+from hulk_runtime.job import cpu_threads, environment
+from hulk_runtime.job.shutdown import Stop
+from hulk_runtime.sharp import trial_file
 
 
 def main() -> int:
@@ -22,15 +23,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m hulk_runtime.sharp", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--trials", required=True, help="JSON file, see hulk_runtime.sharp.document")
+    parser.add_argument("--trials", required=True, help="JSON file, see hulk_runtime.sharp.trial_file")
     parser.add_argument("--status", help="where to write how the trials are")
     options = parser.parse_args()
     stop = Stop()
-    processor.limit_threads()
+    cpu_threads.limit_threads()
     try:
         from hulk_runtime.sharp import worker
 
-        return worker.run(environment.read(os.environ), document.read(options.trials), options.status, stop)
+        return worker.run(environment.read(os.environ), trial_file.read(options.trials), options.status, stop)
     except errors.HulkError as error:
         return errors.report(error)
 

@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 
 from hulk_runtime.errors import ConfigurationError
-from hulk_runtime.sharp.randomness import Stream
+from hulk_runtime.sharp.rng_stream import Stream
 
 
 class DeviceMemoryError(ConfigurationError):

@@ -12,19 +12,20 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from hulk_runtime.environment import Checkpointing
 from hulk_runtime.errors import ConfigurationError, HulkError
-from hulk_runtime.sharp import order, pilot
-from hulk_runtime.sharp.board import Board
-from hulk_runtime.sharp.course import Course
+from hulk_runtime.job.environment import Checkpointing
+from hulk_runtime.sharp import pilot_partitioning, scheduling_policy
+from hulk_runtime.sharp.cpu_threads import divided_threads, take_threads
 from hulk_runtime.sharp.device import Device
-from hulk_runtime.sharp.lane import Lane
-from hulk_runtime.sharp.order import Scheduler
-from hulk_runtime.sharp.randomness import Stream
-from hulk_runtime.sharp.saving import Saver
-from hulk_runtime.sharp.threads import divided_threads, take_threads
-from hulk_runtime.sharp.times import Pace
+from hulk_runtime.sharp.device_worker import Lane
+from hulk_runtime.sharp.dispatcher import Board
+from hulk_runtime.sharp.pilot_partitioning import Cut
+from hulk_runtime.sharp.rng_stream import Stream
+from hulk_runtime.sharp.scheduling_policy import Scheduler
 from hulk_runtime.sharp.trial import Model, Outcome, State, Step, Trial
+from hulk_runtime.sharp.trial_checkpoint import Saver
+from hulk_runtime.sharp.trial_run import Course
+from hulk_runtime.sharp.unit_times import Pace
 
 T = TypeVar("T")
 
@@ -82,7 +83,7 @@ def prepare(
     for device in smallest:
         free.put(device)
 
-    def cut(trial: Trial, model: Model, stream: Stream) -> list[pilot.Cut] | Outcome:
+    def cut(trial: Trial, model: Model, stream: Stream) -> list[Cut] | Outcome:
         device = free.get()
         try:
             return attempted(trial, lambda: cut_apart(trial, model, stream, device, double_buffer))
@@ -122,18 +123,24 @@ def make(trial: Trial) -> tuple[Model, Stream]:
         return model, Stream(trial.seed, torch.get_rng_state())
 
 
-def cut_apart(trial: Trial, model: Model, stream: Stream, device: Device, double_buffer: bool) -> list[pilot.Cut]:
+def cut_apart(trial: Trial, model: Model, stream: Stream, device: Device, double_buffer: bool) -> list[Cut]:
     """The trial's shards. Raises ConfigurationError where a parameter would be in two of them."""
-    cuts = pilot.cut(trial.name, model, stream, device, double_buffer=double_buffer)
+    cuts = pilot_partitioning.cut(trial.name, model, stream, device, double_buffer=double_buffer)
     _require_tensors_apart(trial.name, model.layers, cuts)
     return cuts
 
 
 def course(
-    number: int, trial: Trial, model: Model, stream: Stream, cuts: Sequence[pilot.Cut], device: Device, pace: Pace
+    number: int,
+    trial: Trial,
+    model: Model,
+    stream: Stream,
+    cuts: Sequence[Cut],
+    device: Device,
+    pace: Pace,
 ) -> Course:
     """A trial that is cut."""
-    make_shard = pilot.shard_maker(model)
+    make_shard = pilot_partitioning.shard_maker(model)
     shards = [make_shard(cut.start, cut.stop) for cut in cuts]
     for shard in shards:
         shard.pin(device)
@@ -165,7 +172,7 @@ class Run:
 
     def go(self, devices: Sequence[Device], scheduler: Scheduler, double_buffer: bool) -> None:
         """Until every trial has ended."""
-        chosen = order.make(scheduler, [course.seconds_left() for course in self._courses], len(devices))
+        chosen = scheduling_policy.make(scheduler, [course.seconds_left() for course in self._courses], len(devices))
         board = Board(self._courses, len(devices), chosen, self._stop_idle)
         lanes = [
             Lane(
@@ -224,7 +231,7 @@ class Run:
             self._end(course, "stopped")
 
 
-def _require_tensors_apart(name: str, layers: Sequence[nn.Module], cuts: Sequence[pilot.Cut]) -> None:
+def _require_tensors_apart(name: str, layers: Sequence[nn.Module], cuts: Sequence[Cut]) -> None:
     """A parameter or buffer of two shards would be in two places."""
     owner: dict[int, int] = {}
     for cut in cuts:

@@ -14,9 +14,9 @@ from torch import nn
 from torch.autograd.graph import get_gradient_edge, saved_tensors_hooks
 
 from hulk_runtime.errors import ConfigurationError
+from hulk_runtime.sharp.activations import Entry, Moving, Pass, view_of, whole_storage, without_rest
 from hulk_runtime.sharp.device import Device
-from hulk_runtime.sharp.passing import Entry, Moving, Pass, view_of, whole_storage, without_rest
-from hulk_runtime.sharp.randomness import Stream
+from hulk_runtime.sharp.rng_stream import Stream
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 

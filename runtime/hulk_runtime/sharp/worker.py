@@ -7,15 +7,15 @@ from pathlib import Path
 
 import torch
 
-from hulk_runtime.environment import Environment
 from hulk_runtime.errors import EXIT_DONE, EXIT_STOPPED, ConfigurationError
-from hulk_runtime.sharp.cuda import CudaDevice
+from hulk_runtime.job.environment import Environment
+from hulk_runtime.job.shutdown import Stop
+from hulk_runtime.sharp.cuda_device import CudaDevice
 from hulk_runtime.sharp.device import Device
-from hulk_runtime.sharp.document import DevicesDocument, SweepDocument
-from hulk_runtime.sharp.host import HostDevice
+from hulk_runtime.sharp.host_device import HostDevice
 from hulk_runtime.sharp.run import train
 from hulk_runtime.sharp.trial import Outcome, Step, Trial
-from hulk_runtime.stopping import Stop
+from hulk_runtime.sharp.trial_file import DevicesDocument, SweepDocument
 
 
 def run(environment: Environment, sweep: SweepDocument, status: str | None, stop: Stop) -> int:

@@ -11,9 +11,9 @@ import struct
 from typing import Final, Protocol
 
 from hulk_runtime.collective.connections.peer import Peer
-from hulk_runtime.collective.sums.operation import Outgoing
+from hulk_runtime.collective.reduction.operation import Outgoing
+from hulk_runtime.collective.wire.bandwidth_meter import Meter, Outlook, Path
 from hulk_runtime.collective.wire.frames import HEADER_BYTES, Header, parse, steady
-from hulk_runtime.collective.wire.meter import Meter, Outlook, Path
 
 NOTSENT_S: Final = 0.015
 """Of its pace a connection's kernel holds so much unsent: enough to keep a link busy while this process does something

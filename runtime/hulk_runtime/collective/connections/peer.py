@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from hulk_runtime.collective.connections.early import Ahead
-from hulk_runtime.collective.sums.operation import Outgoing
+from hulk_runtime.collective.connections.early_chunks import Ahead
+from hulk_runtime.collective.reduction.operation import Outgoing
 from hulk_runtime.collective.wire.frames import Header
 
 if TYPE_CHECKING:

@@ -12,19 +12,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from hulk_runtime.collective.bounds import Bounds
 from hulk_runtime.collective.connections.channel import Channel, PeerGoneError
-from hulk_runtime.collective.connections.lines import WRITABLE, Lines
+from hulk_runtime.collective.connections.connection_set import WRITABLE, Lines
 from hulk_runtime.collective.connections.peer import Peer
-from hulk_runtime.collective.connections.warming import Warming
+from hulk_runtime.collective.connections.tcp_warmup import Warming
+from hulk_runtime.collective.loop.group_state import Standing
+from hulk_runtime.collective.loop.heartbeat import Pulse
+from hulk_runtime.collective.loop.operation_timeout import Patience
 from hulk_runtime.collective.loop.operations import Operations, Order
-from hulk_runtime.collective.loop.patience import Patience
-from hulk_runtime.collective.loop.pulse import Pulse
-from hulk_runtime.collective.loop.standing import Standing
-from hulk_runtime.collective.sums.work import Report, Work
+from hulk_runtime.collective.loss_timeouts import Bounds
+from hulk_runtime.collective.reduction.handle import Report, Work
 from hulk_runtime.collective.wire.failure import Failure
 from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind
-from hulk_runtime.collective.wire.members import Membership
+from hulk_runtime.collective.wire.membership import Membership
 
 
 class Engine(threading.Thread):

@@ -5,15 +5,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from hulk_runtime.collective.connections.early import Early, Word
-from hulk_runtime.collective.connections.lines import Lines
+from hulk_runtime.collective.connections.connection_set import Lines
+from hulk_runtime.collective.connections.early_chunks import Early, Word
 from hulk_runtime.collective.connections.peer import Peer
-from hulk_runtime.collective.loop.standing import Standing
+from hulk_runtime.collective.loop.group_state import Standing
 from hulk_runtime.collective.planned.roles import Role
-from hulk_runtime.collective.sums.hops import Hops
-from hulk_runtime.collective.sums.operation import Operation, Outgoing
-from hulk_runtime.collective.sums.values import Values
-from hulk_runtime.collective.sums.work import LinkReport, Report, Work
+from hulk_runtime.collective.reduction.handle import LinkReport, Report, Work
+from hulk_runtime.collective.reduction.hop_encoding import Hops
+from hulk_runtime.collective.reduction.operation import Operation, Outgoing
+from hulk_runtime.collective.reduction.vector import Values
 from hulk_runtime.collective.wire.failure import Failure
 from hulk_runtime.collective.wire.frames import GarbageError, Header
 from hulk_runtime.errors import PeerLostError

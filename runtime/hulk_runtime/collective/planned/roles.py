@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from hulk_runtime.collective.planned.plan import CollectivePlan, Flow, Pair, SizeClass
+from hulk_runtime.plan.flows import CollectivePlan, Flow, Pair, SizeClass
 
 ALIGNMENT = 16
 """Parts begin at a multiple of so many values, so that adding them is quick."""

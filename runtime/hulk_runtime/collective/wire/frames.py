@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from hulk_runtime.plan.flows import MAX_CHUNK_BYTES
+
 WIRE_VERSION: Final = 5
 MAGIC: Final = 0x4B48
-MAX_PAYLOAD_BYTES: Final = 4 << 20
+MAX_PAYLOAD_BYTES: Final = MAX_CHUNK_BYTES
 _HEADER: Final = struct.Struct("<HBBIIHHII")
 HEADER_BYTES: Final = _HEADER.size
 STEADY: Final = 1

@@ -1,0 +1,73 @@
+"""The plan, the environment and a connected group -> the group's all-reduce between regions."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from hulk_runtime import names
+from hulk_runtime.collective.group import Collective, Settings
+from hulk_runtime.collective.reduction import region_backend
+from hulk_runtime.collective.staging import AllReduce
+from hulk_runtime.collective.wire.handshake import MIN_SECRET_BYTES
+from hulk_runtime.collective.wire.rendezvous import Address, listen
+from hulk_runtime.errors import ConfigurationError
+from hulk_runtime.job.environment import Environment
+from hulk_runtime.plan.wire import Plan
+
+if TYPE_CHECKING:
+    from hulk_runtime.collective.process_group import Group
+
+
+MAX_STREAMS = 4
+"""To a peer, where packets are lost on the way."""
+
+
+@contextlib.contextmanager
+def connect(environment: Environment, plan: Plan, group: "Group") -> Iterator[AllReduce | None]:
+    """The sum over all ranks of a group, its paths warm; None where the plan leaves it to the group's backend.
+
+    Raises PeerLostError, ConfigurationError (no secret), PortError.
+    """
+    planned = plan.collective_plan()
+    if planned is None:
+        yield None
+        return
+    secret = _secret(environment)
+    with listen("", environment.collective_port) as listener:
+        collective = Collective.connect(
+            group.rank,
+            _addresses(group, listener.getsockname()[1]),
+            planned,
+            secret,
+            scope=f"{environment.job_uid or environment.job}/{environment.attempt}",
+            settings=Settings(connect_s=environment.rendezvous_s, max_streams=MAX_STREAMS),
+            listener=listener,
+            inside=region_backend.join(planned, group.rank, group.device)
+            if region_backend.is_wanted(group.device)
+            else None,
+        )
+        with contextlib.closing(collective):
+            collective.warm()
+            yield AllReduce(collective, group.device, environment.rendezvous_s)  # until a step's own bound is known
+
+
+def _addresses(group: "Group", port: int) -> list[Address]:
+    """Where each rank listens; the own one is not used."""
+    ports = group.gather(torch.tensor([port])).flatten().tolist()
+    hosts = {rank: str(host.ipv4_mapped or host) for rank, host in group.peers.items()}
+    return [Address(hosts.get(rank, ""), port) for rank, port in enumerate(ports)]
+
+
+def _secret(environment: Environment) -> bytes:
+    if not environment.peer_secret_path:
+        raise ConfigurationError(f"the plan sums between regions, but {names.ENV_PEER_SECRET} names no secret")
+    try:
+        with open(environment.peer_secret_path, "rb") as file:
+            secret = file.read()
+    except OSError as error:
+        raise ConfigurationError(f"the peers' secret cannot be read: {error}") from error
+    if len(secret) < MIN_SECRET_BYTES:
+        raise ConfigurationError(f"the peers' secret has {len(secret)} bytes: at least {MIN_SECRET_BYTES} are needed")
+    return secret

@@ -1,0 +1,187 @@
+"""Addresses of all ranks -> a connected, authenticated socket to every partner.
+
+The higher rank of a pair connects to the lower one. The door stays open afterwards: whoever connects again for a rank
+that is already there has a copy of the secret and is no accident, and ends the group.
+"""
+
+import contextlib
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hulk_runtime.collective.wire.handshake import Identity, StrangerError, answer, greet
+from hulk_runtime.errors import PeerLostError, PortError
+
+RETRY_S: Final = 0.2
+CONNECT_TIMEOUT_S: Final = 5.0
+MAX_GREETING: Final = 256
+"""Connections that may be at the door at once; one more, and the oldest has to go."""
+MOST_PROBLEMS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a rank listens."""
+
+    host: str
+    port: int
+
+
+Admit = Callable[[int, int, socket.socket], None]
+"""Takes rank, stream and socket of a connection that was authenticated."""
+
+
+class Door:
+    """The listening socket of one rank, and a thread that lets peers in until it is closed."""
+
+    def __init__(self, listener: socket.socket, rank: int, identity: Identity, admit: Admit) -> None:
+        self._listener, self._rank, self._identity, self._admit = listener, rank, identity, admit
+        self._greeting: deque[socket.socket] = deque()
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._serve, name="hulk-door", daemon=True)
+        self.refused: deque[str] = deque(maxlen=4)
+        """Who was sent away last, and why."""
+
+    def open(self) -> None:
+        """Begin to accept."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Accept nobody any more."""
+        self._is_closed = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def forsake(self) -> None:
+        """In a forked child: the parent goes on listening."""
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, address = self._listener.accept()
+            except OSError as error:
+                if self._is_closed:
+                    return
+                problem = f"somebody: {error}"  # no descriptors left, or who knocked has gone
+                if problem not in self.refused:
+                    self.refused.append(problem)
+                time.sleep(RETRY_S)
+                continue
+            with self._lock:
+                self._greeting.append(connection)
+                oldest = self._greeting.popleft() if len(self._greeting) > MAX_GREETING else None
+            if oldest is not None:  # whoever says nothing keeps nobody else out
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+            threading.Thread(target=self._greet, args=(connection, address[0]), daemon=True).start()
+
+    def _greet(self, connection: socket.socket, host: str) -> None:
+        try:
+            hello = answer(connection, self._identity, self._rank)
+        except OSError as error:
+            self.refused.append(f"{host}: {error}")
+            connection.close()
+        else:
+            self._admit(hello.source, hello.stream, connection)
+        finally:
+            with self._lock, contextlib.suppress(ValueError):
+                self._greeting.remove(connection)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 means any, no host all addresses of both families. Raises PortError."""
+    try:
+        if host == "" and socket.has_dualstack_ipv6():
+            return socket.create_server((host, port), family=socket.AF_INET6, backlog=256, dualstack_ipv6=True)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=256)
+    except OSError as error:
+        raise PortError(f"cannot listen at {host or 'any address'}, port {port}: {error.strerror}") from error
+
+
+class Gathering:
+    """Connections to all partners as they come together."""
+
+    def __init__(self, rank: int, addresses: Sequence[Address], wanted: dict[int, int], identity: Identity) -> None:
+        """`wanted` says how many connections each partner gets."""
+        self._rank, self._addresses, self._wanted, self._identity = rank, addresses, wanted, identity
+        self._found: dict[tuple[int, int], socket.socket] = {}
+        self._changed = threading.Condition()
+        self._complete = False
+        self._error: str | None = None
+        self._problems: dict[int, str] = {}
+        self.twice: Callable[[int], None] = lambda _: None
+
+    def admit(self, rank: int, stream: int, connection: socket.socket) -> None:
+        """A connection that was authenticated, from either side."""
+        if stream >= self._wanted.get(rank, 0):
+            connection.close()
+            return
+        with self._changed:
+            if not self._complete:
+                older = self._found.get((rank, stream))
+                if older is not None:  # the other end did not hear that it had been let in, and tried again
+                    older.close()
+                self._found[rank, stream] = connection
+                self._changed.notify_all()
+                return
+        connection.close()
+        self.twice(rank)
+
+    def gather(self, timeout_s: float, refused: Iterable[str] = ()) -> dict[int, list[socket.socket]]:
+        """Every partner's connections. Raises PeerLostError that names who is missing, and who was refused."""
+        deadline_s = time.monotonic() + timeout_s
+        for rank, count in self._wanted.items():
+            for stream in range(count if rank < self._rank else 0):
+                threading.Thread(target=self._connect, args=(rank, stream, deadline_s), daemon=True).start()
+        num_wanted = sum(self._wanted.values())
+        with self._changed:
+            self._changed.wait_for(lambda: self._error or len(self._found) == num_wanted, timeout_s)
+            self._complete = True
+            if self._error or len(self._found) < num_wanted:
+                for connection in self._found.values():
+                    connection.close()
+                raise PeerLostError("; refused ".join([self._error or self._late(timeout_s), *refused]))
+            return {
+                rank: [self._found[rank, stream] for stream in range(count)] for rank, count in self._wanted.items()
+            }
+
+    def _late(self, timeout_s: float) -> str:
+        """Which ranks not all connections are there to, and what the last tries to reach some of them came to."""
+        wanted = ((rank, stream) for rank, count in self._wanted.items() for stream in range(count))
+        missing = sorted({rank for rank, stream in wanted if (rank, stream) not in self._found})
+        problems = [self._problems[rank] for rank in missing if rank in self._problems][:MOST_PROBLEMS]
+        return "; ".join([f"ranks {missing} did not connect within {timeout_s:g} s", *problems])
+
+    def _connect(self, rank: int, stream: int, deadline_s: float) -> None:
+        address = self._addresses[rank]
+        while time.monotonic() < deadline_s and not self._complete:
+            connection = None
+            try:
+                connection = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)
+                greet(connection, self._identity, stream, self._rank, rank)
+            except OSError as error:
+                self._problems[rank] = f"rank {rank} at {address.host}:{address.port}: {error}"
+                if connection is not None:
+                    connection.close()
+                if isinstance(error, StrangerError):
+                    self._give_up(self._problems[rank])
+                    return
+                time.sleep(RETRY_S)
+            else:
+                self.admit(rank, stream, connection)
+                return
+
+    def _give_up(self, problem: str) -> None:
+        with self._changed:
+            self._error = self._error or problem
+            self._changed.notify_all()

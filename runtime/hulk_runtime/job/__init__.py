@@ -1,0 +1,1 @@
+"""What a pod is and does before it trains: its environment, attempt and plan, its ranks, its answer to SIGTERM."""
