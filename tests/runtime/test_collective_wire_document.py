@@ -1,4 +1,4 @@
-"""docs/collective-wire.md: its tables are what the code sends."""
+"""docs/reference/collective-wire.md: its tables are what the code sends."""
 
 import hashlib
 import importlib
@@ -11,7 +11,7 @@ from hulk_runtime.collective.wire import frames, handshake
 from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind, Phase, parse
 from hulk_runtime.collective.wire.handshake import Identity
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "collective-wire.md").read_text()
+TEXT = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "collective-wire.md").read_text()
 PLAN_DIGEST = bytes(range(100, 132))
 
 
