@@ -1,6 +1,8 @@
 """docs/how-it-works and docs/benchmarks: a short page an idea, each with a picture; figures say when and by what."""
 
+import calendar
 import importlib.util
+import itertools
 import re
 from pathlib import Path
 
@@ -13,13 +15,12 @@ MAX_WORDS = 1200
 PAGES = sorted((DOCS / "how-it-works").glob("*.md"))
 BENCHMARKS = sorted((DOCS / "benchmarks").glob("*.md"))
 MEASURED = re.compile(r"\*(\d{1,2}) (\w+) (20\d\d) · `python -m (bench[.\w]*)( [^`]*)?`[^·]* · commit [0-9a-f]{7,40}\*")
-MONTHS = "January February March April May June July August September October November December".split()
 
 
 def captions(text: str) -> list[str]:
     """The line above each table, blank lines left out."""
     lines = [line for line in text.splitlines() if line.strip()]
-    return [before for before, line in zip(lines, lines[1:], strict=False) if line[0] == "|" and before[0] != "|"]
+    return [before for before, line in itertools.pairwise(lines) if line[0] == "|" and before[0] != "|"]
 
 
 def pictures(text: str) -> list[str]:
@@ -42,7 +43,7 @@ def test_each_table_of_a_benchmark_says_its_date_command_and_commit(page: Path) 
         found = MEASURED.fullmatch(caption)
         assert found, f"above a table: {caption}"
         _, month, _, module, words = found.groups()
-        assert month in MONTHS
+        assert month in calendar.month_name
         assert importlib.util.find_spec(module)
         assert module != "bench" or (words or "").split()[0] in QUESTIONS
 
