@@ -35,13 +35,14 @@ Served by rank 0 on port {names.WORKER_METRICS_PORT} (`{names.ENV_METRICS_PORT}`
 reads them, when the program is built on `hulk_runtime`; by the lowest rank that takes part, where the region of rank 0
 was left out. Every worker serves `hulk_worker_own_step` and its process's own as well (`process_*`, `python_*`).
 Series about all-reduces (`hulk_worker_all_reduce*`) and about links between regions (`hulk_worker_region_link_*`) are
-there where the plan's algorithm is `wan`; [what they mean](how-an-all-reduce-works.md#predicted-and-observed).
+there where the plan's algorithm is `wan`;
+[what they mean](../how-it-works/all-reduce-network.md#predicted-and-observed).
 
 """
 SWEEP_HEAD: Final = """
 ## Worker whose devices the trials of a sweep share
 
-Served by every worker of a [HulkSweep of mode sharp](sweeps.md#mode-sharp), of its own trials.
+Served by every worker of a [HulkSweep of mode sharp](../how-it-works/sweeps.md#mode-sharp), of its own trials.
 
 """
 AGENT_HEAD: Final = f"""

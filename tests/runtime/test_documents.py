@@ -47,7 +47,7 @@ def test_the_page_of_metrics_is_fresh_and_says_what_each_is():
 
 
 def test_the_wire_document_names_every_key_and_exit_code():
-    text = (DOCS / "plan-wire.md").read_text()
+    text = (DOCS / "reference" / "plan-wire.md").read_text()
     for field in wire.Plan.model_fields.values():
         assert f"`{field.alias}`" in text
     for kind in errors.HulkError.__subclasses__():

@@ -25,7 +25,7 @@ _CHANGES = f"""## Which field of a HulkJob may change, and when
 The API server itself refuses every other change, with a sentence that names the field. A change of the spec while the
 job runs is taken up by the next attempt, except `suspend` and `runPolicy`, which act at once. So do `workers.min` and
 `workers.max` where they no longer admit the number of workers in force: a new attempt begins, which is neither a
-failure nor a disruption, and keeps what it can of the pods ([how](how-a-plan-is-made.md#when-a-running-job-changes)).
+failure nor a disruption, and keeps what it can of the pods ([how](../how-it-works/replanning.md#when-it-must)).
 
 Names: a HulkJob's name has at most {names.MAX_JOB_NAME_LENGTH} characters and starts with a letter, because its pods
 are named `<job>-<attempt>-<worker>` and a pod's name is its host name. A pod that stays for a later attempt keeps its
