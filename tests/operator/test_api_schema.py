@@ -92,7 +92,7 @@ def test_columns_of_a_job_show_phase_attempt_workers_and_both_step_times() -> No
     (job,) = [kind for kind in KINDS if kind.name == names.JOB_KIND]
     (version,) = crd(job)["spec"]["versions"]
     shown = [column["name"] for column in version["additionalPrinterColumns"] if "priority" not in column]
-    assert shown == ["Phase", "Attempt", "Workers", "Step", "Predicted(us)", "Observed(us)", "Age"]
+    assert shown == ["Phase", "Attempt", "Workers", "Step", "Predicted", "Observed", "Age"]
     for column in version["additionalPrinterColumns"]:
         reached = openapi(job)
         for name in column["jsonPath"].split("[")[0].split(".")[1:]:

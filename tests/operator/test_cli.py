@@ -59,7 +59,7 @@ def test_brackets_in_names_are_printed_as_they_are() -> None:
 
 
 def test_a_plan_from_files_names_every_worker_its_link_and_why(hulk: Hulk) -> None:
-    code, printed = hulk("plan", "-f", JOB, "--topology", TOPOLOGY)
+    code, printed = hulk("plan", "-f", JOB, "--topology", TOPOLOGY, "--details")
     assert code == 0
     assert printed.startswith("default/demo: ")
     for word in ("predicted = compute", "bottleneck", "THE STEP GOES TO", "eu-a", "ap-a", "why"):
@@ -80,7 +80,7 @@ def test_json_and_yaml_say_the_same(hulk: Hulk) -> None:
 
 
 def test_a_plan_of_hulks_own_all_reduce_shows_its_flows(hulk: Hulk) -> None:
-    _, out = hulk("plan", "-f", JOB, "--topology", TOPOLOGY)
+    _, out = hulk("plan", "-f", JOB, "--topology", TOPOLOGY, "--details")
     _, as_json = hulk("plan", "-f", JOB, "--topology", TOPOLOGY, "-o", "json")
     (plan,) = json.loads(as_json)["jobs"]
     assert plan["algorithm"] == "wan"
@@ -128,7 +128,7 @@ def test_a_model_is_read_from_the_config_map_beside_the_job(hulk: Hulk) -> None:
 
 
 def test_a_missing_config_map_is_named(hulk: Hulk) -> None:
-    code, printed = hulk("plan", "-f", ROOT / "examples" / "torchrun.yaml", "--topology", TOPOLOGY)
+    code, printed = hulk("plan", "-f", ROOT / "examples" / "torchrun.yaml", "--topology", TOPOLOGY, "--details")
     assert code == 1
     assert "ModelNotFound" in printed
     assert "ConfigMap plain-torch with key profile.json of namespace default" in printed
@@ -160,7 +160,7 @@ def test_a_mistake_in_a_file_is_one_message_with_the_files_name(
 ) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    code, printed = hulk("plan", "-f", path, "--topology", TOPOLOGY)
+    code, printed = hulk("plan", "-f", path, "--topology", TOPOLOGY, "--details")
     assert expected in code
     assert str(path) in code
     assert printed == ""
@@ -188,19 +188,19 @@ JOB_HEAD = "kind: HulkJob\napiVersion: hulk.dev/v1alpha1\n"
 def test_a_broken_file_is_one_message_and_no_traceback(hulk: Hulk, tmp_path: Path, text: str, expected: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_bytes(text.encode("latin-1"))
-    code, _ = hulk("plan", "-f", path)
+    code, _ = hulk("plan", "-f", path, "--details")
     assert expected in code
     assert str(path) in code
 
 
 def test_a_topology_file_without_a_topology_is_refused_instead_of_asking_the_cluster(hulk: Hulk) -> None:
-    code, _ = hulk("plan", "-f", JOB, "--topology", JOB.with_name("plain-torch.yaml"))
+    code, _ = hulk("plan", "-f", JOB, "--topology", JOB.with_name("plain-torch.yaml"), "--details")
     assert code == f"hulk: {JOB.with_name('plain-torch.yaml')}: no Topology or HulkTopology in it"
 
 
 @pytest.mark.parametrize(("twice", "key"), [(JOB, "HulkJob default/demo"), (TOPOLOGY, "HulkTopology")])
 def test_what_is_there_twice_is_named(hulk: Hulk, twice: Path, key: str) -> None:
-    code, _ = hulk("plan", "-f", JOB, "-f", twice, "--topology", TOPOLOGY)
+    code, _ = hulk("plan", "-f", JOB, "-f", twice, "--topology", TOPOLOGY, "--details")
     assert f"{key} is there twice; the first one is in {twice}" in code
 
 
@@ -209,13 +209,13 @@ def test_the_config_map_of_another_namespace_is_not_the_jobs(hulk: Hulk, tmp_pat
     for document in documents:
         if document["kind"] == "ConfigMap":
             document["metadata"]["namespace"] = "other"
-    code, printed = hulk("plan", "-f", write(tmp_path / "j.yaml", *documents), "--topology", TOPOLOGY)
+    code, printed = hulk("plan", "-f", write(tmp_path / "j.yaml", *documents), "--topology", TOPOLOGY, "--details")
     assert code == 1
     assert "of namespace default was not found" in printed
 
 
 def test_without_a_cluster_and_without_nodes_the_message_says_what_is_missing(hulk: Hulk) -> None:
-    code, _ = hulk("plan", "-f", JOB)
+    code, _ = hulk("plan", "-f", JOB, "--details")
     assert "there is no kubeconfig /does/not/exist" in code
 
 
@@ -255,7 +255,7 @@ def test_what_a_topology_says_of_places_it_does_not_have_is_refused(
     topology = yaml.safe_load(TOPOLOGY.read_text())
     topology["spec"].setdefault(field, []).append(entry)
     path = write(tmp_path / "topology.yaml", topology)
-    code, _ = hulk("plan", "-f", JOB, "--topology", path)
+    code, _ = hulk("plan", "-f", JOB, "--topology", path, "--details")
     assert f"{path}: HulkTopology cluster:" in code
     assert expected in code
 
@@ -263,7 +263,7 @@ def test_what_a_topology_says_of_places_it_does_not_have_is_refused(
 def test_a_topology_for_a_cluster_may_name_regions_that_have_no_node_yet(hulk: Hulk, tmp_path: Path) -> None:
     topology = yaml.safe_load(TOPOLOGY.read_text())
     topology["spec"] = {"links": [MARS]}
-    code, _ = hulk("plan", "-f", JOB, "--topology", write(tmp_path / "topology.yaml", topology))
+    code, _ = hulk("plan", "-f", JOB, "--topology", write(tmp_path / "topology.yaml", topology), "--details")
     assert "there is no kubeconfig" in code
 
 

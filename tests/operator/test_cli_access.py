@@ -96,7 +96,7 @@ def test_help_has_a_short_name(hulk: Hulk, arguments: tuple[str, ...]) -> None:
     [((), "research"), (("--context", "two"), "default"), (("-n", "mine", "--context", "one"), "mine")],
 )
 def test_the_namespace_is_the_contexts(hulk: Hulk, arguments: tuple[str, ...], namespace: str) -> None:
-    code, printed, _ = hulk("plan", "-f", JOB, "--topology", TOPOLOGY, *arguments)
+    code, printed, _ = hulk("plan", "-f", JOB, "--topology", TOPOLOGY, *arguments, "--details")
     assert code == 0
     assert printed.startswith(f"{namespace}/demo: ")
 
@@ -144,7 +144,7 @@ def test_a_plan_says_what_it_could_not_see(hulk: Hulk, cluster: Restricted, tmp_
     cluster.forbidden = ("pods", "hulkjobs")
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(stored_job()))
-    code, printed, said = hulk("plan", "-f", path)
+    code, printed, said = hulk("plan", "-f", path, "--details")
     assert code == 0
     assert "2 workers" in printed
     assert "what pods hold is not known" in said
@@ -153,7 +153,7 @@ def test_a_plan_says_what_it_could_not_see(hulk: Hulk, cluster: Restricted, tmp_
 
 def test_a_job_is_explained_to_who_sees_nothing_else(hulk: Hulk, cluster: Restricted) -> None:
     cluster.forbidden = ("pods", "nodes", "nodeprofiles")
-    code, printed, said = hulk("explain", "demo")
+    code, printed, said = hulk("explain", "demo", "--details")
     assert code == 0
     assert "research/demo" in printed
     assert "links are not shown: " in said

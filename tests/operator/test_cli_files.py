@@ -308,7 +308,9 @@ def test_memory_is_enough_where_every_machine_holds_its_own_stage(
 
 def test_several_plans_are_not_saved_as_one(hulk: Hulk, tmp_path: Path) -> None:
     pair = [small(tmp_path, name=name, workers={"max": 2}) for name in ("first", "second")]
-    code, _, _ = hulk("plan", "-w", pair[0], "-w", pair[1], "-t", HULK_TOPOLOGY, "--save", tmp_path / "plan.yaml")
+    code, _, _ = hulk(
+        "plan", "-w", pair[0], "-w", pair[1], "-t", HULK_TOPOLOGY, "--save", tmp_path / "plan.yaml", "--details"
+    )
     assert code == "hulk: --save writes one plan, and there are 2"
 
 
@@ -369,7 +371,7 @@ def running(hulk: Hulk, tmp_path: Path) -> tuple[Path, Path]:
     text = (EXAMPLES / "measured-workload.yaml").read_text()
     moving = "moving: {imageSeconds: 7, startSeconds: 9, storeRegion: site-a}\n"
     workload.write_text(text.replace("training: {", "training: {steps: 20000, ") + moving)
-    code, _, _ = hulk("plan", *MEASURED[:2], "-w", workload, "--save", plan)
+    code, _, _ = hulk("plan", *MEASURED[:2], "-w", workload, "--save", plan, "--details")
     assert code == 0
     return workload, plan
 
@@ -409,7 +411,7 @@ def test_a_plan_that_stays_keeps_what_it_was_made_of(hulk: Hulk, tmp_path: Path)
     training = {"globalBatch": 16, "steps": 100_000}
     workload, plan = small(tmp_path, training=training, workers={"min": 2}), tmp_path / "p.yaml"
     then = write_uplinks(tmp_path / "then.yaml", 50, 10, LAN + WAN_LINK)
-    assert hulk("plan", "-t", then, "-w", workload, "--save", plan)[0] == 0
+    assert hulk("plan", "-t", then, "-w", workload, "--save", plan, "--details")[0] == 0
     made_of = yaml.safe_load(plan.read_text())["madeOf"]
     now = write_uplinks(tmp_path / "now.yaml", 30, 10, LAN + WAN_LINK)
     asked = ("plan", "-t", now, "-w", workload, "--from", plan, "--save", plan, "-o", "json", "--held")
@@ -428,7 +430,7 @@ def test_what_changed_is_shown_of_uplinks_speeds_and_links_that_are_gone(hulk: H
         "apiVersion: hulk.dev/files/v1\nkind: Workload\nname: one\nmodel: {preset: gpt2}\n"
         "training: {globalBatch: 16, microBatch: 4, steps: 100000}\nworkers: {min: 2, max: 2}\n"
     )
-    assert hulk("plan", "-t", topology, "-w", workload, "--save", plan)[0] == 0
+    assert hulk("plan", "-t", topology, "-w", workload, "--save", plan, "--details")[0] == 0
     asked = ("plan", "-w", workload, "--from", plan)
     _, table, _ = hulk(*asked, "-t", write_uplinks(tmp_path / "slow.yaml", 20, 1, LAN + WAN_LINK))
     assert "uplink of eu: 6,250,000 -> 2,500,000 B/s (factor 2.50)" in table
@@ -497,18 +499,18 @@ def test_what_cannot_be_asked_of_a_running_plan_is_one_sentence(
     hulk: Hulk, tmp_path: Path, arguments: tuple[object, ...], words: str
 ) -> None:
     workload, plan = running(hulk, tmp_path)
-    code, _, _ = hulk("plan", *MEASURED[:2], "-w", workload, "--from", plan, *arguments)
+    code, _, _ = hulk("plan", *MEASURED[:2], "-w", workload, "--from", plan, *arguments, "--details")
     assert words in str(code)
 
 
 def test_without_a_number_of_steps_nobody_knows_what_a_move_gains(hulk: Hulk, tmp_path: Path) -> None:
     _, plan = running(hulk, tmp_path)
-    code, _, _ = hulk("plan", *MEASURED, "--from", plan)
+    code, _, _ = hulk("plan", *MEASURED, "--from", plan, "--details")
     assert "training.steps is missing" in str(code)
 
 
 def test_steps_that_were_made_are_of_a_plan_that_is_carried_out(hulk: Hulk) -> None:
-    code, _, _ = hulk("plan", *MEASURED, "--step", "5")
+    code, _, _ = hulk("plan", *MEASURED, "--step", "5", "--details")
     assert "give it with --from" in str(code)
 
 
@@ -533,4 +535,4 @@ def test_a_step_below_half_a_microsecond_is_shown(hulk: Hulk, tmp_path: Path) ->
 
 def test_passes_that_take_no_time_to_speak_of_are_refused(hulk: Hulk, tmp_path: Path) -> None:
     topology, workload, _ = write_tiny(tmp_path, 1e-300)
-    assert "must be >= 1e-12 s" in str(hulk("plan", "-t", topology, "-w", workload)[0])
+    assert "must be >= 1e-12 s" in str(hulk("plan", "-t", topology, "-w", workload, "--details")[0])

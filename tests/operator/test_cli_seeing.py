@@ -97,7 +97,9 @@ def test_searches_for_the_cheapest_have_their_gaps_to_a_price(hulk: Hulk, tmp_pa
         assert priced
         assert all(row["gap"] == pytest.approx(1 - bound / row["pricePerStep"]) for row in priced)
         assert all("stepMicroseconds" not in row for row in priced)
-    _, printed, _ = hulk("plan", "-f", tmp_path / "one.yaml", "-t", HULK_TOPOLOGY, "--compare", "--seconds", "0.1")
+    _, printed, _ = hulk(
+        "plan", "-f", tmp_path / "one.yaml", "-t", HULK_TOPOLOGY, "--compare", "--seconds", "0.1", "--details"
+    )
     assert re.search(r"by the closed form; a price of [\d.e-]+: ", printed)
 
 
@@ -155,7 +157,7 @@ def test_a_plan_that_needs_stages_is_compared_with_others_that_have_them(hulk: H
 def test_a_comparison_is_a_table_and_a_page(hulk: Hulk, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     options = ("--compare", "--seconds", "0.05", "--html", page)
-    code, printed, notes = hulk("plan", "-f", JOB, "-t", HULK_TOPOLOGY, *options)
+    code, printed, notes = hulk("plan", "-f", JOB, "-t", HULK_TOPOLOGY, *options, "--details")
     assert code == 0
     for heading in ("THE STEP GOES TO", "STAGE  LAYERS", "MEMORY OF ONE", "LINK ", "COSTS", "SEARCH ", "ONE CHANGE"):
         assert heading in printed
@@ -241,8 +243,8 @@ def test_a_page_without_a_plan_is_not_written(hulk: Hulk, tmp_path: Path) -> Non
     job = tmp_path / "job.yaml"
     job.write_text(JOB.read_text().replace("min: 5", "min: 7").replace("max: 6", "max: 8"))
     page = tmp_path / "report.html"
-    alone = hulk("plan", "-f", job, "-t", HULK_TOPOLOGY)[1]
-    code, printed, _ = hulk("plan", "-f", job, "-t", HULK_TOPOLOGY, "--html", page)
+    alone = hulk("plan", "-f", job, "-t", HULK_TOPOLOGY, "--details")[1]
+    code, printed, _ = hulk("plan", "-f", job, "-t", HULK_TOPOLOGY, "--html", page, "--details")
     assert "no job has a plan" in str(code)
     assert "NotEnoughAccelerators" in printed
     assert printed == alone

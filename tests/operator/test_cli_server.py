@@ -185,7 +185,7 @@ def test_an_accelerator_that_a_pod_holds_is_not_planned_again(hulk: Hulk, kubeco
     path.write_text(yaml.safe_dump(job()))
     within(kubeconfig, occupy)
     try:
-        code, printed = hulk("plan", "-f", path)
+        code, printed = hulk("plan", "-f", path, "--details")
     finally:
         within(kubeconfig, release)
     assert code == 1
@@ -241,7 +241,7 @@ async def started(cluster: ApiCluster) -> None:
 
 def test_a_job_is_explained_worker_by_worker(hulk: Hulk, kubeconfig: Path) -> None:
     within(kubeconfig, started)
-    code, printed = hulk("explain", "demo", "-n", NAMESPACE)
+    code, printed = hulk("explain", "demo", "-n", NAMESPACE, "--details")
     assert code == 0
     for words in ("because it is short", "cli-a1", "70.0 ms, 50.0 MB/s", "at most 1.0 %", "7/30", "3.25", "2.10 s"):
         assert words in printed

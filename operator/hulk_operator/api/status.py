@@ -63,6 +63,7 @@ class PredictionSummary(Resource):
 
     attempt: Annotated[Attempt, Field(description="Attempt that it belongs to.")]
     step_microseconds: Annotated[Positive, Field(description="One step.")]
+    step_time: Annotated[str | None, Field(max_length=32, description="stepMicroseconds for people: `2.25 s`.")] = None
     compute_microseconds: Annotated[Count, Field(description="Of that, the slowest rank's compute.")]
     communication_microseconds: Annotated[Count, Field(description="Of that, the all-reduce.")]
     bubble_microseconds: Annotated[
@@ -148,6 +149,7 @@ class Observed(Resource):
 
     step: Annotated[Count, Field(description="Last completed step.")]
     step_microseconds: Annotated[Count | None, Field(description="Median of the last steps.")] = None
+    step_time: Annotated[str | None, Field(max_length=32, description="stepMicroseconds for people: `2.25 s`.")] = None
     compute_microseconds: Annotated[Count | None, Field(description="Of that, the slowest rank's compute.")] = None
     loss: Annotated[Number | None, Field(description="Training loss of the last step.")] = None
     metric: Annotated[Number | None, Field(description="The series that spec.metric names.")] = None

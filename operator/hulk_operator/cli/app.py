@@ -16,7 +16,7 @@ from rich.text import Text
 from hulk_operator import VERSION, names
 from hulk_operator.api.crds import crds as all_crds
 from hulk_operator.api.generate import to_yaml
-from hulk_operator.cli import files, planner_files, tables
+from hulk_operator.cli import brief, files, planner_files, tables
 from hulk_operator.cli.commands import explain_job, follow_logs, job_status, measured_topology, plans_of
 from hulk_operator.cli.fleet import fleet_app
 from hulk_operator.cli.gnn import gnn_app
@@ -48,6 +48,7 @@ Namespace = Annotated[
 ]
 Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG or ~/.kube/config.")]
 Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig. Default: its current one.")]
+Details = Annotated[bool, typer.Option("--details", help="Also memory, flows by size, links and all reasons.")]
 Format = Annotated[Output, typer.Option("-o", "--output", help="table for people, json or yaml for programs.")]
 
 
@@ -87,6 +88,7 @@ def plan(
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
+    details: Details = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Print the plan of jobs and why, creating nothing: from files alone, or for the cluster as it is now."""
@@ -98,7 +100,7 @@ def plan(
     if current is not None:
         if html is not None or compare:
             raise ValueError("--html and --compare are of new plans: they do not go with --from")
-        _replan(workload or [], topology, save, Running(current, step, held), output)
+        _replan(workload or [], topology, save, Running(current, step, held), output, details)
         return
     if workload:
         if save is not None and len(workload) > 1:
@@ -109,7 +111,7 @@ def plan(
     else:
         report = _plan_jobs(file or [], topology, namespace, Target(kubeconfig, context))
     report = look_closer(report, look)
-    emit(report.wire(), tables.plans(report), output)
+    emit(report.wire(), tables.plans(report) if details or compare else brief.plans(report), output)
     if save is not None:
         _save(report, save)
     if html is not None:
@@ -150,12 +152,14 @@ class Running(NamedTuple):
     held_s: float
 
 
-def _replan(paths: list[Path], topology: Path | None, save: Path | None, running: Running, output: Output) -> None:
+def _replan(
+    paths: list[Path], topology: Path | None, save: Path | None, running: Running, output: Output, details: bool
+) -> None:
     if len(paths) != 1 or topology is None:
         raise ValueError("--from is of one workload (-w) on a topology (-t)")
     now = planner_files.any_topology(topology, sys.stdin).topology
     report, kept = planner_files.replan_workload(paths[0], running.plan, now, running.num_made, running.held_s)
-    emit(report.wire(), replan_table(report), output)
+    emit(report.wire(), replan_table(report, details), output)
     if save is not None and kept is not None:
         planner_files.save_plan(kept, save)
     if kept is None:
@@ -204,11 +208,12 @@ def explain(
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
+    details: Details = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show a job's plan worker by worker, the links it uses, and how the prediction holds."""
+    """Show a job's plan, with --details worker by worker and with the links it uses, and how the prediction holds."""
     target = Target(kubeconfig, context)
-    document, people = run(explain_job(job, namespace or target.namespace, target))
+    document, people = run(explain_job(job, namespace or target.namespace, target, details))
     emit(document, people, output)
 
 

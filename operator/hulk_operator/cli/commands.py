@@ -8,7 +8,7 @@ from hulk_placement.topology import Topology
 from rich.console import Group, RenderableType
 
 from hulk_operator.api import HulkJob, HulkSweep, HulkTopologySpec
-from hulk_operator.cli import live, tables
+from hulk_operator.cli import brief, live, tables
 from hulk_operator.cli.files import Documents
 from hulk_operator.cli.live import Target
 from hulk_operator.cli.output import note
@@ -59,7 +59,9 @@ async def state_of(cluster: Cluster, namespace: str, name: str, now: datetime) -
     return _state(found), tables.job_state(found, now)
 
 
-async def explain_job(name: str, namespace: str, target: Target) -> tuple[dict[str, Any], RenderableType]:
+async def explain_job(
+    name: str, namespace: str, target: Target, details: bool
+) -> tuple[dict[str, Any], RenderableType]:
     """A job's running plan with the links as they are known now, and its state."""
     async with live.cluster_of(target) as cluster:
         job = await live.job(cluster, namespace, name)
@@ -87,7 +89,8 @@ async def explain_job(name: str, namespace: str, target: Target) -> tuple[dict[s
             why=why,
         )
     explained = ExplainReport(job=job.key, steps=job.spec.training.steps, plan=report, status=job.status)
-    return explained.wire(), tables.explained(explained, job, datetime.now(UTC))
+    shown = tables.explained if details else brief.explained
+    return explained.wire(), shown(explained, job, datetime.now(UTC))
 
 
 def with_observed(rows: Iterable[FlowRow], job: HulkJob) -> tuple[FlowRow, ...]:

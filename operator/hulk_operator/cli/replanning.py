@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from hulk_operator.api import Resource
-from hulk_operator.cli import tables, units
+from hulk_operator.cli import brief, tables, units
 from hulk_operator.cli.grid import sentence
 from hulk_operator.cli.planning import plan_report
 from hulk_operator.cli.reports import PlanReport, PlanReports
@@ -133,12 +133,12 @@ def _figure_row(drift: FigureDrifted) -> FigureRow:
     )
 
 
-def replan_table(report: ReplanReport) -> RenderableType:
+def replan_table(report: ReplanReport, with_details: bool = False) -> RenderableType:
     """For people: what changed, both steps, the cost, the verdict, the plan to move to."""
-    return Group(*_lines(report))
+    return Group(*_lines(report, with_details))
 
 
-def _lines(report: ReplanReport) -> Iterator[RenderableType]:
+def _lines(report: ReplanReport, with_details: bool) -> Iterator[RenderableType]:
     colour = "yellow" if report.verdict == "move" else "green"
     yield Text.assemble((f"{report.workload}: ", "bold"), (report.verdict, colour))
     yield sentence("why", report.reason)
@@ -154,7 +154,8 @@ def _lines(report: ReplanReport) -> Iterator[RenderableType]:
         yield sentence("move", f"{report.cost_seconds:.2f} s: {parts or 'nothing'}; {sent} of checkpoint sent")
     if report.plan is not None:
         yield ""
-        yield tables.plans(PlanReports(jobs=(report.plan,)))
+        new = PlanReports(jobs=(report.plan,))
+        yield tables.plans(new) if with_details else brief.plans(new)
 
 
 def _changes(report: ReplanReport) -> Iterator[RenderableType]:

@@ -28,6 +28,7 @@ MAX_MATRIX_REGIONS = 8
 MAX_WORKER_ROWS = 64
 MAX_REFUSED_ROWS = 10
 MAX_FLOWS = 4
+NOT_PROVEN = "not proven: speeds are assumed until the preflight"
 
 
 def plans(report: PlanReports) -> RenderableType:
@@ -47,13 +48,9 @@ def _plan(plan: PlanReport) -> Iterator[RenderableType]:
     if not plan.planned:
         yield Text.assemble((f"{plan.job}: ", "bold"), (f"no plan ({plan.reason}). ", "red"), plan.message or "")
         return
-    num_accelerators = sum(worker.accelerators for worker in plan.workers)
-    regions = len({worker.region for worker in plan.workers})
-    head = f"{len(plan.workers)} workers, {num_accelerators} accelerators, {regions} regions, {plan.algorithm}"
-    if plan.details is not None and plan.details.pipeline > 1:
-        head += f", {plan.details.data} x {plan.details.pipeline} stages by {plan.details.schedule}"
-    yield Text.assemble((f"{plan.job}: ", "bold"), head)
-    yield from _prediction(plan)
+    yield headline(plan)
+    for label, text in prediction_words(plan):
+        yield sentence(label, text)
     yield _workers(plan)
     if plan.flows:
         yield _flows(plan)
@@ -64,18 +61,31 @@ def _plan(plan: PlanReport) -> Iterator[RenderableType]:
         yield sentence("why", reason)
 
 
-def _prediction(plan: PlanReport) -> Iterator[RenderableType]:
+def headline(plan: PlanReport) -> Text:
+    """How many workers, accelerators and regions, and how they sum gradients."""
+    num_accelerators = sum(worker.accelerators for worker in plan.workers)
+    regions = len({worker.region for worker in plan.workers})
+    head = f"{len(plan.workers)} workers, {num_accelerators} accelerators, {regions} regions, {plan.algorithm}"
+    if plan.details is not None and plan.details.pipeline > 1:
+        head += f", {plan.details.data} x {plan.details.pipeline} stages by {plan.details.schedule}"
+    return Text.assemble((f"{plan.job}: ", "bold"), head)
+
+
+def prediction_words(plan: PlanReport) -> Iterator[tuple[str, str]]:
+    """The predicted step, its memory, its bottleneck, and what is proven: each with its label."""
     if plan.prediction is not None:
         found = plan.prediction
         known = "speeds of these nodes known" if found.calibrated else "speeds assumed until the pods measure them"
         step = units.duration(found.step_microseconds)
-        yield sentence("step", f"{step} predicted = {_parts(plan, found)}; {known}")
+        yield "step", f"{step} predicted = {_parts(plan, found)}; {known}"
         if found.memory_bytes:
-            yield sentence("memory", f"{units.size(found.memory_bytes)} on the fullest accelerator")
+            yield "memory", f"{units.size(found.memory_bytes)} on the fullest accelerator"
     if plan.bottleneck is not None:
-        yield sentence("bottleneck", bottleneck_words(plan.bottleneck))
-    if plan.optimality_gap is not None:
-        yield sentence("optimality", _proven(float(plan.optimality_gap), plan.optimality_num_workers))
+        yield "bottleneck", bottleneck_words(plan.bottleneck)
+    if plan.prediction is not None and not plan.prediction.calibrated:
+        yield "optimality", NOT_PROVEN
+    elif plan.optimality_gap is not None:
+        yield "optimality", _proven(float(plan.optimality_gap), plan.optimality_num_workers)
 
 
 def _parts(plan: PlanReport, found: PredictionRow) -> str:

@@ -12,6 +12,7 @@ from hulk_placement.cost.money import accelerators_per_s
 from hulk_placement.layer_pins import as_spans
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan, Prediction
+from hulk_placement.report.units import duration
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -83,7 +84,8 @@ def prediction_summary(
     has_stages = plan.layout.pipeline > 1
     return PredictionSummary(
         attempt=plan.attempt,
-        step_microseconds=max(1, microseconds(prediction.step_s)),
+        step_microseconds=(step_us := max(1, microseconds(prediction.step_s))),
+        step_time=duration(step_us),
         compute_microseconds=microseconds(prediction.compute_s),
         communication_microseconds=microseconds(prediction.communication_s),
         bubble_microseconds=microseconds(prediction.bubble_s) if has_stages else None,

@@ -15,6 +15,8 @@ from hulk_placement.search.making import make_plan
 from hulk_placement.search.problem import Problem, Unplaced
 from hulk_placement.search.sizes import NUM_BUCKETS
 
+NOT_PROVEN = "Not proven: speeds are assumed until the preflight."
+
 
 def no_ring(problem: Problem) -> Unplaced:
     """Why no closed ring of known links joins enough machines."""
@@ -58,6 +60,8 @@ def sentences(problem: Problem, plan: Plan) -> tuple[str, ...]:
 
 def none_better(plan: Plan, objective: str = "time", when: str = "by this evaluator") -> tuple[str, ...]:
     """What is proven of a plan that may not be the best."""
+    if not plan.prediction.calibrated:
+        return (NOT_PROVEN,)
     if not plan.optimality_gap:
         return ()
     others = "No plan of as many workers" if plan.gap_num_workers else "No plan"
@@ -67,7 +71,7 @@ def none_better(plan: Plan, objective: str = "time", when: str = "by this evalua
 
 def unproven(plan: Plan) -> tuple[str, ...]:
     """The reasons without what `none_better` says of the search that found the plan."""
-    return tuple(said for said in plan.why if not said.startswith("No plan"))
+    return tuple(said for said in plan.why if not said.startswith("No plan") and said != NOT_PROVEN)
 
 
 def assumed(problem: Problem) -> str:

@@ -4,6 +4,8 @@ from dataclasses import replace
 from statistics import median
 from typing import Final
 
+from hulk_placement.report.units import duration
+
 from hulk_operator.api import (
     CheckpointStatus,
     ConditionType,
@@ -210,6 +212,7 @@ def _observed(view: View, seen: Observation) -> HulkJobStatus:
     observed = Observed(
         step=seen.step or 0,
         step_microseconds=step_us,
+        step_time=None if step_us is None else duration(step_us),
         compute_microseconds=microseconds(seen.max_compute_s) if seen.max_compute_s else None,
         loss=None if seen.loss is None else f"{seen.loss:.6g}",
         metric=_metric(view, seen),
