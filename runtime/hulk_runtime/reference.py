@@ -1,7 +1,7 @@
-"""The metrics of worker and agent -> docs/metrics-runtime.md; with --check fails when the file there is stale.
+"""The metrics of worker and agent -> docs/reference/metrics-runtime.md; with --check fails when the file there is stale.
 
 The tables are read from the metrics themselves, filled with one example each, so that nothing is listed twice. The
-operator has a page of its own (docs/metrics.md), because it may not import this package, nor this package it.
+operator has a page of its own (docs/reference/metrics.md), because it may not import this package, nor this package it.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from hulk_runtime.sockets import LinkSample
 from hulk_runtime.sweep import TrialsCollector
 from hulk_runtime.wan_report import RegionLink, WanFigures
 
-PATH: Final = Path("docs/metrics-runtime.md")
+PATH: Final = Path("docs/reference/metrics-runtime.md")
 HEAD: Final = f"""\
 # Metrics of worker and agent
 

@@ -1,4 +1,4 @@
-"""The documents' JSON schemas -> docs/planner-files-keys.md: every key in a table, with its type and what it means."""
+"""The documents' JSON schemas -> docs/reference/file-keys.md: every key in a table, with its type and what it means."""
 
 from __future__ import annotations
 
