@@ -54,17 +54,24 @@ generate: tools ## Write CRDs, schemas, dashboards, reference tables
 	$(BIN)/python -m hulk_operator.api.generate
 	$(BIN)/python -m hulk_operator.dashboards
 	$(BIN)/python -m hulk_operator.metrics
+	$(BIN)/python -m hulk_operator.cli.reference
 	$(BIN)/python -m hulk_runtime.reference
 	$(BIN)/python -m hulk_placement.files
 
 .PHONY: verify
-verify: tools ## Fail when a generated file is stale
+verify: tools ## Fail when a generated file is stale or a link of the docs is broken
 	$(UV) lock --check --quiet
 	$(BIN)/python -m hulk_operator.api.generate --check
 	$(BIN)/python -m hulk_operator.dashboards --check
 	$(BIN)/python -m hulk_operator.metrics --check
 	$(BIN)/python -m hulk_runtime.reference --check
+	$(BIN)/python -m hulk_operator.cli.reference --check
 	$(BIN)/python -m hulk_placement.files --check
+	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+
+.PHONY: docs
+docs: tools ## Build the documentation into site/; a broken link or anchor fails
+	$(BIN)/mkdocs build --strict --quiet
 
 .PHONY: bench
 bench: tools ## Measure ring orders, predictions and deployment; print ratios

@@ -9,7 +9,7 @@ the 95 % interval that the bootstrap gives. Predictions only, nothing measured.
     portfolio     the default: gnn where there is work for few layouts, else local; so local is the default without gnn
     gnn           local search that asks the value network which divisions and changes to price
     formula       the same search, asking a closed formula in place of the network
-    hulk-gcn ...  see docs/how-a-plan-is-made.md
+    hulk-gcn ...  see docs/how-it-works/several-jobs.md
 
 The whole takes hours. `python -m bench.gnn --machines 128 --seconds 0.1 --clusters 0 18 --add` measures a part, keeps
 what other parts found, and prints all of it.

@@ -1,7 +1,7 @@
-"""The metrics of worker and agent -> docs/metrics-runtime.md; with --check fails when the file there is stale.
+"""The metrics of worker and agent -> docs/reference/metrics-runtime.md; --check fails when the file there is stale.
 
 The tables are read from the metrics themselves, filled with one example each, so that nothing is listed twice. The
-operator has a page of its own (docs/metrics.md), because it may not import this package, nor this package it.
+operator has a page of its own (docs/reference/metrics.md), because it may not import this package, nor this package it.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from hulk_runtime.training.all_reduce_report import RegionLink, WanFigures
 from hulk_runtime.training.data_parallel import RankReport, StepReport
 from hulk_runtime.training.metrics import JobMetrics, WanCollector, own_step
 
-PATH: Final = Path("docs/metrics-runtime.md")
+PATH: Final = Path("docs/reference/metrics-runtime.md")
 HEAD: Final = f"""\
 # Metrics of worker and agent
 
@@ -35,13 +35,14 @@ Served by rank 0 on port {names.WORKER_METRICS_PORT} (`{names.ENV_METRICS_PORT}`
 reads them, when the program is built on `hulk_runtime`; by the lowest rank that takes part, where the region of rank 0
 was left out. Every worker serves `hulk_worker_own_step` and its process's own as well (`process_*`, `python_*`).
 Series about all-reduces (`hulk_worker_all_reduce*`) and about links between regions (`hulk_worker_region_link_*`) are
-there where the plan's algorithm is `wan`; [what they mean](how-an-all-reduce-works.md#predicted-and-observed).
+there where the plan's algorithm is `wan`;
+[what they mean](../how-it-works/all-reduce-network.md#predicted-and-observed).
 
 """
 SWEEP_HEAD: Final = """
 ## Worker whose devices the trials of a sweep share
 
-Served by every worker of a [HulkSweep of mode sharp](sweeps.md#mode-sharp), of its own trials.
+Served by every worker of a [HulkSweep of mode sharp](../how-it-works/sweeps.md#mode-sharp), of its own trials.
 
 """
 AGENT_HEAD: Final = f"""

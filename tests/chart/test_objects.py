@@ -7,7 +7,7 @@ import pytest
 import yaml
 from rendering import CHART, EVERY_SWITCH, ONE_NAMESPACE, Manifest, Render, Rendered
 
-RUNBOOKS = Path(__file__).resolve().parents[2] / "docs/runbooks"
+RUNBOOKS = Path(__file__).resolve().parents[2] / "docs/reference/runbooks"
 DEFINITIONS = {"hulkjobs.hulk.dev", "hulksweeps.hulk.dev", "nodeprofiles.hulk.dev", "hulktopologies.hulk.dev"}
 
 
@@ -103,7 +103,7 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
     alerts = {rule["alert"]: rule for group in rules["groups"] for rule in group["rules"]}
     assert {page.stem for page in RUNBOOKS.glob("Hulk*.md")} == set(alerts)
     for name, rule in alerts.items():
-        assert rule["annotations"]["runbook"] == f"docs/runbooks/{name}.md"
+        assert rule["annotations"]["runbook"] == f"docs/reference/runbooks/{name}.md"
 
 
 def test_the_dashboard_is_loaded_by_grafanas_sidecar(render: Render) -> None:

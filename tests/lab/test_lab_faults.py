@@ -141,7 +141,7 @@ def test_training_survives_a_crash_a_pause_and_the_loss_of_a_node(installed: up.
 
 
 def is_within_its_limits(loss: Loss) -> None:
-    """A lost node is found and planned without by the operator alone, and soon: see docs/how-a-plan-is-made.md."""
+    """A lost node is found and planned without by the operator alone, and soon: see docs/how-it-works/lost-nodes.md."""
     assert loss.detected_s <= MAX_DETECTED_S, loss
     assert loss.plan_s <= MAX_PLAN_S, loss
     assert loss.first_step_s <= MAX_FIRST_STEP_S, loss

@@ -269,7 +269,7 @@ def test_an_operator_is_unhealthy_when_any_of_its_sources_is_silent_for_long() -
 
 
 def test_every_series_is_in_the_reference_and_the_reference_is_fresh(repository: Path) -> None:
-    text = (repository / "docs" / "metrics.md").read_text()
+    text = (repository / "docs" / "reference" / "metrics.md").read_text()
     assert text == page(), "run: python -m hulk_operator.metrics"
     assert all(f"| `{definition.series}` |" in text for definition in DEFINITIONS)
     assert len({definition.name for definition in DEFINITIONS}) == len(DEFINITIONS)

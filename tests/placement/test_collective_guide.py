@@ -1,4 +1,4 @@
-"""docs/how-an-all-reduce-works.md: what it computes by hand is what the planner computes."""
+"""docs/how-it-works/all-reduce-shares.md: what it computes by hand is what the planner computes."""
 
 import math
 from dataclasses import replace
@@ -14,7 +14,7 @@ from hulk_placement.collective.simulation import simulate
 from hulk_placement.collective.timing import delays
 from hulk_placement.collective.transport import TRANSPORT
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "how-an-all-reduce-works.md").read_text()
+TEXT = (Path(__file__).resolve().parents[2] / "docs" / "how-it-works" / "all-reduce-shares.md").read_text()
 NUM_BYTES = 1_000_000
 CHUNK_BYTES = 100
 WIDE = (math.inf, math.inf, math.inf)

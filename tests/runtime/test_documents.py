@@ -41,14 +41,14 @@ def test_a_plain_script_finds_its_region(job, make_plan, monkeypatch):
 
 
 def test_the_page_of_metrics_is_fresh_and_says_what_each_is():
-    assert (DOCS / "metrics-runtime.md").read_text() == reference.page()
+    assert (DOCS / "reference" / "metrics-runtime.md").read_text() == reference.page()
     assert all(metric.documentation for metric in (*reference.worker_metrics(), *reference.agent_metrics()))
     assert "| `hulk_agent_echoes_total` | counter | `result` |" in reference.page()
     assert "| `hulk_worker_link_rtt_seconds` | gauge | `source`, `target` |" in reference.page()
 
 
 def test_the_wire_document_names_every_key_and_exit_code():
-    text = (DOCS / "plan-wire.md").read_text()
+    text = (DOCS / "reference" / "plan-wire.md").read_text()
     for field in wire.Plan.model_fields.values():
         assert f"`{field.alias}`" in text
     for kind in errors.HulkError.__subclasses__():

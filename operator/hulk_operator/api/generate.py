@@ -1,4 +1,4 @@
-"""Writes what is made from the models: crds/, the chart's copy of them, and docs/api-reference.md.
+"""Writes what is made from the models: crds/, the chart's copy of them, and docs/reference/api.md.
 
 `python -m hulk_operator.api.generate` in the repository's root; with `--check` it writes nothing and fails when a
 file is stale.
@@ -53,7 +53,7 @@ def chart_crd(document: dict[str, Any]) -> str:
 
 def generated() -> dict[Path, str]:
     """Every generated file, by its path in the repository."""
-    files = {Path("docs/api-reference.md"): reference()}
+    files = {Path("docs/reference/api.md"): reference()}
     for document in crds():
         name = f"{document['spec']['names']['plural']}.yaml"
         files[Path("crds") / name] = _NOTE + to_yaml(document)

@@ -4,7 +4,6 @@ A command's module loads what it needs: `hulk status` no planner, `hulk --help` 
 are one sentence and exit code 1.
 """
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -47,14 +46,15 @@ class LazyGroup(TyperGroup):
         name, listed, rest = super().resolve_command(ctx, args)
         if name is None:
             return name, listed, rest
-        command = COMMANDS[name]
-        found = getattr(import_module(f"hulk_operator.cli.{command.module}"), command.attribute)
-        if command.plans:
+        if COMMANDS[name].plans:
             ctx.with_resource(_compiling())
-        return name, _command(name, found), rest
+        return name, load(name), rest
 
 
-def _command(name: str, found: typer.Typer | Callable[..., None]) -> Any:
+def load(name: str) -> Any:
+    """The command or group of this name, imported."""
+    command = COMMANDS[name]
+    found = getattr(import_module(f"hulk_operator.cli.{command.module}"), command.attribute)
     if isinstance(found, typer.Typer):
         return typer.main.get_command(found)
     alone = typer.Typer(**PLAIN)

@@ -22,7 +22,7 @@ against the one **observed**, the loss, the jobs, and the operator itself.
 
 A directed link carries data from its source to its target. Its age says how old the newest sample is; a stale link is
 still used. A link that is missing from the matrix is unknown and never used unless a job allows it. Series of single
-nodes are left out above 64 nodes. What an alert means and what to do: docs/runbooks.
+nodes are left out above 64 nodes. What an alert means and what to do: docs/reference/runbooks.
 """
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/metrics.md, or with --check fails when the file there is stale."""
+"""Writes docs/reference/metrics.md, or with --check fails when the file there is stale."""
 
 import argparse
 import sys
@@ -7,7 +7,7 @@ from typing import Final
 
 from hulk_operator.metrics.reference import page
 
-PATH: Final = Path("docs/metrics.md")
+PATH: Final = Path("docs/reference/metrics.md")
 
 
 def main() -> int:

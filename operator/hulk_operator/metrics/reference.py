@@ -15,7 +15,7 @@ agent serve themselves is in [metrics-runtime.md](metrics-runtime.md).
 
 
 def page() -> str:
-    """The whole of docs/metrics.md."""
+    """The whole of docs/reference/metrics.md."""
     return HEAD + "".join(map(_row, DEFINITIONS))
 
 

@@ -1,4 +1,4 @@
-"""A collective plan as JSON values, and back: the key `collective` of the plan's wire form (docs/plan-wire.md)."""
+"""A collective plan as JSON values, and back: `collective` in the plan's wire form (docs/reference/plan-wire.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes what is made from the documents' models: the JSON schemas beside them, and docs/planner-files-keys.md.
+"""Writes what is made from the documents' models: the JSON schemas beside them, and docs/reference/file-keys.md.
 
 `python -m hulk_placement.files` in the repository's root; with `--check` it writes nothing and fails when a file is
 stale.
@@ -26,7 +26,7 @@ DOCUMENTS: dict[str, type[Part]] = {
     "links": LinksFile,
 }
 SCHEMAS = Path("placement/hulk_placement/files")
-KEYS = Path("docs/planner-files-keys.md")
+KEYS = Path("docs/reference/file-keys.md")
 
 
 def generated() -> dict[Path, str]:

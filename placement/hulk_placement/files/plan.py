@@ -125,7 +125,7 @@ class PlanFile(Part):
     """How gradients come together: gloo's ring, Hulk's own all-reduce (wan), gloo inside regions and between them,
     NCCL, or all to the first replica and back (parameter-server)."""
     collective: dict[str, Any] | None = None
-    """Flows of Hulk's own all-reduce, as in docs/plan-wire.md; absent = they are planned."""
+    """Flows of Hulk's own all-reduce, as in docs/reference/plan-wire.md; absent = they are planned."""
     inner_steps: Count | None = None
     """Optimizer steps between two synchronisations; absent = every step is followed by one."""
     buckets: Buckets = 1

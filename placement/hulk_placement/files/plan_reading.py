@@ -142,7 +142,7 @@ def _collective(
             document.collective, [slot.region for slot in workers for _ in range(slot.num_accelerators)]
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ValueError(f"collective: {error!r} (its form is in docs/plan-wire.md)") from error
+        raise ValueError(f"collective: {error!r} (its form is in docs/reference/plan-wire.md)") from error
 
 
 def _warnings(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]:

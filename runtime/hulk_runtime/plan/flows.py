@@ -1,6 +1,6 @@
 """What the plan says of all-reduces between regions: flows by size of the vector, over links with their figures.
 
-Regions are numbers into `CollectivePlan.regions`, each of which lists its ranks. docs/plan-wire.md has every field.
+Regions are numbers into `CollectivePlan.regions`, each of which lists its ranks. docs/reference/plan-wire.md has every field.
 """
 
 import hashlib

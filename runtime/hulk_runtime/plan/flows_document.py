@@ -1,4 +1,4 @@
-"""The key `collective` of the plan's wire form (docs/plan-wire.md) -> CollectivePlan."""
+"""The key `collective` of the plan's wire form (docs/reference/plan-wire.md) -> CollectivePlan."""
 
 import math
 from collections.abc import Sequence

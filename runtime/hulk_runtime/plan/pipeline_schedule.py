@@ -1,8 +1,8 @@
 """Reads the JSON of a schedule: blocks of one micro-batch, and in which order each device runs its own.
 
-The planner writes it (docs/how-a-pipeline-runs.md); a version that this runtime does not read is refused. What holds of
-every schedule is checked here once, so that nothing behind has to: every device runs each of its blocks once for each
-micro-batch, and every block that computes gradients is on the devices of the forward block that it is for.
+The planner writes it (docs/reference/schedule-files.md); a version that this runtime does not read is refused. What
+holds of every schedule is checked here once, so that nothing behind has to: every device runs each of its blocks once
+for each micro-batch, and every block that computes gradients is on the devices of the forward block that it is for.
 """
 
 from collections import Counter

@@ -2,7 +2,7 @@
 
 A runtime reads exactly the versions in `READABLE`. Any other is refused before anything is started, with both sides
 named, because a rank that guesses at a plan trains the wrong thing. Unknown keys of a readable version are ignored.
-docs/plan-wire.md describes every field.
+docs/reference/plan-wire.md describes every field.
 """
 
 import hashlib

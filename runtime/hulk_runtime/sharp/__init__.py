@@ -1,6 +1,6 @@
 """SHARP: several models trained by one worker over its devices, sharded, spilled to the host, alternating.
 
-`docs/sharp.md` says how it works and what it is worth.
+`docs/how-it-works/sharp.md` says how it works and what it is worth.
 """
 
 from hulk_runtime.sharp.cuda_device import CudaDevice

@@ -1,4 +1,4 @@
-"""Every metric a worker serves, in one place; `reference` makes docs/metrics-runtime.md of them."""
+"""Every metric a worker serves, in one place; `reference` makes docs/reference/metrics-runtime.md of them."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from statistics import fmean, median

@@ -28,7 +28,7 @@ OUT, INTO, CROSSING = range(3)
 """Rows of `Cache.region_3R`: of a region's links or uplink, out, in, and both."""
 
 WAN_OVER_BOUND = 1.08
-"""What Hulk's own all-reduce takes over its bound: the measured median (docs/measured.md)."""
+"""What Hulk's own all-reduce takes over its bound, measured on a quiet machine: docs/benchmarks/all-reduce.md."""
 
 
 @inlined

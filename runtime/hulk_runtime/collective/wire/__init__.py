@@ -1,1 +1,1 @@
-"""What ranks say to each other: who they are, frames, figures of a connection, losses (docs/collective-wire.md)."""
+"""What ranks say to each other: identities, frames, figures, losses (docs/reference/collective-wire.md)."""

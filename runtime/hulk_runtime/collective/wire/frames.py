@@ -1,4 +1,4 @@
-"""The frames that ranks send each other: a header of 24 bytes, then the payload (docs/collective-wire.md).
+"""The frames that ranks send each other: a header of 24 bytes, then the payload (docs/reference/collective-wire.md).
 
 Everything that arrives is checked against what may arrive; what does not fit is garbage, and garbage ends the group.
 """
