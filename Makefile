@@ -4,6 +4,7 @@ SHELL := /bin/bash
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 export UV := $(CURDIR)/.venv-tools/bin/uv
 export UV_PYTHON_DOWNLOADS := never
+export NO_MKDOCS_2_WARNING := 1
 # Tests start hundreds of processes: without bytecode each of them compiles all of Hulk again.
 export PYTHONDONTWRITEBYTECODE :=
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv

@@ -1,6 +1,7 @@
 """What the plan says of all-reduces between regions: flows by size of the vector, over links with their figures.
 
-Regions are numbers into `CollectivePlan.regions`, each of which lists its ranks. docs/reference/plan-wire.md has every field.
+Regions are numbers into `CollectivePlan.regions`, each of which lists its ranks. Every field:
+docs/reference/plan-wire.md.
 """
 
 import hashlib
