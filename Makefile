@@ -68,11 +68,11 @@ verify: tools ## Fail when a generated file is stale or a link of the docs is br
 	$(BIN)/python -m hulk_runtime.reference --check
 	$(BIN)/python -m hulk_operator.cli.reference --check
 	$(BIN)/python -m hulk_placement.files --check
-	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 
 .PHONY: docs
 docs: tools ## Build the documentation into site/; a broken link or anchor fails
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .PHONY: bench
 bench: tools ## Measure ring orders, predictions and deployment; print ratios

@@ -1,4 +1,4 @@
-"""Two shells and a list of addresses: what docs/training-scripts.md shows, run as shown."""
+"""Two shells and a list of addresses: what docs/guides/hulk-all-reduce.md shows, run as shown."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hulk_runtime.collective.__main__ import address, by_region
 
-GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "training-scripts.md").read_text()
+GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "hulk-all-reduce.md").read_text()
 PATIENCE_S = 120.0
 Shell = Callable[[str], subprocess.Popen[str]]
 

@@ -20,7 +20,7 @@ def test_docstring_examples_hold(name):
 
 
 def test_the_task_in_the_guide_trains(job, make_plan, make_training, tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "training-scripts.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "guides" / "runtime-task.md").read_text(), re.DOTALL)
     (script,) = [block for block in blocks if "entry.run" in block]
     path = tmp_path / "task.py"
     path.write_text(script)
@@ -30,7 +30,7 @@ def test_the_task_in_the_guide_trains(job, make_plan, make_training, tmp_path):
 
 
 def test_a_plain_script_finds_its_region(job, make_plan, monkeypatch):
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "training-scripts.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "guides" / "training-data.md").read_text(), re.DOTALL)
     (script,) = [block for block in blocks if "region = plan" in block]
     job.write_plan(make_plan((1, 1)))
     monkeypatch.setenv("HULK_PLAN", job.environment["HULK_PLAN"])
