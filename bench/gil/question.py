@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from hulk_runtime.examples.byte_gpt import initialized
+from hulk_runtime.examples.gpt_model import initialized
 from hulk_runtime.plan import wire
 from rich.console import Console
 from rich.table import Table

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from hulk_runtime.examples.byte_gpt import initialized
+from hulk_runtime.examples.gpt_model import initialized
 from hulk_runtime.examples.gpt_stages import gpt_layers, num_layers
 from hulk_runtime.pipeline.executor import Pipeline
 from hulk_runtime.pipeline.grid import Grid

@@ -13,7 +13,8 @@ import time
 import torch
 from hulk_runtime import entry
 from hulk_runtime.examples import text
-from hulk_runtime.examples.byte_gpt import ByteTask, Gpt
+from hulk_runtime.examples.byte_gpt import ByteTask
+from hulk_runtime.examples.gpt_model import Gpt
 from hulk_runtime.plan.wire import Plan
 from torch import nn
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
-from hulk_runtime.examples.byte_gpt import initialized
+from hulk_runtime.examples.gpt_model import initialized
 from hulk_runtime.pipeline.micro_batches import Values
 from hulk_runtime.pipeline.stages import Layers, Part
 from hulk_runtime.pipeline.stages import Model as StageMaker

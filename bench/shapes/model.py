@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from hulk_runtime.examples.byte_gpt import Block, Gpt
+from hulk_runtime.examples.gpt_model import Block, Gpt
 from hulk_runtime.pipeline.sharding import ShardedEmbedding, copied, summed
 from hulk_runtime.pipeline.stages import Part
 from hulk_runtime.plan.wire import Model

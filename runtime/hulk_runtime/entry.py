@@ -5,12 +5,11 @@ wrong setting is answered before that.
 """
 
 import os
-import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from hulk_runtime import errors, names
 from hulk_runtime.job import cpu_threads, environment
-from hulk_runtime.job.shutdown import Stop
+from hulk_runtime.job.shutdown import Stop, exit_now
 from hulk_runtime.plan import wire
 
 if TYPE_CHECKING:
@@ -68,8 +67,6 @@ def several(interface: str) -> str:
     return interface if "," in interface else ",".join([interface] * NUM_CONNECTIONS)
 
 
-def leave(code: int) -> None:
-    """End the process now: torch's threads need no farewell, and their destructors may wait for lost peers."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+def leave(code: int) -> NoReturn:
+    """End the process at once with what `run` returned."""
+    exit_now(code)

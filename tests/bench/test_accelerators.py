@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 from hulk_lab import spec
-from hulk_runtime.examples.byte_gpt import Gpt, initialized
+from hulk_runtime.examples.gpt_model import Gpt, initialized
 from hulk_runtime.plan.wire import Model
 
 from bench.accelerators import FLOPS_PER_S, pod_on

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import pytest
 from hulk_lab import paths
-from hulk_lab.builds.prerequisites import MissingPrerequisiteError
+from hulk_lab.prerequisites import MissingPrerequisiteError
 from hulk_lab.processes import ProcessTable, wait_until
 from hulk_lab.spec import KwokSpec, LabSpec, dump
 from hulk_lab.wan import check, network, relay, slots

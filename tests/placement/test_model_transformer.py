@@ -9,7 +9,7 @@ import torch
 from hulk_placement.model import Model, Transformer
 from hulk_placement.model.hugging_face import from_config
 from hulk_placement.model.transformer import architecture, shape_of
-from hulk_runtime.examples.byte_gpt import Gpt as BundledGpt
+from hulk_runtime.examples.gpt_model import Gpt as BundledGpt
 from hulk_runtime.plan.wire import Model as WireModel
 from torch import nn
 from torch_models import count_flops, count_kept

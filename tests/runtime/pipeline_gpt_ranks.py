@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from hulk_runtime.errors import HulkError, report
-from hulk_runtime.examples.byte_gpt import initialized
+from hulk_runtime.examples.gpt_model import initialized
 from hulk_runtime.examples.gpt_stages import gpt_layers, gpt_stages, num_layers, saved_apart, ties
 from hulk_runtime.pipeline import checkpoint
 from hulk_runtime.pipeline.executor import Pipeline

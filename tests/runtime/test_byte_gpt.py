@@ -6,7 +6,8 @@ import pytest
 import torch
 from hulk_runtime.errors import ConfigurationError, DataError
 from hulk_runtime.examples import text
-from hulk_runtime.examples.byte_gpt import ByteTask, initialized
+from hulk_runtime.examples.byte_gpt import ByteTask
+from hulk_runtime.examples.gpt_model import initialized
 from hulk_runtime.plan import wire
 from hulk_runtime.plan.wire import Model
 

@@ -437,7 +437,7 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
         return one, listener.accept()[0]
 
 
-def receive_often(channel: Channel, times: int) -> None:
+def receive_often(channel: Channel[Peer], times: int) -> None:
     for _ in range(times):
         channel.receive(Nothing(), 0.0)
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from collective_ranks import PATIENCE_S, PLAN, RATE, all_reduce, group, together, vectors, within
 from hulk_runtime.collective.connections.channel import OPEN_SHARE, Channel
+from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.loss_timeouts import Bounds
 from hulk_runtime.errors import RankLostError
@@ -29,7 +30,7 @@ def numbers(ranks: Sequence[Collective]) -> list[dict[int, int]]:
 def rank_1_stays_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if packets were lost on the way to it."""
 
-    def closed_bytes(channel: Channel, share: float = OPEN_SHARE) -> int:
+    def closed_bytes(channel: Channel[Peer], share: float = OPEN_SHARE) -> int:
         return 1 if channel.peer.rank == 1 and share < OPEN_SHARE else 0
 
     monkeypatch.setattr(Channel, "closed_bytes", closed_bytes)

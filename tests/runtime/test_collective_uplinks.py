@@ -15,7 +15,7 @@ from hulk_runtime.plan.flows import CollectivePlan, Flow, LinkFigures, Pair, Siz
 from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
-from test_collective_drift import NUM_BYTES, PACE, RATE, STARS, carried
+from test_collective_drift_agreement import NUM_BYTES, PACE, RATE, STARS, carried
 
 LINKS = {pair: LinkFigures(RATE, 0.002) for pair in permutations(range(3), 2)}
 OUT, INTO = 1.5 * RATE, 1.25 * RATE

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hulk_placement.schedule.shapes import SHAPES
 from hulk_runtime.errors import CheckpointError, PeerLostError
-from hulk_runtime.examples.byte_gpt import initialized
+from hulk_runtime.examples.gpt_model import initialized
 from hulk_runtime.examples.gpt_stages import gpt_layers, num_layers, saved_apart
 from hulk_runtime.pipeline import checkpoint
 from hulk_runtime.pipeline.stages import Layers

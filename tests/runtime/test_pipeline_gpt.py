@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from hulk_placement.schedule.shapes import SHAPES, split_weights
-from hulk_runtime.examples.byte_gpt import initialized
+from hulk_runtime.examples.gpt_model import initialized
 from pipeline_cases import found_by_ranks
 from pipeline_gpt_ranks import MODEL, NUM_STEPS, batch
 from pipeline_model import Momentum

@@ -10,7 +10,7 @@ from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from hulk_runtime.collective import process_group
-from hulk_runtime.examples.byte_gpt import initialized
+from hulk_runtime.examples.gpt_model import initialized
 from hulk_runtime.plan import wire
 from hulk_runtime.training.data_parallel import FlatModel
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hulk_lab.builds import golang, images, prune, python, template
 from hulk_lab.builds.oci import Image
-from hulk_lab.builds.prerequisites import check_machine
+from hulk_lab.prerequisites import check_machine
 from hulk_lab.progress import Progress
 from hulk_lab.wan import relay
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from hulk_lab.builds.prerequisites import MissingPrerequisiteError, check_go
 from hulk_lab.paths import CACHE, REPOSITORY
+from hulk_lab.prerequisites import MissingPrerequisiteError, check_go
 
 KUBERNETES_VERSION = "v1.36.3"
 GO_FOLDER = REPOSITORY / "lab" / "go"

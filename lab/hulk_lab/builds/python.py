@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hulk_lab.builds.prerequisites import MissingPrerequisiteError
 from hulk_lab.errors import LabError
 from hulk_lab.paths import CACHE, REPOSITORY
+from hulk_lab.prerequisites import MissingPrerequisiteError
 
 _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _SOURCES = ("operator", "placement", "runtime", "pyproject.toml", "README.md", "LICENSE")

@@ -13,8 +13,8 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from hulk_lab.builds.prerequisites import MissingPrerequisiteError
 from hulk_lab.errors import LabError
+from hulk_lab.prerequisites import MissingPrerequisiteError
 from hulk_lab.processes import ProcessTable
 from hulk_lab.spec import LabSpec
 from hulk_lab.wan import congestion, relay

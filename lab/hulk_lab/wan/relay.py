@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hulk_lab.builds.prerequisites import check_go
 from hulk_lab.errors import LabError
 from hulk_lab.paths import CACHE, RUN_DIR
+from hulk_lab.prerequisites import check_go
 from hulk_lab.processes import ProcessTable, wait_until
 from hulk_lab.spec import LabSpec, LinkSpec
 from hulk_lab.wan.addresses import LabNetwork, netns_path

@@ -2,12 +2,12 @@
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 
 from hulk_runtime import names
 from hulk_runtime.collective.group import Collective, Settings
+from hulk_runtime.collective.process_group import Group
 from hulk_runtime.collective.reduction import region_backend
 from hulk_runtime.collective.staging import AllReduce
 from hulk_runtime.collective.wire.handshake import MIN_SECRET_BYTES
@@ -16,16 +16,12 @@ from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.job.environment import Environment
 from hulk_runtime.plan.wire import Plan
 
-if TYPE_CHECKING:
-    from hulk_runtime.collective.process_group import Group
-
-
 MAX_STREAMS = 4
 """To a peer, where packets are lost on the way."""
 
 
 @contextlib.contextmanager
-def connect(environment: Environment, plan: Plan, group: "Group") -> Iterator[AllReduce | None]:
+def connect(environment: Environment, plan: Plan, group: Group) -> Iterator[AllReduce | None]:
     """The sum over all ranks of a group, its paths warm; None where the plan leaves it to the group's backend.
 
     Raises PeerLostError, ConfigurationError (no secret), PortError.
@@ -53,7 +49,7 @@ def connect(environment: Environment, plan: Plan, group: "Group") -> Iterator[Al
             yield AllReduce(collective, group.device, environment.rendezvous_s)  # until a step's own bound is known
 
 
-def _addresses(group: "Group", port: int) -> list[Address]:
+def _addresses(group: Group, port: int) -> list[Address]:
     """Where each rank listens; the own one is not used."""
     ports = group.gather(torch.tensor([port])).flatten().tolist()
     hosts = {rank: str(host.ipv4_mapped or host) for rank, host in group.peers.items()}

@@ -20,11 +20,12 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as TorchDDP
 
-from hulk_runtime import entry, errors
-from hulk_runtime.collective import between_regions, peer_timeout, process_group
+from hulk_runtime import errors
+from hulk_runtime.collective import between_regions, init_process_group, peer_timeout
 from hulk_runtime.collective.reduction.vector import DTYPES
 from hulk_runtime.collective.staging import AllReduce
 from hulk_runtime.job import environment
+from hulk_runtime.job.shutdown import exit_now
 from hulk_runtime.plan import wire
 
 log = logging.getLogger(__name__)
@@ -120,7 +121,7 @@ def _between_regions() -> AllReduce | None:
     """One for the process, connected at the first model and closed at its exit."""
     plan, here = _plan(), environment.read(os.environ)
     assert plan is not None
-    group = process_group.introduce(here, dist.get_backend(), process_group.device(here.local_rank))
+    group = init_process_group.introduce(here, dist.get_backend(), init_process_group.device(here.local_rank))
     _end_with_its_code()
     open_until_exit = contextlib.ExitStack()
     atexit.register(open_until_exit.close)
@@ -137,7 +138,7 @@ def _end_with_its_code() -> None:
     """
     usual = sys.excepthook
     codes: list[int] = []
-    atexit.register(lambda: entry.leave(codes[0]) if codes else None)  # runs after what is registered later
+    atexit.register(lambda: exit_now(codes[0]) if codes else None)  # runs after what is registered later
 
     def said(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         usual(kind, error, trace)

@@ -22,7 +22,7 @@ from torch import nn
 from torch.nn import functional
 
 from hulk_runtime.errors import ConfigurationError
-from hulk_runtime.examples.byte_gpt import Block, Gpt, initialized
+from hulk_runtime.examples.gpt_model import Block, Gpt, initialized
 from hulk_runtime.pipeline.shared_parameters import Tie
 from hulk_runtime.pipeline.stages import Layers, Part
 from hulk_runtime.pipeline.stages import Model as StageMaker

@@ -12,7 +12,8 @@ from torch import nn
 from torch.nn import functional
 
 from hulk_runtime.examples import text
-from hulk_runtime.examples.byte_gpt import NUM_BYTE_VALUES, initialized
+from hulk_runtime.examples.byte_gpt import NUM_BYTE_VALUES
+from hulk_runtime.examples.gpt_model import initialized
 from hulk_runtime.examples.gpt_stages import gpt_layers
 from hulk_runtime.plan.wire import Model as Dimensions
 from hulk_runtime.sharp import Model

@@ -11,8 +11,10 @@ signal handler. There the signal ends the process at once.
 import os
 import signal
 import socket
+import sys
 import threading
 from types import FrameType
+from typing import NoReturn
 
 from hulk_runtime.errors import EXIT_STOPPED
 
@@ -61,3 +63,10 @@ class Stop:
     @staticmethod
     def _ignore(number: int, frame: FrameType | None) -> None:
         """The wake-up descriptor needs a Python handler to exist; the watching thread does the work."""
+
+
+def exit_now(code: int) -> NoReturn:
+    """End the process at once: the destructors of torch's threads may wait for lost peers."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from hulk_runtime.checkpoints.store import Checkpoints
-from hulk_runtime.collective import process_group
+from hulk_runtime.collective import init_process_group
 from hulk_runtime.collective.peer_timeout import silence_s
 from hulk_runtime.collective.process_group import Group
 from hulk_runtime.errors import EXIT_DONE, EXIT_STOPPED, MembershipChangedError, PeerLostError
@@ -30,12 +30,12 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
     """Train as planned; returns the exit code. Raises HulkError."""
     registry = metrics.process_registry()
     torch.manual_seed(SEED)  # every rank must make the same module
-    task = make_task(plan, process_group.device(environment.local_rank))
+    task = make_task(plan, init_process_group.device(environment.local_rank))
     with contextlib.ExitStack() as stack:
         progress = None
         if environment.local_rank == 0:
             progress = stack.enter_context(Progress(registry, environment.attempt, environment.metrics_port))
-        group = stack.enter_context(process_group.connect(environment, plan))
+        group = stack.enter_context(init_process_group.connect(environment, plan))
         stepper = make_stepper(environment, plan, group, task)
         scribe = Scribe(environment, plan, registry, group) if group.is_first else None
         if scribe:

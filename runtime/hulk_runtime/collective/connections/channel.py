@@ -8,9 +8,8 @@ import contextlib
 import math
 import socket
 import struct
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
-from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.reduction.operation import Outgoing
 from hulk_runtime.collective.wire.bandwidth_meter import Meter, Outlook, Path
 from hulk_runtime.collective.wire.frames import HEADER_BYTES, Header, parse, steady
@@ -47,20 +46,38 @@ def _gone(error: OSError) -> PeerGoneError:
     return PeerGoneError(CLOSED if is_closed else f"its connection broke: {error.strerror}")
 
 
-class Sink(Protocol):
+class FrameQueue(Protocol):
+    """What waits to be sent over a channel, and when its other end was seen last."""
+
+    is_far: bool
+    last_seen_s: float
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether a frame may be sent now."""
+
+    def pop(self) -> tuple[bytes, memoryview | None, Outgoing | None] | None:
+        """The next frame: header, payload, and the chunk that it carries."""
+
+
+PeerT = TypeVar("PeerT", bound=FrameQueue)
+SinkPeerT = TypeVar("SinkPeerT", contravariant=True)
+
+
+class Sink(Protocol[SinkPeerT]):
     """What takes the frames that arrive."""
 
-    def place(self, peer: Peer, header: Header) -> memoryview:
+    def place(self, peer: SinkPeerT, header: Header) -> memoryview:
         """Memory for the payload of a frame. Raises GarbageError when no such frame may come."""
 
-    def arrived(self, peer: Peer, header: Header, payload: memoryview) -> None:
+    def arrived(self, peer: SinkPeerT, header: Header, payload: memoryview) -> None:
         """A whole frame is here."""
 
 
-class Channel:
+class Channel(Generic[PeerT]):
     """A connected, authenticated socket to a peer."""
 
-    def __init__(self, connection: socket.socket, peer: Peer) -> None:
+    def __init__(self, connection: socket.socket, peer: PeerT) -> None:
         self.socket, self.peer = connection, peer
         self.wants_write = self._is_deaf = False
         self._held = b""
@@ -217,7 +234,7 @@ class Channel:
         if count:
             self._sending[0] = self._sending[0][count:]
 
-    def receive(self, sink: Sink, now_s: float) -> None:
+    def receive(self, sink: Sink[PeerT], now_s: float) -> None:
         """Take what is there. Raises PeerGoneError and GarbageError."""
         if self._is_deaf:
             self._skip()
@@ -227,7 +244,7 @@ class Channel:
             count = self._read()
             if not count:
                 break
-            self.peer.heard_s = now_s
+            self.peer.last_seen_s = now_s
             self._deliver(sink, now_s)
             if count < wanted:
                 break
@@ -265,7 +282,7 @@ class Channel:
         self._num_head += count - of_body
         return count
 
-    def _deliver(self, sink: Sink, now_s: float) -> None:
+    def _deliver(self, sink: Sink[PeerT], now_s: float) -> None:
         while True:
             if self._header is not None:
                 if self._num_body < len(self._body):

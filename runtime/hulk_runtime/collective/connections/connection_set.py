@@ -26,14 +26,14 @@ class Lines:
         self.peers = peers
         self.now_s = time.monotonic()
         self._stalled_s = stalled_s
-        self._channels: dict[int, Channel] = {}
+        self._channels: dict[int, Channel[Peer]] = {}
         self._touched: set[Peer] = set()
         self._is_finished = False
         self._poll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK)
         self._poll.register(self._bell, select.EPOLLIN)
         for peer in peers.values():
-            peer.heard_s = self.now_s + first_s
+            peer.last_seen_s = self.now_s + first_s
             for channel in peer.channels:
                 self._watch(channel)
 
@@ -41,7 +41,7 @@ class Lines:
         """End the wait, from any thread."""
         os.eventfd_write(self._bell, 1)
 
-    def wait(self, timeout_s: float) -> Iterator[tuple[Channel | None, int]]:
+    def wait(self, timeout_s: float) -> Iterator[tuple[Channel[Peer] | None, int]]:
         """What happens next, by channel with epoll's bits; None is the bell."""
         events = self._poll.poll(timeout_s)
         self.now_s = time.monotonic()
@@ -53,7 +53,7 @@ class Lines:
                 yield self._channels[descriptor], what
 
     @property
-    def channels(self) -> list[Channel]:
+    def channels(self) -> list[Channel[Peer]]:
         """Those that are open."""
         return list(self._channels.values())
 
@@ -88,7 +88,7 @@ class Lines:
         found, self._touched = self._touched, set()
         return found
 
-    def send(self, channel: Channel) -> list[Outgoing]:
+    def send(self, channel: Channel[Peer]) -> list[Outgoing]:
         """What waits for its peer; the chunks that left whole. Raises PeerGoneError."""
         wanted = channel.wants_write
         channel.release()
@@ -97,12 +97,12 @@ class Lines:
             self._poll.modify(channel.socket, select.EPOLLIN | (WRITABLE if channel.wants_write else 0))
         return left
 
-    def add(self, channel: Channel) -> None:
+    def add(self, channel: Channel[Peer]) -> None:
         """Another connection to a peer."""
         channel.peer.channels.append(channel)
         self._watch(channel)
 
-    def _watch(self, channel: Channel) -> None:
+    def _watch(self, channel: Channel[Peer]) -> None:
         self._channels[channel.socket.fileno()] = channel
         self._poll.register(channel.socket, select.EPOLLIN)
         if len(channel.peer.channels) > 1:
@@ -116,7 +116,7 @@ class Lines:
         for peer in self.peers.values():
             peer.drop_chunks()
 
-    def drop(self, channel: Channel) -> None:
+    def drop(self, channel: Channel[Peer]) -> None:
         """Close a connection."""
         if self._channels.pop(channel.socket.fileno(), None) is not None:
             self._poll.unregister(channel.socket)

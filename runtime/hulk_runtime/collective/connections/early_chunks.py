@@ -6,12 +6,9 @@ which it says at once where that may matter (`Word`). So an honest peer never pa
 has begun never wait, and no rank needs chunks of an operation, or of a younger one, to begin it.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Generic, TypeVar
 
 from hulk_runtime.collective.wire.frames import GarbageError, Header
-
-if TYPE_CHECKING:
-    from hulk_runtime.collective.connections.peer import Peer
 
 MAX_EARLY_BYTES: Final = 256 << 20
 """Of one peer. While the receiver's word is on its way, so much is sent: enough to fill any link meanwhile."""
@@ -22,7 +19,7 @@ EARLY_FRAME_BYTES: Final = 200
 TOLD_AT: Final = 4
 """A receiver says at each such part of the bounds how far it is."""
 
-Frame = tuple["Peer", Header, memoryview]
+Sender = TypeVar("Sender")
 
 
 def _cost(num_bytes: int) -> int:
@@ -81,11 +78,11 @@ class Word:
         self._told[rank], self._come[rank] = num_begun, 0
 
 
-class Early:
+class Early(Generic[Sender]):
     """Those that are here, by epoch and operation, and those that have begun to come."""
 
     def __init__(self) -> None:
-        self._frames: dict[tuple[int, int], list[Frame]] = {}
+        self._frames: dict[tuple[int, int], list[tuple[Sender, Header, memoryview]]] = {}
         self._coming: dict[int, Header] = {}
         self._num_bytes: dict[tuple[int, int], int] = {}
         self._by_rank: dict[tuple[int, int], dict[int, int]] = {}
@@ -110,12 +107,12 @@ class Early:
         """Whether it was not checked when it began to come."""
         return id(header) in self._coming
 
-    def keep(self, frame: Frame) -> None:
+    def keep(self, frame: tuple[Sender, Header, memoryview]) -> None:
         """It is here whole."""
         header = frame[1]
         self._frames.setdefault((header.epoch, header.operation), []).append(frame)
 
-    def take(self, epoch: int, operation: int) -> list[Frame]:
+    def take(self, epoch: int, operation: int) -> list[tuple[Sender, Header, memoryview]]:
         """What is here of an operation that begins. Nor does what is still coming of it count any more."""
         for rank, num_bytes in self._by_rank.pop((epoch, operation), {}).items():
             self._num_bytes[epoch, rank] -= num_bytes

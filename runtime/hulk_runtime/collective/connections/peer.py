@@ -5,14 +5,12 @@ import itertools
 from collections import deque
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from hulk_runtime.collective.connections.channel import Channel
 from hulk_runtime.collective.connections.early_chunks import Ahead
 from hulk_runtime.collective.reduction.operation import Outgoing
 from hulk_runtime.collective.wire.frames import Header
-
-if TYPE_CHECKING:
-    from hulk_runtime.collective.connections.channel import Channel
 
 _LAST: Final = (1 << 62, 0.0, 0.0)
 
@@ -27,8 +25,8 @@ class Peer:
 
     rank: int
     is_far: bool
-    channels: list["Channel"] = field(default_factory=list)
-    heard_s: float = 0.0
+    channels: list[Channel["Peer"]] = field(default_factory=list)
+    last_seen_s: float = 0.0
     beat_s: float = 0.0
     num_begun: int = 0
     told_s: float = 0.0

@@ -31,7 +31,7 @@ class Warming:
         self._lines = lines
         self._waiting: list[tuple[frozenset[int], Work]] = []
         self._until_s: dict[int, float] = {}
-        self._reopened: dict[Channel, tuple[float, float]] = {}
+        self._reopened: dict[Channel[Peer], tuple[float, float]] = {}
 
     def begin(self, num_bytes: Mapping[int, int], work: Work) -> None:
         """Queue so many bytes for each rank, behind whatever means something; `work` ends when they have left."""
@@ -39,7 +39,7 @@ class Warming:
             self._queue(self._lines.peers[rank], count)
         self._waiting.append((frozenset(num_bytes), work))
 
-    def reopen(self, channel: Channel, now_s: float) -> None:
+    def reopen(self, channel: Channel[Peer], now_s: float) -> None:
         """Open a connection's window again where it has closed; not too often. Raises PeerGoneError."""
         if self._waiting:
             return

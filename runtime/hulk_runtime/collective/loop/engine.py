@@ -90,7 +90,7 @@ class Engine(threading.Thread):
             work.end(self._standing.error())
         return work
 
-    def add(self, channels: Sequence[Channel]) -> None:
+    def add(self, channels: Sequence[Channel[Peer]]) -> None:
         """More connections to peers; closed where the loop has ended, or the peer has gone."""
 
         def join() -> None:
@@ -187,7 +187,7 @@ class Engine(threading.Thread):
         while self._commands and time.monotonic() < until_s:
             self._commands.popleft()()
 
-    def _serve(self, channel: Channel, what: int) -> None:
+    def _serve(self, channel: Channel[Peer], what: int) -> None:
         peer = channel.peer
         try:
             if what & ~WRITABLE:
@@ -199,7 +199,7 @@ class Engine(threading.Thread):
         except GarbageError as error:
             self._reject(peer, error)
 
-    def _gone(self, channel: Channel, error: PeerGoneError) -> None:
+    def _gone(self, channel: Channel[Peer], error: PeerGoneError) -> None:
         """The other end closed: a peer that said goodbye may, when nothing is awaited of it."""
         peer, standing = channel.peer, self._standing
         self._lines.drop(channel)
@@ -231,7 +231,7 @@ class Engine(threading.Thread):
                         self._operations.sent(chunk)
 
     @contextlib.contextmanager
-    def _watch(self, channel: Channel) -> Iterator[None]:
+    def _watch(self, channel: Channel[Peer]) -> Iterator[None]:
         try:
             yield
         except PeerGoneError as error:

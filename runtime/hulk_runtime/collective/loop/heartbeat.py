@@ -38,7 +38,7 @@ class Pulse:
         now_s, peers = self._lines.now_s, self._lines.peers.values()
         if now_s > self._next_tick_s + self._bounds.pause_s:  # it was this process that stood still
             for peer in peers:
-                peer.heard_s = max(peer.heard_s, now_s)
+                peer.last_seen_s = max(peer.last_seen_s, now_s)
         self._next_tick_s = now_s + self._bounds.tick_s
         for peer in peers:
             if peer.channels:
@@ -58,12 +58,12 @@ class Pulse:
         silent_s, now_s = self._bounds.silent_s, self._lines.now_s
         if peer.broken is not None and not peer.has_left and now_s - peer.broken[0] > self._bounds.settle_s:
             self._standing.lose(Failure(peer.rank, peer.broken[1]))
-        if now_s - peer.heard_s <= silent_s:
+        if now_s - peer.last_seen_s <= silent_s:
             return
         if not peer.has_left or self._operations.awaits(peer.rank):
             self._standing.lose(Failure(peer.rank, f"nothing was heard of it for {silent_s:g} s"))
 
-    def resting(self) -> Iterator[Channel]:
+    def resting(self) -> Iterator[Channel[Peer]]:
         """The connections to other regions on which nothing waits, also while an all-reduce waits for somebody."""
         if not self._standing.is_whole or self._standing.is_closing:
             return
@@ -71,7 +71,7 @@ class Pulse:
             if peer.is_far and not peer.has_left and not peer.has_frames:
                 yield from list(peer.channels)
 
-    def rest(self, channel: Channel) -> None:
+    def rest(self, channel: Channel[Peer]) -> None:
         """Keep a connection's window, or open it again; not for ever. Raises PeerGoneError."""
         is_idle, now_s = self._operations.is_idle, self._lines.now_s
         if is_idle and now_s - self._operations.used_s > self._hold_s:

@@ -70,7 +70,7 @@ class Operations:
         self._beginning: deque[tuple[_Running, Iterator[None]]] = deque()
         self._running: dict[int, _Running] = {}
         self._late: list[Work] = []
-        self._early, self._word = Early(), Word()
+        self._early, self._word = Early[Peer](), Word()
         self.num_entered = self.num_begun = 0
         self.used_s = lines.now_s
         self.reports: deque[Report] = deque(maxlen=1024)

@@ -16,7 +16,7 @@ from hulk_runtime.collective.wire.frames import HEADER_BYTES, Header, Kind, pars
 
 
 @contextmanager
-def connected() -> Iterator[tuple[Channel, socket.socket]]:
+def connected() -> Iterator[tuple[Channel[Peer], socket.socket]]:
     """A connection on the loopback interface that has carried nothing: its window is a few segments."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours:
         theirs = server.accept()[0]

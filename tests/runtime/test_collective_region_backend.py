@@ -21,7 +21,7 @@ from hulk_runtime.errors import MembershipChangedError, RankLostError
 from hulk_runtime.plan.flows import CollectivePlan, Flow, SizeClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_collective_sums import DTYPES, require_sum
+from test_collective_reduction import DTYPES, require_sum
 from torch.distributed.distributed_c10d import ProcessGroupGloo
 
 UNEVEN = CollectivePlan(
