@@ -1,4 +1,4 @@
-"""The metrics of worker and agent -> docs/reference/metrics-runtime.md; with --check fails when the file there is stale.
+"""Metrics of worker and agent -> docs/reference/metrics-runtime.md; with --check fails when the file there is stale.
 
 The tables are read from the metrics themselves, filled with one example each, so that nothing is listed twice. The
 operator has a page of its own (docs/reference/metrics.md), because it may not import this package, nor this package it.

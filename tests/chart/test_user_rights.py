@@ -1,4 +1,4 @@
-"""The command line with the rights that docs/start/install.md tells to give a user, and with none beyond his namespace."""
+"""The command line with the rights that docs/start/install.md gives a user, and with none beyond the namespace."""
 
 import json
 import os
