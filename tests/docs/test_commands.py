@@ -14,7 +14,7 @@ from hulk_operator.cli.reference import commands, options, page
 ROOT = Path(__file__).resolve().parents[2]
 ENTRY = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 PAGES = [*ENTRY, *sorted((ROOT / "docs").rglob("*.md"))]
-MAX_GUIDE_WORDS = 760
+MAX_GUIDE_WORDS = 720
 COMMANDS = {name: set(options(command)) for name, command in commands()}
 
 
@@ -54,7 +54,7 @@ def calls(text: str) -> Iterator[list[str]]:
     lines += [line.strip() for line in text.splitlines() if line.startswith("    ")]
     lines += re.findall(r"`((?:kubectl )?hulk [a-z][^`]*)`", text)
     for line in lines:
-        for part in re.split(r"[;|&]", re.sub(r"\s#.*", "", line)):
+        for part in re.split(r"[;|&\\]+", re.sub(r"\s#.*", "", line)):
             if re.match(r"(kubectl )?hulk [a-z]+( |$)", part.strip()):
                 yield shlex.split(part.strip().removeprefix("kubectl "))
 
