@@ -11,12 +11,12 @@ import yaml
 from hulk_operator.api import DeclaredLink, HulkJob, HulkTopology, HulkTopologySpec, LinkStatus, NodeProfile
 from hulk_operator.api.crds import crds
 from hulk_operator.cli import main, tables
-from hulk_operator.cli.explaining import with_observed
+from hulk_operator.cli.explain import with_observed
 from hulk_operator.cli.output import plain
-from hulk_operator.cli.planning import declared_topology, plan_from_files, plan_report
+from hulk_operator.cli.plan_reports import declared_topology, plan_from_files, plan_report
 from hulk_operator.cli.reports import ExplainReport, FlowRow, PlanReport, PlanReports
 from hulk_operator.cli.topology import topology_report
-from hulk_operator.probing.links import Accepted, accept
+from hulk_operator.probing.link_validation import Accepted, accept
 from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
 from hulk_placement.topology import Machine
 

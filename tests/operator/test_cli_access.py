@@ -10,7 +10,7 @@ import yaml
 from fake_cluster import FakeCluster
 from hulk_operator import names
 from hulk_operator.cli import main
-from hulk_operator.cli.live import Target
+from hulk_operator.cli.cluster_reads import Target
 from hulk_operator.cluster import HULK_JOBS, NODES, ApiResource, Forbidden, Listing, Object
 
 ROOT = Path(__file__).parents[2]

@@ -58,7 +58,7 @@ def test_options_of_a_command_are_completed() -> None:
 @pytest.mark.parametrize("arguments", [("status", "one"), ("logs", "one"), ("topology",), ("explain", "one")])
 def test_what_reads_the_cluster_loads_no_planner(arguments: tuple[str, ...]) -> None:
     _, modules = loaded(*arguments, KUBECONFIG="/does/not/exist")
-    assert {"hulk_operator.cli.commands", "hulk_operator.cli.topology"} & modules
+    assert {"hulk_operator.cli.job_state", "hulk_operator.cli.topology"} & modules
     assert not modules & PLANNER
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from hulk_operator.cli import main
 from hulk_operator.cli.gantt import Gantt
-from hulk_operator.cli.scheduling import Search, Shaped, scheduled
+from hulk_operator.cli.schedule_search import Search, Shaped, scheduled
 from hulk_placement.report.schedule.rows import ScheduleView
 from hulk_placement.schedule.shapes import SHAPES
 from rich.console import Console

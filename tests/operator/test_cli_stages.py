@@ -8,7 +8,7 @@ from api_vectors import job
 from hulk_operator.api import HulkJob, HulkTopologySpec
 from hulk_operator.cli import tables
 from hulk_operator.cli.output import plain
-from hulk_operator.cli.planning import plan_from_files
+from hulk_operator.cli.plan_reports import plan_from_files
 from hulk_operator.cli.reports import PlanReports
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

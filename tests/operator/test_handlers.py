@@ -29,9 +29,9 @@ from hulk_operator.handlers.watches import Watches, settings
 from hulk_operator.metrics import Health
 from hulk_operator.pods import pods
 from hulk_operator.probing import Budget, Prober, runner
-from hulk_operator.probing.mirror import Mirror
+from hulk_operator.probing.watch_cache import Mirror
+from hulk_operator.reconcile.polling import Workers
 from hulk_operator.reconcile.store import Store
-from hulk_operator.reconcile.workers import Workers
 from views import job, plan
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from hulk_operator.api import HulkTopologySpec
-from hulk_operator.cli.planning import declared_topology
+from hulk_operator.cli.plan_reports import declared_topology
 from hulk_operator.inputs.admission import admits
 from hulk_operator.inputs.pod_size import requests
 from hulk_operator.inputs.quantity import amount

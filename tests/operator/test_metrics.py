@@ -9,7 +9,7 @@ from hulk_operator import metrics
 from hulk_operator.api import HulkJob, LinkStatus, NodeProfile
 from hulk_operator.metrics import DEFINITIONS, Health, RingPlace, Snapshot, registry, ring
 from hulk_operator.metrics.reference import page
-from hulk_operator.metrics.state import MAX_SILENCE_S
+from hulk_operator.metrics.snapshot import MAX_SILENCE_S
 from hulk_operator.probing import Decision, ProbeState, accept
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families

@@ -5,7 +5,7 @@ from dataclasses import replace
 from api_vectors import job
 from hulk_operator.api import HulkJob, PlanSummary
 from hulk_operator.metrics import RingPlace, ring
-from hulk_operator.reconcile.summary import plan_summary
+from hulk_operator.reconcile.plan_summary import plan_summary
 from hulk_placement.model import Model, Transformer
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.topology import Machine, Topology

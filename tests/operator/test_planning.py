@@ -28,7 +28,6 @@ from hulk_operator.cluster import (
     Unavailable,
 )
 from hulk_operator.inputs.workloads import Situation, to_model, to_workload
-from hulk_operator.observe import Preflight
 from hulk_operator.planning import planner as planning
 from hulk_operator.planning import process
 from hulk_operator.planning.planner import Planner
@@ -37,6 +36,7 @@ from hulk_operator.pods import plan_config_map, pods
 from hulk_operator.reconcile.steps.planning import committed
 from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Planned, Unplanned, View
+from hulk_operator.worker_client import Preflight
 from hulk_placement.solve import Budget, Solution
 from hulk_placement.topology import Topology
 from views import NOW

@@ -10,15 +10,15 @@ import pytest
 from hulk_operator import names
 from hulk_operator.cluster import CONFIG_MAPS, HULK_JOBS
 from hulk_operator.inputs.workloads import to_model
-from hulk_operator.observe import Preflight
 from hulk_operator.planning.process import Search
 from hulk_operator.pods import plan_config_map, pods
 from hulk_operator.reconcile.steps.planning import committed
 from hulk_operator.reconcile.types import FullPlan, Planned, Unplanned, View
+from hulk_operator.worker_client import Preflight
 from hulk_placement.plan import Plan
 from hulk_placement.solve import Budget
 from test_planning import World, job, node, planning_over
-from test_planning_review import CHECKPOINTED, LONG, NEAR_US, NEXT_US, Site, placed, profiles, running
+from test_planning_replan_review import CHECKPOINTED, LONG, NEAR_US, NEXT_US, Site, placed, profiles, running
 from views import NOW
 
 SHAPE = {"transformer": {"layers": 6, "hidden": 64, "heads": 4, "sequenceLength": 32, "vocabulary": 64}}

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from hulk_operator.planning.granted import solved
+from hulk_operator.planning.plan_grants import solved
 from hulk_operator.planning.process import Problem, Search
 from hulk_placement.fleet.quotas import Quotas
 from hulk_placement.model import Model

@@ -6,8 +6,8 @@ import pytest
 from hulk_operator import names
 from hulk_operator.cluster import Listing, Newest
 from hulk_operator.pods import pods
-from hulk_operator.reconcile.farewell import Farewell
 from hulk_operator.reconcile.store import Store
+from hulk_operator.reconcile.termination_record import Farewell
 from hulk_operator.reconcile.types import NodeState
 from views import job, plan
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from api_vectors import job
 from hulk_operator.api import HulkJob
-from hulk_operator.inputs.places import Nodes, UnusableJobError
+from hulk_operator.inputs.placement_constraints import Nodes, UnusableJobError
 from hulk_operator.inputs.workloads import Situation, to_model, to_workload
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.sync import Sync

@@ -8,7 +8,7 @@ import pytest
 from fake_cluster import FakeCluster
 from hulk_operator import names
 from hulk_operator.api import ConditionType, HulkSweep, SweepPhase, TrialPhase
-from hulk_operator.cli.commands import state_of, states
+from hulk_operator.cli.job_state import state_of, states
 from hulk_operator.cli.output import plain
 from hulk_operator.cluster import (
     EVENTS,
@@ -22,10 +22,10 @@ from hulk_operator.cluster import (
     Unavailable,
 )
 from hulk_operator.metrics import Health, Snapshot, registry
-from hulk_operator.observe import Observation, Preflight
 from hulk_operator.reconcile.store import Store
-from hulk_operator.sweeps.children import sweep_key_of
+from hulk_operator.sweeps.owned_objects import sweep_key_of
 from hulk_operator.sweeps.reconciler import REFUSED_RETRY_S, SweepReconciler
+from hulk_operator.worker_client import Observation, Preflight
 from sweep_cases import document, ran
 from views import NOW
 

@@ -9,7 +9,7 @@ import yaml
 from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkSweep
 from hulk_operator.api.strict import parse
-from hulk_operator.sweeps.jobs import job_mistakes, trial_job
+from hulk_operator.sweeps.trial_jobs import job_mistakes, trial_job
 from hulk_operator.sweeps.trials import mistakes, trials
 from sweep_cases import JOB_SPEC, document, sweep
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from hulk_operator.api import HulkJob, NodeProfile
-from hulk_operator.inputs.places import UnusableJobError
+from hulk_operator.inputs.placement_constraints import UnusableJobError
 from hulk_operator.inputs.speeds import with_measured_speeds
 from hulk_operator.inputs.workloads import (
     Situation,

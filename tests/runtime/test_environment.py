@@ -2,7 +2,7 @@
 
 import pytest
 from hulk_operator.pods import Exit, WorkerPod
-from hulk_operator.reconcile.farewell import Farewell, farewell
+from hulk_operator.reconcile.termination_record import Farewell, farewell
 from hulk_runtime import errors, names
 from hulk_runtime.checkpoints.objects import Store
 from hulk_runtime.errors import ConfigurationError

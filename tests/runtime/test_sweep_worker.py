@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hulk_operator import names as outside
 from hulk_operator.api import HulkSweep
-from hulk_operator.sweeps.division import Left, config_map, divide
+from hulk_operator.sweeps.trial_assignment import Left, config_map, divide
 from hulk_operator.sweeps.trials import trials
 from hulk_runtime import sweep
 from hulk_runtime.sharp import trial_file

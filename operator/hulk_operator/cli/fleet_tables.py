@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
-from hulk_operator.cli.grid import sentence, table
+from hulk_operator.cli.table_format import sentence, table
 
 COLUMNS = (
     "POLICY",

@@ -16,7 +16,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.text import Text
 
 from hulk_operator.cli import units
-from hulk_operator.cli.grid import sentence, table
+from hulk_operator.cli.table_format import sentence, table
 
 SIGNS = {"forward": ">", "backward": "<", "weight": "=", "transfer": "~"}
 STYLES = {

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from hulk_operator.cli.commands import follow_logs, job_status
-from hulk_operator.cli.live import Target
+from hulk_operator.cli.cluster_reads import Target
+from hulk_operator.cli.job_state import follow_logs, job_status
 from hulk_operator.cli.options import Context, Details, Format, Job, Kubeconfig, Namespace, run
 from hulk_operator.cli.output import Output, emit
 
@@ -35,7 +35,7 @@ def explain(
     output: Format = Output.TABLE,
 ) -> None:
     """Show a job's plan, with --details worker by worker and with the links it uses, and how the prediction holds."""
-    from hulk_operator.cli.explaining import explain_job
+    from hulk_operator.cli.explain import explain_job
 
     target = Target(kubeconfig, context)
     document, people = run(explain_job(job, namespace or target.namespace, target, details))

@@ -7,15 +7,15 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from hulk_operator.cli import brief, files, planner_files, tables
-from hulk_operator.cli.live import Target
+from hulk_operator.cli import files, plan_screen, planner_files, tables
+from hulk_operator.cli.cluster_reads import Target
 from hulk_operator.cli.options import Context, Details, Format, Kubeconfig, Namespace, TopologyFile, run
 from hulk_operator.cli.output import Output, emit, note
-from hulk_operator.cli.plans import plans_of
-from hulk_operator.cli.predicting import predict_table
-from hulk_operator.cli.replanning import replan_table
+from hulk_operator.cli.plan_inspection import Look, look_closer, write_page
+from hulk_operator.cli.plan_sources import plans_of
+from hulk_operator.cli.predict import predict_table
+from hulk_operator.cli.replan import replan_table
 from hulk_operator.cli.reports import PlanReports
-from hulk_operator.cli.seeing import Look, look_closer, write_page
 
 
 def plan(
@@ -71,7 +71,7 @@ def plan(
     else:
         report = _plan_jobs(file or [], topology, namespace, Target(kubeconfig, context))
     report = look_closer(report, look)
-    emit(report.wire(), tables.plans(report) if details or compare else brief.plans(report), output)
+    emit(report.wire(), tables.plans(report) if details or compare else plan_screen.plans(report), output)
     if save is not None:
         _save(report, save)
     if html is not None:

@@ -26,9 +26,9 @@ from hulk_placement.topology import Topology
 
 from hulk_operator.cli import files
 from hulk_operator.cli.output import note
-from hulk_operator.cli.planning import declared_topology, plan_report, refused
-from hulk_operator.cli.predicting import PredictReport, predict_report
-from hulk_operator.cli.replanning import ReplanReport, replan_report
+from hulk_operator.cli.plan_reports import declared_topology, plan_report, refused
+from hulk_operator.cli.predict import PredictReport, predict_report
+from hulk_operator.cli.replan import ReplanReport, replan_report
 from hulk_operator.cli.reports import Made, PlanReport, PlanReports
 
 

@@ -7,7 +7,7 @@ from rich.console import RenderableType
 
 from hulk_operator.api import HulkJobStatus
 from hulk_operator.cli import units
-from hulk_operator.cli.grid import sentence
+from hulk_operator.cli.table_format import sentence
 
 
 def queue_state(status: HulkJobStatus, now: datetime) -> Iterator[RenderableType]:

@@ -10,7 +10,7 @@ from hulk_placement.schedule.search import MODES
 
 from hulk_operator.cli.gantt import schedule_table
 from hulk_operator.cli.output import Output, emit, note
-from hulk_operator.cli.scheduling import OPTIMAL, SEARCHED, Search, Shaped, scheduled
+from hulk_operator.cli.schedule_search import OPTIMAL, SEARCHED, Search, Shaped, scheduled
 
 
 def schedule(

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from hulk_operator.api import Resource
 from hulk_operator.cli import units
-from hulk_operator.cli.grid import table
+from hulk_operator.cli.table_format import table
 
 MOST_ROWS = 12
 

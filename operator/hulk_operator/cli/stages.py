@@ -7,7 +7,7 @@ from rich.table import Table
 
 from hulk_operator.api import HulkJobStatus, PlanSummary
 from hulk_operator.cli import units
-from hulk_operator.cli.grid import sentence, table
+from hulk_operator.cli.table_format import sentence, table
 
 
 def stage_state(status: HulkJobStatus) -> Iterator[RenderableType]:

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 
 from hulk_operator.api import HulkSweep
 from hulk_operator.cli import units
-from hulk_operator.cli.grid import condition_table, sentence, table
+from hulk_operator.cli.table_format import condition_table, sentence, table
 
 
 def sweep_lines(found: Iterable[HulkSweep], now: datetime) -> RenderableType:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hulk_operator.api import HulkJob, RegionLinkRate
 from hulk_operator.cli import units
-from hulk_operator.cli.grid import condition_table, sentence, table
+from hulk_operator.cli.detail_tables import details, searches
 from hulk_operator.cli.queue_state import queue_state
 from hulk_operator.cli.reports import (
     BottleneckRow,
@@ -23,7 +23,7 @@ from hulk_operator.cli.reports import (
     TopologyReport,
 )
 from hulk_operator.cli.stages import stage_state
-from hulk_operator.cli.views import details, searches
+from hulk_operator.cli.table_format import condition_table, sentence, table
 
 MAX_MATRIX_REGIONS = 8
 MAX_WORKER_ROWS = 64

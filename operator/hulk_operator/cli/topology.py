@@ -6,10 +6,10 @@ from datetime import datetime
 from hulk_placement.topology import Machine
 
 from hulk_operator.api import DeclaredLink
+from hulk_operator.cli.cluster_reads import Target, cluster_of
 from hulk_operator.cli.inventory import inventory
-from hulk_operator.cli.live import Target, cluster_of
 from hulk_operator.cli.reports import LinkRow, RefusedLink, RegionRow, TopologyReport
-from hulk_operator.probing.links import Accepted, LinkSample, by_region, current
+from hulk_operator.probing.link_validation import Accepted, LinkSample, by_region, current
 from hulk_operator.probing.types import Pair
 
 

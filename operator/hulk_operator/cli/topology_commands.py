@@ -7,7 +7,7 @@ import typer
 
 from hulk_operator import names
 from hulk_operator.cli import tables
-from hulk_operator.cli.live import Target
+from hulk_operator.cli.cluster_reads import Target
 from hulk_operator.cli.options import HELP, PLAIN, Context, Format, Kubeconfig, run
 from hulk_operator.cli.output import Output, emit
 from hulk_operator.cli.topology import measured_topology

@@ -18,7 +18,7 @@ from hulk_operator.cluster.errors import (
     Unavailable,
 )
 from hulk_operator.cluster.lease import Lease, LeaseLost
-from hulk_operator.cluster.newest import Newest, object_key
+from hulk_operator.cluster.object_cache import Newest, object_key
 from hulk_operator.cluster.protocol import ORIGIN, Change, Cluster, Listing, Object
 from hulk_operator.cluster.resources import (
     CONFIG_MAPS,

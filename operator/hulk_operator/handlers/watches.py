@@ -17,7 +17,7 @@ import kopf
 from hulk_operator import names
 from hulk_operator.cluster import Object, object_key
 from hulk_operator.reconcile.store import Store
-from hulk_operator.sweeps.children import sweep_key_of
+from hulk_operator.sweeps.owned_objects import sweep_key_of
 
 MAX_PAUSE_S: Final = 10.0
 MAX_END_S: Final = 20.0  # from the first watch that failed, or a signal, to the end of the process

@@ -18,8 +18,21 @@ from hulk_placement.sync import Sync
 from hulk_placement.workload import Workload
 
 from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec
-from hulk_operator.inputs.places import Nodes, UnusableJobError, allowed_nodes, allowed_regions, are_apart, layer_pins
-from hulk_operator.inputs.stages import RING, first_command, may_have_stages, num_workers, refuse_beside_stages
+from hulk_operator.inputs.placement_constraints import (
+    Nodes,
+    UnusableJobError,
+    allowed_nodes,
+    allowed_regions,
+    are_apart,
+    layer_pins,
+)
+from hulk_operator.inputs.stage_constraints import (
+    RING,
+    first_command,
+    may_have_stages,
+    num_workers,
+    refuse_beside_stages,
+)
 
 OBJECTIVES: Final = {"time": "time", "throughputPerMoney": "throughput-per-money"}
 _WEIGHS: Final = re.compile(r"(?:^|\s)-m\s+hulk_runtime\.examples\.")

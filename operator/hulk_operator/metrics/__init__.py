@@ -3,7 +3,7 @@
 from hulk_operator.metrics.collector import OperatorCollector, registry
 from hulk_operator.metrics.definitions import DEFINITIONS, Definition
 from hulk_operator.metrics.server import serve
-from hulk_operator.metrics.state import Health, RingPlace, Snapshot, ring
+from hulk_operator.metrics.snapshot import Health, RingPlace, Snapshot, ring
 
 __all__ = [
     "DEFINITIONS",

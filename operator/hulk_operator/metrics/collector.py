@@ -16,7 +16,7 @@ from hulk_operator.api import AllReduceTime, HulkJob, PipelineObserved, Predicti
 from hulk_operator.metrics import definitions as d
 from hulk_operator.metrics.definitions import Definition, Kind, Labels, Rows
 from hulk_operator.metrics.queue_rows import queue_rows
-from hulk_operator.metrics.state import BUCKETS_S, Health, Snapshot, folded
+from hulk_operator.metrics.snapshot import BUCKETS_S, Health, Snapshot, folded
 from hulk_operator.metrics.sweep_rows import sweep_rows
 from hulk_operator.probing import LinkSample, by_region, current
 

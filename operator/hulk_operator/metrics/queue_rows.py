@@ -7,7 +7,7 @@ from hulk_operator.api import HulkJob
 from hulk_operator.inputs.utilities import deadline_s, to_utility
 from hulk_operator.metrics import definitions as d
 from hulk_operator.metrics.definitions import Definition, Rows
-from hulk_operator.metrics.state import Snapshot
+from hulk_operator.metrics.snapshot import Snapshot
 
 
 def queue_rows(snapshot: Snapshot, moves: Mapping[str, int], now: datetime) -> dict[Definition, Rows]:

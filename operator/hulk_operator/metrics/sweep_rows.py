@@ -3,7 +3,7 @@
 from hulk_operator.api import HulkSweep
 from hulk_operator.metrics import definitions as d
 from hulk_operator.metrics.definitions import Definition, Labels, Rows
-from hulk_operator.metrics.state import Snapshot
+from hulk_operator.metrics.snapshot import Snapshot
 
 
 def sweep_rows(snapshot: Snapshot) -> dict[Definition, Rows]:

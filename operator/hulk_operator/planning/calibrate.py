@@ -14,10 +14,10 @@ from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
 from hulk_operator.inputs import topology as inputs
-from hulk_operator.observe import Preflight
 from hulk_operator.planning.inventory import Reader
-from hulk_operator.reconcile.summary import foreseen
+from hulk_operator.reconcile.plan_summary import foreseen
 from hulk_operator.reconcile.types import Calibration, View
+from hulk_operator.worker_client import Preflight
 
 
 async def calibrate(reader: Reader, view: View, preflight: Preflight, now: datetime) -> Calibration | None:

@@ -20,7 +20,7 @@ from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.topology import Room
 from hulk_operator.planning.reservations import Held, new_claims
 from hulk_operator.pods import network_interface
-from hulk_operator.reconcile.summary import foreseen, plan_summary
+from hulk_operator.reconcile.plan_summary import foreseen, plan_summary
 from hulk_operator.reconcile.types import FullPlan, Planned, Share
 
 logger = logging.getLogger(__name__)

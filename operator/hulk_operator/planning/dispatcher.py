@@ -15,7 +15,6 @@ from hulk_placement.plan import Plan
 
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Refused
-from hulk_operator.planning.contest import Contest, Grant, Verdict, is_contested
 from hulk_operator.planning.fleet_jobs import (
     Contestant,
     fleet_job,
@@ -28,6 +27,7 @@ from hulk_operator.planning.fleet_jobs import (
 )
 from hulk_operator.planning.inventory import Inventory, Reader
 from hulk_operator.planning.process import Competition, Search
+from hulk_operator.planning.queue_decision import Contest, Grant, Verdict, is_contested
 from hulk_operator.planning.reservations import Held
 from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import FullPlan, Order, Place

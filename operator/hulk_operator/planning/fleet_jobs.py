@@ -13,10 +13,10 @@ from hulk_placement.workload import Workload
 
 from hulk_operator.api import ConditionType, HulkJob
 from hulk_operator.inputs.utilities import is_declared, to_utility, watts_per_worker
-from hulk_operator.planning.review import restart_of
+from hulk_operator.planning.replan_review import restart_of
 from hulk_operator.pods import stays
-from hulk_operator.reconcile.facts import BETWEEN, PREEMPTED
-from hulk_operator.reconcile.staying import waiting
+from hulk_operator.reconcile.attempt_state import BETWEEN, PREEMPTED
+from hulk_operator.reconcile.retained_pods import waiting
 from hulk_operator.status import condition, finished, holds
 
 NO_SAVE_SHARE: Final = 0.5  # of the steps between two checkpoints, where a program is not known to save when it stops

@@ -31,7 +31,7 @@ from hulk_operator.cluster import (
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.admission import admits
 from hulk_operator.inputs.node import region
-from hulk_operator.inputs.places import Nodes, UnusableJobError
+from hulk_operator.inputs.placement_constraints import Nodes, UnusableJobError
 from hulk_operator.inputs.pod_size import Amounts, requests
 from hulk_operator.inputs.speeds import with_measured_speeds
 from hulk_operator.inputs.topology import Claim, Room
@@ -43,8 +43,8 @@ from hulk_operator.inputs.workloads import (
 )
 from hulk_operator.planning.reservations import Held, unmet_claims
 from hulk_operator.pods import WorkerPod, is_worker, job_key_of, worker_pod
-from hulk_operator.probing.links import Accepted, accept, measured
-from hulk_operator.reconcile.staying import usable, waiting
+from hulk_operator.probing.link_validation import Accepted, accept, measured
+from hulk_operator.reconcile.retained_pods import usable, waiting
 from hulk_operator.reconcile.store import node_state
 
 logger = logging.getLogger(__name__)

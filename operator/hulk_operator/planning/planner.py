@@ -22,22 +22,22 @@ from hulk_placement.workload import Workload
 from hulk_operator.api import ConditionType, HulkJob
 from hulk_operator.cluster import Cluster, ClusterError, Refused
 from hulk_operator.inputs import topology as inputs
-from hulk_operator.inputs.places import UnusableJobError
-from hulk_operator.observe import Preflight
+from hulk_operator.inputs.placement_constraints import UnusableJobError
 from hulk_operator.planning.calibrate import calibrate
 from hulk_operator.planning.commit import compatible, planned
-from hulk_operator.planning.contest import in_line
 from hulk_operator.planning.dispatcher import Dispatcher, Turns
 from hulk_operator.planning.full_plans import FullPlans
-from hulk_operator.planning.granted import solved
 from hulk_operator.planning.inventory import Inventory, Reader
+from hulk_operator.planning.plan_grants import solved
 from hulk_operator.planning.process import Problem, Search
+from hulk_operator.planning.queue_decision import in_line
+from hulk_operator.planning.replan_review import made_of
+from hulk_operator.planning.replan_reviewer import Reviewer
 from hulk_operator.planning.reservations import Held, new_claims
-from hulk_operator.planning.review import made_of
-from hulk_operator.planning.reviewer import Reviewer
 from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Calibration, FullPlan, Order, Planned, Review, Timing, Unplanned, View
 from hulk_operator.status import finished, holds
+from hulk_operator.worker_client import Preflight
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from hulk_operator.api import HulkJob
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.topology import Claim
 from hulk_operator.pods import WorkerPod
-from hulk_operator.reconcile.staying import taken_over, usable
+from hulk_operator.reconcile.retained_pods import taken_over, usable
 from hulk_operator.reconcile.types import NodeState
 
 

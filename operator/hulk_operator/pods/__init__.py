@@ -1,8 +1,7 @@
 """Pure functions from a plan and a job to Kubernetes objects, and from pods back to facts."""
 
-from hulk_operator.pods.children import gang_config_map, network_policy, plan_config_map, service
+from hulk_operator.pods.attempt_objects import gang_config_map, network_policy, plan_config_map, service
 from hulk_operator.pods.manifests import network_interface, owner_reference, pods, stays
-from hulk_operator.pods.peers import peer_secret
 from hulk_operator.pods.worker import (
     Exit,
     Reason,
@@ -14,6 +13,7 @@ from hulk_operator.pods.worker import (
     reason_of,
     worker_pod,
 )
+from hulk_operator.pods.worker_secret import peer_secret
 
 __all__ = [
     "Exit",

@@ -13,7 +13,7 @@ from hulk_placement.plan import Plan
 from hulk_operator import names
 from hulk_operator.api import HulkJob, Storage
 from hulk_operator.cluster import Object
-from hulk_operator.pods.peers import peer_environment, with_peer_secret
+from hulk_operator.pods.worker_secret import peer_environment, with_peer_secret
 
 RESTRICTED_USER: Final = 65532  # the usual "nonroot"
 DEFAULT_GRACE_S: Final = 30  # Kubernetes' own

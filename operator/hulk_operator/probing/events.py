@@ -13,7 +13,7 @@ from typing import Final
 from hulk_operator import names
 from hulk_operator.api import NodeProfile, format_time
 from hulk_operator.cluster import Object
-from hulk_operator.probing.links import Rejection
+from hulk_operator.probing.link_validation import Rejection
 
 REPEAT_S: Final = 3600.0
 MAX_PER_PASS: Final = 20

@@ -29,14 +29,14 @@ from hulk_operator.cluster import (
     Object,
 )
 from hulk_operator.inputs.node import is_ready, region
-from hulk_operator.observe import ObservedLink
-from hulk_operator.probing import underload
-from hulk_operator.probing.decide import decide, foreign_addresses
+from hulk_operator.probing import links_under_load
 from hulk_operator.probing.events import NAMESPACE as EVENTS_NAMESPACE
 from hulk_operator.probing.events import Said, event
-from hulk_operator.probing.links import Accepted, Rejection, accept
-from hulk_operator.probing.mirror import Mirror
+from hulk_operator.probing.link_validation import Accepted, Rejection, accept
+from hulk_operator.probing.measurement_schedule import decide, foreign_addresses
 from hulk_operator.probing.types import Budget, Decision, ProbeNode
+from hulk_operator.probing.watch_cache import Mirror
+from hulk_operator.worker_client import ObservedLink
 
 log = logging.getLogger(__name__)
 
@@ -152,14 +152,14 @@ class Prober:
     async def record_load(self, observed: Iterable[ObservedLink], job_nodes: Collection[str]) -> None:
         """Write what a job saw of its own links, each source node at most once in `LOAD_S`."""
         now = self.clock()
-        for source, new in underload.rows(observed, job_nodes, now).items():
+        for source, new in links_under_load.rows(observed, job_nodes, now).items():
             if now.timestamp() - self._load_written_s.get(source, 0.0) >= LOAD_S:
                 await self._write_load(source, new, now)
 
     async def _write_load(self, source: str, new: tuple[LinkStatus, ...], now: datetime) -> None:
         try:
             profile = NodeProfile.model_validate(await self.cluster.get(NODE_PROFILES, source))
-            entries = [row.wire() for row in underload.merged(profile, new, now)]
+            entries = [row.wire() for row in links_under_load.merged(profile, new, now)]
             body = {"metadata": {"name": source}, "status": {"links": entries}}
             await self.cluster.apply(
                 NODE_PROFILES, source, None, body, field_manager=LOAD_MANAGER, subresource="status"

@@ -34,9 +34,9 @@ from hulk_operator.cluster import (
     Object,
     Refused,
 )
-from hulk_operator.observe import Observation, ObserveError, Preflight
 from hulk_operator.pods import owner_name, owner_reference, owner_uid, peer_secret
-from hulk_operator.reconcile.hearing import listen
+from hulk_operator.reconcile.liveness import listen
+from hulk_operator.reconcile.polling import Workers, furthest, knock, latest
 from hulk_operator.reconcile.types import (
     Action,
     Calibrate,
@@ -58,8 +58,8 @@ from hulk_operator.reconcile.types import (
     View,
     Write,
 )
-from hulk_operator.reconcile.workers import Workers, furthest, knock, latest
 from hulk_operator.status import whole_second
+from hulk_operator.worker_client import Observation, ObserveError, Preflight
 
 logger = logging.getLogger(__name__)
 

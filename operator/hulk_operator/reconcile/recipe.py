@@ -35,16 +35,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hulk_operator.reconcile.steps import (
+    cleanup,
     deploy,
     failures,
-    farewell,
     lifecycle,
     planning,
     queueing,
     replanning,
     resize,
-    starting,
-    sweep,
+    start_failures,
+    termination,
     training,
 )
 from hulk_operator.reconcile.types import Action, Step, View
@@ -52,10 +52,10 @@ from hulk_operator.reconcile.types import Action, Step, View
 RECIPE: Final = (
     Step("foreign", lifecycle.foreign),
     Step("deleting", lifecycle.deleting),
-    Step("saved", farewell.saved),
+    Step("saved", termination.saved),
     Step(
         "sweep",
-        sweep.sweep,
+        cleanup.sweep,
         writes=("delete pods", "delete services", "delete networkpolicies", "delete configmaps"),
     ),
     Step("finish", lifecycle.finish, writes=("delete hulkjobs",)),
@@ -69,10 +69,10 @@ RECIPE: Final = (
     Step("queue", queueing.obey),
     Step("replan", replanning.move),
     Step("degraded", failures.degraded),
-    Step("stuck", starting.stuck),
-    Step("start-timeout", starting.start_timeout),
+    Step("stuck", start_failures.stuck),
+    Step("start-timeout", start_failures.start_timeout),
     Step("backoff", planning.backoff),
-    Step("drain", sweep.drain),
+    Step("drain", cleanup.drain),
     Step("plan", planning.ensure_plan),
     Step(
         "deploy",

@@ -20,12 +20,12 @@ from hulk_operator.cluster import (
     NotFound,
     Object,
 )
-from hulk_operator.observe import Observation
+from hulk_operator.reconcile.attempt_state import set_condition
 from hulk_operator.reconcile.executor import Executor, Plans
-from hulk_operator.reconcile.facts import set_condition
+from hulk_operator.reconcile.polling import Workers
 from hulk_operator.reconcile.recipe import EVENTS_WRITE, STATUS_WRITE, decide
 from hulk_operator.reconcile.steps.queueing import queue_move
-from hulk_operator.reconcile.steps.starting import refused
+from hulk_operator.reconcile.steps.start_failures import refused
 from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import (
     NOTHING,
@@ -39,8 +39,8 @@ from hulk_operator.reconcile.types import (
     Unplanned,
     View,
 )
-from hulk_operator.reconcile.workers import Workers
 from hulk_operator.status import event, finished, holds, merge_patch, phase, transitions
+from hulk_operator.worker_client import Observation
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from hulk_operator.cluster import Listing, Newest, Object, object_key
 from hulk_operator.inputs.node import is_cordoned, ready_condition, taints
 from hulk_operator.pods import WorkerPod, is_worker, job_key_of, worker_pod
 from hulk_operator.pods.worker import parse_time
-from hulk_operator.reconcile.farewell import Farewell, farewell
+from hulk_operator.reconcile.termination_record import Farewell, farewell
 from hulk_operator.reconcile.types import NodeState
 
 

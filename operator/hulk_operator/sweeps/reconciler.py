@@ -29,15 +29,15 @@ from hulk_operator.cluster import (
     Object,
     Refused,
 )
+from hulk_operator.reconcile.polling import Workers
 from hulk_operator.reconcile.store import Store
-from hulk_operator.reconcile.workers import Workers
 from hulk_operator.status import event, finished, merge_patch
-from hulk_operator.sweeps.children import create, owned_by
-from hulk_operator.sweeps.decide import decide
-from hulk_operator.sweeps.jobs import job_mistakes, trial_job
-from hulk_operator.sweeps.shared import plan_status, shared_job, shared_states
-from hulk_operator.sweeps.sharing import POLL_S, Sharing
+from hulk_operator.sweeps.owned_objects import create, owned_by
+from hulk_operator.sweeps.shared_reconciler import POLL_S, Sharing
+from hulk_operator.sweeps.shared_scheduling import plan_status, shared_job, shared_states
 from hulk_operator.sweeps.status import is_news, sweep_status, transitions
+from hulk_operator.sweeps.trial_jobs import job_mistakes, trial_job
+from hulk_operator.sweeps.trial_scheduling import decide
 from hulk_operator.sweeps.trials import Trial, mistakes, trials
 from hulk_operator.sweeps.types import ChangeTrial, CreateTrial, SweepAction, SweepView, trial_state
 

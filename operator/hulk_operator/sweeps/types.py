@@ -9,7 +9,7 @@ from typing import Final
 from hulk_operator import names
 from hulk_operator.api import ConditionType, HulkJob, HulkSweep, HulkSweepStatus, TrialPhase
 from hulk_operator.status import condition, holds
-from hulk_operator.sweeps.jobs import LOSS
+from hulk_operator.sweeps.trial_jobs import LOSS
 from hulk_operator.sweeps.trials import Trial
 
 NOT_FINITE: Final = "NotFinite"

@@ -11,7 +11,7 @@ from hulk_operator import names
 from hulk_operator import pods as manifests
 from hulk_operator.api import ConditionType
 from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES
-from hulk_operator.reconcile.facts import (
+from hulk_operator.reconcile.attempt_state import (
     NODE_LOST,
     PLAN_LOST,
     count_unstable,
@@ -22,7 +22,7 @@ from hulk_operator.reconcile.facts import (
     remember,
     set_condition,
 )
-from hulk_operator.reconcile.staying import to_take_over
+from hulk_operator.reconcile.retained_pods import to_take_over
 from hulk_operator.reconcile.types import NOTHING, Action, Create, MakeSecret, Outcome, Relabel, View, Write
 
 

@@ -14,7 +14,7 @@ from hulk_operator import names
 from hulk_operator.api import ConditionType, Membership
 from hulk_operator.inputs.admission import kept_out_by
 from hulk_operator.pods import Reason, WorkerPod, stays
-from hulk_operator.reconcile.facts import (
+from hulk_operator.reconcile.attempt_state import (
     ATTEMPT_FAILED,
     DISRUPTED,
     NODE_LOST,

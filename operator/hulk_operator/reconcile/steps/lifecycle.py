@@ -1,7 +1,7 @@
 """Whether the job is Hulk's to run now: whose it is, deleted, finished, suspended, out of time."""
 
 from hulk_operator.api import ConditionType
-from hulk_operator.reconcile.facts import (
+from hulk_operator.reconcile.attempt_state import (
     in_force,
     released,
     seconds_left,

@@ -4,7 +4,7 @@ from typing import Final
 
 from hulk_operator import names
 from hulk_operator.api import ConditionType, HulkJobStatus, PlanSummary
-from hulk_operator.reconcile.facts import (
+from hulk_operator.reconcile.attempt_state import (
     ATTEMPT_FAILED,
     DISRUPTED,
     PLAN_LOST,

@@ -5,7 +5,17 @@ from typing import Final
 
 from hulk_operator.api import ConditionType, HulkJobStatus, QueueStatus, ShareStatus
 from hulk_operator.api.queue_status import MAX_QUEUE_MESSAGE
-from hulk_operator.reconcile.facts import GROWN, MOVED, PREEMPTED, SHRUNK, deployed, head, in_force, released, update
+from hulk_operator.reconcile.attempt_state import (
+    GROWN,
+    MOVED,
+    PREEMPTED,
+    SHRUNK,
+    deployed,
+    head,
+    in_force,
+    released,
+    update,
+)
 from hulk_operator.reconcile.steps.training import last_seen
 from hulk_operator.reconcile.types import NOTHING, Outcome, Place, Share, View
 from hulk_operator.status import condition, whole_second

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from hulk_operator.api import ReplanStatus
-from hulk_operator.reconcile.facts import REPLANNED, deployed, head, in_force, released, seconds_left, update
+from hulk_operator.reconcile.attempt_state import REPLANNED, deployed, head, in_force, released, seconds_left, update
 from hulk_operator.reconcile.steps.training import last_seen
 from hulk_operator.reconcile.types import NOTHING, Outcome, Review, View
 from hulk_operator.status import whole_second

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hulk_operator.reconcile.facts import RESIZED, in_force, num_workers, released
+from hulk_operator.reconcile.attempt_state import RESIZED, in_force, num_workers, released
 from hulk_operator.reconcile.steps.training import last_seen
 from hulk_operator.reconcile.types import NOTHING, Outcome, View
 

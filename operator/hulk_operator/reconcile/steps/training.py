@@ -14,11 +14,9 @@ from hulk_operator.api import (
     PredictionSummary,
     Startup,
 )
-from hulk_operator.observe import Observation, Preflight
 from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile import membership
-from hulk_operator.reconcile.energy import energy
-from hulk_operator.reconcile.facts import (
+from hulk_operator.reconcile.attempt_state import (
     EXTENDED,
     deployed,
     ended_well,
@@ -32,8 +30,9 @@ from hulk_operator.reconcile.facts import (
     since,
     update,
 )
-from hulk_operator.reconcile.observed import pipeline_observed, wan_observed
-from hulk_operator.reconcile.summary import assumed_prediction, microseconds
+from hulk_operator.reconcile.energy import energy
+from hulk_operator.reconcile.observed_summary import pipeline_observed, wan_observed
+from hulk_operator.reconcile.plan_summary import assumed_prediction, microseconds
 from hulk_operator.reconcile.types import (
     NOTHING,
     Calibrate,
@@ -46,6 +45,7 @@ from hulk_operator.reconcile.types import (
     View,
 )
 from hulk_operator.status import condition, whole_second
+from hulk_operator.worker_client import Observation, Preflight
 
 NUM_WARMING_STEPS: Final = 2  # kernels are chosen, memory is found
 NUM_FIRST_STEPS: Final = 3

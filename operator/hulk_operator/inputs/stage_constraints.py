@@ -1,0 +1,88 @@
+"""What a job's stages ask of its other wishes: refusals of what excludes them, and how many workers they make.
+
+A stage is one worker with one accelerator, and the replicas of a stage sum its gradients by torch's own ring in every
+step: that is what the runtime carries out in this version.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from hulk_placement.model import Model
+from hulk_placement.sync import Sync
+
+from hulk_operator.api import HulkJobSpec
+from hulk_operator.inputs.placement_constraints import UnusableJobError
+
+RING: Final = Sync("ring")
+_TRAINS_STAGES: Final = re.compile(r"(?:^|\s)-m\s+hulk_runtime\.examples\.gpt(?:\s|$)")
+"""A command that runs a program which is known to train by a plan's stages."""
+
+
+def refuse_beside_stages(spec: HulkJobSpec, model: Model) -> None:
+    """UnusableJobError for a wish that the stages asked for exclude."""
+    num_stages = spec.parallelism.pipeline or 1
+    if num_stages == 1:
+        return
+    if num_stages > model.num_layers:
+        raise _unsupported(f"The job asks for pipeline {num_stages}, and its model has {model.num_layers} layers")
+    for wish, why in _excluded(spec):
+        raise _unsupported(f"The job asks for pipeline {num_stages} and {wish}, which exclude each other: {why}")
+
+
+def may_have_stages(spec: HulkJobSpec) -> bool:
+    """Whether stages may be planned although nobody asked for them, where a whole model has no place."""
+    is_open = spec.parallelism.pipeline is None and spec.parallelism.data is None
+    return is_open and _TRAINS_STAGES.search(first_command(spec)) is not None and not any(_excluded(spec))
+
+
+def num_workers(spec: HulkJobSpec) -> tuple[int, int]:
+    """Fewest and most workers: replicas of stages, or exactly those of `parallelism.data` where it is given."""
+    workers, data, num_stages = spec.workers, spec.parallelism.data, spec.parallelism.pipeline or 1
+    if data is None:
+        fewest, most = -(-workers.min // num_stages) * num_stages, workers.max // num_stages * num_stages
+        if fewest > most:
+            raise _unsupported(
+                f"The job asks for pipeline {num_stages}: no number of workers from workers.min {workers.min} to "
+                f"workers.max {workers.max} is a multiple of it"
+            )
+        return fewest, most
+    num_ranks, what = data * num_stages, f"data {data}" + (f" and pipeline {num_stages}" if num_stages > 1 else "")
+    num, rest = divmod(num_ranks, workers.accelerators_per_worker)
+    if rest or not workers.min <= num <= workers.max:
+        raise _unsupported(
+            f"The job asks for {what}, which is {num_ranks} / {workers.accelerators_per_worker} workers: it must be a "
+            f"whole number from workers.min {workers.min} to workers.max {workers.max}"
+        )
+    return num, num
+
+
+def first_command(spec: HulkJobSpec) -> str:
+    """What the worker's container runs, as one line."""
+    first = spec.template.pod_spec()["containers"][0]
+    return " ".join([*(first.get("command") or ()), *(first.get("args") or ())])
+
+
+def _excluded(spec: HulkJobSpec) -> Iterator[tuple[str, str]]:
+    """Wishes that no job with stages can have, and why."""
+    sync, num_accelerators = spec.sync, spec.workers.accelerators_per_worker
+    ring = "the replicas of a stage sum its gradients by torch's own ring"
+    if sync.mode in ("wan", "local"):
+        yield f"sync.mode {sync.mode}", f"{ring} in every step (mode auto or ring)"
+    if sync.compression != "none":
+        yield f"sync.compression {sync.compression}", f"{ring}, which sends values as they are"
+    if sync.on_region_loss != "restart":
+        yield f"sync.onRegionLoss {sync.on_region_loss}", f"{ring}, which cannot go on without a region"
+    if spec.training.precision == "fp16":
+        yield "training.precision fp16", "gradients of all stages would need one scale; bf16 and fp32 need none"
+    if num_accelerators > 1:
+        yield f"workers.acceleratorsPerWorker {num_accelerators}", "a stage is one worker with one accelerator"
+    if spec.placement.worker_nodes:
+        yield (
+            "placement.workerNodes",
+            "which worker has which stage is for the plan to say; placement.pins binds layers",
+        )
+
+
+def _unsupported(sentence: str) -> UnusableJobError:
+    return UnusableJobError("UnsupportedLayout", f"{sentence}.")

@@ -1,0 +1,53 @@
+"""What must not exist any more is deleted, and what still ends is waited for, before anything new begins."""
+
+from datetime import timedelta
+
+from hulk_operator.api import ConditionType
+from hulk_operator.pods import WorkerPod
+from hulk_operator.reconcile.attempt_state import in_force, lost
+from hulk_operator.reconcile.retained_pods import staying
+from hulk_operator.reconcile.types import NOTHING, Outcome, Sweep, View
+from hulk_operator.status import holds
+
+
+def kept_attempt(view: View) -> int:
+    """The only attempt that may have children: the one in force, or the one that succeeded (its logs); 0 = none."""
+    planned = holds(view.status, ConditionType.PLANNED) and not holds(view.status, ConditionType.FAILED)
+    return view.status.attempt if planned else 0
+
+
+def sweep(view: View) -> Outcome:
+    """Delete the children of every other attempt.
+
+    The status says first that an attempt is over, then its pods are deleted: a crash in between loses nothing. As long
+    as some of them stay for the next attempt nothing is deleted: the labels do not tell yet which.
+    """
+    if view.status.attempt == 0 or staying(view):
+        return NOTHING
+    keep = kept_attempt(view)
+    stale = any(pod.attempt != keep and pod.delete_by is None for pod in view.pods)
+    if view.memory.swept_to == keep and not stale:
+        return NOTHING
+    return Outcome((Sweep(keep),))
+
+
+def drain(view: View) -> Outcome:
+    """Wait for the pods of earlier attempts, while they can still end by themselves.
+
+    A pod on a dead node, or one that outlived its grace period, is not waited for; the planning pass does not hand
+    out its accelerators as long as it is there. While pods stay, only those that are being deleted end.
+    """
+    if in_force(view):
+        return NOTHING
+    ending = [pod for pod in view.pods if pod.delete_by is not None] if staying(view) else view.pods
+    left_s = [left for pod in (*ending, *view.leftovers) if (left := _seconds_to_wait(view, pod)) > 0]
+    return Outcome(stop=True, requeue_after_s=max(left_s)) if left_s else NOTHING
+
+
+def _seconds_to_wait(view: View, pod: WorkerPod) -> float:
+    node = view.nodes.get(pod.node)
+    if pod.node and (node is None or node.ready != "True" or pod.node in lost(view)):
+        return 0.0
+    if pod.delete_by is None:
+        return view.timing.leftover_s
+    return (pod.delete_by + timedelta(seconds=view.timing.leftover_s) - view.now).total_seconds()
