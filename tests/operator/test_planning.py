@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import os
 import signal
+import time
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from concurrent.futures import ProcessPoolExecutor
@@ -334,6 +335,32 @@ async def test_the_planner_process_starts_with_the_first_problem_and_ends_after_
             while search.has_process:
                 await asyncio.sleep(0.05)
     assert failed == []
+
+
+async def test_searches_that_lose_their_process_together_share_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools: list[ProcessPoolExecutor] = []
+
+    def plain_pool() -> ProcessPoolExecutor:
+        pools.append(ProcessPoolExecutor(1, get_context("spawn")))
+        return pools[-1]
+
+    monkeypatch.setattr(process, "new_pool", plain_pool)
+    search = process.Search(Budget(10), lambda: None)
+
+    async def again() -> int:
+        with pytest.raises(BrokenProcessPool):
+            await search._in_child(time.sleep, WAIT_S)
+        return await search._in_child(int)
+
+    waiting = [asyncio.create_task(again()) for _ in range(3)]
+    async with asyncio.timeout(WAIT_S):
+        while not (pools and pools[0]._processes):
+            await asyncio.sleep(0.05)
+        (child,) = pools[0]._processes.values()
+        os.kill(child.pid, signal.SIGKILL)
+        assert await asyncio.gather(*waiting) == [0, 0, 0]
+    assert len(pools) == 2
+    search.close()
 
 
 def test_a_planner_process_whose_operator_was_killed_before_it_was_ready_ends() -> None:

@@ -150,13 +150,14 @@ class Search:
         loop = asyncio.get_running_loop()
         if self._ending is not None:
             self._ending.cancel()
-        self._pool = self._pool or new_pool()
+        pool = self._pool = self._pool or new_pool()
         self._num_running += 1
         try:
-            return await loop.run_in_executor(self._pool, work, *arguments)
+            return await loop.run_in_executor(pool, work, *arguments)
         except BrokenProcessPool:
             self._failed()
-            self.close()
+            if self._pool is pool:  # another search may have begun the next one
+                self.close()
             raise
         except Exception:
             self._failed()
