@@ -12,7 +12,7 @@ from hulk_runtime.plan import wire
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-@pytest.mark.parametrize("name", ["environment", "launcher", "sockets", "data_parallel"])
+@pytest.mark.parametrize("name", ["job.environment", "job.launcher", "collective.tcp_info", "training.data_parallel"])
 def test_docstring_examples_hold(name):
     results = doctest.testmod(importlib.import_module(f"hulk_runtime.{name}"))
     assert results.attempted > 0
