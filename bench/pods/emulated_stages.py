@@ -18,7 +18,7 @@ from hulk_runtime.examples.byte_gpt import ByteTask
 from hulk_runtime.job import environment
 from hulk_runtime.plan import wire
 from hulk_runtime.plan.wire import Plan
-from hulk_runtime.training.layered_model import Whole
+from hulk_runtime.training.layered_model import LayeredModel
 from torch import nn
 
 FORWARD = 1 / 3
@@ -80,7 +80,7 @@ class Passed(torch.autograd.Function):
 class EmulatedTask(ByteTask):
     """The example's task on this node's accelerator."""
 
-    def whole(self) -> Whole:
+    def whole(self) -> LayeredModel:
         found = super().whole()
         accelerator = Accelerator(json.loads(os.environ["RATES"])[os.environ["NODE_NAME"]])
         sizes = [sum(p.numel() for p in layer.parameters() if p.dim() > 1) for layer in found.layers]
@@ -93,7 +93,7 @@ class EmulatedTask(ByteTask):
             [(n, name if layers[n] is found.layers[n] else f"layer.{name}") for n, name in tie] for tie in found.ties
         ]
         ties = [(one, other) for one, other in own]
-        return Whole(found.module, layers, ties)
+        return LayeredModel(found.module, layers, ties)
 
 
 def make_task(plan: Plan, device: torch.device) -> EmulatedTask:

@@ -86,7 +86,7 @@ class FencedError(HulkError):
     exit_code = 75
 
 
-def forget(termination_log: str = names.TERMINATION_LOG) -> None:
+def clear_termination_message(termination_log: str = names.TERMINATION_LOG) -> None:
     """Take back what an earlier attempt in the same pod left as its termination message."""
     if os.path.exists(termination_log):
         os.truncate(termination_log, 0)
@@ -96,18 +96,18 @@ def report(error: HulkError, termination_log: str = names.TERMINATION_LOG) -> in
     """Print one line, leave it for Kubernetes as the termination message, return the exit code."""
     line = f"{type(error).__name__}: {error}"
     print(line, file=sys.stderr, flush=True)
-    leave(line, termination_log)
+    write_termination_message(line, termination_log)
     return error.exit_code
 
 
-def leave(line: str, termination_log: str = names.TERMINATION_LOG) -> None:
+def write_termination_message(line: str, termination_log: str = names.TERMINATION_LOG) -> None:
     """Leave a line for Kubernetes as the container's termination message; outside a pod nothing."""
     if os.path.exists(termination_log):
         with open(termination_log, "wb") as log:
             log.write(line.encode()[-TERMINATION_LOG_BYTES:])
 
 
-def farewell(
+def termination_record(
     attempt: int, step: int, loss: float, checkpoint_bytes: int, epoch: int = 0, without: Iterable[str] = ()
 ) -> str:
     """The last words of a run that ended in good order: the operator's polls end before its last step.
@@ -115,9 +115,9 @@ def farewell(
     A checkpoint, where one was written (its bytes are not 0), holds the same step. `without` are the regions that were
     left out by membership epoch `epoch`.
 
-    >>> farewell(2, 40, 2.8791234, 1000)
+    >>> termination_record(2, 40, 2.8791234, 1000)
     'ended attempt=2 step=40 loss=2.87912 checkpoint_bytes=1000'
-    >>> farewell(2, 40, 2.8791234, 1000, 1, ["ap"])
+    >>> termination_record(2, 40, 2.8791234, 1000, 1, ["ap"])
     'ended attempt=2 step=40 loss=2.87912 checkpoint_bytes=1000 epoch=1 without=ap'
     """
     words = f"ended attempt={attempt} step={step} loss={loss:.6g} checkpoint_bytes={checkpoint_bytes}"

@@ -28,7 +28,7 @@ from hulk_runtime.job import cpu_threads, environment
 from hulk_runtime.job.environment import Environment
 from hulk_runtime.job.shutdown import Stop
 from hulk_runtime.training.metrics import process_registry
-from hulk_runtime.training.progress_server import Progress
+from hulk_runtime.training.progress_server import ProgressServer
 
 FAREWELL: Final = "trials"
 _DIVERGED: Final = re.compile(r" is (nan|-?inf) in step \d+")
@@ -86,11 +86,11 @@ def value_of(trial: Mapping[str, Any]) -> float | None:
     return float(found[1]) if found else value
 
 
-def farewell(trials: Trials) -> str:
+def termination_record(trials: Trials) -> str:
     """The last words of a worker.
 
     >>> failed = {"state": "failed", "step": 0, "value": None}
-    >>> farewell({"t7": {"state": "succeeded", "step": 40, "value": 2.25}, "t8": failed})
+    >>> termination_record({"t7": {"state": "succeeded", "step": 40, "value": 2.25}, "t8": failed})
     'trials t7=succeeded,40,2.25 t8=failed,0,'
     """
     words = []
@@ -105,7 +105,7 @@ def run(here: Environment, folder: Path, stop: Stop) -> int:
     path = folder / f"worker-{here.worker}.json"
     if not path.exists():
         print(f"worker {here.worker} has no trials", flush=True)
-        errors.leave(farewell({}))
+        errors.write_termination_message(termination_record({}))
         return EXIT_DONE
     from hulk_runtime.sharp import (
         trial_file,
@@ -117,11 +117,11 @@ def run(here: Environment, folder: Path, stop: Stop) -> int:
         status = Path(temporary) / "status.json"
         registry = process_registry()
         registry.register(TrialsCollector(lambda: read_status(status), here.attempt))
-        with Progress(registry, here.attempt, here.metrics_port):
+        with ProgressServer(registry, here.attempt, here.metrics_port):
             try:
                 return worker.run(_with_own_folder(here), asked, str(status), stop)
             finally:
-                errors.leave(farewell(read_status(status)))
+                errors.write_termination_message(termination_record(read_status(status)))
 
 
 def _with_own_folder(here: Environment) -> Environment:

@@ -1,5 +1,5 @@
 """The name by which scripts import `LayeredModel`."""
 
-from hulk_runtime.training.layered_model import Whole
+from hulk_runtime.training.layered_model import LayeredModel as Whole
 
 __all__ = ["Whole"]

@@ -104,7 +104,7 @@ def break_off(rank: Collective) -> None:
     """All of a rank's connections at once, in its own loop, between two events."""
 
     def shut() -> None:
-        for channel in rank._engine._lines.channels:
+        for channel in rank._engine._connections.channels:
             with contextlib.suppress(OSError):
                 channel.socket.shutdown(socket.SHUT_RDWR)
 

@@ -13,7 +13,7 @@ from hulk_runtime.collective.group import Settings
 from hulk_runtime.collective.planned import roles
 from hulk_runtime.collective.reduction.operation import Operation
 from hulk_runtime.collective.wire.handshake import Identity, greet
-from hulk_runtime.collective.wire.rendezvous import Door
+from hulk_runtime.collective.wire.rendezvous import Listener
 from hulk_runtime.errors import PeerLostError, RankLostError
 from hulk_runtime.plan.flows import CollectivePlan
 
@@ -109,16 +109,16 @@ class ShortOfDescriptors:
         return getattr(self._listener, name)
 
 
-def test_a_door_that_could_not_open_once_opens_again() -> None:
+def test_a_listener_that_could_not_open_once_opens_again() -> None:
     identity = Identity(SECRET, SCOPE, bytes(32))
     admitted: list[int] = []
     at = doors(1)
-    door = Door(ShortOfDescriptors(at.listeners[0]), 0, identity, lambda rank, *_: admitted.append(rank))  # type: ignore[arg-type]
-    door.open()
+    accepting = Listener(ShortOfDescriptors(at.listeners[0]), 0, identity, lambda rank, *_: admitted.append(rank))  # type: ignore[arg-type]
+    accepting.open()
     with socket.create_connection((at.addresses[0].host, at.addresses[0].port), 5.0) as connection:
         greet(connection, identity, 0, 1, 0)
-        assert list(door.refused) == ["somebody: [Errno 24] Too many open files"]
-        together([door.close])
+        assert list(accepting.refused) == ["somebody: [Errno 24] Too many open files"]
+        together([accepting.close])
     assert admitted == [1]
 
 

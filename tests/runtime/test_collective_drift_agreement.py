@@ -12,7 +12,7 @@ from hulk_runtime.collective.drift.agreement import ROUND, WINDOW
 from hulk_runtime.collective.drift.cost_model import Clock
 from hulk_runtime.collective.drift.estimate_update import judge
 from hulk_runtime.collective.drift.flow_versions import Version, first, following
-from hulk_runtime.collective.drift.link_estimates import MIN_BYTES, Belief, Beside, Seen, slots
+from hulk_runtime.collective.drift.link_estimates import MIN_BYTES, Beside, LinkEstimate, Seen, slots
 from hulk_runtime.collective.drift.share_optimizer import best, play, seconds
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.reduction.handle import Both, Work
@@ -104,7 +104,7 @@ def test_what_was_not_measured_is_not_judged() -> None:
 
 
 def test_a_link_that_is_faster_is_found_by_raising_its_pace() -> None:
-    belief, rounds = Belief.of(RATE / 2), 0
+    belief, rounds = LinkEstimate.of(RATE / 2), 0
     while belief.bytes_per_s < 0.9 * RATE and rounds < 20:
         given_rate = PACE * belief.bytes_per_s * belief.boost
         belief = judge(belief, RATE / 2, PACE, Seen(min(given_rate, RATE)))
@@ -114,7 +114,7 @@ def test_a_link_that_is_faster_is_found_by_raising_its_pace() -> None:
 
 
 def test_trials_of_a_link_that_is_as_planned_become_rare_and_change_nothing() -> None:
-    belief, trials = Belief.of(RATE), []
+    belief, trials = LinkEstimate.of(RATE), []
     for number in range(200):
         given_rate = PACE * belief.bytes_per_s * belief.boost
         belief = judge(belief, RATE, PACE, Seen(min(given_rate, RATE)))
@@ -137,7 +137,7 @@ def test_short_windows_move_shares_only_when_they_stay_and_never_the_pace() -> N
 
 
 def test_a_queue_puts_a_trial_off() -> None:
-    belief = Belief.of(RATE)
+    belief = LinkEstimate.of(RATE)
     for _ in range(6):
         belief = judge(belief, RATE, PACE, Seen(PACE * RATE, has_queue=True))
     assert belief.boost == 1.0
@@ -152,7 +152,7 @@ class Way:
     rate: float = RATE
     queue_rounds: int = 0
 
-    def seen(self, belief: Belief, num_rounds: int) -> list[Belief]:
+    def seen(self, belief: LinkEstimate, num_rounds: int) -> list[LinkEstimate]:
         """What is believed after each round. A queue of our own drains slowly, and so is there one round longer."""
         found = []
         for _ in range(num_rounds):
@@ -165,17 +165,17 @@ class Way:
 
 
 def test_beside_others_the_planned_pace_is_kept_while_that_brings_more() -> None:
-    seen = Way().seen(Belief.of(RATE), 200)
+    seen = Way().seen(LinkEstimate.of(RATE), 200)
     assert seen[8].beside is Beside.YES
     assert sum(belief.beside is Beside.YES for belief in seen) > 0.7 * 200
     assert all(belief.carries == pytest.approx(PACE * RATE / 2) for belief in seen if belief.beside is Beside.YES)
     alone = Way(1.0).seen(seen[8], 4)
-    assert alone[0] == Belief.of(RATE)
+    assert alone[0] == LinkEstimate.of(RATE)
     assert alone[-1].carries == RATE
 
 
 def test_a_link_of_others_that_gives_no_more_is_tried_ever_less_often() -> None:
-    belief, trials = Belief.of(RATE), []
+    belief, trials = LinkEstimate.of(RATE), []
     for number in range(400):
         belief = judge(belief, RATE, PACE, Seen(0.4 * RATE, has_queue=True))
         trials += [number] if belief.beside is Beside.TRIED else []
@@ -185,14 +185,14 @@ def test_a_link_of_others_that_gives_no_more_is_tried_ever_less_often() -> None:
 
 
 def test_a_link_that_gives_less_than_before_beside_others_is_no_longer_pressed() -> None:
-    belief = Way().seen(Belief.of(RATE), 9)[-1]
+    belief = Way().seen(LinkEstimate.of(RATE), 9)[-1]
     assert belief.beside is Beside.YES
     belief = judge(belief, RATE, PACE, Seen(0.5 * belief.bytes_per_s, has_queue=True))
     assert belief.beside is Beside.NO
 
 
 def test_a_slower_link_is_not_pressed() -> None:
-    seen = Way(1.0, rate=RATE / 2).seen(Belief.of(RATE), 200)
+    seen = Way(1.0, rate=RATE / 2).seen(LinkEstimate.of(RATE), 200)
     assert all(belief.beside is Beside.NO for belief in seen)
     assert seen[-1].bytes_per_s == pytest.approx(RATE / 2)
 

@@ -156,7 +156,7 @@ def frame(operation: int, num_bytes: int) -> Outgoing:
 
 def test_half_a_chunk_of_what_has_begun_takes_no_room(little_room: int) -> None:
     """Its sender knows of the beginning, perhaps, and sends more over another connection."""
-    kept = early_chunks.Early()
+    kept = early_chunks.EarlyChunks()
     half, other = (Header(Kind.CHUNK, little_room // 2, operation=number) for number in range(2))
     kept.expect(1, half, 0)
     kept.take(0, 0)

@@ -32,7 +32,7 @@ from depth import num_examples
 from hulk_runtime.collective.connections.channel import CLOSED, Channel, PeerGoneError, _gone
 from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.loss_timeouts import Bounds
+from hulk_runtime.collective.loss_timeouts import LossTimeouts
 from hulk_runtime.collective.planned import roles
 from hulk_runtime.collective.reduction.handle import Work
 from hulk_runtime.collective.wire.failure import Failure, Verdict
@@ -218,7 +218,7 @@ def test_a_region_that_stands_still_is_left_out_within_the_bound(apart_s: float)
 
 @pytest.mark.parametrize("bound_s", [0.01, 2.0, 10.0, 300.0])
 def test_the_parts_of_the_bound_are_no_more_than_it(bound_s: float) -> None:
-    parts = Bounds(bound_s)
+    parts = LossTimeouts(bound_s)
     assert parts.silent_s + parts.tick_s + parts.regroup_s + parts.tick_s + parts.settle_s < bound_s
     assert parts.beat_s + 2 * parts.tick_s < min(parts.regroup_s, parts.settle_s), "two are found at the same time"
     assert parts.pause_s + parts.beat_s + parts.tick_s < parts.silent_s, "a pause of this process blames nobody"
@@ -246,7 +246,7 @@ def test_a_smaller_failure_is_passed_on_to_those_who_cannot_hear_it(monkeypatch:
         assert roles.partners(plan, 0) == [1, 2, 4]
         works = [rank.all_reduce(torch.ones(100)) for rank in ranks[:5]]
         ranks[0]._engine.fail(Failure(4, "it connected twice"))
-        wait_for(lambda: all(rank._engine._standing.verdict is not None for rank in ranks))
+        wait_for(lambda: all(rank._engine._state.verdict is not None for rank in ranks))
         ranks[5]._engine.fail(Failure(1, "it connected twice"))
         assert {str(error) for error in errors_of(works)} == {"rank 1 was lost: it connected twice"}
 

@@ -11,7 +11,10 @@ from hulk_runtime.collective.group import Collective
 def descriptors(ranks: list[Collective]) -> list[int]:
     """Of every socket; -1 where it is closed."""
     channels = [channel for rank in ranks for peer in rank._peers.values() for channel in peer.channels]
-    return [*(channel.socket.fileno() for channel in channels), *(rank._door._listener.fileno() for rank in ranks)]
+    return [
+        *(channel.socket.fileno() for channel in channels),
+        *(rank._peer_listener._listener.fileno() for rank in ranks),
+    ]
 
 
 def test_a_forked_child_holds_nothing_open_and_closes_nothing_of_its_parents() -> None:
@@ -25,7 +28,7 @@ def test_a_forked_child_holds_nothing_open_and_closes_nothing_of_its_parents() -
             os._exit(0 if is_free else 1)
         assert os.waitpid(child, 0)[1] == 0
         assert min(descriptors(ranks)) > 0
-        assert not any(rank._door.refused for rank in ranks)
+        assert not any(rank._peer_listener.refused for rank in ranks)
         mine = vectors(3, 10_000)
         all_reduce(ranks, mine)
         assert torch.equal(mine[0], mine[2])

@@ -25,9 +25,9 @@ from collective_ranks import (
 from depth import num_examples
 from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.group import Settings
-from hulk_runtime.collective.loop.group_state import Standing
+from hulk_runtime.collective.loop.group_state import GroupState
 from hulk_runtime.collective.loop.operations import Order
-from hulk_runtime.collective.loss_timeouts import REGROUP_SHARE, SETTLE_SHARE, Bounds
+from hulk_runtime.collective.loss_timeouts import REGROUP_SHARE, SETTLE_SHARE, LossTimeouts
 from hulk_runtime.collective.reduction.handle import Work
 from hulk_runtime.collective.reduction.vector import Values
 from hulk_runtime.collective.staging import AllReduce
@@ -309,26 +309,28 @@ def test_a_word_of_the_next_epoch_is_heard_when_that_begins_here() -> None:
     """Rank 1 had everybody's word, is in epoch 1, and loses rank 3 at once; rank 2's word comes here after that."""
     lines = Silent(6)
     everybody = frozenset(range(6))
-    standing = Standing(0, lines, Bounds(10.0), Membership(0, everybody), [frozenset([rank]) for rank in everybody])  # type: ignore[arg-type]
+    group_state = GroupState(
+        0, lines, LossTimeouts(10.0), Membership(0, everybody), [frozenset([rank]) for rank in everybody]
+    )  # type: ignore[arg-type]
 
     def hear(rank: int, epoch: int, lost: int) -> None:
-        standing.hear(lines.peers[rank], epoch, memoryview(pack([Failure(lost, "gone")])))
+        group_state.hear(lines.peers[rank], epoch, memoryview(pack([Failure(lost, "gone")])))
 
-    standing.lose(Failure(5, "gone"))
+    group_state.lose(Failure(5, "gone"))
     for rank in (1, 3, 4):
         hear(rank, 0, 5)
     hear(1, 1, 3)
-    assert standing.verdict is None
-    assert standing.agreed() is None
+    assert group_state.verdict is None
+    assert group_state.agreed() is None
     hear(2, 0, 5)
-    second = standing.agreed()
+    second = group_state.agreed()
     assert second == Membership(1, frozenset(range(5)))
-    standing.adopt(second)
-    standing.hear_early()
-    assert standing.agreed() is None
+    group_state.adopt(second)
+    group_state.hear_early()
+    assert group_state.agreed() is None
     for rank in (2, 4):
         hear(rank, 1, 3)
-    assert standing.agreed() == Membership(2, frozenset({0, 1, 2, 4}))
+    assert group_state.agreed() == Membership(2, frozenset({0, 1, 2, 4}))
 
 
 def test_a_rank_that_waits_at_the_end_hears_that_others_go_on() -> None:

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from collective_ranks import PATIENCE_S, SCOPE, SECRET, break_off, doors, plans, together, vectors, within
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.loss_timeouts import Bounds
+from hulk_runtime.collective.loss_timeouts import LossTimeouts
 from hulk_runtime.collective.planned.roles import pieces, roles
 from hulk_runtime.collective.reduction import region_reduction
 from hulk_runtime.collective.reduction.region_backend import Groups, Inside
@@ -157,7 +157,7 @@ def test_a_torch_that_breaks_is_told_to_all(monkeypatch: pytest.MonkeyPatch) -> 
     with split_group(UNEVEN, replace(QUICK, bound_s=8.0)) as ranks:
         broken = ranks[4]._inside.groups[0].sums
         monkeypatch.setattr(region_reduction, "to_all", break_on_rank_4)
-        with within(Bounds(8.0).decided_s):
+        with within(LossTimeouts(8.0).decided_s):
             for work in [rank.all_reduce(torch.ones(20_000)) for rank in ranks]:
                 with pytest.raises(RankLostError, match=r"rank 4 was lost: torch broke inside its region: no memory$"):
                     work.wait(PATIENCE_S)

@@ -11,7 +11,7 @@ from collective_ranks import PATIENCE_S, PLAN, RATE, all_reduce, group, together
 from hulk_runtime.collective.connections.channel import OPEN_SHARE, Channel
 from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.group import Collective, Settings
-from hulk_runtime.collective.loss_timeouts import Bounds
+from hulk_runtime.collective.loss_timeouts import LossTimeouts
 from hulk_runtime.errors import RankLostError
 from hulk_runtime.plan.flows import CollectivePlan
 
@@ -61,7 +61,7 @@ def test_paths_that_do_not_open_get_all_connections() -> None:
         for seed in range(8):  # with a round of measuring
             require_sum(ranks, seed)
         assert ranks[0].beliefs()[0, 1].bytes_per_s == pytest.approx(RATE, rel=0.5)
-        bounds = Bounds(BOUND_S)
+        bounds = LossTimeouts(BOUND_S)
         for way in ranks[0]._peers[1].channels:
             found = way.socket.getsockopt(socket.IPPROTO_TCP, TCP_USER_TIMEOUT)
             assert found == pytest.approx(1000 * (bounds.silent_s - bounds.settle_s), abs=1)

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 from hulk_runtime.collective.connections.channel import OPEN_SHARE, Channel
-from hulk_runtime.collective.connections.connection_set import Lines
+from hulk_runtime.collective.connections.connection_set import ConnectionSet
 from hulk_runtime.collective.connections.peer import Peer
-from hulk_runtime.collective.connections.tcp_warmup import FRAME_BYTES, MAX_REOPEN_S, REOPEN_S, WARM_S, Warming
+from hulk_runtime.collective.connections.tcp_warmup import FRAME_BYTES, MAX_REOPEN_S, REOPEN_S, WARM_S, TcpWarmup
 from hulk_runtime.collective.reduction.handle import Work
 from hulk_runtime.collective.reduction.operation import Outgoing
 from hulk_runtime.collective.wire.frames import HEADER_BYTES, Header, Kind, parse
@@ -49,8 +49,8 @@ def test_what_the_path_holds_is_missing_where_the_window_is_small() -> None:
 def test_it_is_opened_again_at_once_and_then_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     with connected() as (channel, _):
         channel.peer.channels = [channel]
-        lines = Lines({1: channel.peer}, first_s=0.0, stalled_s=5.0)
-        warming = Warming(lines)
+        lines = ConnectionSet({1: channel.peer}, first_s=0.0, stalled_s=5.0)
+        warming = TcpWarmup(lines)
         missing = 100_000
         monkeypatch.setattr(Channel, "closed_bytes", lambda _: missing)
         asked = []
@@ -75,9 +75,9 @@ def test_it_is_opened_again_at_once_and_then_ever_more_rarely(monkeypatch: pytes
 def test_frames_without_meaning_arrive_whole() -> None:
     with connected() as (channel, theirs):
         channel.peer.channels = [channel]
-        lines = Lines({1: channel.peer}, first_s=0.0, stalled_s=5.0)
+        lines = ConnectionSet({1: channel.peer}, first_s=0.0, stalled_s=5.0)
         channel.closed_bytes = lambda: 20_000  # type: ignore[method-assign]
-        Warming(lines).reopen(channel, 0.0)
+        TcpWarmup(lines).reopen(channel, 0.0)
         lines.send(channel)
         heard = b""
         while len(heard) < 40_000 + 3 * HEADER_BYTES:
@@ -91,8 +91,8 @@ def test_a_path_that_does_not_open_is_given_up() -> None:
     with connected() as (channel, _):
         peer, work = channel.peer, Work(lambda _: None, 10.0)
         peer.channels = [channel]
-        lines = Lines({1: peer}, first_s=0.0, stalled_s=5.0)
-        warming = Warming(lines)
+        lines = ConnectionSet({1: peer}, first_s=0.0, stalled_s=5.0)
+        warming = TcpWarmup(lines)
         warming.begin({1: 10 * FRAME_BYTES}, work)
         chunk = Outgoing(1, Header(Kind.CHUNK, 8).pack(), memoryview(bytes(8)), (0, 0.0, 0.0))
         peer.push(chunk)

@@ -10,7 +10,7 @@ from hulk_runtime.collective.connections.pacing import pace_channels, path_bytes
 from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.drift.agreement import Drift
 from hulk_runtime.collective.drift.flow_versions import Version, first, following, given
-from hulk_runtime.collective.drift.link_estimates import Belief, Beliefs
+from hulk_runtime.collective.drift.link_estimates import Beliefs, LinkEstimate
 from hulk_runtime.plan.flows import CollectivePlan, Flow, LinkFigures, Pair, SizeClass, Uplink
 from hypothesis import given as drawn
 from hypothesis import settings
@@ -167,7 +167,7 @@ def test_an_uplink_that_carries_less_than_it_is_given_is_found() -> None:
 
 def test_drift_paces_within_the_uplink_what_it_believes() -> None:
     """Links that are believed, or tried, at twice their planned rate."""
-    fast: Beliefs = {link: Belief.of(1.5 * RATE, boost=1.5) for link in LINKS}
+    fast: Beliefs = {link: LinkEstimate.of(1.5 * RATE, boost=1.5) for link in LINKS}
     everyone = [peers_of(PLAN, rank) for rank in range(PLAN.num_ranks)]
     for rank, peers in enumerate(everyone):
         drift = Drift(PLAN, rank, peers, PACE)

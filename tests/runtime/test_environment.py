@@ -4,7 +4,7 @@ import pytest
 from hulk_operator.pods import Exit, WorkerPod
 from hulk_operator.reconcile.termination_record import Farewell, farewell
 from hulk_runtime import errors, names
-from hulk_runtime.checkpoints.objects import Store
+from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.job import cpu_threads, environment
 from hulk_runtime.job.environment import Checkpointing
@@ -91,10 +91,10 @@ def test_an_error_leaves_its_last_words_for_kubernetes(tmp_path, capsys):
 @pytest.mark.parametrize("loss", [2.87912345, 1e-7, -3e20, 0.0, float("nan"), float("inf")])
 def test_the_operator_reads_what_a_run_says_of_its_last_step(tmp_path, loss):
     log = tmp_path / "termination-log"
-    errors.leave(errors.farewell(2, 40, loss, 1000), str(log))
+    errors.write_termination_message(errors.termination_record(2, 40, loss, 1000), str(log))
     assert not log.exists()  # outside a pod
     log.touch()
-    errors.leave(errors.farewell(2, 40, loss, 1000), str(log))
+    errors.write_termination_message(errors.termination_record(2, 40, loss, 1000), str(log))
     last = Exit(errors.EXIT_STOPPED, "Error", log.read_text(), None)
     assert farewell(WorkerPod("demo-2-0", "p", "j", attempt=2, worker=0, exit=last)) == Farewell(
         2, 40, f"{loss:.6g}", 1000
@@ -102,7 +102,7 @@ def test_the_operator_reads_what_a_run_says_of_its_last_step(tmp_path, loss):
 
 
 def test_the_operator_reads_which_regions_were_left_out(tmp_path):
-    last = Exit(0, "Completed", errors.farewell(2, 40, 2.5, 0, 2, ["ap", "us-1"]), None)
+    last = Exit(0, "Completed", errors.termination_record(2, 40, 2.5, 0, 2, ["ap", "us-1"]), None)
     said = farewell(WorkerPod("demo-2-2", "p", "j", attempt=2, worker=2, exit=last))
     assert said == Farewell(2, 40, "2.5", 0, epoch=2, without=("ap", "us-1"))
 

@@ -4,10 +4,10 @@ import pytest
 
 SAMPLED = """
 import time, torch, torch.distributed as dist
-from hulk_runtime import sockets
+from hulk_runtime.collective import tcp_info
 dist.init_process_group("gloo")
-peers = {1 - dist.get_rank(): sockets.canonical("127.0.0.1")}
-traffic = sockets.Traffic(peers, exclude_port=0)
+peers = {1 - dist.get_rank(): tcp_info.canonical("127.0.0.1")}
+traffic = tcp_info.Traffic(peers, exclude_port=0)
 traffic.look(1 - dist.get_rank())
 before = traffic.sent_bytes
 dist.all_reduce(torch.ones(1 << 20))
@@ -23,8 +23,9 @@ dist.destroy_process_group()
 
 PARTING = """
 import os, sys
-from hulk_runtime import environment, groups
-with groups.connect(environment.read(os.environ)) as group:
+from hulk_runtime.collective import init_process_group
+from hulk_runtime.job import environment
+with init_process_group.connect(environment.read(os.environ)) as group:
     if sys.argv[1] == "lost" and not group.is_first:
         os._exit(0)
     group.part()

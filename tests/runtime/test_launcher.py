@@ -77,7 +77,7 @@ def test_ranks_get_what_torchrun_would_give_them(job, make_plan, write_script):
 
 
 def test_threads_are_shared_between_the_ranks_of_a_worker(monkeypatch):
-    monkeypatch.setattr(launcher.processor, "quota_cores", lambda: 6.0)
+    monkeypatch.setattr(launcher.cpu_threads, "quota_cores", lambda: 6.0)
     two = launcher.Slice(worker=0, ranks=range(2), world_size=2)
     assert {v[names.ENV_OMP_THREADS] for v in launcher.rank_variables(two, {})} == {"3"}
     assert {v[names.ENV_OMP_THREADS] for v in launcher.rank_variables(two, {names.ENV_OMP_THREADS: "5"})} == {"5"}
@@ -97,7 +97,7 @@ def test_a_rank_that_ignores_sigterm_is_killed(job, make_plan, write_script):
         "os.kill(os.getpid(), signal.SIGKILL) if os.environ['RANK'] == '1' else time.sleep(1000)\n"
     )
     job.write_plan(make_plan((2,)))
-    hurried = "from hulk_runtime import launcher; launcher.GRACE_S = 0.2; launcher.main()"
+    hurried = "from hulk_runtime.job import launcher; launcher.GRACE_S = 0.2; launcher.main()"
     worker = job.start("-c", hurried, script)
     assert worker.wait() == 128 + signal.SIGKILL
 
@@ -158,6 +158,6 @@ def test_a_plain_script_runs_in_the_planned_order_with_several_ranks_per_worker(
 def test_the_launcher_does_not_import_torch(job, make_plan, write_script):
     script = write_script("")
     job.write_plan(make_plan((1,)))
-    program = "import sys; from hulk_runtime import launcher; launcher.launch(sys.argv[1:], __import__('os').environ)"
+    program = "import os, sys; from hulk_runtime.job import launcher; launcher.launch(sys.argv[1:], os.environ)"
     worker = job.start("-c", program + "; sys.exit('torch' in sys.modules)", script)
     assert worker.wait() == 0, worker.output

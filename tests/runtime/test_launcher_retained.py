@@ -13,7 +13,7 @@ LAUNCH = ("-m", "hulk_runtime.job.launcher")
 # Says which attempt's plan it has read, then waits to be told; `end` holds codes by attempt to end with at once.
 SCRIPT = """
 import os, signal, sys, time
-from hulk_runtime import wire
+from hulk_runtime.plan import wire
 plan = wire.load(os.environ["HULK_PLAN"])
 assert plan.attempt == int(os.environ["HULK_ATTEMPT"])
 who = [os.environ[key] for key in ("HULK_ATTEMPT", "HULK_WORKER", "RANK", "WORLD_SIZE", "MASTER_ADDR")]
@@ -121,7 +121,7 @@ def test_ranks_keep_the_plan_they_were_started_with(job, tmp_path: Path, volume:
     script = tmp_path / "slow.py"
     script.write_text(
         "import os, signal, sys, time\n"
-        "from hulk_runtime import wire\n"
+        "from hulk_runtime.plan import wire\n"
         "signal.signal(signal.SIGTERM, lambda *_: None)\n"
         "print('begun', flush=True)\n"
         "time.sleep(0 if os.environ['HULK_ATTEMPT'] == '2' else 3)\n"

@@ -2,7 +2,7 @@
 
 import pytest
 from hulk_runtime.errors import ConfigurationError
-from hulk_runtime.training.layered_model import Whole, own_of, ties_of
+from hulk_runtime.training.layered_model import LayeredModel, own_of, ties_of
 from torch import nn
 
 RANGES = {"0": range(2), "1": range(2, 4)}
@@ -13,7 +13,7 @@ def linears(num: int = 4) -> list[nn.Module]:
 
 
 def whole(layers, ties=(), of=None):
-    return Whole(nn.ModuleList(of or layers), layers, ties)
+    return LayeredModel(nn.ModuleList(of or layers), layers, ties)
 
 
 @pytest.mark.parametrize("ties", [[(0, 2), (0, 3)], [(2, 3), (0, 2)], [(3, 0), (2, 3)]])

@@ -27,7 +27,7 @@ def state_of(folder: Path, step: int) -> bytes:
 PROGRAM = """
 import copy, os, sys, torch, torch.distributed as dist
 from types import SimpleNamespace
-from hulk_runtime import wire
+from hulk_runtime.plan import wire
 from hulk_runtime.collective.process_group import Group
 from hulk_runtime.training.local_sgd import LocalStepper
 

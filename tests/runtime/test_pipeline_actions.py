@@ -21,10 +21,11 @@ from pipeline_schedules import all_forward, any_of, backward_first, written
 F0, F1, B1, B0 = range(4)
 NUMBERED = """
 import json, sys
-from hulk_runtime.pipeline import actions, document, sharing
+from hulk_runtime.pipeline import actions, shared_parameters
+from hulk_runtime.plan import pipeline_schedule
 from hulk_runtime.pipeline.dataflow import Flows
-flows = Flows(document.read(json.load(open(sys.argv[1]))))
-shared = sharing.shared(flows, 2, [sharing.Tie((("0", "a"), ("3", "b")))])
+flows = Flows(pipeline_schedule.read(json.load(open(sys.argv[1]))))
+shared = shared_parameters.shared(flows, 2, [shared_parameters.Tie((("0", "a"), ("3", "b")))])
 print([one.name for one in shared], actions.actions(flows, shared))
 """
 

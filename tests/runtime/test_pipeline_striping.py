@@ -8,7 +8,7 @@ from hulk_runtime.pipeline.striping import AT_ONCE_BYTES, MOST_PIECES, beside, s
 
 MESSAGES = """
 import os, torch, torch.distributed as dist
-from hulk_runtime import sockets
+from hulk_runtime.collective import tcp_info
 from hulk_runtime.pipeline.posted_receives import Posted
 from hulk_runtime.pipeline.striping import num_connections
 dist.init_process_group("gloo")

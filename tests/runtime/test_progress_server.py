@@ -4,7 +4,7 @@ import socket
 
 import pytest
 from hulk_runtime.errors import PortError
-from hulk_runtime.training.progress_server import Progress
+from hulk_runtime.training.progress_server import ProgressServer
 from prometheus_client import CollectorRegistry
 
 
@@ -13,4 +13,4 @@ def test_a_port_that_is_taken_is_tried_again():
     with socket.create_server(("", 0)) as left_behind:
         port = left_behind.getsockname()[1]
         with pytest.raises(PortError, match=f"metrics port {port} cannot be opened: Address already in use"):
-            Progress(CollectorRegistry(), 1, port)
+            ProgressServer(CollectorRegistry(), 1, port)

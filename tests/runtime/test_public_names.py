@@ -8,7 +8,7 @@ import pytest
 @pytest.mark.parametrize(
     ("documented", "own"),
     [
-        ("whole:Whole", "training.layered_model:Whole"),
+        ("whole:Whole", "training.layered_model:LayeredModel"),
         ("collective.planned.plan:CollectivePlan", "plan.flows:CollectivePlan"),
         ("collective.wire.joining:Address", "collective.wire.rendezvous:Address"),
     ],

@@ -9,7 +9,7 @@ from hulk_runtime.collective.tcp_info import LinkSample
 from hulk_runtime.job import environment
 from hulk_runtime.plan import wire
 from hulk_runtime.training.data_parallel import RankReport, StepReport
-from hulk_runtime.training.rank0_reporter import Scribe
+from hulk_runtime.training.rank0_reporter import Rank0Reporter
 from hulk_runtime.training.stepper import Timing
 from prometheus_client import CollectorRegistry
 
@@ -20,10 +20,10 @@ def test_a_run_without_checkpoints_ends_with_its_last_step_too(make_plan, encode
     monkeypatch.setattr(errors, "leave", left.append)
     (tmp_path / "plan").write_bytes(encode_plan(make_plan((1,))))
     group = cast(Any, SimpleNamespace(backend="gloo", wan=None))
-    scribe = Scribe(environment.read({}), wire.load(tmp_path / "plan"), CollectorRegistry(), group)
+    reporter = Rank0Reporter(environment.read({}), wire.load(tmp_path / "plan"), CollectorRegistry(), group)
     stepper = cast(Any, SimpleNamespace(sent_bytes=0))
     for step in range(1, steps + 1):
         report = StepReport(3.0 - step / 8, False, (RankReport(step, 0.1, LinkSample(0.0, 0.0)),))
-        scribe.completed(step, Timing(0.2, 0.1, 0.1), report, stepper)
-    scribe.close(steps, stepper)
+        reporter.completed(step, Timing(0.2, 0.1, 0.1), report, stepper)
+    reporter.close(steps, stepper)
     assert left == (["ended attempt=1 step=3 loss=2.625 checkpoint_bytes=0"] if steps else [])

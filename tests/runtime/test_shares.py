@@ -10,7 +10,9 @@ from test_wan_training import wan
 PROGRAM = """
 import copy, os, sys, torch
 from types import SimpleNamespace
-from hulk_runtime import environment, groups, wire
+from hulk_runtime.collective import init_process_group
+from hulk_runtime.job import environment
+from hulk_runtime.plan import wire
 from hulk_runtime.training.stepper import Stepper
 
 torch.set_default_dtype(getattr(torch, sys.argv[1]))
@@ -31,7 +33,7 @@ def flat(values):
 here, plan = environment.read(os.environ), wire.load(os.environ["HULK_PLAN"])
 dtype = torch.get_default_dtype()
 task = SimpleNamespace(module=module, learning_rate=0.05, loss=lambda step, mine: loss_of(module, step, mine, dtype))
-with groups.connect(here, plan) as group:
+with init_process_group.connect(here, plan) as group:
     assert (group.wan is not None) == (plan.algorithm == "wan")
     stepper = Stepper(plan, group, task, here.metrics_port)
     assert stepper.flat.gradients_N.dtype == dtype

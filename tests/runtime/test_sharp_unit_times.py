@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 import pytest
 from hulk_runtime.sharp import HostDevice
-from hulk_runtime.sharp.dispatcher import Board
+from hulk_runtime.sharp.dispatcher import Dispatcher
 from hulk_runtime.sharp.pilot_partitioning import Cut
-from hulk_runtime.sharp.run import course as make_course
 from hulk_runtime.sharp.run import make, prepare
+from hulk_runtime.sharp.run import trial_run as make_trial_run
 from hulk_runtime.sharp.scheduling_policy import LongestRemaining
 from hulk_runtime.sharp.unit_times import Pace, UnitTimes
 from sharp_models import trial
@@ -55,14 +55,14 @@ def equal_courses(number, num_steps):
     pace, device = Pace(), HostDevice(10**6)
     cuts = [Cut(0, 2, 1000, 100, 0.001, 0.002), Cut(2, 4, 1000, 100, 0.001, 0.002)]
     alike = [trial(f"t{i}", 16, 2, num_steps) for i in range(number)]
-    return [make_course(i, each, *make(each), cuts, device, pace) for i, each in enumerate(alike)]
+    return [make_trial_run(i, each, *make(each), cuts, device, pace) for i, each in enumerate(alike)]
 
 
 def test_no_model_waits_until_others_have_ended():
     """12 on 8 devices on which units take ten times as long as in pilot runs: were both mixed, a model that has begun
     would look longer than one that has not, and 4 would begin when 8 have ended."""
     courses = equal_courses(12, num_steps=4)
-    board = Board(courses, 8, LongestRemaining(), lambda _: None)
+    board = Dispatcher(courses, 8, LongestRemaining(), lambda _: None)
     held = [board.take(device) for device in range(8)]
     while max(course.step for course in courses) < 4:
         for device, now in enumerate(held):

@@ -17,7 +17,7 @@ from hulk_operator.sweeps.trial_assignment import Left, config_map, divide
 from hulk_operator.sweeps.trials import trials
 from hulk_runtime import sweep
 from hulk_runtime.sharp import trial_file
-from hulk_runtime.sweep import TrialsCollector, farewell
+from hulk_runtime.sweep import TrialsCollector, termination_record
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
@@ -98,7 +98,7 @@ def test_a_trial_that_diverges_is_failed_and_the_others_end(tmp_path: Path, port
 
 def test_what_a_diverged_trials_metric_became_is_told() -> None:
     diverged = {**RUNNING, "state": "failed", "step": 2, "reason": "loss is nan in step 3"}
-    assert farewell({"t0": diverged, "t1": FAILED}) == "trials t0=failed,2,nan t1=failed,0,"
+    assert termination_record({"t0": diverged, "t1": FAILED}) == "trials t0=failed,2,nan t1=failed,0,"
 
 
 def test_a_trial_goes_on_from_its_checkpoint_in_the_jobs_own_folder(tmp_path: Path, port: int) -> None:
@@ -162,7 +162,7 @@ def test_series_say_state_step_metric_and_device_time() -> None:
 
 def test_the_last_words_of_100_trials_fit_into_a_termination_message() -> None:
     long = {**RUNNING, "state": "succeeded", "value": -1.23456e-100, "step": 10**9}
-    assert len(farewell({f"t{n}": long for n in range(100)}).encode()) <= 4096
+    assert len(termination_record({f"t{n}": long for n in range(100)}).encode()) <= 4096
 
 
 def test_before_the_status_is_there_nothing_is_known(tmp_path: Path) -> None:

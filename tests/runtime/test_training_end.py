@@ -44,7 +44,7 @@ def train(group: Ranks, steps: Steps, resumed: int = 0) -> int:
 
 def test_a_rank_that_is_done_helps_those_that_are_left(monkeypatch) -> None:
     """They may lack its last step, which it hands over; then they come to the end as well."""
-    monkeypatch.setattr(region_loss, "regather", lambda *_: region_loss.Regathered(LEFT, LAST, 0.5))
+    monkeypatch.setattr(region_loss, "regroup", lambda *_: region_loss.Regrouped(LEFT, LAST, 0.5))
     group, steps = Ranks(MembershipChangedError("2 ranks go on in epoch 1")), Steps()
     assert train(group, steps) == LAST
     assert steps.done == [1, 2, LAST]
@@ -53,7 +53,7 @@ def test_a_rank_that_is_done_helps_those_that_are_left(monkeypatch) -> None:
 
 def test_a_stop_is_agreed_on_anew_by_those_that_are_left(monkeypatch) -> None:
     """One that had not heard of it when the region was lost would begin another step alone."""
-    monkeypatch.setattr(region_loss, "regather", lambda *_: region_loss.Regathered(LEFT, 1, 0.5))
+    monkeypatch.setattr(region_loss, "regroup", lambda *_: region_loss.Regrouped(LEFT, 1, 0.5))
     group, steps = Ranks(MembershipChangedError("2 ranks go on in epoch 1")), Steps(stops_at=2)
     assert train(group, steps) == 2
     assert steps.done == [1, 2, 2]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hulk_runtime.checkpoints.objects import Store
+from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.errors import CheckpointError
 
 

@@ -21,7 +21,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as TorchDDP
 
 from hulk_runtime import errors
-from hulk_runtime.collective import between_regions, init_process_group, peer_timeout
+from hulk_runtime.collective import between_regions, init_process_group
+from hulk_runtime.collective.peer_timeout import peer_timeout_s
 from hulk_runtime.collective.reduction.vector import DTYPES
 from hulk_runtime.collective.staging import AllReduce
 from hulk_runtime.job import environment
@@ -127,7 +128,7 @@ def _between_regions() -> AllReduce | None:
     atexit.register(open_until_exit.close)
     between = open_until_exit.enter_context(between_regions.connect(here, plan, group))
     if between is not None:
-        between.patience_s = peer_timeout.silence_s(here, plan)
+        between.patience_s = peer_timeout_s(here, plan)
     return between
 
 

@@ -24,7 +24,7 @@ import torch
 from hulk_runtime.collective.connections.channel import Channel, PeerGoneError
 from hulk_runtime.collective.connections.pacing import pace_channels, path_bytes
 from hulk_runtime.collective.connections.peer import Peer
-from hulk_runtime.collective.drift.agreement import Drift, LinkBelief, Turn
+from hulk_runtime.collective.drift.agreement import Drift, LinkRates, Turn
 from hulk_runtime.collective.drift.link_estimates import slots
 from hulk_runtime.collective.loop.engine import Engine
 from hulk_runtime.collective.loop.operations import Order
@@ -38,7 +38,7 @@ from hulk_runtime.collective.reduction.vector import Values
 from hulk_runtime.collective.wire.failure import Failure
 from hulk_runtime.collective.wire.handshake import Identity
 from hulk_runtime.collective.wire.membership import Membership
-from hulk_runtime.collective.wire.rendezvous import Address, Door, Gathering, listen
+from hulk_runtime.collective.wire.rendezvous import Address, Listener, Rendezvous, listen
 from hulk_runtime.plan.flows import CollectivePlan, Pair, SizeClass
 
 ABOUT = 0.9
@@ -93,7 +93,7 @@ class Collective:
         rank: int,
         plan: CollectivePlan,
         peers: dict[int, Peer],
-        door: Door,
+        peer_listener: Listener,
         settings: Settings,
         inside: Inside | None,
         spare: Mapping[int, Sequence[socket.socket]],
@@ -102,7 +102,7 @@ class Collective:
         self._spare = dict(spare)
         self._inside = inside
         self._plan_now = plan
-        self._door, self._settings = door, settings
+        self._peer_listener, self._settings = peer_listener, settings
         self._members = Membership(0, frozenset(range(plan.num_ranks)))
         regions = tuple(map(frozenset, plan.regions)) if plan.on_region_loss == "continue" else ()
         self._engine = Engine(
@@ -149,23 +149,23 @@ class Collective:
         most = max(settings.num_streams, settings.max_streams)
         wanted = {partner: most if is_far else 1 for partner, is_far in far.items()}
         identity = Identity(secret, scope, settings.digest(plan))
-        gathering = Gathering(rank, addresses, wanted, identity)
+        rendezvous = Rendezvous(rank, addresses, wanted, identity)
         host = "" if listen_everywhere else addresses[rank].host
-        door = Door(listener or listen(host, addresses[rank].port), rank, identity, gathering.admit)
-        door.open()
+        peer_listener = Listener(listener or listen(host, addresses[rank].port), rank, identity, rendezvous.admit)
+        peer_listener.open()
         try:
-            found = gathering.gather(settings.connect_s, door.refused)
+            found = rendezvous.gather(settings.connect_s, peer_listener.refused)
         except BaseException:
-            door.close()
+            peer_listener.close()
             raise
         peers = {partner: Peer(partner, far[partner]) for partner in found}
         for partner, connections in found.items():
             used = connections[: settings.num_streams]
             peers[partner].channels = [Channel(connection, peers[partner]) for connection in used]
         spare = {partner: rest for partner, all_of in found.items() if (rest := all_of[settings.num_streams :])}
-        group = cls(rank, plan, peers, door, settings, inside, spare)
+        group = cls(rank, plan, peers, peer_listener, settings, inside, spare)
         pace_channels(plan, rank, peers, settings.pace)
-        gathering.twice = group._twice
+        rendezvous.twice = group._twice
         group._engine.start()
         return group
 
@@ -281,7 +281,7 @@ class Collective:
         """What the last all-reduces took, newest last."""
         return list(self._engine.reports)
 
-    def beliefs(self) -> dict[Pair, LinkBelief]:
+    def beliefs(self) -> dict[Pair, LinkRates]:
         """The rate of every link of the plan, by regions' numbers, as planned and as it is believed now."""
         return {} if self._drift is None else self._drift.beliefs()
 
@@ -301,12 +301,12 @@ class Collective:
         """The size classes of the plan for those who take part."""
         return self._plan_now.classes
 
-    def links(self) -> dict[Pair, LinkBelief]:
+    def links(self) -> dict[Pair, LinkRates]:
         """Of `beliefs` those that flows of the plan use, the first `MAX_LINKS`; as planned where none is held."""
         beliefs, plan = self.beliefs(), self._plan_now
         used = {link for size in plan.classes for flow in size.every_flow for link in flow.links} & plan.links.keys()
         rates = {link: plan.links[link].bytes_per_s for link in sorted(used)[:MAX_LINKS]}
-        return {link: beliefs.get(link, LinkBelief(rate, rate)) for link, rate in rates.items()}
+        return {link: beliefs.get(link, LinkRates(rate, rate)) for link, rate in rates.items()}
 
     def warm(self) -> None:
         """Open the congestion windows towards other regions, and return when that has happened on every rank.
@@ -361,7 +361,7 @@ class Collective:
             self._drift.settle(self._settings.bound_s / 2)
         for spare in self._take_spare().values():
             _close(spare)
-        self._door.close()
+        self._peer_listener.close()
         self._engine.close()
         if self._region is not None:
             self._region.close()
@@ -371,7 +371,7 @@ class Collective:
         for spare in self._take_spare().values():
             _close(spare)
         self._drift = self._region = None
-        self._door.forsake()
+        self._peer_listener.forsake()
         self._engine.forsake()
 
     def _find_roles(self, size: SizeClass, num_values: int, bytes_per_value: int, for_region: bool) -> tuple[Role, ...]:

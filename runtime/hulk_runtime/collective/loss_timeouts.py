@@ -24,10 +24,10 @@ TICK_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class LossTimeouts:
     """The parts of `bound_s`: in it every rank is told of a peer that is lost.
 
-    >>> Bounds(10.0).silent_s, Bounds(10.0).regroup_s, Bounds(10.0).settle_s, Bounds(1.0).tick_s
+    >>> LossTimeouts(10.0).silent_s, LossTimeouts(10.0).regroup_s, LossTimeouts(10.0).settle_s, LossTimeouts(1.0).tick_s
     (6.0, 2.0, 1.5, 0.01)
     """
 

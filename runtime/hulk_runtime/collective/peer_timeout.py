@@ -9,7 +9,7 @@ SILENT_STEPS: Final = 10
 SILENT_ROUNDS: Final = 2
 
 
-def silence_s(environment: Environment, plan: Plan, slowest_s: float = 0.0) -> float:
+def peer_timeout_s(environment: Environment, plan: Plan, slowest_s: float = 0.0) -> float:
     """How long a rank waits for a peer within a step: a slow peer may take some steps' time, a lost one takes more.
 
     Between two outer steps of local SGD the ranks drift apart: a slow peer may take some rounds' time more. `slowest_s`

@@ -93,15 +93,15 @@ class Group:
         assert self.wan is not None
         return self.wan.adopt()
 
-    def bound_silence(self, seconds: float) -> None:
+    def set_timeout(self, seconds: float) -> None:
         """From now on a collective in which a peer sends nothing for that long ends with PeerLostError."""
         if self.wan is not None:
             self.wan.patience_s = seconds
-        bound_silence(seconds)
+        set_timeout(seconds)
 
 
-def bound_silence(seconds: float, group: dist.ProcessGroup | None = None) -> None:
-    """As `Group.bound_silence`, of any group."""
+def set_timeout(seconds: float, group: dist.ProcessGroup | None = None) -> None:
+    """As `Group.set_timeout`, of any group."""
     bound = timedelta(seconds=seconds)
     if hasattr(dist, "set_timeout"):
         dist.set_timeout(bound, group)

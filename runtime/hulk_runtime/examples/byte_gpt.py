@@ -13,7 +13,7 @@ from hulk_runtime.examples.text import Text
 from hulk_runtime.plan.wire import Plan
 
 if TYPE_CHECKING:
-    from hulk_runtime.training.layered_model import Whole
+    from hulk_runtime.training.layered_model import LayeredModel
 
 NUM_BYTE_VALUES: Final = 256
 
@@ -46,14 +46,14 @@ class ByteTask:
         """Mean cross entropy, in nats per byte, over `sequences` of the step's global batch."""
         return self.loss_of(step, (self.module(*self.inputs(step, sequences)),), sequences)
 
-    def whole(self) -> "Whole":
+    def whole(self) -> "LayeredModel":
         """For ranks that hold stages: both embeddings, the blocks, the last norm with the head."""
         from hulk_runtime.examples.gpt_stages import gpt_layers
-        from hulk_runtime.training.layered_model import Whole
+        from hulk_runtime.training.layered_model import LayeredModel
 
         gpt = initialized(self._model)
         layers = gpt_layers(gpt)
-        return Whole(gpt, layers, (((0, "token.weight"), (len(layers) - 1, "weight")),))
+        return LayeredModel(gpt, layers, (((0, "token.weight"), (len(layers) - 1, "weight")),))
 
     def inputs(self, step: int, sequences: range) -> tuple[torch.Tensor]:
         """Bytes of `sequences`."""

@@ -136,7 +136,7 @@ def _stay(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         if now is None:
             return code
         attempt = now.attempt
-        errors.forget()
+        errors.clear_termination_message()
         ranks = _run(arguments, environ, now, folder)
         code = ranks.exit_code
         if ranks.told or (code not in INTERRUPTED and not ranks.superseded):

@@ -71,7 +71,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Carrying:
+class ActionRunner:
     """One step. `there` is what this rank has made and not yet used or sent, by way and micro-batch."""
 
     flows: Flows

@@ -21,16 +21,16 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from hulk_runtime.collective.process_group import bound_silence, lost_peers
+from hulk_runtime.collective.process_group import lost_peers, set_timeout
 from hulk_runtime.errors import PlanError
 from hulk_runtime.pipeline import actions, checkpoint, micro_batches, shared_parameters, stages
-from hulk_runtime.pipeline.action_runner import Carrying, Lines
+from hulk_runtime.pipeline.action_runner import ActionRunner, Lines
 from hulk_runtime.pipeline.actions import Action, Receive, Shared
 from hulk_runtime.pipeline.dataflow import Flows
 from hulk_runtime.pipeline.event_log import Event, Log
 from hulk_runtime.pipeline.forward_backward import Passes
 from hulk_runtime.pipeline.grid import Grid, make_groups
-from hulk_runtime.pipeline.isolated_run import carry_out_alone
+from hulk_runtime.pipeline.isolated_run import run_isolated
 from hulk_runtime.pipeline.micro_batches import Batch, Values
 from hulk_runtime.pipeline.shared_parameters import Sums, Tie
 from hulk_runtime.pipeline.stages import Model, Part, Shapes
@@ -120,11 +120,11 @@ class Pipeline:
                 is_of_list = isinstance(module, stages.Layers)
                 yield checkpoint.name_of(stage, shard, len(devices[stage]), name, is_of_list), parameter
 
-    def bound_silence(self, seconds: float) -> None:
+    def set_timeout(self, seconds: float) -> None:
         """From now on a peer is lost that does nothing for that long of what this rank waits for."""
         self._transfers.patience = self._sums.patience = timedelta(seconds=seconds)
         for group in (*self._summing.values(), *self._teams.values(), *self._lines.values()):
-            bound_silence(seconds, group)
+            set_timeout(seconds, group)
 
     @property
     def patience(self) -> timedelta | None:
@@ -187,7 +187,7 @@ class Pipeline:
         passes, shapes = self._passes(of, shares), self._learned(of)
         noted = [(buffer, buffer.clone()) for module in self.modules.values() for buffer in module.buffers()]
         start_s = time.perf_counter()
-        carry_out_alone(self._flows, passes, shapes, self.place.device, self._device)
+        run_isolated(self._flows, passes, shapes, self.place.device, self._device)
         if self._device.type == "cuda":
             torch.cuda.synchronize()
         seconds = time.perf_counter() - start_s
@@ -228,7 +228,7 @@ class Pipeline:
         passes, lines = self._passes(of, shares), self._lines_of(of, shares)
         log = Log(self.place.device)
         self._sums.expect()
-        carrying = Carrying(self._flows, passes, lines, self._sums, log)
+        carrying = ActionRunner(self._flows, passes, lines, self._sums, log)
         for action in self._actions:
             carrying.do(action)
         return passes, log

@@ -11,9 +11,7 @@ from hulk_runtime.pipeline.stages import Shapes
 from hulk_runtime.plan.pipeline_schedule import Turn
 
 
-def carry_out_alone(
-    flows: Flows, passes: Passes, shapes: Mapping[int, Shapes], device: int, where: torch.device
-) -> None:
+def run_isolated(flows: Flows, passes: Passes, shapes: Mapping[int, Shapes], device: int, where: torch.device) -> None:
     """Compute all turns of a device; values and gradients that would come from elsewhere are zeros."""
 
     def zeros(number: int, turn: Turn, differentiable: bool) -> Values:

@@ -17,14 +17,14 @@ from hulk_runtime.job.environment import Checkpointing
 from hulk_runtime.sharp import pilot_partitioning, scheduling_policy
 from hulk_runtime.sharp.cpu_threads import divided_threads, take_threads
 from hulk_runtime.sharp.device import Device
-from hulk_runtime.sharp.device_worker import Lane
-from hulk_runtime.sharp.dispatcher import Board
+from hulk_runtime.sharp.device_worker import DeviceWorker
+from hulk_runtime.sharp.dispatcher import Dispatcher
 from hulk_runtime.sharp.pilot_partitioning import Cut
 from hulk_runtime.sharp.rng_stream import Stream
 from hulk_runtime.sharp.scheduling_policy import Scheduler
 from hulk_runtime.sharp.trial import Model, Outcome, State, Step, Trial
-from hulk_runtime.sharp.trial_checkpoint import Saver
-from hulk_runtime.sharp.trial_run import Course
+from hulk_runtime.sharp.trial_checkpoint import TrialCheckpoint
+from hulk_runtime.sharp.trial_run import TrialRun
 from hulk_runtime.sharp.unit_times import Pace
 
 T = TypeVar("T")
@@ -57,22 +57,22 @@ def train(
     if len(set(names)) < len(names):
         raise ConfigurationError(f"trials: names must differ, and they are {', '.join(names)}")
     with divided_threads(devices):
-        courses, failed = prepare(trials, devices, double_buffer=double_buffer)
+        trial_runs, failed = prepare(trials, devices, double_buffer=double_buffer)
         for outcome in failed:
             ended(outcome)
-        run = Run(courses, report, stop, ended)
+        run = Run(trial_runs, report, stop, ended)
         if checkpointing:
             run.resume(checkpointing, attempt)
         begins()
-        if courses:
+        if trial_runs:
             run.go(devices, scheduler, double_buffer)
-    outcomes = [*failed, *(course.outcome() for course in courses)]
+    outcomes = [*failed, *(trial_run.outcome() for trial_run in trial_runs)]
     return {outcome.trial: outcome for outcome in outcomes}
 
 
 def prepare(
     trials: Sequence[Trial], devices: Sequence[Device], *, double_buffer: bool
-) -> tuple[list[Course], list[Outcome]]:
+) -> tuple[list[TrialRun], list[Outcome]]:
     """Make the trials' models and cut them into shards, each by pilot runs on a device of the smallest memory.
 
     Also what became of those that cannot be trained.
@@ -94,11 +94,11 @@ def prepare(
     able = {trial: found for trial, found in made.items() if not isinstance(found, Outcome)}
     with ThreadPoolExecutor(len(smallest), "hulk-pilot", initializer=take_threads) as pool:
         cuts = dict(zip(able, pool.map(lambda trial: cut(trial, *able[trial]), able), strict=True))
-    pace, courses = Pace(), list[Course]()
+    pace, trial_runs = Pace(), list[TrialRun]()
     for trial, found in cuts.items():
         if not isinstance(found, Outcome):
-            courses.append(course(len(courses), trial, *able[trial], found, smallest[0], pace))
-    return courses, [found for found in (*made.values(), *cuts.values()) if isinstance(found, Outcome)]
+            trial_runs.append(trial_run(len(trial_runs), trial, *able[trial], found, smallest[0], pace))
+    return trial_runs, [found for found in (*made.values(), *cuts.values()) if isinstance(found, Outcome)]
 
 
 def attempted(trial: Trial, what: Callable[[], T]) -> T | Outcome:
@@ -130,7 +130,7 @@ def cut_apart(trial: Trial, model: Model, stream: Stream, device: Device, double
     return cuts
 
 
-def course(
+def trial_run(
     number: int,
     trial: Trial,
     model: Model,
@@ -138,13 +138,13 @@ def course(
     cuts: Sequence[Cut],
     device: Device,
     pace: Pace,
-) -> Course:
+) -> TrialRun:
     """A trial that is cut."""
     make_shard = pilot_partitioning.shard_maker(model)
     shards = [make_shard(cut.start, cut.stop) for cut in cuts]
     for shard in shards:
         shard.pin(device)
-    return Course(number, trial, model, shards, cuts, stream, pace)
+    return TrialRun(number, trial, model, shards, cuts, stream, pace)
 
 
 class Run:
@@ -152,33 +152,35 @@ class Run:
 
     def __init__(
         self,
-        courses: Sequence[Course],
+        trial_runs: Sequence[TrialRun],
         report: Callable[[Step], None],
         stop: Callable[[], bool],
         ended: Callable[[Outcome], None] = lambda _: None,
     ) -> None:
-        self._courses, self._report, self._stop, self._ended = courses, report, stop, ended
-        self._savers: dict[int, Saver] = {}
+        self._trial_runs, self._report, self._stop, self._ended = trial_runs, report, stop, ended
+        self._savers: dict[int, TrialCheckpoint] = {}
         self._begin_s = time.monotonic()
         self._reporting = threading.Lock()
 
     def resume(self, checkpointing: Checkpointing, attempt: int) -> None:
         """Bring every trial to its newest checkpoint."""
-        for course in self._courses:
-            saver = self._savers[course.number] = Saver(course.trial.name, checkpointing, attempt)
-            course.resume(saver.resume(course.shards, course.stream))
-            if course.step >= course.trial.num_steps:
-                self._end(course, "succeeded")
+        for trial_run in self._trial_runs:
+            saver = self._savers[trial_run.number] = TrialCheckpoint(trial_run.trial.name, checkpointing, attempt)
+            trial_run.resume(saver.resume(trial_run.shards, trial_run.stream))
+            if trial_run.step >= trial_run.trial.num_steps:
+                self._end(trial_run, "succeeded")
 
     def go(self, devices: Sequence[Device], scheduler: Scheduler, double_buffer: bool) -> None:
         """Until every trial has ended."""
-        chosen = scheduling_policy.make(scheduler, [course.seconds_left() for course in self._courses], len(devices))
-        board = Board(self._courses, len(devices), chosen, self._stop_idle)
-        lanes = [
-            Lane(
+        chosen = scheduling_policy.make(
+            scheduler, [trial_run.seconds_left() for trial_run in self._trial_runs], len(devices)
+        )
+        dispatcher = Dispatcher(self._trial_runs, len(devices), chosen, self._stop_idle)
+        workers = [
+            DeviceWorker(
                 number,
                 device,
-                board,
+                dispatcher,
                 double_buffer=double_buffer,
                 completed=self._completed,
                 ends_step=self._ends_step,
@@ -187,48 +189,50 @@ class Run:
             )
             for number, device in enumerate(devices)
         ]
-        threads = [threading.Thread(target=lane.run, name=f"hulk-device-{n}") for n, lane in enumerate(lanes)]
+        threads = [threading.Thread(target=worker.run, name=f"hulk-device-{n}") for n, worker in enumerate(workers)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        if board.error is not None:
-            raise board.error
+        if dispatcher.error is not None:
+            raise dispatcher.error
 
-    def _completed(self, course: Course) -> None:
+    def _completed(self, trial_run: TrialRun) -> None:
         elapsed_s = time.monotonic() - self._begin_s
         with self._reporting:
-            metric, value = course.model.metric, course.losses[-1]
-            self._report(Step(course.trial.name, course.step, metric, value, elapsed_s, course.step_s))
+            metric, value = trial_run.model.metric, trial_run.losses[-1]
+            self._report(Step(trial_run.trial.name, trial_run.step, metric, value, elapsed_s, trial_run.step_s))
 
-    def _ends_step(self, course: Course) -> bool:
+    def _ends_step(self, trial_run: TrialRun) -> bool:
         """Whether the trial comes home after the mini-batch that is under way: to be saved, or to end."""
-        step, saver = course.step + 1, self._savers.get(course.number)
-        return step == course.trial.num_steps or self._stop() or (saver is not None and step % saver.every_steps == 0)
+        step, saver = trial_run.step + 1, self._savers.get(trial_run.number)
+        return (
+            step == trial_run.trial.num_steps or self._stop() or (saver is not None and step % saver.every_steps == 0)
+        )
 
-    def _at_home(self, course: Course) -> None:
+    def _at_home(self, trial_run: TrialRun) -> None:
         """After a mini-batch."""
-        saver, done = self._savers.get(course.number), course.step == course.trial.num_steps
-        if saver and (done or self._stop() or course.step % saver.every_steps == 0):
-            saver.save(course.step, course.shards, course.stream)
+        saver, done = self._savers.get(trial_run.number), trial_run.step == trial_run.trial.num_steps
+        if saver and (done or self._stop() or trial_run.step % saver.every_steps == 0):
+            saver.save(trial_run.step, trial_run.shards, trial_run.stream)
         if done:
-            self._end(course, "succeeded")
+            self._end(trial_run, "succeeded")
 
-    def _failed(self, course: Course, why: BaseException) -> None:
-        self._end(course, "failed", _told(why))
+    def _failed(self, trial_run: TrialRun, why: BaseException) -> None:
+        self._end(trial_run, "failed", _told(why))
 
-    def _end(self, course: Course, state: State, reason: str = "") -> None:
-        course.end(state, reason)
+    def _end(self, trial_run: TrialRun, state: State, reason: str = "") -> None:
+        trial_run.end(state, reason)
         with self._reporting:
-            self._ended(course.outcome())
+            self._ended(trial_run.outcome())
 
-    def _stop_idle(self, courses: Sequence[Course]) -> None:
+    def _stop_idle(self, trial_runs: Sequence[TrialRun]) -> None:
         if not self._stop():
             return
-        for course in courses:
-            if course.number in self._savers:
-                self._savers[course.number].save(course.step, course.shards, course.stream)
-            self._end(course, "stopped")
+        for trial_run in trial_runs:
+            if trial_run.number in self._savers:
+                self._savers[trial_run.number].save(trial_run.step, trial_run.shards, trial_run.stream)
+            self._end(trial_run, "stopped")
 
 
 def _require_tensors_apart(name: str, layers: Sequence[nn.Module], cuts: Sequence[Cut]) -> None:

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 import torch
 
-from hulk_runtime.checkpoints.objects import Store
-from hulk_runtime.checkpoints.store import Checkpoints
+from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints
+from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.job.environment import Checkpointing
 from hulk_runtime.sharp.rng_stream import Stream
 from hulk_runtime.sharp.shard import Shard
 
 
-class Saver:
+class TrialCheckpoint:
     """One trial's."""
 
     def __init__(self, trial: str, checkpointing: Checkpointing, attempt: int) -> None:

@@ -40,7 +40,7 @@ def units_of_step(num_shards: int) -> list[Unit]:
     return forward + [Unit(2 * num_shards - 1 - i, i, "backward") for i in reversed(range(num_shards))]
 
 
-class Course:
+class TrialRun:
     """One trial's shards and state. Only the device that holds it touches it."""
 
     def __init__(

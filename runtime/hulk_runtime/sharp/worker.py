@@ -22,14 +22,14 @@ def run(environment: Environment, sweep: SweepDocument, status: str | None, stop
     """Train; the exit code. Raises HulkError."""
     trials = [each.trial() for each in sweep.trials]
     devices = make_devices(sweep.devices)
-    board = Board(trials, status)
+    file = StatusFile(trials, status)
     outcomes = train(
         trials,
         devices,
         scheduler=sweep.scheduler,
         double_buffer=sweep.double_buffer,
-        report=board.completed,
-        ended=board.ended,
+        report=file.completed,
+        ended=file.ended,
         begins=stop.training_begins,
         checkpointing=environment.checkpointing,
         attempt=environment.attempt,
@@ -50,7 +50,7 @@ def make_devices(asked: DevicesDocument) -> list[Device]:
     return [CudaDevice(i, asked.memory_bytes) for i in range(asked.count or num_gpus)]
 
 
-class Board:
+class StatusFile:
     """How the trials are, as lines and as a file."""
 
     def __init__(self, trials: Sequence[Trial], path: str | None) -> None:

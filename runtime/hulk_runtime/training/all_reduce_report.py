@@ -40,7 +40,7 @@ class WanReport:
         if report.sum.num_bytes:
             self._tally.take(report.sum.num_bytes, report.sum.seconds)
 
-    def regathered(self) -> None:
+    def regrouped(self) -> None:
         """The ranks that are left go by other flows."""
         self._tally = Tally(self._collective.classes)
 

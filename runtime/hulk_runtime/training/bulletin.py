@@ -16,7 +16,7 @@ TAG: Final = 1 << 26
 """Above those of a pipeline's messages."""
 
 
-class Board:
+class Bulletin:
     """Of one rank; rows have `length` numbers."""
 
     def __init__(self, group: Group, length: int) -> None:

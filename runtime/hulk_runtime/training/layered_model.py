@@ -15,7 +15,7 @@ Place = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class LayeredModel:
     """A model as a list of layers whose parameters are those of `module`.
 
     `ties` are pairs that are one parameter though the list has two: one of each such class is the module's. What is
@@ -45,7 +45,7 @@ def ranges_of(told: Stages, num_layers: int) -> dict[str, range]:
     return {str(n): range(*edges[n : n + 2]) for n in range(len(told.stages))}
 
 
-def ties_of(whole: Whole, ranges: Mapping[str, range]) -> list[Tie]:
+def ties_of(whole: LayeredModel, ranges: Mapping[str, range]) -> list[Tie]:
     """What more than one stage has, or one stage twice, each with all its places: `<layer>.<name>` within a stage."""
     ties = []
     for places in _classes(whole):
@@ -58,7 +58,7 @@ def ties_of(whole: Whole, ranges: Mapping[str, range]) -> list[Tie]:
     return ties
 
 
-def own_of(whole: Whole, ranges: Mapping[str, range]) -> Own:
+def own_of(whole: LayeredModel, ranges: Mapping[str, range]) -> Own:
     """Names as the module has them, also of what is tied. Raises ConfigurationError where one has none."""
     known = {id(parameter): name for name, parameter in whole.module.named_parameters()}
     names: dict[int, str] = {}
@@ -77,7 +77,7 @@ def own_of(whole: Whole, ranges: Mapping[str, range]) -> Own:
     return Own(tuple(stages), tuple((name, p.numel()) for name, p in whole.module.named_parameters()))
 
 
-def _classes(whole: Whole) -> list[list[tuple[int, str, nn.Parameter]]]:
+def _classes(whole: LayeredModel) -> list[list[tuple[int, str, nn.Parameter]]]:
     """Places of parameters that are one, all of them, in the order of the layers."""
     places = list(_places(whole))
     numbers = {(layer, name): number for number, (layer, name, _) in enumerate(places)}
@@ -96,7 +96,7 @@ def _classes(whole: Whole) -> list[list[tuple[int, str, nn.Parameter]]]:
     return list(found.values())
 
 
-def _places(whole: Whole) -> Iterator[tuple[int, str, nn.Parameter]]:
+def _places(whole: LayeredModel) -> Iterator[tuple[int, str, nn.Parameter]]:
     for number, layer in enumerate(whole.layers):
         for name, parameter in layer.named_parameters(remove_duplicate=False):
             yield number, name, parameter

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
-from hulk_runtime.checkpoints.store import Checkpoints
+from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints
 from hulk_runtime.collective import init_process_group
-from hulk_runtime.collective.peer_timeout import silence_s
+from hulk_runtime.collective.peer_timeout import peer_timeout_s
 from hulk_runtime.collective.process_group import Group
 from hulk_runtime.errors import EXIT_DONE, EXIT_STOPPED, MembershipChangedError, PeerLostError
 from hulk_runtime.job.environment import Environment
@@ -18,8 +18,8 @@ from hulk_runtime.training import metrics, pipeline_state, preflight, region_los
 from hulk_runtime.training.local_sgd import LocalStepper
 from hulk_runtime.training.pipeline_state import Keeper
 from hulk_runtime.training.pipeline_stepper import StageStepper
-from hulk_runtime.training.progress_server import Progress
-from hulk_runtime.training.rank0_reporter import AnyStepper, Scribe, open_store, say
+from hulk_runtime.training.progress_server import ProgressServer
+from hulk_runtime.training.rank0_reporter import AnyStepper, Rank0Reporter, open_store, say
 from hulk_runtime.training.stepper import Stepper, Task
 
 SEED = 20260
@@ -34,36 +34,44 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
     with contextlib.ExitStack() as stack:
         progress = None
         if environment.local_rank == 0:
-            progress = stack.enter_context(Progress(registry, environment.attempt, environment.metrics_port))
+            progress = stack.enter_context(ProgressServer(registry, environment.attempt, environment.metrics_port))
         group = stack.enter_context(init_process_group.connect(environment, plan))
         stepper = make_stepper(environment, plan, group, task)
-        scribe = Scribe(environment, plan, registry, group) if group.is_first else None
-        if scribe:
-            scribe.introduce(stepper)
+        reporter = Rank0Reporter(environment, plan, registry, group) if group.is_first else None
+        if reporter:
+            reporter.introduce(stepper)
         slowest_s = _preflight(group, stepper, progress) if plan.preflight else 0.0
-        bound_s = silence_s(environment, plan, slowest_s)
+        bound_s = peer_timeout_s(environment, plan, slowest_s)
         keeper = keep(environment, plan, group, stepper, bound_s)
-        resumed = _resume(plan, group, stepper, scribe.checkpoints if scribe else None, keeper)
-        if scribe:
-            scribe.resumed(resumed)
-        if plan.preflight and scribe and progress:
+        resumed = _resume(plan, group, stepper, reporter.checkpoints if reporter else None, keeper)
+        if reporter:
+            reporter.resumed(resumed)
+        if plan.preflight and reporter and progress:
             _wait_for_start(progress, environment.start_s)
-        group.bound_silence(bound_s)
+        group.set_timeout(bound_s)
         if isinstance(stepper, StageStepper):
-            stepper.pipeline.bound_silence(bound_s)
+            stepper.pipeline.set_timeout(bound_s)
         stop.training_begins()
         own_step = metrics.own_step(registry, environment.attempt)
-        run = Run(plan, group, stepper, stop, scribe, lambda: Scribe(environment, plan, registry, group), own_step.set)
+        run = Run(
+            plan,
+            group,
+            stepper,
+            stop,
+            reporter,
+            lambda: Rank0Reporter(environment, plan, registry, group),
+            own_step.set,
+        )
         run.keeper = keeper
         last = run.train(resumed)
-        if run.scribe:
-            run.scribe.close(last, stepper)
+        if run.reporter:
+            run.reporter.close(last, stepper)
         return EXIT_DONE if last >= plan.training.steps else EXIT_STOPPED
 
 
 @dataclass
 class Run:
-    """The steps of one rank. The lowest rank has a scribe; `make_scribe` makes one where a region with it was lost.
+    """The steps of one rank. The lowest rank has a reporter; `make_reporter` makes one where a region with it was lost.
 
     `say_step` is told of each completed step.
     """
@@ -72,8 +80,8 @@ class Run:
     group: Group
     stepper: AnyStepper
     stop: Stop
-    scribe: Scribe | None
-    make_scribe: Callable[[], Scribe]
+    reporter: Rank0Reporter | None
+    make_reporter: Callable[[], Rank0Reporter]
     say_step: Callable[[int], None] = lambda _: None
     keeper: Keeper | None = None
     """Of a pipeline, whose ranks save together."""
@@ -103,32 +111,32 @@ class Run:
     def _round(self, step: int) -> tuple[int, bool]:
         """Steps until all ranks have one in common again: its number, and whether another one follows."""
         while True:
-            saves = self.scribe is not None and self.scribe.wants(step + 1)
+            saves = self.reporter is not None and self.reporter.wants(step + 1)
             timing, report = self.stepper.together(step + 1, self.stop.wanted, saves)
             step += 1
             self.say_step(step)
             saved = None
             if self.keeper and report.save:
                 saved = self.keeper.save(step, is_last=report.stop or step >= self.plan.training.steps)
-            if self.scribe:
-                self.scribe.completed(step, timing, report, self.stepper, saved)
+            if self.reporter:
+                self.reporter.completed(step, timing, report, self.stepper, saved)
             if report.of_all:
                 return step, not report.stop
 
     def _go_on(self, step: int) -> int:
         """Without a region that was cut off, from the step that the ranks that are left have in common."""
         assert not isinstance(self.stepper, StageStepper), "stages cannot go on without a region"
-        found = region_loss.regather(self.plan, self.group, self.stepper, step)
+        found = region_loss.regroup(self.plan, self.group, self.stepper, step)
         if self.group.rank == min(found.membership.members):
-            self.scribe = self.scribe or self.make_scribe()
-            self.scribe.regathered(found)
+            self.reporter = self.reporter or self.make_reporter()
+            self.reporter.regrouped(found)
         return found.step
 
 
 def make_stepper(environment: Environment, plan: Plan, group: Group, task: Task) -> AnyStepper:
     """For the whole model on every rank, every step together or not, or for stages."""
     if plan.pipeline:
-        bound_s = silence_s(environment, plan)
+        bound_s = peer_timeout_s(environment, plan)
         return StageStepper(plan, group, task, environment.metrics_port, bound_s, environment.pipeline_log)
     return (LocalStepper if plan.inner_steps else Stepper)(plan, group, task, environment.metrics_port)
 
@@ -158,7 +166,7 @@ def _resume(
     return state.resume(group, stepper, optimizer, checkpoints, joined)
 
 
-def _preflight(group: Group, stepper: AnyStepper, progress: Progress | None) -> float:
+def _preflight(group: Group, stepper: AnyStepper, progress: ProgressServer | None) -> float:
     """Measure and publish; what the slowest rank of a step takes, in seconds."""
     found = preflight.gather(group, preflight.measure(stepper))
     if group.is_first and progress:
@@ -168,7 +176,7 @@ def _preflight(group: Group, stepper: AnyStepper, progress: Progress | None) -> 
     return found.slowest_s
 
 
-def _wait_for_start(progress: Progress, timeout_s: float) -> None:
+def _wait_for_start(progress: ProgressServer, timeout_s: float) -> None:
     if progress.wait_for_start(timeout_s):
         say("start: the prediction is written")
     else:

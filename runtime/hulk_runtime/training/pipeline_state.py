@@ -15,9 +15,9 @@ from typing import Final
 
 import torch
 
-from hulk_runtime.checkpoints.objects import Store
+from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints, part_key
+from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.checkpoints.stage_parts import Index, Part
-from hulk_runtime.checkpoints.store import Checkpoints, part_key
 from hulk_runtime.collective.process_group import Group
 from hulk_runtime.errors import CheckpointError
 from hulk_runtime.training.pipeline_stepper import StageStepper
@@ -49,7 +49,7 @@ class Keeper:
         """
         if self.store is None:
             return None
-        self.group.bound_silence(SAVING_S)
+        self.group.set_timeout(SAVING_S)
         try:
             listed = save(self.group, self.stepper, self.store, self.attempt, step)
             return Saved(listed, content(self.stepper, self.optimizer))
@@ -59,7 +59,7 @@ class Keeper:
             print(f"checkpoint not written, training goes on: {error}", flush=True)
             return None
         finally:
-            self.group.bound_silence(self.silence_s)
+            self.group.set_timeout(self.silence_s)
             self.stepper.pipeline.met()
 
 
@@ -111,7 +111,7 @@ def resume(
     Rank 0 finds it and tells the others; each reads what its own stage needs. Raises ConfigurationError when the
     checkpoint is of another model or optimizer, CheckpointError when a part is damaged or replicas differ.
     """
-    group.bound_silence(SAVING_S)
+    group.set_timeout(SAVING_S)
     found = checkpoints.begin() if checkpoints else None
     head = torch.zeros(3, dtype=torch.float64)
     told = torch.zeros(0, dtype=torch.uint8)

@@ -26,9 +26,9 @@ from hulk_runtime.pipeline.micro_batches import Values, even_shares
 from hulk_runtime.pipeline.shared_parameters import local_gradient
 from hulk_runtime.pipeline.stages import layers
 from hulk_runtime.plan.wire import Plan
-from hulk_runtime.training.bulletin import Board
+from hulk_runtime.training.bulletin import Bulletin
 from hulk_runtime.training.data_parallel import RankReport, StepReport
-from hulk_runtime.training.layered_model import Whole, flattened, own_of, ranges_of, ties_of
+from hulk_runtime.training.layered_model import LayeredModel, flattened, own_of, ranges_of, ties_of
 from hulk_runtime.training.optimizers import OPTIMIZERS
 from hulk_runtime.training.stepper import AUTOCAST, LossScale, Timing
 
@@ -46,7 +46,7 @@ class StagedTask(Protocol):
     def learning_rate(self) -> float:
         """Step size of the optimizer."""
 
-    def whole(self) -> Whole:
+    def whole(self) -> LayeredModel:
         """A new model, with the same parameters on every rank."""
 
     def inputs(self, step: int, sequences: range) -> Values:
@@ -108,7 +108,7 @@ class StageStepper:
         self.parameters_N = flattened(self._parameters)
         self.optimizer = OPTIMIZERS[plan.training.optimizer](self.parameters_N)
         self.scale = LossScale(plan.training.precision)
-        self._board = Board(group, _FIELDS)
+        self._board = Bulletin(group, _FIELDS)
         self._link, self._update_s, self._result = LinkSample(0.0, 0.0), 0.0, Result(0.0, event_log.Log(0))
 
     @property

@@ -24,7 +24,7 @@ MAX_BODY_BYTES: Final = 4096
 IDLE_CLIENT_S: Final = 10.0
 
 
-class Progress:
+class ProgressServer:
     """Serves `registry` on a port for the length of a `with` block. Port 0 takes any free one (see `port`)."""
 
     def __init__(self, registry: CollectorRegistry, attempt: int, port: int) -> None:
@@ -83,7 +83,7 @@ class Progress:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], progress: Progress) -> None:
+    def __init__(self, address: tuple[str, int], progress: ProgressServer) -> None:
         self.progress = progress
         super().__init__(address, _Handler)
 

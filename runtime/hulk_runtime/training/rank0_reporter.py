@@ -6,8 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from prometheus_client import CollectorRegistry
 
 from hulk_runtime import errors
-from hulk_runtime.checkpoints.objects import Store
-from hulk_runtime.checkpoints.store import Checkpoints, Entry
+from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints, Entry
+from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.collective.process_group import Group
 from hulk_runtime.collective.wire.membership import Membership
 from hulk_runtime.errors import CheckpointError
@@ -18,14 +18,14 @@ from hulk_runtime.training.all_reduce_report import WanReport, lines
 from hulk_runtime.training.data_parallel import StepReport
 from hulk_runtime.training.metrics import JobMetrics, WanCollector
 from hulk_runtime.training.pipeline_stepper import StageStepper
-from hulk_runtime.training.region_loss import Regathered, left_out
+from hulk_runtime.training.region_loss import Regrouped, left_out
 from hulk_runtime.training.state import Saved
 from hulk_runtime.training.stepper import Stepper, Timing
 
 AnyStepper = Stepper | StageStepper
 
 
-class Scribe:
+class Rank0Reporter:
     """Only rank 0 has one, or the lowest rank that is left.
 
     At most one checkpoint is under way; training goes on meanwhile with a copied state.
@@ -71,7 +71,7 @@ class Scribe:
         self._saved_step = step
         say(f"resumed after step {step}" if step else "starting at step 1")
 
-    def regathered(self, found: Regathered) -> None:
+    def regrouped(self, found: Regrouped) -> None:
         """The ranks that are left go on: no other may commit any more. Raises FencedError.
 
         The loss of the step after which they do is told again: who wrote the log may have been lost before its line.
@@ -82,7 +82,7 @@ class Scribe:
             self.checkpoints.take_over(membership.epoch)
         self._membership = membership
         if self._wan:
-            self._wan.regathered()
+            self._wan.regrouped()
         self._metrics.set_membership(membership.epoch, membership.members)
         without = ",".join(left_out(self._plan, membership))
         loss = ""
@@ -136,7 +136,9 @@ class Scribe:
         if self._loss is not None:
             saved_bytes = self._last.num_bytes if self._last else 0
             epoch, without = self._membership.epoch, left_out(self._plan, self._membership)
-            errors.leave(errors.farewell(self._plan.attempt, step, self._loss, saved_bytes, epoch, without))
+            errors.write_termination_message(
+                errors.termination_record(self._plan.attempt, step, self._loss, saved_bytes, epoch, without)
+            )
 
     def _begin_saving(self, step: int, saved: Saved) -> None:
         assert self.checkpoints is not None

@@ -21,7 +21,7 @@ _FIELDS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Regathered:
+class Regrouped:
     """Who goes on, the last step that all of them have now, and its loss: nan where none was made since the start."""
 
     membership: Membership
@@ -29,13 +29,13 @@ class Regathered:
     loss: float
 
 
-def regather(plan: Plan, group: Group, stepper: Stepper, step: int) -> Regathered:
+def regroup(plan: Plan, group: Group, stepper: Stepper, step: int) -> Regrouped:
     """Agree with the ranks that are left; `step` is this rank's last. Raises PeerLostError."""
     while True:
         membership = group.adopt()
         stepper.share_out(shares(plan, membership))
         try:
-            return Regathered(membership, _align(group, stepper, membership, step), stepper.loss)
+            return Regrouped(membership, _align(group, stepper, membership, step), stepper.loss)
         except MembershipChangedError:  # another region
             continue
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hulk_runtime.checkpoints.store import Checkpoints, Entry
+from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints, Entry
 from hulk_runtime.collective.process_group import Group
 from hulk_runtime.errors import CheckpointError, ConfigurationError
 from hulk_runtime.training.stepper import Stepper

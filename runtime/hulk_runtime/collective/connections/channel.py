@@ -142,7 +142,7 @@ class Channel(Generic[PeerT]):
         held_bytes = math.ceil(self._bytes_per_s * path.min_rtt_s)
         return held_bytes if path.window_bytes < share * held_bytes else 0
 
-    def bound_silence(self, seconds: float) -> None:
+    def set_timeout(self, seconds: float) -> None:
         """Break when nothing is acknowledged for so long: of several connections one may stall unheard."""
         self.socket.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, math.ceil(1000 * seconds))
 

@@ -16,7 +16,7 @@ from hulk_runtime.collective.reduction.operation import Outgoing
 WRITABLE: Final = select.EPOLLOUT
 
 
-class Lines:
+class ConnectionSet:
     """The peers and their channels. `now_s` is when something happened last; peers may be silent until `first_s`.
 
     Where a peer has several channels, one breaks that acknowledges nothing for `stalled_s`.
@@ -107,7 +107,7 @@ class Lines:
         self._poll.register(channel.socket, select.EPOLLIN)
         if len(channel.peer.channels) > 1:
             for each in channel.peer.channels:
-                each.bound_silence(self._stalled_s)
+                each.set_timeout(self._stalled_s)
 
     def forget_chunks(self) -> None:
         """What waits and what is under way belongs to nothing any more."""

@@ -1,9 +1,10 @@
 """Chunks of operations that their receiver has not begun yet: ranks may be ahead of each other, but not without bounds.
 
-The sender keeps to the bounds (`Ahead`): what is beyond them waits until the receiver has said that it has begun more,
-which it says at once where that may matter (`Word`). So an honest peer never passes them, and whoever does is garbage
-(`Early`). Everything that arrives is read, whatever waits, and nobody waits in a circle: chunks of what the receiver
-has begun never wait, and no rank needs chunks of an operation, or of a younger one, to begin it.
+`SendWindow` is the sender's side: chunks beyond the bounds wait until the receiver reports that it has begun more
+operations. `BegunNotices` decides when a receiver reports that at once. `EarlyChunks` is the receiver's side: an honest
+peer never passes the bounds, and what passes them is garbage. Whatever arrives is read. No circle of ranks can wait for
+each other: chunks of operations that the receiver has begun never wait, and no rank needs chunks of an operation, or of
+a younger one, to begin it.
 """
 
 from typing import Final, Generic, TypeVar
@@ -26,7 +27,7 @@ def _cost(num_bytes: int) -> int:
     return num_bytes + EARLY_FRAME_BYTES
 
 
-class Ahead:
+class SendWindow:
     """What was sent to a peer of operations that it had not begun, as far as it has said."""
 
     def __init__(self) -> None:
@@ -53,7 +54,7 @@ class Ahead:
             self._num_bytes = sum(self._sent.values())
 
 
-class Word:
+class BegunNotices:
     """What peers were told of how many operations were begun here, beside what every beat says."""
 
     def __init__(self) -> None:
@@ -78,7 +79,7 @@ class Word:
         self._told[rank], self._come[rank] = num_begun, 0
 
 
-class Early(Generic[Sender]):
+class EarlyChunks(Generic[Sender]):
     """Those that are here, by epoch and operation, and those that have begun to come."""
 
     def __init__(self) -> None:

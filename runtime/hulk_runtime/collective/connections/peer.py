@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final
 
 from hulk_runtime.collective.connections.channel import Channel
-from hulk_runtime.collective.connections.early_chunks import Ahead
+from hulk_runtime.collective.connections.early_chunks import SendWindow
 from hulk_runtime.collective.reduction.operation import Outgoing
 from hulk_runtime.collective.wire.frames import Header
 
@@ -32,7 +32,7 @@ class Peer:
     told_s: float = 0.0
     has_left: bool = False
     broken: tuple[float, str] | None = None
-    ahead: Ahead = field(default_factory=Ahead)
+    ahead: SendWindow = field(default_factory=SendWindow)
     _num_brought: int = 0
     _brought: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=32))
     _first: deque[tuple[bytes, memoryview | None, Outgoing | None]] = field(default_factory=deque)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from hulk_runtime.collective.connections.channel import Channel
-from hulk_runtime.collective.connections.connection_set import Lines
+from hulk_runtime.collective.connections.connection_set import ConnectionSet
 from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.reduction.handle import Work
 from hulk_runtime.collective.wire.frames import Header, Kind
@@ -24,11 +24,11 @@ MAX_REOPEN_S: Final = 64.0
 _ZEROS: Final = memoryview(bytes(FRAME_BYTES))
 
 
-class Warming:
+class TcpWarmup:
     """What of them has not left yet, and who waits for that."""
 
-    def __init__(self, lines: Lines) -> None:
-        self._lines = lines
+    def __init__(self, connections: ConnectionSet) -> None:
+        self._connections = connections
         self._waiting: list[tuple[frozenset[int], Work]] = []
         self._until_s: dict[int, float] = {}
         self._reopened: dict[Channel[Peer], tuple[float, float]] = {}
@@ -36,7 +36,7 @@ class Warming:
     def begin(self, num_bytes: Mapping[int, int], work: Work) -> None:
         """Queue so many bytes for each rank, behind whatever means something; `work` ends when they have left."""
         for rank, count in num_bytes.items():
-            self._queue(self._lines.peers[rank], count)
+            self._queue(self._connections.peers[rank], count)
         self._waiting.append((frozenset(num_bytes), work))
 
     def reopen(self, channel: Channel[Peer], now_s: float) -> None:
@@ -53,20 +53,20 @@ class Warming:
             self._queue(channel.peer, 2 * num_bytes)
 
     def _queue(self, peer: Peer, count: int) -> None:
-        self._until_s[peer.rank] = self._lines.now_s + WARM_S
+        self._until_s[peer.rank] = self._connections.now_s + WARM_S
         for start in range(0, count, FRAME_BYTES):
             payload = _ZEROS[: min(FRAME_BYTES, count - start)]
             peer.push_last(Header(Kind.WARM, len(payload)), payload)
-        self._lines.touch(peer)
+        self._connections.touch(peer)
 
     def look(self) -> None:
         """End what is over, or has taken too long."""
-        for rank in [rank for rank, until_s in self._until_s.items() if self._lines.now_s > until_s]:
-            self._lines.peers[rank].drop_last()
+        for rank in [rank for rank, until_s in self._until_s.items() if self._connections.now_s > until_s]:
+            self._connections.peers[rank].drop_last()
             del self._until_s[rank]
         waiting, self._waiting = self._waiting, []
         for ranks, work in waiting:
-            if any(self._lines.peers[rank].is_busy for rank in ranks):
+            if any(self._connections.peers[rank].is_busy for rank in ranks):
                 self._waiting.append((ranks, work))
             else:
                 work.end()

@@ -36,7 +36,7 @@ MIN_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class LinkBelief:
+class LinkRates:
     """A link's rate as planned and as the ranks believe it now, bytes/s; what it has carried until this round."""
 
     planned_bytes_per_s: float
@@ -89,11 +89,11 @@ class Drift:
         """The class that serves a vector, with the flows of this round."""
         return self._now.classes[self._number(num_bytes)]
 
-    def beliefs(self) -> dict[Pair, LinkBelief]:
+    def beliefs(self) -> dict[Pair, LinkRates]:
         """What is believed now of every link of the plan."""
         now = self._now
         return {
-            link: LinkBelief(self._plan.links[link].bytes_per_s, belief.carries, now.carried.get(link, NOTHING))
+            link: LinkRates(self._plan.links[link].bytes_per_s, belief.carries, now.carried.get(link, NOTHING))
             for link, belief in now.beliefs.items()
         }
 

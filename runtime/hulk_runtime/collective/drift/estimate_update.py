@@ -14,7 +14,7 @@ import math
 from dataclasses import replace
 from typing import Final
 
-from hulk_runtime.collective.drift.link_estimates import FIRST_TRIAL_ROUNDS, Belief, Beside, Seen
+from hulk_runtime.collective.drift.link_estimates import FIRST_TRIAL_ROUNDS, Beside, LinkEstimate, Seen
 
 PACED: Final = 0.9
 """A link that carries this share of its pace carries what it is given."""
@@ -34,18 +34,22 @@ LEAST_SHARE: Final = 1 / 16
 
 
 def judge(
-    belief: Belief, planned_bytes_per_s: float, pace: float, found: Seen | None, most_bytes_per_s: float = math.inf
-) -> Belief:
+    belief: LinkEstimate,
+    planned_bytes_per_s: float,
+    pace: float,
+    found: Seen | None,
+    most_bytes_per_s: float = math.inf,
+) -> LinkEstimate:
     """The belief after a round. `pace`: the share of the believed rate that was sent at.
 
     The pace came from `most_bytes_per_s` where an uplink leaves the link no more: a link that carries that may carry
     what is believed as well, and is not tried.
 
-    >>> judge(Belief.of(100.0), 100.0, 0.97, Seen(50.0, has_queue=True)).bytes_per_s
+    >>> judge(LinkEstimate.of(100.0), 100.0, 0.97, Seen(50.0, has_queue=True)).bytes_per_s
     50.0
-    >>> judge(Belief.of(100.0), 100.0, 0.97, Seen(95.0)).bytes_per_s
+    >>> judge(LinkEstimate.of(100.0), 100.0, 0.97, Seen(95.0)).bytes_per_s
     100.0
-    >>> judge(Belief.of(100.0, boost=1.25), 100.0, 0.97, Seen(120.0)).bytes_per_s
+    >>> judge(LinkEstimate.of(100.0, boost=1.25), 100.0, 0.97, Seen(120.0)).bytes_per_s
     120.0
     """
     if found is None:
@@ -54,7 +58,7 @@ def judge(
     carried = max(found.bytes_per_s, LEAST_SHARE * planned_bytes_per_s)
     gets_less = found.bytes_per_s < PACED * pace * min(wanted, most_bytes_per_s)
     if belief.beside is not Beside.NO:
-        return _beside_others(belief, carried) if gets_less else Belief.of(wanted)
+        return _beside_others(belief, carried) if gets_less else LinkEstimate.of(wanted)
     if not gets_less:
         now = _as_given(belief, found, is_capped=most_bytes_per_s < wanted * (1 - 1e-9))
     elif found.is_short:
@@ -68,7 +72,7 @@ def judge(
     return now if rest > 0 else replace(now, beside=Beside.TRIED, boost=1.0)
 
 
-def _unmeasured(belief: Belief, planned: float) -> Belief:
+def _unmeasured(belief: LinkEstimate, planned: float) -> LinkEstimate:
     """Nothing is known but what was believed; should that be little, it is tried again whether it still is so."""
     still = replace(belief, boost=1.0, beside=Beside.NO, beside_rest=belief.beside_rounds)
     if belief.carries >= (1 - CHANGED) * planned:
@@ -76,30 +80,30 @@ def _unmeasured(belief: Belief, planned: float) -> Belief:
     if belief.rest_rounds > 1.0:
         return replace(still, rest_rounds=belief.rest_rounds - 1.0)
     rounds = min(2 * belief.trial_rounds, MAX_RETRY_ROUNDS)
-    return Belief.of(planned, rest_rounds=rounds, trial_rounds=rounds)
+    return LinkEstimate.of(planned, rest_rounds=rounds, trial_rounds=rounds)
 
 
-def _as_given(belief: Belief, found: Seen, *, is_capped: bool) -> Belief:
+def _as_given(belief: LinkEstimate, found: Seen, *, is_capped: bool) -> LinkEstimate:
     """It carries its pace: is it faster?"""
     if is_capped:
         return replace(belief, carries=belief.bytes_per_s, boost=1.0, is_short=False)
     if belief.boost > 1.0:
         shown = min(found.bytes_per_s, belief.boost * belief.bytes_per_s)
-        return Belief.of(max(belief.bytes_per_s, shown), boost=BOLD_TRIAL)
+        return LinkEstimate.of(max(belief.bytes_per_s, shown), boost=BOLD_TRIAL)
     rest = belief.rest_rounds - (QUEUED_ROUND if found.has_queue else 1.0)
     boost = TRIAL if rest <= 0 else 1.0
     return replace(belief, carries=belief.bytes_per_s, rest_rounds=rest, boost=boost, is_short=False)
 
 
-def _slower(belief: Belief, carried: float) -> Belief:
+def _slower(belief: LinkEstimate, carried: float) -> LinkEstimate:
     """It carries less than it was given: in a trial that is no news unless it is less than was believed."""
     rounds = belief.trial_rounds
     if belief.boost > 1.0:
         rounds = min(2 * rounds, MAX_TRIAL_ROUNDS)
-    return Belief.of(_news(belief.bytes_per_s, carried), rest_rounds=rounds, trial_rounds=rounds)
+    return LinkEstimate.of(_news(belief.bytes_per_s, carried), rest_rounds=rounds, trial_rounds=rounds)
 
 
-def _short(belief: Belief, carried: float) -> Belief:
+def _short(belief: LinkEstimate, carried: float) -> LinkEstimate:
     """Windows are short after a loss: that passes, and only if it does not shares follow. A trial waits for them."""
     if not belief.is_short:
         return replace(belief, is_short=True)
@@ -107,17 +111,17 @@ def _short(belief: Belief, carried: float) -> Belief:
     return replace(belief, carries=least, boost=1.0, rest_rounds=belief.trial_rounds)
 
 
-def _beside_others(belief: Belief, carried: float) -> Belief:
+def _beside_others(belief: LinkEstimate, carried: float) -> LinkEstimate:
     """It does not get what was planned beside others: more than with a lowered pace, or no more?"""
     pays = carried > (1 + CHANGED) * belief.bytes_per_s
     if not pays:
         rounds = min(2 * belief.beside_rounds, MAX_TRIAL_ROUNDS)
-        return replace(Belief.of(belief.bytes_per_s), beside_rest=rounds, beside_rounds=rounds)
+        return replace(LinkEstimate.of(belief.bytes_per_s), beside_rest=rounds, beside_rounds=rounds)
     if belief.beside is Beside.TRIED:
         return replace(belief, carries=carried, beside=Beside.YES, beside_rest=BESIDE_ROUNDS)
     rest = belief.beside_rest - 1.0
     now = replace(belief, carries=_news(belief.carries, carried), beside_rest=rest)
-    return now if rest > 0 else Belief.of(now.carries)
+    return now if rest > 0 else LinkEstimate.of(now.carries)
 
 
 def _news(believed: float, carried: float) -> float:

@@ -7,7 +7,7 @@ from typing import Final
 from hulk_runtime.collective.connections.pacing import within_uplinks
 from hulk_runtime.collective.drift.cost_model import Clock
 from hulk_runtime.collective.drift.estimate_update import judge
-from hulk_runtime.collective.drift.link_estimates import Belief, Beliefs, Beside, connections, seen
+from hulk_runtime.collective.drift.link_estimates import Beliefs, Beside, LinkEstimate, connections, seen
 from hulk_runtime.collective.drift.link_traffic import Carried, carried
 from hulk_runtime.collective.drift.share_optimizer import best, seconds
 from hulk_runtime.plan.flows import CollectivePlan, Flow, Pair, SizeClass
@@ -45,7 +45,7 @@ class Version:
 
 def first(plan: CollectivePlan) -> Version:
     """What the plan says."""
-    beliefs = {link: Belief.of(figures.bytes_per_s) for link, figures in sorted(plan.links.items())}
+    beliefs = {link: LinkEstimate.of(figures.bytes_per_s) for link, figures in sorted(plan.links.items())}
     return Version(plan.classes, beliefs, (None,) * len(plan.classes))
 
 

@@ -44,7 +44,7 @@ class Beside(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class LinkEstimate:
     """Of one link: `bytes_per_s`, from which the pace comes, and what it `carries`, from which the shares come.
 
     Less than its pace while congestion windows are short: they may grow again, so the pace stays. `is_short` when that
@@ -93,7 +93,7 @@ class Slot:
     share: float
 
 
-Beliefs = Mapping[Pair, Belief]
+Beliefs = Mapping[Pair, LinkEstimate]
 
 
 def slots(plan: CollectivePlan) -> list[Slot]:

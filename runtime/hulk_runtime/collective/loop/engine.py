@@ -13,14 +13,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from hulk_runtime.collective.connections.channel import Channel, PeerGoneError
-from hulk_runtime.collective.connections.connection_set import WRITABLE, Lines
+from hulk_runtime.collective.connections.connection_set import WRITABLE, ConnectionSet
 from hulk_runtime.collective.connections.peer import Peer
-from hulk_runtime.collective.connections.tcp_warmup import Warming
-from hulk_runtime.collective.loop.group_state import Standing
-from hulk_runtime.collective.loop.heartbeat import Pulse
-from hulk_runtime.collective.loop.operation_timeout import Patience
+from hulk_runtime.collective.connections.tcp_warmup import TcpWarmup
+from hulk_runtime.collective.loop.group_state import GroupState
+from hulk_runtime.collective.loop.heartbeat import Heartbeat
+from hulk_runtime.collective.loop.operation_timeout import OperationTimeout
 from hulk_runtime.collective.loop.operations import Operations, Order
-from hulk_runtime.collective.loss_timeouts import Bounds
+from hulk_runtime.collective.loss_timeouts import LossTimeouts
 from hulk_runtime.collective.reduction.handle import Report, Work
 from hulk_runtime.collective.wire.failure import Failure
 from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind
@@ -45,13 +45,15 @@ class Engine(threading.Thread):
         regions: Sequence[frozenset[int]],
     ) -> None:
         super().__init__(name="hulk-collective", daemon=True)
-        self._rank, self._bounds = rank, Bounds(bound_s)
-        self._lines = Lines(peers, first_s, self._bounds.stalled_s)
-        self._standing = Standing(rank, self._lines, self._bounds, membership, regions)
-        self._operations = Operations(rank, self._lines, self._standing, self.do, self._reject)
-        self._warming = Warming(self._lines)
-        self._pulse = Pulse(self._lines, self._standing, self._operations, self._warming, self._bounds, hold_s)
-        self._patience = Patience(rank, self._lines, self._standing, self._operations, self._bounds)
+        self._rank, self._bounds = rank, LossTimeouts(bound_s)
+        self._connections = ConnectionSet(peers, first_s, self._bounds.stalled_s)
+        self._group_state = GroupState(rank, self._connections, self._bounds, membership, regions)
+        self._operations = Operations(rank, self._connections, self._group_state, self.do, self._reject)
+        self._warmup = TcpWarmup(self._connections)
+        self._heartbeat = Heartbeat(
+            self._connections, self._group_state, self._operations, self._warmup, self._bounds, hold_s
+        )
+        self._timeout = OperationTimeout(rank, self._connections, self._group_state, self._operations, self._bounds)
         self._commands: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._next = 0
@@ -65,18 +67,18 @@ class Engine(threading.Thread):
         with self._lock:
             number = self._next
             work = Work(lambda waited_s: self._overdue(number, work, waited_s), self._bounds.bound_s)
-            if self._is_ended or order.epoch != self._standing.membership.epoch:
-                work.end(self._standing.error())
+            if self._is_ended or order.epoch != self._group_state.membership.epoch:
+                work.end(self._group_state.error())
                 return work
             self._next += 1
             self._commands.append(lambda: self._operations.enter(number, order, work))
-            self._lines.ring()
+            self._connections.ring()
         return work
 
     @property
     def membership(self) -> Membership:
         """Who takes part now."""
-        return self._standing.membership
+        return self._group_state.membership
 
     @property
     def reports(self) -> Sequence[Report]:
@@ -86,8 +88,8 @@ class Engine(threading.Thread):
     def warm(self, num_bytes: Mapping[int, int]) -> Work:
         """Open congestion windows by so many bytes without meaning to each peer; ends when they have left."""
         work = Work(lambda _: None, self._bounds.bound_s)
-        if not self._take(lambda: self._warming.begin(num_bytes, work)):
-            work.end(self._standing.error())
+        if not self._take(lambda: self._warmup.begin(num_bytes, work)):
+            work.end(self._group_state.error())
         return work
 
     def add(self, channels: Sequence[Channel[Peer]]) -> None:
@@ -96,7 +98,7 @@ class Engine(threading.Thread):
         def join() -> None:
             for channel in channels:
                 if channel.peer.rank in self.membership.members and channel.peer.channels:
-                    self._lines.add(channel)
+                    self._connections.add(channel)
                 else:
                     channel.socket.close()
 
@@ -108,8 +110,8 @@ class Engine(threading.Thread):
         """End the group because of something seen outside the loop; with `epoch` only if that still lasts."""
 
         def find() -> None:
-            if epoch is None or (self._standing.is_whole and self.membership.epoch == epoch):
-                self._standing.fail(failure)
+            if epoch is None or (self._group_state.is_whole and self.membership.epoch == epoch):
+                self._group_state.fail(failure)
 
         self.do(find)
 
@@ -123,7 +125,7 @@ class Engine(threading.Thread):
         """In a forked child, which has no such thread: it holds the parent's connections open no longer."""
         if not self._is_ended:
             self._is_ended = True
-            self._lines.forsake()
+            self._connections.forsake()
 
     def do(self, command: Callable[[], None]) -> None:
         """Have the loop do it; after its end nothing is done any more."""
@@ -134,11 +136,11 @@ class Engine(threading.Thread):
         with self._lock:
             if not self._is_ended:
                 self._commands.append(command)
-                self._lines.ring()
+                self._connections.ring()
             return not self._is_ended
 
     def _overdue(self, number: int, work: Work, waited_s: float) -> None:
-        self.do(lambda: self._patience.end(number, work, waited_s))
+        self.do(lambda: self._timeout.end(number, work, waited_s))
 
     # The loop.
 
@@ -147,9 +149,9 @@ class Engine(threading.Thread):
         try:
             self._loop()
         except Exception as error:
-            for channel in self._lines.channels:
+            for channel in self._connections.channels:
                 channel.deafen()
-            self._standing.fail(Failure(self._rank, f"its engine broke: {error!r}"))
+            self._group_state.fail(Failure(self._rank, f"its engine broke: {error!r}"))
             self._flush()
             self._loop()
             raise
@@ -160,7 +162,7 @@ class Engine(threading.Thread):
         while not self._is_over():
             self._obey()
             is_due = bool(self._commands) or self._operations.is_beginning
-            for channel, what in self._lines.wait(0 if is_due else self._bounds.tick_s):
+            for channel, what in self._connections.wait(0 if is_due else self._bounds.tick_s):
                 if channel is None:
                     self._obey()
                 else:
@@ -170,14 +172,14 @@ class Engine(threading.Thread):
             self._keep_time()
 
     def _is_over(self) -> bool:
-        connected, verdict, now_s = self._lines.connected, self._standing.verdict, self._lines.now_s
+        connected, verdict, now_s = self._connections.connected, self._group_state.verdict, self._connections.now_s
         if verdict is not None:
             if verdict.is_settled(now_s, connected):
                 self._release()
-                self._lines.finish()
+                self._connections.finish()
             return not connected or verdict.is_late(now_s)
-        if self._standing.is_closing and not self._lines.is_busy:
-            self._lines.finish()
+        if self._group_state.is_closing and not self._connections.is_busy:
+            self._connections.finish()
             return not connected or now_s > self._closing_until_s
         return False
 
@@ -191,9 +193,9 @@ class Engine(threading.Thread):
         peer = channel.peer
         try:
             if what & ~WRITABLE:
-                channel.receive(self, self._lines.now_s)
+                channel.receive(self, self._connections.now_s)
             if what & WRITABLE:
-                self._lines.touch(peer)
+                self._connections.touch(peer)
         except PeerGoneError as error:
             self._gone(channel, error)
         except GarbageError as error:
@@ -201,33 +203,33 @@ class Engine(threading.Thread):
 
     def _gone(self, channel: Channel[Peer], error: PeerGoneError) -> None:
         """The other end closed: a peer that said goodbye may, when nothing is awaited of it."""
-        peer, standing = channel.peer, self._standing
-        self._lines.drop(channel)
-        is_member = peer.rank in standing.membership.members
-        if standing.verdict is not None or not is_member:
+        peer, group_state = channel.peer, self._group_state
+        self._connections.drop(channel)
+        is_member = peer.rank in group_state.membership.members
+        if group_state.verdict is not None or not is_member:
             return
         if peer.channels:  # its goodbye may still be on its way on another one
-            peer.broken = peer.broken or (self._lines.now_s, str(error))
+            peer.broken = peer.broken or (self._connections.now_s, str(error))
         elif not peer.has_left:
-            standing.lose(Failure(peer.rank, str(error)))
+            group_state.lose(Failure(peer.rank, str(error)))
         elif self._operations.awaits(peer.rank):
-            standing.fail(Failure(peer.rank, "it left in the middle of an all-reduce"))
+            group_state.fail(Failure(peer.rank, "it left in the middle of an all-reduce"))
 
     def _reject(self, peer: Peer, error: GarbageError) -> None:
         """What it sends is not understood: it is told why, as all are, and heard no further.
 
         Its connections stay until it closes: closed upon what was not read yet, they would take the reason with them.
         """
-        self._standing.fail(Failure(peer.rank, f"it sent garbage: {error}"))
+        self._group_state.fail(Failure(peer.rank, f"it sent garbage: {error}"))
         for channel in peer.channels:
             channel.deafen()
 
     def _flush(self) -> None:
         """Send what waits for the peers that something happened to."""
-        for peer in self._lines.touched():
+        for peer in self._connections.touched():
             for channel in list(peer.channels):
                 with self._watch(channel):
-                    for chunk in self._lines.send(channel):
+                    for chunk in self._connections.send(channel):
                         self._operations.sent(chunk)
 
     @contextlib.contextmanager
@@ -238,40 +240,40 @@ class Engine(threading.Thread):
             self._gone(channel, error)
 
     def _keep_time(self) -> None:
-        if self._pulse.is_due:
-            self._pulse.tick()
-            self._patience.look()
+        if self._heartbeat.is_due:
+            self._heartbeat.tick()
+            self._timeout.look()
             self._settle()
-            self._warming.look()
-            for channel in self._pulse.resting():
+            self._warmup.look()
+            for channel in self._heartbeat.resting():
                 with self._watch(channel):
-                    self._pulse.rest(channel)
+                    self._heartbeat.rest(channel)
             self._flush()
 
     # Frames (the channels' sink).
 
     def place(self, peer: Peer, header: Header) -> memoryview:
         """Memory for a frame that arrives."""
-        place = self._operations.place(peer, header) if self._standing.wants(header) else None
+        place = self._operations.place(peer, header) if self._group_state.wants(header) else None
         return memoryview(bytearray(header.num_bytes)) if place is None else place
 
     def arrived(self, peer: Peer, header: Header, payload: memoryview) -> None:
         """A whole frame is here."""
         if header.kind is Kind.CHUNK:
-            if self._standing.wants(header):
+            if self._group_state.wants(header):
                 self._operations.arrived(peer, header, payload)
         elif header.kind is Kind.ABORT:
-            self._standing.told(peer, payload)
+            self._group_state.told(peer, payload)
         elif header.kind is Kind.VIEW:
-            self._standing.hear(peer, header.epoch, payload)
+            self._group_state.hear(peer, header.epoch, payload)
             self._settle()
         elif header.kind is Kind.BEAT:
             if header.epoch == self.membership.epoch:
                 peer.has_begun(header.operation - 1)
-                peer.told_s = self._lines.now_s
+                peer.told_s = self._connections.now_s
                 peer.ahead.begun(header.chunk)
             if peer.has_frames:
-                self._lines.touch(peer)
+                self._connections.touch(peer)
         elif header.kind is Kind.LEAVE:
             peer.has_left = True
 
@@ -279,30 +281,30 @@ class Engine(threading.Thread):
 
     def _settle(self) -> None:
         """Go on in a new epoch, or end, when that is decided."""
-        membership = self._standing.agreed()
+        membership = self._group_state.agreed()
         if membership is not None:
             with self._lock:
-                self._standing.adopt(membership)
+                self._group_state.adopt(membership)
                 self._next = 0
             self._operations.begin_epoch(membership.epoch)
             self._release()
-            self._standing.hear_early()
+            self._group_state.hear_early()
 
     def _release(self) -> None:
-        error = self._standing.error()
+        error = self._group_state.error()
         self._operations.release(error)
-        self._warming.release(error)
+        self._warmup.release(error)
 
     def _leave(self) -> None:
-        self._closing_until_s = self._lines.now_s + self._bounds.bound_s
-        self._standing.leave()
+        self._closing_until_s = self._connections.now_s + self._bounds.bound_s
+        self._group_state.leave()
 
     def _end(self) -> None:
         """Close everything; from now on `do` ends what it is given."""
         with self._lock:
             self._is_ended = True
-        self._standing.is_closing = True
+        self._group_state.is_closing = True
         while self._commands:
             self._obey()
         self._release()
-        self._lines.close()
+        self._connections.close()

@@ -6,23 +6,28 @@ on in a new epoch, where their plan allows it.
 
 from collections.abc import Sequence
 
-from hulk_runtime.collective.connections.connection_set import Lines
-from hulk_runtime.collective.connections.early_chunks import Ahead
+from hulk_runtime.collective.connections.connection_set import ConnectionSet
+from hulk_runtime.collective.connections.early_chunks import SendWindow
 from hulk_runtime.collective.connections.peer import Peer
-from hulk_runtime.collective.loss_timeouts import Bounds
+from hulk_runtime.collective.loss_timeouts import LossTimeouts
 from hulk_runtime.collective.wire.failure import Failure, Verdict
 from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind
 from hulk_runtime.collective.wire.membership import Membership, Regroup, pack, parse, require_others
 from hulk_runtime.errors import MembershipChangedError, PeerLostError, RankLostError
 
 
-class Standing:
+class GroupState:
     """One rank's view. `regions` are the ranks of each region where the others may go on without one; else empty."""
 
     def __init__(
-        self, rank: int, lines: Lines, bounds: Bounds, membership: Membership, regions: Sequence[frozenset[int]]
+        self,
+        rank: int,
+        connections: ConnectionSet,
+        bounds: LossTimeouts,
+        membership: Membership,
+        regions: Sequence[frozenset[int]],
     ) -> None:
-        self._rank, self._lines, self._bounds, self._regions = rank, lines, bounds, regions
+        self._rank, self._connections, self._bounds, self._regions = rank, connections, bounds, regions
         self._everybody = membership.members
         self._regroup: Regroup | None = None
         self._early: dict[Peer, dict[int, Failure]] = {}
@@ -38,7 +43,7 @@ class Standing:
     @property
     def members(self) -> list[Peer]:
         """The other ranks of this epoch."""
-        return [peer for rank, peer in self._lines.peers.items() if rank in self.membership.members]
+        return [peer for rank, peer in self._connections.peers.items() if rank in self.membership.members]
 
     def wants(self, header: Header) -> bool:
         """Whether it is a chunk that still means something: of this epoch, or already of the next one.
@@ -57,8 +62,8 @@ class Standing:
     def leave(self) -> None:
         """Say goodbye."""
         self.is_closing = True
-        for peer in self._lines.peers.values():
-            self._lines.push_first(peer, Header(Kind.LEAVE).pack())
+        for peer in self._connections.peers.values():
+            self._connections.push_first(peer, Header(Kind.LEAVE).pack())
 
     def fail(self, failure: Failure, told_by: int | None = None) -> None:
         """Tell every peer, and collect what they say; the group ends when all have said something.
@@ -68,17 +73,17 @@ class Standing:
         teller = self._rank if told_by is None else told_by
         if self.verdict is None:
             self.break_down(failure, teller)
-            self._lines.forget_chunks()
+            self._connections.forget_chunks()
         elif not self.verdict.add(failure, teller):
             return
         payload = memoryview(failure.pack())
-        for peer in self._lines.peers.values():
-            self._lines.push_first(peer, Header(Kind.ABORT, len(payload)).pack(), payload)
+        for peer in self._connections.peers.values():
+            self._connections.push_first(peer, Header(Kind.ABORT, len(payload)).pack(), payload)
 
     def break_down(self, failure: Failure, told_by: int) -> None:
         """End without telling anybody."""
-        hears_all = len(self._lines.peers) == len(self._everybody) - 1
-        self.verdict = Verdict(failure, told_by, self._lines.now_s, self._bounds.settle_s, hears_all)
+        hears_all = len(self._connections.peers) == len(self._everybody) - 1
+        self.verdict = Verdict(failure, told_by, self._connections.now_s, self._bounds.settle_s, hears_all)
 
     def has_word_of(self, rank: int) -> bool:
         """Whether the group ends and knows of this rank what it needs: its word, or that it is lost."""
@@ -132,7 +137,7 @@ class Standing:
         """The next epoch's members when the ranks have agreed on them. Fails when they never will."""
         if self._regroup is None or self.verdict is not None:
             return None
-        outcome = self._regroup.outcome(self._lines.now_s)
+        outcome = self._regroup.outcome(self._connections.now_s)
         if isinstance(outcome, Failure):
             self.fail(outcome)
             return None
@@ -141,8 +146,8 @@ class Standing:
     def adopt(self, membership: Membership) -> None:
         """The next epoch begins."""
         self.membership, self._regroup = membership, None
-        for peer in self._lines.peers.values():
-            peer.num_begun, peer.ahead = 0, Ahead()
+        for peer in self._connections.peers.values():
+            peer.num_begun, peer.ahead = 0, SendWindow()
 
     def error(self) -> PeerLostError:
         """Why an all-reduce does not end."""
@@ -161,17 +166,19 @@ class Standing:
     def _suspend(self) -> Regroup:
         """Operations stop where they are; what arrives of them is not wanted any more."""
         if self._regroup is None:
-            deadline_s = self._lines.now_s + self._bounds.regroup_s
+            deadline_s = self._connections.now_s + self._bounds.regroup_s
             self._regroup = Regroup(self._rank, self.membership, self._regions, deadline_s)
-            self._lines.forget_chunks()
+            self._connections.forget_chunks()
         return self._regroup
 
     def _say(self, regroup: Regroup, new: frozenset[int]) -> None:
         """Tell those who are left whom they have lost, and talk to lost ones no more."""
-        for rank in new & self._lines.peers.keys():
-            for channel in list(self._lines.peers[rank].channels):
-                self._lines.drop(channel)
+        for rank in new & self._connections.peers.keys():
+            for channel in list(self._connections.peers[rank].channels):
+                self._connections.drop(channel)
         if new:
             payload = memoryview(pack(regroup.losses.values()))
             for peer in self.members:
-                self._lines.push_first(peer, Header(Kind.VIEW, len(payload), self.membership.epoch).pack(), payload)
+                self._connections.push_first(
+                    peer, Header(Kind.VIEW, len(payload), self.membership.epoch).pack(), payload
+                )

@@ -4,29 +4,35 @@ import time
 from collections.abc import Iterator
 
 from hulk_runtime.collective.connections.channel import Channel
-from hulk_runtime.collective.connections.connection_set import Lines
+from hulk_runtime.collective.connections.connection_set import ConnectionSet
 from hulk_runtime.collective.connections.peer import Peer
-from hulk_runtime.collective.connections.tcp_warmup import Warming
-from hulk_runtime.collective.loop.group_state import Standing
+from hulk_runtime.collective.connections.tcp_warmup import TcpWarmup
+from hulk_runtime.collective.loop.group_state import GroupState
 from hulk_runtime.collective.loop.operations import Operations
-from hulk_runtime.collective.loss_timeouts import Bounds
+from hulk_runtime.collective.loss_timeouts import LossTimeouts
 from hulk_runtime.collective.wire.failure import Failure
 
 
-class Pulse:
+class Heartbeat:
     """One rank's clock. `hold_s`: so long a pause may be until congestion windows are let go."""
 
     def __init__(
-        self, lines: Lines, standing: Standing, operations: Operations, warming: Warming, bounds: Bounds, hold_s: float
+        self,
+        connections: ConnectionSet,
+        group_state: GroupState,
+        operations: Operations,
+        warmup: TcpWarmup,
+        bounds: LossTimeouts,
+        hold_s: float,
     ) -> None:
-        self._lines, self._standing, self._operations = lines, standing, operations
-        self._warming, self._bounds, self._hold_s = warming, bounds, hold_s
+        self._connections, self._group_state, self._operations = connections, group_state, operations
+        self._warmup, self._bounds, self._hold_s = warmup, bounds, hold_s
         self._next_tick_s = time.monotonic()
 
     @property
     def is_due(self) -> bool:
         """Whether it is time to `tick`."""
-        return self._lines.now_s >= self._next_tick_s
+        return self._connections.now_s >= self._next_tick_s
 
     @property
     def frame(self) -> bytes:
@@ -35,7 +41,7 @@ class Pulse:
 
     def tick(self) -> None:
         """Look at every peer."""
-        now_s, peers = self._lines.now_s, self._lines.peers.values()
+        now_s, peers = self._connections.now_s, self._connections.peers.values()
         if now_s > self._next_tick_s + self._bounds.pause_s:  # it was this process that stood still
             for peer in peers:
                 peer.last_seen_s = max(peer.last_seen_s, now_s)
@@ -46,37 +52,37 @@ class Pulse:
                 self._require_sound(peer)
 
     def _beat(self, peer: Peer) -> None:
-        if self._lines.now_s - peer.beat_s > self._bounds.beat_s:
-            peer.beat_s = self._lines.now_s
+        if self._connections.now_s - peer.beat_s > self._bounds.beat_s:
+            peer.beat_s = self._connections.now_s
             if not any(channel.is_held for channel in peer.channels):
-                self._lines.push_first(peer, self.frame)
+                self._connections.push_first(peer, self.frame)
 
     def _require_sound(self, peer: Peer) -> None:
         """A peer that says nothing for too long is lost, unless it said goodbye and nothing is awaited of it."""
-        if self._standing.has_word_of(peer.rank):
+        if self._group_state.has_word_of(peer.rank):
             return
-        silent_s, now_s = self._bounds.silent_s, self._lines.now_s
+        silent_s, now_s = self._bounds.silent_s, self._connections.now_s
         if peer.broken is not None and not peer.has_left and now_s - peer.broken[0] > self._bounds.settle_s:
-            self._standing.lose(Failure(peer.rank, peer.broken[1]))
+            self._group_state.lose(Failure(peer.rank, peer.broken[1]))
         if now_s - peer.last_seen_s <= silent_s:
             return
         if not peer.has_left or self._operations.awaits(peer.rank):
-            self._standing.lose(Failure(peer.rank, f"nothing was heard of it for {silent_s:g} s"))
+            self._group_state.lose(Failure(peer.rank, f"nothing was heard of it for {silent_s:g} s"))
 
     def resting(self) -> Iterator[Channel[Peer]]:
         """The connections to other regions on which nothing waits, also while an all-reduce waits for somebody."""
-        if not self._standing.is_whole or self._standing.is_closing:
+        if not self._group_state.is_whole or self._group_state.is_closing:
             return
-        for peer in self._lines.peers.values():
+        for peer in self._connections.peers.values():
             if peer.is_far and not peer.has_left and not peer.has_frames:
                 yield from list(peer.channels)
 
     def rest(self, channel: Channel[Peer]) -> None:
         """Keep a connection's window, or open it again; not for ever. Raises PeerGoneError."""
-        is_idle, now_s = self._operations.is_idle, self._lines.now_s
+        is_idle, now_s = self._operations.is_idle, self._connections.now_s
         if is_idle and now_s - self._operations.used_s > self._hold_s:
             channel.release()
             return
         channel.hold(self.frame)
         if is_idle:
-            self._warming.reopen(channel, now_s)
+            self._warmup.reopen(channel, now_s)

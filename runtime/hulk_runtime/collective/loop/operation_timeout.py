@@ -8,10 +8,10 @@ told which one that was.
 
 from dataclasses import dataclass
 
-from hulk_runtime.collective.connections.connection_set import Lines
-from hulk_runtime.collective.loop.group_state import Standing
+from hulk_runtime.collective.connections.connection_set import ConnectionSet
+from hulk_runtime.collective.loop.group_state import GroupState
 from hulk_runtime.collective.loop.operations import Operations
-from hulk_runtime.collective.loss_timeouts import Bounds
+from hulk_runtime.collective.loss_timeouts import LossTimeouts
 from hulk_runtime.collective.reduction.handle import Work
 from hulk_runtime.collective.wire.failure import Failure
 
@@ -24,32 +24,39 @@ class _Overdue:
     since_s: float
 
 
-class Patience:
+class OperationTimeout:
     """One rank's waits that have been too long."""
 
-    def __init__(self, rank: int, lines: Lines, standing: Standing, operations: Operations, bounds: Bounds) -> None:
-        self._rank, self._lines, self._standing, self._operations = rank, lines, standing, operations
+    def __init__(
+        self,
+        rank: int,
+        connections: ConnectionSet,
+        group_state: GroupState,
+        operations: Operations,
+        bounds: LossTimeouts,
+    ) -> None:
+        self._rank, self._connections, self._group_state, self._operations = rank, connections, group_state, operations
         self._bounds = bounds
         self._overdue: list[_Overdue] = []
 
     def end(self, number: int, work: Work, waited_s: float) -> None:
         """Somebody waited for this operation as long as it wanted to."""
-        self._overdue.append(_Overdue(number, work, waited_s, self._lines.now_s))
+        self._overdue.append(_Overdue(number, work, waited_s, self._connections.now_s))
 
     def look(self) -> None:
         """Lose whoever has not begun what somebody waits for."""
         self._overdue = [overdue for overdue in self._overdue if not overdue.work.is_done]
         for overdue in self._overdue:
-            if self._standing.is_whole and not self._standing.is_closing:
+            if self._group_state.is_whole and not self._group_state.is_closing:
                 self._judge(overdue)
 
     def _judge(self, overdue: _Overdue) -> None:
         number, waited_s, bound_s = overdue.number, overdue.waited_s, self._bounds.bound_s
         late = self._operations.late_for(number)
         is_known = all(peer.told_s > overdue.since_s + self._bounds.beat_s for peer in late)
-        is_up = self._lines.now_s > overdue.since_s + bound_s
+        is_up = self._connections.now_s > overdue.since_s + bound_s
         if late and (is_known or is_up):
-            self._standing.fail(Failure(late[0].rank, f"it did not begin all-reduce {number} within {waited_s:g} s"))
+            self._group_state.fail(Failure(late[0].rank, f"it did not begin all-reduce {number} within {waited_s:g} s"))
         elif is_up:
             gave_up = f"it gave up all-reduce {number} after {waited_s + bound_s:g} s"
-            self._standing.fail(Failure(self._rank, f"{gave_up}, though every rank had begun it"))
+            self._group_state.fail(Failure(self._rank, f"{gave_up}, though every rank had begun it"))

@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from hulk_runtime.collective.connections.connection_set import Lines
-from hulk_runtime.collective.connections.early_chunks import Early, Word
+from hulk_runtime.collective.connections.connection_set import ConnectionSet
+from hulk_runtime.collective.connections.early_chunks import BegunNotices, EarlyChunks
 from hulk_runtime.collective.connections.peer import Peer
-from hulk_runtime.collective.loop.group_state import Standing
+from hulk_runtime.collective.loop.group_state import GroupState
 from hulk_runtime.collective.planned.roles import Role
 from hulk_runtime.collective.reduction.handle import LinkReport, Report, Work
 from hulk_runtime.collective.reduction.hop_encoding import Hops
@@ -60,19 +60,25 @@ class Operations:
     def __init__(
         self,
         rank: int,
-        lines: Lines,
-        standing: Standing,
+        connections: ConnectionSet,
+        group_state: GroupState,
         do: Callable[[Callable[[], None]], None],
         reject: Callable[[Peer, GarbageError], None],
     ) -> None:
-        self._rank, self._lines, self._standing, self._do, self._reject = rank, lines, standing, do, reject
+        self._rank, self._connections, self._group_state, self._do, self._reject = (
+            rank,
+            connections,
+            group_state,
+            do,
+            reject,
+        )
         self._held: deque[tuple[int, Order, Work]] = deque()
         self._beginning: deque[tuple[_Running, Iterator[None]]] = deque()
         self._running: dict[int, _Running] = {}
         self._late: list[Work] = []
-        self._early, self._word = Early[Peer](), Word()
+        self._early, self._notices = EarlyChunks[Peer](), BegunNotices()
         self.num_entered = self.num_begun = 0
-        self.used_s = lines.now_s
+        self.used_s = connections.now_s
         self.reports: deque[Report] = deque(maxlen=1024)
 
     @property
@@ -91,7 +97,7 @@ class Operations:
 
     def late_for(self, number: int) -> list[Peer]:
         """Those that were not heard to have begun it, by rank."""
-        late = [peer for peer in self._lines.peers.values() if peer.num_begun <= number and peer.channels]
+        late = [peer for peer in self._connections.peers.values() if peer.num_begun <= number and peer.channels]
         return sorted(late, key=lambda peer: peer.rank)
 
     # From order to beginning.
@@ -101,8 +107,8 @@ class Operations:
 
         One whose epoch ended while it was on its way here must hold up none: what it is to follow may never end.
         """
-        if order.epoch != self._standing.membership.epoch:
-            work.end(self._standing.error())
+        if order.epoch != self._group_state.membership.epoch:
+            work.end(self._group_state.error())
             return
         self.num_entered = number + 1
         self._held.append((number, order, work))
@@ -116,11 +122,11 @@ class Operations:
             self._begin(*self._held.popleft())
 
     def _begin(self, number: int, order: Order, work: Work) -> None:
-        standing = self._standing
-        gone = [peer.rank for peer in standing.members if not peer.channels or peer.has_left]
-        if gone and standing.is_whole:
-            standing.fail(Failure(gone[0], "it left before an all-reduce"))
-        if not standing.is_whole or standing.is_closing:
+        group_state = self._group_state
+        gone = [peer.rank for peer in group_state.members if not peer.channels or peer.has_left]
+        if gone and group_state.is_whole:
+            group_state.fail(Failure(gone[0], "it left before an all-reduce"))
+        if not group_state.is_whole or group_state.is_closing:
             self._late.append(work)
             return
         try:
@@ -139,20 +145,20 @@ class Operations:
             except GarbageError as error:
                 self._reject(peer, error)
                 return
-        for peer in standing.members:
+        for peer in group_state.members:
             self._tell_begun(peer)
         self._check(running)
 
     def _tell_begun(self, peer: Peer) -> None:
         """Where a peer may soon have chunks that wait for that."""
-        num_early_bytes = self._early.num_bytes(self._standing.membership.epoch, peer.rank)
-        if self._word.is_due(peer.rank, self.num_begun, num_early_bytes):
-            self._lines.push_first(peer, self.beat())
-            self._word.told(peer.rank, self.num_begun)
+        num_early_bytes = self._early.num_bytes(self._group_state.membership.epoch, peer.rank)
+        if self._notices.is_due(peer.rank, self.num_begun, num_early_bytes):
+            self._connections.push_first(peer, self.beat())
+            self._notices.told(peer.rank, self.num_begun)
 
     def beat(self) -> bytes:
         """The frame that says that this rank lives, and how far it is."""
-        return self._standing.beat(self.num_entered, self.num_begun)
+        return self._group_state.beat(self.num_entered, self.num_begun)
 
     def go_on_beginning(self) -> None:
         """A part of the oldest operation that has not sent all it can: frames come and go between the parts."""
@@ -167,7 +173,7 @@ class Operations:
 
     def place(self, peer: Peer, header: Header) -> memoryview | None:
         """Where to receive it; None is anywhere. Raises GarbageError."""
-        if self._standing.is_whole:
+        if self._group_state.is_whole:
             peer.has_begun(header.operation)
             running = self._running.get(header.operation)
             if running is not None:
@@ -179,7 +185,7 @@ class Operations:
 
     def arrived(self, peer: Peer, header: Header, payload: memoryview) -> None:
         """It is here. Raises GarbageError."""
-        running = self._running.get(header.operation) if self._standing.is_whole else None
+        running = self._running.get(header.operation) if self._group_state.is_whole else None
         if running is None:
             self._early.keep((peer, header, payload))
         elif self._early.is_early(header):
@@ -198,14 +204,14 @@ class Operations:
 
     def _take(self, running: _Running, peer: Peer, header: Header, payload: memoryview) -> None:
         num_bytes, _ = running.links.get(peer.rank, (0, 0.0))
-        running.links[peer.rank] = (num_bytes + len(payload), self._lines.now_s - running.begun_s)
+        running.links[peer.rank] = (num_bytes + len(payload), self._connections.now_s - running.begun_s)
         running.operation.arrived(peer.rank, header, payload)
-        self._word.came(peer.rank, header)
+        self._notices.came(peer.rank, header)
         self._tell_begun(peer)
         self._check(running)
 
     def _queue(self, chunk: Outgoing) -> None:
-        self._lines.push(chunk)
+        self._connections.push(chunk)
         self._running[chunk.urgency[0]].num_unsent += 1
 
     def sent(self, chunk: Outgoing) -> None:
@@ -231,13 +237,13 @@ class Operations:
         if self._running.get(running.operation.number) is not running:
             return  # the group or its epoch has ended before
         del self._running[running.operation.number]
-        self.used_s = self._lines.now_s
+        self.used_s = self._connections.now_s
         if running.order.reported:
             self._tell(running)
         running.work.end()
 
     def _tell(self, running: _Running) -> None:
-        peers = self._lines.peers
+        peers = self._connections.peers
         links = {rank: LinkReport(*found, peers[rank].carried()[0]) for rank, found in running.links.items()}
         seconds = time.monotonic() - running.begun_s
         self.reports.append(Report(running.operation.number, running.order.values.num_bytes, seconds, links))
@@ -248,7 +254,7 @@ class Operations:
         """They are numbered anew; chunks of the epoch may be here."""
         self.num_entered = self.num_begun = 0
         self._early.keep_only(epoch)
-        self._word = Word()
+        self._notices = BegunNotices()
 
     def release(self, error: PeerLostError) -> None:
         """Whoever waits for an operation is told why it does not end."""

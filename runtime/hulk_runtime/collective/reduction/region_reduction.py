@@ -15,7 +15,7 @@ from typing import Final
 
 import torch
 
-from hulk_runtime.collective.loss_timeouts import Bounds
+from hulk_runtime.collective.loss_timeouts import LossTimeouts
 from hulk_runtime.collective.planned.roles import pieces
 from hulk_runtime.collective.reduction.handle import Work
 from hulk_runtime.collective.reduction.region_backend import Inside, to_all
@@ -34,7 +34,7 @@ class Region:
 
     def __init__(self, inside: Inside, epoch: int, bound_s: float, broken: Callable[[str], None]) -> None:
         self._inside, self._groups = inside, inside.groups[epoch]
-        self._bounds, self._broken = Bounds(bound_s), broken
+        self._bounds, self._broken = LossTimeouts(bound_s), broken
         self._stream = torch.cuda.Stream(inside.device) if inside.device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._reducing, self._sharing = _Line("hulk-reduce", self._broke), _Line("hulk-share", self._broke)
         self._num_ordered = self._num_shared = 0

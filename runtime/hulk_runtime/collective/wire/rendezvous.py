@@ -1,7 +1,7 @@
 """Addresses of all ranks -> a connected, authenticated socket to every partner.
 
-The higher rank of a pair connects to the lower one. The door stays open afterwards: whoever connects again for a rank
-that is already there has a copy of the secret and is no accident, and ends the group.
+The higher rank of a pair connects to the lower one. The listener stays open afterwards: a second connection for a rank
+that is already connected comes from a copy of the secret and ends the group.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from hulk_runtime.errors import PeerLostError, PortError
 RETRY_S: Final = 0.2
 CONNECT_TIMEOUT_S: Final = 5.0
 MAX_GREETING: Final = 256
-"""Connections that may be at the door at once; one more, and the oldest has to go."""
+"""Connections that may wait for their handshake at once; one more, and the oldest has to go."""
 MOST_PROBLEMS: Final = 4
 
 
@@ -35,7 +35,7 @@ Admit = Callable[[int, int, socket.socket], None]
 """Takes rank, stream and socket of a connection that was authenticated."""
 
 
-class Door:
+class Listener:
     """The listening socket of one rank, and a thread that lets peers in until it is closed."""
 
     def __init__(self, listener: socket.socket, rank: int, identity: Identity, admit: Admit) -> None:
@@ -43,7 +43,7 @@ class Door:
         self._greeting: deque[socket.socket] = deque()
         self._lock = threading.Lock()
         self._is_closed = False
-        self._thread = threading.Thread(target=self._serve, name="hulk-door", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="hulk-listener", daemon=True)
         self.refused: deque[str] = deque(maxlen=4)
         """Who was sent away last, and why."""
 
@@ -108,7 +108,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise PortError(f"cannot listen at {host or 'any address'}, port {port}: {error.strerror}") from error
 
 
-class Gathering:
+class Rendezvous:
     """Connections to all partners as they come together."""
 
     def __init__(self, rank: int, addresses: Sequence[Address], wanted: dict[int, int], identity: Identity) -> None:

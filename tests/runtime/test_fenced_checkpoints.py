@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from hulk_lab.builds import golang
 from hulk_runtime import names
-from hulk_runtime.checkpoints.objects import Store
-from hulk_runtime.checkpoints.store import Checkpoints
+from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints
+from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.errors import CheckpointError, FencedError
 
 CONTENT = {"parameters": 1, "optimizer": "sgd", "lossScale": 1.0}

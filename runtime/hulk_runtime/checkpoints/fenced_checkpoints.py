@@ -33,7 +33,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hulk_runtime.checkpoints import stage_parts
-from hulk_runtime.checkpoints.objects import Store
+from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.errors import CheckpointError, FencedError
 
 FORMAT: Final = 1
