@@ -246,7 +246,7 @@ def test_a_smaller_failure_is_passed_on_to_those_who_cannot_hear_it(monkeypatch:
         assert roles.partners(plan, 0) == [1, 2, 4]
         works = [rank.all_reduce(torch.ones(100)) for rank in ranks[:5]]
         ranks[0]._engine.fail(Failure(4, "it connected twice"))
-        wait_for(lambda: all(rank._engine._state.verdict is not None for rank in ranks))
+        wait_for(lambda: all(rank._engine._group_state.verdict is not None for rank in ranks))
         ranks[5]._engine.fail(Failure(1, "it connected twice"))
         assert {str(error) for error in errors_of(works)} == {"rank 1 was lost: it connected twice"}
 

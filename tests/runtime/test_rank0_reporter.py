@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 @pytest.mark.parametrize("steps", [0, 3])
 def test_a_run_without_checkpoints_ends_with_its_last_step_too(make_plan, encode_plan, tmp_path, monkeypatch, steps):
     left: list[str] = []
-    monkeypatch.setattr(errors, "leave", left.append)
+    monkeypatch.setattr(errors, "write_termination_message", left.append)
     (tmp_path / "plan").write_bytes(encode_plan(make_plan((1,))))
     group = cast(Any, SimpleNamespace(backend="gloo", wan=None))
     reporter = Rank0Reporter(environment.read({}), wire.load(tmp_path / "plan"), CollectorRegistry(), group)

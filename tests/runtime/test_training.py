@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hulk_runtime.collective.peer_timeout import peer_timeout_s
 from hulk_runtime.job import environment
 from hulk_runtime.plan import wire
-from hulk_runtime.training import loop
 
 PATIENCE_S = 120.0
 
@@ -208,7 +208,7 @@ def test_the_bound_on_silence_leaves_room_for_slow_steps(
     document = make_plan((1, 1), preflight=preflight, sync=sync)
     predicted = {**document["prediction"], "stepSeconds": step_s}
     document = make_plan((1, 1), preflight=preflight, sync=sync, prediction=predicted)
-    assert loop.silence_s(environment.read({}), wire.decode(encode_plan(document)), slowest_s) == expected
+    assert peer_timeout_s(environment.read({}), wire.decode(encode_plan(document)), slowest_s) == expected
 
 
 def test_a_rank_told_to_stop_saves_its_last_step_though_its_peer_has_left(
