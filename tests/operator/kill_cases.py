@@ -31,7 +31,7 @@ from killing import KillPoint, Record
 CHILDREN = (PODS, SERVICES, CONFIG_MAPS, NETWORK_POLICIES, SECRETS)
 MOMENTS = ("before", "after")
 NUM_AT_ONCE = 4
-SHORT_CASES = 9  # odd, so that both moments are among cases that alternate between them
+SHORT_CASES = 9  # the first is before a write, the last after one: both moments are among them
 CASE_S = 300.0  # a guard, not a measure: a case takes some 5 s on an idle machine
 LOOK_S = 0.1
 
