@@ -20,7 +20,8 @@ from hulk_placement.search.baselines import BASELINES, name_order
 from hulk_placement.search.evaluate import Order, evaluate
 from hulk_placement.search.problem import Problem, build
 from hulk_placement.search.sizes import NUM_BUCKETS
-from hulk_placement.solve import Budget, solve
+from hulk_placement.solution import Budget
+from hulk_placement.solve import solve
 from hulk_placement.topology import Link, Machine, Pair, Topology
 from hulk_placement.workload import Workload
 from rich.console import Console

@@ -7,9 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hulk_placement.collective.classes import CollectivePlan, plan_collective
+from hulk_placement.collective.classes import plan_collective
 from hulk_placement.collective.document import as_document
 from hulk_placement.collective.network import Network
+from hulk_placement.collective.plan import CollectivePlan
 
 from bench.allreduce.gloo_orders import INSIDE_BYTES_PER_S, INSIDE_RTT_S, LinkOf, Pair
 

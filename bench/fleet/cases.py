@@ -6,7 +6,8 @@ import time
 from dataclasses import replace
 
 import numpy as np
-from hulk_placement.fleet import Job, Ring, Settings, Utility, UtilityKind, decide
+from hulk_placement.fleet import Job, Ring, Settings, Utility, UtilityKind
+from hulk_placement.fleet.decide import decide
 from hulk_placement.fleet.predicted import PredictedStepTimes
 from hulk_placement.fleet.simulation import Scenario
 from hulk_placement.fleet.simulation.presets import SLOT_S, Switches, gadget

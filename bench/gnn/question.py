@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from hulk_placement.gnn.guide import Guide
-from hulk_placement.search.problem import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.split.division import Divisions, Progress
 from hulk_placement.split.finals import finals
 from hulk_placement.split.searches import SEARCHES, guided

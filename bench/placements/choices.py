@@ -18,7 +18,7 @@ from hulk_operator.planning.process import MAX_SEARCH_S
 from hulk_placement.layouts.place import place
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan
-from hulk_placement.search.problem import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload

@@ -10,7 +10,7 @@ from hulk_placement.layouts.place import place
 from hulk_placement.model import Layer, Model
 from hulk_placement.model.presets import preset
 from hulk_placement.plan import Plan
-from hulk_placement.search.problem import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 

@@ -12,7 +12,7 @@ from statistics import median
 
 from hulk_operator.planning.process import budget_for
 from hulk_placement.plan import Plan
-from hulk_placement.solve import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.topology import Topology
 from rich.table import Table
 

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from hulk_placement.sweep import Option, Plan, Problem, Trial, Worker, solve
+from hulk_placement.sweep import Option, Plan, Problem, Trial, Worker
 from hulk_placement.sweep.greedy import greedy, in_order
+from hulk_placement.sweep.spase import solve
 from rich.console import Console
 from rich.table import Table
 

@@ -16,9 +16,9 @@ from hulk_placement.cost.money import judged
 from hulk_placement.layouts import place as layouts
 from hulk_placement.plan import Plan
 from hulk_placement.search.keep import place_keeping
-from hulk_placement.search.problem import Budget, Unplaced
 from hulk_placement.search.why import none_better, unproven
 from hulk_placement.search.wished import place_wished
+from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload

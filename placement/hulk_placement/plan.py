@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hulk_placement.collective.classes import CollectivePlan
+from hulk_placement.collective.plan import CollectivePlan
 from hulk_placement.topology import Pair
 
 NOT_PROVEN = "not proven: speeds are assumed until the preflight"

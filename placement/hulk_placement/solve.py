@@ -5,29 +5,20 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hulk_placement.data_parallel import best_of, place_replicas
 from hulk_placement.layouts import place as layouts
 from hulk_placement.plan import Plan
-from hulk_placement.search.problem import NO_MEMORY, Budget, Unplaced
-from hulk_placement.split.together import less, place_together
+from hulk_placement.search.problem import NO_MEMORY
+from hulk_placement.solution import Budget, Solution, Unplaced, precedence
+from hulk_placement.split.together import place_together
 from hulk_placement.stages import staged
-from hulk_placement.topology import Topology
+from hulk_placement.topology import Topology, less
 from hulk_placement.workload import Workload
 
 MIN_SECONDS = 0.01
 """What a workload gets when the ones before it took all the time: enough for the orders that need no search."""
-
-__all__ = ["Budget", "Solution", "Unplaced", "precedence", "solve"]
-
-
-@dataclass(frozen=True, slots=True)
-class Solution:
-    """A plan for every workload that got one, by key, and the reason for every workload that did not."""
-
-    plans: Mapping[str, Plan]
-    unplaced: Mapping[str, Unplaced]
 
 
 def solve(
@@ -100,11 +91,6 @@ def _in_turn(
 def _kept(workload: Workload) -> dict[str, int]:
     """Accelerators of the workers that wait, by machine."""
     return {machine: count * workload.accelerators_per_worker for machine, count in workload.kept.items()}
-
-
-def precedence(workload: Workload) -> tuple[int, float, str]:
-    """What decides who is placed first: the smallest goes first."""
-    return -workload.priority, workload.created_s, workload.key
 
 
 def _place(

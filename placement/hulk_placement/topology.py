@@ -298,3 +298,14 @@ def _median(links: Iterable[Link]) -> Link:
         flow_bytes_per_s=statistics.median(flows) if flows else None,
         one_way_s=None if is_halved else min(rtt_s, statistics.median(link.latency_s for link in found)),
     )
+
+
+def less(topology: Topology, taken: Mapping[str, int]) -> Topology:
+    """The topology with so many accelerators of each machine taken; machines it no longer has are not missed."""
+    return replace(
+        topology,
+        machines=tuple(
+            replace(machine, num_accelerators=max(0, machine.num_accelerators - taken.get(machine.name, 0)))
+            for machine in topology.machines
+        ),
+    )

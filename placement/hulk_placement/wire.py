@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hulk_placement import pipeline_wire
-from hulk_placement.collective import CollectivePlan, as_document, from_document
+from hulk_placement.collective.document import as_document, from_document
+from hulk_placement.collective.plan import CollectivePlan
 from hulk_placement.cost.gloo import AT_A_TIME
 from hulk_placement.model import Transformer
 from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot

@@ -15,8 +15,6 @@ from statistics import mean
 import lab_fleet
 import pytest
 from hulk_lab import up
-from hulk_operator.planning import process
-from hulk_placement.fleet.simulation import run as simulation
 from lab_fleet import Record, Seen, installer
 from lab_jobs import install
 from lab_names import lab_name
@@ -99,10 +97,6 @@ def test_nothing_that_was_kept_is_lost(record: Record) -> None:
 def test_no_move_counts_as_a_failure(record: Record) -> None:
     assert said(record, "BackoffLimitExceeded") == []
     assert said(record, "Error") == []
-
-
-def test_the_policy_is_the_function_that_the_simulator_calls() -> None:
-    assert process.decide is simulation.decide  # type: ignore[attr-defined]
 
 
 def test_all_jobs_together_are_worth_more_than_by_fifo_and_drf(

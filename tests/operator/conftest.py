@@ -12,14 +12,14 @@ from fault_operator import operator
 from faults import METRICS_PORT, NAMESPACES, Corner, Faults, prepare
 from hulk_lab import kwok, up
 from hulk_operator.cluster import connect
-from hulk_operator.planning import process
+from hulk_operator.planning import child_process
 
 
 class SharedPool:
     """A planner process that outlives the planners of single tests: each of its own would load everything for 5 s."""
 
     def __init__(self) -> None:
-        self._new = process.new_pool
+        self._new = child_process.new_pool
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
@@ -54,7 +54,7 @@ def shared_pool() -> Iterator[SharedPool]:
 @pytest.fixture(autouse=True)
 def planner_process(monkeypatch: pytest.MonkeyPatch, shared_pool: SharedPool) -> None:
     """Planners of this process share theirs; whoever tests the process itself makes its own."""
-    monkeypatch.setattr(process, "new_pool", lambda: shared_pool)
+    monkeypatch.setattr(child_process, "new_pool", lambda: shared_pool)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")

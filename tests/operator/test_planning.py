@@ -29,16 +29,16 @@ from hulk_operator.cluster import (
     Unavailable,
 )
 from hulk_operator.inputs.workloads import Situation, to_model, to_workload
+from hulk_operator.planning import child_process, process
 from hulk_operator.planning import planner as planning
-from hulk_operator.planning import process
+from hulk_operator.planning.child_process import ChildProcess, die_with, new_pool
 from hulk_operator.planning.planner import Planner
-from hulk_operator.planning.process import die_with, new_pool
 from hulk_operator.pods import plan_config_map, pods
 from hulk_operator.reconcile.steps.planning import committed
 from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Planned, Unplanned, View
 from hulk_operator.worker_client import Preflight
-from hulk_placement.solve import Budget, Solution
+from hulk_placement.solution import Budget, Solution
 from hulk_placement.topology import Topology
 from views import NOW
 
@@ -310,7 +310,7 @@ async def test_a_planner_process_that_dies_is_replaced(monkeypatch: pytest.Monke
         pools.append(new_pool())
         return pools[-1]
 
-    monkeypatch.setattr(process, "new_pool", watched)
+    monkeypatch.setattr(child_process, "new_pool", watched)
     async with planning_over(node("a"), node("b"), job("one"), job("two")) as world:
         world.planner.request("lab/one")
         await world.answer("one")
@@ -344,13 +344,13 @@ async def test_searches_that_lose_their_process_together_share_the_next_one(monk
         pools.append(ProcessPoolExecutor(1, get_context("spawn")))
         return pools[-1]
 
-    monkeypatch.setattr(process, "new_pool", plain_pool)
-    search = process.Search(Budget(10), lambda: None)
+    monkeypatch.setattr(child_process, "new_pool", plain_pool)
+    beside = ChildProcess(lambda: None)
 
     async def again() -> int:
         with pytest.raises(BrokenProcessPool):
-            await search._in_child(time.sleep, WAIT_S)
-        return await search._in_child(int)
+            await beside.run(time.sleep, WAIT_S)
+        return await beside.run(int)
 
     waiting = [asyncio.create_task(again()) for _ in range(3)]
     async with asyncio.timeout(WAIT_S):
@@ -360,7 +360,7 @@ async def test_searches_that_lose_their_process_together_share_the_next_one(monk
         os.kill(child.pid, signal.SIGKILL)
         assert await asyncio.gather(*waiting) == [0, 0, 0]
     assert len(pools) == 2
-    search.close()
+    beside.close()
 
 
 def test_a_planner_process_whose_operator_was_killed_before_it_was_ready_ends() -> None:

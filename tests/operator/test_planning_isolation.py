@@ -14,7 +14,7 @@ from hulk_operator.planning.process import MAX_RESUME_S, MAX_SEARCH_S, Problem, 
 from hulk_operator.pods import plan_config_map
 from hulk_operator.reconcile.types import Planned, Unplanned
 from hulk_placement.model import Layer, Model
-from hulk_placement.solve import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.topology import Machine, Topology
 from hulk_placement.workload import Workload
 from test_planning import World, job, machines, node, planning_over

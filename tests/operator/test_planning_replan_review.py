@@ -17,7 +17,7 @@ from hulk_operator.planning.reservations import Held
 from hulk_operator.reconcile.types import FullPlan, Planned, Review
 from hulk_operator.status import with_condition
 from hulk_placement.replan.decide import Policy
-from hulk_placement.solve import Budget
+from hulk_placement.solution import Budget
 from test_planning import World, job, node, planning_over
 from views import NOW
 

@@ -16,7 +16,7 @@ from hulk_operator.reconcile.steps.planning import committed
 from hulk_operator.reconcile.types import FullPlan, Planned, Unplanned, View
 from hulk_operator.worker_client import Preflight
 from hulk_placement.plan import Plan
-from hulk_placement.solve import Budget
+from hulk_placement.solution import Budget
 from test_planning import World, job, node, planning_over
 from test_planning_replan_review import CHECKPOINTED, LONG, NEAR_US, NEXT_US, Site, placed, profiles, running
 from views import NOW

@@ -4,15 +4,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-import hulk_placement.fleet
 import pytest
 from hulk_operator.api import HulkJob, HulkJobStatus
 from hulk_operator.handlers.settings import from_environment
 from hulk_operator.planning import process
 from hulk_operator.planning.fleet_jobs import Contestant
 from hulk_operator.planning.queue_decision import Contest, is_contested
-from hulk_placement import fleet
 from hulk_placement.fleet import Allocation, Job, Move, MoveKind, Settings, Utility
+from hulk_placement.fleet import decide as policy
 from hulk_placement.fleet.quotas import Quotas
 from hulk_placement.fleet.simulation import run as simulation
 from hulk_placement.topology import Machine, Topology
@@ -195,9 +194,11 @@ def test_nobody_stops_to_grow_beyond_what_pods_leave_of_a_quota(taken: int, orde
     assert ("lab/first" in asked.judge(Allocation({"lab/first": {"a": 2, "b": 2}}, moves)).orders) == ordered
 
 
-def test_the_policy_is_the_function_that_the_simulator_calls() -> None:
-    assert process.decide is fleet.decide is hulk_placement.fleet.decide
-    assert simulation.decide is fleet.decide  # type: ignore[attr-defined]
+def test_the_policy_is_the_function_that_the_simulator_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert simulation.decide is policy.decide  # type: ignore[attr-defined]
+    monkeypatch.setattr(policy, "decide", lambda *asked: asked)
+    competition = process.Competition(5.0, (), Topology(()), {}, {}, Settings())
+    assert process._decide(competition)[0] == 5.0  # type: ignore[index]
 
 
 def test_settings_of_namespaces_come_from_the_environment() -> None:

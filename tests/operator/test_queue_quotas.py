@@ -7,7 +7,7 @@ from hulk_operator.planning.process import Problem, Search
 from hulk_placement.fleet.quotas import Quotas
 from hulk_placement.model import Model
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
-from hulk_placement.solve import Solution
+from hulk_placement.solution import Solution
 from hulk_placement.topology import Machine, Topology
 from hulk_placement.workload import Workload
 

@@ -13,7 +13,7 @@ from hulk_placement.model import Layer, Model
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.report.rows import SearchRow, SearchRows, View
 from hulk_placement.report.view import view
-from hulk_placement.search.problem import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.solve import solve
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload

@@ -14,7 +14,7 @@ from hulk_placement.cost.predict import predict
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import Layer, LayerTimes, Model, TimesRow
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
-from hulk_placement.search.problem import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.solve import solve
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, LinkKind, Machine, Topology

@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 from depth import num_examples
-from hulk_placement.collective import as_document, build_network, from_document, plan_collective
 from hulk_placement.collective import simulation as chunks
 from hulk_placement.collective.bound import Bound
 from hulk_placement.collective.candidates import Sharer, plain
-from hulk_placement.collective.classes import CollectivePlan
+from hulk_placement.collective.classes import plan_collective
 from hulk_placement.collective.columns import grown
-from hulk_placement.collective.network import Network
+from hulk_placement.collective.document import as_document, from_document
+from hulk_placement.collective.network import Network, build_network
 from hulk_placement.collective.patterns import Flow, star
+from hulk_placement.collective.plan import CollectivePlan
 from hulk_placement.collective.program import Program, ProgramError, Sharing, closed_form_s
 from hulk_placement.collective.simulation import simulate
 from hulk_placement.collective.timing import delays

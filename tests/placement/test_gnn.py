@@ -21,7 +21,7 @@ from hulk_placement.gnn.network import Network
 from hulk_placement.gnn.training.clusters import DATA_VERSION
 from hulk_placement.gnn.weights import Single, packaged, read
 from hulk_placement.model import Layer, Model
-from hulk_placement.search.problem import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.split.division import Divisions, Progress
 from hulk_placement.split.finals import finals
 from hulk_placement.split.searches import SEARCHES, guided, sampling

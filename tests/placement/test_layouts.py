@@ -26,7 +26,7 @@ from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Shape, Trials, copy_of
 from hulk_placement.model import Layer, Model
 from hulk_placement.plan import Layout, Plan
-from hulk_placement.search.problem import Budget, Unplaced
+from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload

@@ -11,7 +11,7 @@ from hulk_placement.layouts.reasons import least_step_s
 from hulk_placement.layouts.space import space_of
 from hulk_placement.layouts.trials import Trials
 from hulk_placement.plan import Plan
-from hulk_placement.search.problem import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.solve import solve
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology

@@ -26,7 +26,7 @@ from hulk_placement.model import Layer, Model
 from hulk_placement.plan import Plan
 from hulk_placement.report.rows import outcome_words
 from hulk_placement.report.searches import search_rows
-from hulk_placement.search.problem import Budget, Unplaced
+from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from split_cases import model, topology, workload

@@ -18,7 +18,7 @@ from hulk_placement.layouts.space import space_of
 from hulk_placement.model import Layer, Model
 from hulk_placement.model.times import LayerTimes, TimesRow
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
-from hulk_placement.search.problem import Budget, Unplaced
+from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from hypothesis import given, settings

@@ -13,7 +13,7 @@ from hulk_placement.layouts.ordering import reordered, rooms, searched
 from hulk_placement.layouts.place import place
 from hulk_placement.model import Layer, Model
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
-from hulk_placement.search.problem import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload

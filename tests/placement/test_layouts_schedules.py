@@ -12,7 +12,7 @@ from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Trials
 from hulk_placement.model import Layer, Model
 from hulk_placement.plan import Plan
-from hulk_placement.search.problem import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import SCHEDULES, Workload
 

@@ -12,7 +12,7 @@ from hulk_placement.model import Model, Transformer
 from hulk_placement.model.presets import preset
 from hulk_placement.model.profile import parse_profile
 from hulk_placement.plan import Plan
-from hulk_placement.search.problem import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload

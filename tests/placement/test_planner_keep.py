@@ -13,8 +13,8 @@ from hulk_placement.model import Model
 from hulk_placement.plan import Plan
 from hulk_placement.search import keep
 from hulk_placement.search.keep import SLOWER
-from hulk_placement.search.problem import Unplaced
-from hulk_placement.solve import Budget, solve
+from hulk_placement.solution import Budget, Unplaced
+from hulk_placement.solve import solve
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from hypothesis import given, settings

@@ -16,7 +16,8 @@ from hulk_placement.search.evaluate import evaluate
 from hulk_placement.search.graph import region_graphs
 from hulk_placement.search.problem import Problem, build
 from hulk_placement.search.workers import WorkerSearch
-from hulk_placement.solve import Budget, solve
+from hulk_placement.solution import Budget
+from hulk_placement.solve import solve
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 from hulk_placement.model import Model
-from hulk_placement.solve import Unplaced, solve
+from hulk_placement.solution import Unplaced
+from hulk_placement.solve import solve
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from worlds import profile, workload

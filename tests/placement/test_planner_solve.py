@@ -18,7 +18,8 @@ from hulk_placement.search.baselines import BASELINES
 from hulk_placement.search.evaluate import evaluate, links_known
 from hulk_placement.search.job import place
 from hulk_placement.search.problem import Problem, build
-from hulk_placement.solve import Budget, Unplaced, solve
+from hulk_placement.solution import Budget, Unplaced
+from hulk_placement.solve import solve
 from hulk_placement.split.together import RING_SHARE
 from hulk_placement.topology import Link, LinkKind, Machine, Topology
 from hulk_placement.workload import Workload

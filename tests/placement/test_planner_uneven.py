@@ -15,7 +15,8 @@ from hulk_placement.model import Model
 from hulk_placement.plan import Plan
 from hulk_placement.search.evaluate import evaluate
 from hulk_placement.search.job import place
-from hulk_placement.search.problem import Budget, Problem, Unplaced, build
+from hulk_placement.search.problem import Problem, build
+from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.solve import solve
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology

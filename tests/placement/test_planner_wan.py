@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 import worlds
 from hulk_placement import wire
-from hulk_placement.collective import build_network
+from hulk_placement.collective.network import build_network
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.simulate import simulate
 from hulk_placement.layouts.reducing import ways

@@ -9,8 +9,9 @@ from depth import num_examples
 from hulk_placement.cost.money import accelerators_per_s
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan
-from hulk_placement.search.problem import Problem, Unplaced, build
+from hulk_placement.search.problem import Problem, build
 from hulk_placement.search.wished import Wish
+from hulk_placement.solution import Unplaced
 from hulk_placement.solve import solve
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology

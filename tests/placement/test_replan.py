@@ -10,14 +10,15 @@ import pytest
 from depth import num_examples
 from hulk_placement.basis import basis_of
 from hulk_placement.cost.foresee import foresee
-from hulk_placement.files.current import pack_basis, unpack_basis
+from hulk_placement.files.basis import pack_basis, unpack_basis
 from hulk_placement.model import Layer, LayerTimes, Model, TimesRow
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
+from hulk_placement.replan.answer import Situation
 from hulk_placement.replan.changes import Changes, LinkDrifted, MachineAdded, changes
 from hulk_placement.replan.decide import Policy, Verdict, Weighed, decide
 from hulk_placement.replan.moving import Moving, Restart, move_cost
-from hulk_placement.replan.replan import Situation, replan
-from hulk_placement.search.problem import Budget
+from hulk_placement.replan.replan import replan
+from hulk_placement.solution import Budget
 from hulk_placement.solve import solve
 from hulk_placement.topology import Link, LinkKind, Machine, Topology
 from hulk_placement.workload import Workload

@@ -21,7 +21,7 @@ from hulk_placement.layouts.trials import Trials
 from hulk_placement.model import Model, Transformer
 from hulk_placement.plan import Block, Plan
 from hulk_placement.replan.changes import changes
-from hulk_placement.search.problem import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload

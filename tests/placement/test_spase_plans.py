@@ -4,9 +4,10 @@ from itertools import product
 
 import pytest
 from depth import num_examples
-from hulk_placement.sweep import Option, Plan, Problem, Trial, Worker, drift_of, solve
+from hulk_placement.sweep import Option, Plan, Problem, Trial, Worker, drift_of
 from hulk_placement.sweep.greedy import greedy, in_order
 from hulk_placement.sweep.problem import check
+from hulk_placement.sweep.spase import solve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

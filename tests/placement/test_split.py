@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from depth import num_examples
 from hulk_placement.plan import Plan
-from hulk_placement.search.problem import Budget
-from hulk_placement.solve import Solution, solve
+from hulk_placement.solution import Budget, Solution
+from hulk_placement.solve import solve
 from hulk_placement.split.arrange import part_of
 from hulk_placement.split.compare import compare
 from hulk_placement.split.division import Divisions, nothing

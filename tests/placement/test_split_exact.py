@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from hulk_placement.model import Layer, Model
-from hulk_placement.search.problem import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.solve import solve
 from hulk_placement.split.compare import compare
 from hulk_placement.split.together import divide, divisions_of, work_on

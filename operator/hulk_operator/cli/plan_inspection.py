@@ -14,13 +14,12 @@ from hulk_placement.report.html import page
 from hulk_placement.report.rows import SearchRows, View
 from hulk_placement.report.searches import division_rows, search_rows
 from hulk_placement.report.view import advice_rows
-from hulk_placement.search.problem import Budget, Unplaced
+from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.solve import solve
 from hulk_placement.split import compare as division
-from hulk_placement.split.together import less
 from hulk_placement.split.warm import warm
 from hulk_placement.stages import as_planned
-from hulk_placement.topology import Topology
+from hulk_placement.topology import Topology, less
 from hulk_placement.workload import Workload
 
 from hulk_operator.cli.output import note

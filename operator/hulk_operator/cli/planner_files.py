@@ -19,8 +19,9 @@ from hulk_placement.files.topology import TopologyFile
 from hulk_placement.files.topology_reading import ReadTopology, to_topology
 from hulk_placement.files.workload_reading import ReadWorkload, read_workload
 from hulk_placement.plan import Plan
+from hulk_placement.replan.answer import Situation
 from hulk_placement.replan.decide import Verdict
-from hulk_placement.replan.replan import Situation, replan
+from hulk_placement.replan.replan import replan
 from hulk_placement.solve import solve
 from hulk_placement.topology import Topology
 

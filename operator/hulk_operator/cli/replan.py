@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from hulk_placement.plan import Plan
+from hulk_placement.replan.answer import Replanned
 from hulk_placement.replan.changes import FigureDrifted, LinkDrifted
-from hulk_placement.replan.replan import Replanned
 from hulk_placement.topology import LinkKind, Topology
 from rich.console import Group, RenderableType
 from rich.text import Text

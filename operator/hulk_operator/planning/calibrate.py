@@ -15,12 +15,15 @@ from hulk_placement.workload import Workload
 
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.planning.inventory import Reader
-from hulk_operator.reconcile.plan_summary import foreseen
+from hulk_operator.planning.process import Search
+from hulk_operator.reconcile.plan_summary import prediction_summary
 from hulk_operator.reconcile.types import Calibration, View
 from hulk_operator.worker_client import Preflight
 
 
-async def calibrate(reader: Reader, view: View, preflight: Preflight, now: datetime) -> Calibration | None:
+async def calibrate(
+    reader: Reader, search: Search, view: View, preflight: Preflight, now: datetime
+) -> Calibration | None:
     """The prediction and the speeds; None when what was measured does not fit the plan or the nodes there are."""
     plan = view.full.plan if view.full else None
     if plan is None or len(preflight.compute_s) != plan.layout.num_ranks:
@@ -39,10 +42,11 @@ async def calibrate(reader: Reader, view: View, preflight: Preflight, now: datet
         flops_per_s={**workload.flops_per_s, **speeds},
         measured_micro_batch={**workload.measured_micro_batch, **dict.fromkeys(speeds, micro_batch)},
     )
+    foreseen = await search.foresee(plan, measured, topology)
     products = inputs.products(inventory.room, resource)
     return Calibration(
         attempt=plan.attempt,
-        prediction=foreseen(plan, measured, topology, "preflight", now),
+        prediction=prediction_summary(foreseen.prediction, plan, "preflight", now, foreseen.transfer_s),
         workload=workload.digest,
         flops_per_s=speeds,
         micro_batch=micro_batch,

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from hulk_placement import wire
 from hulk_placement.basis import Basis
-from hulk_placement.files.current import unpack_basis
+from hulk_placement.files.basis import unpack_basis
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -18,9 +18,10 @@ from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Object
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.topology import Room
+from hulk_operator.planning.process import Search
 from hulk_operator.planning.reservations import Held, new_claims
 from hulk_operator.pods import network_interface
-from hulk_operator.reconcile.plan_summary import foreseen, plan_summary
+from hulk_operator.reconcile.plan_summary import plan_summary, prediction_summary
 from hulk_operator.reconcile.types import FullPlan, Planned, Share
 
 logger = logging.getLogger(__name__)
@@ -50,7 +51,8 @@ def compatible(
     return Compatible(fitting, room)
 
 
-def planned(
+async def planned(
+    search: Search,
     job: HulkJob,
     plan: Plan,
     workload: Workload,
@@ -65,7 +67,8 @@ def planned(
     full = FullPlan(plan, wire.encode(plan, meta), wire.document(plan, meta)["digest"], meta.steps, basis)
     prediction = None
     if not full.preflight:
-        prediction = foreseen(plan, workload, topology, "profile", now)
+        foreseen = await search.foresee(plan, workload, topology)
+        prediction = prediction_summary(foreseen.prediction, plan, "profile", now, foreseen.transfer_s)
     summary = plan_summary(job, plan, full.digest, topology, workload.model)
     return Planned(job.metadata.generation, full, summary, prediction, share)
 

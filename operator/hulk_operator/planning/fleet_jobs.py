@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from hulk_placement.fleet import Job
-from hulk_placement.fleet.predicted import Observed
+from hulk_placement.fleet.types import Observed
 from hulk_placement.plan import Plan
 from hulk_placement.workload import Workload
 

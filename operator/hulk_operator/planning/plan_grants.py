@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from hulk_placement.fleet.quotas import Quotas
 from hulk_placement.plan import Plan
-from hulk_placement.solve import Solution, Unplaced, precedence
-from hulk_placement.split.together import less
-from hulk_placement.topology import Topology
+from hulk_placement.solution import Solution, Unplaced, precedence
+from hulk_placement.topology import Topology, less
 from hulk_placement.workload import Workload
 
 from hulk_operator import names

@@ -16,7 +16,7 @@ from typing import Final
 from hulk_placement.fleet import Settings as FleetSettings
 from hulk_placement.plan import Plan
 from hulk_placement.replan.decide import Policy
-from hulk_placement.solve import Budget, Solution
+from hulk_placement.solution import Budget, Solution
 from hulk_placement.workload import Workload
 
 from hulk_operator.api import ConditionType, HulkJob
@@ -82,7 +82,7 @@ class Planner:
         self._ready = ready
         self._clock = clock
         self._retry_s = (timing or Timing()).retry_plan_s
-        self._budget = budget or Budget()
+        self._search = Search(budget or Budget(), failed)
         self._wanted: set[str] = set()
         self._refused: set[str] = set()
         self._answers: dict[str, Given] = {}
@@ -158,18 +158,17 @@ class Planner:
 
     async def calibrate(self, view: View, preflight: Preflight) -> Calibration | None:
         """What the ranks measured -> each node's speed, and the prediction that follows; None when it does not fit."""
-        return await calibrate(self._reader, view, preflight, self._clock())
+        return await calibrate(self._reader, self._search, view, preflight, self._clock())
 
     async def run(self) -> None:
         """Plan until cancelled."""
-        search = Search(self._budget, self._failed)
         try:
             while True:
                 await self._wait()
                 try:
-                    await self._pass(search)
+                    await self._pass()
                     if not self._wanted:
-                        self._review_in_s = await self._reviewer.look(search) or self._retry_s
+                        self._review_in_s = await self._reviewer.look(self._search) or self._retry_s
                 except ClusterError as error:
                     logger.warning("planning: %s", error.message)
                     self._wake.set()
@@ -179,7 +178,7 @@ class Planner:
                     self._failed()
                     self._refuse_all(error)
         finally:
-            search.close()
+            self._search.close()
 
     async def _wait(self) -> None:
         """Until a job needs a plan, or a refused one may have a chance."""
@@ -208,7 +207,7 @@ class Planner:
             if (job := self._store.job(key)) is not None:
                 self._answer(job, _defect(job, error))
 
-    async def _pass(self, search: Search) -> None:
+    async def _pass(self) -> None:
         """One pass over everything that is wanted; what changes meanwhile is judged by the reconcile."""
         jobs = {key: job for key in sorted(self._wanted) if (job := self._store.job(key)) is not None}
         self._wanted &= jobs.keys()
@@ -218,7 +217,7 @@ class Planner:
         now = self._clock()
         held = await self._held(jobs)
         inventory = await self._reader.inventory(held, now)
-        turns = await self._dispatcher.take_turns(search, jobs, held, inventory)
+        turns = await self._dispatcher.take_turns(self._search, jobs, held, inventory)
         self._refuse_waiting(jobs, turns)
         workloads = await self._workloads({key: job for key, job in jobs.items() if key not in turns.places}, inventory)
         groups: dict[str, list[Workload]] = defaultdict(list)
@@ -227,10 +226,10 @@ class Planner:
         problems, solutions = [], []
         for resource, group in sorted(groups.items()):
             quotas = inventory.quotas(resource, self._fleet.quotas)
-            problem, solution = await solved(search, group, inventory.topology(resource), turns.grants, quotas)
+            problem, solution = await solved(self._search, group, inventory.topology(resource), turns.grants, quotas)
             problems.append(problem)
             solutions.append(solution)
-        self._answer_all(jobs, problems, solutions, inventory, turns)
+        await self._answer_all(jobs, problems, solutions, inventory, turns)
         self._planned(asyncio.get_running_loop().time() - start)
 
     def _refuse_waiting(self, jobs: Mapping[str, HulkJob], turns: Turns) -> None:
@@ -275,7 +274,7 @@ class Planner:
                 self._answer(job, _defect(job, error))
         return found
 
-    def _answer_all(
+    async def _answer_all(
         self,
         jobs: Mapping[str, HulkJob],
         problems: list[Problem],
@@ -294,7 +293,9 @@ class Planner:
                 try:
                     basis = made_of(plan, workloads[key], problem.topology, solution.plans)
                     share = grant.share if (grant := turns.grants.get(key)) else None
-                    answer: Answer = planned(jobs[key], plan, workloads[key], problem.topology, now, basis, share)
+                    answer: Answer = await planned(
+                        self._search, jobs[key], plan, workloads[key], problem.topology, now, basis, share
+                    )
                 except Exception as error:
                     logger.exception("%s: its plan cannot be used", key)
                     self._failed()

@@ -1,33 +1,27 @@
-"""The search, in a process of its own: it may take seconds of CPU, and the operator's loop must not wait.
+"""The searches, in a process of their own: they may take seconds of CPU, and the operator's loop must not wait.
 
-What the child process loads imports nothing of Kubernetes. It starts when there is something to plan, and ends after
-`IDLE_S` without: at rest it would hold as much memory as the operator itself. It may think for `MAX_SEARCH_S`, then the
-best so far is used; a search that does not end by itself ends with its process after `MAX_PROCESS_S`.
+What the child process loads imports nothing of Kubernetes, and what it searches with is loaded nowhere else: that takes
+more memory than all of the operator. A search may think for `MAX_SEARCH_S`, then the best so far is used.
 """
 
-import asyncio
-import ctypes
 import logging
-import os
-import signal
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from typing import Final, TypeVar, TypeVarTuple
 
 from hulk_placement.basis import Basis
-from hulk_placement.fleet import Allocation, Job, Settings, decide
-from hulk_placement.fleet.predicted import Observed, PredictedStepTimes
-from hulk_placement.plan import Plan
+from hulk_placement.fleet import Allocation, Job, Settings
+from hulk_placement.fleet.types import Observed
+from hulk_placement.plan import Plan, Prediction
+from hulk_placement.replan.answer import Replanned, Situation
 from hulk_placement.replan.decide import Policy
 from hulk_placement.replan.moving import Moving
-from hulk_placement.replan.replan import Replanned, Situation, replan
-from hulk_placement.solve import Budget, Solution, Unplaced, precedence, solve
-from hulk_placement.split.warm import warm
+from hulk_placement.solution import Budget, Solution, Unplaced, precedence
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
+
+from hulk_operator.planning.child_process import IDLE_S, ChildProcess
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +34,6 @@ MAX_REVIEW_S: Final = 1.0
 MAX_RESUME_S: Final = 1.2
 """Where workers of a job wait for its next plan, as after a loss: they hold accelerators meanwhile."""
 
-MAX_PROCESS_S: Final = 120
-IDLE_S: Final = 300.0
-"""How long the process is kept for the next problem: a new one takes seconds to load."""
-
-_PR_SET_PDEATHSIG: Final = 1
 Arguments = TypeVarTuple("Arguments")
 Answer = TypeVar("Answer")
 
@@ -88,33 +77,36 @@ class Question:
     policy: Policy
 
 
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What is promised of a plan; `transfer_s`: of the bubble, what links add to it. None: the plan has no stages."""
+
+    prediction: Prediction
+    transfer_s: float | None = None
+
+
 class Search:
-    """Solves problems in a process of its own. `failed` is told of every defect: of the search or of its process.
+    """Solves problems in a child process. `failed` is told of every defect: of the search or of its process.
 
     A workload on which the search fails, or its process ends, costs no other one its plan. The process ends after
     `idle_s` seconds without a problem; the next one starts another.
     """
 
     def __init__(self, budget: Budget, failed: Callable[[], None], idle_s: float = IDLE_S) -> None:
-        self._budget = at_most(budget, MAX_SEARCH_S)
         self._failed = failed
-        self._idle_s = idle_s
-        self._pool: ProcessPoolExecutor | None = None
-        self._num_running = 0
-        self._ending: asyncio.TimerHandle | None = None
+        self._budget = at_most(budget, MAX_SEARCH_S)
+        self._searching = ChildProcess(failed, _warm, idle_s)
+        self._beside = ChildProcess(failed, idle_s=idle_s)
 
     @property
     def has_process(self) -> bool:
         """Whether there is one now."""
-        return self._pool is not None
+        return self._searching.exists or self._beside.exists
 
     def close(self) -> None:
-        """End the process."""
-        if self._ending is not None:
-            self._ending.cancel()
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
+        """End the processes."""
+        self._searching.close()
+        self._beside.close()
 
     async def solve(self, problem: Problem) -> Solution:
         """All workloads together, or, where that fails, one after the other."""
@@ -137,35 +129,31 @@ class Search:
 
     async def replan(self, question: Question) -> Replanned:
         """Whether a running job is to move, in little time."""
-        return await self._in_child(_replan, question, at_most(self._budget, MAX_REVIEW_S))
+        return await self._searched(_replan, question, at_most(self._budget, MAX_REVIEW_S))
 
     async def decide(self, asked: Competition) -> Allocation:
         """Who has which workers from now on, by the policy that the simulator calls as well."""
-        return await self._in_child(_decide, asked)
+        return await self._searched(_decide, asked)
 
-    async def _run(self, workloads: Sequence[Workload], running: Sequence[Plan], topology: Topology) -> Solution:
-        return await self._in_child(_solve, workloads, running, topology, budget_for(workloads, self._budget))
+    async def foresee(self, plan: Plan, workload: Workload, topology: Topology) -> Foreseen:
+        """What is promised of a plan. It does not wait for a search: a job waits for it before its first step.
 
-    async def _in_child(self, work: Callable[[*Arguments], Answer], *arguments: *Arguments) -> Answer:
-        loop = asyncio.get_running_loop()
-        if self._ending is not None:
-            self._ending.cancel()
-        pool = self._pool = self._pool or new_pool()
-        self._num_running += 1
+        KeyError and ValueError as `cost.foresee` raises them.
+        """
+        process = self._beside if self._searching.is_busy else self._searching
+        return await process.run(_foresee, plan, workload, topology)
+
+    async def _searched(self, work: Callable[[*Arguments], Answer], *arguments: *Arguments) -> Answer:
         try:
-            return await loop.run_in_executor(pool, work, *arguments)
+            return await self._searching.run(work, *arguments)
         except BrokenProcessPool:
-            self._failed()
-            if self._pool is pool:  # another search may have begun the next one
-                self.close()
-            raise
+            raise  # it was told already
         except Exception:
             self._failed()
             raise
-        finally:
-            self._num_running -= 1
-            if not self._num_running:
-                self._ending = loop.call_later(self._idle_s, self.close)
+
+    async def _run(self, workloads: Sequence[Workload], running: Sequence[Plan], topology: Topology) -> Solution:
+        return await self._searched(_solve, workloads, running, topology, budget_for(workloads, self._budget))
 
 
 def budget_for(workloads: Sequence[Workload], budget: Budget) -> Budget:
@@ -179,57 +167,43 @@ def at_most(budget: Budget, seconds: float) -> Budget:
     return replace(budget, seconds=min(budget.seconds, seconds))
 
 
-def new_pool() -> ProcessPoolExecutor:
-    """One fresh process, which does not outlive this one and has loaded everything when the first job comes."""
-    pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=die_with, initargs=(os.getpid(),))
-    pool.submit(warm)
-    return pool
+# What runs in the child: only there are the searches loaded.
+
+
+def _warm() -> None:
+    from hulk_placement.split.warm import warm
+
+    warm()
 
 
 def _solve(workloads: Sequence[Workload], running: Sequence[Plan], topology: Topology, budget: Budget) -> Solution:
-    """`solve` in the child, whose process ends when it takes too long."""
-    signal.alarm(MAX_PROCESS_S)
-    try:
-        return solve(workloads, running, topology, budget)
-    finally:
-        signal.alarm(0)
+    from hulk_placement.solve import solve
+
+    return solve(workloads, running, topology, budget)
 
 
-def _replan(question: Question, budget: Budget) -> Replanned:
-    """`replan` in the child, whose process ends when it takes too long."""
-    signal.alarm(MAX_PROCESS_S)
-    try:
-        asked = question
-        return replan(
-            asked.plan,
-            asked.basis,
-            asked.workload,
-            asked.topology,
-            asked.situation,
-            asked.moving,
-            asked.policy,
-            budget,
-        )
-    finally:
-        signal.alarm(0)
+def _replan(asked: Question, budget: Budget) -> Replanned:
+    from hulk_placement.replan.replan import replan
+
+    return replan(
+        asked.plan, asked.basis, asked.workload, asked.topology, asked.situation, asked.moving, asked.policy, budget
+    )
 
 
 def _decide(asked: Competition) -> Allocation:
-    """`fleet.decide` in the child, whose process ends when it takes too long."""
-    signal.alarm(MAX_PROCESS_S)
-    try:
-        times = PredictedStepTimes(asked.topology, asked.observed)
-        return decide(asked.now_s, asked.jobs, asked.topology, asked.running, times, asked.settings)
-    finally:
-        signal.alarm(0)
+    from hulk_placement.fleet.decide import decide
+    from hulk_placement.fleet.predicted import PredictedStepTimes
+
+    times = PredictedStepTimes(asked.topology, asked.observed)
+    return decide(asked.now_s, asked.jobs, asked.topology, asked.running, times, asked.settings)
 
 
-def die_with(parent: int) -> None:
-    """In the child: end when the parent does, also when it is killed, for the pool's own pipe does not tell.
+def _foresee(plan: Plan, workload: Workload, topology: Topology) -> Foreseen:
+    from hulk_placement.cost.breakdown import Part, step_parts
+    from hulk_placement.cost.foresee import foresee
 
-    Ctrl-C goes to the whole process group; the parent decides when the pool ends.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it was killed before
-        os._exit(1)
+    found = foresee(plan, workload, topology)
+    if plan.layout.pipeline == 1:
+        return Foreseen(found)
+    parts = step_parts(replace(plan, prediction=found), workload, topology)
+    return Foreseen(found, sum(part.seconds for part in parts if part.part is Part.TRANSFERS))

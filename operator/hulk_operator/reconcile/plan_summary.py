@@ -1,20 +1,16 @@
 """Plan -> what the status says of it: bounded by regions and stages, integers only."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 from itertools import chain, groupby, islice, pairwise
 from typing import Literal
 
-from hulk_placement.cost.breakdown import Part, step_parts
-from hulk_placement.cost.foresee import foresee
 from hulk_placement.cost.money import accelerators_per_s
 from hulk_placement.layer_pins import as_spans
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.report.units import duration
 from hulk_placement.topology import Topology
-from hulk_placement.workload import Workload
 
 from hulk_operator import names
 from hulk_operator.api import (
@@ -100,16 +96,6 @@ def prediction_summary(
 def assumed_prediction(plan: Plan, now: datetime) -> PredictionSummary:
     """The prediction of a plan whose pods gave no preflight."""
     return prediction_summary(plan.prediction, plan, "assumed", now)
-
-
-def foreseen(plan: Plan, workload: Workload, topology: Topology, source: Source, now: datetime) -> PredictionSummary:
-    """What is promised of a plan (`cost.foresee`), written down. KeyError and ValueError as there."""
-    found = foresee(plan, workload, topology)
-    if plan.layout.pipeline == 1:
-        return prediction_summary(found, plan, source, now)
-    parts = step_parts(replace(plan, prediction=found), workload, topology)
-    transfer_s = sum(part.seconds for part in parts if part.part is Part.TRANSFERS)
-    return prediction_summary(found, plan, source, now, transfer_s)
 
 
 def _price_per_hour(plan: Plan, topology: Topology) -> str | None:

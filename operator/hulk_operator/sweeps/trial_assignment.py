@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Final
 
-from hulk_placement.sweep import Option, Problem, Trial, Worker, drift_of, solve
+from hulk_placement.sweep import Option, Problem, Trial, Worker, drift_of
 
 from hulk_operator import names
 from hulk_operator.api import HulkSweep
@@ -56,6 +56,8 @@ class Division:
 
 def divide(left: Iterable[Left], num_workers: int, num_devices: int, version: int = 1) -> Division:
     """The division that ends soonest; what was not measured takes as long as the median of what was."""
+    from hulk_placement.sweep.spase import solve  # the solver takes more memory than all of the operator
+
     rows = {one.number: one for one in left}
     known = [one.step_s for one in rows.values() if one.step_s]
     step_s = {number: one.step_s or (median(known) if known else GUESS_S) for number, one in rows.items()}

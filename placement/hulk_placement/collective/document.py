@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hulk_placement.collective.classes import Alternative, CollectivePlan, SizeClass, Without
 from hulk_placement.collective.network import Network
 from hulk_placement.collective.patterns import Flow, Pattern
+from hulk_placement.collective.plan import Alternative, CollectivePlan, SizeClass, Without
 
 SHARE_DIGITS = 6
 

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 
 Parents = tuple[int, ...]
-Edges = tuple[tuple[int, int], ...]
+Link = tuple[int, int]
+"""From one region to another, by number."""
+
+Edges = tuple[Link, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 
 from hulk_placement.collective.network import Network
-from hulk_placement.collective.patterns import Flow, Pattern
+from hulk_placement.collective.patterns import Flow, Link, Pattern
 from hulk_placement.collective.timing import delays, num_lanes
 from hulk_placement.collective.transport import TRANSPORT, Transport
 
@@ -29,7 +29,6 @@ MOST_CHUNKS = 32
 MOST_CROSSINGS = 20_000
 """Of chunks over links in one simulation: with many regions chunks are simulated larger."""
 
-Link = tuple[int, int]
 
 SUM, EXCHANGE, HEARD, FREE = range(4)
 """What an event says: a subtree's sum, a partial sum or the result has come, or a link is free."""

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hulk_placement.collective.classes import CollectivePlan
 from hulk_placement.collective.network import build_network
+from hulk_placement.collective.plan import CollectivePlan
 from hulk_placement.cost.compute import is_calibrated
 from hulk_placement.cost.gloo import CUBIC
 from hulk_placement.cost.gloo_rings import ring_times

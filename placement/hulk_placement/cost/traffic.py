@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
-from hulk_placement.collective.classes import WIRE_SHARE, CollectivePlan
+from hulk_placement.collective.plan import WIRE_SHARE, CollectivePlan
 from hulk_placement.cost.groups import Group
 from hulk_placement.cost.ties import ties
 from hulk_placement.plan import Plan

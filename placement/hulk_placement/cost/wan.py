@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from hulk_placement.collective.classes import WIRE_SHARE, CollectivePlan
 from hulk_placement.collective.network import Network
-from hulk_placement.collective.simulation import Link, Simulated, simulate
+from hulk_placement.collective.patterns import Link
+from hulk_placement.collective.plan import WIRE_SHARE, CollectivePlan
+from hulk_placement.collective.simulation import Simulated, simulate
 
 
 def wan_seconds(

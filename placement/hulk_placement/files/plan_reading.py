@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hulk_placement.collective import CollectivePlan, from_document
+from hulk_placement.collective.document import from_document
+from hulk_placement.collective.plan import CollectivePlan
 from hulk_placement.files import text
 from hulk_placement.files.cells import workers_of
 from hulk_placement.files.plan import PlanFile, ScheduleFile

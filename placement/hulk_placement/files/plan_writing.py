@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from hulk_placement.basis import Basis
-from hulk_placement.collective import as_document
-from hulk_placement.files.current import basis_values
+from hulk_placement.collective.document import as_document
+from hulk_placement.files.basis import basis_values
 from hulk_placement.files.part import API_VERSION
 from hulk_placement.files.schedule import write_blocks
 from hulk_placement.plan import Plan

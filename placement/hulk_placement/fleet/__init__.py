@@ -1,6 +1,5 @@
-"""Many jobs on one fleet: `decide` says who has which workers now, for the operator and the simulator alike."""
+"""Many jobs on one fleet: `decide.decide` says who has which workers now, for the operator and the simulator alike."""
 
-from hulk_placement.fleet.decide import decide
 from hulk_placement.fleet.types import Allocation, Job, Move, MoveKind, Ring, Settings, StepTimes
 from hulk_placement.fleet.utility import Utility, UtilityKind
 
@@ -14,5 +13,4 @@ __all__ = [
     "StepTimes",
     "Utility",
     "UtilityKind",
-    "decide",
 ]

@@ -10,22 +10,10 @@ from itertools import pairwise
 from hulk_placement.cost.compute import share_out
 from hulk_placement.cost.predict import step_seconds
 from hulk_placement.fleet.room import workers
-from hulk_placement.fleet.types import Job, Mapped
+from hulk_placement.fleet.types import Job, Mapped, Observed
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """Seconds of a job's steps on the mapping that they were observed on."""
-
-    mapping: Mapped
-    step_s: float
-
-    def __post_init__(self) -> None:
-        if not self.mapping or not 0 < self.step_s < math.inf:
-            raise ValueError(f"observed step of {self.step_s} s on {len(self.mapping)} machines must be > 0 and finite")
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,3 +226,15 @@ class Allocation:
     overruns: Sequence[str] = ()
     shares: Mapping[str, float] = field(default_factory=dict)
     """Of the accelerators that are given out, each namespace's part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Seconds of a job's steps on the mapping that they were observed on."""
+
+    mapping: Mapped
+    step_s: float
+
+    def __post_init__(self) -> None:
+        if not self.mapping or not 0 < self.step_s < math.inf:
+            raise ValueError(f"observed step of {self.step_s} s on {len(self.mapping)} machines must be > 0 and finite")

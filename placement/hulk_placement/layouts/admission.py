@@ -7,8 +7,10 @@ from dataclasses import replace
 from hulk_placement.cost.closed_form.setting import holds_workers
 from hulk_placement.cost.money import LIMIT_ROUNDING, least_per_hour
 from hulk_placement.layer_pins import stages_needed
-from hulk_placement.search.problem import Sieve, Unplaced, counted, slots
+from hulk_placement.search.problem import Sieve, slots
+from hulk_placement.solution import Unplaced
 from hulk_placement.topology import Machine, Topology
+from hulk_placement.words import counted
 from hulk_placement.workload import Workload, replicas_words
 
 

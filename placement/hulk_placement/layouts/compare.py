@@ -13,7 +13,7 @@ from hulk_placement.layouts.reasons import least_cost
 from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import space_of
 from hulk_placement.layouts.trials import Shape, Trials
-from hulk_placement.search.problem import Unplaced
+from hulk_placement.solution import Unplaced
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from hulk_placement.cost.closed_form.setting import Ground
-from hulk_placement.search.problem import Unplaced, counted
+from hulk_placement.solution import Unplaced
 from hulk_placement.topology import Machine
+from hulk_placement.words import counted
 
 MOST_LISTED = 4
 

@@ -12,7 +12,7 @@ from hulk_placement.cost.closed_form.shares import num_batches
 from hulk_placement.layouts.fewest import Fit, fewest_machines
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trials
-from hulk_placement.search.problem import counted, gib
+from hulk_placement.words import counted, gib
 from hulk_placement.workload import Workload
 
 

@@ -12,8 +12,9 @@ from hulk_placement.layouts.memory import lacks_memory, no_memory, with_degrees
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import LIMITS, Trials
 from hulk_placement.plan import Plan
-from hulk_placement.search.problem import Unplaced, counted
 from hulk_placement.search.why import none_better
+from hulk_placement.solution import Unplaced
+from hulk_placement.words import counted
 from hulk_placement.workload import Workload
 
 

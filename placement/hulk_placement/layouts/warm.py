@@ -15,7 +15,7 @@ from hulk_placement.layouts.fewest import stages_that_hold
 from hulk_placement.layouts.place import place
 from hulk_placement.model import Model, Transformer
 from hulk_placement.plan import Plan
-from hulk_placement.search.problem import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hulk_placement.replan.changes import Changes
-from hulk_placement.search.problem import counted
+from hulk_placement.words import counted
 
 ROUNDING = 1e-9
 """Of a number of steps: 500 of them are not 501 because 1 - 0.8 is a little below 0.2."""

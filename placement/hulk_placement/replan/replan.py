@@ -10,44 +10,16 @@ from hulk_placement.cost.compute import is_any_known
 from hulk_placement.cost.money import accelerators_per_s, judged
 from hulk_placement.plan import Plan
 from hulk_placement.replan import starts
+from hulk_placement.replan.answer import Replanned, Situation
 from hulk_placement.replan.changes import Changes, changes
 from hulk_placement.replan.decide import Policy, Verdict, Weighed, amount, decide
 from hulk_placement.replan.moving import MoveCost, Moving, move_cost
-from hulk_placement.search.problem import Budget, Unplaced
+from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
 ROUNDING = 1e-9
 """By as much two plans that are alike may differ."""
-
-
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """How far the training is, and how long the cluster has been as it is now."""
-
-    steps_left: int
-    held_s: float = float("inf")
-
-    def __post_init__(self) -> None:
-        if self.steps_left < 0 or not self.held_s >= 0:
-            raise ValueError(f"{self.steps_left} steps left and {self.held_s} s since the change must be >= 0")
-
-
-@dataclass(frozen=True, slots=True)
-class Replanned:
-    """The answer. `current` is the plan predicted for the cluster as it is now, None: it cannot go on.
-
-    `new` is what a move goes to; it may be the current plan where nothing better was found. None: `unplaced` says why.
-    """
-
-    verdict: Verdict
-    reason: str
-    changes: Changes
-    current: Plan | None
-    new: Plan | None
-    cost: MoveCost | None
-    weighed: Weighed | None
-    unplaced: Unplaced | None = None
 
 
 @dataclass(frozen=True, slots=True)

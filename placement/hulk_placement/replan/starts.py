@@ -13,7 +13,7 @@ from hulk_placement.cost.predict import predict
 from hulk_placement.fit import misfits, unknown_links
 from hulk_placement.plan import Plan
 from hulk_placement.replan.changes import Changes
-from hulk_placement.search.problem import Budget, Unplaced
+from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.solve import solve
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload

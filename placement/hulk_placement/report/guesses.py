@@ -5,8 +5,8 @@ from __future__ import annotations
 from hulk_placement.cost.known import Knowledge, Source, work
 from hulk_placement.plan import Plan
 from hulk_placement.report import units
-from hulk_placement.search.problem import some
 from hulk_placement.topology import Topology
+from hulk_placement.words import some
 from hulk_placement.workload import Workload
 
 LIKE = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from hulk_placement.collective.classes import DEFAULT_SIZES, CollectivePlan, plan_collective
+from hulk_placement.collective.classes import DEFAULT_SIZES, plan_collective
 from hulk_placement.collective.network import build_network
+from hulk_placement.collective.plan import CollectivePlan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 

@@ -20,10 +20,11 @@ from hulk_placement.search.graph import region_graphs
 from hulk_placement.search.making import make_plan
 from hulk_placement.search.over_machines import Candidate, candidate, quickest, tried_all
 from hulk_placement.search.pins import pinned_order
-from hulk_placement.search.problem import Budget, Problem, Unplaced, build
+from hulk_placement.search.problem import Problem, build
 from hulk_placement.search.sizes import NUM_BUCKETS
 from hulk_placement.search.transport import choose
 from hulk_placement.search.workers import WorkerSearch
+from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 

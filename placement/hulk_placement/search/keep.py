@@ -16,8 +16,8 @@ from dataclasses import replace
 
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.search.job import place
-from hulk_placement.search.problem import Budget, Unplaced
 from hulk_placement.search.why import none_better, unproven
+from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hulk_placement.collective.classes import CollectivePlan
+from hulk_placement.collective.plan import CollectivePlan
 from hulk_placement.cost.compute import share_by_speed, share_out
 from hulk_placement.cost.predict import predict
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot

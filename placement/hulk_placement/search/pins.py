@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import replace
 
 from hulk_placement.search.evaluate import Order, links_known
-from hulk_placement.search.problem import Problem, Unplaced
+from hulk_placement.search.problem import Problem
+from hulk_placement.solution import Unplaced
 from hulk_placement.topology import LinkKind
 from hulk_placement.workload import Workload
 

@@ -7,45 +7,18 @@ no decision depends on a name.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 from hulk_placement.cost.compute import speeds
+from hulk_placement.solution import Unplaced
 from hulk_placement.topology import LinkKind, Machine, Topology
+from hulk_placement.words import gib, some
 from hulk_placement.workload import Workload
 
 NO_MEMORY = "NoMemory"
 """Why a workload is not placed where no machine has the memory for a whole model."""
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """How much work one plan may cost, in search iterations, so that the same budget gives the same plan anywhere.
-
-    `seconds` bounds the time of all plans of a pass together: only where that ends a search does the machine's speed
-    decide, and then the plan says at which iteration; with that as `stop_at` it is made again.
-    """
-
-    iterations: int = 100_000
-    seed: int = 0
-    seconds: float = math.inf
-    stop_at: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.iterations < 1:
-            raise ValueError(f"budget: {self.iterations} iterations must be >= 1")
-        if not self.seconds > 0:
-            raise ValueError(f"budget: {self.seconds} s must be > 0")
-
-
-@dataclass(frozen=True, slots=True)
-class Unplaced:
-    """Why a workload has no plan: a PascalCase reason and a sentence with the numbers."""
-
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True)
@@ -225,25 +198,3 @@ def _problem(workload: Workload, topology: Topology, sieve: Sieve) -> Problem:
         speed=tuple(speed[m.name] for m in machines),
         left_out=tuple(sieve.phrases),
     )
-
-
-def some(names: Iterable[str]) -> str:
-    """A few names of many.
-
-    >>> some(["a", "b", "c", "d"])
-    'a, b, c, ...'
-    """
-    found = list(names)
-    return ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
-
-
-def counted(num: int, thing: str) -> str:
-    """
-    >>> counted(1, "stage"), counted(1_200, "step")
-    ('1 stage', '1,200 steps')
-    """
-    return f"{num:,} {thing}{'' if num == 1 else 's'}"
-
-
-def gib(num_bytes: int) -> str:
-    return f"{num_bytes / 2**30:.2f} GiB"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hulk_placement.collective.bound import Bound
-from hulk_placement.collective.classes import WIRE_SHARE
 from hulk_placement.collective.network import build_network
+from hulk_placement.collective.plan import WIRE_SHARE
 from hulk_placement.cost.compute import layer_seconds
 from hulk_placement.ring.region_graph import Work
 from hulk_placement.search.evaluate import Order

@@ -12,8 +12,9 @@ from hulk_placement.search.baselines import region_order
 from hulk_placement.search.evaluate import links_known
 from hulk_placement.search.graph import unknown_pairs
 from hulk_placement.search.making import make_plan
-from hulk_placement.search.problem import Problem, Unplaced
+from hulk_placement.search.problem import Problem
 from hulk_placement.search.sizes import NUM_BUCKETS
+from hulk_placement.solution import Unplaced
 
 
 def no_ring(problem: Problem) -> Unplaced:

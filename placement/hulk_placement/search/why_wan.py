@@ -6,16 +6,17 @@ import math
 from dataclasses import replace
 
 from hulk_placement.collective.bound import MOST_QUICKEST_REGIONS, Bound
-from hulk_placement.collective.classes import WIRE_SHARE, CollectivePlan, SizeClass
 from hulk_placement.collective.flow_words import flow_words
 from hulk_placement.collective.network import Network, build_network
+from hulk_placement.collective.plan import WIRE_SHARE, CollectivePlan, SizeClass
 from hulk_placement.cost.compute import is_any_known
 from hulk_placement.cost.pipelines import time_pipelines
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.wan import simulated
 from hulk_placement.plan import Plan
 from hulk_placement.search import why
-from hulk_placement.search.problem import Problem, Unplaced
+from hulk_placement.search.problem import Problem
+from hulk_placement.solution import Unplaced
 
 MOST_FLOWS = 4
 HIDDEN_SHARE = 0.1

@@ -20,9 +20,10 @@ from hulk_placement.ring.region_graph import Work
 from hulk_placement.search import uneven
 from hulk_placement.search.evaluate import Order, evaluate, links_known
 from hulk_placement.search.job import place
-from hulk_placement.search.problem import Budget, Problem, Unplaced, build
+from hulk_placement.search.problem import Problem, build
 from hulk_placement.search.sizes import NUM_BUCKETS
 from hulk_placement.search.why import none_better, unproven
+from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload

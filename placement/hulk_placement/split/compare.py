@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Floats
-from hulk_placement.search.problem import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.split.division import Divisions
 from hulk_placement.split.job import Job
 from hulk_placement.split.searches import SEARCHES

@@ -11,8 +11,8 @@ from hulk_placement.layouts.reasons import least_cost
 from hulk_placement.layouts.space import space_of
 from hulk_placement.layouts.trials import Trials
 from hulk_placement.plan import Plan
-from hulk_placement.search.problem import Unplaced
 from hulk_placement.search.why import none_better, unproven
+from hulk_placement.solution import Unplaced
 from hulk_placement.split.pools import usable_by
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload

@@ -7,7 +7,7 @@ a larger part of the work, and the best of these by the layouts found is what is
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hulk_placement.data_parallel import best_of
@@ -15,7 +15,7 @@ from hulk_placement.layouts.admission import admitted
 from hulk_placement.layouts.place import best_plan
 from hulk_placement.plan import Plan
 from hulk_placement.search.pins import bound
-from hulk_placement.search.problem import Budget, Unplaced
+from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.split.arrange import Arranged
 from hulk_placement.split.division import Divisions
 from hulk_placement.split.estimate import IMPOSSIBLE
@@ -25,7 +25,7 @@ from hulk_placement.split.job import Job
 from hulk_placement.split.pools import Pools
 from hulk_placement.split.searches import SEARCHES
 from hulk_placement.stages import as_planned
-from hulk_placement.topology import Topology
+from hulk_placement.topology import Topology, less
 from hulk_placement.workload import Workload
 
 Clock = Callable[[], float]
@@ -198,14 +198,3 @@ def _left(topology: Topology, plans: Iterable[Plan]) -> Topology:
     for plan in plans:
         taken.update(plan.accelerators())
     return less(topology, taken)
-
-
-def less(topology: Topology, taken: Mapping[str, int]) -> Topology:
-    """The topology with so many accelerators of each machine taken; machines it no longer has are not missed."""
-    return replace(
-        topology,
-        machines=tuple(
-            replace(machine, num_accelerators=max(0, machine.num_accelerators - taken.get(machine.name, 0)))
-            for machine in topology.machines
-        ),
-    )

@@ -11,7 +11,7 @@ from hulk_placement.layouts import warm as layouts
 from hulk_placement.schedule.operations import operations_of
 from hulk_placement.schedule.packed import packed
 from hulk_placement.schedule.shapes import v
-from hulk_placement.search.problem import Budget
+from hulk_placement.solution import Budget
 from hulk_placement.split.together import divide, divisions_of, work_on
 
 

@@ -7,6 +7,5 @@ tolerance, what has not ended is planned again.
 
 from hulk_placement.sweep.drift import DEFAULT_TOLERANCE, Drift, drift_of
 from hulk_placement.sweep.problem import Option, Placed, Plan, Problem, Trial, Worker
-from hulk_placement.sweep.spase import solve
 
-__all__ = ["DEFAULT_TOLERANCE", "Drift", "Option", "Placed", "Plan", "Problem", "Trial", "Worker", "drift_of", "solve"]
+__all__ = ["DEFAULT_TOLERANCE", "Drift", "Option", "Placed", "Plan", "Problem", "Trial", "Worker", "drift_of"]

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 from fleet_cases import SECOND, job, machines, sigmoid
-from hulk_placement.fleet import Job, Ring, Settings, Utility, UtilityKind, decide
+from hulk_placement.fleet import Job, Ring, Settings, Utility, UtilityKind
+from hulk_placement.fleet.decide import decide
 from hulk_placement.fleet.simulation import Outcome, Scenario, simulate
 from hulk_placement.fleet.simulation.scenario import Speeds
 from hulk_placement.fleet.simulation.speeds import Alone, Contended

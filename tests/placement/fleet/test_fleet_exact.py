@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from depth import num_examples
 from fleet_cases import fleets, job, machines
-from hulk_placement.fleet import Job, Settings, Utility, UtilityKind, decide
+from hulk_placement.fleet import Job, Settings, Utility, UtilityKind
+from hulk_placement.fleet.decide import decide
 from hulk_placement.fleet.policies.paper import decompose
 from hulk_placement.fleet.problem import Problem, ask
 from hulk_placement.fleet.step_times import PaperStepTimes

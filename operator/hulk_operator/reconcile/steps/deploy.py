@@ -5,7 +5,7 @@ A worker's pod is one that stays from an earlier attempt, where there is one on 
 
 from collections import Counter
 
-from hulk_placement.files.current import pack_basis
+from hulk_placement.files.basis import pack_basis
 
 from hulk_operator import names
 from hulk_operator import pods as manifests

@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hulk_placement.collective.classes import CollectivePlan
 from hulk_placement.collective.network import Network
+from hulk_placement.collective.plan import CollectivePlan
 from hulk_placement.cost.gloo import AT_A_TIME, SOFTWARE_S, Gloo, cut_ring
 from hulk_placement.cost.gloo_rings import ring_times
 from hulk_placement.cost.groups import Group
