@@ -3,6 +3,7 @@
     ring         what the order of a ring is worth, measured in the geo lab
     predict      predicted against observed step time, measured in the geo lab
     deploy       1,000 ranks on simulated nodes beside a bare client and an Indexed Job; memory
+    light        CPU of commands and memory of the operator at rest and with 1,000 simulated pods
     change       one node replaced, the job shrunk, on simulated nodes
     replan       what a lost node costs a training in the geo lab; planning after a loss in simulated clusters
     start        real pods: from a job to connected ranks; one worker that starts many ranks
@@ -47,6 +48,7 @@ from bench import (
     convergence,
     crossover,
     deployment,
+    light,
     predict,
     queue,
     ring_order,
@@ -71,6 +73,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "ring": lambda short: ring_order.run(("A",) if short else ("A", "B"), short),
     "predict": predict.run,
     "deploy": lambda short: deployment.main(3 if short else 20),
+    "light": light.run,
     "change": lambda short: change.main(1 if short else 20),
     "replan": replanning.run,
     "start": lambda short: starting.run(1 if short else 5),

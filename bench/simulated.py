@@ -58,12 +58,13 @@ def prepare(lab: up.Lab) -> None:
 
 
 @contextmanager
-def operator(lab: up.Lab) -> Iterator[Process]:
-    """The operator as a process of its own, at work."""
+def operator(lab: up.Lab, **environment: str) -> Iterator[Process]:
+    """The operator as a process of its own, at work; `environment`: settings beside those of the lab."""
     log = lab.state / "logs" / "operator.log"
     port = free_port()
     environment = {
         **os.environ,
+        **environment,
         "KUBECONFIG": str(lab.control.kubeconfig),
         "HULK_LEASE_NAMESPACE": NAMESPACE,
         "HULK_METRICS_PORT": str(port),
@@ -98,11 +99,14 @@ def ready(port: int) -> bool:
 
 def resident_mib(process: Process) -> float:
     """Resident memory of a process and its children."""
-    total = 0
-    tree = [process.pid]
-    for pid in tree:
+    pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in tree(process))
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def tree(process: Process) -> list[int]:
+    """The ids of a process and of all that come from it."""
+    found = [process.pid]
+    for pid in found:
         children = Path(f"/proc/{pid}/task/{pid}/children")
-        tree += [int(child) for child in children.read_text().split()] if children.exists() else []
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        total += pages * os.sysconf("SC_PAGE_SIZE")
-    return total / 2**20
+        found += [int(child) for child in children.read_text().split()] if children.exists() else []
+    return found

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from hulk_placement.accelerators.efficiency import INSIDE_RTT_S, INSIDE_SHARE
-from hulk_placement.accelerators.table import look_up
+from hulk_placement.accelerators.table import INSIDE_RTT_S, INSIDE_SHARE, look_up
 
 Pair = tuple[str, str]
 

@@ -80,6 +80,11 @@ def test_namespaces_have_what_the_values_say(rendered: From) -> None:
     assert settings(rendered({})).fleet == Settings("operator").fleet
 
 
+def test_the_planners_process_is_kept_for_as_long_as_the_values_say(rendered: From) -> None:
+    assert settings(rendered({"operator": {"plannerIdleSeconds": 7}})).planner_idle_s == 7
+    assert settings(rendered({})) == Settings("operator")
+
+
 def probing(found: Rendered) -> Budget:
     return settings(found).probing
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hulk_placement.accelerators import layer_seconds, look_up, seconds
+from hulk_placement.accelerators import look_up
+from hulk_placement.accelerators.efficiency import layer_seconds, seconds
 from hulk_placement.model import Layer
 
 VALUE_BYTES, SCORE_BYTES = 2, 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hulk_placement.accelerators import Accelerator, layer_seconds, look_up, seconds
-from hulk_placement.accelerators.efficiency import LAUNCH_S
+from hulk_placement.accelerators import Accelerator, look_up
+from hulk_placement.accelerators.efficiency import LAUNCH_S, layer_seconds, seconds
 from hulk_placement.accelerators.table import PRECISIONS, _table
 from hulk_placement.model import Layer
 from hypothesis import given

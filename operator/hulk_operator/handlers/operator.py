@@ -86,6 +86,7 @@ def assemble(cluster: Cluster, workers: Workers, settings: Settings, health: Hea
         settings.namespace,
         settings.timing,
         settings.policy,
+        idle_s=settings.planner_idle_s,
         fleet=settings.fleet,
         planned=health.planned,
         failed=lambda: health.failed("planning"),

@@ -10,6 +10,7 @@ from hulk_placement.fleet import Settings as Fleet
 from hulk_placement.replan.decide import Policy
 
 from hulk_operator import names
+from hulk_operator.planning.child_process import IDLE_S
 from hulk_operator.probing import Budget
 from hulk_operator.reconcile.types import Timing
 
@@ -22,7 +23,10 @@ MAX_PORT: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How this operator runs. `namespace` None: all namespaces; `identity`: who holds the lease."""
+    """How this operator runs. `namespace` None: all namespaces; `identity`: who holds the lease.
+
+    `planner_idle_s`: for how long the planner's process is kept for the next problem; a new one takes seconds to load.
+    """
 
     identity: str
     namespace: str | None = None
@@ -31,6 +35,7 @@ class Settings:
     metrics_port: int = names.OPERATOR_METRICS_PORT
     timing: Timing = field(default_factory=Timing)
     probing: Budget = field(default_factory=Budget)
+    planner_idle_s: int = IDLE_S
     policy: Policy = field(default_factory=Policy)  # of when a running job moves to another plan
     fleet: Fleet = field(
         default_factory=lambda: Fleet(settle_s=DEFAULT_SETTLE_S)
@@ -50,6 +55,7 @@ def from_environment(environ: Mapping[str, str], identity: str) -> Settings:
         lease_s=_whole(environ, names.ENV_LEASE_SECONDS, DEFAULT_LEASE_S, at_least=1),
         metrics_port=_whole(environ, names.ENV_METRICS_PORT, names.OPERATOR_METRICS_PORT, at_most=MAX_PORT),
         probing=_probing(environ, Budget()),
+        planner_idle_s=_whole(environ, names.ENV_PLANNER_IDLE_SECONDS, IDLE_S, at_least=1),
         fleet=_fleet(environ),
     )
 

@@ -11,8 +11,7 @@ from multiprocessing import get_context
 from typing import Final, TypeVar, TypeVarTuple
 
 MAX_WORK_S: Final = 120
-IDLE_S: Final = 300.0
-"""How long the process is kept for the next work: a new one takes seconds to load."""
+IDLE_S: Final = 300
 
 _PR_SET_PDEATHSIG: Final = 1
 Arguments = TypeVarTuple("Arguments")

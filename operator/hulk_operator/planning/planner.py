@@ -24,6 +24,7 @@ from hulk_operator.cluster import Cluster, ClusterError, Refused
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.placement_constraints import UnusableJobError
 from hulk_operator.planning.calibrate import calibrate
+from hulk_operator.planning.child_process import IDLE_S
 from hulk_operator.planning.commit import compatible, planned
 from hulk_operator.planning.dispatcher import Dispatcher, Turns
 from hulk_operator.planning.full_plans import FullPlans
@@ -73,6 +74,7 @@ class Planner:
         policy: Policy | None = None,
         budget: Budget | None = None,
         fleet: FleetSettings | None = None,
+        idle_s: float = IDLE_S,
         planned: Callable[[float], None] = lambda _: None,
         failed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -82,7 +84,7 @@ class Planner:
         self._ready = ready
         self._clock = clock
         self._retry_s = (timing or Timing()).retry_plan_s
-        self._search = Search(budget or Budget(), failed)
+        self._search = Search(budget or Budget(), failed, idle_s)
         self._wanted: set[str] = set()
         self._refused: set[str] = set()
         self._answers: dict[str, Given] = {}

@@ -1,6 +1,5 @@
-"""Accelerators by product: what their data sheets say, and how much of it a training step reaches."""
+"""Accelerators by product: what their data sheets say (`table`), and how much of it a step reaches (`efficiency`)."""
 
-from hulk_placement.accelerators.efficiency import layer_seconds, seconds
 from hulk_placement.accelerators.table import Accelerator, look_up
 
-__all__ = ["Accelerator", "layer_seconds", "look_up", "seconds"]
+__all__ = ["Accelerator", "look_up"]

@@ -42,12 +42,6 @@ written and read, and as much as once for what lies between two kept values."""
 LAUNCH_S = 5e-5
 """The launch of a layer's forward kernels: ten of 5 us. Its backward pass has twice as many."""
 
-INSIDE_SHARE = 0.8
-"""Of a link inside the node, in large messages: what the ring of a collective library reaches on NVLink."""
-
-INSIDE_RTT_S = 2e-5
-"""Twice what a message between two accelerators of a node takes that has no bytes: a launch and a flag."""
-
 
 def layer_seconds(
     accelerator: Accelerator, precision: str, layers: Sequence[Layer], micro_batch: float, tensor: int = 1

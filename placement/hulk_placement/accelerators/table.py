@@ -19,6 +19,12 @@ _MIG = re.compile(r"(?P<whole>.+)-MIG-(?P<slices>[1-7])g\.(?P<memory_gb>[1-9][0-
 _MIG_BYTES_PER_S = 16e9
 """Instances have no link of their own to each other: what they exchange goes through the host's memory."""
 
+INSIDE_SHARE = 0.8
+"""Of a link inside the node, in large messages: what the ring of a collective library reaches on NVLink."""
+
+INSIDE_RTT_S = 2e-5
+"""Twice what a message between two accelerators of a node takes that has no bytes: a launch and a flag."""
+
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:

@@ -33,7 +33,8 @@ from functools import cached_property
 
 import numpy as np
 
-from hulk_placement.collective.network import Floats, Network, shortest_s
+from hulk_placement.collective.arrays import Floats, shortest_s
+from hulk_placement.collective.network import Network
 
 MOST_QUICKEST_REGIONS = 24
 """With more regions only the combined bound of single regions is looked at: it is quicker, and a bound as well."""

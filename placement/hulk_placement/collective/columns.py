@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from hulk_placement.collective.network import Bools, Floats, Ints, shortest_s
+from hulk_placement.collective.arrays import Bools, Floats, Ints, shortest_s
 from hulk_placement.collective.pool import Forests, Pool, timed
 from hulk_placement.collective.program import Program, Sharing
 from hulk_placement.collective.timing import Delays

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hulk_placement.collective.network import Bools, Floats, Ints
+from hulk_placement.collective.arrays import Bools, Floats, Ints
 from hulk_placement.collective.pool import Forests, Pool, timed
 from hulk_placement.collective.program import Program, Sharing
 

@@ -6,14 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-import numpy.typing as npt
-
 from hulk_placement.topology import SAME_MACHINE, LinkKind, Topology
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -118,11 +111,3 @@ def build_network(topology: Topology, machines: Sequence[str], allow_unknown: bo
         inside_rate=tuple(inside[region].bandwidth_bytes_per_s for region in names),
         inside_latency_s=tuple(inside[region].latency_s for region in names),
     )
-
-
-def shortest_s(hop_s: Floats) -> Floats:
-    """Seconds of the shortest ways between all pairs."""
-    far = hop_s.copy()
-    for middle in range(len(far)):
-        far = np.minimum(far, far[:, middle, None] + far[None, middle, :])
-    return far

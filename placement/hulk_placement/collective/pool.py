@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hulk_placement.collective.network import Floats, Ints
+from hulk_placement.collective.arrays import Floats, Ints
 from hulk_placement.collective.timing import Delays, Uses, are_usable, uses
 
 Forests = tuple[Ints, Ints]

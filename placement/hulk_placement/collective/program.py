@@ -19,7 +19,7 @@ from typing import Any
 import highspy
 import numpy as np
 
-from hulk_placement.collective.network import Bools, Floats, Ints
+from hulk_placement.collective.arrays import Bools, Floats, Ints
 from hulk_placement.collective.patterns import Flow
 from hulk_placement.collective.pool import Pool, Window, joined, timed
 from hulk_placement.collective.timing import Delays

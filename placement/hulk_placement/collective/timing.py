@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hulk_placement.collective.network import Bools, Floats, Ints, Network
+from hulk_placement.collective.arrays import Bools, Floats, Ints
+from hulk_placement.collective.network import Network
 from hulk_placement.collective.transport import Transport
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hulk_placement import accelerators
+from hulk_placement.accelerators import efficiency
 from hulk_placement.cost.known import Kind, Kinds, Knowledge, Source, kinds_of, work
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -173,7 +173,7 @@ class Passes:
         """By data sheet, in seconds; else in proportion to what was profiled on another product, else to FLOPs."""
         accelerator, model = kind.accelerator, self._workload.model
         if accelerator is not None and model.flops_per_sequence:
-            return accelerators.layer_seconds(accelerator, self._workload.precision, model.layers, micro_batch, tensor)
+            return efficiency.layer_seconds(accelerator, self._workload.precision, model.layers, micro_batch, tensor)
         if model.times is not None:
             first = model.times.rows[0]
             return _scaled((np.array(first.forward_s), np.array(first.backward_s)), micro_batch / tensor)
