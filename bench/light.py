@@ -102,8 +102,10 @@ def run(short: bool) -> None:
         rows.append(memory(f"{SHAPE.num_pods} pods", process))
         found = commands(lab.control.kubeconfig, 3 if short else 9)
         asyncio.run(remove(lab.control.kubeconfig))
-    for row in (*rows, *found):
+    for row in rows:
         raw.add(row)
+    for one in found:
+        raw.add(one)
     console.print(memory_table(rows))
     console.print(command_table(found))
     console.print("\n".join(verdicts(rows, found)))

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.caching import UserProvidedCacheLocator
 from numba.core.event import Listener, install_listener
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).resolve().parent
 _IMPORT = re.compile(r"^from (hulk_placement[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
@@ -65,6 +66,21 @@ def _folder() -> Path:
     return copy
 
 
+class Locator(UserProvidedCacheLocator):
+    """Where a function's machine code is kept in that folder: by its package, wherever that lies.
+
+    Numba's own locator goes by the file's path: then each checkout and each environment compiles the same code anew.
+    """
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        """The folder of the package that a file is in; numba's choice for files of others."""
+        folder = Path(py_file).resolve().parent
+        if not folder.is_relative_to(_HERE):
+            return str(super().get_suitable_cache_subpath(py_file))  # type: ignore[no-untyped-call]
+        return "-".join((_HERE.name, *folder.relative_to(_HERE).parts))
+
+
 def inlined(function: Function) -> Function:
     """As `compiled`, put into whatever calls it: small functions of many arrays cost more to call than to run."""
     return cast(Function, numba.njit(cache=True, error_model="numpy", forceinline=True)(function))
@@ -97,4 +113,5 @@ def announced(say: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-setattr(numba.config, "CACHE_DIR", str(_folder()))  # noqa: B010  (its settings are not declared)
+for _name, _value in (("CACHE_DIR", str(_folder())), ("CACHE_LOCATOR_CLASSES", f"{__name__}.{Locator.__name__}")):
+    setattr(numba.config, _name, _value)  # its settings are not declared

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,3 +45,20 @@ def test_what_is_compiled_is_announced_once_and_what_the_cache_has_is_not(tmp_pa
         for _ in range(2)
     ]
     assert printed == ["compiling\n3 6\n", "3 6\n"]
+
+
+def test_another_checkout_of_the_same_code_finds_what_this_one_compiled(tmp_path: Path) -> None:
+    program = (
+        "from hulk_placement.compiled import announced\n"
+        "from hulk_placement.cost import windows\n"
+        "with announced(lambda: print('compiling')):\n"
+        "    print(windows.__file__, windows.packets_of(1e6))\n"
+    )
+    printed = []
+    for name in ("one", "other"):
+        shutil.copytree(ROOT, tmp_path / name / "hulk_placement", ignore=shutil.ignore_patterns("__pycache__"))
+        there = {**os.environ, "HULK_COMPILED_DIR": str(tmp_path), "PYTHONPATH": str(tmp_path / name)}
+        done = subprocess.run([sys.executable, "-c", program], env=there, check=True, capture_output=True, text=True)
+        assert str(tmp_path / name) in done.stdout
+        printed.append("compiling" in done.stdout)
+    assert printed == [True, False]
