@@ -1,8 +1,9 @@
 """What Hulk takes before it does anything: CPU of commands, memory of the operator's processes.
 
-CPU: user and system time of a whole process, compiled bytecode and files in the page cache, on a simulated cluster with
-a job of 1,000 pods. Memory: resident, of the operator and all its children (shared pages count in each), in turn at
-rest, while the process that plans is there, and after that has ended, with those pods.
+CPU: user and system time of a whole process, compiled bytecode and files in the page cache, on a simulated cluster of
+100 nodes with a job of 10 pods, then of 1,000: what is read of those comes on top. Memory: resident, of the operator and
+all its children (shared pages count in each), in turn at rest, while the process that plans is there, and after that
+has ended, with those pods.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from bench.raw import Raw
 from bench.simulated import NAMESPACE, Process, operator, resident_mib, simulated_lab, tree
 from bench.verdicts import verdict
 
-SHAPE = Shape(100, 1000, 1)
-IDLE_S = 5
+FEW, MANY = Shape(10, 10, 1), Shape(100, 1000, 1)
+IDLE_S = 20
 """After so long the process that plans ends; an installation keeps it for minutes (`operator.plannerIdleSeconds`)."""
 
 MOST_START_S, MOST_READ_S = 0.3, 0.6
@@ -38,9 +39,10 @@ STARTS = ("--help", "--version")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """CPU seconds of each run."""
+    """CPU seconds of each run, with so many pods in the cluster."""
 
     arguments: str
+    num_pods: int
     runs_s: list[float]
 
 
@@ -56,7 +58,7 @@ class Memory:
 def cpu_s(arguments: str, kubeconfig: Path) -> float:
     """User and system time of `hulk` with some arguments; what it prints and its exit code are of no interest here."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONDONTWRITEBYTECODE": ""}
     program = str(Path(sys.executable).with_name("hulk"))
     reads = [] if arguments in STARTS else ["--namespace", NAMESPACE] if arguments != "topology" else []
     subprocess.run([program, *arguments.split(), *reads], env=environment, capture_output=True, check=False, timeout=60)
@@ -64,13 +66,13 @@ def cpu_s(arguments: str, kubeconfig: Path) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def commands(kubeconfig: Path, num_runs: int) -> list[Command]:
+def commands(kubeconfig: Path, num_pods: int, num_runs: int) -> list[Command]:
     """All of them in turn; a first round is not counted."""
     runs: dict[str, list[float]] = {arguments: [] for arguments in (*STARTS, *READS)}
     for _ in range(num_runs + 1):
         for arguments, found in runs.items():
             found.append(cpu_s(arguments, kubeconfig))
-    return [Command(arguments, found[1:]) for arguments, found in runs.items()]
+    return [Command(arguments, num_pods, found[1:]) for arguments, found in runs.items()]
 
 
 def memory(when: str, process: Process) -> Memory:
@@ -78,10 +80,10 @@ def memory(when: str, process: Process) -> Memory:
     return Memory(when, resident_mib(process), len(tree(process)))
 
 
-async def deploy(kubeconfig: Path) -> None:
+async def deploy(kubeconfig: Path, shape: Shape) -> None:
     """The job, until all its pods run."""
     async with connect(kubeconfig) as bare:
-        await deployed(bare, NAMESPACE, job(SHAPE), TIMEOUT_S)
+        await deployed(bare, NAMESPACE, job(shape), TIMEOUT_S)
 
 
 async def remove(kubeconfig: Path) -> None:
@@ -94,14 +96,16 @@ async def remove(kubeconfig: Path) -> None:
 def run(short: bool) -> None:
     """Measure, print two tables and the verdicts."""
     console, raw = Console(highlight=False, width=130), Raw("light")
+    found: list[Command] = []
     with simulated_lab() as lab, operator(lab, HULK_PLANNER_IDLE_SECONDS=str(IDLE_S)) as process:
         rows = [memory("at rest", process)]
-        asyncio.run(deploy(lab.control.kubeconfig))
-        rows.append(memory(f"{SHAPE.num_pods} pods, planner's process", process))
-        wait_until(lambda: len(tree(process)) <= rows[0].num_processes + 1, "planner's process gone", timeout_s=120)
-        rows.append(memory(f"{SHAPE.num_pods} pods", process))
-        found = commands(lab.control.kubeconfig, 3 if short else 9)
-        asyncio.run(remove(lab.control.kubeconfig))
+        for shape in (FEW, MANY):
+            asyncio.run(deploy(lab.control.kubeconfig, shape))
+            rows.append(memory(f"{shape.num_pods} pods, planner's process", process))
+            wait_until(lambda: len(tree(process)) <= rows[0].num_processes + 1, "planner's process gone", timeout_s=120)
+            rows.append(memory(f"{shape.num_pods} pods", process))
+            found += commands(lab.control.kubeconfig, shape.num_pods, 3 if short else 9)
+            asyncio.run(remove(lab.control.kubeconfig))
     for row in rows:
         raw.add(row)
     for one in found:
@@ -121,9 +125,9 @@ def memory_table(rows: list[Memory]) -> Table:
 
 def command_table(found: list[Command]) -> Table:
     """By command."""
-    view = Table("hulk", "CPU s, median", "least", "most")
+    view = Table("hulk", "pods", "CPU s, median", "least", "most")
     for one in found:
-        view.add_row(one.arguments, *(f"{f(one.runs_s):.2f}" for f in (statistics.median, min, max)))
+        view.add_row(one.arguments, str(one.num_pods), *(f"{f(one.runs_s):.2f}" for f in (statistics.median, min, max)))
     return view
 
 
@@ -133,7 +137,7 @@ def verdicts(rows: list[Memory], found: list[Command]) -> list[str]:
         verdict(f"operator MiB, {rows[0].when}", rows[0].mib, "at most", MOST_MIB_AT_REST),
         verdict(f"operator MiB, {rows[-1].when}", rows[-1].mib, "at most", MOST_MIB_WITH_PODS),
     ]
-    for one in found:
+    for one in (one for one in found if one.num_pods == FEW.num_pods):
         aim = MOST_START_S if one.arguments in STARTS else MOST_READ_S
         lines.append(verdict(f"hulk {one.arguments}, CPU s", statistics.median(one.runs_s), "at most", aim))
     return lines

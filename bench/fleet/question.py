@@ -12,10 +12,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 
-from hulk_placement.fleet import UtilityKind
 from hulk_placement.fleet.simulation import Scenario
 from hulk_placement.fleet.simulation.offline import bound, makespan_bound
 from hulk_placement.fleet.simulation.presets import PUBLISHED, Switches, gadget, mobihoc
+from hulk_placement.fleet.utility import UtilityKind
 from rich.console import Console
 from rich.table import Table
 

@@ -1,6 +1,11 @@
 """The Kubernetes side of Hulk: turns HulkJobs and measured nodes into planned, running gangs of pods."""
 
-from importlib.metadata import version
-from typing import Final
+from functools import cache
 
-VERSION: Final = version("hulk-operator")
+
+@cache
+def version() -> str:
+    """The installed version; looking it up loads a parser of mail headers, which most commands need not."""
+    from importlib.metadata import version as installed
+
+    return installed("hulk-operator")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from hulk_placement.fleet import UtilityKind
 from hulk_placement.fleet.policies import POLICIES
 from hulk_placement.fleet.simulation.offline import bound
+from hulk_placement.fleet.utility import UtilityKind
 
 from bench.fleet.cases import hard
 from bench.fleet.question import PARTS

@@ -28,7 +28,7 @@ from hulk_operator.reconcile import reconciler
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide
 from hulk_operator.reconcile.types import Outcome, Step, Timing, View
 from hulk_operator.worker_client import Observation, ObservedLink, Preflight
-from hulk_placement.fleet import Settings as Fleet
+from hulk_placement.fleet.types import Settings as Fleet
 from hulk_placement.replan.decide import Policy
 from kubernetes.config import kube_config
 

@@ -21,7 +21,7 @@ from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Timing, View
 from hulk_operator.status import condition, holds
 from hulk_operator.worker_client import Observation, ObserveError, Preflight
-from hulk_placement.fleet import Settings
+from hulk_placement.fleet.types import Settings
 from test_planning import job, node
 from test_planning_replan_review import profile
 from views import NOW

@@ -10,10 +10,11 @@ from hulk_operator.handlers.settings import from_environment
 from hulk_operator.planning import process
 from hulk_operator.planning.fleet_jobs import Contestant
 from hulk_operator.planning.queue_decision import Contest, is_contested
-from hulk_placement.fleet import Allocation, Job, Move, MoveKind, Settings, Utility
 from hulk_placement.fleet import decide as policy
 from hulk_placement.fleet.quotas import Quotas
 from hulk_placement.fleet.simulation import run as simulation
+from hulk_placement.fleet.types import Allocation, Job, Move, MoveKind, Settings
+from hulk_placement.fleet.utility import Utility
 from hulk_placement.topology import Machine, Topology
 from views import GENERATION, job, running, status
 

@@ -15,8 +15,8 @@ from hulk_operator.planning.fleet_jobs import (
     is_movable,
     observed_steps,
 )
-from hulk_placement.fleet import UtilityKind
 from hulk_placement.fleet.predicted import PredictedStepTimes
+from hulk_placement.fleet.utility import UtilityKind
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Link, Machine, Topology
 from views import LAUNCHED, NODES, NOW, ago, job, plan, running, status

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from hulk_operator.planning.process import Search
-from hulk_placement.fleet import Settings
+from hulk_placement.fleet.types import Settings
 from queue_world import KillPoint, QueueWorld, high, nodes, want
 
 Make = Callable[..., QueueWorld]

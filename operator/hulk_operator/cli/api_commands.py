@@ -2,7 +2,8 @@
 
 from rich.text import Text
 
-from hulk_operator import VERSION, names
+import hulk_operator
+from hulk_operator import names
 from hulk_operator.cli.options import Format
 from hulk_operator.cli.output import Output, emit
 
@@ -17,5 +18,5 @@ def crds() -> None:
 
 def version(output: Format = Output.TABLE) -> None:
     """Print the version of this program and of the API it knows."""
-    found = {"version": VERSION, "api": names.API_VERSION}
+    found = {"version": hulk_operator.version(), "api": names.API_VERSION}
     emit(found, Text(f"hulk {found['version']} ({found['api']})"), output)

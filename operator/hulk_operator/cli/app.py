@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from hulk_operator import VERSION
+from hulk_operator import version
 from hulk_operator.cli.options import HELP, PLAIN
 
 
@@ -72,7 +72,7 @@ def _compiling() -> Any:
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"hulk {VERSION}")
+        print(f"hulk {version()}")
         raise typer.Exit
 
 

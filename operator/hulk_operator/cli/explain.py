@@ -8,7 +8,7 @@ from hulk_placement.topology import Topology
 from rich.console import RenderableType
 
 from hulk_operator.api import HulkJob
-from hulk_operator.cli import cluster_reads, inventory, plan_screen, tables
+from hulk_operator.cli import cluster_reads, inventory, plan_screen, stored_plan, tables
 from hulk_operator.cli.cluster_reads import Target
 from hulk_operator.cli.output import note
 from hulk_operator.cli.report_rows import bottleneck_row, flow_rows, worker_rows
@@ -22,7 +22,7 @@ async def explain_job(
     """A job's running plan with the links as they are known now, and its state."""
     async with cluster_reads.cluster_of(target) as cluster:
         job = await cluster_reads.job(cluster, namespace, name)
-        stored = await inventory.full_plan(cluster, job)
+        stored = await stored_plan.full_plan(cluster, job)
         topology = await _topology(cluster, job.spec.workers.resource_name)
     report = None
     if stored is not None and job.status.plan is not None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from hulk_placement.fleet import Settings
 from hulk_placement.fleet.policies import POLICIES
 from hulk_placement.fleet.simulation import Outcome, Scenario, simulate
 from hulk_placement.fleet.simulation.draws import read_trace
@@ -18,6 +17,7 @@ from hulk_placement.fleet.simulation.offline import bound
 from hulk_placement.fleet.simulation.picture import svg as draw
 from hulk_placement.fleet.simulation.presets import PUBLISHED, Switches, gadget, mobihoc
 from hulk_placement.fleet.simulation.report import document
+from hulk_placement.fleet.types import Settings
 
 from hulk_operator.cli.fleet_tables import fleet_tables
 from hulk_operator.cli.options import HELP, PLAIN

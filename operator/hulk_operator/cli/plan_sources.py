@@ -12,10 +12,11 @@ from hulk_operator.api import ConditionType, HulkJob, HulkTopologySpec
 from hulk_operator.cli import cluster_reads
 from hulk_operator.cli.cluster_reads import Target
 from hulk_operator.cli.files import Documents
-from hulk_operator.cli.inventory import full_plan, pods_unseen
+from hulk_operator.cli.inventory import pods_unseen
 from hulk_operator.cli.output import note
 from hulk_operator.cli.plan_reports import plan_from_files, plan_together, refused
 from hulk_operator.cli.reports import PlanReport, PlanReports
+from hulk_operator.cli.stored_plan import full_plan
 from hulk_operator.cluster import Cluster, Forbidden
 from hulk_operator.inputs.placement_constraints import UnusableJobError
 from hulk_operator.planning.inventory import Reader, Texts

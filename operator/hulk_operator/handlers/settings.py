@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from hulk_placement.fleet import Settings as Fleet
+from hulk_placement.fleet.types import Settings as Fleet
 from hulk_placement.replan.decide import Policy
 
 from hulk_operator import names

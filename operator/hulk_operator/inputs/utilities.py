@@ -1,6 +1,6 @@
 """spec.utility -> the fleet's `Utility`: decimals as numbers, a deadline as a moment. Work is counted in sequences."""
 
-from hulk_placement.fleet import Utility, UtilityKind
+from hulk_placement.fleet.utility import Utility, UtilityKind
 
 from hulk_operator.api import HulkJob
 

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from hulk_operator import VERSION
+from hulk_operator import version
 from hulk_operator.api import AllReduceTime, HulkJob, PipelineObserved, PredictionSummary, RegionLinkRate
 from hulk_operator.metrics import definitions as d
 from hulk_operator.metrics.definitions import Definition, Kind, Labels, Rows
@@ -192,7 +192,7 @@ def _probing_rows(snapshot: Snapshot) -> dict[Definition, Rows]:
 
 def _operator_rows(snapshot: Snapshot, health: Health) -> dict[Definition, Rows]:
     return {
-        d.OPERATOR_INFO: [((VERSION,), 1.0)],
+        d.OPERATOR_INFO: [((version(),), 1.0)],
         d.OPERATOR_LEASE: [((), float(snapshot.lease_held))],
         d.OPERATOR_QUEUE: [((), float(snapshot.queue_depth))],
         d.OPERATOR_PLANNING: [((), health.planning_s)],

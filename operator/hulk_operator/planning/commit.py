@@ -13,7 +13,7 @@ from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
-from hulk_operator import VERSION, names
+from hulk_operator import names, version
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Object
 from hulk_operator.inputs import topology as inputs
@@ -63,7 +63,7 @@ async def planned(
 ) -> Planned:
     """The answer for a job that has a plan, made of `basis`. One that is not calibrated gets its prediction later."""
     interface = network_interface(job)
-    meta = wire.Meta.of(workload, operator_version=VERSION, steps=job.spec.training.steps, interface=interface)
+    meta = wire.Meta.of(workload, operator_version=version(), steps=job.spec.training.steps, interface=interface)
     full = FullPlan(plan, wire.encode(plan, meta), wire.document(plan, meta)["digest"], meta.steps, basis)
     prediction = None
     if not full.preflight:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from hulk_placement.fleet import Settings
+from hulk_placement.fleet.types import Settings
 from hulk_placement.plan import Plan
 
 from hulk_operator.api import HulkJob

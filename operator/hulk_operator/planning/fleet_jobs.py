@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from hulk_placement.fleet import Job
-from hulk_placement.fleet.types import Observed
+from hulk_placement.fleet.types import Job, Observed
 from hulk_placement.plan import Plan
 from hulk_placement.workload import Workload
 

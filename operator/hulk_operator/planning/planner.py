@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from hulk_placement.fleet import Settings as FleetSettings
+from hulk_placement.fleet.types import Settings as FleetSettings
 from hulk_placement.plan import Plan
 from hulk_placement.replan.decide import Policy
 from hulk_placement.solution import Budget, Solution

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar, TypeVarTuple
 
 from hulk_placement.basis import Basis
-from hulk_placement.fleet import Allocation, Job, Settings
-from hulk_placement.fleet.types import Observed
+from hulk_placement.fleet.types import Allocation, Job, Observed, Settings
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.replan.answer import Replanned, Situation
 from hulk_placement.replan.decide import Policy

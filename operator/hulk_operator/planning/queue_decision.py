@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from hulk_placement.fleet import Allocation, Job, Move, MoveKind, Settings
 from hulk_placement.fleet.quotas import Quotas
+from hulk_placement.fleet.types import Allocation, Job, Move, MoveKind, Settings
 from hulk_placement.solution import Unplaced, precedence
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload

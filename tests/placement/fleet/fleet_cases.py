@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hulk_placement.fleet import Job, Ring, Utility, UtilityKind
+from hulk_placement.fleet.types import Job, Ring
+from hulk_placement.fleet.utility import Utility, UtilityKind
 from hulk_placement.topology import Machine, Topology
 from hypothesis import strategies as st
 

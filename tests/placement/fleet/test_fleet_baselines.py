@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 from fleet_cases import SECOND, job, machines, sigmoid
-from hulk_placement.fleet import Job, Ring, Settings, Utility, UtilityKind
 from hulk_placement.fleet.decide import decide
 from hulk_placement.fleet.simulation import Outcome, Scenario, simulate
 from hulk_placement.fleet.simulation.scenario import Speeds
 from hulk_placement.fleet.simulation.speeds import Alone, Contended
 from hulk_placement.fleet.step_times import PaperStepTimes
+from hulk_placement.fleet.types import Job, Ring, Settings
+from hulk_placement.fleet.utility import Utility, UtilityKind
 from hulk_placement.topology import Topology
 
 TIMES = PaperStepTimes()

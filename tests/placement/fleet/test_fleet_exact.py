@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from depth import num_examples
 from fleet_cases import fleets, job, machines
-from hulk_placement.fleet import Job, Settings, Utility, UtilityKind
 from hulk_placement.fleet.decide import decide
 from hulk_placement.fleet.policies.paper import decompose
 from hulk_placement.fleet.problem import Problem, ask
 from hulk_placement.fleet.step_times import PaperStepTimes
+from hulk_placement.fleet.types import Job, Settings
+from hulk_placement.fleet.utility import Utility, UtilityKind
 from hulk_placement.fleet.worth import all_worths, mapping_gain
 from hulk_placement.topology import Topology
 from hypothesis import given, settings

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 from depth import num_examples
 from fleet_cases import SECOND, fleets, job, machines, sigmoid
-from hulk_placement.fleet import Job, MoveKind, Settings, Utility, UtilityKind
 from hulk_placement.fleet.decide import decide
 from hulk_placement.fleet.place import place
 from hulk_placement.fleet.room import Room
 from hulk_placement.fleet.step_times import PaperStepTimes
+from hulk_placement.fleet.types import Job, MoveKind, Settings
+from hulk_placement.fleet.utility import Utility, UtilityKind
 from hulk_placement.topology import Link, Machine, Topology
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -11,7 +11,6 @@ import pytest
 from depth import num_examples
 from fleet_cases import SECOND, fleets, job, machines, sigmoid
 from hulk_placement import fleet
-from hulk_placement.fleet import Job, Ring, Settings, Utility, UtilityKind
 from hulk_placement.fleet.simulation import Outcome, Scenario, run, simulate
 from hulk_placement.fleet.simulation.draws import Bursts, read_trace
 from hulk_placement.fleet.simulation.jobs_file import read_jobs
@@ -21,6 +20,8 @@ from hulk_placement.fleet.simulation.picture import svg
 from hulk_placement.fleet.simulation.presets import BATCH, NUM_SLOTS, SLOT_S, Switches, gadget, mobihoc
 from hulk_placement.fleet.simulation.speeds import Alone, Contended
 from hulk_placement.fleet.step_times import PaperStepTimes
+from hulk_placement.fleet.types import Job, Ring, Settings
+from hulk_placement.fleet.utility import Utility, UtilityKind
 from hulk_placement.topology import Link, Machine, Topology
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 from fleet_cases import job
 from hulk_placement.cost.predict import predict
-from hulk_placement.fleet import Job, Ring, Settings
 from hulk_placement.fleet.decide import decide
 from hulk_placement.fleet.predicted import PredictedStepTimes, plan_on
 from hulk_placement.fleet.step_times import PaperStepTimes
-from hulk_placement.fleet.types import Observed
+from hulk_placement.fleet.types import Job, Observed, Ring, Settings
 from hulk_placement.model import Model
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 from fleet_cases import sigmoid
-from hulk_placement.fleet import Job, Ring, Utility, UtilityKind
+from hulk_placement.fleet.types import Job, Ring
+from hulk_placement.fleet.utility import Utility, UtilityKind
 from hypothesis import given
 from hypothesis import strategies as st
 
