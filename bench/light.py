@@ -1,9 +1,9 @@
 """What Hulk takes before it does anything: CPU of commands, memory of the operator's processes.
 
 CPU: user and system time of a whole process, compiled bytecode and files in the page cache, on a simulated cluster of
-100 nodes with a job of 10 pods, then of 1,000: what is read of those comes on top. Memory: resident, of the operator and
-all its children (shared pages count in each), in turn at rest, while the process that plans is there, and after that
-has ended, with those pods.
+100 nodes with a job of 10 pods, then of 1,000: what is read of those comes on top. Memory: resident, of the operator
+and all its children (shared pages count in each), in turn at rest, while the process that plans is there, and after
+that has ended, with those pods.
 """
 
 from __future__ import annotations

@@ -19,8 +19,9 @@ from hulk_operator.handlers.operator import run
 from hulk_operator.handlers.serving import serve
 from hulk_operator.handlers.settings import from_environment
 from hulk_operator.metrics import Health
+from hulk_operator.observation import Observation, Preflight
 from hulk_operator.reconcile.types import Timing
-from hulk_operator.worker_client import Observation, ObserveError, Preflight
+from hulk_operator.worker_client import ObserveError
 
 TIMING = Timing(
     backoff_s=0.5,

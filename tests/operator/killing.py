@@ -23,11 +23,11 @@ from hulk_operator.handlers.operator import run
 from hulk_operator.handlers.serving import serve
 from hulk_operator.handlers.settings import Settings
 from hulk_operator.metrics import Health
+from hulk_operator.observation import Observation, ObservedLink, Preflight
 from hulk_operator.pods import WorkerPod, worker_pod
 from hulk_operator.reconcile import reconciler
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide
 from hulk_operator.reconcile.types import Outcome, Step, Timing, View
-from hulk_operator.worker_client import Observation, ObservedLink, Preflight
 from hulk_placement.fleet.types import Settings as Fleet
 from hulk_placement.replan.decide import Policy
 from kubernetes.config import kube_config

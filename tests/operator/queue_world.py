@@ -14,13 +14,14 @@ from fake_cluster import FakeCluster
 from hulk_operator import names
 from hulk_operator.api import HulkJob, format_time
 from hulk_operator.cluster import HULK_JOBS, ORIGIN, PODS, PRIORITY_CLASSES, ApiResource, ClusterError, Listing, Object
+from hulk_operator.observation import Observation, Preflight
 from hulk_operator.planning.planner import Planner
 from hulk_operator.pods import worker_pod
 from hulk_operator.reconcile.reconciler import Reconciler
 from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Timing, View
 from hulk_operator.status import condition, holds
-from hulk_operator.worker_client import Observation, ObserveError, Preflight
+from hulk_operator.worker_client import ObserveError
 from hulk_placement.fleet.types import Settings
 from test_planning import job, node
 from test_planning_replan_review import profile

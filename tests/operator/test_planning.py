@@ -29,6 +29,7 @@ from hulk_operator.cluster import (
     Unavailable,
 )
 from hulk_operator.inputs.workloads import Situation, to_model, to_workload
+from hulk_operator.observation import Preflight
 from hulk_operator.planning import child_process, process
 from hulk_operator.planning import planner as planning
 from hulk_operator.planning.child_process import ChildProcess, die_with, new_pool
@@ -37,7 +38,6 @@ from hulk_operator.pods import plan_config_map, pods
 from hulk_operator.reconcile.steps.planning import committed
 from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Planned, Unplanned, View
-from hulk_operator.worker_client import Preflight
 from hulk_placement.solution import Budget, Solution
 from hulk_placement.topology import Topology
 from views import NOW

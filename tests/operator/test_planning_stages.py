@@ -10,11 +10,11 @@ import pytest
 from hulk_operator import names
 from hulk_operator.cluster import CONFIG_MAPS, HULK_JOBS
 from hulk_operator.inputs.workloads import to_model
+from hulk_operator.observation import Preflight
 from hulk_operator.planning.process import Search
 from hulk_operator.pods import plan_config_map, pods
 from hulk_operator.reconcile.steps.planning import committed
 from hulk_operator.reconcile.types import FullPlan, Planned, Unplanned, View
-from hulk_operator.worker_client import Preflight
 from hulk_placement.plan import Plan
 from hulk_placement.solution import Budget
 from test_planning import World, job, node, planning_over

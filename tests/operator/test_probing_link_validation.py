@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from hulk_operator.api import LinkStatus, NodeProfile
+from hulk_operator.observation import ObservedLink
 from hulk_operator.probing import accept, by_region, links_under_load, measured
 from hulk_operator.probing.events import MAX_PER_PASS, REPEAT_S, Said, event
 from hulk_operator.probing.link_validation import SAME_AGE_S, Rejection
-from hulk_operator.worker_client import ObservedLink
 from hulk_placement.topology import LinkKind
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

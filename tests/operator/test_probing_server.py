@@ -16,8 +16,8 @@ from hulk_operator import names
 from hulk_operator.api import NodeProfile
 from hulk_operator.api.crds import crds
 from hulk_operator.cluster import EVENTS, NODE_PROFILES, NODES, ApiCluster, ApiResource, NotFound, Object, connect
+from hulk_operator.observation import ObservedLink
 from hulk_operator.probing import Budget, Prober, ProbeState, measured
-from hulk_operator.worker_client import ObservedLink
 
 pytestmark = pytest.mark.controlplane
 

@@ -17,12 +17,12 @@ from hulk_operator.api import (
 from hulk_operator.cli.output import plain
 from hulk_operator.cli.tables import job_state
 from hulk_operator.metrics import Health, Snapshot, registry
+from hulk_operator.observation import Observation
 from hulk_operator.reconcile.energy import energy
 from hulk_operator.reconcile.recipe import Decision, decide
 from hulk_operator.reconcile.steps.queueing import queue_move
 from hulk_operator.reconcile.types import Memory, Order, Place, RequestPlan, Share, Sighting, Sweep, Unplanned
 from hulk_operator.status import condition, finished, transitions
-from hulk_operator.worker_client import Observation
 from views import GENERATION, LAUNCHED, NOW, ago, decision, deploying, full, gang, job, running, view
 
 SHARE = Share(2, 1 / 3, 0.5)

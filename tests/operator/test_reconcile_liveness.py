@@ -8,13 +8,14 @@ import pytest
 from hulk_operator import names
 from hulk_operator.api import AvoidedNode, ConditionType
 from hulk_operator.cluster import CONFIG_MAPS
+from hulk_operator.observation import Observation
 from hulk_operator.pods import gang_config_map
 from hulk_operator.reconcile.liveness import Hearing, listen
 from hulk_operator.reconcile.polling import furthest, knock
 from hulk_operator.reconcile.recipe import Decision, decide
 from hulk_operator.reconcile.types import Memory, Poll, RequestPlan, Sighting, Write
 from hulk_operator.status import condition
-from hulk_operator.worker_client import Observation, ObserveError
+from hulk_operator.worker_client import ObserveError
 from hypothesis import given
 from hypothesis import strategies as st
 from views import LAUNCHED, NODES, NOW, ago, deploying, failure_of, full, gang, job, pod, running, status, view

@@ -27,6 +27,7 @@ from hulk_operator.cluster import (
     QuotaExceeded,
     Unavailable,
 )
+from hulk_operator.observation import Observation, Preflight
 from hulk_operator.reconcile.recipe import RECIPE, writes
 from hulk_operator.reconcile.reconciler import Reconciler
 from hulk_operator.reconcile.store import Store
@@ -44,7 +45,7 @@ from hulk_operator.reconcile.types import (
     View,
 )
 from hulk_operator.status import holds
-from hulk_operator.worker_client import MAX_KNOCK_SECONDS, MAX_SECONDS, Observation, ObserveError, Preflight
+from hulk_operator.worker_client import MAX_KNOCK_SECONDS, MAX_SECONDS, ObserveError
 from views import CALIBRATION, NODES, NOW, decision, failure_of, full, job
 
 KEY = "lab/demo"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hulk_operator.api import CheckpointStatus, ConditionType, HulkJobStatus, Observed, PredictionSummary, RegionShare
 from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Forbidden, QuotaExceeded
+from hulk_operator.observation import Observation, ObservedAllReduce, ObservedRegionLink, ObservedStage, Preflight
 from hulk_operator.pods import Exit, Reason
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide, writes
 from hulk_operator.reconcile.steps.start_failures import refused
@@ -31,7 +32,6 @@ from hulk_operator.reconcile.types import (
     View,
 )
 from hulk_operator.status import condition, finished, holds, phase, transitions
-from hulk_operator.worker_client import Observation, ObservedAllReduce, ObservedRegionLink, ObservedStage, Preflight
 from hulk_placement.plan import Layout, Plan
 from views import (
     CALIBRATION,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from hulk_operator.api import ConditionType, HulkJobStatus, ReplanStatus, Startup
+from hulk_operator.observation import Observation
 from hulk_operator.reconcile.recipe import Decision, decide
 from hulk_operator.reconcile.types import Memory, Review, Sighting
 from hulk_operator.status import condition, transitions
-from hulk_operator.worker_client import Observation
 from views import GENERATION, NOW, ago, deploying, full, gang, job, running, view
 
 SLOWER = "2.1 h would be gained over 900 steps (9 s a step -> 0.6 s), and the move costs 4 h"

@@ -22,10 +22,10 @@ from hulk_operator.cluster import (
     Unavailable,
 )
 from hulk_operator.metrics import Health, Snapshot, registry
+from hulk_operator.observation import Observation, Preflight
 from hulk_operator.reconcile.store import Store
 from hulk_operator.sweeps.owned_objects import sweep_key_of
 from hulk_operator.sweeps.reconciler import REFUSED_RETRY_S, SweepReconciler
-from hulk_operator.worker_client import Observation, Preflight
 from sweep_cases import document, ran
 from views import NOW
 

@@ -10,15 +10,15 @@ import aiohttp
 import pytest
 from aiohttp import web
 from hulk_operator import worker_client
-from hulk_operator.worker_client import (
+from hulk_operator.observation import (
     Observation,
     ObservedAllReduce,
     ObservedLink,
     ObservedRegionLink,
     ObservedStage,
-    ObserveError,
     Preflight,
 )
+from hulk_operator.worker_client import ObserveError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -23,6 +23,7 @@ from hulk_operator.handlers.settings import Settings
 from hulk_operator.handlers.watches import Watches
 from hulk_operator.handlers.watches import settings as kopf_settings
 from hulk_operator.metrics import Health
+from hulk_operator.observation import Observation
 from hulk_operator.planning.planner import Planner
 from hulk_operator.probing import Prober
 from hulk_operator.reconcile.polling import Workers
@@ -32,7 +33,6 @@ from hulk_operator.reconcile.types import View
 from hulk_operator.reconcile.work_queue import WorkQueue
 from hulk_operator.status import holds
 from hulk_operator.sweeps.reconciler import SweepReconciler
-from hulk_operator.worker_client import Observation
 
 logger = logging.getLogger(__name__)
 

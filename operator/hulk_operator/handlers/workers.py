@@ -3,6 +3,7 @@
 import aiohttp
 
 from hulk_operator import worker_client
+from hulk_operator.observation import Observation, Preflight
 
 
 class HttpWorkers:
@@ -11,11 +12,11 @@ class HttpWorkers:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
 
-    async def metrics(self, ip: str) -> worker_client.Observation:
+    async def metrics(self, ip: str) -> Observation:
         """Progress."""
         return await worker_client.metrics(self._session, ip)
 
-    async def preflight(self, ip: str) -> worker_client.Preflight | None:
+    async def preflight(self, ip: str) -> Preflight | None:
         """What the ranks measured before the first step."""
         return await worker_client.preflight(self._session, ip)
 

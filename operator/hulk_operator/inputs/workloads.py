@@ -13,7 +13,6 @@ from typing import Any, Final
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import Model, Transformer
 from hulk_placement.model.hugging_face import from_config
-from hulk_placement.model.profile import parse_profile
 from hulk_placement.sync import Sync
 from hulk_placement.workload import Workload
 
@@ -169,6 +168,10 @@ def _parse_model(spec: HulkJobSpec, text: str) -> Model:
         raise ValueError(f"expected a JSON object, found a {type(document).__name__}")
     if spec.model.hugging_face is not None:
         return Model.of(from_config(document), spec.training.precision)
+    from hulk_placement.model.profile import (
+        parse_profile,  # slow to load, and most jobs describe their model themselves
+    )
+
     model = parse_profile(document)
     if not model.flops_per_sequence:
         raise ValueError("the layers need forwardFlops: what the nodes measure is compared with them")

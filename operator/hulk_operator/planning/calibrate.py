@@ -14,11 +14,11 @@ from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
 from hulk_operator.inputs import topology as inputs
+from hulk_operator.observation import Preflight
 from hulk_operator.planning.inventory import Reader
 from hulk_operator.planning.process import Search
 from hulk_operator.reconcile.plan_summary import prediction_summary
 from hulk_operator.reconcile.types import Calibration, View
-from hulk_operator.worker_client import Preflight
 
 
 async def calibrate(

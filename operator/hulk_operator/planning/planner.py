@@ -23,6 +23,7 @@ from hulk_operator.api import ConditionType, HulkJob
 from hulk_operator.cluster import Cluster, ClusterError, Refused
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.placement_constraints import UnusableJobError
+from hulk_operator.observation import Preflight
 from hulk_operator.planning.calibrate import calibrate
 from hulk_operator.planning.child_process import IDLE_S
 from hulk_operator.planning.commit import compatible, planned
@@ -38,7 +39,6 @@ from hulk_operator.planning.reservations import Held, new_claims
 from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Calibration, FullPlan, Order, Planned, Review, Timing, Unplanned, View
 from hulk_operator.status import finished, holds
-from hulk_operator.worker_client import Preflight
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from hulk_operator.api import LinkStatus, NodeProfile
+from hulk_operator.observation import ObservedLink
 from hulk_operator.probing.link_validation import MAX_BANDWIDTH_BYTES_PER_S, MAX_RTT_S
-from hulk_operator.worker_client import ObservedLink
 
 MAX_ENTRIES: Final = 56  # of the 256 links of a profile; the others are the agent's
 RETENTION: Final = timedelta(days=1)

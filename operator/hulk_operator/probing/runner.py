@@ -29,6 +29,7 @@ from hulk_operator.cluster import (
     Object,
 )
 from hulk_operator.inputs.node import is_ready, region
+from hulk_operator.observation import ObservedLink
 from hulk_operator.probing import links_under_load
 from hulk_operator.probing.events import NAMESPACE as EVENTS_NAMESPACE
 from hulk_operator.probing.events import Said, event
@@ -36,7 +37,6 @@ from hulk_operator.probing.link_validation import Accepted, Rejection, accept
 from hulk_operator.probing.measurement_schedule import decide, foreign_addresses
 from hulk_operator.probing.types import Budget, Decision, ProbeNode
 from hulk_operator.probing.watch_cache import Mirror
-from hulk_operator.worker_client import ObservedLink
 
 log = logging.getLogger(__name__)
 

@@ -2,9 +2,9 @@
 
 from hulk_operator.api import EnergyStatus
 from hulk_operator.inputs.utilities import watts_per_worker
+from hulk_operator.observation import Observation
 from hulk_operator.reconcile.attempt_state import num_workers
 from hulk_operator.reconcile.types import View
-from hulk_operator.worker_client import Observation
 
 
 def energy(view: View, seen: Observation) -> EnergyStatus | None:

@@ -34,6 +34,7 @@ from hulk_operator.cluster import (
     Object,
     Refused,
 )
+from hulk_operator.observation import Observation, Preflight
 from hulk_operator.pods import owner_name, owner_reference, owner_uid, peer_secret
 from hulk_operator.reconcile.liveness import listen
 from hulk_operator.reconcile.polling import Workers, furthest, knock, latest
@@ -59,7 +60,7 @@ from hulk_operator.reconcile.types import (
     Write,
 )
 from hulk_operator.status import whole_second
-from hulk_operator.worker_client import Observation, ObserveError, Preflight
+from hulk_operator.worker_client import ObserveError
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from hulk_operator.worker_client import Observation
+from hulk_operator.observation import Observation
 
 STEPS_OF_PATIENCE: Final = 2
 

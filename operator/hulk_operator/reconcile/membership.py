@@ -17,12 +17,12 @@ from collections.abc import Collection, Sequence
 from itertools import accumulate
 
 from hulk_operator.api import Membership
+from hulk_operator.observation import Observation
 from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile.attempt_state import deployed, in_force, num_workers, seconds_left
 from hulk_operator.reconcile.termination_record import Farewell
 from hulk_operator.reconcile.types import View
 from hulk_operator.status import whole_second
-from hulk_operator.worker_client import Observation
 
 
 def may_lose_a_region(view: View) -> bool:

@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 
 from hulk_operator.api import AllReduceTime, PipelineObserved, RegionLinkRate, WanObserved
 from hulk_operator.api.status import MAX_ALL_REDUCES, MAX_REGION_LINKS
+from hulk_operator.observation import Observation, ObservedAllReduce, ObservedRegionLink
 from hulk_operator.reconcile.plan_summary import microseconds, whole
-from hulk_operator.worker_client import Observation, ObservedAllReduce, ObservedRegionLink
 
 
 def pipeline_observed(seen: Observation) -> PipelineObserved | None:

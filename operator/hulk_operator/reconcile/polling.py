@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
+from hulk_operator.observation import Observation, Preflight
 from hulk_operator.reconcile.types import Poll
-from hulk_operator.worker_client import Observation, ObserveError, Preflight
+from hulk_operator.worker_client import ObserveError
 
 NUM_KNOCKS: Final = 128
 NUM_SURVIVORS: Final = 3

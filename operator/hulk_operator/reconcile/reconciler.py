@@ -20,6 +20,7 @@ from hulk_operator.cluster import (
     NotFound,
     Object,
 )
+from hulk_operator.observation import Observation
 from hulk_operator.reconcile.attempt_state import set_condition
 from hulk_operator.reconcile.executor import Executor, Plans
 from hulk_operator.reconcile.polling import Workers
@@ -40,7 +41,6 @@ from hulk_operator.reconcile.types import (
     View,
 )
 from hulk_operator.status import event, finished, holds, merge_patch, phase, transitions
-from hulk_operator.worker_client import Observation
 
 logger = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from hulk_placement.plan import Plan
 
 from hulk_operator.api import HulkJob, HulkJobStatus, PlanSummary, PredictionSummary
 from hulk_operator.cluster import ApiResource, Object
+from hulk_operator.observation import Observation, Preflight
 from hulk_operator.pods.worker import WorkerPod
 from hulk_operator.reconcile.liveness import Hearing
 from hulk_operator.reconcile.termination_record import Farewell
-from hulk_operator.worker_client import Observation, Preflight
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Final
 from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkSweep
 from hulk_operator.cluster import CONFIG_MAPS, HULK_JOBS, Cluster, LeaseLost, NotFound
+from hulk_operator.observation import ObservedTrial
 from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile.polling import Workers
 from hulk_operator.reconcile.store import Store
@@ -28,7 +29,7 @@ from hulk_operator.sweeps.shared_scheduling import (
 )
 from hulk_operator.sweeps.trial_assignment import Division, config_map, number_of, read
 from hulk_operator.sweeps.trials import Trial
-from hulk_operator.worker_client import ObservedTrial, ObserveError
+from hulk_operator.worker_client import ObserveError
 
 logger = logging.getLogger(__name__)
 

@@ -25,6 +25,7 @@ from hulk_operator.api import (
     TrialStatus,
 )
 from hulk_operator.cluster import Object
+from hulk_operator.observation import ObservedTrial
 from hulk_operator.pods import WorkerPod
 from hulk_operator.status import finished, holds, whole_second
 from hulk_operator.sweeps.status import number
@@ -32,7 +33,6 @@ from hulk_operator.sweeps.trial_assignment import Division, Left, divide, divide
 from hulk_operator.sweeps.trial_jobs import metadata
 from hulk_operator.sweeps.trials import Trial
 from hulk_operator.sweeps.types import NOT_FINITE, TrialState
-from hulk_operator.worker_client import ObservedTrial
 
 JOB_FAILED: Final = "JobFailed"
 TRIAL_FAILED: Final = "TrialFailed"

@@ -14,6 +14,7 @@ from hulk_operator.api import (
     PredictionSummary,
     Startup,
 )
+from hulk_operator.observation import Observation, Preflight
 from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile import membership
 from hulk_operator.reconcile.attempt_state import (
@@ -45,7 +46,6 @@ from hulk_operator.reconcile.types import (
     View,
 )
 from hulk_operator.status import condition, whole_second
-from hulk_operator.worker_client import Observation, Preflight
 
 NUM_WARMING_STEPS: Final = 2  # kernels are chosen, memory is found
 NUM_FIRST_STEPS: Final = 3
