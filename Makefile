@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
 BIN := .venv/bin
 LAB ?= hulk
-JOBS ?= 2
+JOBS ?= 3
 PYTEST := .venv/bin/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help
@@ -22,7 +22,7 @@ demo: tools ## Bring up the geo lab, install Hulk, train examples/hulkjob.yaml a
 	@$(BIN)/hulk-lab demo --lab $(LAB) $(if $(IMAGE),--image $(IMAGE))
 
 .PHONY: test
-test: tools ## Lint, types, import contracts, generated files, tests, two labs side by side (JOBS=1: one after the other)
+test: tools ## Lint, types, import contracts, generated files, tests; the two labs and the rest side by side (JOBS=1: one after the other)
 	@$(MAKE) --no-print-directory lint verify
 	@$(BIN)/python -m hulk_placement.split.warm & $(BIN)/hulk-lab build && wait $$!
 	$(BIN)/pytest -q --doctest-modules operator placement runtime lab/hulk_lab bench

@@ -16,6 +16,7 @@ from bench.shapes.ways import CONTIGUOUS, M_1F1B, M_MORE, RIVALS, TENSOR, X_MORE
 KINDS = [FRONT, *[BLOCK] * GPT.layers, HEAD]
 
 
+@pytest.mark.whole  # in short: results that differ are refused, and times are what they say
 def test_every_way_is_run_and_none_is_quicker_than_its_accelerators():
     rows = measure(Size(num_samples=2, batches=(1,), num_rounds=1, search_s=0.3))
     by_case = {(row.what, row.way): row for row in rows}

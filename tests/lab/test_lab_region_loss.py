@@ -31,6 +31,7 @@ def cut_off(lab: up.Lab, region: str) -> Iterator[None]:
             relay.heal(lab.net, source, target)
 
 
+@pytest.mark.whole  # in short: the same loss without pods, in test_collective_lab and test_wan_training
 def test_training_goes_on_without_a_region_that_is_cut_off(installed: up.Lab, jobs: Jobs) -> None:
     asked = {"mode": "wan", "onRegionLoss": "continue"}
     workers = (NUM_WORKERS, NUM_WORKERS)

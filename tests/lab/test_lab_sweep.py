@@ -114,6 +114,7 @@ def test_the_best_trial_is_the_one_with_the_least_last_loss(shared: Ran) -> None
     assert shared.status["best"]["parameters"] == TRIALS[best]
 
 
+@pytest.mark.whole  # in short: tests/runtime/test_sharp_train compares bits with each model alone
 def test_losses_are_those_of_each_trial_alone(shared: Ran, alone: list[Ran]) -> None:
     for number, one in enumerate(alone):
         own = {step: loss for (trial, step), loss in shared.losses.items() if trial == f"t{number}"}
@@ -121,6 +122,7 @@ def test_losses_are_those_of_each_trial_alone(shared: Ran, alone: list[Ran]) -> 
         assert len(own) == STEPS
 
 
+@pytest.mark.whole
 def test_it_takes_less_than_one_after_the_other(shared: Ran, alone: list[Ran]) -> None:
     """From the first mini-batch on, without what pods and torch take to start."""
     in_turn_s = sum(one.seconds for one in alone)

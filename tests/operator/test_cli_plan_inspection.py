@@ -52,6 +52,7 @@ def test_searches_are_compared_at_equal_time_with_the_bound(hulk: Hulk) -> None:
     assert steps == sorted(steps)
 
 
+@pytest.mark.whole  # in short: searches for one job
 def test_searches_for_all_jobs_together_are_compared(hulk: Hulk, tmp_path: Path) -> None:
     files = []
     for name in ("one", "two"):
@@ -87,6 +88,7 @@ def compared(hulk: Hulk, *files: Path) -> tuple[dict[str, Any], str]:
     return json.loads(printed), notes
 
 
+@pytest.mark.whole
 def test_searches_for_the_cheapest_have_their_gaps_to_a_price(hulk: Hulk, tmp_path: Path) -> None:
     found, _ = compared(hulk, cheapest(tmp_path, "one"), cheapest(tmp_path, "two"))
     for seen in (found["together"], *(job["details"]["searches"] for job in found["jobs"])):

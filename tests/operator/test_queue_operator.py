@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from depth import spread
 from hulk_operator.planning.process import Search
 from hulk_placement.fleet.types import Settings
 from queue_world import KillPoint, QueueWorld, high, nodes, want
@@ -90,21 +91,23 @@ async def test_who_is_stopped_does_not_begin_again_before_the_more_important_job
     assert "ClusterTooSmall" not in reasons
 
 
+MID_MOVE = [
+    KillPoint(step, write, number, moment)
+    for moment in ("before", "after")
+    for step, write, number in (
+        ("status", "patch hulkjobs/status", 1),
+        ("status", "patch hulkjobs/status", 2),
+        ("status", "patch hulkjobs/status", 3),
+        ("deploy", "create configmaps", 1),
+        ("deploy", "patch pods", 1),
+        ("sweep", "delete pods", 1),
+    )
+]
+"""An operator dies while one gang gives up machines for another, before or after it has written something."""
+
+
 @pytest.mark.parametrize(
-    "point",
-    [
-        KillPoint(step, write, number, moment)
-        for moment in ("before", "after")
-        for step, write, number in (
-            ("status", "patch hulkjobs/status", 1),
-            ("status", "patch hulkjobs/status", 2),
-            ("status", "patch hulkjobs/status", 3),
-            ("deploy", "create configmaps", 1),
-            ("deploy", "patch pods", 1),
-            ("sweep", "delete pods", 1),
-        )
-    ],
-    ids=lambda point: f"{point.step}-{point.write}-{point.number}-{point.moment}",
+    "point", spread(MID_MOVE, 4), ids=lambda point: f"{point.step}-{point.write}-{point.number}-{point.moment}"
 )
 async def test_an_operator_that_dies_in_the_middle_of_a_move_is_followed_by_one_that_ends_it(
     make: Make, point: KillPoint

@@ -68,8 +68,8 @@ def plan_of(topology: Topology, workload: Workload, num_replicas: int = 1) -> Pl
 @pytest.mark.parametrize(
     ("way_s", "num_held", "step_s"),
     [
-        (40, 4, 490),
         (40, 8, 410),
+        pytest.param(40, 4, 490, marks=pytest.mark.whole),  # a minute: little memory leaves many orders to refute
         pytest.param(40, 6, 430, marks=pytest.mark.whole),
         pytest.param(80, 6, 590, marks=pytest.mark.whole),
     ],

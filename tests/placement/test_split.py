@@ -283,6 +283,7 @@ def test_a_part_of_the_ground_is_as_if_it_were_made_of_its_machines() -> None:
                 assert np.array_equal(found, whole), name
 
 
+@pytest.mark.whole  # in short: each search finds the optimum of small cases
 def test_searches_are_compared_with_what_no_division_beats() -> None:
     jobs, world = case("unequal machines")
     ticks = iter(range(10**9))

@@ -3,6 +3,7 @@
 from functools import partial
 from itertools import permutations
 
+import pytest
 import torch
 from collective_ranks import all_reduce, group, vectors
 from hulk_runtime.collective.drift.agreement import ROUND
@@ -82,6 +83,7 @@ def test_fixed_shares_keep_the_bits_whatever_the_links_do() -> None:
     assert same(one, other)
 
 
+@pytest.mark.whole
 def test_the_bits_show_it_when_shares_move() -> None:
     """So the tests above can fail."""
     moved, flows = sums({(0, 1): 0.25}, Settings(bound_s=5.0, connect_s=60.0))

@@ -167,7 +167,7 @@ BEAT = Header(Kind.BEAT).pack()
 
 
 @pytest.mark.parametrize(("first", "second"), [(2, 3), (3, 2)])
-@pytest.mark.parametrize("apart_s", [0.0, BOUND_S / 16])
+@pytest.mark.parametrize("apart_s", [0.0, pytest.param(BOUND_S / 16, marks=pytest.mark.whole)])
 def test_ranks_that_stand_still_together_are_found_together(first: int, second: int, apart_s: float) -> None:
     """A node with two of them: the smaller one is named by all, also where it was heard of last."""
     with some_and_strangers(2, PLAN, QUICK) as (ranks, sockets, _):
@@ -374,7 +374,8 @@ def overdue(rank: Collective, work: Work) -> Iterator[Future[None]]:
 
 
 @pytest.mark.parametrize(
-    "num_before", [pytest.param(1, id="its chunk came"), pytest.param(0, id="its word is under way")]
+    "num_before",
+    [pytest.param(1, id="its chunk came"), pytest.param(0, id="its word is under way", marks=pytest.mark.whole)],
 )
 def test_a_peer_that_takes_part_is_not_lost_by_a_short_wait(num_before: int) -> None:
     """Before the wait ends some of its chunks have come; its beats say later that it has begun."""

@@ -136,7 +136,13 @@ def test_a_plain_script_runs_in_the_planned_order_with_one_rank_per_worker(job, 
     assert "ring by worker: 0 -> 1\n" in first.output
 
 
-@pytest.mark.parametrize("command", [LAUNCH, ("-m", "torch.distributed.run")], ids=["hulk-launch", "torchrun"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(LAUNCH, id="hulk-launch"),
+        pytest.param(("-m", "torch.distributed.run"), id="torchrun", marks=pytest.mark.whole),  # in short: in the lab
+    ],
+)
 def test_a_plain_script_runs_in_the_planned_order_with_several_ranks_per_worker(job, make_plan, write_script, command):
     script = write_script(
         "import os, torch.distributed as dist\n"

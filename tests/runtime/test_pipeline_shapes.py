@@ -19,6 +19,8 @@ from pipeline_cases import found_by_ranks
 from pipeline_model import OneProcess, batch
 from pipeline_schedules import all_forward, any_of, backward_first, written
 
+pytestmark = pytest.mark.whole  # in short: test_pipeline_gpt equals one process
+
 SCRIPT = str(Path(__file__).with_name("pipeline_ranks.py"))
 NUM_RANKS = 4
 FUZZED = 14

@@ -7,6 +7,8 @@ from hulk_placement.schedule.shapes import SHAPES
 from pipeline_cases import found_by_ranks
 from pipeline_schedules import all_forward, backward_first, written
 
+pytestmark = pytest.mark.whole  # in short: test_pipeline_gpt equals one process
+
 SCRIPT = str(Path(__file__).with_name("pipeline_torch_ranks.py"))
 NUM_RANKS = 4
 TOLERANCE = 1e-13

@@ -165,8 +165,8 @@ LAYOUTS: dict[str, tuple[int, tuple[int, ...]]] = {
     ("before", "after"),
     [
         ("three stages", "other cut"),
-        ("other cut", "two replicas"),
-        ("two replicas", "whole"),
+        pytest.param("other cut", "two replicas", marks=pytest.mark.whole),
+        pytest.param("two replicas", "whole", marks=pytest.mark.whole),
         ("whole", "three stages"),
     ],
 )

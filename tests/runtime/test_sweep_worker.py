@@ -101,6 +101,7 @@ def test_what_a_diverged_trials_metric_became_is_told() -> None:
     assert termination_record({"t0": diverged, "t1": FAILED}) == "trials t0=failed,2,nan t1=failed,0,"
 
 
+@pytest.mark.whole  # in short: test_sharp_worker's next attempt
 def test_a_trial_goes_on_from_its_checkpoint_in_the_jobs_own_folder(tmp_path: Path, port: int) -> None:
     store = {"HULK_CHECKPOINT_URL": f"file://{tmp_path}/store", "HULK_CHECKPOINT_EVERY_STEPS": "2"}
     for attempt, steps, first in (("1", 4, 1), ("2", 6, 5)):

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from depth import num_examples
 from fleet_cases import SECOND, fleets, job, machines, sigmoid
-from hulk_placement import fleet
-from hulk_placement.fleet.simulation import Outcome, Scenario, run, simulate
+from hulk_placement.fleet.simulation import Outcome, Scenario, simulate
 from hulk_placement.fleet.simulation.draws import Bursts, read_trace
 from hulk_placement.fleet.simulation.jobs_file import read_jobs
 from hulk_placement.fleet.simulation.links import LinkTimes
@@ -36,10 +35,6 @@ def scenario(jobs: list[Job], topology: Topology, policy: str = "gadget", until_
 
 def outcome(jobs: list[Job], topology: Topology, policy: str = "gadget", until_s: float = math.inf) -> Outcome:
     return simulate(scenario(jobs, topology, policy, until_s))
-
-
-def test_the_simulator_decides_by_the_function_that_the_operator_calls() -> None:
-    assert run.decide is fleet.decide
 
 
 def test_work_goes_on_when_the_restart_is_over_and_everything_is_added_up() -> None:
@@ -257,6 +252,7 @@ def test_bursts_bring_many_jobs_in_few_slots() -> None:
     assert spread[1] < 0.8 * spread[0]
 
 
+@pytest.mark.whole
 def test_the_batch_is_of_the_published_sizes_and_ours_is_through_with_it_before_sjf_bco() -> None:
     made = mobihoc(1)
     sizes = [one.max_workers for one in made.jobs]
