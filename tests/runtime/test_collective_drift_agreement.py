@@ -8,7 +8,7 @@ import pytest
 import torch
 from collective_ranks import LINKS, PLAN, RATE, STARS, all_reduce, group, star, together, vectors
 from depth import num_examples
-from hulk_runtime.collective.drift.agreement import ROUND, WINDOW
+from hulk_runtime.collective.drift.agreement import ROUND, WINDOW, LinkRates
 from hulk_runtime.collective.drift.cost_model import Clock
 from hulk_runtime.collective.drift.estimate_update import judge
 from hulk_runtime.collective.drift.flow_versions import Version, first, following
@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 PACE = 0.97
+MOST_ROUNDS = 5
 NUM_BYTES = 1 << 20
 NUM_VALUES = NUM_BYTES // 4
 FEW_BYTES = NUM_BYTES // 4
@@ -273,19 +274,32 @@ def rounds(ranks: list[Collective], count: int) -> list[list[torch.Tensor]]:
 
 
 def test_ranks_change_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loopback carries 32 KiB at once, so that a stretch must be long for the bytes in it to be counted within 10 %."""
+    """Loopback carries 32 KiB at once, so that a stretch must be long for the bytes in it to be counted within 10 %.
+
+    A stretch in which the machine did other things is measured wrong: then one of the next rounds sets it right.
+    """
     monkeypatch.setattr(bandwidth_meter, "STRETCH_BYTES", 384 << 10)
     with group(PLAN) as ranks:
         hobble(ranks[0], 1, RATE / 4)
-        rounds(ranks, 2)
-        believed = [rank.beliefs() for rank in ranks]
-        flows = [rank._drift.size_class(NUM_BYTES).flows for rank in ranks if rank._drift is not None]
-        assert believed[0] == believed[1] == believed[2]
+        for _ in range(MOST_ROUNDS):
+            rounds(ranks, 2)
+            believed = [rank.beliefs() for rank in ranks]
+            flows = [rank._drift.size_class(NUM_BYTES).flows for rank in ranks if rank._drift is not None]
+            assert believed[0] == believed[1] == believed[2]
+            assert flows[0] == flows[1] == flows[2]
+            if is_known(believed[0], RATE / 4):
+                break
+        assert is_known(believed[0], RATE / 4)
         assert believed[0][0, 1].planned_bytes_per_s == RATE
-        assert believed[0][0, 1].bytes_per_s == pytest.approx(RATE / 4, rel=0.3)
-        assert believed[0][0, 1].carried.bytes_per_s == pytest.approx(RATE / 4, rel=0.3)
-        assert all(believed[0][link].bytes_per_s > 0.6 * RATE for link in LINKS if link != (0, 1))
-        assert flows[0] == flows[1] == flows[2] != STARS
+        assert flows[0] != STARS
+
+
+def is_known(believed: Mapping[Pair, LinkRates], bytes_per_s: float) -> bool:
+    """Whether the slow link is believed to carry what it does, and the others no less than they should."""
+    slow = believed[0, 1]
+    figures = (slow.bytes_per_s, slow.carried.bytes_per_s)
+    others = (believed[link].bytes_per_s > 0.6 * RATE for link in LINKS if link != (0, 1))
+    return figures == pytest.approx((bytes_per_s,) * 2, rel=0.3) and all(others)
 
 
 def test_many_operations_at_once_change_at_the_same_one() -> None:
