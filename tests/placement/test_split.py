@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import random
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -23,7 +25,7 @@ from hulk_placement.split.searches import SEARCHES, portfolio
 from hulk_placement.split.together import divide, divisions_of, work_on
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from split_cases import model, renamed, topology, workload
 
@@ -438,3 +440,22 @@ def test_a_large_worker_changes_places_with_small_ones() -> None:
     SEARCHES["exact"](divisions, lambda: 0.0, 0)
     assert divisions.is_proven
     assert divided(jobs, world).value == pytest.approx(divided(jobs, world, "exact").value, abs=1e-9)
+
+
+@given(st.floats(0.0, 0.9))
+@example(0.21873205985567062)
+@example(0.33312594630166875)
+@settings(max_examples=num_examples(200))
+def test_annealing_ends_where_progress_stays_at_one(begun: float) -> None:
+    """As that of a part of the work does; the end of the last round may be a rounding error above 1."""
+    divisions = divisions_of(*case("two regions for two jobs"))
+    portfolio.local.begin(divisions, lambda: 0.0, random.Random(0))
+    asked = itertools.count()
+
+    def progress() -> float:
+        number = next(asked)
+        assert number < 1000
+        return min(1.0, begun + 0.01 * number)
+
+    field = divisions.best(1) * portfolio.local.NUM_CHAINS
+    portfolio.local.anneal(divisions, field, progress, random.Random(0))

@@ -59,7 +59,10 @@ def scan(divisions: Divisions, counts: Ints) -> None:
 
 
 def anneal(divisions: Divisions, field: list[Ints], progress: Progress, rng: random.Random) -> Ints:
-    """Change divisions until the work is done: each by itself, and in each round the better half goes on; the best."""
+    """Change divisions until the work is done: each by itself, and in each round the better half goes on; the best.
+
+    Progress may stay at 1.0, so that no part may end behind it: sums of parts can be a rounding error more.
+    """
     begun = progress()
     num_rounds = len(field).bit_length()
     for turn in range(num_rounds):
@@ -67,7 +70,7 @@ def anneal(divisions: Divisions, field: list[Ints], progress: Progress, rng: ran
         ended = []
         for number, counts in enumerate(field):
             now = progress()
-            until = now + (end - now) / (len(field) - number)
+            until = min(1.0, now + (end - now) / (len(field) - number))
             ended.append(_changed(divisions, counts, progress, rng, (now, until), (turn / num_rounds, 1 / num_rounds)))
         field = [counts for _, counts in sorted(ended, key=lambda found: found[0])][: max(1, len(field) // 2)]
     return field[0]
