@@ -38,8 +38,10 @@ from hulk_operator.pods import plan_config_map, pods
 from hulk_operator.reconcile.steps.planning import committed
 from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Planned, Unplanned, View
+from hulk_placement.model import Layer, Model
 from hulk_placement.solution import Budget, Solution
-from hulk_placement.topology import Topology
+from hulk_placement.topology import Machine, Topology
+from hulk_placement.workload import Workload
 from views import NOW
 
 WAIT_S = 60
@@ -335,6 +337,29 @@ async def test_the_planner_process_starts_with_the_first_problem_and_ends_after_
             while search.has_process:
                 await asyncio.sleep(0.05)
     assert failed == []
+
+
+async def test_what_is_promised_of_a_plan_waits_for_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child_process, "new_pool", new_pool)
+    topology = Topology((Machine("a", "eu"), Machine("b", "eu")))
+    model = Model((Layer("all", 1000, 1e9, 2e9, 0, 5),))
+    workload = Workload("x/one", model, 8, dict.fromkeys("ab", 1), allow_unknown_links=True)
+    search = process.Search(Budget(10), lambda: pytest.fail("a search failed"))
+    plan = (await search.solve(process.Problem((workload,), topology))).plans["x/one"]
+    assert (await search.foresee(plan, workload, topology)).prediction.step_s > 0
+    assert not search._beside.exists
+    pool = search._searching._pool
+    assert pool is not None
+    (child,) = pool._processes.values()
+    busy = asyncio.create_task(search._searching.run(time.sleep, WAIT_S))
+    await asyncio.sleep(0)
+    try:
+        assert (await search.foresee(plan, workload, topology)).prediction.step_s > 0
+        assert not busy.done()
+    finally:
+        busy.cancel()
+        search.close()
+        os.kill(child.pid, signal.SIGKILL)
 
 
 async def test_searches_that_lose_their_process_together_share_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
