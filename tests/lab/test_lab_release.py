@@ -28,7 +28,7 @@ def goes_on(jobs: Jobs) -> None:
     wait_until(lambda: last_step(jobs) >= before + 2, f"steps of {STEADY}", timeout_s=PATIENCE_S, interval_s=0.5)
 
 
-@pytest.mark.whole  # in short: tests/chart renders every object and asks the API server for its rights
+@pytest.mark.whole  # in short: tests/chart/test_release.py, without kubelets
 def test_a_release_comes_changes_and_goes_beside_running_jobs(installed: up.Lab, jobs: Jobs, repository: Path) -> None:
     kube = installed.kube
     jobs.submit(job(STEADY, (4, 4), steps=ENDLESS))

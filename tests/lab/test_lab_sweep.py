@@ -122,7 +122,7 @@ def test_losses_are_those_of_each_trial_alone(shared: Ran, alone: list[Ran]) -> 
         assert len(own) == STEPS
 
 
-@pytest.mark.whole
+@pytest.mark.whole  # in short: nothing; `python -m bench sharp` measures it
 def test_it_takes_less_than_one_after_the_other(shared: Ran, alone: list[Ran]) -> None:
     """From the first mini-batch on, without what pods and torch take to start."""
     in_turn_s = sum(one.seconds for one in alone)

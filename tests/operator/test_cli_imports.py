@@ -62,6 +62,12 @@ def test_what_reads_the_cluster_loads_no_planner(arguments: tuple[str, ...]) -> 
     assert not modules & (PLANNER | {"numpy", "highspy", "jinja2"})
 
 
+def test_what_explains_a_plan_loads_no_search() -> None:
+    _, modules = loaded("explain", "one", KUBECONFIG="/does/not/exist")
+    assert "hulk_operator.cli.explain" in modules
+    assert not modules & PLANNER
+
+
 def test_every_command_is_where_the_list_says() -> None:
     for name, command in COMMANDS.items():
         found = getattr(import_module(f"hulk_operator.cli.{command.module}"), command.attribute)

@@ -88,7 +88,7 @@ def compared(hulk: Hulk, *files: Path) -> tuple[dict[str, Any], str]:
     return json.loads(printed), notes
 
 
-@pytest.mark.whole
+@pytest.mark.whole  # in short: searches for the fastest
 def test_searches_for_the_cheapest_have_their_gaps_to_a_price(hulk: Hulk, tmp_path: Path) -> None:
     found, _ = compared(hulk, cheapest(tmp_path, "one"), cheapest(tmp_path, "two"))
     for seen in (found["together"], *(job["details"]["searches"] for job in found["jobs"])):

@@ -234,7 +234,7 @@ def test_planning_imports_neither_torch_nor_pytorch_geometric() -> None:
     assert found.stdout.strip() == "False"
 
 
-@pytest.mark.whole  # in short: what the shipped network finds, and that it is the one its command makes
+@pytest.mark.whole  # in short: numpy answers as PyTorch Geometric does, by the shipped weights
 def test_training_is_the_same_for_a_seed_and_what_it_writes_can_be_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,7 +83,7 @@ def test_fixed_shares_keep_the_bits_whatever_the_links_do() -> None:
     assert same(one, other)
 
 
-@pytest.mark.whole
+@pytest.mark.whole  # in short: nothing; it guards the tests above
 def test_the_bits_show_it_when_shares_move() -> None:
     """So the tests above can fail."""
     moved, flows = sums({(0, 1): 0.25}, Settings(bound_s=5.0, connect_s=60.0))

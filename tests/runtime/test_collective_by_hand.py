@@ -61,7 +61,7 @@ def test_the_commands_of_the_guide_time_all_reduces(shell: Shell, documented: li
         assert re.match(r"1 MB: median \d\.\d+ s of 5, right\n16 MB: median ", output)
 
 
-@pytest.mark.whole  # in short: test_collective_faults' settings that differ
+@pytest.mark.whole  # in short: test_collective_faults' strangers at the door
 def test_another_secret_is_refused_at_once_and_says_so(shell: Shell, documented: list[str], tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(bytes(32))
     (tmp_path / "other").write_bytes(bytes(31) + b"\1")

@@ -59,7 +59,7 @@ def in_one_process(saved, step):
     return losses
 
 
-@pytest.mark.whole  # in short: test_pipeline_training's jobs that go on with another layout
+@pytest.mark.whole  # in short: such jobs with fenced checkpoints, in test_pipeline_training
 def test_a_job_whose_rank_died_goes_on_and_other_layouts_do_the_same(job, make_plan):
     ranks = start(job, make_plan, FIRST, DIES_AT=str(KEPT))  # all of them: whoever comes first
     codes = [rank.wait() for rank in ranks]

@@ -19,7 +19,7 @@ from pipeline_cases import found_by_ranks
 from pipeline_model import OneProcess, batch
 from pipeline_schedules import all_forward, any_of, backward_first, written
 
-pytestmark = pytest.mark.whole  # in short: test_pipeline_gpt equals one process
+pytestmark = pytest.mark.whole  # in short: shapes of the GPT in test_pipeline_gpt, orders in test_pipeline_actions
 
 SCRIPT = str(Path(__file__).with_name("pipeline_ranks.py"))
 NUM_RANKS = 4

@@ -5,7 +5,7 @@ import ctypes
 import os
 import signal
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import Final, TypeVar, TypeVarTuple
@@ -32,6 +32,7 @@ class ChildProcess:
         self._prepare = prepare
         self._idle_s = idle_s
         self._pool: ProcessPoolExecutor | None = None
+        self._prepared: Future[None] | None = None
         self._num_running = 0
         self._ending: asyncio.TimerHandle | None = None
 
@@ -41,9 +42,9 @@ class ChildProcess:
         return self._pool is not None
 
     @property
-    def is_busy(self) -> bool:
-        """Whether more work would have to wait."""
-        return self._num_running > 0
+    def is_prepared(self) -> bool:
+        """Whether work would begin at once, but for other work."""
+        return self.exists and (self._prepared is None or self._prepared.done())
 
     def close(self) -> None:
         """End the process."""
@@ -61,7 +62,7 @@ class ChildProcess:
         if self._pool is None:
             self._pool = new_pool()
             if self._prepare is not None:
-                self._pool.submit(self._prepare)
+                self._prepared = self._pool.submit(self._prepare)
         pool = self._pool
         self._num_running += 1
         try:

@@ -1,7 +1,7 @@
 """The searches, in a process of their own: they may take seconds of CPU, and the operator's loop must not wait.
 
-What the child process loads imports nothing of Kubernetes, and what it searches with is loaded nowhere else: that takes
-more memory than all of the operator. A search may think for `MAX_SEARCH_S`, then the best so far is used.
+What the child process loads imports nothing of Kubernetes, and the operator itself loads none of it: that takes more
+memory than all of the operator. A search may think for `MAX_SEARCH_S`, then the best so far is used.
 """
 
 import logging
@@ -96,6 +96,7 @@ class Search:
         self._budget = at_most(budget, MAX_SEARCH_S)
         self._searching = ChildProcess(failed, _warm, idle_s)
         self._beside = ChildProcess(failed, idle_s=idle_s)
+        self._num_searches = 0
 
     @property
     def has_process(self) -> bool:
@@ -135,14 +136,19 @@ class Search:
         return await self._searched(_decide, asked)
 
     async def foresee(self, plan: Plan, workload: Workload, topology: Topology) -> Foreseen:
-        """What is promised of a plan. It does not wait for a search: a job waits for it before its first step.
+        """What is promised of a plan. It waits for no search: a job waits for it before its first step.
 
-        KeyError and ValueError as `cost.foresee` raises them.
+        KeyError and ValueError as `cost.foresee` raises them. A process that had died is started anew.
         """
-        process = self._beside if self._searching.is_busy else self._searching
-        return await process.run(_foresee, plan, workload, topology)
+        is_free = self._searching.is_prepared and not self._num_searches
+        process = self._searching if is_free else self._beside
+        try:
+            return await process.run(_foresee, plan, workload, topology)
+        except BrokenProcessPool:
+            return await process.run(_foresee, plan, workload, topology)
 
     async def _searched(self, work: Callable[[*Arguments], Answer], *arguments: *Arguments) -> Answer:
+        self._num_searches += 1
         try:
             return await self._searching.run(work, *arguments)
         except BrokenProcessPool:
@@ -150,6 +156,8 @@ class Search:
         except Exception:
             self._failed()
             raise
+        finally:
+            self._num_searches -= 1
 
     async def _run(self, workloads: Sequence[Workload], running: Sequence[Plan], topology: Topology) -> Solution:
         return await self._searched(_solve, workloads, running, topology, budget_for(workloads, self._budget))

@@ -252,7 +252,7 @@ def test_bursts_bring_many_jobs_in_few_slots() -> None:
     assert spread[1] < 0.8 * spread[0]
 
 
-@pytest.mark.whole
+@pytest.mark.whole  # in short: fleets of a few jobs
 def test_the_batch_is_of_the_published_sizes_and_ours_is_through_with_it_before_sjf_bco() -> None:
     made = mobihoc(1)
     sizes = [one.max_workers for one in made.jobs]
