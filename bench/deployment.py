@@ -27,6 +27,7 @@ from bench.simulated import NAMESPACE, NODE_CPUS, Process, operator, resident_mi
 from bench.verdicts import verdict
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+SELECTOR = "hulk.dev/job=bench"
 TIMEOUT_S = 180.0
 
 
@@ -128,12 +129,16 @@ def as_created(pod: dict[str, Any]) -> dict[str, Any]:
 
 async def hulk_run(bare: Bare, shape: Shape) -> tuple[Phases, list[dict[str, Any]]]:
     """Deploy by HulkJob; the phases count from the status write that commits the plan. Also the pods it made."""
-    selector = "hulk.dev/job=bench"
     timeline, asked, start = await deployed(bare, NAMESPACE, job(shape), TIMEOUT_S)
-    pods = await bare.matching(PODS, selector)
-    await bare.delete(f"{hulk_jobs(NAMESPACE)}/bench")
-    await bare.delete_all(PODS, selector)
+    pods = await bare.matching(PODS, SELECTOR)
+    await removed(bare)
     return Phases.of(timeline, start, shape.num_pods, start - asked), pods
+
+
+async def removed(bare: Bare) -> None:
+    """Delete the HulkJob that `job` describes, and its pods."""
+    await bare.delete(f"{hulk_jobs(NAMESPACE)}/bench")
+    await bare.delete_all(PODS, SELECTOR)
 
 
 async def deployed(

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.api_server import connect
-from bench.deployment import PODS, TIMEOUT_S, Shape, deployed, hulk_jobs, job
+from bench.deployment import TIMEOUT_S, Shape, deployed, job, removed
 from bench.raw import Raw
 from bench.simulated import NAMESPACE, Process, operator, resident_mib, simulated_lab, tree
 from bench.verdicts import verdict
@@ -33,9 +33,10 @@ IDLE_S = 20
 
 MOST_START_S, MOST_READ_S = 0.3, 0.6
 MOST_MIB_AT_REST, MOST_MIB_WITH_PODS = 200, 300
-READS = ("status bench", "topology", "logs bench")
+READS = (f"status bench -n {NAMESPACE}", "topology", f"logs bench -n {NAMESPACE}")
 COMPLETION = "completion of s"
 STARTS = ("--help", "--version", COMPLETION)
+ASKING_TO_COMPLETE = {"_HULK_COMPLETE": "complete_bash", "COMP_WORDS": "hulk s", "COMP_CWORD": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,11 @@ def cpu_s(arguments: str, kubeconfig: Path) -> float:
     """User and system time of `hulk` with some arguments. RuntimeError where it fails: simulated pods write no logs."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONDONTWRITEBYTECODE": ""}
-    program = str(Path(sys.executable).with_name("hulk"))
-    reads = [] if arguments in STARTS else ["--namespace", NAMESPACE] if arguments != "topology" else []
-    command = [program, *arguments.split(), *reads]
+    command = [str(Path(sys.executable).with_name("hulk"))]
     if arguments == COMPLETION:
-        command = [program]
-        environment |= {"_HULK_COMPLETE": "complete_bash", "COMP_WORDS": "hulk s", "COMP_CWORD": "1"}
+        environment |= ASKING_TO_COMPLETE
+    else:
+        command += arguments.split()
     done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=60)
     if done.returncode and not arguments.startswith("logs"):
         raise RuntimeError(f"hulk {arguments}: code {done.returncode}: {done.stderr.decode()}")
@@ -96,8 +96,7 @@ async def deploy(kubeconfig: Path, shape: Shape) -> None:
 async def remove(kubeconfig: Path) -> None:
     """The job and its pods."""
     async with connect(kubeconfig) as bare:
-        await bare.delete(f"{hulk_jobs(NAMESPACE)}/bench")
-        await bare.delete_all(PODS, "hulk.dev/job=bench")
+        await removed(bare)
 
 
 def run(short: bool) -> None:

@@ -168,9 +168,8 @@ def _parse_model(spec: HulkJobSpec, text: str) -> Model:
         raise ValueError(f"expected a JSON object, found a {type(document).__name__}")
     if spec.model.hugging_face is not None:
         return Model.of(from_config(document), spec.training.precision)
-    from hulk_placement.model.profile import (
-        parse_profile,  # slow to load, and most jobs describe their model themselves
-    )
+    # Slow to load, and most jobs describe their model themselves.
+    from hulk_placement.model.profile import parse_profile
 
     model = parse_profile(document)
     if not model.flops_per_sequence:
