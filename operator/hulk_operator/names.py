@@ -61,6 +61,8 @@ LABEL_TRIALS: Final = f"{RESERVED_PREFIX}trials"  # of a shared job: the version
 LABEL_STOPPED: Final = f"{RESERVED_PREFIX}stopped"  # of a trial that is not to go on: why
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 ANNOTATION_PLAN_DIGEST: Final = f"{RESERVED_PREFIX}plan-digest"
+ANNOTATION_CONTAINER: Final = f"{RESERVED_PREFIX}container"  # of a worker's pod: which container is the worker
+ANNOTATION_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"  # kept where the user sets it
 
 # Labels of nodes that Hulk reads.
 NODE_REGION: Final = "topology.kubernetes.io/region"
@@ -71,11 +73,13 @@ UNKNOWN_REGION: Final = "unknown"  # a node without a region label
 UNKNOWN_PRODUCT: Final = "unknown"
 DEFAULT_RESOURCE: Final = "nvidia.com/gpu"
 
-# Environment of the first container.
+# Environment of the worker container.
 ENV_RANK: Final = "RANK"
 ENV_WORLD_SIZE: Final = "WORLD_SIZE"
 ENV_LOCAL_RANK: Final = "LOCAL_RANK"
 ENV_LOCAL_WORLD_SIZE: Final = "LOCAL_WORLD_SIZE"
+ENV_GROUP_RANK: Final = "GROUP_RANK"
+ENV_NODE_RANK: Final = "NODE_RANK"
 ENV_MASTER_ADDR: Final = "MASTER_ADDR"
 ENV_MASTER_PORT: Final = "MASTER_PORT"
 ENV_PET_NNODES: Final = "PET_NNODES"
@@ -83,8 +87,10 @@ ENV_PET_NPROC_PER_NODE: Final = "PET_NPROC_PER_NODE"
 ENV_PET_NODE_RANK: Final = "PET_NODE_RANK"
 ENV_PET_MASTER_ADDR: Final = "PET_MASTER_ADDR"
 ENV_PET_MASTER_PORT: Final = "PET_MASTER_PORT"
-ENV_GLOO_INTERFACE: Final = "GLOO_SOCKET_IFNAME"  # kept where the user sets it
-ENV_NCCL_INTERFACE: Final = "NCCL_SOCKET_IFNAME"  # kept where the user sets it
+ENV_PET_RDZV_BACKEND: Final = "PET_RDZV_BACKEND"  # kept where the user sets it, as are the next two
+ENV_PET_RDZV_ENDPOINT: Final = "PET_RDZV_ENDPOINT"
+ENV_PET_RDZV_ID: Final = "PET_RDZV_ID"
+ENV_GLOO_INTERFACE: Final = "GLOO_SOCKET_IFNAME"  # the user's
 ENV_JOB: Final = "HULK_JOB"
 ENV_JOB_UID: Final = "HULK_JOB_UID"
 ENV_ATTEMPT: Final = "HULK_ATTEMPT"
@@ -92,6 +98,7 @@ ENV_WORKER: Final = "HULK_WORKER"
 ENV_PLAN: Final = "HULK_PLAN"
 ENV_GANG: Final = "HULK_GANG"  # only where Hulk's launcher runs
 ENV_METRICS_PORT: Final = "HULK_METRICS_PORT"
+ENV_COLLECTIVE_PORT: Final = "HULK_COLLECTIVE_PORT"  # kept where the user sets it
 ENV_PEER_SECRET: Final = "HULK_PEER_SECRET"  # the path of a file; only where a plan may use Hulk's own all-reduce
 ENV_GRACE_SECONDS: Final = "HULK_GRACE_SECONDS"
 ENV_END_SECONDS: Final = "HULK_END_SECONDS"  # for the ranks of the attempt before: they have nothing to save
@@ -104,6 +111,8 @@ RESERVED_ENV: Final = (
     ENV_WORLD_SIZE,
     ENV_LOCAL_RANK,
     ENV_LOCAL_WORLD_SIZE,
+    ENV_GROUP_RANK,
+    ENV_NODE_RANK,
     ENV_MASTER_ADDR,
     ENV_MASTER_PORT,
     ENV_PET_NNODES,
@@ -142,13 +151,18 @@ ENV_QUEUE_SETTLE_SECONDS: Final = "HULK_QUEUE_SETTLE_SECONDS"
 
 # Ports.
 MASTER_PORT: Final = 29400
-COLLECTIVE_PORT: Final = 29401  # of a pod's first rank; each further one has the next
 WORKER_METRICS_PORT: Final = 9400
 OPERATOR_METRICS_PORT: Final = 9401
 AGENT_BANDWIDTH_PORT: Final = 9404
 
+# Ports of attempts whose pods are on their nodes' own network: below what Linux hands out to clients by itself (32768),
+# and below NodePorts (30000).
+FIRST_HOST_PORT: Final = 20_000
+LAST_HOST_PORT: Final = 29_399
+
 # Inside a pod.
-NETWORK_INTERFACE: Final = "eth0"
+SHARED_MEMORY_DIRECTORY: Final = "/dev/shm"
+SHARED_MEMORY_VOLUME: Final = "hulk-shared-memory"
 PLAN_KEY: Final = "plan.json.gz"
 PLAN_BASIS_KEY: Final = "made-of.json.gz"  # what the plan was made of
 PLAN_WHY_KEY: Final = "why"  # the plan's reasons, one sentence a line

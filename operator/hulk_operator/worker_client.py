@@ -13,7 +13,6 @@ from typing import Any, Final
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from hulk_operator import names
 from hulk_operator.observation import (
     Observation,
     ObservedAllReduce,
@@ -44,38 +43,37 @@ class ObserveError(Exception):
     """A worker did not answer as it should; the message says how."""
 
 
-async def metrics(session: aiohttp.ClientSession, host: str, port: int = names.WORKER_METRICS_PORT) -> Observation:
-    """Read a worker's /metrics (`host`: its pod's address). `ObserveError` when it gives no readable answer."""
-    status, body = await _read(session, "GET", _url(host, port, "metrics"))
+async def metrics(session: aiohttp.ClientSession, address: str) -> Observation:
+    """Read a worker's /metrics (`address`: host:port). `ObserveError` when it gives no readable answer."""
+    status, body = await _read(session, "GET", f"http://{address}/metrics")
     if status != _HTTP_OK:
-        raise ObserveError(f"{host}:{port}/metrics answered {status}")
+        raise ObserveError(f"{address}/metrics answered {status}")
     return await asyncio.to_thread(parse_metrics, body)  # a large answer takes a while
 
 
-async def preflight(
-    session: aiohttp.ClientSession, host: str, port: int = names.WORKER_METRICS_PORT
-) -> Preflight | None:
+async def preflight(session: aiohttp.ClientSession, address: str) -> Preflight | None:
     """Read a worker's /preflight; None before it is ready. `ObserveError` when it gives no readable answer."""
-    status, body = await _read(session, "GET", _url(host, port, "preflight"))
+    status, body = await _read(session, "GET", f"http://{address}/preflight")
     if status == _HTTP_NOT_FOUND:
         return None
     if status != _HTTP_OK:
-        raise ObserveError(f"{host}:{port}/preflight answered {status}")
+        raise ObserveError(f"{address}/preflight answered {status}")
     return parse_preflight(body)
 
 
-async def start(session: aiohttp.ClientSession, host: str, attempt: int, port: int = names.WORKER_METRICS_PORT) -> None:
+async def start(session: aiohttp.ClientSession, address: str, attempt: int) -> None:
     """Tell an attempt to start its first step; safe to repeat. `ObserveError` when it refuses or is not there."""
-    status, _ = await _read(session, "POST", _url(host, port, "start"), {"attempt": attempt})
+    status, _ = await _read(session, "POST", f"http://{address}/start", {"attempt": attempt})
     if not _HTTP_OK <= status < 300:
-        raise ObserveError(f"{host}:{port}/start answered {status}")
+        raise ObserveError(f"{address}/start answered {status}")
 
 
-async def answers(host: str, port: int = names.WORKER_METRICS_PORT) -> bool:
+async def answers(address: str) -> bool:
     """Whether anything answers there, and be it with a refusal: then the node lives."""
+    host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(MAX_KNOCK_SECONDS):
-            _, writer = await asyncio.open_connection(host, port)
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
     except ConnectionRefusedError:
         return True
     except OSError:  # no answer in time among them
@@ -249,10 +247,6 @@ def _trials(samples: Samples) -> dict[str, ObservedTrial]:
 
 def _by_pair(rows: list[tuple[dict[str, str], float]]) -> dict[tuple[str, str], float]:
     return {(labels["source"], labels["target"]): value for labels, value in rows if math.isfinite(value) and value > 0}
-
-
-def _url(host: str, port: int, path: str) -> str:
-    return f"http://[{host}]:{port}/{path}" if ":" in host else f"http://{host}:{port}/{path}"
 
 
 async def _read(session: aiohttp.ClientSession, method: str, url: str, body: Any = None) -> tuple[int, str]:

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from hulk_runtime import errors, names
-from hulk_runtime.job import cpu_threads, environment
+from hulk_runtime.job import cpu_threads, environment, interface
 from hulk_runtime.job.shutdown import Stop, exit_now
 from hulk_runtime.plan import wire
 
@@ -27,7 +27,7 @@ def run(make_task: "TaskMaker") -> int:
         plan = wire.load(here.plan_path)
         _require_match(here, plan)
         cpu_threads.limit_threads()
-        _use_interface(plan)
+        _use_interface(plan, here)
         from hulk_runtime.training import loop
 
         return loop.run(here, plan, make_task, stop)
@@ -45,26 +45,26 @@ def _require_match(here: environment.Environment, plan: wire.Plan) -> None:
         )
 
 
-def _use_interface(plan: wire.Plan) -> None:
-    """Talk over the interface that the plan counts on, unless the pod's template names another.
+def _use_interface(plan: wire.Plan, here: environment.Environment) -> None:
+    """Talk over the interface that the pod's template names, else over the one of the route to rank 0.
 
     Stages in several regions talk over several connections.
     """
     if plan.transport is not None and plan.transport.interface is not None:
-        for name in (names.ENV_GLOO_INTERFACE, names.ENV_NCCL_INTERFACE):
-            os.environ.setdefault(name, plan.transport.interface)
-    interface = os.environ.get(names.ENV_GLOO_INTERFACE)
-    if interface and plan.pipeline and len({worker.region for worker in plan.workers}) > 1:
-        os.environ[names.ENV_GLOO_INTERFACE] = several(interface)
+        os.environ.setdefault(names.ENV_GLOO_INTERFACE, plan.transport.interface)
+    interface.choose(os.environ, here.rendezvous_s)
+    chosen = os.environ.get(names.ENV_GLOO_INTERFACE)
+    if chosen and plan.pipeline and len({worker.region for worker in plan.workers}) > 1:
+        os.environ[names.ENV_GLOO_INTERFACE] = several(chosen)
 
 
-def several(interface: str) -> str:
+def several(name: str) -> str:
     """An interface so that gloo makes several connections between two ranks over it; a list stays as it is.
 
     >>> several("eth0")
     'eth0,eth0,eth0,eth0,eth0,eth0,eth0,eth0,eth0'
     """
-    return interface if "," in interface else ",".join([interface] * NUM_CONNECTIONS)
+    return name if "," in name else ",".join([name] * NUM_CONNECTIONS)
 
 
 def leave(code: int) -> NoReturn:

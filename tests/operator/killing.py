@@ -166,14 +166,14 @@ class Answers:
         self._trains = trains
         self._started: int | None = None
 
-    async def preflight(self, ip: str) -> Preflight | None:
+    async def preflight(self, address: str) -> Preflight | None:
         """Half a second on every rank, of the attempt whose pod has the address."""
-        gang = await self._gang(ip)
+        gang = await self._gang(address)
         return Preflight(gang[0].attempt, (0.5,) * len(gang)) if gang else None
 
-    async def metrics(self, ip: str) -> Observation:
+    async def metrics(self, address: str) -> Observation:
         """A link, and the first step."""
-        gang = await self._gang(ip)
+        gang = await self._gang(address)
         ends = sorted({pod.node for pod in gang}, reverse=self._started is not None)
         links = tuple(ObservedLink(source, target, 0.08, 1e6) for source, target in pairwise(ends))[:1]
         if self._started is None or not self._trains:
@@ -182,17 +182,17 @@ class Answers:
         epoch = 1 if cut_off else 0
         return Observation(self._started, step=1, step_s=1.0, loss=2.5, links=links, epoch=epoch, absent=cut_off)
 
-    async def start(self, ip: str, attempt: int) -> None:
+    async def start(self, address: str, attempt: int) -> None:
         """Accepted."""
         self._started = attempt
 
-    async def answers(self, ip: str) -> bool:
+    async def answers(self, address: str) -> bool:
         """Every node lives."""
         return True
 
-    async def _gang(self, ip: str) -> list[WorkerPod]:
+    async def _gang(self, address: str) -> list[WorkerPod]:
         """By worker, the pods of the attempt whose pod has the address."""
-        found = await self._cluster.list(PODS, self._namespace, fields=f"status.podIP={ip}")
+        found = await self._cluster.list(PODS, self._namespace, fields=f"status.podIP={address.partition(':')[0]}")
         attempts = [pod["metadata"]["labels"][names.LABEL_ATTEMPT] for pod in found.items]
         if not attempts:
             return []

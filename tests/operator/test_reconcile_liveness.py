@@ -142,7 +142,7 @@ def test_ranks_that_wait_for_a_lost_node_end_at_once(reason: str, ends_s: str | 
 def test_every_node_is_knocked_at_and_sooner_again_while_one_is_silent() -> None:
     made = trained(heard((-9, TRAINS, ALL)), polled_s=9)
     (poll,) = [action for _, action in made.actions if isinstance(action, Poll)]
-    assert poll.doors == {node: f"10.0.0.{n + 1}" for n, node in enumerate(NODES)}
+    assert poll.doors == {node: f"10.0.0.{n + 1}:9400" for n, node in enumerate(NODES)}
     assert made.requeue_after_s == made.view.timing.poll_s
     made = trained(UNSURE, polled_s=1.5)
     assert [action for _, action in made.actions if isinstance(action, Poll)] == [poll]

@@ -96,11 +96,11 @@ def remembered(made: Decision) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("name", "status", "sync", "pods", "asked"),
     [
-        ("nobody may be left out", whole(), {}, gang(), ("10.0.0.0",)),
-        ("the first of each region", whole(), CONTINUE, gang(), ("10.0.0.0", "10.0.0.2", "10.0.0.4")),
-        ("rank 0's pod has ended", whole(), CONTINUE, gang(lost(0), lost(1)), ("10.0.0.2", "10.0.0.4")),
-        ("not who was left out", without("ap"), CONTINUE, gang(), ("10.0.0.0", "10.0.0.2")),
-        ("not rank 0 where its region is", without("eu"), CONTINUE, gang(), ("10.0.0.2", "10.0.0.4")),
+        ("nobody may be left out", whole(), {}, gang(), ("10.0.0.0:9400",)),
+        ("the first of each region", whole(), CONTINUE, gang(), ("10.0.0.0:9400", "10.0.0.2:9400", "10.0.0.4:9400")),
+        ("rank 0's pod has ended", whole(), CONTINUE, gang(lost(0), lost(1)), ("10.0.0.2:9400", "10.0.0.4:9400")),
+        ("not who was left out", without("ap"), CONTINUE, gang(), ("10.0.0.0:9400", "10.0.0.2:9400")),
+        ("not rank 0 where its region is", without("eu"), CONTINUE, gang(), ("10.0.0.2:9400", "10.0.0.4:9400")),
     ],
 )
 def test_who_is_asked_how_it_goes(
@@ -254,7 +254,7 @@ def test_a_loss_that_the_others_may_survive_is_waited_with(name: str, changes: d
 def test_while_it_is_waited_the_others_are_asked_and_the_moment_is_kept() -> None:
     first = decide(six(whole(), nodes=SILENT_AP))
     assert remembered(first)["loss"] == (1, NOW)
-    assert polls(first) == [("10.0.0.0", "10.0.0.2", "10.0.0.4")]
+    assert polls(first) == [("10.0.0.0:9400", "10.0.0.2:9400", "10.0.0.4:9400")]
     assert "loss" not in remembered(decide(six(whole(), nodes=SILENT_AP, memory=Memory(loss=SEEN))))
     better = decide(six(whole(), memory=Memory(loss=SEEN)))  # the nodes are back
     assert remembered(better)["loss"] is None

@@ -97,23 +97,23 @@ class Workers:
         self.dead: set[str] = set()
         self.wait = wait
 
-    async def metrics(self, ip: str) -> Observation:
-        if ip in self.dead:
+    async def metrics(self, address: str) -> Observation:
+        if address in self.dead:
             self.wait(MAX_SECONDS)
-        if ip not in self.says:
+        if address not in self.says:
             raise ObserveError("silent")
-        return self.says[ip]
+        return self.says[address]
 
-    async def preflight(self, ip: str) -> Preflight | None:
+    async def preflight(self, address: str) -> Preflight | None:
         return Preflight(1, (0.5, 0.5, 0.5))
 
-    async def start(self, ip: str, attempt: int) -> None:
+    async def start(self, address: str, attempt: int) -> None:
         self.started.append(attempt)
 
-    async def answers(self, ip: str) -> bool:
-        if ip in self.dead:
+    async def answers(self, address: str) -> bool:
+        if address in self.dead:
             self.wait(MAX_KNOCK_SECONDS)
-        return ip not in self.dead
+        return address not in self.dead
 
 
 class World:
@@ -262,8 +262,8 @@ async def test_the_rank_of_the_latest_membership_is_believed(
     name: str, says: dict[int, Observation], believed: int | None
 ) -> None:
     world = World(decision())
-    world.workers.says = {f"10.0.0.{worker + 1}": seen for worker, seen in says.items()}
-    poll = Poll("10.0.0.1", 1, preflight=False, others=("10.0.0.2", "10.0.0.3"))
+    world.workers.says = {f"10.0.0.{worker + 1}:9400": seen for worker, seen in says.items()}
+    poll = Poll("10.0.0.1:9400", 1, preflight=False, others=("10.0.0.2:9400", "10.0.0.3:9400"))
     observe = next(step for step in RECIPE if step.name == "observe")
     await world.reconciler._executor.run(await world.reconciler._gather(world.job()), [(observe, poll)])
     sighting = world.reconciler.memory[KEY].sighting
@@ -279,13 +279,13 @@ async def test_a_node_that_falls_silent_is_lost_within_ten_seconds(dead: int) ->
     await world.passes(3)
     world.pods_become(lambda worker: {"phase": "Running", "podIP": f"10.0.0.{worker + 1}"})
     rank_0, others = Observation(1, step=3, step_s=0.5, epoch=0), Observation(own_attempt=1, own_step=4)
-    world.workers.says = {"10.0.0.1": rank_0, "10.0.0.2": others, "10.0.0.3": others}
+    world.workers.says = {"10.0.0.1:9400": rank_0, "10.0.0.2:9400": others, "10.0.0.3:9400": others}
     await world.passes(4)
     world.now += timedelta(seconds=timing.poll_s)
     assert await world.passes() == timing.poll_s
     killed, waited = world.now, []
-    world.workers.dead = {f"10.0.0.{dead + 1}"}
-    del world.workers.says[f"10.0.0.{dead + 1}"]
+    world.workers.dead = {f"10.0.0.{dead + 1}:9400"}
+    del world.workers.says[f"10.0.0.{dead + 1}:9400"]
     world.now += timedelta(seconds=timing.poll_s)
     while world.job().status.last_failure is None:
         waited.append(await world.passes() or 0.0)

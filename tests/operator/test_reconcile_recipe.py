@@ -527,7 +527,7 @@ def test_a_kubelet_that_is_full_after_all_is_a_disruption() -> None:
 
 def test_the_preflight_is_asked_for_turned_into_a_prediction_written_and_then_answered() -> None:
     asked = decide(preflight_view(Memory()))
-    assert actions(asked, Poll) == [Poll("10.0.0.1", 1, preflight=True)]
+    assert actions(asked, Poll) == [Poll("10.0.0.1:9400", 1, preflight=True)]
     seen = Preflight(1, (0.5, 0.5, 0.5))
     turned = decide(preflight_view(Memory(sighting=Sighting(1, NOW, preflight=seen))))
     assert actions(turned, Calibrate) == [Calibrate(seen)]
@@ -539,7 +539,7 @@ def test_the_preflight_is_asked_for_turned_into_a_prediction_written_and_then_an
     assert actions(written, RecordSpeeds) == [RecordSpeeds(CALIBRATION)]
     assert not actions(written, Start)  # the prediction is in the API server first
     begun = decide(preflight_view(Memory(calibration=CALIBRATION), written.view.status))
-    assert actions(begun, Start) == [Start("10.0.0.1", 1)]
+    assert actions(begun, Start) == [Start("10.0.0.1:9400", 1)]
     told = decide(preflight_view(Memory(calibration=CALIBRATION, started=1), written.view.status))
     assert not actions(told, Start)
 
@@ -554,7 +554,7 @@ def test_no_prediction_is_written_once_the_job_trains() -> None:
 
 def test_an_old_preflight_is_asked_for_again() -> None:
     made = decide(preflight_view(Memory(sighting=Sighting(1, ago(900), preflight=Preflight(1, (0.5, 0.5, 0.5))))))
-    assert actions(made, Poll) == [Poll("10.0.0.1", 1, preflight=True)]
+    assert actions(made, Poll) == [Poll("10.0.0.1:9400", 1, preflight=True)]
     assert not actions(made, Calibrate)
 
 

@@ -347,7 +347,7 @@ async def test_a_sweep_is_divided_run_and_told() -> None:
     world.says(ConditionType.RUNNING)
     running = {f"t{n}": ObservedTrial("running", 3, 2.0 + n, 1.0) for n in range(4)}
     for worker, row in enumerate(rows):
-        world.workers.says[f"10.0.0.{worker}"] = {f"t{n}": running[f"t{n}"] for n in row}
+        world.workers.says[f"10.0.0.{worker}:9400"] = {f"t{n}": running[f"t{n}"] for n in row}
     await world.settle()
     assert world.sweep.status.trials.running == 4
     assert [row.metric for row in world.sweep.status.table] == ["2", "3", "4", "5"]
@@ -371,7 +371,7 @@ async def test_measured_times_that_drift_move_trials_through_checkpoint_and_rest
     world.says(ConditionType.RUNNING)
     slow = set(first[0])  # both of the first worker's: guessed alike, they take 50 times as long
     said = {n: ObservedTrial("running", 1, 2.0, 50.0 if n in slow else 1.0) for n in range(4)}
-    world.workers.says = {"10.0.0.0": {f"t{n}": one for n, one in said.items()}}
+    world.workers.says = {"10.0.0.0:9400": {f"t{n}": one for n, one in said.items()}}
     await world.settle()
     assert world.maps() == ["rates-trials-1", "rates-trials-2"]
     assert world.job["spec"]["suspend"] is True

@@ -77,7 +77,7 @@ def answer(text: str, status: int = 200) -> Handler:
 
 async def test_reads_everything_rank_0_says() -> None:
     async with worker("GET", "/metrics", answer(EXPOSITION)) as (session, port):
-        observation = await worker_client.metrics(session, "127.0.0.1", port)
+        observation = await worker_client.metrics(session, f"127.0.0.1:{port}")
     assert observation.series["process_cpu_seconds_total"] == 3.0
     assert replace(observation, series={}) == Observation(
         attempt=3,
@@ -196,7 +196,7 @@ async def test_an_answer_without_end_is_cut_off() -> None:
 
     async with worker("GET", "/metrics", endless) as (session, port):
         with pytest.raises(ObserveError, match="more than 1048576 bytes"):
-            await worker_client.metrics(session, "127.0.0.1", port)
+            await worker_client.metrics(session, f"127.0.0.1:{port}")
 
 
 async def test_a_silent_worker_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,14 +208,14 @@ async def test_a_silent_worker_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
 
     async with worker("GET", "/metrics", silent) as (session, port):
         with pytest.raises(ObserveError, match="TimeoutError"):
-            await worker_client.metrics(session, "127.0.0.1", port)
+            await worker_client.metrics(session, f"127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize("status", [302, 404, 500])
 async def test_metrics_with_another_status_are_refused(status: int) -> None:
     async with worker("GET", "/metrics", answer(EXPOSITION, status)) as (session, port):
         with pytest.raises(ObserveError, match=f"answered {status}"):
-            await worker_client.metrics(session, "127.0.0.1", port)
+            await worker_client.metrics(session, f"127.0.0.1:{port}")
 
 
 async def test_no_worker_at_all_is_an_observe_error() -> None:
@@ -223,30 +223,30 @@ async def test_no_worker_at_all_is_an_observe_error() -> None:
         pass
     async with aiohttp.ClientSession() as session:
         with pytest.raises(ObserveError, match=r"127\.0\.0\.1"):
-            await worker_client.metrics(session, "127.0.0.1", port)
+            await worker_client.metrics(session, f"127.0.0.1:{port}")
 
 
 async def test_who_lives_answers_and_be_it_with_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_client, "MAX_KNOCK_SECONDS", 0.2)
     async with worker("GET", "/metrics", answer("")) as (_, port):
-        assert await worker_client.answers("127.0.0.1", port)
-    assert await worker_client.answers("127.0.0.1", port)  # nobody listens there now
+        assert await worker_client.answers(f"127.0.0.1:{port}")
+    assert await worker_client.answers(f"127.0.0.1:{port}")  # nobody listens there now
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:  # and nobody takes what waits
         waiting = [socket.socket() for _ in range(4)]
         for one in waiting:
             one.setblocking(False)
             one.connect_ex(full.getsockname())
-        assert not await worker_client.answers("127.0.0.1", full.getsockname()[1])
+        assert not await worker_client.answers(f"127.0.0.1:{full.getsockname()[1]}")
         for one in waiting:
             one.close()
 
 
 async def test_preflight_is_none_until_it_is_ready() -> None:
     async with worker("GET", "/preflight", answer("", 404)) as (session, port):
-        assert await worker_client.preflight(session, "127.0.0.1", port) is None
+        assert await worker_client.preflight(session, f"127.0.0.1:{port}") is None
     ready = answer('{"attempt": 2, "computeSeconds": [0.5, 0.25], "slowestSeconds": 0.625}')
     async with worker("GET", "/preflight", ready) as (session, port):
-        assert await worker_client.preflight(session, "127.0.0.1", port) == Preflight(2, (0.5, 0.25), 0.625)
+        assert await worker_client.preflight(session, f"127.0.0.1:{port}") == Preflight(2, (0.5, 0.25), 0.625)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ async def test_start_names_the_attempt_and_says_when_it_is_refused() -> None:
         return web.Response(status=204 if bodies[-1]["attempt"] == 4 else 409)
 
     async with worker("POST", "/start", take) as (session, port):
-        await worker_client.start(session, "127.0.0.1", 4, port)
+        await worker_client.start(session, f"127.0.0.1:{port}", 4)
         with pytest.raises(ObserveError, match="answered 409"):
-            await worker_client.start(session, "127.0.0.1", 3, port)
+            await worker_client.start(session, f"127.0.0.1:{port}", 3)
     assert bodies == [{"attempt": 4}, {"attempt": 3}]

@@ -46,7 +46,15 @@ from hulk_operator.api.nodeprofile import (
     NodeProfileStatus,
 )
 from hulk_operator.api.placement import LayerPin, Placement
-from hulk_operator.api.plan_summary import Bottleneck, LayersPlace, Layout, PlanSummary, RegionShare, StagePlace
+from hulk_operator.api.plan_summary import (
+    Bottleneck,
+    HostPorts,
+    LayersPlace,
+    Layout,
+    PlanSummary,
+    RegionShare,
+    StagePlace,
+)
 from hulk_operator.api.queue_status import EnergyStatus, QueueStatus, ShareStatus
 from hulk_operator.api.status import (
     AllReduceTime,
@@ -90,6 +98,7 @@ __all__ = [
     "EnergyStatus",
     "EnvVar",
     "Halving",
+    "HostPorts",
     "HulkJob",
     "HulkJobSpec",
     "HulkJobStatus",

@@ -78,6 +78,18 @@ class Bottleneck(Resource):
     bandwidth_bytes_per_second: Annotated[Count, Field(description="TCP payload rate.")]
 
 
+class HostPorts(Resource):
+    """Ports of an attempt whose pods are on their nodes' own network."""
+
+    first: Annotated[int, Field(ge=names.FIRST_HOST_PORT, le=names.LAST_HOST_PORT, description="The first, rank 0's.")]
+    count: Annotated[Positive, Field(description="How many: the others are for metrics.")]
+
+    @property
+    def run(self) -> range:
+        """All of them."""
+        return range(self.first, self.first + self.count)
+
+
 def gap_text(gap: float) -> str:
     """An optimality gap as text: 0 only for a plan that is proven best, however small the gap.
 
@@ -99,6 +111,10 @@ class PlanSummary(Resource):
     ] = "time"
     price_per_hour: Annotated[
         Decimal | None, Field(description="Price of its accelerators, by the HulkTopology; absent = one has none.")
+    ] = None
+    host_ports: Annotated[
+        HostPorts | None,
+        Field(description="What its pods take of their nodes' own; absent = they have a network of their own."),
     ] = None
     num_workers: Annotated[Count, Field(description="Workers.")]
     num_accelerators: Annotated[Count, Field(description="Accelerators over all workers.")]

@@ -142,7 +142,12 @@ def _pod() -> str:
     return (
         "## What Hulk sets in a worker's pod\n\n"
         f"- environment of the first container (a template that sets one of these is refused): {environment}\n"
-        f"- environment kept where the template sets it: `{names.ENV_GLOO_INTERFACE}`, `{names.ENV_NCCL_INTERFACE}`\n"
+        f"- environment kept where the template sets it: `{names.ENV_PET_RDZV_BACKEND}`, "
+        f"`{names.ENV_PET_RDZV_ENDPOINT}`, `{names.ENV_PET_RDZV_ID}`; with hostNetwork `{names.ENV_COLLECTIVE_PORT}`\n"
+        f"- shared memory: an emptyDir in memory at `{names.SHARED_MEMORY_DIRECTORY}`, unless the template mounts "
+        "something there; what is in it counts towards the container's memory limit\n"
+        "- with hostNetwork: dnsPolicy ClusterFirstWithHostNet unless the template says otherwise, and host ports of "
+        f"{names.FIRST_HOST_PORT} to {names.LAST_HOST_PORT}, other ones for each attempt\n"
         f"- labels: {labels}; a template's keys under `{names.RESERVED_PREFIX}` are refused\n"
         f"- the full plan at `{names.PLAN_PATH}`; checkpoints of a volume claim at `{names.CHECKPOINT_DIRECTORY}`\n"
         f"- unless `sync.mode` is `ring`: the file that the workers know each other by, of Secret "

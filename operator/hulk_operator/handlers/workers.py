@@ -12,18 +12,18 @@ class HttpWorkers:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
 
-    async def metrics(self, ip: str) -> Observation:
+    async def metrics(self, address: str) -> Observation:
         """Progress."""
-        return await worker_client.metrics(self._session, ip)
+        return await worker_client.metrics(self._session, address)
 
-    async def preflight(self, ip: str) -> Preflight | None:
+    async def preflight(self, address: str) -> Preflight | None:
         """What the ranks measured before the first step."""
-        return await worker_client.preflight(self._session, ip)
+        return await worker_client.preflight(self._session, address)
 
-    async def start(self, ip: str, attempt: int) -> None:
+    async def start(self, address: str, attempt: int) -> None:
         """Let the first step begin."""
-        await worker_client.start(self._session, ip, attempt)
+        await worker_client.start(self._session, address, attempt)
 
-    async def answers(self, ip: str) -> bool:
+    async def answers(self, address: str) -> bool:
         """Whether its node lives."""
-        return await worker_client.answers(ip)
+        return await worker_client.answers(address)

@@ -2,9 +2,10 @@
 
 import logging
 from base64 import b64decode
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from hulk_placement import wire
 from hulk_placement.basis import Basis
@@ -20,9 +21,11 @@ from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.topology import Room
 from hulk_operator.planning.process import Search
 from hulk_operator.planning.reservations import Held, new_claims
-from hulk_operator.pods import network_interface
+from hulk_operator.pods import free_run, is_on_host, network_interface
 from hulk_operator.reconcile.plan_summary import plan_summary, prediction_summary
-from hulk_operator.reconcile.types import FullPlan, Planned, Share
+from hulk_operator.reconcile.types import FullPlan, Planned, Share, Unplanned
+
+HOST_PORTS: Final = f"{names.FIRST_HOST_PORT} to {names.LAST_HOST_PORT}"
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +63,16 @@ async def planned(
     now: datetime,
     basis: Basis | None = None,
     share: Share | None = None,
-) -> Planned:
-    """The answer for a job that has a plan, made of `basis`. One that is not calibrated gets its prediction later."""
+    taken_ports: Collection[range] = (),
+) -> Planned | Unplanned:
+    """The answer for a job that has a plan, made of `basis`. One that is not calibrated gets its prediction later.
+
+    `taken_ports`: of their nodes' own, by the pods of other jobs.
+    """
+    host_ports = free_run(job, plan, taken_ports) if is_on_host(job) else None
+    if host_ports is None and is_on_host(job):
+        message = f"Its pods use their nodes' network, and other jobs have all ports of Hulk's ({HOST_PORTS})."
+        return Unplanned(job.metadata.generation, "NoHostPorts", message)
     interface = network_interface(job)
     meta = wire.Meta.of(workload, operator_version=version(), steps=job.spec.training.steps, interface=interface)
     full = FullPlan(plan, wire.encode(plan, meta), wire.document(plan, meta)["digest"], meta.steps, basis)
@@ -69,7 +80,7 @@ async def planned(
     if not full.preflight:
         foreseen = await search.foresee(plan, workload, topology)
         prediction = prediction_summary(foreseen.prediction, plan, "profile", now, foreseen.transfer_s)
-    summary = plan_summary(job, plan, full.digest, topology, workload.model)
+    summary = plan_summary(job, plan, full.digest, topology, workload.model, host_ports)
     return Planned(job.metadata.generation, full, summary, prediction, share)
 
 

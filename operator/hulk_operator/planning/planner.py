@@ -255,6 +255,13 @@ class Planner:
         # without a plan: nothing was created of it yet, or its pods speak for it
         return decided + [Held(job, full.plan) for job, full in plans if full is not None]
 
+    def _taken_ports(self, key: str) -> list[range]:
+        """Ports of their nodes' own that other jobs have, by plans that are in force or decided."""
+        answers = [given.answer for of, given in self._answers.items() if of != key]
+        decided = [answer.summary for answer in answers if isinstance(answer, Planned)]
+        in_force = [job.status.plan for of, job in self._store.jobs.items() if of != key and not finished(job.status)]
+        return [plan.host_ports.run for plan in (*decided, *in_force) if plan and plan.host_ports]
+
     async def _workloads(self, jobs: Mapping[str, HulkJob], inventory: Inventory) -> list[Workload]:
         """The workloads of the jobs that can be planned; the others are answered at once."""
         found = []
@@ -295,8 +302,9 @@ class Planner:
                 try:
                     basis = made_of(plan, workloads[key], problem.topology, solution.plans)
                     share = grant.share if (grant := turns.grants.get(key)) else None
+                    taken = self._taken_ports(key)
                     answer: Answer = await planned(
-                        self._search, jobs[key], plan, workloads[key], problem.topology, now, basis, share
+                        self._search, jobs[key], plan, workloads[key], problem.topology, now, basis, share, taken
                     )
                 except Exception as error:
                     logger.exception("%s: its plan cannot be used", key)

@@ -1,7 +1,10 @@
 """Pure functions from a plan and a job to Kubernetes objects, and from pods back to facts."""
 
 from hulk_operator.pods.attempt_objects import gang_config_map, network_policy, plan_config_map, service
-from hulk_operator.pods.manifests import network_interface, owner_reference, pods, stays
+from hulk_operator.pods.environment import network_interface
+from hulk_operator.pods.host_ports import Ports, free_run, is_on_host, ports
+from hulk_operator.pods.launcher import stays
+from hulk_operator.pods.manifests import owner_reference, pods
 from hulk_operator.pods.worker import (
     Exit,
     Reason,
@@ -17,9 +20,12 @@ from hulk_operator.pods.worker_secret import peer_secret
 
 __all__ = [
     "Exit",
+    "Ports",
     "Reason",
     "WorkerPod",
+    "free_run",
     "gang_config_map",
+    "is_on_host",
     "is_worker",
     "job_key_of",
     "network_interface",
@@ -30,6 +36,7 @@ __all__ = [
     "peer_secret",
     "plan_config_map",
     "pods",
+    "ports",
     "reason_of",
     "service",
     "stays",

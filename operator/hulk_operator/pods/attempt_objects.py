@@ -8,7 +8,9 @@ from hulk_placement.plan import Plan
 from hulk_operator import names
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Object
-from hulk_operator.pods.manifests import attempt_environment, owner_reference
+from hulk_operator.pods.environment import attempt_environment
+from hulk_operator.pods.host_ports import OWN, Ports
+from hulk_operator.pods.manifests import owner_reference
 
 
 def plan_config_map(
@@ -45,9 +47,9 @@ def gang_config_map(job: HulkJob, plan: Plan, blob: bytes, is_broken: bool = Fal
     }
 
 
-def service(job: HulkJob, attempt: int) -> Object:
+def service(job: HulkJob, attempt: int, ports: Ports = OWN) -> Object:
     """Headless: its name is rank 0's address, whichever pod that is, and also before it is ready."""
-    ports = {"rendezvous": names.MASTER_PORT, "hulk-metrics": names.WORKER_METRICS_PORT}
+    served = {"rendezvous": ports.master, "hulk-metrics": ports.metrics(0)}
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -56,7 +58,7 @@ def service(job: HulkJob, attempt: int) -> Object:
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
             "selector": names.worker_labels(job.metadata.name, attempt, 0),
-            "ports": [{"name": name, "port": port, "targetPort": port} for name, port in ports.items()],
+            "ports": [{"name": name, "port": port, "targetPort": port} for name, port in served.items()],
         },
     }
 

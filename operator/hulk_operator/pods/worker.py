@@ -32,12 +32,13 @@ _MAX_EXIT_CODE: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a worker's first container ended."""
+    """How a worker's container ended; `container` names the init container that failed before it, where one did."""
 
     code: int
     reason: str
     message: str
     time: datetime | None
+    container: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,11 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class WorkerPod:
-    """One worker's pod. `node` is empty until it is bound; `delete_by` is the end of its grace period when deleting."""
+    """One worker's pod. `node` is empty until it is bound; `delete_by` is the end of its grace period when deleting.
+
+    The worker is one of its containers; `others_run`: of the other ordinary ones some do. `failure`: why the pod failed
+    as a whole, where the kubelet says so.
+    """
 
     name: str
     uid: str
@@ -65,6 +70,15 @@ class WorkerPod:
     waiting: Reason | None = None
     unschedulable: str = ""
     disruption: Reason | None = None
+    failure: Reason | None = None
+    others_run: bool = False
+    metrics_port: int = names.WORKER_METRICS_PORT
+
+    @property
+    def address(self) -> str:
+        """Where it serves its metrics, as host:port; empty before it has an address."""
+        host = f"[{self.ip}]" if ":" in self.ip else self.ip
+        return f"{host}:{self.metrics_port}" if host else ""
 
     @property
     def running(self) -> bool:
@@ -73,13 +87,19 @@ class WorkerPod:
 
     @property
     def succeeded(self) -> bool:
-        """Whether every container ended well."""
-        return self.phase == "Succeeded"
+        """Whether the worker ended with exit code 0, whatever the other containers do; it may have been told to end."""
+        return not self.failed and (self.phase == "Succeeded" or self.exit is not None)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody takes the pod away."""
+        return self.delete_by is not None or self.disruption is not None
 
     @property
     def failed(self) -> bool:
-        """Whether the worker ended badly, or the pod as a whole."""
-        return self.phase == "Failed" or (self.exit is not None and self.exit.code != 0)
+        """Whether the worker ended badly, an init container did before it, or the pod as a whole."""
+        ended_badly = self.phase == "Failed" if self.exit is None else self.exit.code != 0
+        return ended_badly or self.failure is not None
 
     @property
     def ended(self) -> bool:
@@ -121,8 +141,10 @@ def worker_pod(pod: Object) -> WorkerPod:
     """The worker in a pod for which `is_worker` holds."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     labels = metadata["labels"]
-    first = pod["spec"]["containers"][0]["name"]
-    state = _container_state(status.get("containerStatuses") or (), first)
+    worker = _worker_container(pod)
+    statuses = status.get("containerStatuses") or ()
+    state = _container_state(statuses, worker["name"])
+    others = [found.get("state") or {} for found in statuses if found["name"] != worker["name"]]
     return WorkerPod(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -133,10 +155,13 @@ def worker_pod(pod: Object) -> WorkerPod:
         ip=status.get("podIP") or "",
         phase=status.get("phase") or "Pending",
         delete_by=parse_time(metadata.get("deletionTimestamp")),
-        exit=_exit(state),
-        waiting=_waiting(state) or _init_waiting(status),
+        exit=_exit(state) or _init_exit(pod),
+        waiting=_init_waiting(status) or _waiting(state),
         unschedulable=_unschedulable(status),
         disruption=_disruption(status),
+        failure=_failure(status),
+        others_run=any("terminated" not in other for other in others),
+        metrics_port=_metrics_port(worker),
     )
 
 
@@ -152,11 +177,41 @@ def owner_name(child: Object) -> str:
     return next((owner["name"] for owner in owners if owner["kind"] == names.JOB_KIND), "")
 
 
+def _worker_container(pod: Object) -> Object:
+    """By the name that Hulk noted: a webhook may have put another container before it."""
+    containers = pod["spec"]["containers"]
+    name = (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_CONTAINER)
+    found: Object = next((one for one in containers if one["name"] == name), containers[0])
+    return found
+
+
+def _metrics_port(worker: Object) -> int:
+    values = [one.get("value") or "" for one in worker.get("env") or () if one["name"] == names.ENV_METRICS_PORT]
+    return int(values[0]) if values and values[0].isdecimal() else names.WORKER_METRICS_PORT
+
+
 def _container_state(statuses: Iterable[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
     return next((status.get("state") or {} for status in statuses if status["name"] == name), {})
 
 
-def _exit(state: Mapping[str, Any]) -> Exit | None:
+def _init_exit(pod: Object) -> Exit | None:
+    """How an init container failed; those that are restarted (native sidecars) never end the pod."""
+    sidecars = {one["name"] for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"}
+    for status in (pod.get("status") or {}).get("initContainerStatuses") or ():
+        ended = _exit(status.get("state") or {}, status["name"])
+        if ended is not None and ended.code != 0 and status["name"] not in sidecars:
+            return ended
+    return None
+
+
+def _failure(status: Mapping[str, Any]) -> Reason | None:
+    reason = status.get("reason") or ""
+    if status.get("phase") != "Failed" or not reason:
+        return None
+    return Reason(reason_of(reason), status.get("message") or reason)
+
+
+def _exit(state: Mapping[str, Any], container: str = "") -> Exit | None:
     ended = state.get("terminated")
     if not ended:
         return None
@@ -166,6 +221,7 @@ def _exit(state: Mapping[str, Any]) -> Exit | None:
         reason_of(ended.get("reason") or "", "Error"),
         ended.get("message") or "",
         parse_time(ended.get("finishedAt")),
+        container,
     )
 
 
@@ -176,8 +232,11 @@ def _waiting(state: Mapping[str, Any]) -> Reason | None:
 
 def _init_waiting(status: Mapping[str, Any]) -> Reason | None:
     """What an init container waits for, when it is the cause that the worker has not started."""
-    states = (_waiting(init.get("state") or {}) for init in status.get("initContainerStatuses") or ())
-    return next((state for state in states if state and state.reason != "PodInitializing"), None)
+    for init in status.get("initContainerStatuses") or ():
+        waits = _waiting(init.get("state") or {})
+        if waits and waits.reason != "PodInitializing":
+            return Reason(waits.reason, f"init container {init['name']}: {waits.message}".rstrip(": "))
+    return None
 
 
 def _unschedulable(status: Mapping[str, Any]) -> str:

@@ -45,9 +45,20 @@ def deployed(view: View) -> bool:
 
 
 def ended_well(view: View) -> frozenset[int]:
-    """Workers of the attempt in force that ended well, also those whose pods were deleted since."""
+    """Workers of the attempt in force that ended well, also those whose pods were deleted since.
+
+    A program that was told to stop before its last step, and left politely with exit code 0, has not.
+    """
     seen = {worker for attempt, worker in view.memory.ended if attempt == view.status.attempt}
-    return frozenset(seen | {pod.worker for pod in view.gang if pod.succeeded})
+    whole = _made_last_step(view)
+    return frozenset(seen | {pod.worker for pod in view.gang if pod.succeeded and (whole or not pod.interrupted)})
+
+
+def _made_last_step(view: View) -> bool:
+    """Whether the attempt in force is known to have made the last step of its plan."""
+    said, seen = last_said(view), view.status.observed
+    step = max(said.step if said else 0, seen.step if seen else 0)
+    return view.full is not None and step >= view.full.num_steps
 
 
 def num_workers(view: View) -> int:

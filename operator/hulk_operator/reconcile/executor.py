@@ -44,6 +44,7 @@ from hulk_operator.reconcile.types import (
     Calibration,
     Create,
     DeleteJob,
+    DeletePods,
     KeepSpeeds,
     MakeSecret,
     Memory,
@@ -113,6 +114,7 @@ class Executor:
             Calibrate: self._calibrate,
             Create: self._create,
             DeleteJob: self._delete_job,
+            DeletePods: self._delete_pods,
             KeepSpeeds: self._keep_speeds,
             MakeSecret: self._make_secret,
             Poll: self._poll,
@@ -235,6 +237,12 @@ class Executor:
         except (NotFound, Conflict):
             logger.info("%s: is gone already", view.job.key)
 
+    async def _delete_pods(self, view: View, action: DeletePods) -> None:
+        for name, uid in action.uids.items():
+            self._check_lease()
+            with suppress(NotFound, Conflict):
+                await self._cluster.delete(PODS, name, view.job.metadata.namespace, uid=uid)
+
     async def _request_plan(self, view: View, _: RequestPlan) -> None:
         self._plans.request(view.job.key)
 
@@ -266,7 +274,7 @@ class Executor:
         observation, preflight = None, None
         try:
             if action.preflight:
-                preflight = await self._workers.preflight(action.ip)
+                preflight = await self._workers.preflight(action.address)
             observation = await latest(self._workers, action, answers)  # beside a preflight: it may train already
         except ObserveError as silent:
             logger.debug("%s: %s", view.job.key, silent)
@@ -287,7 +295,7 @@ class Executor:
 
     async def _start(self, view: View, action: Start) -> None:
         try:
-            await self._workers.start(action.ip, action.attempt)
+            await self._workers.start(action.address, action.attempt)
         except ObserveError as error:
             logger.info("%s: is not told to start: %s", view.job.key, error)
             return

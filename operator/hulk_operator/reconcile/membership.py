@@ -103,7 +103,7 @@ def doors(view: View) -> dict[str, str]:
     found: dict[str, str] = {}
     for pod in pods_of_members(view):
         if pod.running and pod.ip and pod.node:
-            found.setdefault(pod.node, pod.ip)
+            found.setdefault(pod.node, pod.address)
     return found
 
 

@@ -15,6 +15,7 @@ from hulk_placement.topology import Topology
 from hulk_operator import names
 from hulk_operator.api import (
     Bottleneck,
+    HostPorts,
     HulkJob,
     LayersPlace,
     Layout,
@@ -48,7 +49,9 @@ def whole(value: float) -> int:
     return round(min(max(0.0, value), MAX_COUNT))
 
 
-def plan_summary(job: HulkJob, plan: Plan, digest: str, topology: Topology, model: Model) -> PlanSummary:
+def plan_summary(
+    job: HulkJob, plan: Plan, digest: str, topology: Topology, model: Model, host_ports: HostPorts | None = None
+) -> PlanSummary:
     """The plan by regions and stages, its ring order folded, and its slowest link as it is known now."""
     regions = sorted({worker.region for worker in plan.workers})
     return PlanSummary(
@@ -58,6 +61,7 @@ def plan_summary(job: HulkJob, plan: Plan, digest: str, topology: Topology, mode
         algorithm=plan.algorithm,
         objective=job.spec.placement.objective,
         price_per_hour=_price_per_hour(plan, topology),
+        host_ports=host_ports,
         num_workers=len(plan.workers),
         num_accelerators=sum(worker.num_accelerators for worker in plan.workers),
         smallest_share=min(plan.shares),

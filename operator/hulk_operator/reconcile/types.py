@@ -257,6 +257,13 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletePods:
+    """Delete these pods (uid by name); one of that name that was made since is left."""
+
+    uids: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Poll:
     """Ask rank 0 how it goes; the answer is in the next pass's memory.
 
@@ -264,7 +271,7 @@ class Poll:
     `doors`: the address of a pod on each node of the gang, to knock at.
     """
 
-    ip: str
+    address: str
     attempt: int
     preflight: bool
     others: tuple[str, ...] = ()
@@ -296,7 +303,7 @@ class KeepSpeeds:
 class Start:
     """Tell rank 0 to begin the first step."""
 
-    ip: str
+    address: str
     attempt: int
 
 
@@ -327,6 +334,7 @@ Action = (
     | KeepSpeeds
     | Start
     | DeleteJob
+    | DeletePods
     | Remember
 )
 

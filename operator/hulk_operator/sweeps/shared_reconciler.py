@@ -116,7 +116,7 @@ class Sharing:
 
     async def _ask(self, pod: WorkerPod) -> dict[int, ObservedTrial]:
         try:
-            said = (await self.workers.metrics(pod.ip)).trials
+            said = (await self.workers.metrics(pod.address)).trials
         except ObserveError as error:
             logger.debug("%s: %s", pod.name, error)
             return {}

@@ -33,7 +33,8 @@ class Checkpointing:
 class Environment:
     """One rank's place in the job. `start_s` bounds the wait for go.
 
-    It listens for the other ranks' sums at `collective_port`: of a pod's first rank, each further one has the next.
+    It listens for the other ranks' sums at `collective_port`: of a pod's first rank, each further one has the next; 0
+    means any.
 
     `rendezvous_s` bounds joining and the wait for a peer before the first step; `silence_s` that in training.
     """
@@ -82,8 +83,7 @@ def read(environ: Mapping[str, str]) -> Environment:
             master_address=environ.get(names.ENV_MASTER_ADDR, "127.0.0.1"),
             master_port=integer(environ, names.ENV_MASTER_PORT, names.MASTER_PORT),
             metrics_port=integer(environ, names.ENV_METRICS_PORT, names.WORKER_METRICS_PORT),
-            collective_port=integer(environ, names.ENV_COLLECTIVE_PORT, names.COLLECTIVE_PORT)
-            + integer(environ, names.ENV_LOCAL_RANK, 0),
+            collective_port=_collective_port(environ),
             plan_path=environ.get(names.ENV_PLAN, names.PLAN_PATH),
             peer_secret_path=environ.get(names.ENV_PEER_SECRET, ""),
             checkpointing=_checkpointing(environ),
@@ -94,6 +94,11 @@ def read(environ: Mapping[str, str]) -> Environment:
         )
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
+
+
+def _collective_port(environ: Mapping[str, str]) -> int:
+    first = integer(environ, names.ENV_COLLECTIVE_PORT, names.COLLECTIVE_PORT)
+    return first and first + integer(environ, names.ENV_LOCAL_RANK, 0)
 
 
 def _checkpointing(environ: Mapping[str, str]) -> Checkpointing | None:

@@ -1,8 +1,9 @@
 """Starts one worker's ranks in parallel from its own slice of the plan: `hulk-launch train.py --any --arguments`.
 
 No worker waits for another: each reads from the plan which ranks are its own and starts them at once (LE-DAnCE's
-locality manager). The ranks get what torchrun would give them, so a script needs no Hulk import. With one accelerator
-per worker, or with torchrun and the PET_ variables, scripts run without this launcher as well.
+locality manager). The ranks get what torchrun would give them, and the interface by which this pod reaches rank 0, so a
+script needs no Hulk import. With one accelerator per worker, or with torchrun and the PET_ variables, scripts run
+without this launcher as well.
 
 Signals are passed on to the ranks. The first rank that fails ends the others, and its exit code is the launcher's; a
 rank that was stopped (143) is no failure: the others stop by agreement at the same step. The launcher may be a
@@ -34,7 +35,7 @@ from hulk_runtime.errors import (
     HulkError,
     PeerLostError,
 )
-from hulk_runtime.job import cpu_threads, environment, gang
+from hulk_runtime.job import cpu_threads, environment, gang, interface
 from hulk_runtime.job.gang import Gang
 from hulk_runtime.plan import wire
 
@@ -149,8 +150,7 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str], now: Gang, folder
     """Run one attempt's ranks to their end, which a newer attempt brings about as well."""
     with _plan_file(now) as path:
         own = {**environ, **now.environment, names.ENV_PLAN: path, names.ENV_WORKER: str(now.worker)}
-        if names.ENV_PET_NODE_RANK in own:
-            own[names.ENV_PET_NODE_RANK] = str(now.worker)
+        own[names.ENV_PET_NODE_RANK] = str(now.worker)
         ranks = _start_all(arguments, own)
         _say(f"attempt {now.attempt}: worker {now.worker}, {len(ranks.running)} ranks")
         _attend(ranks, lambda: gang.read(folder, now.attempt))
@@ -184,6 +184,10 @@ def _await_gang(folder: Path, attempt: int, stay_s: float) -> Gang | None:
 
 def _start_all(arguments: Sequence[str], environ: Mapping[str, str]) -> Ranks:
     mine = slice_of(environ)
+    environ = dict(environ)
+    interface.choose(
+        environ, environment.number(environ, names.ENV_RENDEZVOUS_SECONDS, environment.DEFAULT_RENDEZVOUS_S)
+    )
     grace_s = environment.number(environ, names.ENV_GRACE_SECONDS, GRACE_S)
     pids = {_start(arguments, {**environ, **variables}) for variables in rank_variables(mine, environ)}
     return Ranks(pids, grace_s)
@@ -231,6 +235,7 @@ def rank_variables(mine: Slice, environ: Mapping[str, str]) -> list[dict[str, st
         names.ENV_WORLD_SIZE: str(mine.world_size),
         names.ENV_LOCAL_WORLD_SIZE: str(len(mine.ranks)),
         names.ENV_GROUP_RANK: str(mine.worker),
+        names.ENV_NODE_RANK: str(mine.worker),
         names.ENV_MASTER_ADDR: _either(environ, names.ENV_MASTER_ADDR, names.ENV_PET_MASTER_ADDR, "127.0.0.1"),
         names.ENV_MASTER_PORT: _either(
             environ, names.ENV_MASTER_PORT, names.ENV_PET_MASTER_PORT, str(names.MASTER_PORT)

@@ -6,7 +6,7 @@ from hulk_operator.api import ConditionType
 from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile.attempt_state import in_force, lost
 from hulk_operator.reconcile.retained_pods import staying
-from hulk_operator.reconcile.types import NOTHING, Outcome, Sweep, View
+from hulk_operator.reconcile.types import NOTHING, DeletePods, Outcome, Sweep, View
 from hulk_operator.status import holds
 
 
@@ -24,11 +24,22 @@ def sweep(view: View) -> Outcome:
     """
     if view.status.attempt == 0 or staying(view):
         return NOTHING
+    if lingering := _lingering(view):
+        return Outcome((DeletePods(lingering),))
     keep = kept_attempt(view)
     stale = any(pod.attempt != keep and pod.delete_by is None for pod in view.pods)
     if view.memory.swept_to == keep and not stale:
         return NOTHING
     return Outcome((Sweep(keep),))
+
+
+def _lingering(view: View) -> dict[str, str]:
+    """Pods (name and uid) of a job that succeeded in which something runs still: another container, or a worker of a
+    region that was left out. Pods that are done stay for their logs.
+    """
+    if not holds(view.status, ConditionType.SUCCEEDED):
+        return {}
+    return {pod.name: pod.uid for pod in view.gang if (pod.others_run or not pod.ended) and pod.delete_by is None}
 
 
 def drain(view: View) -> Outcome:

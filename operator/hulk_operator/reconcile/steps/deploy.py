@@ -43,10 +43,11 @@ def deploy(view: View) -> Outcome:
         return Outcome((count_unstable(view),), lost, stop=True, requeue_after_s=0)
     job, full, attempt = view.job, view.full, view.status.attempt
     taken = to_take_over(view)
+    ports = manifests.ports(full.plan, view.status.plan.host_ports if view.status.plan else None)
     basis = None if full.basis is None else pack_basis(full.basis)
     actions: list[Action] = [
         Create(CONFIG_MAPS, (manifests.plan_config_map(job, attempt, full.blob, full.digest, full.plan.why, basis),)),
-        Create(SERVICES, (manifests.service(job, attempt),)),
+        Create(SERVICES, (manifests.service(job, attempt, ports),)),
         Create(NETWORK_POLICIES, (manifests.network_policy(job, attempt),)),
     ]
     if job.spec.sync.may_use_wan:  # whichever this plan uses: a pod that stays may see another one
@@ -57,7 +58,7 @@ def deploy(view: View) -> Outcome:
         labels = {pod.name: names.worker_labels(job.metadata.name, attempt, worker) for worker, pod in taken.items()}
         actions.append(Relabel(labels))
     if new := [worker for worker in missing if worker not in taken]:
-        actions.append(Create(PODS, manifests.pods(job, full.plan, new)))
+        actions.append(Create(PODS, manifests.pods(job, full.plan, new, ports)))
     # A pod that runs already may never change again once it has its labels: no event would ask for the next pass.
     return Outcome(tuple(actions), requeue_after_s=0 if taken else None)
 

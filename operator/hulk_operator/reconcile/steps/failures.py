@@ -75,7 +75,8 @@ def broken(view: View) -> Outcome:
     first = min((pod.exit.time for pod in broke if pod.exit and pod.exit.time), default=unknown)
     alone = stays(view.job) and len(broke) == 1
     left_s = seconds_left(view, first, view.timing.alone_s if alone else view.timing.settle_s)
-    if left_s > 0 and any(pod.running for pod in pods):
+    by_itself = any(pod.exit and pod.exit.container for pod in broke)  # no peer makes an init container fail
+    if left_s > 0 and not by_itself and any(pod.running for pod in pods):
         return Outcome(stop=True, requeue_after_s=left_s)
     cause = _cause(broke)
     if cause.exit and cause.exit.code in _STOPPED_EXITS:
@@ -134,7 +135,7 @@ def _final_reason(pod: WorkerPod) -> str:
 
 def _cause(broke: list[WorkerPod]) -> WorkerPod:
     """The pod that failed first; one that was stopped only where no other did, one that lost a peer as the last."""
-    own = [pod for pod in broke if pod.exit is None or pod.exit.code not in _SECONDARY_EXITS]
+    own = [pod for pod in broke if pod.exit is None or pod.exit.container or pod.exit.code not in _SECONDARY_EXITS]
     primary = own or [pod for pod in broke if pod.exit and pod.exit.code in _STOPPED_EXITS] or broke
     timed = [pod for pod in primary if pod.exit and pod.exit.time]
     return min(timed, key=lambda pod: (pod.exit.time if pod.exit else None, pod.worker)) if timed else primary[0]
@@ -143,22 +144,39 @@ def _cause(broke: list[WorkerPod]) -> WorkerPod:
 def _failed(view: View, pod: WorkerPod) -> Outcome:
     view = replace(view, status=last_seen(view))
     code = pod.exit.code if pod.exit else None
-    reason = (pod.exit.reason if pod.exit else "") or "Error"
-    text = (pod.exit.message if pod.exit else "").strip() or f"the worker ended with exit code {code}"
+    whole = pod.failure
+    reason = whole.reason if whole else (pod.exit.reason if pod.exit else "") or "Error"
+    text = (whole.message if whole else pod.exit.message if pod.exit else "").strip() or "it printed nothing"
     last = failure(view, _final_reason(pod) or reason, text, pod, code)
     failures = view.status.failures + 1
     counted = {"failures": failures, "last_failure": last}
-    where = f"worker {pod.worker} on node {pod.node} ended with exit code {code}"
+    where = _end(pod)
     if final := _final_reason(pod):
         return failed_for_good(view, final, f"{where}, which is not retried: {text}", **counted)
     limit = view.job.spec.run_policy.backoff_limit
     if failures > limit:
         message = f"{failures} failures are more than backoffLimit = {limit}; the last: {where}: {text}"
         return failed_for_good(view, "BackoffLimitExceeded", message, **counted)
-    message = f"attempt {last.attempt}: {where}; failure {failures} of at most {limit}"
+    message = head(f"attempt {last.attempt}: {where}; failure {failures} of at most {limit}: {text}")
     return Outcome(
         status=update(released(view, ATTEMPT_FAILED, last.reason, message), **counted), stop=True, requeue_after_s=0
     )
+
+
+def _end(pod: WorkerPod) -> str:
+    """How a pod ended, in words.
+
+    >>> from hulk_operator.pods import Exit
+    >>> _end(WorkerPod("a-1-0", "p", "j", 1, 0, "n", exit=Exit(1, "Error", "no data", None, "prep")))
+    'init container prep of worker 0 on node n ended with exit code 1'
+    >>> _end(WorkerPod("a-1-0", "p", "j", 1, 0, "n", failure=Reason("DeadlineExceeded", "too long")))
+    'worker 0 on node n failed (DeadlineExceeded)'
+    """
+    where = f"worker {pod.worker} on node {pod.node}"
+    if pod.failure or pod.exit is None:
+        return f"{where} failed{f' ({pod.failure.reason})' if pod.failure else ''}"
+    who = f"init container {pod.exit.container} of {where}" if pod.exit.container else where
+    return f"{who} ended with exit code {pod.exit.code}"
 
 
 def _disruptions(view: View, pods: tuple[WorkerPod, ...]) -> Iterator[tuple[int, tuple[Reason, WorkerPod | None]]]:

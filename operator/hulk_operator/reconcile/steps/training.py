@@ -114,7 +114,7 @@ def preflight(view: View) -> Outcome:
         return Outcome(status=update(view.status, prediction=assumed_prediction(view.full.plan, view.now)))
     if fresh and sighting and sighting.preflight is not None:
         return Outcome((Calibrate(sighting.preflight),), stop=True, requeue_after_s=0)
-    poll = Poll(rank0.ip, attempt, preflight=True)
+    poll = Poll(rank0.address, attempt, preflight=True)
     return Outcome((poll,), stop=True, requeue_after_s=view.timing.preflight_poll_s)
 
 
@@ -144,7 +144,7 @@ def start(view: View) -> Outcome:
         return NOTHING
     if view.memory.started == view.status.attempt or _begun(view):
         return NOTHING
-    return Outcome((Start(rank0.ip, view.status.attempt),))
+    return Outcome((Start(rank0.address, view.status.attempt),))
 
 
 def observe(view: View) -> Outcome:
@@ -157,7 +157,7 @@ def observe(view: View) -> Outcome:
     left_s = seconds_left(view, sighting.time, _pause_s(view)) if sighting else 0.0
     if left_s > 0:
         return Outcome(status=status, requeue_after_s=left_s)
-    first, *others = (pod.ip for pod in asked)
+    first, *others = (pod.address for pod in asked)
     poll = Poll(first, status.attempt, preflight=False, others=tuple(others), doors=membership.doors(view))
     return Outcome((poll,), status, requeue_after_s=_pause_s(view))
 
