@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 from hulk_operator import names
 from hulk_operator.pods import (
+    free_run,
     is_worker,
     network_policy,
     owner_reference,
     peer_secret,
     plan_config_map,
     pods,
+    ports,
     service,
     worker_pod,
 )
@@ -97,25 +99,38 @@ def test_a_pod_has_its_name_labels_owner_and_policy() -> None:
     assert spec["containers"][0]["terminationMessagePolicy"] == "FallbackToLogsOnError"
 
 
-def test_one_accelerator_per_worker_gets_ranks() -> None:
-    found = env(pods(job(), plan(2), [1])[0])
-    assert (found["RANK"], found["WORLD_SIZE"], found["LOCAL_RANK"], found["LOCAL_WORLD_SIZE"]) == ("1", "3", "0", "1")
-    assert found["MASTER_ADDR"] == "demo-2.lab.svc"
-    assert found["MASTER_PORT"] == "29400"
-    assert (found["GLOO_SOCKET_IFNAME"], found["NCCL_SOCKET_IFNAME"]) == ("eth0", "eth0")
+@pytest.mark.parametrize("accelerators", [1, 2])
+def test_every_launcher_finds_one_world(accelerators: int) -> None:
+    one = job(workers={"min": 3, "max": 3, "acceleratorsPerWorker": accelerators})
+    (pod,) = pods(one, plan(2, accelerators=accelerators), [1])
+    found = env(pod)
+    own = {
+        "RANK": "1",
+        "WORLD_SIZE": "3",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": "1",
+        "NODE_RANK": "1",
+    }
+    address = {"MASTER_ADDR": "demo-2.lab.svc", "MASTER_PORT": "29400"}
+    torchrun = {
+        "PET_NNODES": "3",
+        "PET_NPROC_PER_NODE": str(accelerators),
+        "PET_NODE_RANK": "1",
+        "PET_MASTER_ADDR": "demo-2.lab.svc",
+        "PET_MASTER_PORT": "29400",
+        "PET_RDZV_BACKEND": "static",
+        "PET_RDZV_ENDPOINT": "demo-2.lab.svc:29400",
+        "PET_RDZV_ID": "u1-2",
+    }
+    assert {name: found.get(name) for name in (*own, *address, *torchrun)} == {**own, **address, **torchrun}
     assert (found["HULK_JOB"], found["HULK_JOB_UID"]) == ("lab/demo", "u1")
     assert (found["HULK_ATTEMPT"], found["HULK_WORKER"]) == ("2", "1")
-    assert not any(name.startswith("PET_") for name in found)
+    assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == str(accelerators)
 
 
-def test_several_accelerators_per_worker_get_a_static_rendezvous() -> None:
-    one = job(workers={"min": 3, "max": 3, "acceleratorsPerWorker": 2})
-    (pod,) = pods(one, plan(accelerators=2), [2])
-    found = env(pod)
-    assert (found["PET_NNODES"], found["PET_NPROC_PER_NODE"], found["PET_NODE_RANK"]) == ("3", "2", "2")
-    assert (found["PET_MASTER_ADDR"], found["PET_MASTER_PORT"]) == (found["MASTER_ADDR"], "29400")
-    assert "RANK" not in found
-    assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
+def test_the_interface_is_not_assumed() -> None:
+    assert not {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"} & env(pods(job(), plan(2), [1])[0]).keys()
 
 
 def test_the_users_interfaces_are_kept_and_hulks_names_come_first() -> None:
@@ -168,7 +183,10 @@ def test_checkpoint_storage_reaches_the_worker(storage: dict[str, str], url: str
         assert first["envFrom"] == [{"secretRef": {"name": "s3"}}]
     else:
         assert {"name": names.CHECKPOINT_VOLUME, "mountPath": "/var/hulk/checkpoint"} in first["volumeMounts"]
-        assert pod["spec"]["volumes"][-1]["persistentVolumeClaim"] == {"claimName": "claim"}
+        claims = [
+            volume["persistentVolumeClaim"] for volume in pod["spec"]["volumes"] if "persistentVolumeClaim" in volume
+        ]
+        assert claims == [{"claimName": "claim"}]
         assert pod["spec"]["securityContext"]["fsGroup"] == 65532
 
 
@@ -203,6 +221,62 @@ def test_only_a_job_that_may_use_the_wan_collective_has_a_secret(mode: str, expe
     (pod,) = pods(job(sync={"mode": mode}), plan(), [0])
     assert ("hulk-peers" in {volume["name"] for volume in pod["spec"]["volumes"]}) is expected
     assert ("HULK_PEER_SECRET" in env(pod)) is expected
+
+
+def test_a_worker_has_as_much_shared_memory_as_its_limit_allows() -> None:
+    (pod,) = pods(job(template=TEMPLATE), plan(), [0])
+    volume, mount = pod["spec"]["volumes"][-1], pod["spec"]["containers"][0]["volumeMounts"][-1]
+    assert volume == {"name": mount["name"], "emptyDir": {"medium": "Memory"}}
+    assert mount["mountPath"] == "/dev/shm"
+    assert "volumeMounts" not in pod["spec"]["containers"][1]
+
+
+def test_shared_memory_of_the_users_own_is_kept() -> None:
+    own = {"name": "data", "mountPath": "/dev/shm/"}
+    container = {**TEMPLATE["spec"]["containers"][0], "volumeMounts": [own]}
+    (pod,) = pods(job(template={"spec": {**TEMPLATE["spec"], "containers": [container]}}), plan(), [0])
+    paths = [mount["mountPath"] for mount in pod["spec"]["containers"][0]["volumeMounts"]]
+    assert paths.count("/dev/shm/") == 1
+    assert "/dev/shm" not in paths
+    assert "hulk-shared-memory" not in [volume["name"] for volume in pod["spec"]["volumes"]]
+
+
+ON_HOST: dict[str, Any] = {"spec": {"hostNetwork": True, "containers": [{"name": "worker", "image": "hulk:0.1.0"}]}}
+
+
+def test_pods_on_their_nodes_network_have_ports_of_the_attempt_and_find_rank_0() -> None:
+    one, made = job(template=ON_HOST), plan(2, nodes=("node-0", "node-1", "node-0"))
+    run = free_run(one, made, [])
+    assert run is not None
+    assert run.count == 3  # rank 0's, and the metrics of two workers on node-0
+    found = ports(made, run)
+    assert [found.metrics(worker) - run.first for worker in range(3)] == [1, 1, 2]
+    first, _, third = pods(one, made, range(3), found)
+    declared = [{"name": "hulk-metrics", "containerPort": run.first + 2, "hostPort": run.first + 2}]
+    assert third["spec"]["containers"][0]["ports"] == declared
+    assert {port["hostPort"] for port in first["spec"]["containers"][0]["ports"]} == {run.first, run.first + 1}
+    assert first["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
+    told = env(third)
+    assert (told["MASTER_PORT"], told["PET_MASTER_PORT"]) == (str(run.first), str(run.first))
+    assert (told["HULK_METRICS_PORT"], told["HULK_COLLECTIVE_PORT"]) == (str(run.first + 2), "0")
+    assert [port["targetPort"] for port in service(one, 2, found)["spec"]["ports"]] == [run.first, run.first + 1]
+    stored = {**third, "metadata": {**third["metadata"], "uid": "p"}, "status": {"podIP": "fd00::7"}}
+    assert worker_pod(stored).address == f"[fd00::7]:{run.first + 2}"
+
+
+def test_no_two_jobs_in_force_share_a_port() -> None:
+    made = plan(1, nodes=("node-0", "node-0", "node-1"))
+    taken: list[range] = []
+    for number in range(200):
+        one = job(template=ON_HOST)
+        one = one.model_copy(update={"metadata": one.metadata.model_copy(update={"uid": f"u{number}"})})
+        run = free_run(one, made, taken)
+        assert run is not None
+        assert not any(set(run.run) & set(other) for other in taken)
+        assert run.run[0] >= names.FIRST_HOST_PORT
+        assert run.run[-1] <= names.LAST_HOST_PORT
+        taken.append(run.run)
+    assert free_run(one, made, [range(names.FIRST_HOST_PORT, names.LAST_HOST_PORT + 1)]) is None
 
 
 def test_the_secret_belongs_to_the_job_and_to_no_attempt() -> None:
@@ -271,6 +345,46 @@ def test_a_worker_is_read_back() -> None:
 def test_disruptions_are_told_from_failures(status: dict[str, Any], reason: str | None) -> None:
     found = worker_pod(stored(**status)).disruption
     assert (found.reason if found else None) == reason
+
+
+def test_the_worker_is_its_container_by_name_wherever_a_webhook_put_it() -> None:
+    raw = stored(
+        phase="Running",
+        containerStatuses=[
+            {"name": "proxy", "state": {"running": {}}},
+            {"name": "worker", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}},
+        ],
+    )
+    raw["spec"] = {**raw["spec"], "containers": [{"name": "proxy"}, *raw["spec"]["containers"]]}
+    found = worker_pod(raw)
+    assert (found.succeeded, found.failed, found.running, found.others_run) == (True, False, False, True)
+
+
+@pytest.mark.parametrize(("restarts", "container"), [(None, "fetch"), ("Always", None)])
+def test_an_init_container_that_failed_is_how_the_worker_ended(restarts: str | None, container: str | None) -> None:
+    ended = {"terminated": {"exitCode": 3, "reason": "Error", "message": "no data at /x"}}
+    raw = stored(phase="Failed", initContainerStatuses=[{"name": "fetch", "state": ended}])
+    raw["spec"] = {**raw["spec"], "initContainers": [{"name": "fetch", "restartPolicy": restarts}]}
+    found = worker_pod(raw)
+    assert found.failed
+    assert (found.exit.container if found.exit else None) == container
+    assert found.exit is None or (found.exit.code, found.exit.message) == (3, "no data at /x")
+
+
+@pytest.mark.parametrize(
+    ("status", "succeeded"),
+    [
+        ({"phase": "Succeeded"}, True),
+        ({"phase": "Running"}, True),  # as the kubelet has it while it cleans up
+        ({"phase": "Failed"}, True),  # another container failed
+        ({"phase": "Failed", "reason": "DeadlineExceeded"}, False),
+        ({"phase": "Failed", "reason": "Evicted"}, False),
+    ],
+)
+def test_exit_code_0_is_success_unless_the_pod_as_a_whole_failed(status: dict[str, Any], succeeded: bool) -> None:
+    ended = {"name": "worker", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
+    found = worker_pod(stored(**status, containerStatuses=[ended]))
+    assert (found.succeeded, found.failed) == (succeeded, not succeeded)
 
 
 def test_an_init_container_that_waits_is_the_reason() -> None:

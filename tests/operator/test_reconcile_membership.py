@@ -84,7 +84,7 @@ def six(status: HulkJobStatus, sync: dict[str, str] | None = None, **fields: Any
 
 def polls(made: Decision) -> list[tuple[str, ...]]:
     """Who is asked."""
-    return [(action.ip, *action.others) for _, action in made.actions if isinstance(action, Poll)]
+    return [(action.address, *action.others) for _, action in made.actions if isinstance(action, Poll)]
 
 
 def remembered(made: Decision) -> dict[str, object]:

@@ -499,7 +499,7 @@ def test_a_worker_that_ended_well_may_be_deleted() -> None:
     memory = replace(SWEPT, ended=ended)
     goes_on = decide(view(running(), memory=memory, pods=gang()[:2], full=full()))
     assert (goes_on.view.status.disruptions, holds(goes_on.view.status, "Planned")) == (0, True)
-    leaving = decide(view(running(), memory=SWEPT, pods=(*gang()[:2], pod(2, phase="Succeeded", delete_by=NOW))))
+    leaving = decide(view(running(), memory=memory, pods=(*gang()[:2], pod(2, phase="Succeeded", delete_by=NOW))))
     assert leaving.view.status.disruptions == 0
     over = decide(view(running(), memory=memory, pods=gang(phase="Succeeded")[:2]))
     assert holds(over.view.status, "Succeeded")

@@ -67,10 +67,10 @@ def job(**spec: Any) -> HulkJob:
     )
 
 
-def plan(attempt: int = 1, *, calibrated: bool = True, accelerators: int = 1) -> Plan:
+def plan(attempt: int = 1, *, calibrated: bool = True, accelerators: int = 1, nodes: tuple[str, ...] = NODES) -> Plan:
     """One worker on each node."""
-    workers = tuple(WorkerSlot(node, "eu", accelerators) for node in NODES)
-    num_ranks = len(NODES) * accelerators
+    workers = tuple(WorkerSlot(node, "eu", accelerators) for node in nodes)
+    num_ranks = len(nodes) * accelerators
     return Plan(
         key="lab/demo",
         attempt=attempt,

@@ -60,7 +60,7 @@ entry.leave(entry.run(make_task))
 
 @pytest.mark.parametrize(
     ("planned", "own", "uses"),
-    [("lo", (), "uses lo lo\n"), (None, ("lo",), "uses lo None\n"), ("none0", ("lo",), "uses lo none0\n")],
+    [("lo", (), "uses lo lo\n"), (None, (), "uses lo lo\n"), ("none0", ("lo",), "uses lo lo\n")],
     ids=["as planned", "nothing planned", "the template's own"],
 )
 def test_ranks_talk_over_the_planned_interface(
