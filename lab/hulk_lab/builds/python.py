@@ -69,13 +69,27 @@ def torch_folder() -> Path:
 
 def build_torch() -> Path:
     """Install torch with its requirements (hard links into uv's cache) unless it is there."""
-    target = torch_folder()
+    return _installed(torch_folder(), _torch_requirements())
+
+
+def trainers_folder() -> Path:
+    """Where other projects' training loops are, once built: the dependency group `trainers`."""
+    return CACHE / f"trainers-{_digest(_VERSION, *_trainers_requirements())}" / "site-packages"
+
+
+def build_trainers() -> Path:
+    """Install them beside what the image and its base bring, unless they are there."""
+    return _installed(trainers_folder(), _trainers_requirements())
+
+
+def _installed(target: Path, requirements: Sequence[str]) -> Path:
+    """A folder of packages, without what they require."""
     if not target.is_dir():
         with _staged(target.parent) as scratch:
-            requirements = scratch.parent / "requirements.txt"
-            requirements.write_text("\n".join(_torch_requirements()))
+            listed = scratch.parent / "requirements.txt"
+            listed.write_text("\n".join(requirements))
             command = ["pip", "install", "--python", sys.executable, "--no-deps", "--compile-bytecode", "--quiet"]
-            _uv(*command, "--target", str(scratch / "site-packages"), "--requirements", str(requirements))
+            _uv(*command, "--target", str(scratch / "site-packages"), "--requirements", str(listed))
             _publish(scratch, target.parent)
     return target
 
@@ -127,6 +141,13 @@ def _torch_requirements() -> list[str]:
     lines = _export("--extra", "runtime", "--no-hashes", "--no-annotate").splitlines()
     ours = set(_export("--no-hashes", "--no-annotate").splitlines())
     return [line for line in lines if line not in ours or line.startswith("typing-extensions==")]
+
+
+def _trainers_requirements() -> list[str]:
+    """The group's packages, as uv.lock pins them, without those of the image and of its base."""
+    there = {*_torch_requirements(), *_export("--extra", "s3", "--no-hashes", "--no-annotate").splitlines()}
+    lines = _export("--only-group", "trainers", "--no-hashes", "--no-annotate").splitlines()
+    return [line for line in lines if line not in there]
 
 
 def _image_requirements() -> str:

@@ -1,0 +1,21 @@
+"""torch alone: what torchrun, or nothing, starts."""
+
+import socket
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+torch.manual_seed(dist.get_rank())  # other data, the same model
+for _ in range(4):
+    optimizer.zero_grad()
+    model(torch.randn(4, 8)).square().mean().backward()
+    optimizer.step()
+weights = sum(float(parameter.sum()) for parameter in model.parameters())
+print(
+    f"world={dist.get_world_size()} rank={dist.get_rank()} host={socket.gethostname()} weights={weights:.9f}",
+    flush=True,
+)
+dist.destroy_process_group()
