@@ -66,14 +66,14 @@ def test_a_worker_the_plan_does_not_have_is_refused(job, make_plan):
 def test_ranks_get_what_torchrun_would_give_them(job, make_plan, write_script):
     script = write_script(
         "import os, sys\n"
-        "keys = ('RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'LOCAL_WORLD_SIZE', 'GROUP_RANK', 'MASTER_ADDR')\n"
+        "keys = ('RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'LOCAL_WORLD_SIZE', 'GROUP_RANK', 'NODE_RANK', 'MASTER_ADDR')\n"
         "line = ' '.join([*(os.environ[k] for k in keys), *sys.argv[1:]])\n"
         "os.write(1, f'{line}\\n'.encode())  # at once: another rank writes too\n"
     )
     job.write_plan(make_plan((1, 2)))
     worker = job.start(*LAUNCH, script, "--flag", HULK_WORKER="1")
     assert worker.wait() == 0
-    assert sorted(worker.output.splitlines()) == ["1 0 3 2 1 127.0.0.1 --flag", "2 1 3 2 1 127.0.0.1 --flag"]
+    assert sorted(worker.output.splitlines()) == ["1 0 3 2 1 1 127.0.0.1 --flag", "2 1 3 2 1 1 127.0.0.1 --flag"]
 
 
 def test_threads_are_shared_between_the_ranks_of_a_worker(monkeypatch):

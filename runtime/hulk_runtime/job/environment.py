@@ -97,6 +97,10 @@ def read(environ: Mapping[str, str]) -> Environment:
 
 
 def _collective_port(environ: Mapping[str, str]) -> int:
+    """
+    >>> _collective_port({"LOCAL_RANK": "1"}), _collective_port({"LOCAL_RANK": "1", "HULK_COLLECTIVE_PORT": "0"})
+    (29402, 0)
+    """
     first = integer(environ, names.ENV_COLLECTIVE_PORT, names.COLLECTIVE_PORT)
     return first and first + integer(environ, names.ENV_LOCAL_RANK, 0)
 
