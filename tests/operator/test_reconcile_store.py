@@ -109,7 +109,9 @@ def test_nodes_say_how_they_are(ready: str, expected: str) -> None:
     assert found is not None
     assert found.ready == expected
     store.nodes.put({"metadata": {"name": "new", "resourceVersion": "2"}})
-    assert store.nodes.get("new") == NodeState()
+    new = store.nodes.get("new")
+    assert new is not None
+    assert new.ready == "True"
 
 
 def test_nodes_say_what_they_keep_out() -> None:

@@ -31,7 +31,8 @@ async def main(role, own, peer, start):
             echo.ask("peer")
             await asyncio.sleep(0.1)
         print(echo.results()["peer"].p50_us)
-    result = await bandwidth.run(BandwidthOrder(1, role, "peer", Address(peer, 9404), 4, 4, 256_000_000, start), own)
+    order = BandwidthOrder(1, role, "peer", Address(peer, 9404), 4, 4, 256_000_000, start)
+    result = await bandwidth.run(order, own, time.time)
     if result:
         print(result.bytes_per_s)
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from hulk_operator import names
@@ -26,18 +26,19 @@ DISRUPTION_REASONS: Final = frozenset(
 # an extended resource is no word ("OutOfnvidia.com/gpu").
 _KUBELET_REFUSES: Final = "OutOf"
 _FULL: Final = "OutOfResource"
+LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)  # when all was seen, to those who ask for no times
 _MAX_REASON: Final = 64
 _MAX_EXIT_CODE: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a worker's first container ended."""
+    """How a worker's first container ended, and when that was first seen: its node's clock says nothing here."""
 
     code: int
     reason: str
     message: str
-    time: datetime | None
+    time: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,10 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class WorkerPod:
-    """One worker's pod. `node` is empty until it is bound; `delete_by` is the end of its grace period when deleting."""
+    """One worker's pod. `node` is empty until it is bound.
+
+    `delete_by`: when deleting, the end of its grace period, which counts from when the deletion was first seen.
+    """
 
     name: str
     uid: str
@@ -100,11 +104,6 @@ def reason_of(text: str, otherwise: str = "Unknown") -> str:
     return found[:1].upper() + found[1:] or otherwise
 
 
-def parse_time(value: str | None) -> datetime | None:
-    """Kubernetes' RFC 3339 times."""
-    return None if value is None else datetime.fromisoformat(value)
-
-
 def is_worker(pod: Object) -> bool:
     """Whether Hulk made a pod; anyone who may create pods may also put Hulk's labels on them."""
     labels = pod["metadata"].get("labels") or {}
@@ -117,8 +116,12 @@ def job_key_of(pod: Object) -> str:
     return names.key(pod["metadata"]["namespace"], pod["metadata"]["labels"][names.LABEL_JOB])
 
 
-def worker_pod(pod: Object) -> WorkerPod:
-    """The worker in a pod for which `is_worker` holds."""
+def worker_pod(pod: Object, now: datetime = LONG_AGO, before: WorkerPod | None = None) -> WorkerPod:
+    """The worker in a pod for which `is_worker` holds, seen at `now`; `before` is what was last seen under its name.
+
+    Its own times are by the clocks of its node and of the API server, and are left out: what is new begins now.
+    """
+    before = before if before is not None and before.uid == pod["metadata"]["uid"] else None
     metadata, status = pod["metadata"], pod.get("status") or {}
     labels = metadata["labels"]
     first = pod["spec"]["containers"][0]["name"]
@@ -132,8 +135,8 @@ def worker_pod(pod: Object) -> WorkerPod:
         node=pod["spec"].get("nodeName") or "",
         ip=status.get("podIP") or "",
         phase=status.get("phase") or "Pending",
-        delete_by=parse_time(metadata.get("deletionTimestamp")),
-        exit=_exit(state),
+        delete_by=_delete_by(metadata, now, before),
+        exit=_exit(state, before.exit.time if before and before.exit else now),
         waiting=_waiting(state) or _init_waiting(status),
         unschedulable=_unschedulable(status),
         disruption=_disruption(status),
@@ -156,7 +159,14 @@ def _container_state(statuses: Iterable[Mapping[str, Any]], name: str) -> Mappin
     return next((status.get("state") or {} for status in statuses if status["name"] == name), {})
 
 
-def _exit(state: Mapping[str, Any]) -> Exit | None:
+def _delete_by(metadata: Object, now: datetime, before: WorkerPod | None) -> datetime | None:
+    if "deletionTimestamp" not in metadata:
+        return None
+    by = now + timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    return by if before is None or before.delete_by is None else min(by, before.delete_by)
+
+
+def _exit(state: Mapping[str, Any], time: datetime) -> Exit | None:
     ended = state.get("terminated")
     if not ended:
         return None
@@ -165,7 +175,7 @@ def _exit(state: Mapping[str, Any]) -> Exit | None:
         code if 0 <= code <= _MAX_EXIT_CODE else _MAX_EXIT_CODE,
         reason_of(ended.get("reason") or "", "Error"),
         ended.get("message") or "",
-        parse_time(ended.get("finishedAt")),
+        time,
     )
 
 

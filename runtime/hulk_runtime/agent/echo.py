@@ -12,6 +12,7 @@ import socket
 import struct
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -45,6 +46,7 @@ class _Pending:
     target: str
     address: Address
     sent_ns: int
+    expires_s: float  # by the clock that is never set
 
 
 @dataclass(slots=True)
@@ -66,23 +68,27 @@ class _ReplyBudget:
 
 @dataclass(slots=True)
 class Echo:
-    """The echo socket with one window per target. Memory is bounded by the targets and `MAX_RTT_NS` of requests."""
+    """The echo socket with one window per target. Memory is bounded by the targets and `MAX_RTT_NS` of requests.
+
+    `clock` says (Unix) when a sample was taken, for others.
+    """
 
     sock: socket.socket
+    clock: Callable[[], float] = time.time
     counters: Counters = field(default_factory=Counters)
     _windows: dict[str, tuple[Address, Window]] = field(default_factory=dict)
     _pending: "OrderedDict[int, _Pending]" = field(default_factory=OrderedDict)
     _replies: _ReplyBudget = field(default_factory=_ReplyBudget)
 
     @classmethod
-    def open(cls, address: str, port: int) -> "Echo":
+    def open(cls, address: str, port: int, clock: Callable[[], float] = time.time) -> "Echo":
         """Bind the socket and answer from now on; needs a running event loop. `OSError` when the port is taken."""
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_DGRAM)
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         sock.bind((address, port))
-        echo = cls(sock)
+        echo = cls(sock, clock)
         asyncio.get_running_loop().add_reader(sock.fileno(), echo._drain)
         return echo
 
@@ -110,7 +116,7 @@ class Echo:
         address, window = self._windows[target]
         nonce = secrets.randbits(64)
         sent_ns = time.time_ns()
-        self._pending[nonce] = _Pending(target, address, sent_ns)
+        self._pending[nonce] = _Pending(target, address, sent_ns, time.monotonic() + MAX_RTT_NS / 1e9)
         self.counters.sent += 1
         try:
             self.sock.sendto(
@@ -123,10 +129,10 @@ class Echo:
 
     def expire(self) -> None:
         """Count requests without an answer after `MAX_RTT_NS` as lost."""
-        oldest_ns = time.time_ns() - MAX_RTT_NS
+        now_s = time.monotonic()
         while self._pending:
             nonce, pending = next(iter(self._pending.items()))
-            if pending.sent_ns > oldest_ns:
+            if pending.expires_s > now_s:
                 return
             del self._pending[nonce]
             self.counters.lost += 1
@@ -193,7 +199,7 @@ class Echo:
         window = self._windows[pending.target][1]
         if 0 < rtt_ns <= MAX_RTT_NS and datagram.hold_ns <= MAX_HOLD_NS:
             self.counters.answered += 1
-            window.add(arrival_ns / 1e9, max(1, round(rtt_ns / 1000)))
+            window.add(self.clock(), max(1, round(rtt_ns / 1000)))
         else:  # a clock was set meanwhile, or the peer's hold time is a lie or long
             self.counters.lost += 1
             window.lose()
