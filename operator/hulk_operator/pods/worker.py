@@ -54,6 +54,7 @@ class WorkerPod:
     """One worker's pod. `node` is empty until it is bound.
 
     `delete_by`: when deleting, the end of its grace period, which counts from when the deletion was first seen.
+    `gates`: the scheduling gates that it waits behind, `finalizers`: those that keep it when it is deleted.
     """
 
     name: str
@@ -69,6 +70,8 @@ class WorkerPod:
     waiting: Reason | None = None
     unschedulable: str = ""
     disruption: Reason | None = None
+    gates: tuple[str, ...] = ()
+    finalizers: tuple[str, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -140,6 +143,8 @@ def worker_pod(pod: Object, now: datetime = LONG_AGO, before: WorkerPod | None =
         waiting=_waiting(state) or _init_waiting(status),
         unschedulable=_unschedulable(status),
         disruption=_disruption(status),
+        gates=tuple(gate["name"] for gate in pod["spec"].get("schedulingGates") or ()),
+        finalizers=tuple(metadata.get("finalizers") or ()),
     )
 
 
@@ -192,7 +197,8 @@ def _init_waiting(status: Mapping[str, Any]) -> Reason | None:
 
 def _unschedulable(status: Mapping[str, Any]) -> str:
     for condition in status.get("conditions") or ():
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+        refused = condition["type"] == "PodScheduled" and condition["status"] == "False"
+        if refused and condition.get("reason") != "SchedulingGated":  # nobody has looked for a node yet
             return condition.get("message") or condition.get("reason") or ""
     return ""
 

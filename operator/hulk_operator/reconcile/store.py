@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from hulk_operator.api import HulkJob, HulkSweep
 from hulk_operator.cluster import Listing, Newest, Object, object_key
 from hulk_operator.inputs.node import is_cordoned, ready_condition, taints
+from hulk_operator.inputs.topology import is_kept
 from hulk_operator.pods import WorkerPod, is_worker, job_key_of, worker_pod
 from hulk_operator.reconcile.termination_record import Farewell, farewell
 from hulk_operator.reconcile.types import NodeState
@@ -25,6 +26,7 @@ class Store:
         self.nodes: Newest[NodeState] = Newest(self._node)
         self._pods: Newest[WorkerPod] = Newest(self._worker)
         self._pods_of: dict[str, set[str]] = {}
+        self._held: dict[str, Object] = {}  # worker pods as they are, that are deleted and that finalizers keep
         self._farewells: dict[str, dict[str, Farewell]] = {}  # by job and its uid; kept when the pod is gone
 
     def job(self, key: str) -> HulkJob | None:
@@ -50,6 +52,7 @@ class Store:
             return False
         self._pods_of.setdefault(job_key_of(pod), set()).add(object_key(pod))
         self._note(job_key_of(pod), self._pods.get(object_key(pod)))
+        self._hold(pod)
         return True
 
     def delete_pod(self, pod: Object) -> bool:
@@ -57,6 +60,7 @@ class Store:
         if not is_worker(pod) or not self._pods.delete(pod):
             return False
         self._pods_of.get(job_key_of(pod), set()).discard(object_key(pod))
+        self._held.pop(object_key(pod), None)
         self._note(job_key_of(pod), self._worker(pod))
         return True
 
@@ -67,10 +71,17 @@ class Store:
         for pod in workers:
             self._pods_of.setdefault(job_key_of(pod), set()).add(object_key(pod))
             self._note(job_key_of(pod), self._pods.get(object_key(pod)))
+            if object_key(pod) in changed:
+                self._hold(pod)
         jobs = {job for job, pods in self._pods_of.items() if pods & changed}
         known = {key for key, _ in self._pods.items()}
+        self._held = {key: pod for key, pod in self._held.items() if key in known}
         self._pods_of = {job: alive for job, pods in self._pods_of.items() if (alive := pods & known)}
         return jobs
+
+    def held(self) -> tuple[Object, ...]:
+        """The worker pods that are deleted and that finalizers keep, of jobs that are deleted as well."""
+        return tuple(self._held.values())
 
     def farewell_of(self, job: HulkJob) -> Farewell | None:
         """What a worker of this very job said last when it ended."""
@@ -79,6 +90,12 @@ class Store:
     def forget(self, key: str) -> None:
         """There is no job of that key."""
         self._farewells.pop(key, None)
+
+    def _hold(self, pod: Object) -> None:
+        if is_kept(pod):
+            self._held[object_key(pod)] = pod
+        else:
+            self._held.pop(object_key(pod), None)
 
     def _worker(self, pod: Object) -> WorkerPod:
         return worker_pod(pod, self._now(), self._pods.get(object_key(pod)))
