@@ -10,6 +10,7 @@ import ctypes
 import itertools
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -50,17 +51,22 @@ class Namespaces:
     hosts: tuple[str, str]
 
 
+FAMILIES = {"IPv4": ("10.213.{subnet}.{host}", "24"), "IPv6": ("fd00:213:{subnet}::{host}", "64")}
+
+
 @pytest.fixture
-def namespaces() -> Iterator[Namespaces]:
+def namespaces(request: pytest.FixtureRequest) -> Iterator[Namespaces]:
+    """With addresses of one family only."""
     subnet = next(SUBNETS)
+    form, length = FAMILIES[getattr(request, "param", "IPv4")]
     names = (f"hagent-{os.getpid()}-a", f"hagent-{os.getpid()}-b")
-    hosts = (f"10.213.{subnet}.1", f"10.213.{subnet}.2")
+    hosts = (form.format(subnet=subnet, host=1), form.format(subnet=subnet, host=2))
     try:
         for name in names:
             ip("netns", "add", name)
         ip("link", "add", "eth0", "netns", names[0], "type", "veth", "peer", "name", "eth0", "netns", names[1])
         for name, host in zip(names, hosts, strict=True):
-            ip("-n", name, "address", "add", f"{host}/24", "dev", "eth0")
+            ip("-n", name, "address", "add", f"{host}/{length}", "dev", "eth0", *(("nodad",) if ":" in host else ()))
             ip("-n", name, "link", "set", "eth0", "up")
             ip("-n", name, "link", "set", "lo", "up")
         yield Namespaces(names, hosts)
@@ -76,7 +82,7 @@ def listen_in(namespace: str, host: str, port: int) -> socket.socket:
     def enter() -> None:
         with open(f"/run/netns/{namespace}") as handle:
             assert ctypes.CDLL(None, use_errno=True).setns(handle.fileno(), CLONE_NEWNET) == 0
-        found.append(socket.create_server((host, port)))
+        found.append(socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET))
 
     thread = threading.Thread(target=enter)
     thread.start()
@@ -198,7 +204,8 @@ class Agents:
     async def start(self, *nodes: str) -> None:
         for node in nodes:
             index = "ab".index(node)
-            server = f"http://{self.namespaces.hosts[0]}:{API_PORT}"
+            host = self.namespaces.hosts[0]
+            server = f"http://[{host}]:{API_PORT}" if ":" in host else f"http://{host}:{API_PORT}"
             where = ["nsenter", f"--net=/run/netns/{self.namespaces.names[index]}"]
             what = [sys.executable, "-c", PROGRAM, node, self.namespaces.hosts[index], server, str(self.token)]
             self.processes[node] = await asyncio.create_subprocess_exec(*where, *what)
@@ -212,8 +219,9 @@ class Agents:
 
     def port_is_open(self, node: str, port: int) -> bool:
         """Whether something listens on a TCP port in the node's namespace, seen without connecting to it."""
-        table = Path(f"/proc/{self.processes[node].pid}/net/tcp").read_text()
-        return f":{port:04X} 00000000:0000 0A" in table
+        network = Path(f"/proc/{self.processes[node].pid}/net")
+        tables = (network / "tcp").read_text() + (network / "tcp6").read_text()
+        return bool(re.search(rf":{port:04X} 0+:0000 0A", tables))
 
 
 @pytest.fixture
@@ -250,6 +258,7 @@ def now_text(api: ApiServer) -> str:
     return api.now().isoformat().replace("+00:00", "Z")
 
 
+@pytest.mark.parametrize("namespaces", FAMILIES, indirect=True)
 async def test_two_agents_measure_their_link_and_open_the_port_only_for_it(api: ApiServer, agents: Agents) -> None:
     hosts = agents.namespaces.hosts
     await agents.start("a", "b")

@@ -24,7 +24,7 @@ from hulk_runtime.agent.echo import Echo
 from hulk_runtime.agent.orders import Address, BandwidthOrder
 
 async def main(role, own, peer, start):
-    echo = Echo.open(own, 9403)
+    echo = Echo.open((own,), 9403)
     if role == "client":
         echo.aim({"peer": Address(peer, 9403)})
         while echo.num_samples("peer") < 20:

@@ -46,7 +46,10 @@ def gang_config_map(job: HulkJob, plan: Plan, blob: bytes, is_broken: bool = Fal
 
 
 def service(job: HulkJob, attempt: int) -> Object:
-    """Headless: its name is rank 0's address, whichever pod that is, and also before it is ready."""
+    """Headless: its name is rank 0's address, whichever pod that is, and also before it is ready.
+
+    Of one family, the cluster's first, so that all ranks meet in the same one.
+    """
     ports = {"rendezvous": names.MASTER_PORT, "hulk-metrics": names.WORKER_METRICS_PORT}
     return {
         "apiVersion": "v1",
@@ -54,6 +57,7 @@ def service(job: HulkJob, attempt: int) -> Object:
         "metadata": _metadata(job, names.service(job.metadata.name, attempt), attempt),
         "spec": {
             "clusterIP": "None",
+            "ipFamilyPolicy": "SingleStack",
             "publishNotReadyAddresses": True,
             "selector": names.worker_labels(job.metadata.name, attempt, 0),
             "ports": [{"name": name, "port": port, "targetPort": port} for name, port in ports.items()],

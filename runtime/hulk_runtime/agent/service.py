@@ -128,7 +128,8 @@ class Agent:
         return min(waiting, key=lambda order: order.id, default=None)
 
     async def _carry_out(self, order: BandwidthOrder) -> None:
-        test = asyncio.create_task(bandwidth.run(order, self.settings.host, self.api.clock.now_s))
+        own_host = self.settings.host_towards(order.address.host)
+        test = asyncio.create_task(bandwidth.run(order, own_host, self.api.clock.now_s))
         withdrawn = asyncio.create_task(self._withdrawn(order))
         try:
             await asyncio.wait([test, withdrawn], return_when=asyncio.FIRST_COMPLETED)
@@ -184,11 +185,11 @@ class Agent:
 async def opened(settings: Settings) -> AsyncIterator[Agent]:
     """An agent with its sockets and its HTTP port open. `OSError` when a port is taken."""
     clock = ServerClock()
-    echo = Echo.open(settings.host, settings.echo_port, clock.now_s)
+    echo = Echo.open(settings.hosts, settings.echo_port, clock.now_s)
     try:
         async with open_session(settings) as session:
             agent = Agent(settings, Api(settings, session, clock=clock), echo)
-            runner = await http_server.start(settings.host, settings.http_port, agent.health)
+            runner = await http_server.start(settings.hosts, settings.http_port, agent.health)
             try:
                 yield agent
             finally:
