@@ -33,7 +33,7 @@ def main() -> None:
         cluster = await connect(wrote=health.wrote)
         async with aiohttp.ClientSession() as session:
             try:
-                await run(cluster, HttpWorkers(session), settings, health, serve)
+                await run(cluster, HttpWorkers(session), settings, health, serve, cluster.clock.now)
             finally:
                 await cluster.close()
 

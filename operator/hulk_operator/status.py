@@ -31,6 +31,8 @@ EXPECTED_REASONS: Final = frozenset(
     {
         "Deploying",
         "Extended",
+        "GatesRemoved",
+        "Gone",
         "Grown",
         "MakingRoom",
         "Moved",

@@ -51,10 +51,15 @@ def test_one_operator_at_a_time(chart: Rendered) -> None:
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
 
 
+def test_the_operator_is_reached_by_every_family_that_the_cluster_has(chart: Rendered) -> None:
+    assert chart.one("Service", "hulk-operator")["spec"]["ipFamilyPolicy"] == "PreferDualStack"
+
+
 def test_the_agent_knows_its_node_and_opens_its_ports(chart: Rendered) -> None:
     seen = environment(chart, "hulk-agent")
     assert seen["NODE_NAME"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
     assert seen["POD_IP"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    assert seen["POD_IPS"] == {"fieldRef": {"fieldPath": "status.podIPs"}}
     ports = {(item["containerPort"], item["protocol"]) for item in pod(chart, "hulk-agent")["containers"][0]["ports"]}
     assert ports == {(9402, "TCP"), (9403, "UDP"), (9404, "TCP")}
 

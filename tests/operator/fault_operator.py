@@ -114,7 +114,7 @@ async def main() -> None:
     settings = replace(from_environment(os.environ, f"fault-{os.getpid()}"), timing=TIMING)
     cluster = await connect()
     try:
-        await run(cluster, Silent(), settings, Health(), serve)
+        await run(cluster, Silent(), settings, Health(), serve, cluster.clock.now)
     finally:
         await cluster.close()
 

@@ -231,7 +231,7 @@ async def main(namespace: str, trains: bool, point: KillPoint | Record | None) -
     cluster: Cluster = Killing(real, point) if point else real
     reconciler.decide = noting
     try:
-        await run(cluster, Answers(real, namespace, trains), settings, Health(), serve)
+        await run(cluster, Answers(real, namespace, trains), settings, Health(), serve, real.clock.now)
     finally:
         await real.close()
 

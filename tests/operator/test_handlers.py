@@ -32,7 +32,7 @@ from hulk_operator.probing import Budget, Prober, runner
 from hulk_operator.probing.watch_cache import Mirror
 from hulk_operator.reconcile.polling import Workers
 from hulk_operator.reconcile.store import Store
-from views import job, plan
+from views import NOW, job, plan
 
 
 class World:
@@ -203,7 +203,7 @@ async def test_sigterm_ends_an_operator_that_waits_for_the_lease() -> None:
     cluster = Waiting((LEASES, lease))
     before = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("not handled"))
     try:
-        running = asyncio.ensure_future(run(cluster, cast(Workers, Nobody()), mine, Health(), serve))
+        running = asyncio.ensure_future(run(cluster, cast(Workers, Nobody()), mine, Health(), serve, lambda: NOW))
         await asyncio.wait_for(asked.wait(), 10)
         signal.raise_signal(signal.SIGTERM)
         await asyncio.wait_for(running, 10)

@@ -297,6 +297,7 @@ def test_the_children_of_an_attempt() -> None:
     headless = service(one, 2)
     assert (headless["spec"]["clusterIP"], headless["spec"]["publishNotReadyAddresses"]) == ("None", True)
     assert headless["spec"]["selector"] == names.worker_labels("demo", 2, 0)
+    assert headless["spec"]["ipFamilyPolicy"] == "SingleStack"  # all ranks meet in one family
     policy = network_policy(one, 2)
     peers, metrics = policy["spec"]["ingress"]
     assert peers == {"from": [{"podSelector": policy["spec"]["podSelector"]}]}

@@ -9,7 +9,7 @@ import pytest
 from hulk_operator.api import CheckpointStatus, ConditionType, HulkJobStatus, Observed, PredictionSummary, RegionShare
 from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Forbidden, QuotaExceeded
 from hulk_operator.observation import Observation, ObservedAllReduce, ObservedRegionLink, ObservedStage, Preflight
-from hulk_operator.pods import Exit, Reason
+from hulk_operator.pods import Reason
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide, writes
 from hulk_operator.reconcile.steps.start_failures import refused
 from hulk_operator.reconcile.termination_record import Farewell
@@ -713,6 +713,6 @@ def test_every_step_has_its_own_name_and_writes_are_enumerable() -> None:
     assert all(step.decide.__doc__ for step in RECIPE)
 
 
-def test_an_exit_without_a_time_does_not_wait_for_ever() -> None:
-    untold = pod(0, phase="Failed", exit=Exit(1, "Error", "", None))
+def test_a_failed_pod_without_an_exit_is_not_waited_with() -> None:
+    untold = pod(0, phase="Failed")
     assert decide(view(running(), memory=SWEPT, pods=(untold, pod(1), pod(2)))).view.status.failures == 1

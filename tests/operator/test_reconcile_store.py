@@ -8,7 +8,6 @@ from hulk_operator.cluster import Listing, Newest
 from hulk_operator.pods import pods
 from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.termination_record import Farewell
-from hulk_operator.reconcile.types import NodeState
 from views import job, plan
 
 
@@ -109,7 +108,9 @@ def test_nodes_say_how_they_are(ready: str, expected: str) -> None:
     assert found is not None
     assert found.ready == expected
     store.nodes.put({"metadata": {"name": "new", "resourceVersion": "2"}})
-    assert store.nodes.get("new") == NodeState()
+    new = store.nodes.get("new")
+    assert new is not None
+    assert new.ready == "True"
 
 
 def test_nodes_say_what_they_keep_out() -> None:
@@ -117,7 +118,9 @@ def test_nodes_say_what_they_keep_out() -> None:
     taint = {"key": "mine", "effect": "NoSchedule"}
     spec = {"unschedulable": True, "taints": [taint]}
     store.nodes.put({"metadata": {"name": "n", "resourceVersion": "1"}, "spec": spec})
-    assert store.nodes.get("n") == NodeState(cordoned=True, taints=(taint,))
+    found = store.nodes.get("n")
+    assert found is not None
+    assert (found.ready, found.cordoned, found.taints) == ("True", True, (taint,))
 
 
 def test_a_pod_that_is_not_bound_yet_may_be_for_any_node() -> None:

@@ -67,7 +67,9 @@ def listens(port: int) -> bool:
 
 async def test_the_client_gets_the_rate_that_arrived_and_the_server_closes(port: int) -> None:
     client, server = order(port, "client"), order(port, "server")
-    result, nothing = await asyncio.gather(bandwidth.run(client, NEAR), bandwidth.run(server, FAR))
+    result, nothing = await asyncio.gather(
+        bandwidth.run(client, NEAR, time.time), bandwidth.run(server, FAR, time.time)
+    )
     assert nothing is None
     assert isinstance(result, Transfer)
     assert result.num_streams == 2
@@ -77,14 +79,26 @@ async def test_the_client_gets_the_rate_that_arrived_and_the_server_closes(port:
         socket.create_connection((FAR, port), timeout=1)
 
 
+@pytest.mark.parametrize("wrong_s", [-3600.0, 3600.0], ids=["slow", "fast"])
+async def test_an_appointment_is_by_the_given_clock(port: int, wrong_s: float) -> None:
+    """The nodes' own clocks are an hour off."""
+
+    def clock() -> float:
+        return time.time() + wrong_s
+
+    sides = [order(port, role, not_before_s=clock()) for role in ("client", "server")]
+    result, _ = await asyncio.gather(bandwidth.run(sides[0], NEAR, clock), bandwidth.run(sides[1], FAR, clock))
+    assert isinstance(result, Transfer)
+
+
 async def test_the_client_waits_for_a_server_that_comes_later(port: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger=bandwidth.__name__)
-    client = asyncio.create_task(bandwidth.run(order(port, "client"), NEAR))
+    client = asyncio.create_task(bandwidth.run(order(port, "client"), NEAR, time.time))
     async with asyncio.timeout(10):
         while caplog.text.count("Connection refused") < 2:
             await asyncio.sleep(0.01)
     assert not client.done()
-    _, result = await asyncio.gather(bandwidth.run(order(port, "server"), FAR), client)
+    _, result = await asyncio.gather(bandwidth.run(order(port, "server"), FAR, time.time), client)
     assert result is not None
 
 
@@ -99,7 +113,7 @@ async def test_a_byte_budget_is_kept_by_two_runs(port: int, monkeypatch: pytest.
     monkeypatch.setattr(iperf, "parse", spy)
     num_bytes = 40_000_000
     client, server = order(port, "client", num_bytes), order(port, "server", num_bytes)
-    result, _ = await asyncio.gather(bandwidth.run(client, NEAR), bandwidth.run(server, FAR))
+    result, _ = await asyncio.gather(bandwidth.run(client, NEAR, time.time), bandwidth.run(server, FAR, time.time))
     assert result is not None
     sent = [json.loads(output)["start"]["test_start"] for output in reports if b'"connecting_to"' in output]
     assert [run["bytes"] for run in sent] == [0, num_bytes // 2]
@@ -108,12 +122,12 @@ async def test_a_byte_budget_is_kept_by_two_runs(port: int, monkeypatch: pytest.
 
 
 async def test_a_stranger_cannot_hold_the_server(port: int) -> None:
-    server = asyncio.create_task(bandwidth.run(order(port, "server"), FAR))
+    server = asyncio.create_task(bandwidth.run(order(port, "server"), FAR, time.time))
     await until_open(port)
     with socket.create_connection((FAR, port), timeout=1, source_address=(STRANGER, 0)) as intruder:
         intruder.setblocking(False)
         assert await closed(intruder)
-    result, _ = await asyncio.gather(bandwidth.run(order(port, "client"), NEAR), server)
+    result, _ = await asyncio.gather(bandwidth.run(order(port, "client"), NEAR, time.time), server)
     assert result is not None
 
 
@@ -132,9 +146,9 @@ async def test_nobody_comes(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bandwidth, "PATIENCE_S", 0.5)
     monkeypatch.setattr(bandwidth, "HANDSHAKE_S", 0.5)
     with pytest.raises(IperfError, match="peer did not come"):
-        await bandwidth.run(order(port, "server"), FAR)
+        await bandwidth.run(order(port, "server"), FAR, time.time)
     with pytest.raises(IperfError, match=r"test 7 to peer: .*refused"):
-        await bandwidth.run(order(port, "client"), NEAR)
+        await bandwidth.run(order(port, "client"), NEAR, time.time)
     assert not children()
 
 
@@ -142,7 +156,9 @@ async def test_nobody_comes(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_an_old_order_is_given_up_at_once(port: int, role: str) -> None:
     started_s = time.monotonic()
     with pytest.raises(IperfError):
-        await bandwidth.run(order(port, role, not_before_s=time.time() - 3600), NEAR if role == "client" else FAR)
+        await bandwidth.run(
+            order(port, role, not_before_s=time.time() - 3600), NEAR if role == "client" else FAR, time.time
+        )
     assert time.monotonic() - started_s < 10
 
 
@@ -160,18 +176,18 @@ async def test_a_run_that_broke_off_is_not_paid_for_twice(
     program.chmod(0o755)
     monkeypatch.setattr(iperf, "PROGRAM", str(program))
     with pytest.raises(IperfError, match="control socket has closed"):
-        await bandwidth.run(order(port, "client", num_bytes=1_000_000), NEAR)
+        await bandwidth.run(order(port, "client", num_bytes=1_000_000), NEAR, time.time)
     assert runs.read_text() == "run\n"
 
 
 async def test_an_order_without_a_time_runs_at_once(port: int) -> None:
     now, server = order(port, "client", not_before_s=0.0), order(port, "server", not_before_s=0.0)
-    result, _ = await asyncio.gather(bandwidth.run(now, NEAR), bandwidth.run(server, FAR))
+    result, _ = await asyncio.gather(bandwidth.run(now, NEAR, time.time), bandwidth.run(server, FAR, time.time))
     assert result is not None
 
 
 async def test_cancelling_ends_the_program(port: int) -> None:
-    server = asyncio.create_task(bandwidth.run(order(port, "server"), FAR))
+    server = asyncio.create_task(bandwidth.run(order(port, "server"), FAR, time.time))
     await until_open(port)
     assert len(children()) == 1
     server.cancel()

@@ -20,14 +20,14 @@ async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
 
 @pytest.fixture
 async def near() -> AsyncIterator[Echo]:
-    echo = Echo.open("127.0.0.1", 0)
+    echo = Echo.open(("127.0.0.1",), 0)
     yield echo
     echo.close()
 
 
 @pytest.fixture
 async def far() -> AsyncIterator[Echo]:
-    echo = Echo.open("127.0.0.2", 0)
+    echo = Echo.open(("127.0.0.2",), 0)
     yield echo
     echo.close()
 

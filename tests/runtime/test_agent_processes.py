@@ -10,6 +10,7 @@ import ctypes
 import itertools
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,7 +18,8 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +51,22 @@ class Namespaces:
     hosts: tuple[str, str]
 
 
+FAMILIES = {"IPv4": ("10.213.{subnet}.{host}", "24"), "IPv6": ("fd00:213:{subnet}::{host}", "64")}
+
+
 @pytest.fixture
-def namespaces() -> Iterator[Namespaces]:
+def namespaces(request: pytest.FixtureRequest) -> Iterator[Namespaces]:
+    """With addresses of one family only."""
     subnet = next(SUBNETS)
+    form, length = FAMILIES[getattr(request, "param", "IPv4")]
     names = (f"hagent-{os.getpid()}-a", f"hagent-{os.getpid()}-b")
-    hosts = (f"10.213.{subnet}.1", f"10.213.{subnet}.2")
+    hosts = (form.format(subnet=subnet, host=1), form.format(subnet=subnet, host=2))
     try:
         for name in names:
             ip("netns", "add", name)
         ip("link", "add", "eth0", "netns", names[0], "type", "veth", "peer", "name", "eth0", "netns", names[1])
         for name, host in zip(names, hosts, strict=True):
-            ip("-n", name, "address", "add", f"{host}/24", "dev", "eth0")
+            ip("-n", name, "address", "add", f"{host}/{length}", "dev", "eth0", *(("nodad",) if ":" in host else ()))
             ip("-n", name, "link", "set", "eth0", "up")
             ip("-n", name, "link", "set", "lo", "up")
         yield Namespaces(names, hosts)
@@ -75,7 +82,7 @@ def listen_in(namespace: str, host: str, port: int) -> socket.socket:
     def enter() -> None:
         with open(f"/run/netns/{namespace}") as handle:
             assert ctypes.CDLL(None, use_errno=True).setns(handle.fileno(), CLONE_NEWNET) == 0
-        found.append(socket.create_server((host, port)))
+        found.append(socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET))
 
     thread = threading.Thread(target=enter)
     thread.start()
@@ -85,7 +92,7 @@ def listen_in(namespace: str, host: str, port: int) -> socket.socket:
 
 @dataclass
 class ApiServer:
-    """NodeProfiles over HTTP. `requests` are the methods and paths that were asked."""
+    """NodeProfiles over HTTP. `requests` are the methods and paths that were asked; its clock is that far `ahead`."""
 
     namespace: str
     host: str
@@ -95,14 +102,23 @@ class ApiServer:
     version: int = 1
     times_made: int = 1
     runner: web.AppRunner | None = None
+    ahead: timedelta = timedelta(0)
 
     async def start(self) -> None:
         app = web.Application()
         app.router.add_get("/apis/hulk.dev/v1alpha1/nodeprofiles", self._get)
         app.router.add_patch("/apis/hulk.dev/v1alpha1/nodeprofiles/{name}/status", self._apply)
+        app.on_response_prepare.append(self._date)
         self.runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self.runner.setup()
         await web.SockSite(self.runner, listen_in(self.namespace, self.host, API_PORT)).start()
+
+    def now(self) -> datetime:
+        """By its clock."""
+        return datetime.now(UTC) + self.ahead
+
+    async def _date(self, _: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Date"] = format_datetime(self.now(), usegmt=True)
 
     async def stop(self) -> None:
         if self.runner:
@@ -188,7 +204,8 @@ class Agents:
     async def start(self, *nodes: str) -> None:
         for node in nodes:
             index = "ab".index(node)
-            server = f"http://{self.namespaces.hosts[0]}:{API_PORT}"
+            host = self.namespaces.hosts[0]
+            server = f"http://[{host}]:{API_PORT}" if ":" in host else f"http://{host}:{API_PORT}"
             where = ["nsenter", f"--net=/run/netns/{self.namespaces.names[index]}"]
             what = [sys.executable, "-c", PROGRAM, node, self.namespaces.hosts[index], server, str(self.token)]
             self.processes[node] = await asyncio.create_subprocess_exec(*where, *what)
@@ -202,8 +219,9 @@ class Agents:
 
     def port_is_open(self, node: str, port: int) -> bool:
         """Whether something listens on a TCP port in the node's namespace, seen without connecting to it."""
-        table = Path(f"/proc/{self.processes[node].pid}/net/tcp").read_text()
-        return f":{port:04X} 00000000:0000 0A" in table
+        network = Path(f"/proc/{self.processes[node].pid}/net")
+        tables = (network / "tcp").read_text() + (network / "tcp6").read_text()
+        return bool(re.search(rf":{port:04X} 0+:0000 0A", tables))
 
 
 @pytest.fixture
@@ -229,17 +247,18 @@ async def order(api: ApiServer, hosts: tuple[str, str], number: int, seconds: in
     """Echoes both ways, and a transfer from a to b."""
     a = [echo(1, "b", hosts[1]), transfer(number, "b", hosts[1], "client", seconds)]
     b = [echo(2, "a", hosts[0]), transfer(number, "a", hosts[0], "server", seconds)]
-    stamp = {"notBefore": now_text()}
+    stamp = {"notBefore": now_text(api)}
     for rows in (a, b):
         rows[1] |= stamp
     await api.put("a", {"measurementId": number, "measurements": a})
     await api.put("b", {"measurementId": number, "measurements": b})
 
 
-def now_text() -> str:
-    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+def now_text(api: ApiServer) -> str:
+    return api.now().isoformat().replace("+00:00", "Z")
 
 
+@pytest.mark.parametrize("namespaces", FAMILIES, indirect=True)
 async def test_two_agents_measure_their_link_and_open_the_port_only_for_it(api: ApiServer, agents: Agents) -> None:
     hosts = agents.namespaces.hosts
     await agents.start("a", "b")
@@ -267,6 +286,17 @@ async def test_two_agents_measure_their_link_and_open_the_port_only_for_it(api: 
     assert {path for method, path in api.requests if method == "PATCH"} == {
         f"/apis/hulk.dev/v1alpha1/nodeprofiles/{node}/status" for node in "ab"
     }
+
+
+async def test_nodes_whose_clocks_are_an_hour_off_meet_and_say_when_by_the_servers_clock(
+    api: ApiServer, agents: Agents
+) -> None:
+    api.ahead = timedelta(hours=1)
+    await agents.start("a", "b")
+    await order(api, agents.namespaces.hosts, 10)
+    await api.wait(lambda: {"bandwidthTime", "rttP50Microseconds"} <= api.link("a", "b").keys())
+    for name in ("time", "bandwidthTime"):
+        assert abs(api.now() - datetime.fromisoformat(api.link("a", "b")[name])) < timedelta(minutes=1)
 
 
 async def test_an_agent_outlives_its_api_server_and_takes_over_its_own_results(api: ApiServer, agents: Agents) -> None:
@@ -306,7 +336,7 @@ async def test_what_was_measured_goes_with_its_profile(api: ApiServer, agents: A
 async def serve(api: ApiServer, agents: Agents) -> None:
     """Start b's agent and order it to serve a test for a; returns when its port is open."""
     await agents.start("b")
-    rows = [transfer(10, "a", agents.namespaces.hosts[0], "server") | {"notBefore": now_text()}]
+    rows = [transfer(10, "a", agents.namespaces.hosts[0], "server") | {"notBefore": now_text(api)}]
     await api.put("b", {"measurementId": 10, "measurements": rows})
     await until_port(agents, is_open=True)
 

@@ -82,5 +82,9 @@ def test_settings_of_a_pod() -> None:
     found = settings.from_environment(environment)
     assert (found.node, found.host, found.api_server) == ("node-a", "10.0.0.1", "https://[fd00::1]:443")
     assert (found.http_port, found.echo_port) == (9402, 9403)
+    assert found.hosts == ("10.0.0.1",)
+    both = settings.from_environment({**environment, "POD_IPS": "10.0.0.1,fd00::7"})
+    assert both.hosts == ("10.0.0.1", "fd00::7")
+    assert (both.host_towards("fd00::9"), both.host_towards("10.0.0.9")) == ("fd00::7", "10.0.0.1")
     with pytest.raises(ValueError, match="has no NODE_NAME"):
         settings.from_environment({**environment, "NODE_NAME": ""})

@@ -24,14 +24,15 @@ from hulk_runtime.agent.echo import Echo
 from hulk_runtime.agent.orders import Address, BandwidthOrder
 
 async def main(role, own, peer, start):
-    echo = Echo.open(own, 9403)
+    echo = Echo.open((own,), 9403)
     if role == "client":
         echo.aim({"peer": Address(peer, 9403)})
         while echo.num_samples("peer") < 20:
             echo.ask("peer")
             await asyncio.sleep(0.1)
         print(echo.results()["peer"].p50_us)
-    result = await bandwidth.run(BandwidthOrder(1, role, "peer", Address(peer, 9404), 4, 4, 256_000_000, start), own)
+    order = BandwidthOrder(1, role, "peer", Address(peer, 9404), 4, 4, 256_000_000, start)
+    result = await bandwidth.run(order, own, time.time)
     if result:
         print(result.bytes_per_s)
 

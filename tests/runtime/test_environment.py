@@ -2,6 +2,7 @@
 
 import pytest
 from hulk_operator.pods import Exit, WorkerPod
+from hulk_operator.pods.worker import LONG_AGO
 from hulk_operator.reconcile.termination_record import Farewell, farewell
 from hulk_runtime import errors, names
 from hulk_runtime.checkpoints.object_store import Store
@@ -95,14 +96,14 @@ def test_the_operator_reads_what_a_run_says_of_its_last_step(tmp_path, loss):
     assert not log.exists()  # outside a pod
     log.touch()
     errors.write_termination_message(errors.termination_record(2, 40, loss, 1000), str(log))
-    last = Exit(errors.EXIT_STOPPED, "Error", log.read_text(), None)
+    last = Exit(errors.EXIT_STOPPED, "Error", log.read_text(), LONG_AGO)
     assert farewell(WorkerPod("demo-2-0", "p", "j", attempt=2, worker=0, exit=last)) == Farewell(
         2, 40, f"{loss:.6g}", 1000
     )
 
 
 def test_the_operator_reads_which_regions_were_left_out(tmp_path):
-    last = Exit(0, "Completed", errors.termination_record(2, 40, 2.5, 0, 2, ["ap", "us-1"]), None)
+    last = Exit(0, "Completed", errors.termination_record(2, 40, 2.5, 0, 2, ["ap", "us-1"]), LONG_AGO)
     said = farewell(WorkerPod("demo-2-2", "p", "j", attempt=2, worker=2, exit=last))
     assert said == Farewell(2, 40, "2.5", 0, epoch=2, without=("ap", "us-1"))
 

@@ -52,6 +52,8 @@ class ConditionType(StrEnum):
     FAILED = "Failed"
     SUSPENDED = "Suspended"
     DEGRADED = "Degraded"
+    GATED = "Gated"  # pods wait behind scheduling gates of others
+    HELD = "Held"  # pods that have ended are held by finalizers of others
 
 
 class PredictionSummary(Resource):

@@ -16,6 +16,7 @@ from hulk_operator import names
 from hulk_operator.cluster.errors import ClusterError, Gone, Unavailable, error_of
 from hulk_operator.cluster.protocol import Change, Listing, Object
 from hulk_operator.cluster.resources import PODS, ApiResource
+from hulk_operator.cluster.server_clock import ServerClock
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -30,10 +31,11 @@ Query = Mapping[str, str]
 class ApiCluster:
     """The API server behind an ApiClient, which it closes (see `Cluster` for the contract).
 
-    `wrote` is told verb and plural of every write that is sent.
+    `wrote` is told verb and plural of every write that is sent; `clock` is the server's, as its answers tell it.
     """
 
     def __init__(self, client: ApiClient, wrote: Callable[[str, str], None] = lambda verb, plural: None) -> None:
+        self.clock = ServerClock()
         self._client = client
         self._wrote = wrote
         self._client.user_agent = names.FIELD_MANAGER
@@ -180,6 +182,7 @@ class ApiCluster:
         headers = {"Accept": f"{JSON}, */*;q=0.1", "Content-Type": content_type, **self._client.default_headers}
         await self._client.update_params_for_auth(headers, [], ["BearerToken"], url, method, body)
         address = self._client.configuration.host + url
+        asked_at_s = self.clock.monotonic()
         try:
             answer = await self._client.rest_client.request(  # type: ignore[no-untyped-call]
                 method, address, headers=headers, body=body, _request_timeout=limit
@@ -187,6 +190,7 @@ class ApiCluster:
         except (aiohttp.ClientError, OSError) as error:
             raise Unavailable(0, "NoConnection", f"{method} {url}: {error!r}") from error
         response: aiohttp.ClientResponse = answer.response
+        self.clock.heard(response.headers.get("Date"), asked_at_s)
         return response
 
 

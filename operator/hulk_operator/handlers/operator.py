@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import kopf
@@ -40,11 +40,6 @@ NO_CRD_RETRY_S: Final = 1.0
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-def now() -> datetime:
-    """The wall clock."""
-    return datetime.now(UTC)
-
-
 @dataclass(frozen=True, slots=True)
 class Parts:
     """The running parts of an operator; what metrics read."""
@@ -58,15 +53,19 @@ class Parts:
     lease: Lease
     health: Health
     metrics_port: int
+    now: Callable[[], datetime]
 
 
-def assemble(cluster: Cluster, workers: Workers, settings: Settings, health: Health) -> Parts:
-    """Connect the parts; nothing runs yet."""
-    store = Store()
+def assemble(
+    cluster: Cluster, workers: Workers, settings: Settings, health: Health, now: Callable[[], datetime]
+) -> Parts:
+    """Connect the parts, all by one clock; nothing runs yet."""
+    store = Store(now)
     prober = Prober(
         cluster,
         lambda: nodes_of_running_jobs(store),
         settings.probing,
+        clock=now,
         failed=lambda: health.failed("probing"),
         heard=health.heard,
         namespace=settings.namespace,
@@ -114,19 +113,21 @@ def assemble(cluster: Cluster, workers: Workers, settings: Settings, health: Hea
     )
     sweeper = SweepReconciler(cluster, store, workers, now, lambda: lease.valid)
     sweeps = WorkQueue(sweeper.reconcile, failed=lambda: health.failed("sweep"), num_objects=sweeper.num_trials)
-    return Parts(store, queue, sweeps, planner, prober, reconciler, lease, health, settings.metrics_port)
+    return Parts(store, queue, sweeps, planner, prober, reconciler, lease, health, settings.metrics_port, now)
 
 
 Serve = Callable[[Parts], Coroutine[Any, Any, None]]
 
 
-async def run(cluster: Cluster, workers: Workers, settings: Settings, health: Health, serve: Serve) -> None:
-    """Be the operator until SIGTERM; raises when it cannot go on (`LeaseLost`, a defect).
+async def run(
+    cluster: Cluster, workers: Workers, settings: Settings, health: Health, serve: Serve, now: Callable[[], datetime]
+) -> None:
+    """Be the operator until SIGTERM; raises when it cannot go on (`LeaseLost`, a defect). `now`: the API server's.
 
     `serve` answers for metrics and health from the start, also while another operator holds the lease. In a container
     it is process 1, to which a signal without a handler does nothing: so SIGTERM is handled from the start as well.
     """
-    parts = assemble(cluster, workers, settings, health)
+    parts = assemble(cluster, workers, settings, health, now)
     serving = asyncio.create_task(serve(parts))
     stop = asyncio.Event()
     _take_signals(stop)

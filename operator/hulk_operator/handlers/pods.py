@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from hulk_operator import names
-from hulk_operator.cluster import PODS, Change, Cluster, ClusterError, Gone
-from hulk_operator.pods import is_worker, job_key_of, worker_pod
+from hulk_operator.cluster import PODS, Change, Cluster, ClusterError, Gone, object_key
+from hulk_operator.pods import is_worker, job_key_of
 from hulk_operator.reconcile.store import Store
 
 logger = logging.getLogger(__name__)
@@ -73,5 +73,6 @@ class PodWatch:
         news = self.store.delete_pod(pod) if change.type == "DELETED" else self.store.put_pod(pod)
         if news:
             self.add(job_key_of(pod))
-            if change.type == "DELETED" or worker_pod(pod).ended:
+            found = self.store.pod(object_key(pod))
+            if found is None or found.ended:
                 self.changed()

@@ -29,7 +29,7 @@ async def serve(parts: Parts) -> None:
     Healthy while the loop turns (a part that ends, ends them all) and the API server still tells what happens; ready
     while it holds the lease, that is, acts.
     """
-    found = registry(lambda: snapshot(parts), parts.health)
+    found = registry(lambda: snapshot(parts), parts.health, parts.now)
     runner = await serve_metrics(found, parts.health.hears, lambda: parts.lease.held, parts.metrics_port)
     try:
         await asyncio.Event().wait()

@@ -54,8 +54,14 @@ def room(nodes: Iterable[Object], pods: Iterable[Object], claims: Iterable[Claim
 
 
 def holds_room(pod: Object) -> bool:
-    """Whether the pod is bound and has not ended."""
-    return bool(pod["spec"].get("nodeName")) and (pod.get("status") or {}).get("phase") not in _ENDED
+    """Whether the pod is bound, and has not ended or is kept by a finalizer, whose owner may use its devices still."""
+    has_ended = (pod.get("status") or {}).get("phase") in _ENDED
+    return bool(pod["spec"].get("nodeName")) and (not has_ended or is_kept(pod))
+
+
+def is_kept(pod: Object) -> bool:
+    """Whether the pod is deleted and finalizers keep it."""
+    return "deletionTimestamp" in pod["metadata"] and bool(pod["metadata"].get("finalizers"))
 
 
 def given_back(left: Room, kept: Mapping[str, int], own: Amounts) -> Room:

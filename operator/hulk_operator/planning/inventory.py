@@ -27,6 +27,7 @@ from hulk_operator.cluster import (
     Forbidden,
     NotFound,
     Object,
+    object_key,
 )
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.admission import admits
@@ -119,7 +120,8 @@ class Reader:
     """Reads inventories, and the parts of jobs that are objects of their own.
 
     `namespace`: single-namespace mode. `texts` stand for the ConfigMaps of their names. `unseen`: told when pods may
-    not be listed, which then count as none; without it that is `Forbidden`, as nothing safe can be planned.
+    not be listed, which then count as none; without it that is `Forbidden`, as nothing safe can be planned. `kept`:
+    worker pods that have ended and that finalizers keep.
     """
 
     def __init__(
@@ -128,11 +130,13 @@ class Reader:
         namespace: str | None = None,
         texts: Texts | None = None,
         unseen: Callable[[Forbidden], None] | None = None,
+        kept: Callable[[], Iterable[Object]] = tuple,
     ) -> None:
         self._cluster = cluster
         self._namespace = namespace
         self._texts = texts or {}
         self._unseen = unseen
+        self._kept = kept
 
     async def inventory(self, held: Sequence[Held], now: datetime, without: Collection[str] = ()) -> Inventory:
         """The cluster with everything in `held` taken, and with nothing taken by the pods of the jobs in `without`.
@@ -143,7 +147,9 @@ class Reader:
         nodes, pods, profiles, declared = await asyncio.gather(
             self._cluster.list(NODES), self._pods(), self._profiles(), self._declared()
         )
-        counted = [pod for pod in pods if not is_worker(pod) or job_key_of(pod) not in without]
+        listed = {object_key(pod) for pod in pods}
+        kept = [pod for pod in self._kept() if object_key(pod) not in listed]
+        counted = [pod for pod in (*pods, *kept) if not is_worker(pod) or job_key_of(pod) not in without]
         workers = tuple(worker_pod(pod) for pod in counted if is_worker(pod))
         states = {node["metadata"]["name"]: node_state(node) for node in nodes.items}
         claims = {one.job.key: unmet_claims((one,), workers, states, now) for one in held}

@@ -48,7 +48,10 @@ def gang_config_map(job: HulkJob, plan: Plan, blob: bytes, is_broken: bool = Fal
 
 
 def service(job: HulkJob, attempt: int, ports: Ports = OWN) -> Object:
-    """Headless: its name is rank 0's address, whichever pod that is, and also before it is ready."""
+    """Headless: its name is rank 0's address, whichever pod that is, and also before it is ready.
+
+    Of one family, the cluster's first, so that all ranks meet in the same one.
+    """
     served = {"rendezvous": ports.master, "hulk-metrics": ports.metrics(0)}
     return {
         "apiVersion": "v1",
@@ -56,6 +59,7 @@ def service(job: HulkJob, attempt: int, ports: Ports = OWN) -> Object:
         "metadata": _metadata(job, names.service(job.metadata.name, attempt), attempt),
         "spec": {
             "clusterIP": "None",
+            "ipFamilyPolicy": "SingleStack",
             "publishNotReadyAddresses": True,
             "selector": names.worker_labels(job.metadata.name, attempt, 0),
             "ports": [{"name": name, "port": port, "targetPort": port} for name, port in served.items()],

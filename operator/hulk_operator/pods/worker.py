@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from hulk_operator import names
@@ -26,18 +26,22 @@ DISRUPTION_REASONS: Final = frozenset(
 # an extended resource is no word ("OutOfnvidia.com/gpu").
 _KUBELET_REFUSES: Final = "OutOf"
 _FULL: Final = "OutOfResource"
+LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)  # when all was seen, to those who ask for no times
 _MAX_REASON: Final = 64
 _MAX_EXIT_CODE: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a worker's container ended; `container` names the init container that failed before it, where one did."""
+    """How a worker's container ended, and when that was first seen: its node's clock says nothing here.
+
+    `container` names the init container that failed before it, where one did.
+    """
 
     code: int
     reason: str
     message: str
-    time: datetime | None
+    time: datetime
     container: str = ""
 
 
@@ -51,8 +55,10 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class WorkerPod:
-    """One worker's pod. `node` is empty until it is bound; `delete_by` is the end of its grace period when deleting.
+    """One worker's pod. `node` is empty until it is bound.
 
+    `delete_by`: when deleting, the end of its grace period, which counts from when the deletion was first seen.
+    `gates`: the scheduling gates that it waits behind, `finalizers`: those that keep it when it is deleted.
     The worker is one of its containers; `others_run`: of the other ordinary ones some do. `failure`: why the pod failed
     as a whole, where the kubelet says so.
     """
@@ -70,6 +76,8 @@ class WorkerPod:
     waiting: Reason | None = None
     unschedulable: str = ""
     disruption: Reason | None = None
+    gates: tuple[str, ...] = ()
+    finalizers: tuple[str, ...] = ()
     failure: Reason | None = None
     others_run: bool = False
     metrics_port: int = names.WORKER_METRICS_PORT
@@ -120,11 +128,6 @@ def reason_of(text: str, otherwise: str = "Unknown") -> str:
     return found[:1].upper() + found[1:] or otherwise
 
 
-def parse_time(value: str | None) -> datetime | None:
-    """Kubernetes' RFC 3339 times."""
-    return None if value is None else datetime.fromisoformat(value)
-
-
 def is_worker(pod: Object) -> bool:
     """Whether Hulk made a pod; anyone who may create pods may also put Hulk's labels on them."""
     labels = pod["metadata"].get("labels") or {}
@@ -137,13 +140,18 @@ def job_key_of(pod: Object) -> str:
     return names.key(pod["metadata"]["namespace"], pod["metadata"]["labels"][names.LABEL_JOB])
 
 
-def worker_pod(pod: Object) -> WorkerPod:
-    """The worker in a pod for which `is_worker` holds."""
+def worker_pod(pod: Object, now: datetime = LONG_AGO, before: WorkerPod | None = None) -> WorkerPod:
+    """The worker in a pod for which `is_worker` holds, seen at `now`; `before` is what was last seen under its name.
+
+    Its own times are by the clocks of its node and of the API server, and are left out: what is new begins now.
+    """
+    before = before if before is not None and before.uid == pod["metadata"]["uid"] else None
     metadata, status = pod["metadata"], pod.get("status") or {}
     labels = metadata["labels"]
     worker = _worker_container(pod)
     statuses = status.get("containerStatuses") or ()
     state = _container_state(statuses, worker["name"])
+    ended = before.exit.time if before and before.exit else now
     others = [found.get("state") or {} for found in statuses if found["name"] != worker["name"]]
     return WorkerPod(
         name=metadata["name"],
@@ -154,14 +162,16 @@ def worker_pod(pod: Object) -> WorkerPod:
         node=pod["spec"].get("nodeName") or "",
         ip=status.get("podIP") or "",
         phase=status.get("phase") or "Pending",
-        delete_by=parse_time(metadata.get("deletionTimestamp")),
-        exit=_exit(state) or _init_exit(pod),
+        delete_by=_delete_by(metadata, now, before),
+        exit=_exit(state, ended) or _init_exit(pod, ended),
         waiting=_init_waiting(status) or _waiting(state),
         unschedulable=_unschedulable(status),
         disruption=_disruption(status),
         failure=_failure(status),
         others_run=any("terminated" not in other for other in others),
         metrics_port=_metrics_port(worker),
+        gates=tuple(gate["name"] for gate in pod["spec"].get("schedulingGates") or ()),
+        finalizers=tuple(metadata.get("finalizers") or ()),
     )
 
 
@@ -194,11 +204,18 @@ def _container_state(statuses: Iterable[Mapping[str, Any]], name: str) -> Mappin
     return next((status.get("state") or {} for status in statuses if status["name"] == name), {})
 
 
-def _init_exit(pod: Object) -> Exit | None:
+def _delete_by(metadata: Object, now: datetime, before: WorkerPod | None) -> datetime | None:
+    if "deletionTimestamp" not in metadata:
+        return None
+    by = now + timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    return by if before is None or before.delete_by is None else min(by, before.delete_by)
+
+
+def _init_exit(pod: Object, time: datetime) -> Exit | None:
     """How an init container failed; those that are restarted (native sidecars) never end the pod."""
     sidecars = {one["name"] for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"}
     for status in (pod.get("status") or {}).get("initContainerStatuses") or ():
-        ended = _exit(status.get("state") or {}, status["name"])
+        ended = _exit(status.get("state") or {}, time, status["name"])
         if ended is not None and ended.code != 0 and status["name"] not in sidecars:
             return ended
     return None
@@ -211,7 +228,7 @@ def _failure(status: Mapping[str, Any]) -> Reason | None:
     return Reason(reason_of(reason), status.get("message") or reason)
 
 
-def _exit(state: Mapping[str, Any], container: str = "") -> Exit | None:
+def _exit(state: Mapping[str, Any], time: datetime, container: str = "") -> Exit | None:
     ended = state.get("terminated")
     if not ended:
         return None
@@ -220,7 +237,7 @@ def _exit(state: Mapping[str, Any], container: str = "") -> Exit | None:
         code if 0 <= code <= _MAX_EXIT_CODE else _MAX_EXIT_CODE,
         reason_of(ended.get("reason") or "", "Error"),
         ended.get("message") or "",
-        parse_time(ended.get("finishedAt")),
+        time,
         container,
     )
 
@@ -241,7 +258,8 @@ def _init_waiting(status: Mapping[str, Any]) -> Reason | None:
 
 def _unschedulable(status: Mapping[str, Any]) -> str:
     for condition in status.get("conditions") or ():
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+        refused = condition["type"] == "PodScheduled" and condition["status"] == "False"
+        if refused and condition.get("reason") != "SchedulingGated":  # nobody has looked for a node yet
             return condition.get("message") or condition.get("reason") or ""
     return ""
 

@@ -128,6 +128,8 @@ def released(view: View, why: str, reason: str, message: str) -> HulkJobStatus:
     status = set_condition(view, ConditionType.PLANNED, False, why, message)
     if holds(status, ConditionType.DEGRADED):
         status = set_condition(view, ConditionType.DEGRADED, False, RECOVERED, message, status)
+    if holds(status, ConditionType.GATED):
+        status = set_condition(view, ConditionType.GATED, False, reason, message, status)
     for kind in (ConditionType.DEPLOYED, ConditionType.RUNNING):
         if condition(status, kind) is not None:
             status = set_condition(view, kind, False, reason, message, status)

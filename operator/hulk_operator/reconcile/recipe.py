@@ -4,6 +4,7 @@
     deleting       owner references clean up
     saved          the last step and checkpoint of an attempt that has ended
     sweep          children of attempts that are over are deleted
+    held           pods that have ended are held by finalizers of others, and that is said
     finish         a finished job waits for its ttl
     suspend/resume pods are released / a new active time begins
     deadline       active for too long
@@ -14,6 +15,7 @@
     queue          the queue gives the gang another number of workers, other machines or none: release it
     replan         links drifted or nodes were added, and another plan pays: release the gang
     degraded       a region was left out, or a node of the gang is not ready, and that is borne
+    gated          pods wait behind scheduling gates of others, and that is said
     stuck          a container cannot start: release the gang
     start-timeout  the gang is not up in time: release it, avoid the nodes
     backoff        wait after a bad end
@@ -38,6 +40,7 @@ from hulk_operator.reconcile.steps import (
     cleanup,
     deploy,
     failures,
+    foreign_holds,
     lifecycle,
     planning,
     queueing,
@@ -58,6 +61,7 @@ RECIPE: Final = (
         cleanup.sweep,
         writes=("delete pods", "delete services", "delete networkpolicies", "delete configmaps"),
     ),
+    Step("held", foreign_holds.held),
     Step("finish", lifecycle.finish, writes=("delete hulkjobs",)),
     Step("suspend", lifecycle.suspend),
     Step("resume", lifecycle.resume),
@@ -69,6 +73,7 @@ RECIPE: Final = (
     Step("queue", queueing.obey),
     Step("replan", replanning.move),
     Step("degraded", failures.degraded),
+    Step("gated", foreign_holds.gated),
     Step("stuck", start_failures.stuck),
     Step("start-timeout", start_failures.start_timeout),
     Step("backoff", planning.backoff),

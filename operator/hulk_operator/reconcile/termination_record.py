@@ -35,7 +35,8 @@ def farewell(pod: WorkerPod) -> Farewell | None:
     """What a worker that ended said of its last step.
 
     >>> from hulk_operator.pods import Exit
-    >>> said = Exit(143, "Error", "ended attempt=2 step=40 loss=2.87912 checkpoint_bytes=1000", None)
+    >>> from hulk_operator.pods.worker import LONG_AGO
+    >>> said = Exit(143, "Error", "ended attempt=2 step=40 loss=2.87912 checkpoint_bytes=1000", LONG_AGO)
     >>> farewell(WorkerPod("demo-2-0", "p", "j", attempt=2, worker=0, exit=said))
     Farewell(attempt=2, step=40, loss='2.87912', checkpoint_bytes=1000, epoch=0, without=())
     """

@@ -48,7 +48,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What the reconcile must know of a node. `ready` is the Ready condition's status, `since` its last transition."""
+    """What the reconcile must know of a node. `ready`: the Ready condition's status, first seen at `since`."""
 
     ready: str = "True"
     since: datetime | None = None

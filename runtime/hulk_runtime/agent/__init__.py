@@ -7,5 +7,5 @@ operator decides what is measured; the agent measures and says what it saw:
                                   \\-orders--> iperf3 (bandwidth) --+--> links --patch--> NodeProfile.status
 """
 
-VERSION = "1"
+VERSION = "2"
 """Reported as `status.agentVersion`; raised when what the agent measures or how changes."""

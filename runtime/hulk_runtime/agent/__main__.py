@@ -20,7 +20,7 @@ async def serve(settings: Settings) -> None:
         running = asyncio.create_task(agent.run())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.cancel)
-        log.info("agent of %s answers echoes on %s:%d", settings.node, settings.host, agent.echo.port)
+        log.info("agent of %s answers echoes at %s, port %d", settings.node, ", ".join(settings.hosts), agent.echo.port)
         try:
             await running
         except asyncio.CancelledError:

@@ -9,12 +9,14 @@ import logging
 import random
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import aiohttp
 
 from hulk_runtime import names
+from hulk_runtime.agent.server_clock import ServerClock
 from hulk_runtime.agent.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -36,11 +38,12 @@ class ApiError(Exception):
 
 @dataclass(slots=True)
 class Api:
-    """The API server, for one node's profile."""
+    """The API server, for one node's profile. `clock` is the server's, as its answers tell it."""
 
     settings: Settings
     session: aiohttp.ClientSession
     num_errors: int = 0
+    clock: ServerClock = field(default_factory=ServerClock)
 
     async def follow(self) -> AsyncIterator[Profile | None]:
         """The profile now and after every change, None while there is none; reconnects for as long as it is read."""
@@ -68,8 +71,10 @@ class Api:
         headers = {**self._headers(), "Content-Type": APPLY}
         timeout = aiohttp.ClientTimeout(total=REQUEST_S)
         url = self.settings.api_server + path
+        asked_at_s = self.clock.monotonic()
         try:
             async with self.session.patch(url, data=json.dumps(body), headers=headers, timeout=timeout) as response:
+                self.clock.heard(response.headers.get("Date"), asked_at_s)
                 if response.status >= 300:
                     raise ApiError(f"status {response.status}: {(await response.text())[:500]}")
         except (aiohttp.ClientError, OSError) as error:
@@ -96,10 +101,16 @@ class Api:
                 if event["type"] != "BOOKMARK":
                     yield None if event["type"] == "DELETED" else event["object"]
 
-    def _get(self, query: Mapping[str, str], timeout: aiohttp.ClientTimeout) -> Any:
+    @asynccontextmanager
+    async def _get(
+        self, query: Mapping[str, str], limit: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         own = {"fieldSelector": f"metadata.name={self.settings.node}"}
         url = self.settings.api_server + COLLECTION
-        return self.session.get(url, params={**own, **query}, headers=self._headers(), timeout=timeout)
+        asked_at_s = self.clock.monotonic()
+        async with self.session.get(url, params={**own, **query}, headers=self._headers(), timeout=limit) as response:
+            self.clock.heard(response.headers.get("Date"), asked_at_s)
+            yield response
 
     def _headers(self) -> dict[str, str]:
         """The token is read every time: the kubelet replaces the file before it expires."""

@@ -11,8 +11,8 @@ import contextlib
 import dataclasses
 import logging
 import os
-import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable
 from typing import Final
 
 from hulk_runtime.agent import iperf, tcp_peers
@@ -21,7 +21,7 @@ from hulk_runtime.agent.orders import BandwidthOrder
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S: Final = 30.0  # from notBefore until the two sides must have met; also bridges clocks that differ
+PATIENCE_S: Final = 30.0  # from notBefore until the two sides must have met
 HANDSHAKE_S: Final = 15.0  # what iperf3 may take beyond the transfer: about ten round trips
 SECOND_RUN_S: Final = 5.0  # how long the client looks for the server's second opening
 RETRY_S: Final = 0.3
@@ -30,56 +30,60 @@ MAX_OUTPUT_BYTES: Final = 4 << 20
 END_S: Final = 2.0
 
 
+Clock = Callable[[], float]
+"""The time (Unix) by which the two sides have their appointment: neither node's, the API server's."""
+
+
 def deadline_s(order: BandwidthOrder) -> float:
     """When (Unix) the two sides must have met; an order found later is given up."""
     return order.not_before_s + PATIENCE_S
 
 
-async def run(order: BandwidthOrder, own_host: str) -> Transfer | None:
+async def run(order: BandwidthOrder, own_host: str, clock: Clock) -> Transfer | None:
     """Carry out this side: the client's result, None for the server. `IperfError` when the test did not happen."""
     if order.not_before_s == 0:
-        order = dataclasses.replace(order, not_before_s=time.time())
-    await asyncio.sleep(order.not_before_s - time.time())
+        order = dataclasses.replace(order, not_before_s=clock())
+    await asyncio.sleep(order.not_before_s - clock())
     if order.role == "client":
-        return await send(order, own_host)
-    await serve(order, own_host)
+        return await send(order, own_host, clock)
+    await serve(order, own_host, clock)
     return None
 
 
-async def send(order: BandwidthOrder, own_host: str) -> Transfer:
+async def send(order: BandwidthOrder, own_host: str, clock: Clock) -> Transfer:
     """Send to the peer; the rate that arrived there."""
-    result = await _send_when_open(order, iperf.first_run(order, own_host), deadline_s(order))
+    result = await _send_when_open(order, iperf.first_run(order, own_host), deadline_s(order), clock)
     if not iperf.needs_second_run(order, result.bytes_per_s):
         return result
     try:
-        faster = await _send_when_open(order, iperf.second_run(order, own_host), time.time() + SECOND_RUN_S)
+        faster = await _send_when_open(order, iperf.second_run(order, own_host), clock() + SECOND_RUN_S, clock)
     except IperfError as error:  # the paced rate arrived all the same, and is a lower bound
         log.info("second run: %s", error)
         return result
     return max(result, faster, key=lambda transfer: transfer.bytes_per_s)
 
 
-async def serve(order: BandwidthOrder, own_host: str) -> None:
+async def serve(order: BandwidthOrder, own_host: str, clock: Clock) -> None:
     """Receive the peer's runs. The order's address is the peer's; the port opened here is the same everywhere."""
-    first = await _serve_peer(order, own_host)
+    first = await _serve_peer(order, own_host, clock)
     if iperf.needs_second_run(order, first.bytes_per_s):
-        await _serve_peer(order, own_host)
+        await _serve_peer(order, own_host, clock)
 
 
-async def _send_when_open(order: BandwidthOrder, command: tuple[str, ...], until_s: float) -> Transfer:
+async def _send_when_open(order: BandwidthOrder, command: tuple[str, ...], until_s: float, clock: Clock) -> Transfer:
     while True:
         try:
             return iperf.parse(await _output(command, order.seconds + HANDSHAKE_S))
         except IperfError as error:
-            if not isinstance(error, NotConnectedError) or time.time() + RETRY_S >= until_s:
+            if not isinstance(error, NotConnectedError) or clock() + RETRY_S >= until_s:
                 raise IperfError(f"test {order.id} to {order.target}: {error}") from error
             log.debug("test %d to %s: %s", order.id, order.target, error)
         await asyncio.sleep(RETRY_S)
 
 
-async def _serve_peer(order: BandwidthOrder, own_host: str) -> Transfer:
+async def _serve_peer(order: BandwidthOrder, own_host: str, clock: Clock) -> Transfer:
     command = iperf.server_command(own_host, order.address.port)
-    while (left_s := deadline_s(order) + order.seconds + HANDSHAKE_S - time.time()) > 0:
+    while (left_s := deadline_s(order) + order.seconds + HANDSHAKE_S - clock()) > 0:
         try:
             output = await _output(command, left_s, guard=order)
             if iperf.accepted_host(output) == order.address.host:

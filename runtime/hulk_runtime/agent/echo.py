@@ -1,8 +1,8 @@
 """The light echo: answers every agent's requests and measures the round-trip time to the ordered targets.
 
-One UDP socket does both. Times are taken by the kernel where it can (arrival of a datagram), so that neither a busy
-event loop here nor a slow answer there is counted: rtt = (arrival - sent) - the peer's hold time. The send time is
-taken in the process directly before the system call.
+One UDP socket for each family of the pod network does both. Times are taken by the kernel where it can (arrival of a
+datagram), so that neither a busy event loop here nor a slow answer there is counted: rtt = (arrival - sent) - the
+peer's hold time. The send time is taken in the process directly before the system call.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import socket
 import struct
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -45,6 +46,7 @@ class _Pending:
     target: str
     address: Address
     sent_ns: int
+    expires_s: float  # by the clock that is never set
 
 
 @dataclass(slots=True)
@@ -66,35 +68,37 @@ class _ReplyBudget:
 
 @dataclass(slots=True)
 class Echo:
-    """The echo socket with one window per target. Memory is bounded by the targets and `MAX_RTT_NS` of requests."""
+    """The echo sockets, one for each own address, with one window per target.
 
-    sock: socket.socket
+    Memory is bounded by the targets and `MAX_RTT_NS` of requests.
+    `clock` says (Unix) when a sample was taken, for others.
+    """
+
+    sockets: tuple[socket.socket, ...]
+    clock: Callable[[], float] = time.time
     counters: Counters = field(default_factory=Counters)
     _windows: dict[str, tuple[Address, Window]] = field(default_factory=dict)
     _pending: "OrderedDict[int, _Pending]" = field(default_factory=OrderedDict)
     _replies: _ReplyBudget = field(default_factory=_ReplyBudget)
 
     @classmethod
-    def open(cls, address: str, port: int) -> "Echo":
-        """Bind the socket and answer from now on; needs a running event loop. `OSError` when the port is taken."""
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_DGRAM)
-        sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        sock.bind((address, port))
-        echo = cls(sock)
-        asyncio.get_running_loop().add_reader(sock.fileno(), echo._drain)
+    def open(cls, addresses: Iterable[str], port: int, clock: Callable[[], float] = time.time) -> "Echo":
+        """Bind the sockets and answer from now on; needs a running event loop. `OSError` when the port is taken."""
+        echo = cls(tuple(_bound(address, port) for address in addresses), clock)
+        for sock in echo.sockets:
+            asyncio.get_running_loop().add_reader(sock.fileno(), echo._drain, sock)
         return echo
 
     def close(self) -> None:
         """Stop answering."""
-        asyncio.get_running_loop().remove_reader(self.sock.fileno())
-        self.sock.close()
+        for sock in self.sockets:
+            asyncio.get_running_loop().remove_reader(sock.fileno())
+            sock.close()
 
     @property
     def port(self) -> int:
-        """The port in use (of interest when bound to port 0)."""
-        return int(self.sock.getsockname()[1])
+        """The port in use at the first address (of interest when bound to port 0)."""
+        return int(self.sockets[0].getsockname()[1])
 
     def aim(self, targets: dict[str, Address]) -> None:
         """Measure exactly these targets from now on. A target that moved to another address starts a new window."""
@@ -110,10 +114,10 @@ class Echo:
         address, window = self._windows[target]
         nonce = secrets.randbits(64)
         sent_ns = time.time_ns()
-        self._pending[nonce] = _Pending(target, address, sent_ns)
+        self._pending[nonce] = _Pending(target, address, sent_ns, time.monotonic() + MAX_RTT_NS / 1e9)
         self.counters.sent += 1
         try:
-            self.sock.sendto(
+            self._socket_towards(address.host).sendto(
                 echo_datagram.encode(echo_datagram.Datagram(echo_datagram.REQUEST, nonce)), (address.host, address.port)
             )
         except OSError:
@@ -123,10 +127,10 @@ class Echo:
 
     def expire(self) -> None:
         """Count requests without an answer after `MAX_RTT_NS` as lost."""
-        oldest_ns = time.time_ns() - MAX_RTT_NS
+        now_s = time.monotonic()
         while self._pending:
             nonce, pending = next(iter(self._pending.items()))
-            if pending.sent_ns > oldest_ns:
+            if pending.expires_s > now_s:
                 return
             del self._pending[nonce]
             self.counters.lost += 1
@@ -151,10 +155,15 @@ class Echo:
         found = ((name, window.rtt()) for name, (_, window) in self._windows.items())
         return {name: rtt for name, rtt in found if rtt is not None}
 
-    def _drain(self) -> None:
+    def _socket_towards(self, host: str) -> socket.socket:
+        """The one of the target's family; where there is none, the first, which then fails to send."""
+        family = _family(host)
+        return next((sock for sock in self.sockets if sock.family is family), self.sockets[0])
+
+    def _drain(self, sock: socket.socket) -> None:
         for _ in range(MAX_DATAGRAMS_PER_WAKE):
             try:
-                data, ancillary, _, sender = self.sock.recvmsg(
+                data, ancillary, _, sender = sock.recvmsg(
                     echo_datagram.NUM_BYTES + 1, socket.CMSG_SPACE(_TIMESPEC.size)
                 )
             except BlockingIOError:
@@ -162,24 +171,24 @@ class Echo:
             except OSError as error:  # an ICMP error of an earlier datagram is reported here
                 log.debug("echo socket: %s", error)
                 continue
-            self._take(data, _arrival_ns(ancillary), sender)
+            self._take(sock, data, _arrival_ns(ancillary), sender)
 
-    def _take(self, data: bytes, arrival_ns: int, sender: tuple[str, int]) -> None:
+    def _take(self, sock: socket.socket, data: bytes, arrival_ns: int, sender: tuple[str, int]) -> None:
         datagram = echo_datagram.decode(data)
         if datagram is None:
             self.counters.refused += 1
         elif datagram.kind == echo_datagram.REQUEST:
-            self._reply(datagram.nonce, arrival_ns, sender)
+            self._reply(sock, datagram.nonce, arrival_ns, sender)
         else:
             self._measure(datagram, arrival_ns, sender)
 
-    def _reply(self, nonce: int, arrival_ns: int, sender: tuple[str, int]) -> None:
+    def _reply(self, sock: socket.socket, nonce: int, arrival_ns: int, sender: tuple[str, int]) -> None:
         if not self._replies.take(time.monotonic_ns()):
             self.counters.refused += 1
             return
         hold_ns = max(0, time.time_ns() - arrival_ns)
         try:
-            self.sock.sendto(echo_datagram.encode(echo_datagram.Datagram(echo_datagram.REPLY, nonce, hold_ns)), sender)
+            sock.sendto(echo_datagram.encode(echo_datagram.Datagram(echo_datagram.REPLY, nonce, hold_ns)), sender)
             self.counters.replied += 1
         except OSError as error:
             log.debug("reply to %s: %s", sender[0], error)
@@ -193,10 +202,22 @@ class Echo:
         window = self._windows[pending.target][1]
         if 0 < rtt_ns <= MAX_RTT_NS and datagram.hold_ns <= MAX_HOLD_NS:
             self.counters.answered += 1
-            window.add(arrival_ns / 1e9, max(1, round(rtt_ns / 1000)))
+            window.add(self.clock(), max(1, round(rtt_ns / 1000)))
         else:  # a clock was set meanwhile, or the peer's hold time is a lie or long
             self.counters.lost += 1
             window.lose()
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def _bound(address: str, port: int) -> socket.socket:
+    sock = socket.socket(_family(address), socket.SOCK_DGRAM)
+    sock.setblocking(False)
+    sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    sock.bind((address, port))
+    return sock
 
 
 def _arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int:

@@ -1,6 +1,6 @@
 """The agent's HTTP port: /healthz and /readyz (the process turns) and /metrics."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -50,8 +50,8 @@ def _by_result(name: str, text: str, counts: dict[str, int]) -> CounterMetricFam
     return family
 
 
-async def start(host: str, port: int, health: Callable[[], Health]) -> web.AppRunner:
-    """Serve until the returned runner is cleaned up."""
+async def start(hosts: Iterable[str], port: int, health: Callable[[], Health]) -> web.AppRunner:
+    """Serve at every address until the returned runner is cleaned up."""
     registry = CollectorRegistry()
     registry.register(AgentCollector(health))
 
@@ -65,5 +65,6 @@ async def start(host: str, port: int, health: Callable[[], Health]) -> web.AppRu
     app.add_routes([web.get("/metrics", metrics), web.get("/healthz", alive), web.get("/readyz", alive)])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
-    await web.TCPSite(runner, host, port).start()
+    for host in hosts:
+        await web.TCPSite(runner, host, port).start()
     return runner

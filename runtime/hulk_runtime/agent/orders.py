@@ -5,8 +5,10 @@ measuring what it can. Rules the API server already checks are not checked again
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from ipaddress import ip_address
 from typing import Any, Final
 
 RTT: Final = "rtt"
@@ -17,7 +19,7 @@ SERVER: Final = "server"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a peer's agent listens."""
+    """Where a peer's agent listens; an IP address in the one form in which sockets say it."""
 
     host: str
     port: int
@@ -73,7 +75,14 @@ def parse(spec: Mapping[str, Any]) -> Orders:
 
 
 def _rtt(row: Mapping[str, Any]) -> RttOrder:
-    return RttOrder(row["target"], Address(row["address"], row["port"]))
+    return RttOrder(row["target"], _address(row))
+
+
+def _address(row: Mapping[str, Any]) -> Address:
+    host = row["address"]
+    with suppress(ValueError):  # what is none, nobody will answer at
+        host = str(ip_address(host))
+    return Address(host, row["port"])
 
 
 def _bandwidth(row: Mapping[str, Any]) -> BandwidthOrder:
@@ -81,7 +90,7 @@ def _bandwidth(row: Mapping[str, Any]) -> BandwidthOrder:
         id=int(row["id"]),
         role=row["role"],
         target=row["target"],
-        address=Address(row["address"], row["port"]),
+        address=_address(row),
         num_streams=row["streams"],
         seconds=row["seconds"],
         num_bytes=row["maxBytes"],

@@ -11,7 +11,6 @@ The API server may be away at any time: measuring goes on, and the newest figure
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,6 +21,7 @@ from hulk_runtime.agent.echo import Echo
 from hulk_runtime.agent.iperf import IperfError
 from hulk_runtime.agent.orders import Address, BandwidthOrder, Orders
 from hulk_runtime.agent.results import Measured
+from hulk_runtime.agent.server_clock import ServerClock
 from hulk_runtime.agent.settings import Settings
 from hulk_runtime.agent.slow_start_after_idle import keeps_windows
 
@@ -128,7 +128,8 @@ class Agent:
         return min(waiting, key=lambda order: order.id, default=None)
 
     async def _carry_out(self, order: BandwidthOrder) -> None:
-        test = asyncio.create_task(bandwidth.run(order, self.settings.host))
+        own_host = self.settings.host_towards(order.address.host)
+        test = asyncio.create_task(bandwidth.run(order, own_host, self.api.clock.now_s))
         withdrawn = asyncio.create_task(self._withdrawn(order))
         try:
             await asyncio.wait([test, withdrawn], return_when=asyncio.FIRST_COMPLETED)
@@ -154,7 +155,7 @@ class Agent:
             self.tests["done"] += 1
             if transfer is not None:
                 log.info("to %s: %d B/s, %d streams", order.target, transfer.bytes_per_s, transfer.num_streams)
-                self.links = results.with_transfer(self.links, order.target, transfer, time.time())
+                self.links = results.with_transfer(self.links, order.target, transfer, self.api.clock.now_s())
         self.last_id = order.id
         self._news.set()
 
@@ -183,11 +184,12 @@ class Agent:
 @contextlib.asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Agent]:
     """An agent with its sockets and its HTTP port open. `OSError` when a port is taken."""
-    echo = Echo.open(settings.host, settings.echo_port)
+    clock = ServerClock()
+    echo = Echo.open(settings.hosts, settings.echo_port, clock.now_s)
     try:
         async with open_session(settings) as session:
-            agent = Agent(settings, Api(settings, session), echo)
-            runner = await http_server.start(settings.host, settings.http_port, agent.health)
+            agent = Agent(settings, Api(settings, session, clock=clock), echo)
+            runner = await http_server.start(settings.hosts, settings.http_port, agent.health)
             try:
                 yield agent
             finally:

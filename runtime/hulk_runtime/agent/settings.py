@@ -12,15 +12,32 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where the agent listens and whom it talks to. Ports are the contract with the other nodes' agents."""
+    """Where the agent listens and whom it talks to. Ports are the contract with the other nodes' agents.
+
+    `host` is its address on the pod network, which the others are told, `other_hosts` are those of other families.
+    """
 
     node: str
-    host: str  # its address on the pod network
+    host: str
     api_server: str
     token_file: Path
     authority_file: Path | None  # None: the system's own authorities
     echo_port: int = names.AGENT_ECHO_PORT
     http_port: int = names.AGENT_METRICS_PORT
+    other_hosts: tuple[str, ...] = ()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Every address to listen at."""
+        return (self.host, *self.other_hosts)
+
+    def host_towards(self, peer: str) -> str:
+        """The own address of a peer's family; the first where there is none.
+
+        >>> Settings("a", "10.0.0.7", "", Path(), None, other_hosts=("fd00::7",)).host_towards("fd00::9")
+        'fd00::7'
+        """
+        return next((host for host in self.hosts if (":" in host) is (":" in peer)), self.host)
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
@@ -35,10 +52,12 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     if missing:
         raise ValueError(f"the environment has no {', '.join(missing)}")
     node, host, server, port = (environment[name] for name in needed)
+    every = environment.get("POD_IPS", host).split(",")
     return Settings(
         node=node,
         host=host,
         api_server=f"https://[{server}]:{port}" if ":" in server else f"https://{server}:{port}",
         token_file=SERVICE_ACCOUNT / "token",
         authority_file=SERVICE_ACCOUNT / "ca.crt",
+        other_hosts=tuple(address for address in every if address != host),
     )

@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from hulk_runtime.collective import between_regions, tcp_info
 from hulk_runtime.collective.process_group import Group, lost_peers
+from hulk_runtime.collective.wire.rendezvous import Address
 from hulk_runtime.errors import PeerLostError
 from hulk_runtime.job.environment import Environment
 from hulk_runtime.plan.wire import Plan
@@ -82,7 +83,7 @@ def _wait_for_first(environment: Environment) -> None:
             socket.create_connection(address, timeout=CONNECT_TIMEOUT_S).close()
         except OSError as error:
             if time.monotonic() > deadline:
-                late = f"rank 0 at {address[0]}:{address[1]} did not answer within {environment.rendezvous_s:g} s"
+                late = f"rank 0 at {Address(*address)} did not answer within {environment.rendezvous_s:g} s"
                 raise PeerLostError(f"{late}: {error}") from error
             time.sleep(RETRY_S)
         else:
@@ -90,19 +91,29 @@ def _wait_for_first(environment: Environment) -> None:
 
 
 def introduce(environment: Environment, backend: str, chosen: torch.device) -> Group:
-    """First collective: every rank learns every rank's address."""
+    """First collective: every rank learns every rank's address.
+
+    All are of one family, rank 0's own: where its name has addresses of both, hosts differ in which they take first.
+    """
     alone = Group(environment.rank, environment.world_size, backend, chosen, {})
-    own = torch.frombuffer(bytearray(_own_address(environment).packed), dtype=torch.uint8)
-    rows = alone.gather(own)
-    peers = {rank: IPv6Address(bytes(row.tolist())) for rank, row in enumerate(rows) if rank != environment.rank}
+    own = _own_address(environment.master_address, environment.master_port)
+    first = _addresses(alone, own)[0]
+    if (first.ipv4_mapped is None) is not (own.ipv4_mapped is None):
+        own = _own_address(str(first.ipv4_mapped or first), environment.master_port)
+    found = _addresses(alone, own)
+    peers = {rank: address for rank, address in enumerate(found) if rank != environment.rank}
     return Group(environment.rank, environment.world_size, backend, chosen, peers)
 
 
-def _own_address(environment: Environment) -> IPv6Address:
-    """The address from which this host reaches rank 0; a connected UDP socket shows it without sending anything."""
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        environment.master_address, environment.master_port, type=socket.SOCK_DGRAM
-    )[0]
+def _addresses(group: Group, own: IPv6Address) -> list[IPv6Address]:
+    """The one that each rank gives, by rank."""
+    rows = group.gather(torch.frombuffer(bytearray(own.packed), dtype=torch.uint8))
+    return [IPv6Address(bytes(row.tolist())) for row in rows]
+
+
+def _own_address(host: str, port: int) -> IPv6Address:
+    """The address from which this host reaches another; a connected UDP socket shows it without sending anything."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as view:
         view.connect(address)
         return tcp_info.canonical(view.getsockname()[0])

@@ -8,6 +8,7 @@ The server runs in a thread and only reads values, so a slow reader never delays
 """
 
 import json
+import socket
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,7 +34,7 @@ class ProgressServer:
         self._preflight: Preflight | None = None
         self._go = threading.Event()
         try:
-            self._server = _Server(("", port), self)
+            self._server = _Server(port, self)
         except OSError as error:
             raise PortError(f"metrics port {port} cannot be opened: {error.strerror}") from error
 
@@ -81,11 +82,19 @@ class ProgressServer:
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+    """Listens on every address of both families, where the kernel has both."""
 
-    def __init__(self, address: tuple[str, int], progress: ProgressServer) -> None:
+    daemon_threads = True
+    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+
+    def __init__(self, port: int, progress: ProgressServer) -> None:
         self.progress = progress
-        super().__init__(address, _Handler)
+        super().__init__(("", port), _Handler)
+
+    def server_bind(self) -> None:
+        if self.address_family is socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -5,6 +5,7 @@ from datetime import timedelta
 from hulk_operator.api import ConditionType
 from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile.attempt_state import in_force, lost
+from hulk_operator.reconcile.held_pods import is_held
 from hulk_operator.reconcile.retained_pods import staying
 from hulk_operator.reconcile.types import NOTHING, DeletePods, Outcome, Sweep, View
 from hulk_operator.status import holds
@@ -45,11 +46,14 @@ def _lingering(view: View) -> dict[str, str]:
 def drain(view: View) -> Outcome:
     """Wait for the pods of earlier attempts, while they can still end by themselves.
 
-    A pod on a dead node, or one that outlived its grace period, is not waited for; the planning pass does not hand
-    out its accelerators as long as it is there. While pods stay, only those that are being deleted end.
+    A pod on a dead node, one that outlived its grace period, or one that a finalizer keeps, is not waited for; the
+    planning pass does not hand out its accelerators as long as it is there. While pods stay, only those that are being
+    deleted end. Pods of a deleted job whose names the next attempt may need are waited for until they are gone.
     """
     if in_force(view):
         return NOTHING
+    if any(is_held(view, pod) and pod.attempt > view.status.attempt for pod in view.leftovers):
+        return Outcome(stop=True)
     ending = [pod for pod in view.pods if pod.delete_by is not None] if staying(view) else view.pods
     left_s = [left for pod in (*ending, *view.leftovers) if (left := _seconds_to_wait(view, pod)) > 0]
     return Outcome(stop=True, requeue_after_s=max(left_s)) if left_s else NOTHING
@@ -57,6 +61,8 @@ def drain(view: View) -> Outcome:
 
 def _seconds_to_wait(view: View, pod: WorkerPod) -> float:
     node = view.nodes.get(pod.node)
+    if is_held(view, pod):
+        return 0.0
     if pod.node and (node is None or node.ready != "True" or pod.node in lost(view)):
         return 0.0
     if pod.delete_by is None:

@@ -71,8 +71,8 @@ def broken(view: View) -> Outcome:
         return _bear(view, left_s)
     if disrupted:
         return _disrupted(view, *next(iter(disrupted.values())))
-    unknown = since(view, ConditionType.DEPLOYED)  # long enough ago, so that nobody waits for a time nobody tells
-    first = min((pod.exit.time for pod in broke if pod.exit and pod.exit.time), default=unknown)
+    unknown = since(view, ConditionType.DEPLOYED)  # of pods that failed without an exit: nobody waits for one
+    first = min((pod.exit.time for pod in broke if pod.exit), default=unknown)
     alone = stays(view.job) and len(broke) == 1
     left_s = seconds_left(view, first, view.timing.alone_s if alone else view.timing.settle_s)
     by_itself = any(pod.exit and pod.exit.container for pod in broke)  # no peer makes an init container fail
@@ -134,11 +134,11 @@ def _final_reason(pod: WorkerPod) -> str:
 
 
 def _cause(broke: list[WorkerPod]) -> WorkerPod:
-    """The pod that failed first; one that was stopped only where no other did, one that lost a peer as the last."""
+    """The pod that was first seen to fail; one that was stopped only where no other did, one without a peer as last."""
     own = [pod for pod in broke if pod.exit is None or pod.exit.container or pod.exit.code not in _SECONDARY_EXITS]
     primary = own or [pod for pod in broke if pod.exit and pod.exit.code in _STOPPED_EXITS] or broke
-    timed = [pod for pod in primary if pod.exit and pod.exit.time]
-    return min(timed, key=lambda pod: (pod.exit.time if pod.exit else None, pod.worker)) if timed else primary[0]
+    ended = [(pod.exit.time, pod.worker, pod) for pod in primary if pod.exit]
+    return min(ended, key=lambda end: end[:2])[2] if ended else primary[0]
 
 
 def _failed(view: View, pod: WorkerPod) -> Outcome:

@@ -8,6 +8,7 @@ from hulk_operator.reconcile.attempt_state import (
     set_condition,
     update,
 )
+from hulk_operator.reconcile.held_pods import is_held
 from hulk_operator.reconcile.types import NOTHING, DeleteJob, Outcome, View
 from hulk_operator.status import condition, finished, holds, whole_second
 
@@ -38,15 +39,20 @@ def finish(view: View) -> Outcome:
 
 
 def suspend(view: View) -> Outcome:
-    """A suspended job releases its pods (SIGTERM: they checkpoint), and is Suspended when they are gone."""
+    """A suspended job releases its pods (SIGTERM: they checkpoint), and is Suspended when they are gone.
+
+    Pods that have ended and that a finalizer of somebody else keeps are not waited for; `Held` tells of them.
+    """
     if not view.job.spec.suspend:
         return NOTHING
     if in_force(view):
         message = f"attempt {view.status.attempt} is released because spec.suspend is true"
         return Outcome(status=released(view, "Suspended", "Suspended", message), stop=True, requeue_after_s=0)
-    if view.pods or holds(view.status, ConditionType.SUSPENDED):
+    num_held = sum(is_held(view, pod) for pod in view.pods)
+    if num_held < len(view.pods) or holds(view.status, ConditionType.SUSPENDED):
         return _STOP
-    status = set_condition(view, ConditionType.SUSPENDED, True, "Suspended", "all pods are gone")
+    message = f"all pods have ended, finalizers hold {num_held} of them" if num_held else "all pods are gone"
+    status = set_condition(view, ConditionType.SUSPENDED, True, "Suspended", message)
     return Outcome(status=update(status, queue=None, share=None), stop=True)
 
 

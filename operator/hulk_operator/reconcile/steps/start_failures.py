@@ -1,6 +1,7 @@
 """A gang that does not come up: released as a whole, with the reason in the words of whoever refused it."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 from hulk_operator.api import ConditionType
@@ -18,6 +19,7 @@ from hulk_operator.reconcile.attempt_state import (
     start_failed,
 )
 from hulk_operator.reconcile.types import NOTHING, Outcome, View
+from hulk_operator.status import condition, holds
 
 STUCK_REASONS: Final = frozenset(
     {
@@ -56,10 +58,10 @@ def _blamed(view: View, pod: WorkerPod) -> bool:
 
 def start_timeout(view: View) -> Outcome:
     """Release a gang that is not up in time, and avoid the nodes that held it back."""
-    if not in_force(view) or deployed(view):
+    if not in_force(view) or deployed(view) or holds(view.status, ConditionType.GATED):
         return NOTHING
     limit_s = view.job.spec.run_policy.start_timeout_seconds
-    left_s = seconds_left(view, since(view, ConditionType.PLANNED), limit_s)
+    left_s = seconds_left(view, _began(view), limit_s)
     if left_s > 0:
         return Outcome(requeue_after_s=left_s)
     late = [pod for pod in view.gang if not pod.running and not pod.ended]
@@ -68,6 +70,12 @@ def start_timeout(view: View) -> Outcome:
     message = f"{num_up} of {num_workers(view)} pods were up after startTimeoutSeconds = {limit_s} s: {named}"
     last = failure(view, "StartTimeout", message, late[0] if late else None)
     return start_failed(view, last, avoided_nodes=avoided(view, (node_of(view, pod) for pod in late)))
+
+
+def _began(view: View) -> datetime:
+    """Since when the gang may start: since it is planned, or since the last scheduling gate of others is gone."""
+    planned = since(view, ConditionType.PLANNED)
+    return max(planned, since(view, ConditionType.GATED)) if condition(view.status, ConditionType.GATED) else planned
 
 
 def refused(view: View, errors: Sequence[Refused]) -> Outcome:

@@ -25,10 +25,17 @@ MOST_PROBLEMS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a rank listens."""
+    """Where a rank listens.
+
+    >>> print(Address("10.0.0.7", 29401), Address("fd00::7", 29401))
+    10.0.0.7:29401 [fd00::7]:29401
+    """
 
     host: str
     port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 Admit = Callable[[int, int, socket.socket], None]
@@ -170,7 +177,7 @@ class Rendezvous:
                 connection = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)
                 greet(connection, self._identity, stream, self._rank, rank)
             except OSError as error:
-                self._problems[rank] = f"rank {rank} at {address.host}:{address.port}: {error}"
+                self._problems[rank] = f"rank {rank} at {address}: {error}"
                 if connection is not None:
                     connection.close()
                 if isinstance(error, StrangerError):
