@@ -35,7 +35,7 @@ def _llama(**style: Any) -> Family:
     return partial(rms_normed.llama, style=Style(**style))
 
 
-FAMILIES: Mapping[str, Family] = {
+FAMILIES: dict[str, Family] = {
     "bert": encoders.bert,
     "roberta": encoders.roberta,
     "xlm-roberta": encoders.roberta,

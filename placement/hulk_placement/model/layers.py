@@ -147,6 +147,11 @@ class Model:
         """Those that have a gradient."""
         return sum(layer.trained_parameters for layer in self.layers)
 
+    def without_activations(self) -> Model:
+        """The same, of which nothing is kept for a backward pass."""
+        bare = (replace(layer, activation_bytes=0, replicated_activation_bytes=0) for layer in self.layers)
+        return replace(self, layers=tuple(bare))
+
     def state_bytes(self, per_trained: int) -> int:
         """So many bytes of each parameter that is trained, and the values of the frozen ones."""
         return sum(layer.held_bytes(per_trained) for layer in self.layers)
