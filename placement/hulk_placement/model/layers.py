@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from hulk_placement.model import transformer
 from hulk_placement.model.architecture import EVERYTHING, Architecture
-from hulk_placement.model.layer import BYTES_PER_FP32, Layer
+from hulk_placement.model.layer import BYTES_PER_ACTIVATION, BYTES_PER_FP32, Layer
 from hulk_placement.model.times import LayerTimes
-from hulk_placement.model.trainable import Trainable
+from hulk_placement.model.trainable import Trainable, partly_frozen
 from hulk_placement.model.transformer import Transformer
 
 OPTIMIZER_BYTES_PER_PARAMETER = {"adamw": 2 * BYTES_PER_FP32, "sgd": 0}
@@ -146,6 +146,11 @@ class Model:
     def num_trained(self) -> int:
         """Those that have a gradient."""
         return sum(layer.trained_parameters for layer in self.layers)
+
+    def training(self, trainable: Trainable, precision: str) -> Model:
+        """The same of which only a part is trained, where no more than layers is known of it: a profile's."""
+        layers = partly_frozen(self.layers, trainable, BYTES_PER_ACTIVATION[precision])
+        return replace(self, layers=layers)
 
     def without_activations(self) -> Model:
         """The same, of which nothing is kept for a backward pass."""
