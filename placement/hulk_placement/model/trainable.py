@@ -40,7 +40,9 @@ class Trainable:
         >>> [only.share_of(name) for name in ("layers.0.q_proj.weight", "layers.0.o_proj.weight", "lm_head.weight")]
         [1.0, 0.0, 1.0]
         """
-        return float(any(map(self._means, self.patterns, [name] * len(self.patterns)))) if self.patterns else self.share
+        if not self.patterns:
+            return self.share
+        return float(any(self._means(pattern, name) for pattern in self.patterns))
 
     @staticmethod
     def _means(pattern: str, name: str) -> bool:
