@@ -128,6 +128,8 @@ class Workload:
             for layer in self.model.layers
         ]
         asked = [figures, self.precision, self.optimizer, self.micro_batch]
+        if self.model.num_trained < self.model.num_parameters:
+            asked.append(self.model.num_trained)
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
 
 

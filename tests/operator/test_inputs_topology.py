@@ -258,6 +258,9 @@ def test_labels_become_product_and_memory() -> None:
     assert products(left, GPU) == {"n": "H200"}
 
 
+NVIDIA = {f"{GPU}.product": "NVIDIA-L4", f"{GPU}.memory": "23034"}  # of other accelerators, on the same node
+
+
 @pytest.mark.parametrize(
     ("name", "labels", "resource", "product", "memory_bytes"),
     [
@@ -291,6 +294,101 @@ def test_labels_become_product_and_memory() -> None:
             "nvidia.com/gpu.shared",
             "NVIDIA-L4-SHARED",
             0,
+        ),
+        (
+            "shared by four under a name of its own",
+            {f"{GPU}.product": "NVIDIA-L4", f"{GPU}.memory": "23034", f"{GPU}.replicas": "4"},
+            "nvidia.com/gpu.shared",
+            "NVIDIA-L4-SHARED",
+            (23034 << 20) // 4,
+        ),
+        (
+            "shared by two under its old name",
+            {f"{GPU}.product": "NVIDIA-L4-SHARED", f"{GPU}.memory": "23034", f"{GPU}.replicas": "2"},
+            GPU,
+            "NVIDIA-L4-SHARED",
+            (23034 << 20) // 2,
+        ),
+        (
+            "instances without labels of their own",
+            {f"{GPU}.product": "NVIDIA-H100-80GB-HBM3", f"{GPU}.memory": "81559"},
+            "nvidia.com/mig-3g.40gb",
+            "NVIDIA-H100-80GB-HBM3-MIG-3g.40gb",
+            40 * 10**9,
+        ),
+        (
+            "AMD's labeller",
+            {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.vram": "192G", **NVIDIA},
+            "amd.com/gpu",
+            "AMD_Instinct_MI300X_OAM",
+            192 << 30,
+        ),
+        (
+            "AMD's older labels",
+            {"beta.amd.com/gpu.vram.16G": "1", "beta.amd.com/gpu.device-id.6860": "1"},
+            "amd.com/gpu",
+            "unknown",
+            16 << 30,
+        ),
+        (
+            "two kinds of AMD's on a node",
+            {"beta.amd.com/gpu.vram.16G": "1", "beta.amd.com/gpu.vram.32G": "1"},
+            "amd.com/gpu",
+            "unknown",
+            0,
+        ),
+        (
+            "AMD's product alone",
+            {"beta.amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"},
+            "amd.com/gpu",
+            "AMD_Instinct_MI300X_OAM",
+            192 * 10**9,
+        ),
+        (
+            "AMD's partitions",
+            {
+                "amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM",
+                "amd.com/gpu.vram": "24G",
+                "amd.com/compute-memory-partition": "cpx_nps4",
+            },
+            "amd.com/cpx_nps4",
+            "AMD_Instinct_MI300X_OAM-cpx_nps4",
+            24 << 30,
+        ),
+        (
+            "one kind of AMD's partitions of several",
+            {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.vram": "192G"},
+            "amd.com/dpx_nps1",
+            "AMD_Instinct_MI300X_OAM-dpx_nps1",
+            0,
+        ),
+        (
+            "Intel's plugins",
+            {
+                "gpu.intel.com/product": "Max_1100",
+                "gpu.intel.com/memory.max": str(2 * 48 << 30),
+                "gpu.intel.com/millicores": "2000",
+                **NVIDIA,
+            },
+            "gpu.intel.com/i915",
+            "Max_1100",
+            48 << 30,
+        ),
+        ("Intel's product alone", {"gpu.intel.com/product": "Max_1550"}, "gpu.intel.com/xe", "Max_1550", 128 * 10**9),
+        (
+            "Intel's, offered twice each",
+            {"gpu.intel.com/product": "Flex_170", "gpu.intel.com/device.count": "1"},
+            "gpu.intel.com/i915",
+            "Flex_170-SHARED",
+            8 * 10**9,
+        ),
+        ("a vendor that labels nothing", NVIDIA, "habana.ai/gaudi", "unknown", 0),
+        (
+            "a vendor with labels of its own",
+            {"example.com/npu.product": "N1", "example.com/npu.memory": "1024", **NVIDIA},
+            "example.com/npu",
+            "N1",
+            1 << 30,
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import json
 import os
 import signal
 import time
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 from fake_cluster import FakeCluster
 from hulk_operator import names
-from hulk_operator.api import HulkJob
+from hulk_operator.api import ConditionType, HulkJob
 from hulk_operator.cluster import (
     CONFIG_MAPS,
     HULK_JOBS,
@@ -38,6 +39,7 @@ from hulk_operator.pods import plan_config_map, pods
 from hulk_operator.reconcile.steps.planning import committed
 from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Planned, Unplanned, View
+from hulk_operator.status import condition
 from hulk_placement.model import Layer, Model
 from hulk_placement.solution import Budget, Solution
 from hulk_placement.topology import Machine, Topology
@@ -278,6 +280,38 @@ async def test_a_job_that_cannot_be_planned_is_refused_with_a_reason(spec: dict[
         assert answer.reason == reason
         assert answer.message
         assert not answer.message.endswith(": .")
+
+
+async def test_how_a_config_was_read_is_said_in_the_condition() -> None:
+    """The language part of a model of text and images."""
+    text = {
+        "model_type": "llama",
+        "num_hidden_layers": 1,
+        "hidden_size": 8,
+        "num_attention_heads": 1,
+        "intermediate_size": 8,
+        "max_position_embeddings": 64,
+        "vocab_size": 16,
+    }
+    config = {"model_type": "llava", "text_config": text, "vision_config": {"hidden_size": 8}}
+    body = {
+        "metadata": {"name": "m", "namespace": "lab"},
+        "data": {"config.json": json.dumps(config)},
+    }
+    model = {
+        "huggingFace": {"configMap": "m", "key": "config.json"},
+        "sequenceLength": 4,
+        "trainable": {"share": "0.5"},
+    }
+    async with planning_over(node("a"), node("b"), job("one", model=model), (CONFIG_MAPS, body)) as world:
+        world.planner.request("lab/one")
+        answer = await world.answer("one")
+        assert isinstance(answer, Planned), answer
+        said = condition(committed(world.view("one"), answer), ConditionType.PLANNED)
+        note = "Of llava the language part (text_config, llama) is counted; vision_config not: leave memory for it."
+        assert said is not None
+        assert said.message.endswith(f". {note}")
+        assert note in answer.full.plan.why
 
 
 async def test_an_unusable_template_is_refused_and_others_are_planned() -> None:

@@ -117,6 +117,64 @@ def test_a_profile_brings_the_names_and_seconds_of_its_layers() -> None:
     assert model.times.seconds("T4", 2, 1) == ((0.2,), (0.4,))
 
 
+PROFILE = {"layers": [{"name": "h.0", "parameters": 10, "outputBytes": 1, "activationBytes": 8, "forwardFlops": 100}]}
+SHAPE = {"layers": 2, "hidden": 64, "heads": 4, "sequenceLength": 32, "vocabulary": 256}
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ({"transformer": SHAPE}, None),
+        ({"huggingFace": {"configMap": "m", "key": "k"}}, json.dumps(GPT2_TINY)),
+        ({"huggingFace": {"configMap": "m", "key": "k"}}, json.dumps(LLAMA_TINY)),
+        ({"profile": {"configMap": "m", "key": "k"}}, json.dumps({**PROFILE, "sequenceLength": 32})),
+    ],
+    ids=["transformer", "gpt2", "llama", "profile"],
+)
+def test_a_length_beside_any_form_is_that_of_training(form: dict[str, Any], text: str | None) -> None:
+    whole, half = (to_model(job(model=form | more).spec, text) for more in ({}, {"sequenceLength": 16}))
+    assert (whole.sequence_length, half.sequence_length) == (32, 16)
+    assert half.activation_bytes_per_sequence <= whole.activation_bytes_per_sequence / 2
+    assert half.flops_per_sequence <= whole.flops_per_sequence / 2
+    assert half.num_layers == whole.num_layers
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "trainable", "expected"),
+    [
+        ({"transformer": SHAPE}, None, {"share": "0.25"}, 0.25),
+        ({"transformer": SHAPE}, None, {"parameters": ["blocks.1"]}, 0.43),
+        ({"huggingFace": {"configMap": "m", "key": "k"}}, json.dumps(LLAMA_TINY), {"parameters": ["lm_head"]}, 0.18),
+        ({"profile": {"configMap": "m", "key": "k"}}, json.dumps(PROFILE), {"share": "0.5"}, 0.5),
+    ],
+)
+def test_what_is_trained_of_any_form_decides_gradients(
+    form: dict[str, Any], text: str | None, trainable: dict[str, Any], expected: float
+) -> None:
+    model = to_model(job(model=form | {"trainable": trainable}).spec, text)
+    assert model.num_trained / model.num_parameters == pytest.approx(expected, abs=0.01)
+    assert model.gradient_bytes == 4 * model.num_trained
+
+
+@pytest.mark.parametrize(
+    ("more", "form", "text", "words"),
+    [
+        ({"sequenceLength": 64}, "huggingFace", json.dumps(LLAMA_TINY), "sequence_length 64 is more than 32 positions"),
+        ({"sequenceLength": 64}, "profile", json.dumps(PROFILE), "add sequenceLength to the profile"),
+        (
+            {"trainable": {"parameters": ["*.lora_A.*"]}},
+            "huggingFace",
+            json.dumps(LLAMA_TINY),
+            "means none of the parameters that are counted (model.embed_tokens.weight, ",
+        ),
+    ],
+)
+def test_a_length_or_parameters_that_cannot_be_are_said(more: dict[str, Any], form: str, text: str, words: str) -> None:
+    with pytest.raises(UnusableJobError) as caught:
+        to_model(job(model={form: {"configMap": "m", "key": "k"}} | more).spec, text)
+    assert words in caught.value.message
+
+
 @pytest.mark.parametrize(
     ("form", "text", "expected"),
     [

@@ -30,6 +30,7 @@ PRODUCTS = [one.product for one in _table().values()]
         ("NVIDIA-GeForce-RTX-4090", 165.2, 24, 1008, "PCIe 4"),
         ("NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", 312 / 7, 10, 2039 / 8, "host memory"),
         ("NVIDIA-A100-SXM4-40GB-MIG-3g.20gb", 312 * 3 / 7, 20, 1555 / 2, "host memory"),
+        ("AMD_Instinct_MI300X_OAM", 1307.4, 192, 5300, "Infinity Fabric"),
         ("NVIDIA-A30-MIG-1g.6gb.me", 165 / 4, 6, 933 / 4, "host memory"),
     ],
 )
@@ -70,7 +71,7 @@ def test_a_label_that_says_nothing(label: str) -> None:
 def test_a_row_of_the_table_is_what_a_node_can_have(product: str) -> None:
     found = look_up(product)
     assert found is not None
-    assert re.fullmatch(r"(NVIDIA|Tesla)-[-A-Za-z0-9.]{2,55}", product)
+    assert re.fullmatch(r"((NVIDIA|Tesla)-[-A-Za-z0-9.]{2,55}|AMD_Instinct_[A-Z0-9_]+)", product)
     assert set(found.flops_per_s) <= set(PRECISIONS)
     fp32, tf32, bf16, fp16 = (found.peak(precision) for precision in PRECISIONS)
     assert 8e12 < fp32 <= tf32 < 2e15

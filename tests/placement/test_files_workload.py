@@ -135,6 +135,38 @@ def test_a_preset_may_have_shorter_sequences() -> None:
     assert workload.model == Model.of(preset("gpt2", 128), "bf16")
 
 
+PROFILE = (
+    "sequenceLength: 8, layers: [{name: x, parameters: 100, outputBytes: 4, activationBytes: 8, forwardFlops: 16}]"
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "length", "trained"),
+    [
+        ("{preset: gpt2, sequenceLength: 128, trainable: {share: 0.01}}", 128, 0.01),
+        ("{preset: llama-3-8b, trainable: {parameters: [lm_head, '*.layers.31.*']}}", 8192, 0.0926),
+        (GPT.removeprefix("model: ").strip()[:-1] + ", sequenceLength: 4, trainable: {share: 0.5}}", 4, 0.5),
+        (
+            f"{{profile: {{{PROFILE}}}, sequenceLength: 4, trainable: {{share: 0.2}}}}",
+            4,
+            0.2,
+        ),
+    ],
+    ids=["preset", "patterns", "dimensions", "profile"],
+)
+def test_a_length_and_what_is_trained_stand_beside_any_form_and_come_back(
+    model: str, length: int, trained: float
+) -> None:
+    workload = read(f"model: {model}\ntraining: {{globalBatch: 8, precision: bf16}}")
+    found = workload.model
+    assert found.sequence_length == length
+    assert found.num_trained / found.num_parameters == pytest.approx(trained, abs=0.002)
+    written = text.dump(workload_document(workload, num_steps=5))
+    again = to_workload(text.parse(WorkloadFile, text.load(written), "w.yaml"), TOPOLOGY).workload
+    assert again.model.layers == found.layers
+    assert again.digest == workload.digest
+
+
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_workload_comes_back_from_its_document(data: st.DataObject) -> None:

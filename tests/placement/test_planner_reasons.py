@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from hulk_placement.model import Model
+from hulk_placement.model.hugging_face import from_config
 from hulk_placement.solution import Unplaced
 from hulk_placement.solve import solve
 from hulk_placement.topology import Link, Machine, Topology
@@ -207,3 +208,50 @@ def test_figures_that_no_step_can_be_counted_from_are_refused(flops: float) -> N
         Model.of_totals(1000, flops, 0)
     with pytest.raises(ValueError, match=r"team/job: speed .* on P0 must be > 0 and finite"):
         workload(WORLD, flops_per_s={"P0": flops})
+
+
+ONE_BILLION = {
+    "model_type": "llama",
+    "num_hidden_layers": 16,
+    "hidden_size": 2048,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 8192,
+    "vocab_size": 128256,
+    "tie_word_embeddings": True,
+    "max_position_embeddings": 32768,
+}
+
+
+@pytest.mark.parametrize(
+    ("memory_gib", "micro_batch", "asked", "words"),
+    [
+        (45, None, {}, "It fits at 8,192 tokens (model.sequenceLength)."),
+        (45, 4, {}, "It fits at 8,192 tokens (model.sequenceLength) and micro-batch 1."),
+        (45, 4, {"sequence_length": 8192}, "It fits with micro-batch 1."),
+        (20, None, {}, "(P0, small)."),  # parameters and optimizer state alone take more
+    ],
+)
+def test_what_lacks_memory_is_said_with_its_length_and_what_would_fit(
+    memory_gib: int, micro_batch: int | None, asked: dict[str, int], words: str
+) -> None:
+    found = lacking(memory_gib, asked, micro_batch=micro_batch)
+    length = f" of {asked.get('sequence_length', 32768):,} tokens"
+    assert f"micro-batch {micro_batch or 1}{length}; 23.02 GiB without activations" in found.message
+    assert found.message.endswith(words)
+
+
+def test_the_layout_that_lacks_least_is_said_with_what_would_fit() -> None:
+    """Layouts may recompute activations, so that longer sequences fit them than plain replicas."""
+    found = lacking(30, {}, micro_batch=1, pipeline=None, data=1)
+    assert "activations of micro-batches of 1 of 32,768 tokens and buffers included. It fits at " in found.message
+    assert "tokens (model.sequenceLength)." in found.message
+
+
+def lacking(memory_gib: int, asked: dict[str, int], **changes: object) -> Unplaced:
+    """Why one model of 1.2 billion parameters has no plan on machines of so much memory."""
+    machines = tuple(replace(m, memory_bytes=memory_gib << 30, product="small") for m in WORLD.machines[:2])
+    model = Model.of(from_config(ONE_BILLION | asked), "bf16")
+    found = refusal(replace(WORLD, machines=machines), model=model, precision="bf16", global_batch=8, **changes)
+    assert found.reason == "NoMemory"
+    return found

@@ -36,7 +36,7 @@ from hulk_operator.api.hulktopology import (
 )
 from hulk_operator.api.kinds import HulkJob, HulkSweep, HulkTopology, NodeProfile
 from hulk_operator.api.meta import Condition, ObjectMeta, OwnerReference
-from hulk_operator.api.model import ConfigMapRef, Model, Training, Transformer
+from hulk_operator.api.model import ConfigMapRef, Model, Trainable, Training, Transformer
 from hulk_operator.api.nodeprofile import (
     AcceleratorStatus,
     EchoAddress,
@@ -150,6 +150,7 @@ __all__ = [
     "SweepPhase",
     "Sync",
     "TemplateMeta",
+    "Trainable",
     "Training",
     "Transformer",
     "TrialCounts",

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from hulk_operator.api import rules
-from hulk_operator.api.base import ANY_TIME, GROWS, NEVER, ConfigMapKey, ObjectName, Resource
+from hulk_operator.api.base import ANY_TIME, GROWS, LIST_SET, NEVER, ConfigMapKey, Decimal, ObjectName, Resource
 from hulk_operator.api.rules import validated_by
 
 
@@ -31,6 +31,36 @@ class ConfigMapRef(Resource):
     key: Annotated[ConfigMapKey, Field(description="Key that holds the text.")]
 
 
+ParameterPattern = Annotated[str, Field(min_length=1, max_length=253)]
+
+
+class Trainable(Resource):
+    """Which parameters are trained; the others have no gradient, no optimizer state and no all-reduce."""
+
+    model_config = ConfigDict(json_schema_extra=validated_by(rules.TRAINABLE))
+
+    parameters: Annotated[
+        tuple[ParameterPattern, ...] | None,
+        Field(
+            min_length=1,
+            max_length=32,
+            description=(
+                "Patterns of parameters' names in the state dict, or of modules that they are in, such as lm_head or "
+                "*.q_proj.weight; * goes over dots. Of a profile they are matched with the names of its layers."
+            ),
+            json_schema_extra=LIST_SET,
+        ),
+    ] = None
+    share: Annotated[
+        Decimal | None,
+        Field(
+            description=(
+                "The part of all parameters, above 0 and at most 1: for LoRA what PEFT prints as trainable%, by 100."
+            )
+        ),
+    ] = None
+
+
 class Model(Resource):
     """The model in exactly one of three forms."""
 
@@ -42,6 +72,18 @@ class Model(Resource):
         ConfigMapRef | None,
         Field(description="A profile of layers (parameters, FLOPs, activation bytes) in a ConfigMap."),
     ] = None
+    sequence_length: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=16_777_216,
+            description=(
+                "Tokens of a training sequence, beside any form; absent = as many as the form says, of a config all of "
+                "its positions."
+            ),
+        ),
+    ] = None
+    trainable: Annotated[Trainable | None, Field(description="What of it is trained; absent = all.")] = None
 
 
 class Training(Resource):

@@ -157,5 +157,8 @@ def _pod() -> str:
         f"- names: pod `{names.pod('<job>', 0, 0).replace('-0-0', '-<attempt>-<worker>')}`, "
         "Service and NetworkPolicy `<job>-<attempt>`, plan ConfigMap `<job>-plan-<attempt>`\n"
         f"- node labels read: `{names.NODE_REGION}`, `{names.NODE_ZONE}`, "
-        f"`{names.NODE_PRODUCT}`, `{names.NODE_ACCELERATOR_MEMORY}` (other resources: their `.product`, `.memory`)\n"
+        f"and by the resource that counts accelerators `{names.NODE_PRODUCT}`, `{names.NODE_ACCELERATOR_MEMORY}` "
+        "(MIG and others: their own `.product`, `.memory`, `.replicas`), `amd.com/gpu.product-name`, "
+        "`amd.com/gpu.vram`, `amd.com/compute-memory-partition`, `gpu.intel.com/product`, "
+        "`gpu.intel.com/memory.max`, `gpu.intel.com/millicores`, `gpu.intel.com/device.count`\n"
     )

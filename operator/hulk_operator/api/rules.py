@@ -200,6 +200,19 @@ MODEL = (
         "model needs exactly one of transformer, huggingFace and profile",
     ),
 )
+TRAINABLE = (
+    Rule(
+        "has(self.parameters) != has(self.share)",
+        lambda self: ("parameters" in self) != ("share" in self),
+        "model.trainable needs exactly one of parameters and share",
+    ),
+    Rule(
+        "!has(self.share) || (double(self.share) > 0.0 && double(self.share) <= 1.0)",
+        lambda self: 0 < float(self.get("share", 1)) <= 1,
+        "model.trainable.share must be above 0 and at most 1",
+        ".share",
+    ),
+)
 TRAINING = (
     Rule(
         "!has(self.microBatch) || self.microBatch <= self.globalBatch",
@@ -279,6 +292,7 @@ RULES: Final = (
     *STORAGE,
     *TRANSFORMER,
     *MODEL,
+    *TRAINABLE,
     *TRAINING,
     *SIGMOID,
     *DEADLINE,

@@ -7,6 +7,7 @@ from hulk_placement.accelerators import look_up
 
 from hulk_operator import names
 from hulk_operator.cluster import Object
+from hulk_operator.inputs.accelerator_labels import Labelled, labelled
 
 
 def labels(node: Object) -> Mapping[str, Any]:
@@ -20,20 +21,19 @@ def region(node: Object) -> str:
 
 
 def product(node: Object, resource: str = names.DEFAULT_RESOURCE) -> str:
-    """The product that a resource of the node stands for.
-
-    GPU feature discovery labels MIG instances by a resource name of their own (`nvidia.com/mig-1g.10gb.product`).
-    Where pods that share an accelerator ask for another resource name (`nvidia.com/gpu.shared`), the label is that of
-    the whole one.
-    """
-    found = labels(node).get(f"{resource}.product") or labels(node).get(names.NODE_PRODUCT) or names.UNKNOWN_PRODUCT
-    return f"{found}-SHARED" if resource.endswith(".shared") else found
+    """The product that a resource of the node stands for, by its vendor's labels."""
+    return _labelled(node, resource).product or names.UNKNOWN_PRODUCT
 
 
 def accelerator_memory_bytes(node: Object, resource: str = names.DEFAULT_RESOURCE) -> int:
-    """Memory of one accelerator: as the node's label says (MiB), else by its product's data sheet; 0 is unknown."""
-    stated = labels(node).get(f"{resource}.memory") or labels(node).get(names.NODE_ACCELERATOR_MEMORY) or ""
-    return (int(stated) << 20 if stated.isdecimal() else 0) or data_sheet_memory_bytes(product(node, resource))
+    """Memory of one accelerator: as the vendor's labels say, else by its product's data sheet; 0 is unknown."""
+    found = _labelled(node, resource)
+    return found.memory_bytes or data_sheet_memory_bytes(found.product)
+
+
+def _labelled(node: Object, resource: str) -> Labelled:
+    offered = str(((node.get("status") or {}).get("allocatable") or {}).get(resource, ""))
+    return labelled(labels(node), resource, int(offered) if offered.isdecimal() else 0)
 
 
 def data_sheet_memory_bytes(of_product: str) -> int:

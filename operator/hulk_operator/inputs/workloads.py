@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hulk_placement.layer_pins import LayerPin
-from hulk_placement.model import Model, Transformer
+from hulk_placement.model import Model, Trainable, Transformer
 from hulk_placement.model.hugging_face import from_config
 from hulk_placement.sync import Sync
 from hulk_placement.workload import Workload
 
+from hulk_operator import api
 from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec
 from hulk_operator.inputs.placement_constraints import (
     Nodes,
@@ -63,16 +64,10 @@ def model_reference(spec: HulkJobSpec) -> ConfigMapRef | None:
 def to_model(spec: HulkJobSpec, text: str | None = None) -> Model:
     """The planner's model; `text` is what `model_reference` points to. UnusableJobError where it is no model."""
     if spec.model.transformer is not None:
-        shape = spec.model.transformer
-        dimensions = Transformer(
-            layers=shape.layers,
-            hidden=shape.hidden,
-            heads=shape.heads,
-            sequence_length=shape.sequence_length,
-            vocabulary=shape.vocabulary,
-            feed_forward=shape.feed_forward or 0,
-        )
-        return Model.of(dimensions, spec.training.precision)
+        try:
+            return Model.of(_dimensions(spec, spec.model.transformer), spec.training.precision, _trainable(spec))
+        except ValueError as error:
+            raise UnusableJobError("InvalidModel", f"spec.model: {error}.") from error
     reference = model_reference(spec)
     if reference is None or text is None:
         raise UnusableJobError("InvalidModel", "The model's ConfigMap was not read.")
@@ -81,6 +76,22 @@ def to_model(spec: HulkJobSpec, text: str | None = None) -> Model:
     except (RecursionError, ValueError) as error:
         where = f"ConfigMap {reference.config_map}, key {reference.key}"
         raise UnusableJobError("InvalidModel", f"{where} holds no usable model: {error}.") from error
+
+
+def _dimensions(spec: HulkJobSpec, shape: api.Transformer) -> Transformer:
+    return Transformer(
+        layers=shape.layers,
+        hidden=shape.hidden,
+        heads=shape.heads,
+        sequence_length=spec.model.sequence_length or shape.sequence_length,
+        vocabulary=shape.vocabulary,
+        feed_forward=shape.feed_forward or 0,
+    )
+
+
+def _trainable(spec: HulkJobSpec) -> Trainable:
+    asked = spec.model.trainable
+    return Trainable() if asked is None else Trainable(float(asked.share or 1), asked.parameters or ())
 
 
 def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
@@ -166,12 +177,15 @@ def _parse_model(spec: HulkJobSpec, text: str) -> Model:
     document: Any = json.loads(text)
     if not isinstance(document, dict):
         raise ValueError(f"expected a JSON object, found a {type(document).__name__}")
+    length, trainable = spec.model.sequence_length, _trainable(spec)
     if spec.model.hugging_face is not None:
-        return Model.of(from_config(document), spec.training.precision)
+        asked = {} if length is None else {"sequence_length": length}
+        return Model.of(from_config({**document, **asked}), spec.training.precision, trainable)
     # Slow to load, and most jobs describe their model themselves.
     from hulk_placement.model.profile import parse_profile
 
     model = parse_profile(document)
     if not model.flops_per_sequence:
         raise ValueError("the layers need forwardFlops: what the nodes measure is compared with them")
-    return model
+    model = model if length is None else model.at_length(length)
+    return model if trainable.is_all else model.training(trainable, spec.training.precision)

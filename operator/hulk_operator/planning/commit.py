@@ -81,7 +81,7 @@ async def planned(
         foreseen = await search.foresee(plan, workload, topology)
         prediction = prediction_summary(foreseen.prediction, plan, "profile", now, foreseen.transfer_s)
     summary = plan_summary(job, plan, full.digest, topology, workload.model, host_ports)
-    return Planned(job.metadata.generation, full, summary, prediction, share)
+    return Planned(job.metadata.generation, full, summary, prediction, share, workload.model.notes)
 
 
 def read_full_plan(written: Object, digest: str) -> FullPlan | None:

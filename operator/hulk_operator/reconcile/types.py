@@ -110,13 +110,17 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The planning pass's answer: this plan, for this generation of the job. `share` None: nobody competed for it."""
+    """The planning pass's answer: this plan, for this generation of the job. `share` None: nobody competed for it.
+
+    `notes`: sentences that a user should know of how the model was read.
+    """
 
     generation: int
     full: FullPlan
     summary: PlanSummary
     prediction: PredictionSummary | None  # None: written after the preflight
     share: Share | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""The value of a node's label `nvidia.com/gpu.product` -> what that accelerator's data sheet says.
+"""The value of a node's product label, such as `nvidia.com/gpu.product` -> what that accelerator's data sheet says.
 
 GPU feature discovery writes the driver's name of the product with a dash for each blank. Drivers of 2020 and earlier
 say no "NVIDIA" (`A100-SXM4-40GB`), and the products of that time are called `Tesla` to this day. Two endings are its
 own: `-MIG-2g.20gb` for one instance of a divided accelerator, and `-SHARED` where several pods take turns on one.
+AMD's node labeller (`amd.com/gpu.product-name`) has an underscore for each blank.
 """
 
 from __future__ import annotations

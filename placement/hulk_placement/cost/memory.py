@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from hulk_placement.cost.closed_form.setting import COPIES
-from hulk_placement.cost.ties import held_parameters
+from hulk_placement.cost.ties import held_bytes, trained_parameters
 from hulk_placement.model import optimizer_bytes_per_parameter
 from hulk_placement.model.layer import BYTES_PER_FP32, Layer
 from hulk_placement.plan import Block, Plan
@@ -54,17 +54,17 @@ def cell_memory(plan: Plan, workload: Workload, replica: int, stage: int) -> Mem
     """
     layers, tensor = workload.model.layers, plan.layout.tensor
     first, last = plan.stages[stage], [*plan.stages, len(layers)][stage + 1]
-    held = held_parameters(layers, first, last) / tensor
+    trained = trained_parameters(layers, first, last) / tensor
     kept = [_kept_bytes(layer, tensor) * plan.micro_batch for layer in layers[first:last]]
     num_flying = in_flight(plan, replica, stage)
     inputs = sum(layer.output_bytes for layer in layers[max(0, first - 1) : last - 1]) * plan.micro_batch
     return Memory(
-        parameters=held * BYTES_PER_FP32,
-        gradients=held * BYTES_PER_FP32,
-        optimizer=held * optimizer_bytes_per_parameter(workload.optimizer, plan.inner_steps is not None),
+        parameters=held_bytes(layers, first, last, BYTES_PER_FP32) / tensor,
+        gradients=trained * BYTES_PER_FP32,
+        optimizer=trained * optimizer_bytes_per_parameter(workload.optimizer, plan.inner_steps is not None),
         activations=float(num_flying * (inputs if plan.recompute else sum(kept))),
         recompute=max(kept) if plan.recompute else 0.0,
-        buffers=held * BYTES_PER_FP32 * (COPIES - 2),
+        buffers=trained * BYTES_PER_FP32 * (COPIES - 2),
     )
 
 

@@ -29,7 +29,7 @@ from hulk_placement.cost.money import accelerators_per_s, egress
 from hulk_placement.cost.nccl import Nccl
 from hulk_placement.cost.parameter_server import ParameterServer
 from hulk_placement.cost.pipelines import Pipelines, time_pipelines
-from hulk_placement.cost.ties import held_parameters
+from hulk_placement.cost.ties import trained_parameters
 from hulk_placement.cost.transports import Transport, allreduce_seconds
 from hulk_placement.cost.wan import wan_seconds
 from hulk_placement.model.layer import BYTES_PER_FP32
@@ -112,7 +112,7 @@ def stage_groups(plan: Plan, workload: Workload) -> list[Group]:
     is_exchange = plan.algorithm == "ring" and plan.layout.pipeline > 1 and plan.layout.data == 2
     groups = []
     for stage, (first, last) in enumerate(pairwise([*plan.stages, len(layers)])):
-        num_bytes = BYTES_PER_FP32 * held_parameters(layers, first, last) // tensor
+        num_bytes = BYTES_PER_FP32 * trained_parameters(layers, first, last) // tensor
         order = range(plan.layout.data) if plan.algorithm == "parameter-server" else plan.ring(stage)
         machines = tuple(plan.machine(replica, stage) for replica in order)
         groups += [Group(machines, max(1, num_bytes), plan.num_buckets, is_exchange)] * tensor

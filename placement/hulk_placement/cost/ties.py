@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hulk_placement.cost.groups import Group
@@ -32,7 +32,7 @@ def ties(plan: Plan, workload: Workload) -> Iterator[Tie]:
     for number, layer in enumerate(layers):
         if layer.tied_to is not None and stages[layer.tied_to] != stages[number]:
             tied = layer.tied_to, stages[number]
-            most[tied] = max(layer.tied_parameters, most.get(tied, 0))
+            most[tied] = max(layer.trained_tied_parameters, most.get(tied, 0))
     for (tied_to, stage), num_parameters in most.items():
         num_bytes = math.ceil(BYTES_PER_FP32 * num_parameters / plan.layout.tensor)
         ends = stages[tied_to], stage
@@ -41,13 +41,30 @@ def ties(plan: Plan, workload: Workload) -> Iterator[Tie]:
             yield Tie(replica, ends, Group(machines, max(1, num_bytes)))
 
 
-def held_parameters(layers: Sequence[Layer], first: int, last: int) -> int:
-    """Those of a stage's layers, and those of earlier layers that it has once more because layers here use them.
+def held_bytes(layers: Sequence[Layer], first: int, last: int, per_trained: int) -> int:
+    """What parameters of a stage's layers take, and those of earlier layers that layers here use.
+
+    So many bytes each that is trained, its value alone each that is frozen.
+    """
+    own = sum(layer.held_bytes(per_trained) for layer in layers[first:last])
+    return own + sum(layer.tied_held_bytes(per_trained) for layer in _tied(layers, first, last))
+
+
+def trained_parameters(layers: Sequence[Layer], first: int, last: int) -> int:
+    """Those that have a gradient of a stage's layers, and of earlier layers that layers here use.
 
     Its replicas sum the gradients of all of them, before the two stages sum what they share.
     """
-    tied: dict[int, int] = {}
+    own = sum(layer.trained_parameters for layer in layers[first:last])
+    return own + sum(layer.trained_tied_parameters for layer in _tied(layers, first, last))
+
+
+def _tied(layers: Sequence[Layer], first: int, last: int) -> Iterable[Layer]:
+    """Of the layers of a stage that use parameters of an earlier stage, one for each layer there: that with most."""
+    found: dict[int, Layer] = {}
     for layer in layers[first:last]:
         if layer.tied_to is not None and layer.tied_to < first:
-            tied[layer.tied_to] = max(layer.tied_parameters, tied.get(layer.tied_to, 0))
-    return sum(layer.num_parameters for layer in layers[first:last]) + sum(tied.values())
+            known = found.get(layer.tied_to)
+            if known is None or layer.tied_parameters > known.tied_parameters:
+                found[layer.tied_to] = layer
+    return found.values()

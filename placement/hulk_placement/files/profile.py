@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from hulk_placement.files.part import Many, require_values
 from hulk_placement.model import Layer, LayerTimes, Model
+from hulk_placement.model.layer import NOTHING_FROZEN
 from hulk_placement.model.profile import LayerEntry, Profile, parse_profile
 
 M = TypeVar("M", bound=BaseModel)
@@ -70,8 +71,14 @@ def profile_values(model: Model) -> dict[str, Any]:
     """The values of a profile that reads back to the model's layers and times."""
     names = [layer.name for layer in model.layers]
     has_flops = model.times is None or any(layer.forward_flops or layer.backward_flops for layer in model.layers)
-    heads = {} if model.num_heads is None else {"attentionHeads": model.num_heads}
-    values: dict[str, Any] = {**heads, "layers": [_layer(layer, names, has_flops) for layer in model.layers]}
+    frozen = [layer.frozen.value_bytes for layer in model.layers if layer.frozen != NOTHING_FROZEN]
+    few = {
+        "attentionHeads": model.num_heads,
+        "sequenceLength": model.sequence_length,
+        "bytesPerFrozenParameter": frozen[0] if frozen else None,
+    }
+    said = {key: figure for key, figure in few.items() if figure}
+    values: dict[str, Any] = {**said, "layers": [_layer(layer, names, has_flops) for layer in model.layers]}
     return values if model.times is None else {**values, "times": _times(model.times)}
 
 
@@ -85,6 +92,8 @@ def _layer(layer: Layer, names: Sequence[str], has_flops: bool) -> dict[str, Any
         "tensorBytes": layer.tensor_bytes,
         "tensorAllreduces": layer.num_tensor_allreduces,
         "tiedParameters": layer.tied_parameters,
+        "frozenParameters": layer.frozen.num_parameters,
+        "frozenTiedParameters": layer.frozen.tied_parameters,
     }
     said |= {key: figure for key, figure in rarely.items() if figure}
     return said if layer.tied_to is None else {**said, "tiedTo": names[layer.tied_to]}

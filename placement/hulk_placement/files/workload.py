@@ -45,6 +45,17 @@ class Dimensions(Part):
     """Width inside the MLP; absent = 4 x hidden."""
 
 
+class TrainablePart(Part):
+    """Which parameters are trained: the others have no gradient, no optimizer state and no all-reduce."""
+
+    EITHER: ClassVar[tuple[Either, ...]] = (Either("what is trained", ("parameters", "share"), required=True),)
+
+    parameters: Names | None = None
+    """Patterns of their names in the state dict, such as `*.q_proj.weight` or `lm_head`."""
+    share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The part of all parameters, as LoRA's are 0.005 of them."""
+
+
 class ModelPart(Part):
     """What is trained, in one of several ways."""
 
@@ -69,13 +80,9 @@ class ModelPart(Part):
     profile_file: str | None = None
     """A file with such layers (`layers:`, `times:`); its path begins where this document is."""
     sequence_length: Count | None = None
-    """Tokens of a sequence, where a preset or a config could have more."""
-
-    @model_validator(mode="after")
-    def _length_is_open(self) -> ModelPart:
-        if self.sequence_length is not None and (self.transformer or self.profile or self.profile_file):
-            raise ValueError("sequenceLength is for a preset or a config; here it is in the model")
-        return self
+    """Tokens of a training sequence; absent = as many as the model could have, or as many as the profile is of."""
+    trainable: TrainablePart | None = None
+    """What of it is trained; absent = all."""
 
 
 class Training(Part):

@@ -13,8 +13,8 @@ from hulk_placement.files.constraints import allowed_machines, contradictions, l
 from hulk_placement.files.moving import to_moving
 from hulk_placement.files.profile import GroupedProfile, profiled_model
 from hulk_placement.files.wishes import affordable
-from hulk_placement.files.workload import ModelPart, SyncPart, WorkloadFile
-from hulk_placement.model import Model, Transformer
+from hulk_placement.files.workload import ModelPart, SyncPart, TrainablePart, WorkloadFile
+from hulk_placement.model import Architecture, Model, Trainable, Transformer
 from hulk_placement.model.hugging_face import from_config
 from hulk_placement.model.presets import preset
 from hulk_placement.model.profile import parse_profile
@@ -139,28 +139,34 @@ def _sync(asked: SyncPart) -> Sync:
 
 
 def _model(asked: ModelPart, precision: str, folder: Path) -> Model:
+    trainable = _trainable(asked.trainable)
+    if asked.profile is not None or asked.profile_file is not None:
+        measured = profiled_model(asked.profile) if asked.profile else _profile_in(folder / (asked.profile_file or ""))
+        measured = measured.at_length(asked.sequence_length) if asked.sequence_length else measured
+        return measured if trainable.is_all else measured.training(trainable, precision)
+    return Model.of(_described(asked, folder), precision, trainable)
+
+
+def _described(asked: ModelPart, folder: Path) -> Transformer | Architecture:
     if asked.preset is not None:
-        return Model.of(preset(asked.preset, asked.sequence_length), precision)
+        return preset(asked.preset, asked.sequence_length)
     if asked.transformer is not None:
         shape = asked.transformer
-        return Model.of(
-            Transformer(
-                shape.layers,
-                shape.hidden,
-                shape.heads,
-                shape.sequence_length,
-                shape.vocabulary,
-                shape.feed_forward or 0,
-            ),
-            precision,
+        return Transformer(
+            shape.layers,
+            shape.hidden,
+            shape.heads,
+            asked.sequence_length or shape.sequence_length,
+            shape.vocabulary,
+            shape.feed_forward or 0,
         )
-    if asked.profile is not None:
-        return profiled_model(asked.profile)
-    if asked.profile_file is not None:
-        return _profile_in(folder / asked.profile_file)
     config = asked.hugging_face if asked.config_file is None else _map_in(folder / asked.config_file)
     length = {} if asked.sequence_length is None else {"sequence_length": asked.sequence_length}
-    return Model.of(from_config({**(config or {}), **length}), precision)
+    return from_config({**(config or {}), **length})
+
+
+def _trainable(asked: TrainablePart | None) -> Trainable:
+    return Trainable() if asked is None else Trainable(asked.share or 1.0, asked.parameters or ())
 
 
 def _profile_in(path: Path) -> Model:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.cost.closed_form.shares import num_batches
 from hulk_placement.layouts.fewest import Fit, fewest_machines
 from hulk_placement.layouts.space import Space
-from hulk_placement.layouts.trials import Shape, Trials
+from hulk_placement.layouts.trials import Shape, Trial, Trials
+from hulk_placement.search.would_fit import parameters_words, tokens_words, would_fit
 from hulk_placement.words import counted, gib
 from hulk_placement.workload import Workload
 
@@ -44,7 +46,7 @@ def no_memory(trials: Trials, space: Space) -> str:
     which = f"all accelerators for workers of {each}" if each > 1 else "all accelerators"
     which += "" if is_all_known else " whose memory is known"
     state = (
-        f"Parameters, gradients and optimizer state of {ground.workload.model.num_parameters:,} parameters take "
+        f"Parameters, gradients and optimizer state of {parameters_words(ground.workload.model)} take "
         f"{gib(round(least))}; {which} together have {gib(there)}."
     )
     return " ".join((state, *_nearest(trials), _would_do(trials, space)))
@@ -60,13 +62,32 @@ def _nearest(trials: Trials) -> Iterator[str]:
     replica, stage = np.unravel_index(trials.excess(nearest).argmax(), layout.machine_DP.shape)
     machine = trials.ground.machines[layout.machine_DP[replica, stage]]
     first, last = layout.first_P[stage : stage + 2]
-    setting = trials.setting(shape.option)
+    setting, workload = trials.setting(shape.option), trials.ground.workload
     need = memory_bytes(setting, first, last, int(stage), shape.pipeline, num_batches(setting, layout, int(replica)))
+    size = f"micro-batches of {shape.option.micro_batch}{tokens_words(workload)}"
     yield (
         f"None of {trials.num_evaluations} layouts evaluated fits: the one that lacks least, {shape.data} x "
         f"{shape.pipeline} x {shape.option.tensor} (data x pipeline x tensor), needs {gib(round(need))} of an "
-        f"accelerator of {machine.name} with {gib(machine.memory_bytes)}, activations and buffers included."
+        f"accelerator of {machine.name} with {gib(machine.memory_bytes)}, activations of {size} and buffers included."
     )
+    smaller = would_fit(workload, lambda asked: _fits(trials, nearest, asked))
+    if smaller:
+        yield smaller
+
+
+def _fits(trials: Trials, trial: Trial, workload: Workload) -> bool:
+    """Whether a layout fits its machines with a workload of smaller micro-batches or shorter sequences."""
+    ground = replace(trials.ground, workload=workload)
+    option = trial.shape.option
+    option = replace(option, micro_batch=min(option.micro_batch, workload.micro_batch or option.micro_batch))
+    setting, layout = ground.setting(option), trial.layout
+    for replica, stage in np.ndindex(layout.machine_DP.shape):
+        first, last = layout.first_P[stage : stage + 2]
+        num = num_batches(setting, layout, replica)
+        memory = setting.memory_K[setting.kind_M[layout.machine_DP[replica, stage]]]
+        if memory_bytes(setting, first, last, stage, trial.shape.pipeline, num) > memory:
+            return False
+    return True
 
 
 def _would_do(trials: Trials, space: Space) -> str:

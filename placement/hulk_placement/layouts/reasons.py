@@ -73,6 +73,7 @@ def sentences(trials: Trials, plan: Plan) -> tuple[str, ...]:
     prediction, layout = plan.prediction, plan.layout
     regions = list(dict.fromkeys(worker.region for worker in plan.workers))
     found = [
+        *trials.ground.workload.model.notes,
         f"{counted(layout.data, 'replica')} of {counted(layout.pipeline, 'stage')} of "
         f"{counted(layout.tensor, 'accelerator')}, in {', '.join(regions)}: the best of "
         f"{counted(trials.num_evaluations, 'layout')} evaluated.",

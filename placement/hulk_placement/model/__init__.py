@@ -10,6 +10,7 @@ from hulk_placement.model.architecture import Architecture
 from hulk_placement.model.layer import PRECISIONS, Layer
 from hulk_placement.model.layers import OPTIMIZER_BYTES_PER_PARAMETER, Model, optimizer_bytes_per_parameter
 from hulk_placement.model.times import LayerTimes, TimesRow
+from hulk_placement.model.trainable import Trainable
 from hulk_placement.model.transformer import Transformer
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "LayerTimes",
     "Model",
     "TimesRow",
+    "Trainable",
     "Transformer",
     "optimizer_bytes_per_parameter",
 ]

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from hulk_placement.model.layer import BYTES_PER_ACTIVATION, BYTES_PER_FP32, Layer
+from hulk_placement.model.layer import BYTES_PER_ACTIVATION, BYTES_PER_FP32, NOTHING_FROZEN, Layer
 from hulk_placement.model.parts import (
     Attention,
     Count,
@@ -26,8 +26,12 @@ from hulk_placement.model.parts import (
     FeedForward,
     LatentAttention,
     Norm,
+    Weight,
     linear,
 )
+from hulk_placement.model.trainable import Trainable, frozen_of, without_idle_backward
+
+EVERYTHING = Trainable()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +39,8 @@ class Block:
     """Attention, attention to an encoder's output (`cross`), and an MLP, each behind a norm and beside a residual.
 
     It counts the same with its norms behind the residual (post-norm). `has_branch_norms`: another norm ends each of
-    them (Gemma 2). `is_parallel`: attention and MLP side by side behind one norm (Phi); their outputs are all-reduced
-    together.
+    them (Gemma 2). `is_parallel`: attention and MLP side by side behind one norm (Phi), or `num_norms` (Falcon); their
+    outputs are all-reduced together.
     """
 
     attention: Attention | LatentAttention
@@ -45,6 +49,7 @@ class Block:
     cross: Attention | None = None
     has_branch_norms: bool = False
     is_parallel: bool = False
+    num_norms: int = 0
 
     @property
     def num_tensor_allreduces(self) -> int:
@@ -53,13 +58,13 @@ class Block:
 
     def count(self, hidden: int, tokens: int, source_tokens: int) -> Count:
         """What the block costs for `tokens`, and `source_tokens` that its cross-attention looks at."""
-        count = self.attention.count(hidden, tokens) + self.mlp.count(hidden, tokens)
+        count = self.attention.count(hidden, tokens).under(".attention") + self.mlp.count(hidden, tokens).under(".mlp")
         if self.cross is not None:
-            count += self.cross.count(hidden, tokens, source_tokens)
-        for _ in range(self.num_tensor_allreduces):
-            count += self.norm.count(tokens, hidden)
+            count += self.cross.count(hidden, tokens, source_tokens).under(".cross")
+        for number in range(self.num_norms or self.num_tensor_allreduces):
+            count += self.norm.count(tokens, hidden, f".norm.{number}")
             if self.has_branch_norms:
-                count += self.norm.count(tokens, hidden, is_output_kept=False)
+                count += self.norm.count(tokens, hidden, f".branch_norm.{number}", is_output_kept=False)
         return count
 
 
@@ -78,10 +83,11 @@ class Embedding:
     def count(self, vocabulary: int, hidden: int, tokens: int) -> Count:
         """A lookup computes nothing and keeps nothing; the matrix keeps its input and, for the first block, output."""
         width = self.width or hidden
-        count = Count(parameters=vocabulary * width + (self.positions + self.token_types) * hidden)
+        tables = {"": vocabulary * width, "positions": self.positions * hidden, "types": self.token_types * hidden}
+        count = Count(tuple(Weight(f"{part}.weight", num) for part, num in tables.items() if num))
         if width != hidden:
-            count += linear(tokens, width, hidden) + Count(whole=tokens * (width + hidden))
-        return count + (self.norm.count(tokens, hidden) if self.norm else Count())
+            count += linear(tokens, width, hidden, part="projection") + Count(whole=tokens * (width + hidden))
+        return count + (self.norm.count(tokens, hidden, "embedding_norm") if self.norm else Count())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,24 +106,33 @@ class Head:
 
     def count(self, vocabulary: int, hidden: int, width: int, tokens: int) -> Count:
         """Kept with the logits: their softmax, both in four bytes whatever the precision."""
-        count = self.norm.count(tokens, hidden) if self.norm else Count()
+        count = self.norm.count(tokens, hidden, "norm") if self.norm else Count()
         if self.has_pooler:
-            count += linear(1, hidden, hidden, bias=True) + Count(whole=hidden)
+            count += linear(1, hidden, hidden, bias=True, part=".dense") + Count(whole=hidden)
         if self.transform:
-            count += linear(tokens, hidden, hidden, bias=True) + Count(whole=tokens * hidden)
-            count += self.transform.count(tokens, hidden)
+            count += linear(tokens, hidden, hidden, bias=True, part=".transform") + Count(whole=tokens * hidden)
+            count += self.transform.count(tokens, hidden, ".transform_norm")
         if self.matrix == "none":
             return count
         if width != hidden:
-            count += linear(tokens, hidden, width) + Count(whole=tokens * width)
-        logits = linear(tokens, width, vocabulary)
-        owned = (self.matrix == "own") * logits.parameters + self.bias * vocabulary
-        return count + Count(parameters=owned, flops=logits.flops, fp32=2 * tokens * vocabulary)
+            count += linear(tokens, hidden, width, part="head_projection") + Count(whole=tokens * width)
+        logits = linear(tokens, width, vocabulary, self.bias)
+        if self.matrix == "tied":
+            matrix, *bias = logits.weights
+            logits = replace(logits, weights=(replace(matrix, part=TIED, num_parameters=0), *bias))
+        return count + logits + Count(fp32=2 * tokens * vocabulary)
+
+
+TIED = "tied"
+"""The part that is the embedding's own matrix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """Prefixes of the layers in the state dict; `encoder` and `decoder` are those of blocks, without the number."""
+    """Prefixes of the layers in the state dict; `encoder` and `decoder` are those of blocks, without the number.
+
+    `parts`: what the family calls parts, within a layer where the name begins with a dot; see `parts.Weight`.
+    """
 
     embedding: str
     head: str
@@ -125,6 +140,21 @@ class Names:
     decoder: str = ""
     encoder_norm: str = ""
     decoder_embedding: str = ""
+    parts: tuple[tuple[str, str], ...] = ()
+
+    def of(self, layer: str, part: str) -> str:
+        """A parameter's name in the state dict.
+
+        >>> names = Names(embedding="wte", head="lm_head", parts=((".attention.q", ".attn.q_proj"), ("norm", "ln_f")))
+        >>> names.of("h.3", ".attention.q.weight"), names.of("lm_head", "norm.bias"), names.of("wte", ".weight")
+        ('h.3.attn.q_proj.weight', 'ln_f.bias', 'wte.weight')
+        """
+        if part == TIED:
+            return self.of(self.embedding, ".weight")
+        module, _, last = part.rpartition(".")
+        known = dict(self.parts).get(module, module)
+        is_within = known.startswith(".") or not known
+        return f"{layer}{known}.{last}" if is_within else f"{known}.{last}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +163,7 @@ class Architecture:
 
     `sequence_length`: tokens of a training sequence; of an encoder-decoder those of the encoder, and `target_length`
     those of the decoder. The head's matrix is tied to the embedding or not; the embedding of a decoder behind an
-    encoder is the encoder's.
+    encoder is the encoder's. `notes`: sentences that a user should know of how a description was read.
     """
 
     hidden: int
@@ -145,6 +175,7 @@ class Architecture:
     embedding: Embedding = Embedding()
     head: Head = Head()
     target_length: int = 0
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if min(self.hidden, self.vocabulary, self.sequence_length, len(self.encoder + self.decoder)) < 1:
@@ -165,14 +196,22 @@ class Architecture:
         parts = [block.attention for block in blocks] + [block.cross for block in blocks if block.cross is not None]
         return math.gcd(*(part.heads for part in parts))
 
-    def layers(self, precision: str) -> tuple[Layer, ...]:
-        """The layers, in the order they run.
+    def at_length(self, tokens: int) -> Architecture:
+        """The same for training sequences of so many tokens; a decoder behind an encoder gets no more than these."""
+        return replace(self, sequence_length=tokens, target_length=min(self.target_length, tokens))
+
+    def layers(self, precision: str, trainable: Trainable = EVERYTHING) -> tuple[Layer, ...]:
+        """The layers, in the order they run. ValueError where a pattern of `trainable` means no parameter.
 
         Between blocks S x h values are sent; the encoder's output is needed by every decoder block, so it travels on
         with the decoder's own values until the last. T5's tables of position biases are counted in the first block;
         stages without it keep a copy of these few kB, whose exchange is not counted.
         """
-        return tuple(part.layer(BYTES_PER_ACTIVATION[precision]) for part in self._parts())
+        parts = tuple(self._parts())
+        if not trainable.is_all:
+            trainable.require_meant([name for part in parts for name in part.parameter_names(self.names)])
+        found = (part.layer(BYTES_PER_ACTIVATION[precision], trainable, self.names) for part in parts)
+        return tuple(found) if trainable.is_all else without_idle_backward(found)
 
     def _parts(self) -> Iterator[_Part]:
         source = self.sequence_length
@@ -210,13 +249,22 @@ class _Part:
     reduced: int = 0
     tied: int = 0
 
-    def layer(self, value_bytes: int) -> Layer:
-        count = self.count
+    def parameter_names(self, names: Names) -> list[str]:
+        return [names.of(self.name, weight.part) for weight in self.count.weights if weight.num_parameters]
+
+    def layer(self, value_bytes: int, trainable: Trainable, names: Names) -> Layer:
+        count, frozen, unneeded = self.count, NOTHING_FROZEN, 0.0
+        if not trainable.is_all:
+            shares = [(weight, trainable.share_of(names.of(self.name, weight.part))) for weight in count.weights]
+            unneeded = sum((1 - share) * weight.flops for weight, share in shares)
+            num = sum(round(weight.num_parameters * share) for weight, share in shares)
+            tied = trainable.share_of(names.of(self.name, TIED))
+            frozen = frozen_of(count.parameters, num / max(1, count.parameters), self.tied, tied, value_bytes)
         return Layer(
             name=self.name,
             num_parameters=count.parameters,
             forward_flops=count.flops,
-            backward_flops=2 * count.flops + count.recomputed_flops,
+            backward_flops=2 * count.flops + count.recomputed_flops - unneeded,
             output_bytes=self.sent * value_bytes,
             activation_bytes=(count.split + count.whole) * value_bytes + count.fp32 * BYTES_PER_FP32,
             replicated_activation_bytes=count.whole * value_bytes,
@@ -224,6 +272,7 @@ class _Part:
             num_tensor_allreduces=self.num_allreduces,
             tied_to=0 if self.tied else None,
             tied_parameters=self.tied,
+            frozen=frozen,
         )
 
 

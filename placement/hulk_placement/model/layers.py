@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hulk_placement.model import transformer
-from hulk_placement.model.architecture import Architecture
-from hulk_placement.model.layer import BYTES_PER_FP32, Layer
+from hulk_placement.model.architecture import EVERYTHING, Architecture
+from hulk_placement.model.layer import BYTES_PER_ACTIVATION, BYTES_PER_FP32, Layer
 from hulk_placement.model.times import LayerTimes
+from hulk_placement.model.trainable import Trainable, partly_frozen
 from hulk_placement.model.transformer import Transformer
 
 OPTIMIZER_BYTES_PER_PARAMETER = {"adamw": 2 * BYTES_PER_FP32, "sgd": 0}
@@ -20,9 +21,20 @@ BACKWARD_SHARE = 2 / 3
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """What a model was counted from."""
+
+    architecture: Architecture
+    precision: str
+    trainable: Trainable
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """The layers that are trained. `shape`: its dimensions where it is the GPT that Hulk brings along.
 
+    `sequence_length`: tokens of a training sequence, 0 where that is not known. `source`: what it was counted from,
+    None of a profile. `notes`: sentences that a user should know of how it was counted.
     `times`: measured seconds of the layers. FLOPs may be 0 only where there are such. `num_heads`: attention heads that
     ranks which share layers divide among them, of blocks with different numbers what divides all; None: not known.
     Parameters, gradients and optimizer state are 4-byte values in every precision (torch.autocast keeps fp32 masters).
@@ -32,6 +44,9 @@ class Model:
     shape: Transformer | None = None
     times: LayerTimes | None = None
     num_heads: int | None = None
+    sequence_length: int = field(default=0, compare=False)
+    source: Source | None = field(default=None, compare=False, repr=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if self.num_heads is not None and self.num_heads < 1:
@@ -42,6 +57,8 @@ class Model:
                 f"model: {self.num_parameters} parameters must be > 0, {flops} FLOPs a sequence must be {least} and "
                 f"finite, in {self.num_layers} layers"
             )
+        if self.num_trained < 1:
+            raise ValueError(f"model: none of {self.num_parameters:,} parameters is trained")
         names = [layer.name for layer in self.layers]
         if len(set(names)) < len(names):
             again = next(name for number, name in enumerate(names) if name in names[:number])
@@ -61,17 +78,22 @@ class Model:
             )
 
     @classmethod
-    def of(cls, what: Transformer | Architecture, precision: str = "fp32") -> Model:
+    def of(cls, what: Transformer | Architecture, precision: str = "fp32", trainable: Trainable = EVERYTHING) -> Model:
         """The model of a bundled GPT's dimensions, or of an architecture.
 
         An architecture with the bundled GPT's structure is counted as that GPT, under its own names.
         """
-        if isinstance(what, Transformer):
-            return cls(transformer.architecture(what).layers(precision), shape=what, num_heads=what.heads)
-        shape = transformer.shape_of(what)
-        if shape is not None:
-            what = replace(transformer.architecture(shape), names=what.names)
-        return cls(what.layers(precision), shape=shape, num_heads=what.num_heads)
+        described = transformer.architecture(what) if isinstance(what, Transformer) else what
+        shape = transformer.shape_of(described)
+        counted = described if shape is None else replace(transformer.architecture(shape), names=described.names)
+        return cls(
+            counted.layers(precision, trainable),
+            shape=shape,
+            num_heads=counted.num_heads,
+            sequence_length=counted.sequence_length,
+            source=Source(counted, precision, trainable),
+            notes=described.notes,
+        )
 
     @classmethod
     def of_totals(cls, num_parameters: int, flops_per_sequence: float, activation_bytes_per_sequence: int = 0) -> Model:
@@ -80,6 +102,26 @@ class Model:
             raise ValueError(f"model: {flops_per_sequence} FLOPs a sequence must be > 0 and finite")
         forward, backward = split_flops(flops_per_sequence)
         return cls((Layer("model", num_parameters, forward, backward, 0, activation_bytes_per_sequence),))
+
+    def at_length(self, tokens: int) -> Model:
+        """The same for training sequences of so many tokens.
+
+        What is counted is counted anew; the figures of a profile change in proportion. ValueError where a profile does
+        not say of how many tokens its figures are.
+        """
+        if tokens == self.sequence_length:
+            return self
+        if self.source is not None:
+            return Model.of(self.source.architecture.at_length(tokens), self.source.precision, self.source.trainable)
+        if not self.sequence_length:
+            raise ValueError(
+                f"sequences of {tokens:,} tokens beside a profile that does not say of how many its figures are; add "
+                "sequenceLength to the profile"
+            )
+        ratio = tokens / self.sequence_length
+        times = self.times and LayerTimes(tuple(row.times(ratio) for row in self.times.rows))
+        layers = tuple(layer.of_length(ratio) for layer in self.layers)
+        return replace(self, layers=layers, times=times, sequence_length=tokens)
 
     def shares_heads(self, tensor: int) -> bool:
         """Whether so many ranks can have as many whole heads each; True where the heads are not known.
@@ -97,8 +139,27 @@ class Model:
 
     @property
     def num_parameters(self) -> int:
-        """Trained values; what layers share counts once."""
+        """Of all layers; what layers share counts once."""
         return sum(layer.num_parameters for layer in self.layers)
+
+    @property
+    def num_trained(self) -> int:
+        """Those that have a gradient."""
+        return sum(layer.trained_parameters for layer in self.layers)
+
+    def training(self, trainable: Trainable, precision: str) -> Model:
+        """The same of which only a part is trained, where no more than layers is known of it: a profile's."""
+        layers = partly_frozen(self.layers, trainable, BYTES_PER_ACTIVATION[precision])
+        return replace(self, layers=layers)
+
+    def without_activations(self) -> Model:
+        """The same, of which nothing is kept for a backward pass."""
+        bare = (replace(layer, activation_bytes=0, replicated_activation_bytes=0) for layer in self.layers)
+        return replace(self, layers=tuple(bare))
+
+    def state_bytes(self, per_trained: int) -> int:
+        """So many bytes of each parameter that is trained, and the values of the frozen ones."""
+        return sum(layer.held_bytes(per_trained) for layer in self.layers)
 
     @property
     def flops_per_sequence(self) -> float:
@@ -113,20 +174,20 @@ class Model:
     @property
     def gradient_bytes(self) -> int:
         """Bytes that one all-reduce of all gradients reduces."""
-        return self.num_parameters * BYTES_PER_FP32
+        return self.num_trained * BYTES_PER_FP32
 
     def memory_bytes(self, micro_batch: int, optimizer: str, is_local: bool = False) -> int:
         """Bytes one data-parallel rank holds at its peak.
 
         Parameters + gradients + the all-reduce's bucket copy of them, 4 bytes each; optimizer state (two moments for
         AdamW, none for plain SGD: Rajbhandari et al. 2020, arXiv 1910.02054, section 3.1), that of local SGD where
-        `is_local`; a micro-batch's activations.
+        `is_local`; a micro-batch's activations. Of frozen parameters their values alone.
 
         >>> Model.of_totals(1000, 1.0, 500).memory_bytes(micro_batch=2, optimizer="adamw")
         21000
         """
         per_parameter = 3 * BYTES_PER_FP32 + optimizer_bytes_per_parameter(optimizer, is_local)
-        return self.num_parameters * per_parameter + micro_batch * self.activation_bytes_per_sequence
+        return self.state_bytes(per_parameter) + micro_batch * self.activation_bytes_per_sequence
 
 
 def optimizer_bytes_per_parameter(optimizer: str, is_local: bool) -> int:

@@ -1,6 +1,7 @@
 """A measured profile, a mapping as read from JSON or YAML, becomes a Model with the seconds of its layers.
 
     attentionHeads: 32                    # optional: a tensor degree must divide them
+    sequenceLength: 4096                  # optional: tokens of the sequences that the figures are of
     layers:                               # in the order they run
       - name: model.layers.0              # prefix in the state dict
         parameters: 218112000             # or parameterBytes, at bytesPerParameter (4) each
@@ -9,6 +10,7 @@
         forwardFlops: 4.0e+12             # optional, for all layers or for none; backwardFlops: else twice as many
         replicatedActivationBytes: 0      # optional, with tensorBytes and tensorAllreduces: see Layer
         tiedTo: model.embed_tokens        # optional, with tiedParameters: shares so many with that layer
+        frozenParameters: 0               # optional: so many of them are not trained
     times:                                # optional where there are FLOPs
       - product: NVIDIA-A100-SXM4-80GB    # as the node's label nvidia.com/gpu.product has it
         microBatch: 1                     # sequences
@@ -28,7 +30,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from hulk_placement.model.layer import BYTES_PER_FP32, Layer
+from hulk_placement.model.layer import BYTES_PER_FP32, NOTHING_FROZEN, Frozen, Layer
 from hulk_placement.model.layers import Model, split_flops
 from hulk_placement.model.times import LayerTimes, TimesRow
 
@@ -66,6 +68,10 @@ class LayerEntry(_Part):
     """Name of an earlier layer whose parameters this one also uses."""
     tied_parameters: Count = 0
     """How many of them."""
+    frozen_parameters: Count = 0
+    """How many of `parameters` are not trained: they have neither gradient nor optimizer state."""
+    frozen_tied_parameters: Count = 0
+    """How many of `tiedParameters` are not."""
     forward_flops: Figure | None = None
     """Floating-point operations of the forward pass; for all layers or for none."""
     backward_flops: Figure | None = None
@@ -92,6 +98,10 @@ class Profile(_Part):
 
     bytes_per_parameter: Positive = BYTES_PER_FP32
     """What `parameterBytes` counts for one."""
+    bytes_per_frozen_parameter: Positive = BYTES_PER_FP32
+    """What one that is not trained takes."""
+    sequence_length: Positive | None = None
+    """Tokens of the sequences that all figures are of; absent = not known, and no other length may be asked for."""
     attention_heads: Positive | None = None
     """Heads of a block, which a tensor degree must divide; absent = not known, and then any degree may be."""
     layers: tuple[LayerEntry, ...] = Field(min_length=1)
@@ -130,12 +140,14 @@ def parse_profile(document: Mapping[str, Any]) -> Model:
 def _model(profile: Profile) -> Model:
     layers = tuple(_layer(profile, number) for number in range(len(profile.layers)))
     times = LayerTimes(tuple(_rows(profile))) if profile.times else None
-    return Model(layers, times=times, num_heads=profile.attention_heads)
+    length = profile.sequence_length or 0
+    return Model(layers, times=times, num_heads=profile.attention_heads, sequence_length=length)
 
 
 def _layer(profile: Profile, number: int) -> Layer:
     entry, place = profile.layers[number], f"layers.{number}"
     forward, backward = _flops(profile, number)
+    frozen = Frozen(entry.frozen_parameters, entry.frozen_tied_parameters, profile.bytes_per_frozen_parameter)
     return Layer(
         name=entry.name,
         num_parameters=_parameters(entry, profile.bytes_per_parameter, place),
@@ -148,6 +160,7 @@ def _layer(profile: Profile, number: int) -> Layer:
         num_tensor_allreduces=entry.tensor_allreduces,
         tied_to=_number_of(profile, entry.tied_to, place) if entry.tied_to is not None else None,
         tied_parameters=entry.tied_parameters,
+        frozen=frozen if frozen.num_parameters or frozen.tied_parameters else NOTHING_FROZEN,
     )
 
 

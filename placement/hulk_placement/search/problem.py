@@ -8,10 +8,11 @@ no decision depends on a name.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hulk_placement.cost.compute import speeds
+from hulk_placement.search.would_fit import parameters_words, tokens_words, would_fit
 from hulk_placement.solution import Unplaced
 from hulk_placement.topology import LinkKind, Machine, Topology
 from hulk_placement.words import gib, some
@@ -136,11 +137,15 @@ def _has_memory(workload: Workload) -> Callable[[Machine], bool]:
 
 def _no_memory(workload: Workload, machines: list[Machine]) -> str:
     most = max(machines, key=lambda m: m.memory_bytes)
-    return (
-        f"A rank needs {gib(_least_memory(workload))} ({workload.model.num_parameters:,} parameters, "
-        f"{workload.optimizer}, micro-batch {workload.micro_batch or 1}); the largest accelerator among "
-        f"{len(machines)} machines has {gib(most.memory_bytes)} ({most.name}, {most.product})."
+    state = replace(workload, model=workload.model.without_activations()).replica_bytes(1)
+    need = (
+        f"A rank needs {gib(_least_memory(workload))} ({parameters_words(workload.model)}, {workload.optimizer}, "
+        f"micro-batch {workload.micro_batch or 1}{tokens_words(workload)}; {gib(state)} without activations); the "
+        f"largest accelerator among {len(machines)} machines has {gib(most.memory_bytes)} ({most.name}, "
+        f"{most.product})."
     )
+    smaller = would_fit(workload, lambda asked: _least_memory(asked) <= most.memory_bytes)
+    return f"{need} {smaller}".rstrip()
 
 
 def slots(workload: Workload, machine: Machine) -> int:

@@ -48,7 +48,7 @@ def stopped(seconds: float, iterations: int) -> str:
 
 def sentences(problem: Problem, plan: Plan) -> tuple[str, ...]:
     """What decided the plan, what was left out, and what the plain order would have cost."""
-    found = [workers(problem, plan), *against_equal_shares(problem, plan), _time(plan)]
+    found = [*problem.workload.model.notes, workers(problem, plan), *against_equal_shares(problem, plan), _time(plan)]
     found += unused(problem, plan)
     found += [f"Not considered: {phrase}." for phrase in problem.left_out]
     found += _against_region_order(problem, plan)

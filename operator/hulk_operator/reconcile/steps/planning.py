@@ -81,6 +81,7 @@ def committed(view: View, decision: Planned) -> HulkJobStatus:
     message = f"attempt {summary.attempt}: {summary.num_workers} workers, {regions}{_details(summary)}"
     if decision.share is not None:
         message += f"; {decision.share.of_cluster:.0%} of the accelerators, a fair share is {decision.share.fair:.0%}"
+    message = ". ".join((message, *decision.notes)) if decision.notes else message
     status = set_condition(view, ConditionType.PLANNED, True, "Planned", message)
     status = set_condition(
         view, ConditionType.DEPLOYED, False, "Deploying", f"attempt {summary.attempt} is being created{again}", status

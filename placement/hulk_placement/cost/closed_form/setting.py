@@ -193,23 +193,22 @@ def _banned(workload: Workload, machines: Sequence[Machine]) -> Floats:
 def _bytes(workload: Workload, option: Option) -> dict[str, Any]:
     """The arrays of bytes, by the layers' figures; see `Setting`."""
     layers, t, b = workload.model.layers, option.tensor, option.micro_batch
-    parameters_L = np.array([layer.num_parameters for layer in layers]) / t
     output_L = np.array([float(layer.output_bytes) for layer in layers]) * b
     whole_L = np.array([float(layer.replicated_activation_bytes) for layer in layers])
     kept_L = (whole_L + (np.array([layer.activation_bytes for layer in layers]) - whole_L) / t) * b
     per_parameter = COPIES * BYTES_PER_FP32 + optimizer_bytes_per_parameter(workload.optimizer, workload.sync.is_local)
-    ties = [(layer.tied_to, -layer.tied_parameters, n) for n, layer in enumerate(layers) if layer.tied_to is not None]
-    tied_T = np.array([-parameters / t for _, parameters, _ in sorted(ties)], np.float64)
+    tied = [n for n, layer in enumerate(layers) if layer.tied_to is not None]
+    tied.sort(key=lambda n: (layers[n].tied_to, -layers[n].tied_parameters, n))
     return {
-        "held_J": _sums(parameters_L * per_parameter),
-        "gradient_J": _sums(parameters_L * BYTES_PER_FP32),
+        "held_J": _sums(np.array([layer.held_bytes(per_parameter) for layer in layers]) / t),
+        "gradient_J": _sums(np.array([BYTES_PER_FP32 * layer.trained_parameters for layer in layers]) / t),
         "kept_J": _sums(kept_L),
         "input_J": _sums(np.concatenate([[0.0], output_L[:-1]])),
         "peak_GL": _maxima(kept_L),
         "output_L": output_L,
-        "ties_T2": np.array([(number, tied) for tied, _, number in sorted(ties)], np.int64).reshape(-1, 2),
-        "tied_held_T": tied_T * per_parameter,
-        "tied_gradient_T": tied_T * BYTES_PER_FP32,
+        "ties_T2": np.array([(n, layers[n].tied_to) for n in tied], np.int64).reshape(-1, 2),
+        "tied_held_T": np.array([layers[n].tied_held_bytes(per_parameter) / t for n in tied], np.float64),
+        "tied_gradient_T": np.array([BYTES_PER_FP32 * layers[n].trained_tied_parameters / t for n in tied], np.float64),
     }
 
 

@@ -29,12 +29,29 @@ class Keys:
         """Whether one of the names is there."""
         return any(self._config.get(name) is not None for name in names)
 
-    def numbered(self, pattern: str) -> list[str]:
-        """The names with the pattern in them that hold a number or a list, and neither a text nor true or false."""
-        held = {name: value for name, value in self._config.items() if re.search(pattern, str(name))}
-        return [
-            name for name, value in held.items() if isinstance(value, int | float | list) and type(value) is not bool
-        ]
+    def matching(self, pattern: str) -> list[str]:
+        """The names with the pattern in them."""
+        return [name for name in map(str, self._config) if re.search(pattern, name)]
+
+    def value(self, name: str) -> Any:
+        """Whatever is under the name."""
+        return self._config[name]
+
+    def values(self) -> Mapping[str, Any]:
+        """All of them, as they are."""
+        return self._config
+
+    def is_number(self, name: str) -> bool:
+        """Whether a number or a list is under the name, and neither a text nor true or false."""
+        value = self._config[name]
+        return isinstance(value, int | float | list) and type(value) is not bool
+
+    def inner(self, name: str) -> Keys:
+        """The keys of a config within this one."""
+        value = self._config[name]
+        if not isinstance(value, Mapping):
+            raise _wrong(name, value, "must be a map of keys")
+        return Keys(value)
 
     def size(self, *names: str, default: int | None = None, least: int = 1, most: int = MAX_SIZE) -> int:
         """A whole number under one of the names; where several of them are there they must agree."""
@@ -88,6 +105,13 @@ class Keys:
         value = self._config.get(name) or []
         if not isinstance(value, list) or any(type(entry) is not int for entry in value):
             raise _wrong(name, value, "must be a list of whole numbers")
+        return tuple(value)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of texts, empty where it is absent."""
+        value = self._config.get(name) or []
+        if not isinstance(value, list) or any(not isinstance(entry, str) for entry in value):
+            raise _wrong(name, value, "must be a list of texts")
         return tuple(value)
 
     def model_class(self) -> str:

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hulk_placement.model.architecture import Architecture, Block, Embedding, Head, Names
+from hulk_placement.model.families import names
 from hulk_placement.model.families.keys import Keys
 from hulk_placement.model.parts import LAYER_NORM, PLAIN_NORM, Attention, FeedForward
 
-PHI_NAMES = Names(embedding="model.embed_tokens", decoder="model.layers", head="lm_head")
-NEOX_NAMES = Names(embedding="gpt_neox.embed_in", decoder="gpt_neox.layers", head="lm_head")
 
-
-def gpt2(keys: Keys) -> Architecture:
+def gpt2(keys: Keys, key_value_heads: int | None = None) -> Architecture:
     """GPT-2, and what is spelled like it: learned positions, unless there is a `rotary_dim`."""
     keys.refuse("add_cross_attention", "cross-attention without an encoder is not counted")
+    if key_value_heads is None:
+        keys.refuse("multi_query", "one key and value for all heads is not counted in a decoder spelled like GPT-2")
     hidden = keys.size("n_embd", "hidden_size")
     positions = keys.size("n_positions", "n_ctx", "max_position_embeddings")
     width = keys.size("n_inner", "intermediate_size", default=4 * hidden)
     mlp = FeedForward(width=width, bias=True, function_values=keys.function_values("activation_function"))
-    block = Block(attention=attention(keys, hidden, "n_head", "num_attention_heads"), mlp=mlp, norm=LAYER_NORM)
+    heads = attention(keys, hidden, "n_head", "num_attention_heads")
+    heads = heads if key_value_heads is None else replace(heads, key_value_heads=key_value_heads)
+    block = Block(attention=heads, mlp=mlp, norm=LAYER_NORM)
     return Architecture(
         hidden=hidden,
         vocabulary=keys.size("vocab_size"),
         sequence_length=keys.sequence_length(positions),
-        names=Names(embedding="transformer.wte", decoder="transformer.h", head="lm_head"),
+        names=names.GPT2,
         decoder=(block,) * keys.layers("n_layer", "num_hidden_layers"),
         embedding=Embedding(positions=0 if keys.has("rotary_dim") else positions),
         head=Head(norm=LAYER_NORM, matrix="tied" if keys.flag("tie_word_embeddings", True) else "own"),
     )
+
+
+def gpt_bigcode(keys: Keys) -> Architecture:
+    """StarCoder and SantaCoder: GPT-2 with one key and value for all heads, if `multi_query` says nothing else."""
+    return gpt2(keys, 1 if keys.flag("multi_query", True) else None)
 
 
 def opt(keys: Keys) -> Architecture:
@@ -43,7 +52,7 @@ def opt(keys: Keys) -> Architecture:
         hidden=hidden,
         vocabulary=keys.size("vocab_size"),
         sequence_length=keys.sequence_length(positions),
-        names=Names(embedding="model.decoder.embed_tokens", decoder="model.decoder.layers", head="lm_head"),
+        names=names.OPT,
         decoder=(block,) * keys.layers("num_hidden_layers"),
         embedding=Embedding(width=keys.size("word_embed_proj_dim", default=hidden), positions=positions + 2),
         head=Head(norm=norm if has_last_norm else None, matrix="tied" if is_tied else "own"),
@@ -57,7 +66,7 @@ def rotary(
     is_gated: bool = False,
     is_tied: bool = False,
     has_head_bias: bool = False,
-    names: Names = PHI_NAMES,
+    called: Names = names.LLAMA,
 ) -> Architecture:
     """Decoders with rotary positions: Phi, GPT-NeoX, and others with LayerNorm."""
     hidden, bias = keys.size("hidden_size"), keys.flag("use_bias", not is_gated)
@@ -79,7 +88,7 @@ def rotary(
         hidden=hidden,
         vocabulary=keys.size("vocab_size"),
         sequence_length=keys.sequence_length(keys.size("max_position_embeddings")),
-        names=names,
+        names=called,
         decoder=(block,) * keys.layers("num_hidden_layers"),
         head=Head(norm=LAYER_NORM, matrix="tied" if is_tied else "own", bias=has_head_bias),
     )
