@@ -187,6 +187,18 @@ class RunPolicy(Resource):
     start_timeout_seconds: Annotated[
         Seconds, Field(description="A gang that is not up by then is released and planned again.")
     ] = 300
+    stall_seconds: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=10 * 365 * 86_400,
+            description=(
+                "No step and no line of output of rank 0 for so long ends the attempt, as a failure; 0 = never. Absent "
+                "= 50 steps as predicted or observed, at least half an hour, where steps are known (hulk-launch or "
+                "hulk_runtime), else never."
+            ),
+        ),
+    ] = None
     active_deadline_seconds: Annotated[Seconds | None, Field(description="A job that runs longer is Failed.")] = None
     ttl_seconds_after_finished: Annotated[
         int | None, Field(ge=0, le=315_360_000, description="A finished job is deleted after this time.")
