@@ -232,7 +232,7 @@ async def main(namespace: str, trains: bool, point: KillPoint | Record | None) -
     settings = Settings(
         "killing", namespace, namespace, lease_s=30, metrics_port=0, timing=TIMING, policy=POLICY, fleet=FLEET
     )
-    cluster: Cluster = Killing(real, point) if point else real
+    cluster: Cluster = Killing(real, point or Record(Path(os.devnull)))
     reconciler.decide = noting
     try:
         await run(cluster, Answers(real, namespace, trains), settings, Health(), serve)

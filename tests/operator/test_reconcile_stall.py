@@ -35,7 +35,8 @@ def look(changed_ago_s: float, read_ago_s: float = 1.0) -> Output:
 
 def hangs(one: HulkJob, *, up_s: float = HOURS, **memory: Any) -> View:
     answered = Sighting(1, ago(1), Observation(attempt=1, step=7))
-    known = Memory("u1", swept_to=1, sighting=answered)
+    output = memory.get("output")
+    known = Memory("u1", swept_to=1, sighting=answered, looked=output.read if output else None)
     return view(running(since_s=up_s), job=one, pods=gang(), full=full(), memory=replace(known, **memory))
 
 
@@ -54,6 +55,7 @@ def asks(given: View) -> set[type]:
         ("it makes no steps", hangs(asked(), hearing=steps(50)), {ReadOutput}),
         ("it was looked at", hangs(asked(), output=look(50)), set()),
         ("it was looked at a while ago", hangs(asked(), output=look(50, 20)), {ReadOutput}),
+        ("its log could not be read a moment ago", hangs(asked(), looked=ago(5)), set()),
         ("silent for long enough", hangs(asked(), output=look(101)), {AskGang}),
         ("silent for long enough, its steps too", hangs(asked(), output=look(101), hearing=steps(101)), {AskGang}),
         ("silent, but it makes steps", hangs(asked(), output=look(101), hearing=steps(50)), set()),

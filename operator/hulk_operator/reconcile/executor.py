@@ -281,6 +281,7 @@ class Executor:
 
     async def _read_output(self, view: View, action: ReadOutput) -> None:
         """A log that cannot be read says nothing, neither that there is output nor that there is none."""
+        self._remember(view.job, lambda memory: replace(memory, looked=view.now))
         try:
             line = await last_line(self._cluster, view, action.pod)
         except ClusterError as error:

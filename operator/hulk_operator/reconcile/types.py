@@ -190,6 +190,7 @@ class Memory:
     first_steps: tuple[Observation, ...] = ()  # of an attempt without a preflight
     kept: int = 0  # last attempt whose first steps became speeds
     output: Output | None = None  # of rank 0, looked at while no step is made
+    looked: datetime | None = None  # when that was tried last
     words: GangWords | None = None
 
 

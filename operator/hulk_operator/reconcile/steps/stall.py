@@ -37,13 +37,11 @@ def stalled(view: View) -> Outcome:
     if not bound_s or not pods:
         return NOTHING
     look_s = min(bound_s / NUM_LOOKS, MAX_LOOK_S)
-    output = _output(view, pods[0])
-    if (left_s := look_s - _seconds_since(view, _last_step(view))) > 0:
-        return Outcome(requeue_after_s=left_s)
-    if output is None or (left_s := seconds_left(view, output.read, look_s)) <= 0:
+    output, last_step = _output(view, pods[0]), _last_step(view)
+    if (left_s := seconds_left(view, max(last_step, view.memory.looked or last_step), look_s)) <= 0:
         return Outcome((ReadOutput(pods[0].name),), requeue_after_s=look_s)
-    sign = max(_last_step(view), output.changed)
-    if (output.read - sign).total_seconds() < bound_s or not _steps_are_heard(view, pods[0]):
+    sign = max(last_step, output.changed) if output else view.now
+    if output is None or (output.read - sign).total_seconds() < bound_s or not _steps_are_heard(view, pods[0]):
         return Outcome(requeue_after_s=left_s)
     words = view.memory.words
     if words is None or words.attempt != view.status.attempt or (words.time - sign).total_seconds() < bound_s:
@@ -87,10 +85,6 @@ def _last_step(view: View) -> datetime:
     """When a step was heard of last; before the first one, when the gang was up."""
     heard, begin = _hearing(view), since(view, ConditionType.DEPLOYED)
     return max(begin, heard.stepped) if heard and heard.stepped else begin
-
-
-def _seconds_since(view: View, time: datetime) -> float:
-    return (view.now - time).total_seconds()
 
 
 def _steps_are_heard(view: View, pod: WorkerPod) -> bool:
