@@ -250,6 +250,8 @@ GOOD_SPECS: dict[str, dict[str, Any]] = {
     },
     "for money": {"placement": {"objective": "throughputPerMoney", "maxPricePerHour": "12.50"}},
     "shares": {"training.shares": "planned"},
+    "nothing of the model": {"model": None, "training": None},
+    "a model, nothing of its training": {"training": None},
     "hugging face": {"model": {"huggingFace": {"configMap": "a", "key": "config.json"}}},
     "volume claim": {"checkpoint.storage": {"persistentVolumeClaim": "a"}},
     "no checkpoint": {"checkpoint": None},

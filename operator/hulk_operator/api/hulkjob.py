@@ -226,8 +226,17 @@ class HulkJobSpec(Resource):
         ObjectName | None, Field(description="PriorityClass of the job's pods.", json_schema_extra=SUSPENDED)
     ] = None
     workers: Annotated[Workers, Field(description="How many pods, and what each holds.")]
-    model: Annotated[Model, Field(description="The model, in one of three forms.", json_schema_extra=NEVER)]
-    training: Annotated[Training, Field(description="How the model is trained.")]
+    model: Annotated[
+        Model | None,
+        Field(
+            description=(
+                "The model, in one of three forms. Absent = machines are chosen by their links and speed; no memory is "
+                "counted and no step time predicted. The first steps measure what links carry (status.observed.model)."
+            ),
+            json_schema_extra=NEVER,
+        ),
+    ] = None
+    training: Annotated[Training, Field(description="How the model is trained.")] = Training()
     parallelism: Annotated[Parallelism, Field(description="Degrees of parallelism.", json_schema_extra=SUSPENDED)] = (
         Parallelism()
     )
@@ -252,6 +261,11 @@ class HulkJobSpec(Resource):
     run_policy: Annotated[
         RunPolicy, Field(description="How often and how long the job is tried.", json_schema_extra=ANY_TIME)
     ] = RunPolicy()
+
+    @property
+    def global_batch(self) -> int:
+        """Sequences per step; where it is not given, one for each accelerator that the job may have."""
+        return self.training.global_batch or self.workers.max * self.workers.accelerators_per_worker
 
     @property
     def ours(self) -> bool:

@@ -16,7 +16,7 @@ from hulk_placement.model.hugging_face import from_config
 from hulk_placement.sync import Sync
 from hulk_placement.workload import Workload
 
-from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec
+from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec, ObservedModel
 from hulk_operator.inputs.placement_constraints import (
     Nodes,
     UnusableJobError,
@@ -32,6 +32,7 @@ from hulk_operator.inputs.stage_constraints import (
     num_workers,
     refuse_beside_stages,
 )
+from hulk_operator.inputs.unknown_model import stand_in
 
 OBJECTIVES: Final = {"time": "time", "throughputPerMoney": "throughput-per-money"}
 _WEIGHS: Final = re.compile(r"(?:^|\s)-m\s+hulk_runtime\.examples\.")
@@ -56,12 +57,17 @@ class Situation:
 
 
 def model_reference(spec: HulkJobSpec) -> ConfigMapRef | None:
-    """The ConfigMap key that holds the model, None where the spec itself does."""
-    return spec.model.hugging_face or spec.model.profile
+    """The ConfigMap key that holds the model, None where the spec itself does, or nothing."""
+    return None if spec.model is None else spec.model.hugging_face or spec.model.profile
 
 
-def to_model(spec: HulkJobSpec, text: str | None = None) -> Model:
-    """The planner's model; `text` is what `model_reference` points to. UnusableJobError where it is no model."""
+def to_model(spec: HulkJobSpec, text: str | None = None, measured: ObservedModel | None = None) -> Model:
+    """The planner's model; `text` is what `model_reference` points to. UnusableJobError where it is no model.
+
+    Where the spec has none, something stands for it, as far as possible of what earlier steps `measured`.
+    """
+    if spec.model is None:
+        return stand_in(spec, measured)
     if spec.model.transformer is not None:
         shape = spec.model.transformer
         dimensions = Transformer(
@@ -96,7 +102,7 @@ def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
     return Workload(
         key=job.key,
         model=model,
-        global_batch=spec.training.global_batch,
+        global_batch=spec.global_batch,
         candidates=allowed_nodes(job, pins, situation.candidates, regions, situation.nodes, num_stages != 1),
         min_workers=min_workers,
         max_workers=max_workers,
@@ -134,11 +140,11 @@ def _num_stages(spec: HulkJobSpec, pins: Sequence[LayerPin], nodes: Nodes) -> in
 
 
 def to_sync(spec: HulkJobSpec) -> Sync:
-    """How the job's replicas are to come together."""
+    """How the job's replicas are to come together; a program that says nothing of its model sums by torch's ring."""
     asked = spec.sync
     steps = {"inner_steps": asked.local.inner_steps} if asked.local else {}
     return Sync(
-        mode=asked.mode,
+        mode="ring" if spec.model is None and asked.mode == "auto" else asked.mode,
         compression=asked.compression,
         on_region_loss=asked.on_region_loss,
         fixed_shares=asked.fixed_shares,
@@ -166,7 +172,7 @@ def _parse_model(spec: HulkJobSpec, text: str) -> Model:
     document: Any = json.loads(text)
     if not isinstance(document, dict):
         raise ValueError(f"expected a JSON object, found a {type(document).__name__}")
-    if spec.model.hugging_face is not None:
+    if spec.model is not None and spec.model.hugging_face is not None:
         return Model.of(from_config(document), spec.training.precision)
     # Slow to load, and most jobs describe their model themselves.
     from hulk_placement.model.profile import parse_profile

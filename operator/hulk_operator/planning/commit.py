@@ -18,6 +18,7 @@ from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Object
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.topology import Room
+from hulk_operator.inputs.unknown_model import without_guesses
 from hulk_operator.planning.process import Search
 from hulk_operator.planning.reservations import Held, new_claims
 from hulk_operator.pods import network_interface
@@ -62,8 +63,9 @@ async def planned(
     share: Share | None = None,
 ) -> Planned:
     """The answer for a job that has a plan, made of `basis`. One that is not calibrated gets its prediction later."""
+    plan = without_guesses(plan, workload)
     interface = network_interface(job)
-    meta = wire.Meta.of(workload, operator_version=version(), steps=job.spec.training.steps, interface=interface)
+    meta = wire.Meta.of(workload, operator_version=version(), steps=job.spec.training.num_steps, interface=interface)
     full = FullPlan(plan, wire.encode(plan, meta), wire.document(plan, meta)["digest"], meta.steps, basis)
     prediction = None
     if not full.preflight:

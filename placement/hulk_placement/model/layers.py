@@ -25,6 +25,7 @@ class Model:
 
     `times`: measured seconds of the layers. FLOPs may be 0 only where there are such. `num_heads`: attention heads that
     ranks which share layers divide among them, of blocks with different numbers what divides all; None: not known.
+    `is_counted`: whether its figures are those of the model; else only what it sends may be, and no memory is counted.
     Parameters, gradients and optimizer state are 4-byte values in every precision (torch.autocast keeps fp32 masters).
     """
 
@@ -32,6 +33,7 @@ class Model:
     shape: Transformer | None = None
     times: LayerTimes | None = None
     num_heads: int | None = None
+    is_counted: bool = True
 
     def __post_init__(self) -> None:
         if self.num_heads is not None and self.num_heads < 1:
@@ -125,6 +127,8 @@ class Model:
         >>> Model.of_totals(1000, 1.0, 500).memory_bytes(micro_batch=2, optimizer="adamw")
         21000
         """
+        if not self.is_counted:
+            return 0
         per_parameter = 3 * BYTES_PER_FP32 + optimizer_bytes_per_parameter(optimizer, is_local)
         return self.num_parameters * per_parameter + micro_batch * self.activation_bytes_per_sequence
 
