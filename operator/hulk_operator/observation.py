@@ -79,6 +79,8 @@ class Observation:
     series: Mapping[str, float] = field(default_factory=dict)  # every one without labels, also of the user's own
     own_attempt: int | None = None  # every worker says what it runs, and the last step that it completed itself
     own_step: int | None = None
+    num_parameters: int | None = None  # that the optimizers of a program which knows nothing of Hulk update
+    gradient_bytes: int | None = None
 
     @property
     def max_compute_s(self) -> float | None:

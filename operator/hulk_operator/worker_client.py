@@ -143,6 +143,8 @@ def _observation(samples: Samples, series: Mapping[str, float]) -> Observation:
         absent=frozenset(int(labels["rank"]) for labels, value in samples.get("member", []) if value == 0),
         own_attempt=next((int(labels["attempt"]) for labels, _ in samples.get("own_step", [])), None),
         own_step=_whole(samples, "own_step"),
+        num_parameters=_whole(samples, "parameters"),
+        gradient_bytes=_whole(samples, "gradient_bytes"),
     )
 
 

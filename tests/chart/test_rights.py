@@ -51,6 +51,7 @@ def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) 
         "hulksweeps/status": {"patch"},
         "hulkjobs/status": {"patch"},
         "pods": READ | {"create", "patch", "deletecollection"},
+        "pods/log": {"get"},
         "configmaps": {"get", "create", "patch", "deletecollection"},
         "services": {"get", "create", "deletecollection"},
         "networkpolicies": {"get", "create", "deletecollection"},

@@ -257,6 +257,8 @@ GOOD_SPECS: dict[str, dict[str, Any]] = {
     },
     "for money": {"placement": {"objective": "throughputPerMoney", "maxPricePerHour": "12.50"}},
     "shares": {"training.shares": "planned"},
+    "nothing of the model": {"model": None, "training": None},
+    "a model, nothing of its training": {"training": None},
     "hugging face": {"model": {"huggingFace": {"configMap": "a", "key": "config.json"}}},
     "a length of its own, adapters": {"model.sequenceLength": 16, "model.trainable": {"share": "0.006"}},
     "frozen but for parts": {"model.trainable": {"parameters": ["lm_head", "*.q_proj.weight"]}},

@@ -28,6 +28,8 @@ class FakeCluster:
         self.objects: dict[Key, Object] = {}
         self.writes: list[tuple[str, str]] = []
         self.refuse: Callable[[str, Object], ClusterError | None] = lambda write, body: None
+        self.logs: dict[str, list[str]] = {}  # by pod
+        self.writing: set[str] = set()  # pods with lines that are recent by their node's clock
         self._version = 0
         for resource, body in objects:
             self._store(resource, body)
@@ -78,6 +80,11 @@ class FakeCluster:
 
     async def delete_all(self, resource: ApiResource, namespace: str, *, labels: str) -> None:
         self._write(f"delete {resource.plural}", {"labels": labels})
+
+    async def log(self, pod: str, namespace: str, *, tail_lines: int, since_s: int | None = None, **_: Any) -> Any:
+        if pod not in self.logs:
+            raise NotFound(404, "NotFound", f"pods {pod} not found")
+        return () if since_s and pod not in self.writing else tuple(self.logs[pod][-tail_lines:])
 
     def _write(self, name: str, body: Object) -> None:
         self.writes.append((ORIGIN.get(), name))

@@ -161,6 +161,14 @@ async def is_out_of_time(corner: Corner) -> None:
     await corner.until(lambda job: holds(job.status, "Failed"))
 
 
+async def hangs(corner: Corner) -> None:
+    """Its first attempt makes neither a step after the first one nor output."""
+    await corner.submit(vocabulary=vocabulary(corner), runPolicy={"stallSeconds": 3})
+    job = await corner.until(lambda job: job.status.last_failure is not None)
+    await corner.change({"runPolicy": {"stallSeconds": 0}})
+    await end_well(corner, await corner.until(runs_as(job.status.attempt + 1)))
+
+
 STORIES = {
     "trains": Story(
         ("plan", "up", "preflight", "observe", "broken", "complete", "saved"), trains, "Succeeded", failures=1
@@ -171,6 +179,7 @@ STORIES = {
     "loses a region": Story(("regions",), loses_a_region, "RegionLost", regions=2),
     "makes room": Story(("queue",), makes_room, "Shrunk"),
     "moves": Story(("replan",), moves, "Replanned", regions=2),
+    "hangs": Story(("stalled",), hangs, "Stalled", failures=1),
     "is stuck": Story(("stuck",), is_stuck, "ImagePullBackOff"),
     "is late": Story(("start-timeout",), is_late, "StartTimeout"),
     "is out of time": Story(("deadline",), is_out_of_time, "DeadlineExceeded", ends="Failed"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fake_cluster import FakeCluster
-from hulk_operator.api import HulkJob
+from hulk_operator.api import ConditionType, HulkJob
 from hulk_operator.cluster import (
     HULK_JOBS,
     NODE_PROFILES,
@@ -491,3 +491,35 @@ async def test_a_deleted_job_is_forgotten() -> None:
 
 def test_steps_that_write_say_what() -> None:
     assert {step.name for step in RECIPE if step.writes} == {"sweep", "finish", "deploy", "preflight", "observe"}
+
+
+async def test_a_gang_that_hangs_is_ended_by_what_its_logs_say_whatever_their_clocks_do() -> None:
+    world = World(decision(), runPolicy={"stallSeconds": 60})
+    await world.passes(2)
+    world.pods_become(up)
+    for worker in range(3):
+        world.cluster.logs[f"demo-1-{worker}"] = ["2001-01-01T00:00:00Z step 4"]
+    for second in range(120):  # it prints, with a clock that is years off; then it does not any more
+        if second < 60:
+            world.cluster.logs["demo-1-0"].append(f"2001-01-01T00:00:{second:02}Z step 5")
+        await world.passes()
+        world.now += timedelta(seconds=1)
+    assert holds(world.job().status, ConditionType.RUNNING), "60 s are not over"
+    world.cluster.writing.add("demo-1-2")
+    for _ in range(20):
+        await world.passes()
+        world.now += timedelta(seconds=1)
+    failure = failure_of(world.job().status)
+    assert (failure.reason, world.job().status.failures) == ("Stalled", 1)
+    assert "silent: rank 0, rank 1 of 3 workers" in failure.message
+    assert "rank 1 (node node-1): 2001-01-01T00:00:00Z step 4" in failure.message
+
+
+async def test_a_log_that_cannot_be_read_ends_nothing() -> None:
+    world = World(decision(), runPolicy={"stallSeconds": 60})
+    await world.passes(2)
+    world.pods_become(up)
+    for _ in range(200):
+        await world.passes()
+        world.now += timedelta(seconds=1)
+    assert holds(world.job().status, ConditionType.RUNNING)

@@ -187,6 +187,18 @@ class RunPolicy(Resource):
     start_timeout_seconds: Annotated[
         Seconds, Field(description="A gang that is not up by then is released and planned again.")
     ] = 300
+    stall_seconds: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=10 * 365 * 86_400,
+            description=(
+                "No step and no line of output of rank 0 for so long ends the attempt, as a failure; 0 = never. Absent "
+                "= 50 steps as predicted or observed, at least half an hour, where steps are known (hulk-launch or "
+                "hulk_runtime), else never."
+            ),
+        ),
+    ] = None
     active_deadline_seconds: Annotated[Seconds | None, Field(description="A job that runs longer is Failed.")] = None
     ttl_seconds_after_finished: Annotated[
         int | None, Field(ge=0, le=315_360_000, description="A finished job is deleted after this time.")
@@ -214,8 +226,17 @@ class HulkJobSpec(Resource):
         ObjectName | None, Field(description="PriorityClass of the job's pods.", json_schema_extra=SUSPENDED)
     ] = None
     workers: Annotated[Workers, Field(description="How many pods, and what each holds.")]
-    model: Annotated[Model, Field(description="The model, in one of three forms.", json_schema_extra=NEVER)]
-    training: Annotated[Training, Field(description="How the model is trained.")]
+    model: Annotated[
+        Model | None,
+        Field(
+            description=(
+                "The model, in one of three forms. Absent = machines are chosen by their links and speed; no memory is "
+                "counted and no step time predicted. The first steps measure what links carry (status.observed.model)."
+            ),
+            json_schema_extra=NEVER,
+        ),
+    ] = None
+    training: Annotated[Training, Field(description="How the model is trained.")] = Training()
     parallelism: Annotated[Parallelism, Field(description="Degrees of parallelism.", json_schema_extra=SUSPENDED)] = (
         Parallelism()
     )
@@ -240,6 +261,11 @@ class HulkJobSpec(Resource):
     run_policy: Annotated[
         RunPolicy, Field(description="How often and how long the job is tried.", json_schema_extra=ANY_TIME)
     ] = RunPolicy()
+
+    @property
+    def global_batch(self) -> int:
+        """Sequences per step; where it is not given, one for each accelerator that the job may have."""
+        return self.training.global_batch or self.workers.max * self.workers.accelerators_per_worker
 
     @property
     def ours(self) -> bool:

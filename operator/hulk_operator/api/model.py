@@ -1,12 +1,14 @@
 """The model of a HulkJob in one of three forms, and how it is trained."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
 from hulk_operator.api import rules
 from hulk_operator.api.base import ANY_TIME, GROWS, LIST_SET, NEVER, ConfigMapKey, Decimal, ObjectName, Resource
 from hulk_operator.api.rules import validated_by
+
+MAX_STEPS: Final = 1_000_000_000
 
 
 class Transformer(Resource):
@@ -92,8 +94,14 @@ class Training(Resource):
     model_config = ConfigDict(json_schema_extra=validated_by(rules.TRAINING))
 
     global_batch: Annotated[
-        int, Field(ge=1, le=1_048_576, description="Sequences per step, over all workers.", json_schema_extra=NEVER)
-    ]
+        int | None,
+        Field(
+            ge=1,
+            le=1_048_576,
+            description="Sequences per step, over all workers; absent = one for each accelerator of workers.max.",
+            json_schema_extra=NEVER,
+        ),
+    ] = None
     micro_batch: Annotated[
         int | None,
         Field(
@@ -123,15 +131,20 @@ class Training(Resource):
         Field(description="Optimizer; decides the memory per parameter.", json_schema_extra=NEVER),
     ] = "adamw"
     steps: Annotated[
-        int,
+        int | None,
         Field(
             ge=1,
-            le=1_000_000_000,
+            le=MAX_STEPS,
             description=(
                 "Steps until the job is done. Raised while an attempt runs: it ends with the steps of its plan, and "
                 "another attempt resumes from its checkpoint; without `checkpoint` that one begins at step 1. A job "
-                "that has succeeded makes no more."
+                "that has succeeded makes no more. Absent = until the program ends."
             ),
             json_schema_extra=GROWS,
         ),
-    ]
+    ] = None
+
+    @property
+    def num_steps(self) -> int:
+        """Steps until the job is done; as many as there may be where nobody said."""
+        return self.steps or MAX_STEPS

@@ -85,8 +85,12 @@ HULK_TOPOLOGY = (
 )
 JOB_SPEC = (
     Rule(
+        "!has(self.training.globalBatch) || "
         "self.training.globalBatch * self.parallelism.?pipeline.orValue(1) >= self.workers.min",
-        lambda self: self["training"]["globalBatch"] * self["parallelism"].get("pipeline", 1) >= self["workers"]["min"],
+        lambda self: (
+            "globalBatch" not in self["training"]
+            or self["training"]["globalBatch"] * self["parallelism"].get("pipeline", 1) >= self["workers"]["min"]
+        ),
         "training.globalBatch must be at least workers.min / parallelism.pipeline: every replica needs a sequence",
         ".training.globalBatch",
     ),
@@ -215,8 +219,8 @@ TRAINABLE = (
 )
 TRAINING = (
     Rule(
-        "!has(self.microBatch) || self.microBatch <= self.globalBatch",
-        lambda self: self.get("microBatch", 1) <= self["globalBatch"],
+        "!has(self.microBatch) || !has(self.globalBatch) || self.microBatch <= self.globalBatch",
+        lambda self: "globalBatch" not in self or self.get("microBatch", 1) <= self["globalBatch"],
         "training.microBatch must be at most training.globalBatch",
         ".microBatch",
     ),

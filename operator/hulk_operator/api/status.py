@@ -25,7 +25,7 @@ from hulk_operator.api.meta import Condition
 from hulk_operator.api.plan_summary import PlanSummary
 from hulk_operator.api.queue_status import EnergyStatus, QueueStatus, ShareStatus
 
-MAX_AVOIDED_NODES = 40
+MAX_AVOIDED_NODES = 38
 MAX_CONDITIONS = 10  # more than there are types of
 MAX_ALL_REDUCES = 4
 MAX_REGION_LINKS = 6
@@ -146,6 +146,14 @@ class PipelineObserved(Resource):
     transfer_microseconds: Annotated[Count, Field(description="Of that, waiting for transfers.")]
 
 
+class ObservedModel(Resource):
+    """What the first steps of a job that says nothing of its model measured."""
+
+    parameters: Annotated[Count, Field(description="Parameters that rank 0's optimizers update.")]
+    gradient_bytes: Annotated[Count, Field(description="Bytes of their gradients; the next plan is made for these.")]
+    template: Annotated[str, Field(max_length=16, description="Digest of the template that was measured.")]
+
+
 class Observed(Resource):
     """What rank 0 reports."""
 
@@ -160,6 +168,9 @@ class Observed(Resource):
     pipeline: Annotated[
         PipelineObserved | None,
         Field(description="Waits of the stage that computes longest, over all replicas; absent = no stages."),
+    ] = None
+    model: Annotated[
+        ObservedModel | None, Field(description="Measured where spec.model is absent; kept for the next attempt.")
     ] = None
     updated_at: Annotated[Time, Field(description="When it was read.")]
 

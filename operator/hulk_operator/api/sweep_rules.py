@@ -96,9 +96,10 @@ SWEEP_SPEC = (
         ".halving",
     ),
     Rule(
-        "!has(self.halving) || self.halving.minSteps < self.template.spec.training.steps",
+        "!has(self.halving) || (has(self.template.spec.training.steps) && "
+        "self.halving.minSteps < self.template.spec.training.steps)",
         lambda self: (
-            "halving" not in self or self["halving"]["minSteps"] < self["template"]["spec"]["training"]["steps"]
+            "halving" not in self or self["halving"]["minSteps"] < self["template"]["spec"]["training"].get("steps", 0)
         ),
         "halving.minSteps must be below template.spec.training.steps: no trial would be stopped",
         ".halving",

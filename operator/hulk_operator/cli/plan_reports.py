@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hulk_placement.cost.foresee import foresee
-from hulk_placement.plan import Plan
+from hulk_placement.plan import Plan, Prediction
 from hulk_placement.report.view import view
 from hulk_placement.solve import solve
 from hulk_placement.topology import Machine, Topology
@@ -24,6 +24,7 @@ from hulk_operator.inputs.topology import (
     declared_prices,
     declared_uplinks,
 )
+from hulk_operator.inputs.unknown_model import without_guesses
 from hulk_operator.inputs.workloads import Situation, model_reference, to_model, to_workload
 from hulk_operator.planning.inventory import Texts
 
@@ -100,6 +101,8 @@ def refused(key: str, reason: str, message: str) -> PlanReport:
 
 def plan_report(plan: Plan, topology: Topology, workload: Workload | None = None) -> PlanReport:
     """A plan worker by worker, each with the link to the worker that it sends to; with a workload also the details."""
+    if workload is not None and not workload.model.is_counted:
+        plan, workload = without_guesses(plan, workload), None
     if workload is not None:
         plan = replace(plan, prediction=foresee(plan, workload, topology))
     prediction = plan.prediction
@@ -111,20 +114,24 @@ def plan_report(plan: Plan, topology: Topology, workload: Workload | None = None
         attempt=plan.attempt,
         algorithm=plan.algorithm,
         num_buckets=plan.num_buckets,
-        prediction=PredictionRow(
-            step_microseconds=round(prediction.step_s * 1e6),
-            compute_microseconds=round(prediction.compute_s * 1e6),
-            bubble_microseconds=round(prediction.bubble_s * 1e6) or None,
-            communication_microseconds=round(prediction.communication_s * 1e6),
-            memory_bytes=prediction.memory_bytes or None,
-            calibrated=prediction.calibrated,
-        ),
+        prediction=_prediction_row(prediction) if prediction.step_s else None,
         bottleneck=worst if details is None else bottleneck(details.step, topology),
-        optimality_gap=gap_text(plan.optimality_gap),
+        optimality_gap=gap_text(plan.optimality_gap) if prediction.step_s else None,
         optimality_num_workers=plan.gap_num_workers,
         workers=worker_rows(plan, topology),
         flows=flow_rows(plan),
         why=plan.why,
         details=details,
         made=None if workload is None else Made(plan, workload, topology),
+    )
+
+
+def _prediction_row(prediction: Prediction) -> PredictionRow:
+    return PredictionRow(
+        step_microseconds=round(prediction.step_s * 1e6),
+        compute_microseconds=round(prediction.compute_s * 1e6),
+        bubble_microseconds=round(prediction.bubble_s * 1e6) or None,
+        communication_microseconds=round(prediction.communication_s * 1e6),
+        memory_bytes=prediction.memory_bytes or None,
+        calibrated=prediction.calibrated,
     )

@@ -136,6 +136,6 @@ class ExplainReport(Resource):
     """A job's running plan, worker by worker, and its state."""
 
     job: str
-    steps: int
+    steps: int | None
     plan: PlanReport | None = None
     status: HulkJobStatus

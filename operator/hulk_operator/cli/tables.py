@@ -234,7 +234,7 @@ def jobs(found: Iterable[HulkJob], now: datetime) -> RenderableType:
             status.phase.value + (f" #{status.queue.position}" if status.queue else ""),
             str(status.attempt),
             str(plan.num_workers) if plan else units.ABSENT,
-            f"{observed.step if observed else 0}/{job.spec.training.steps}",
+            f"{observed.step if observed else 0}/{job.spec.training.steps or '?'}",
             units.duration(status.prediction.step_microseconds if status.prediction else None),
             units.duration(observed.step_microseconds if observed else None),
             (observed.loss if observed else None) or units.ABSENT,

@@ -23,6 +23,8 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 REQUEST_SECONDS: Final = 60.0
 WATCH_SECONDS: Final = 300
+LOG_SECONDS: Final = 10.0  # of a node that does not answer
+MAX_LOG_BYTES: Final = 8192
 NUM_THROTTLED_TRIES: Final = 5
 TOO_MANY_REQUESTS: Final = 429
 Query = Mapping[str, str]
@@ -137,13 +139,33 @@ class ApiCluster:
         options = {"propagationPolicy": "Background"}
         await self._send("DELETE", resource.path(namespace), _selectors(labels, ""), options)
 
+    async def log(
+        self,
+        pod: str,
+        namespace: str,
+        *,
+        container: str,
+        tail_lines: int,
+        since_s: int | None = None,
+        timestamps: bool = False,
+    ) -> tuple[str, ...]:
+        asked = {"container": container, "tailLines": str(tail_lines), "limitBytes": str(MAX_LOG_BYTES)}
+        asked |= {} if since_s is None else {"sinceSeconds": str(since_s)}
+        asked |= {"timestamps": "true"} if timestamps else {}
+        lines = self._lines(namespace, pod, asked, aiohttp.ClientTimeout(total=LOG_SECONDS))
+        return tuple([line async for line in lines])
+
     async def logs(
         self, namespace: str, pod: str, *, container: str = "", follow: bool = False, tail_lines: int | None = None
     ) -> AsyncIterator[str]:
-        """Lines of a container's log as they come; only the CLI reads logs, so it is no verb of `Cluster`."""
+        """Lines of a container's log as they come; only the CLI follows logs, so it is no verb of `Cluster`."""
         asked = {"container": container, "follow": "true" if follow else "", "tailLines": str(tail_lines or "")}
-        url = _url(PODS.path(namespace, pod, "log"), {key: value for key, value in asked.items() if value})
         limit = aiohttp.ClientTimeout(total=None if follow else REQUEST_SECONDS)
+        async for line in self._lines(namespace, pod, {key: value for key, value in asked.items() if value}, limit):
+            yield line
+
+    async def _lines(self, namespace: str, pod: str, query: Query, limit: aiohttp.ClientTimeout) -> AsyncIterator[str]:
+        url = _url(PODS.path(namespace, pod, "log"), query)
         response = await self._open("GET", url, None, JSON, limit)
         try:
             if response.status >= 300:

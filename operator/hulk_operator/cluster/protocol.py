@@ -1,4 +1,4 @@
-"""The cluster as the rest of the operator sees it: eight verbs over plain JSON objects.
+"""The cluster as the rest of the operator sees it: eight verbs over plain JSON objects, and the end of a log.
 
 Everything above this room is tested against a fake of this protocol; the one real implementation is `client`.
 """
@@ -101,4 +101,17 @@ class Cluster(Protocol):
 
     async def delete_all(self, resource: ApiResource, namespace: str, *, labels: str) -> None:
         """Delete all matching objects of one namespace."""
+        ...
+
+    async def log(
+        self,
+        pod: str,
+        namespace: str,
+        *,
+        container: str,
+        tail_lines: int,
+        since_s: int | None = None,
+        timestamps: bool = False,
+    ) -> tuple[str, ...]:
+        """The last lines of a container, of those that are no older than `since_s`; times are of the node's clock."""
         ...

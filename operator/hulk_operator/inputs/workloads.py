@@ -17,7 +17,7 @@ from hulk_placement.sync import Sync
 from hulk_placement.workload import Workload
 
 from hulk_operator import api
-from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec
+from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec, ObservedModel
 from hulk_operator.inputs.placement_constraints import (
     Nodes,
     UnusableJobError,
@@ -33,6 +33,7 @@ from hulk_operator.inputs.stage_constraints import (
     num_workers,
     refuse_beside_stages,
 )
+from hulk_operator.inputs.unknown_model import stand_in
 
 OBJECTIVES: Final = {"time": "time", "throughputPerMoney": "throughput-per-money"}
 _WEIGHS: Final = re.compile(r"(?:^|\s)-m\s+hulk_runtime\.examples\.")
@@ -57,40 +58,47 @@ class Situation:
 
 
 def model_reference(spec: HulkJobSpec) -> ConfigMapRef | None:
-    """The ConfigMap key that holds the model, None where the spec itself does."""
-    return spec.model.hugging_face or spec.model.profile
+    """The ConfigMap key that holds the model, None where the spec itself does, or nothing."""
+    return None if spec.model is None else spec.model.hugging_face or spec.model.profile
 
 
-def to_model(spec: HulkJobSpec, text: str | None = None) -> Model:
-    """The planner's model; `text` is what `model_reference` points to. UnusableJobError where it is no model."""
-    if spec.model.transformer is not None:
+def to_model(spec: HulkJobSpec, text: str | None = None, measured: ObservedModel | None = None) -> Model:
+    """The planner's model; `text` is what `model_reference` points to. UnusableJobError where it is no model.
+
+    Where the spec has none, something stands for it, as far as possible of what earlier steps `measured`.
+    """
+    asked, precision = spec.model, spec.training.precision
+    if asked is None:
+        return stand_in(spec, measured)
+    if asked.transformer is not None:
         try:
-            return Model.of(_dimensions(spec, spec.model.transformer), spec.training.precision, _trainable(spec))
+            dimensions = _dimensions(asked.transformer, asked.sequence_length)
+            return Model.of(dimensions, precision, _trainable(asked))
         except ValueError as error:
             raise UnusableJobError("InvalidModel", f"spec.model: {error}.") from error
     reference = model_reference(spec)
     if reference is None or text is None:
         raise UnusableJobError("InvalidModel", "The model's ConfigMap was not read.")
     try:
-        return _parse_model(spec, text)
+        return _parse_model(asked, precision, text)
     except (RecursionError, ValueError) as error:
         where = f"ConfigMap {reference.config_map}, key {reference.key}"
         raise UnusableJobError("InvalidModel", f"{where} holds no usable model: {error}.") from error
 
 
-def _dimensions(spec: HulkJobSpec, shape: api.Transformer) -> Transformer:
+def _dimensions(shape: api.Transformer, sequence_length: int | None) -> Transformer:
     return Transformer(
         layers=shape.layers,
         hidden=shape.hidden,
         heads=shape.heads,
-        sequence_length=spec.model.sequence_length or shape.sequence_length,
+        sequence_length=sequence_length or shape.sequence_length,
         vocabulary=shape.vocabulary,
         feed_forward=shape.feed_forward or 0,
     )
 
 
-def _trainable(spec: HulkJobSpec) -> Trainable:
-    asked = spec.model.trainable
+def _trainable(model: api.Model) -> Trainable:
+    asked = model.trainable
     return Trainable() if asked is None else Trainable(float(asked.share or 1), asked.parameters or ())
 
 
@@ -107,7 +115,7 @@ def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
     return Workload(
         key=job.key,
         model=model,
-        global_batch=spec.training.global_batch,
+        global_batch=spec.global_batch,
         candidates=allowed_nodes(job, pins, situation.candidates, regions, situation.nodes, num_stages != 1),
         min_workers=min_workers,
         max_workers=max_workers,
@@ -145,11 +153,11 @@ def _num_stages(spec: HulkJobSpec, pins: Sequence[LayerPin], nodes: Nodes) -> in
 
 
 def to_sync(spec: HulkJobSpec) -> Sync:
-    """How the job's replicas are to come together."""
+    """How the job's replicas are to come together; a program that says nothing of its model sums by torch's ring."""
     asked = spec.sync
     steps = {"inner_steps": asked.local.inner_steps} if asked.local else {}
     return Sync(
-        mode=asked.mode,
+        mode="ring" if spec.model is None and asked.mode == "auto" else asked.mode,
         compression=asked.compression,
         on_region_loss=asked.on_region_loss,
         fixed_shares=asked.fixed_shares,
@@ -173,14 +181,14 @@ def refuse_unsupported(spec: HulkJobSpec, model: Model) -> None:
     refuse_beside_stages(spec, model)
 
 
-def _parse_model(spec: HulkJobSpec, text: str) -> Model:
+def _parse_model(asked: api.Model, precision: str, text: str) -> Model:
     document: Any = json.loads(text)
     if not isinstance(document, dict):
         raise ValueError(f"expected a JSON object, found a {type(document).__name__}")
-    length, trainable = spec.model.sequence_length, _trainable(spec)
-    if spec.model.hugging_face is not None:
-        asked = {} if length is None else {"sequence_length": length}
-        return Model.of(from_config({**document, **asked}), spec.training.precision, trainable)
+    length, trainable = asked.sequence_length, _trainable(asked)
+    if asked.hugging_face is not None:
+        own = {} if length is None else {"sequence_length": length}
+        return Model.of(from_config({**document, **own}), precision, trainable)
     # Slow to load, and most jobs describe their model themselves.
     from hulk_placement.model.profile import parse_profile
 
@@ -188,4 +196,4 @@ def _parse_model(spec: HulkJobSpec, text: str) -> Model:
     if not model.flops_per_sequence:
         raise ValueError("the layers need forwardFlops: what the nodes measure is compared with them")
     model = model if length is None else model.at_length(length)
-    return model if trainable.is_all else model.training(trainable, spec.training.precision)
+    return model if trainable.is_all else model.training(trainable, precision)

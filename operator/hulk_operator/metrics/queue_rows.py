@@ -35,7 +35,7 @@ def _utility(job: HulkJob, now: datetime) -> float | None:
     seen = job.status.observed
     if seen is None:
         return None
-    batch, end_s = job.spec.training.global_batch, deadline_s(job)
-    total = float(job.spec.training.steps * batch)
+    batch, end_s = job.spec.global_batch, deadline_s(job)
+    total = float(job.spec.training.num_steps * batch)
     is_late = end_s is not None and now.timestamp() > end_s
     return to_utility(job).value(min(total, float(seen.step * batch)), total, is_late)

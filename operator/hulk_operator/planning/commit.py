@@ -19,6 +19,7 @@ from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Object
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.topology import Room
+from hulk_operator.inputs.unknown_model import without_guesses
 from hulk_operator.planning.process import Search
 from hulk_operator.planning.reservations import Held, new_claims
 from hulk_operator.pods import free_run, is_on_host, network_interface
@@ -73,8 +74,9 @@ async def planned(
     if host_ports is None and is_on_host(job):
         message = f"Its pods use their nodes' network, and other jobs have all ports of Hulk's ({HOST_PORTS})."
         return Unplanned(job.metadata.generation, "NoHostPorts", message)
+    plan = without_guesses(plan, workload)
     interface = network_interface(job)
-    meta = wire.Meta.of(workload, operator_version=version(), steps=job.spec.training.steps, interface=interface)
+    meta = wire.Meta.of(workload, operator_version=version(), steps=job.spec.training.num_steps, interface=interface)
     full = FullPlan(plan, wire.encode(plan, meta), wire.document(plan, meta)["digest"], meta.steps, basis)
     prediction = None
     if not full.preflight:

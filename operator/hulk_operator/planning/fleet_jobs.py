@@ -84,7 +84,7 @@ def fleet_job(one: Contestant, now: datetime) -> Job:
     return Job(
         key=job.key,
         utility=to_utility(job),
-        total_work=job.spec.training.steps * batch,
+        total_work=job.spec.training.num_steps * batch,
         namespace=job.namespace,
         priority=workload.priority,
         min_workers=least,
@@ -94,7 +94,7 @@ def fleet_job(one: Contestant, now: datetime) -> Job:
         candidates=workload.candidates,
         arrived_s=created.timestamp() if created else now.timestamp(),
         work_per_step=batch,
-        work_done=min(_steps_done(job), job.spec.training.steps - 1) * batch,
+        work_done=min(_steps_done(job), job.spec.training.num_steps - 1) * batch,
         restart_s=0.0 if one.plan is None or between else restart_s(job),
         preemptible=between or is_movable(job),
         moved_s=-float("inf") if one.plan is None or between else _since_s(job, now),

@@ -36,6 +36,7 @@ from hulk_operator.inputs.placement_constraints import Nodes, UnusableJobError
 from hulk_operator.inputs.pod_size import Amounts, requests
 from hulk_operator.inputs.speeds import with_measured_speeds
 from hulk_operator.inputs.topology import Claim, Room
+from hulk_operator.inputs.unknown_model import measured_model
 from hulk_operator.inputs.workloads import (
     Situation,
     model_reference,
@@ -175,7 +176,7 @@ class Reader:
             allowed_regions=inputs.allowed_regions(inventory.declared, job.metadata.namespace or ""),
             nodes=inventory.places(spec.workers.resource_name),
         )
-        workload = to_workload(job, to_model(spec, text), situation)
+        workload = to_workload(job, to_model(spec, text, measured_model(job)), situation)
         products = inputs.products(inventory.room, spec.workers.resource_name)
         return with_measured_speeds(workload, inventory.profiles, products)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from hulk_placement.basis import Basis
 from hulk_placement.fleet.types import Settings as FleetSettings
 from hulk_placement.plan import Plan
 from hulk_placement.replan.decide import Policy
@@ -300,7 +301,7 @@ class Planner:
             room = fitting.room
             for key, plan in fitting.plans.items():
                 try:
-                    basis = made_of(plan, workloads[key], problem.topology, solution.plans)
+                    basis = _basis(plan, workloads[key], problem, solution)
                     share = grant.share if (grant := turns.grants.get(key)) else None
                     taken = self._taken_ports(key)
                     answer: Answer = await planned(
@@ -342,6 +343,11 @@ class Planner:
             self._refused.add(job.key)
         self._answers[job.key] = Given(job.metadata.uid, answer)
         self._ready(job.key)
+
+
+def _basis(plan: Plan, workload: Workload, problem: Problem, solution: Solution) -> Basis | None:
+    """What a plan is reviewed by; None where its model is not known, so that no other plan is known to be better."""
+    return made_of(plan, workload, problem.topology, solution.plans) if workload.model.is_counted else None
 
 
 def _defect(job: HulkJob, error: Exception) -> Unplanned:

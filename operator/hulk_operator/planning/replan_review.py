@@ -111,7 +111,7 @@ def question(
     observed, kept = job.status.observed, job.status.checkpoint
     made = observed.step if observed else 0
     moving = Moving(restart_of(job), kept.bytes if kept and kept.bytes else None, is_stored=True)
-    situation = Situation(max(0, job.spec.training.steps - made), held_s)
+    situation = Situation(max(0, job.spec.training.num_steps - made), held_s)
     return Question(full.plan, full.basis, replace(workload, kept={}), free, situation, moving, policy)
 
 

@@ -27,6 +27,7 @@ from hulk_operator.cluster import (
     AlreadyExists,
     ApiResource,
     Cluster,
+    ClusterError,
     Conflict,
     LeaseLost,
     NameTaken,
@@ -37,9 +38,11 @@ from hulk_operator.cluster import (
 from hulk_operator.observation import Observation, Preflight
 from hulk_operator.pods import owner_name, owner_reference, owner_uid, peer_secret
 from hulk_operator.reconcile.liveness import listen
-from hulk_operator.reconcile.polling import Workers, furthest, knock, latest
+from hulk_operator.reconcile.polling import Workers, furthest, gang_words, knock, last_line, latest
+from hulk_operator.reconcile.silence import heard
 from hulk_operator.reconcile.types import (
     Action,
+    AskGang,
     Calibrate,
     Calibration,
     Create,
@@ -49,6 +52,7 @@ from hulk_operator.reconcile.types import (
     MakeSecret,
     Memory,
     Poll,
+    ReadOutput,
     RecordSpeeds,
     Relabel,
     Remember,
@@ -111,6 +115,7 @@ class Executor:
         self._observed = observed
         self._acts = acts
         self._perform: dict[type[Any], Callable[[View, Any], Awaitable[None]]] = {
+            AskGang: self._ask_gang,
             Calibrate: self._calibrate,
             Create: self._create,
             DeleteJob: self._delete_job,
@@ -118,6 +123,7 @@ class Executor:
             KeepSpeeds: self._keep_speeds,
             MakeSecret: self._make_secret,
             Poll: self._poll,
+            ReadOutput: self._read_output,
             RecordSpeeds: self._record_speeds,
             Relabel: self._relabel,
             Remember: self._replace_memory,
@@ -280,6 +286,22 @@ class Executor:
             logger.debug("%s: %s", view.job.key, silent)
             return observation, preflight, str(silent)
         return observation, preflight, ""
+
+    async def _read_output(self, view: View, action: ReadOutput) -> None:
+        """A log that cannot be read says nothing, neither that there is output nor that there is none."""
+        self._remember(view.job, lambda memory: replace(memory, looked=view.now))
+        try:
+            line = await last_line(self._cluster, view, action.pod)
+        except ClusterError as error:
+            logger.warning("%s: the log of %s is not read: %s", view.job.key, action.pod, error.message)
+            return
+        self._remember(
+            view.job, lambda memory: replace(memory, output=heard(memory.output, action.pod, line, view.now))
+        )
+
+    async def _ask_gang(self, view: View, action: AskGang) -> None:
+        words = await gang_words(self._cluster, self._workers, view, action)
+        self._remember(view.job, lambda memory: replace(memory, words=words))
 
     async def _calibrate(self, view: View, action: Calibrate) -> None:
         try:

@@ -4,12 +4,19 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
+from hulk_operator.cluster import Cluster, ClusterError
 from hulk_operator.observation import Observation, Preflight
-from hulk_operator.reconcile.types import Poll
+from hulk_operator.pods.worker import WorkerPod
+from hulk_operator.reconcile.silence import GangWords, WorkerWords
+from hulk_operator.reconcile.types import AskGang, Poll, View
 from hulk_operator.worker_client import ObserveError
 
 NUM_KNOCKS: Final = 128
 NUM_SURVIVORS: Final = 3
+NUM_LAST_LINES: Final = 3
+NUM_ASKED: Final = 64
+"""Workers of a large gang that are asked for their last lines."""
+NUM_ASKED_AT_ONCE: Final = 16
 
 
 class Workers(Protocol):
@@ -72,3 +79,42 @@ async def _ask(workers: Workers, address: str) -> Observation | ObserveError:
         return await workers.metrics(address)
     except ObserveError as error:
         return error
+
+
+async def last_line(cluster: Cluster, view: View, pod: str) -> str:
+    """The last line of a worker's log, with its node's time; empty while there is none. `ClusterError`."""
+    namespace, container = _place(view)
+    lines = await cluster.log(pod, namespace, container=container, tail_lines=1, timestamps=True)
+    return lines[-1] if lines else ""
+
+
+async def gang_words(cluster: Cluster, workers: Workers, view: View, action: AskGang) -> GangWords:
+    """Last lines and own steps of an attempt's workers, the first NUM_ASKED."""
+    free = asyncio.Semaphore(NUM_ASKED_AT_ONCE)
+
+    async def one(pod: WorkerPod) -> WorkerWords:
+        async with free:
+            seen = await _ask(workers, pod.ip) if pod.ip else None
+            step = seen.own_step if isinstance(seen, Observation) and seen.own_attempt == pod.attempt else None
+            lines, silent = await _last_lines(cluster, view, pod, action.bound_s)
+            return WorkerWords(pod.worker, lines, silent, step)
+
+    found = await asyncio.gather(*map(one, action.pods[:NUM_ASKED]))
+    return GangWords(view.status.attempt, view.now, tuple(found))
+
+
+async def _last_lines(cluster: Cluster, view: View, pod: WorkerPod, bound_s: float) -> tuple[tuple[str, ...], bool]:
+    """A worker's last lines, and whether all of them are older than `bound_s` by its node's own clock."""
+    namespace, container = _place(view)
+    since_s = max(1, round(bound_s))
+    try:
+        lines = await cluster.log(pod.name, namespace, container=container, tail_lines=NUM_LAST_LINES)
+        recent = await cluster.log(pod.name, namespace, container=container, tail_lines=1, since_s=since_s)
+    except ClusterError as error:
+        return (f"(its log cannot be read: {error.message})",), True
+    return lines, not recent
+
+
+def _place(view: View) -> tuple[str, str]:
+    """Namespace and container of the job's workers."""
+    return view.job.metadata.namespace or "", view.job.spec.template.spec.containers[0].name

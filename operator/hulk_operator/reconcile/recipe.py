@@ -11,6 +11,7 @@
     regions        the gang goes on without a region that was cut off, and says so
     complete       every worker ended well; where more steps are asked for by now, another attempt follows
     broken         a worker failed or was taken away: count it, release the gang
+    stalled        rank 0 makes neither a step nor output for too long: count it, release the gang
     resize         spec.workers asks for another number: release the gang
     queue          the queue gives the gang another number of workers, other machines or none: release it
     replan         links drifted or nodes were added, and another plan pays: release the gang
@@ -46,6 +47,7 @@ from hulk_operator.reconcile.steps import (
     queueing,
     replanning,
     resize,
+    stall,
     start_failures,
     termination,
     training,
@@ -69,6 +71,7 @@ RECIPE: Final = (
     Step("regions", training.regions),
     Step("complete", training.complete),
     Step("broken", failures.broken),
+    Step("stalled", stall.stalled),
     Step("resize", resize.resize),
     Step("queue", queueing.obey),
     Step("replan", replanning.move),

@@ -18,6 +18,7 @@ from hulk_operator.cluster import ApiResource, Object
 from hulk_operator.observation import Observation, Preflight
 from hulk_operator.pods.worker import WorkerPod
 from hulk_operator.reconcile.liveness import Hearing
+from hulk_operator.reconcile.silence import GangWords, Output
 from hulk_operator.reconcile.termination_record import Farewell
 
 
@@ -192,6 +193,9 @@ class Memory:
     calibration: Calibration | None = None
     first_steps: tuple[Observation, ...] = ()  # of an attempt without a preflight
     kept: int = 0  # last attempt whose first steps became speeds
+    output: Output | None = None  # of rank 0, looked at while no step is made
+    looked: datetime | None = None  # when that was tried last
+    words: GangWords | None = None
 
 
 @dataclass(frozen=True)
@@ -283,6 +287,21 @@ class Poll:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadOutput:
+    """Look at a pod's last line; it is in the next pass's memory."""
+
+    pod: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskGang:
+    """Read each worker's last lines and own step; a worker is silent that wrote no line for `bound_s`."""
+
+    pods: tuple[WorkerPod, ...]
+    bound_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Calibrate:
     """Turn a preflight into a prediction; the answer is in the next pass's memory."""
 
@@ -333,6 +352,8 @@ Action = (
     | Relabel
     | Sweep
     | Poll
+    | ReadOutput
+    | AskGang
     | Calibrate
     | RecordSpeeds
     | KeepSpeeds

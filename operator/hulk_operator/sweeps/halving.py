@@ -33,7 +33,7 @@ def budgets(spec: HulkSweepSpec) -> tuple[int, ...]:
     if spec.halving is None:
         return ()
     found, steps = [], spec.halving.min_steps
-    while steps < spec.template.spec.training.steps:
+    while steps < spec.template.spec.training.num_steps:
         found.append(steps)
         steps *= spec.halving.eta
     return tuple(found)

@@ -92,7 +92,7 @@ def decide_shared(view: SharedView) -> SharedAction | None:
     """The next thing to do; the pass after that decides again."""
     suspend = view.sweep.spec.suspend
     if view.division is None:
-        left = [Left(trial.number, view.sweep.spec.template.spec.training.steps) for trial in view.trials]
+        left = [Left(trial.number, view.sweep.spec.template.spec.training.num_steps) for trial in view.trials]
         return WriteDivision(divide(left, view.sweep.spec.template.spec.workers.max, view.num_devices))
     if view.job is None:
         return None if suspend else CreateShared(shared_job(view.sweep, view.division.version))
@@ -125,7 +125,7 @@ def _change_over(view: SharedView, job: HulkJob, version: int) -> SharedAction |
 
 def _left(view: SharedView) -> list[Left]:
     """Trials that have not ended."""
-    steps, rows = view.sweep.spec.template.spec.training.steps, []
+    steps, rows = view.sweep.spec.template.spec.training.num_steps, []
     for trial in view.trials:
         seen = view.seen.get(trial.number)
         if seen is None or seen.state not in ENDED:

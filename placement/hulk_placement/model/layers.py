@@ -37,6 +37,7 @@ class Model:
     None of a profile. `notes`: sentences that a user should know of how it was counted.
     `times`: measured seconds of the layers. FLOPs may be 0 only where there are such. `num_heads`: attention heads that
     ranks which share layers divide among them, of blocks with different numbers what divides all; None: not known.
+    `is_counted`: whether its figures are those of the model; else only what it sends may be, and no memory is counted.
     Parameters, gradients and optimizer state are 4-byte values in every precision (torch.autocast keeps fp32 masters).
     """
 
@@ -47,6 +48,7 @@ class Model:
     sequence_length: int = field(default=0, compare=False)
     source: Source | None = field(default=None, compare=False, repr=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
+    is_counted: bool = True
 
     def __post_init__(self) -> None:
         if self.num_heads is not None and self.num_heads < 1:
@@ -186,6 +188,8 @@ class Model:
         >>> Model.of_totals(1000, 1.0, 500).memory_bytes(micro_batch=2, optimizer="adamw")
         21000
         """
+        if not self.is_counted:
+            return 0
         per_parameter = 3 * BYTES_PER_FP32 + optimizer_bytes_per_parameter(optimizer, is_local)
         return self.state_bytes(per_parameter) + micro_batch * self.activation_bytes_per_sequence
 

@@ -13,6 +13,9 @@ In a Hulk pod the launcher outlives an attempt (HULK_GANG): when its ranks lost 
 nobody told the launcher itself to end, it waits for the next attempt (HULK_STAY_SECONDS) and starts its ranks with that
 one's plan. So a change of the gang costs only the pods that it takes away or adds. Ranks get a copy of the plan they
 were started with: the file it came from may change under them.
+
+The launcher counts the steps of torch's optimizers in its ranks and serves them at the metrics port, unless the program
+does so itself. Ranks run as under plain python all the same (`observed`).
 """
 
 import math
@@ -37,6 +40,7 @@ from hulk_runtime.errors import (
 )
 from hulk_runtime.job import cpu_threads, environment, gang, interface
 from hulk_runtime.job.gang import Gang
+from hulk_runtime.job.step_server import Served, WorkerSteps
 from hulk_runtime.plan import wire
 
 FORWARDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -45,6 +49,7 @@ POLL_S: Final = 1.0
 SIGNAL_BASE: Final = 128
 INTERRUPTED: Final = frozenset({PeerLostError.exit_code, FencedError.exit_code, EXIT_STOPPED})
 """Codes of ranks that can go on in another attempt: the cause of their end is elsewhere."""
+OBSERVED: Final = str(Path(__file__).with_name("observed.py"))
 USAGE: Final = "usage: hulk-launch script.py [arguments] | hulk-launch -m module [arguments]"
 
 
@@ -65,6 +70,7 @@ class Ranks:
     """
 
     running: set[int]
+    steps: WorkerSteps
     grace_s: float = GRACE_S
     kill_at: float | None = None
     stopped: bool = False
@@ -189,8 +195,27 @@ def _start_all(arguments: Sequence[str], environ: Mapping[str, str]) -> Ranks:
         environ, environment.number(environ, names.ENV_RENDEZVOUS_SECONDS, environment.DEFAULT_RENDEZVOUS_S)
     )
     grace_s = environment.number(environ, names.ENV_GRACE_SECONDS, GRACE_S)
-    pids = {_start(arguments, {**environ, **variables}) for variables in rank_variables(mine, environ)}
-    return Ranks(pids, grace_s)
+    served = Served(
+        attempt=environment.integer(environ, names.ENV_ATTEMPT, 1),
+        port=environment.integer(environ, names.ENV_METRICS_PORT, names.WORKER_METRICS_PORT),
+        speaks=0 in mine.ranks,
+    )
+    steps = WorkerSteps(len(mine.ranks), served)
+    ranks = zip(steps.paths, rank_variables(mine, environ), strict=True)
+    pids = {_start(observed(arguments, path), {**environ, **variables}) for path, variables in ranks}
+    return Ranks(pids, steps, grace_s)
+
+
+def observed(arguments: Sequence[str], record: str) -> list[str]:
+    """Python's arguments for a program whose steps are counted in `record`; options of python's own are left alone.
+
+    >>> observed(["train.py", "--lr", "1"], "/proc/1/fd/5")[1:]
+    ['/proc/1/fd/5', 'train.py', '--lr', '1']
+    >>> observed(["-O", "train.py"], "/proc/1/fd/5")
+    ['-O', 'train.py']
+    """
+    is_program = arguments[0] == "-m" or not arguments[0].startswith("-")
+    return [OBSERVED, record, *arguments] if is_program else list(arguments)
 
 
 def _say(text: str) -> None:
@@ -258,6 +283,11 @@ def _start(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def _attend(ranks: Ranks, superseded: Callable[[], Gang | None] | None = None) -> None:
     """Reap ranks and pass signals on until no rank runs; look every second whether a newer attempt has begun."""
+    with ranks.steps.serving():
+        _attend_all(ranks, superseded)
+
+
+def _attend_all(ranks: Ranks, superseded: Callable[[], Gang | None] | None) -> None:
     while ranks.running:
         number = _next_signal(_patience_s(ranks, superseded is not None))
         now = time.monotonic()

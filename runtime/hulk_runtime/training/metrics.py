@@ -16,11 +16,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from hulk_runtime.collective.planned.statistics import WINDOW
+from hulk_runtime.job.step_record import WINDOW_STEPS
 from hulk_runtime.plan import wire
 from hulk_runtime.training.all_reduce_report import WanFigures
 from hulk_runtime.training.data_parallel import StepReport
-
-WINDOW_STEPS = 20
 
 
 def process_registry() -> CollectorRegistry:

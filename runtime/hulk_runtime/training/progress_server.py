@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from hulk_runtime.errors import PortError
+from hulk_runtime.job import step_record
 from hulk_runtime.training.preflight import Preflight
 
 MAX_BODY_BYTES: Final = 4096
@@ -37,6 +38,8 @@ class ProgressServer:
             self._server = _Server(port, self)
         except OSError as error:
             raise PortError(f"metrics port {port} cannot be opened: {error.strerror}") from error
+        if step_record.own is not None:
+            step_record.own.serve()
 
     @property
     def port(self) -> int:

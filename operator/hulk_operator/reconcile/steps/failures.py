@@ -142,16 +142,25 @@ def _cause(broke: list[WorkerPod]) -> WorkerPod:
 
 
 def _failed(view: View, pod: WorkerPod) -> Outcome:
-    view = replace(view, status=last_seen(view))
     code = pod.exit.code if pod.exit else None
     whole = pod.failure
     reason = whole.reason if whole else (pod.exit.reason if pod.exit else "") or "Error"
     text = (whole.message if whole else pod.exit.message if pod.exit else "").strip() or "it printed nothing"
-    last = failure(view, _final_reason(pod) or reason, text, pod, code)
+    return count_failure(view, pod, reason, text, _end(pod), code, _final_reason(pod))
+
+
+def count_failure(
+    view: View, pod: WorkerPod, reason: str, text: str, where: str, code: int | None, final: str = ""
+) -> Outcome:
+    """Count a failure and release the gang; the job fails where it was one too many, or for a reason that is `final`.
+
+    `text` is what is kept of it, `where` its short form for the conditions.
+    """
+    view = replace(view, status=last_seen(view))
+    last = failure(view, final or reason, text, pod, code)
     failures = view.status.failures + 1
     counted = {"failures": failures, "last_failure": last}
-    where = _end(pod)
-    if final := _final_reason(pod):
+    if final:
         return failed_for_good(view, final, f"{where}, which is not retried: {text}", **counted)
     limit = view.job.spec.run_policy.backoff_limit
     if failures > limit:

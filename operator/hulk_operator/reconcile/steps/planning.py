@@ -3,7 +3,7 @@
 from typing import Final
 
 from hulk_operator import names
-from hulk_operator.api import ConditionType, HulkJobStatus, PlanSummary
+from hulk_operator.api import ConditionType, HulkJobStatus, Observed, PlanSummary
 from hulk_operator.reconcile.attempt_state import (
     ATTEMPT_FAILED,
     DISRUPTED,
@@ -91,7 +91,7 @@ def committed(view: View, decision: Planned) -> HulkJobStatus:
         attempt=summary.attempt,
         plan=summary,
         prediction=decision.prediction,
-        observed=None,
+        observed=_measured(view),
         membership=None,
         queue=None,
         share=share_status(view, decision.share),
@@ -99,6 +99,12 @@ def committed(view: View, decision: Planned) -> HulkJobStatus:
         start_time=view.status.start_time or whole_second(view.now),
         avoided_nodes=tuple(node for node in view.status.avoided_nodes if node.until > view.now),
     )
+
+
+def _measured(view: View) -> Observed | None:
+    """Of what earlier attempts told, the measures of a model that the spec does not describe."""
+    before = view.status.observed
+    return Observed(step=0, model=before.model, updated_at=before.updated_at) if before and before.model else None
 
 
 def _details(summary: PlanSummary) -> str:

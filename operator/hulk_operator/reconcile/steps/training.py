@@ -11,9 +11,11 @@ from hulk_operator.api import (
     ConditionType,
     HulkJobStatus,
     Observed,
+    ObservedModel,
     PredictionSummary,
     Startup,
 )
+from hulk_operator.inputs.unknown_model import template_digest
 from hulk_operator.observation import Observation, Preflight
 from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile import membership
@@ -75,7 +77,7 @@ def complete(view: View) -> Outcome:
     if done < taking_part:
         ended = frozenset((view.status.attempt, worker) for worker in done)
         return NOTHING if ended <= view.memory.ended else Outcome((remember(ended=ended),))
-    if view.full and view.full.num_steps < view.job.spec.training.steps:
+    if view.full and view.full.num_steps < view.job.spec.training.num_steps:
         return _extended(view, view.full.num_steps)
     whole = view.status.membership is None
     message = f"all {len(done)} workers{'' if whole else ' left'} of attempt {view.status.attempt} ended well"
@@ -87,7 +89,7 @@ def complete(view: View) -> Outcome:
 def _extended(view: View, num_steps: int) -> Outcome:
     """Release an attempt that ended well but has made fewer steps than are asked for: no failure, no disruption."""
     begin = "resumes from the checkpoint" if view.job.spec.checkpoint else "begins at step 1, without spec.checkpoint"
-    asked = f"spec.training.steps asks for {view.job.spec.training.steps}"
+    asked = f"spec.training.steps asks for {view.job.spec.training.num_steps}"
     message = f"attempt {view.status.attempt} ended with step {num_steps}, {asked}: the next one {begin}"
     status = released(replace(view, status=last_seen(view)), EXTENDED, EXTENDED, message)
     return Outcome(status=status, stop=True, requeue_after_s=0)
@@ -100,7 +102,7 @@ def preflight(view: View) -> Outcome:
     attempt that trains already nothing is predicted; where it had no preflight, its first steps measure its nodes.
     """
     rank0 = _rank0(view)
-    if rank0 is None or view.full is None:
+    if rank0 is None or view.full is None or view.job.spec.model is None:  # of which nothing can be predicted
         return NOTHING
     if not view.full.preflight or _prediction(view) is not None or _begun(view):
         return _first_steps(view, view.full.plan.layout.num_ranks)
@@ -219,6 +221,7 @@ def _observed(view: View, seen: Observation) -> HulkJobStatus:
         relative_error=None if error is None else f"{error:.4f}",
         wan=wan_observed(seen, _regions(view)),
         pipeline=pipeline_observed(seen),
+        model=_model(view, seen),
         updated_at=whole_second(view.now),
     )
     return update(
@@ -228,6 +231,16 @@ def _observed(view: View, seen: Observation) -> HulkJobStatus:
         startup=_startup(view),
         energy=energy(view, seen),
     )
+
+
+def _model(view: View, seen: Observation) -> ObservedModel | None:
+    """What is known of a model of which the spec says nothing: what was measured last, in whichever attempt."""
+    if view.job.spec.model is not None:
+        return None
+    if not seen.num_parameters or not seen.gradient_bytes:
+        return view.status.observed.model if view.status.observed else None
+    template = template_digest(view.job.spec)
+    return ObservedModel(parameters=seen.num_parameters, gradient_bytes=seen.gradient_bytes, template=template)
 
 
 def _metric(view: View, seen: Observation) -> str | None:

@@ -1,0 +1,144 @@
+"""Serves what a worker's ranks have done at its metrics port, for programs that know nothing of Hulk.
+
+`hulk-launch` answers for its ranks, so that there is an answer also while they hang. The port is taken when the first
+step is counted: a program that serves its progress itself (hulk_runtime's own loop) has said so before, and is left
+alone. The series are those of such programs, as far as they can be known from outside.
+"""
+
+import os
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Final
+
+from hulk_runtime.job.step_record import NUM_BYTES, WINDOW_STEPS, StepRecord
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+LOOK_S: Final = 0.5
+IDLE_CLIENT_S: Final = 10.0
+END_POLL_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Whose progress it is, and where it is served. `speaks`: rank 0 is among the ranks, so it is the job's too."""
+
+    attempt: int
+    port: int
+    speaks: bool
+
+
+class WorkerSteps:
+    """The records of one worker's ranks; `paths`: where each rank finds its own, in memory of this process."""
+
+    def __init__(self, num_ranks: int, served: Served) -> None:
+        self.served = served
+        self._descriptors = [os.memfd_create("hulk-steps") for _ in range(num_ranks)]
+        for descriptor in self._descriptors:
+            os.ftruncate(descriptor, NUM_BYTES)
+        self.records = tuple(StepRecord(descriptor) for descriptor in self._descriptors)
+        self.paths = tuple(f"/proc/{os.getpid()}/fd/{descriptor}" for descriptor in self._descriptors)
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """Serve for the length of a `with` block, from the first step on; the records end with it."""
+        over = threading.Event()
+        thread = threading.Thread(target=self._serve, args=(over,), name="hulk-steps", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            for descriptor in self._descriptors:
+                os.close(descriptor)
+
+    def _serve(self, over: threading.Event) -> None:
+        while not any(record.read().step for record in self.records):
+            if over.wait(LOOK_S):
+                return
+        if any(record.is_served for record in self.records):
+            return
+        try:
+            server = _Server(self)
+        except OSError as error:
+            print(f"hulk-launch: steps are not shown, port {self.served.port}: {error.strerror}", flush=True)
+            return
+        with server:
+            threading.Thread(
+                target=server.serve_forever, args=(END_POLL_S,), name="hulk-steps-server", daemon=True
+            ).start()
+            over.wait()
+            server.shutdown()
+
+
+def collect(steps: WorkerSteps) -> "Iterable[Metric]":
+    """What is known, by the names that programs of hulk_runtime use; those of the job only where rank 0 runs."""
+    from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily  # slow to load
+
+    first, served = steps.records[0].read(), steps.served
+    own = GaugeMetricFamily(
+        "hulk_worker_own_step", "Last step that this worker's first rank completed.", None, ["attempt"]
+    )
+    own.add_metric([str(served.attempt)], first.step)
+    yield own
+    if not served.speaks:
+        return
+    info = InfoMetricFamily("hulk_worker", "What runs here.")
+    info.add_metric([], {"attempt": str(served.attempt), "counted_by": "hulk-launch"})
+    yield info
+    for name, value, text in (
+        ("step", first.step, "Last completed step."),
+        ("step_seconds", first.step_s, f"Median of the last {WINDOW_STEPS} steps."),
+        ("step_seconds_last", first.durations_s[-1] if first.durations_s else None, "Duration of the last step."),
+        ("loss", first.loss, "What rank 0 reported last."),
+        ("parameters", first.num_parameters or None, "Parameters that rank 0's optimizers update."),
+        ("gradient_bytes", first.gradient_bytes or None, "Bytes of those parameters' gradients."),
+    ):
+        if value is not None:
+            yield GaugeMetricFamily(f"hulk_worker_{name}", text, value)
+
+
+class _Server(ThreadingHTTPServer):
+    """Listens on both families where the node has both."""
+
+    daemon_threads = True
+
+    def __init__(self, steps: WorkerSteps) -> None:
+        self._steps = steps
+        address = ("", steps.served.port)
+        super().__init__(address, _Handler, bind_and_activate=False)
+        self.socket.close()
+        both = socket.has_dualstack_ipv6()
+        self.socket = socket.create_server(
+            address, family=socket.AF_INET6 if both else socket.AF_INET, dualstack_ipv6=both
+        )
+
+    def collect(self) -> "Iterable[Metric]":
+        """As a registry does."""
+        return collect(self._steps)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = IDLE_CLIENT_S
+
+    def do_GET(self) -> None:
+        from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+        found = self.path == "/metrics"
+        body = generate_latest(self.server) if found else b""
+        self.send_response(HTTPStatus.OK if found else HTTPStatus.NOT_FOUND)
+        self.send_header("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Scrapes are not worth a log line."""

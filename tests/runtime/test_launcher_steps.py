@@ -1,0 +1,138 @@
+"""hulk-launch counts the steps of programs that know nothing of it, and these run as under plain python."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+LAUNCH = ("-m", "hulk_runtime.job.launcher")
+PATIENCE_S = 60.0
+# Its own names, and what a class of it becomes in pickles and in children, which import it again.
+PROGRAM = """
+import multiprocessing, pickle, sys
+class Thing:
+    pass
+def of_child(queue):
+    queue.put((sorted(vars(sys.modules["__main__"])), __name__))
+if __name__ == "__main__":
+    found = {name: value for name, value in globals().items() if name.startswith("__") and name != "__loader__"}
+    print({**found, "__builtins__": type(found["__builtins__"]), "__spec__": getattr(found["__spec__"], "name", None)})
+    print(sys.argv, sys.path, sys.flags, sys.orig_argv[1:], pickle.dumps(Thing()), "torch" in sys.modules)
+    for method in sys.argv[1:]:
+        context = multiprocessing.get_context(method)
+        queue = context.Queue()
+        child = context.Process(target=of_child, args=(queue,))
+        child.start()
+        print(queue.get())
+        child.join()
+"""
+# Two optimizers, children with optimizers of their own, a loss that is told; then it hangs, and holds every lock.
+TRAINING = """
+import multiprocessing, os, signal, sys, time
+import torch
+def train(steps):
+    model = torch.nn.Linear(10, 10)
+    optimizers = [torch.optim.SGD([one]) for one in model.parameters()]
+    for _ in range(steps):
+        model(torch.ones(1, 10)).sum().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+if __name__ == "__main__":
+    train(5)
+    child = multiprocessing.get_context("fork").Process(target=train, args=(7,))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    import hulk_runtime
+    hulk_runtime.report(loss=torch.tensor(0.5))
+    print("hangs", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@pytest.mark.parametrize("how", ["script", "module", "folder"])
+def test_a_program_runs_as_under_plain_python(job, make_plan, tmp_path: Path, how: str) -> None:
+    name = "__main__.py" if how == "folder" else "program.py"
+    (tmp_path / name).write_text(PROGRAM)
+    by_name = {"script": [str(tmp_path / name)], "module": ["-m", "program"], "folder": [str(tmp_path)]}
+    arguments = [*by_name[how], "fork", *([] if how == "folder" else ["spawn"])]  # which python cannot do of a folder
+    job.write_plan(make_plan((1,)))
+    launched = job.start(*LAUNCH, *arguments, PYTHONPATH=str(tmp_path))
+    assert launched.wait() == 0, launched.output
+    plain = subprocess.run(
+        [sys.executable, "-u", *arguments], env=launched.environment, capture_output=True, text=True, check=True
+    )
+    assert launched.output == plain.stdout
+
+
+@pytest.mark.parametrize("arguments", [["nosuch.py"], ["-m", "nosuch"]])
+def test_a_program_that_is_not_there_ends_as_under_plain_python(job, make_plan, arguments: list[str]) -> None:
+    job.write_plan(make_plan((1,)))
+    launched = job.start(*LAUNCH, *arguments)
+    code = launched.wait()
+    plain = subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
+    assert (code, launched.output) == (plain.returncode, plain.stderr)
+
+
+def test_steps_are_served_also_while_the_rank_hangs(job, make_plan, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING)
+    job.write_plan(make_plan((1, 1), attempt=3))
+    other = tmp_path / "other.py"
+    other.write_text("import hulk_runtime, time; hulk_runtime.report(step=5, loss=7.0); time.sleep(1000)")
+    workers = [job.start(*LAUNCH, str(path), HULK_WORKER=str(at)) for at, path in enumerate((script, other))]
+    workers[0].wait_for("hangs")
+    first, second = (metrics(worker) for worker in workers)
+    assert first["hulk_worker_step"] == first['hulk_worker_own_step{attempt="3"}'] == 5
+    assert first["hulk_worker_loss"] == 0.5
+    assert 0 < first["hulk_worker_step_seconds"] < 10
+    assert 0 < first["hulk_worker_step_seconds_last"] < 10
+    assert (first["hulk_worker_parameters"], first["hulk_worker_gradient_bytes"]) == (110, 440)
+    assert any(name.startswith("hulk_worker_info{") and 'attempt="3"' in name for name in first)
+    assert second == {'hulk_worker_own_step{attempt="3"}': 5}, "only rank 0's worker speaks for the job"
+    for worker in workers:
+        worker.popen.send_signal(signal.SIGKILL)
+
+
+def test_a_taken_port_costs_only_the_series(job, make_plan, tmp_path: Path) -> None:
+    script = tmp_path / "serves.py"
+    script.write_text(
+        "import http.server, os, hulk_runtime, time\n"
+        "taken = http.server.HTTPServer(('', int(os.environ['HULK_METRICS_PORT'])), None)\n"
+        "hulk_runtime.report(step=1)\n"
+        "time.sleep(1000)\n"
+    )
+    job.write_plan(make_plan((1,)))
+    worker = job.start(*LAUNCH, str(script))
+    worker.wait_for("hulk-launch: steps are not shown, port")
+    worker.popen.send_signal(signal.SIGTERM)
+    worker.wait()
+
+
+def test_a_program_that_serves_its_progress_is_left_alone(job, make_plan, make_training) -> None:
+    job.write_plan(make_plan((1,), training=make_training(1, steps=1_000_000)))
+    worker = job.start(*LAUNCH, "-m", "hulk_runtime.examples.gpt")
+    worker.wait_for("step=3")
+    assert 'hulk_worker_compute_seconds{rank="0"}' in metrics(worker)
+    assert "steps are not shown" not in worker.output
+
+
+def metrics(worker) -> dict[str, float]:
+    """The worker's series, once it serves some."""
+    url = f"http://127.0.0.1:{worker.environment['HULK_METRICS_PORT']}/metrics"
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            with urlopen(url, timeout=PATIENCE_S) as answer:
+                text = answer.read().decode()
+            break
+        except OSError:
+            assert time.monotonic() < deadline, worker.output
+            time.sleep(0.05)
+    return {name: float(value) for name, value in re.findall(r"^(hulk_\S+) (\S+)$", text, re.MULTILINE)}
