@@ -66,7 +66,8 @@ def _told_once(kind: Kind, schema: Schema) -> Schema:
 
 
 def _rows(schema: Schema, part: str) -> Iterator[Field]:
-    return fields(schema["properties"][part])
+    """Fields that Hulk declares; of Kubernetes' own `kubectl explain` tells."""
+    return (field for field in fields(schema["properties"][part]) if not field.is_of_kubernetes)
 
 
 def _row(field: Field) -> str:
