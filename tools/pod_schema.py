@@ -1,8 +1,8 @@
 """Writes operator/hulk_operator/api/pod_spec.json, the fields of a PodSpec, from the models of the `kubernetes` client.
 
-The pinned client's models are made from Kubernetes' published OpenAPI. What a CRD's schema needs of them is little: types,
-what is required, and the first sentence of each description for `kubectl explain`. Types stay apart and refer to each
-other, so that the file is small; `api.pod_schema` puts them together. `--check` fails when the file is stale.
+The pinned client's models are made from Kubernetes' published OpenAPI. What a CRD's schema needs of them is little:
+types, what is required, and the first sentence of each description for `kubectl explain`. Types stay apart and refer to
+each other, so that the file is small; `api.pod_schema` puts them together. `--check` fails when the file is stale.
 """
 
 import json

@@ -27,6 +27,7 @@ class FakeCluster:
     def __init__(self, *objects: tuple[ApiResource, Object]) -> None:
         self.objects: dict[Key, Object] = {}
         self.writes: list[tuple[str, str]] = []
+        self.tried: list[Object] = []
         self.refuse: Callable[[str, Object], ClusterError | None] = lambda write, body: None
         self._version = 0
         for resource, body in objects:
@@ -51,6 +52,11 @@ class FakeCluster:
         if (resource.plural, body["metadata"].get("namespace"), body["metadata"]["name"]) in self.objects:
             raise AlreadyExists(409, "AlreadyExists", f"{resource.plural} {body['metadata']['name']} exists")
         return self._store(resource, body)
+
+    async def try_create(self, resource: ApiResource, body: Object) -> None:
+        self.tried.append(body)
+        if error := self.refuse(f"try {resource.plural}", body):
+            raise error
 
     async def patch(
         self,

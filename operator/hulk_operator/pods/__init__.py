@@ -2,6 +2,7 @@
 
 from hulk_operator.pods.attempt_objects import gang_config_map, network_policy, plan_config_map, service
 from hulk_operator.pods.manifests import network_interface, owner_reference, pods, stays
+from hulk_operator.pods.sample import sample_pod
 from hulk_operator.pods.worker import (
     Exit,
     Reason,
@@ -31,6 +32,7 @@ __all__ = [
     "plan_config_map",
     "pods",
     "reason_of",
+    "sample_pod",
     "service",
     "stays",
     "worker_pod",

@@ -20,6 +20,7 @@ STOPPED = "Stopped"
 START_FAILED = "StartFailed"
 PLAN_LOST = "PlanLost"
 NODE_LOST = "NodeLost"  # a reason of the last failure
+CHANGED = "SpecChanged"
 RESIZED = "Resized"
 REPLANNED = "Replanned"
 EXTENDED = "Extended"

@@ -40,6 +40,7 @@ from hulk_operator.reconcile.liveness import listen
 from hulk_operator.reconcile.polling import Workers, furthest, knock, latest
 from hulk_operator.reconcile.types import (
     Action,
+    Admission,
     Calibrate,
     Calibration,
     Create,
@@ -56,6 +57,7 @@ from hulk_operator.reconcile.types import (
     Start,
     Step,
     Sweep,
+    TryPod,
     View,
     Write,
 )
@@ -66,6 +68,7 @@ logger = logging.getLogger(__name__)
 
 NUM_IN_FLIGHT: Final = 32
 NUM_CONFLICT_TRIES: Final = 5
+_NO_DRY_RUN: Final = "does not support dry run"  # in the API server's words, of a webhook
 SWEPT: Final = (PODS, SERVICES, NETWORK_POLICIES, CONFIG_MAPS)
 
 
@@ -122,6 +125,7 @@ class Executor:
             RequestPlan: self._request_plan,
             Start: self._start,
             Sweep: self._sweep,
+            TryPod: self._try_pod,
             Write: self._write,
         }
 
@@ -237,6 +241,20 @@ class Executor:
 
     async def _request_plan(self, view: View, _: RequestPlan) -> None:
         self._plans.request(view.job.key)
+
+    async def _try_pod(self, view: View, action: TryPod) -> None:
+        """A webhook that cannot be asked by a dry run says nothing about the pod."""
+        refused: Refused | None = None
+        try:
+            await self._cluster.try_create(PODS, action.body)
+        except AlreadyExists:
+            pass
+        except Refused as error:
+            refused = None if _NO_DRY_RUN in error.message else error
+        generation, known = view.job.metadata.generation, view.memory.admission
+        before = known.num_refusals if known and known.generation == generation else 0
+        admission = Admission(generation, view.now, refused, before + 1 if refused else 0)
+        self._remember(view.job, lambda memory: replace(memory, admission=admission))
 
     async def _replace_memory(self, view: View, action: Remember) -> None:
         self._remember(view.job, lambda memory: replace(memory, **action.fields))

@@ -14,7 +14,7 @@ from hulk_placement.basis import Basis
 from hulk_placement.plan import Plan
 
 from hulk_operator.api import HulkJob, HulkJobStatus, PlanSummary, PredictionSummary
-from hulk_operator.cluster import ApiResource, Object
+from hulk_operator.cluster import ApiResource, Object, Refused
 from hulk_operator.observation import Observation, Preflight
 from hulk_operator.pods.worker import WorkerPod
 from hulk_operator.reconcile.liveness import Hearing
@@ -174,11 +174,22 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
+class Admission:
+    """What the API server said of a worker's pod, by a dry run: nothing against it, or why it refuses it."""
+
+    generation: int
+    time: datetime
+    refused: Refused | None = None
+    num_refusals: int = 0  # of this generation, one after the other
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """What the operator knows of a job beside the API server; losing it costs time, never correctness."""
 
     uid: str = ""  # of the job: one that is made again under the same name begins anew
     swept_to: int | None = None  # children of every attempt but this one were deleted; 0: of every attempt
+    admission: Admission | None = None
     unstable: int = 0  # attempts in a row that never ran
     started: int = 0  # last attempt that was told to start
     ended: frozenset[tuple[int, int]] = frozenset()  # (attempt, worker) that ended well; their pods may be gone by now
@@ -219,6 +230,13 @@ class View:
 @dataclass(frozen=True, slots=True)
 class RequestPlan:
     """Ask the planning pass for a plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class TryPod:
+    """Ask whether the API server would take a pod; the answer is in the next pass's memory."""
+
+    body: Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +334,7 @@ class Remember:
 
 Action = (
     RequestPlan
+    | TryPod
     | Create
     | Write
     | MakeSecret

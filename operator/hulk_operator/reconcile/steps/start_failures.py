@@ -1,11 +1,12 @@
 """A gang that does not come up: released as a whole, with the reason in the words of whoever refused it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from hulk_operator.api import ConditionType
-from hulk_operator.cluster import QuotaExceeded, Refused
-from hulk_operator.pods import WorkerPod, reason_of
+from hulk_operator.cluster import Refused
+from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile.attempt_state import (
     avoided,
     deployed,
@@ -13,10 +14,12 @@ from hulk_operator.reconcile.attempt_state import (
     in_force,
     node_of,
     num_workers,
+    remember,
     seconds_left,
     since,
     start_failed,
 )
+from hulk_operator.reconcile.steps.admission import refusal_reason
 from hulk_operator.reconcile.types import NOTHING, Outcome, View
 
 STUCK_REASONS: Final = frozenset(
@@ -71,17 +74,10 @@ def start_timeout(view: View) -> Outcome:
 
 
 def refused(view: View, errors: Sequence[Refused]) -> Outcome:
-    """Release a gang of which the API server did not admit a part."""
+    """Release a gang of which the API server did not admit a part; it is asked again before the next plan."""
     error = errors[0]
-    return start_failed(view, failure(view, _refusal(error), error.message))
-
-
-def _refusal(error: Refused) -> str:
-    if isinstance(error, QuotaExceeded):
-        return "QuotaExceeded"
-    if "violates PodSecurity" in error.message:
-        return "PodSecurity"
-    return reason_of(error.reason, type(error).__name__)
+    outcome = start_failed(view, failure(view, refusal_reason(error), error.message))
+    return replace(outcome, actions=(*outcome.actions, remember(admission=None)))
 
 
 def _why_late(view: View, pod: WorkerPod) -> str:
