@@ -41,7 +41,9 @@ class FakeCluster:
     async def list(
         self, resource: ApiResource, namespace: str | None = None, *, labels: str = "", fields: str = ""
     ) -> Listing:
-        found = [body for (plural, where, _), body in self.objects.items() if plural == resource.plural]
+        wanted = [term.split("=") for term in fields.split(",") if term]
+        of_kind = [body for (plural, _, _), body in self.objects.items() if plural == resource.plural]
+        found = [body for body in of_kind if all(_at(body, path) == value for path, value in wanted)]
         return Listing(tuple(copy.deepcopy(found)), str(self._version))
 
     def watch(self, *_: Any, **__: Any) -> AsyncIterator[Change]:
@@ -102,6 +104,13 @@ class FakeCluster:
         stored = {**copy.deepcopy(body), "metadata": metadata}
         self.objects[resource.plural, metadata.get("namespace"), metadata["name"]] = stored
         return copy.deepcopy(stored)
+
+
+def _at(body: Object, path: str) -> Any:
+    found: Any = body
+    for name in path.split("."):
+        found = found.get(name, {})
+    return found
 
 
 def _merge(target: Object, change: Mapping[str, Any]) -> None:

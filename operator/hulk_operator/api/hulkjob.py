@@ -182,7 +182,15 @@ class RunPolicy(Resource):
     """How often and how long the job is tried."""
 
     backoff_limit: Annotated[
-        int, Field(ge=0, le=1000, description="Failures after which the job is Failed; node losses do not count.")
+        int,
+        Field(
+            ge=0,
+            le=1000,
+            description=(
+                "Failures after which the job is Failed: of workers, and of starts for want of an image, a Secret or "
+                "something else that the template names. Node losses, quotas and scheduling do not count."
+            ),
+        ),
     ] = 3
     start_timeout_seconds: Annotated[
         Seconds, Field(description="A gang that is not up by then is released and planned again.")

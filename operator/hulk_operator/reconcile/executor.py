@@ -17,6 +17,7 @@ from hulk_operator.api.base import MAX_COUNT
 from hulk_operator.api.nodeprofile import MAX_LINKS
 from hulk_operator.cluster import (
     CONFIG_MAPS,
+    EVENTS,
     HULK_JOBS,
     NETWORK_POLICIES,
     NODE_PROFILES,
@@ -35,7 +36,7 @@ from hulk_operator.cluster import (
     Refused,
 )
 from hulk_operator.observation import Observation, Preflight
-from hulk_operator.pods import owner_name, owner_reference, owner_uid, peer_secret
+from hulk_operator.pods import Reason, owner_name, owner_reference, owner_uid, peer_secret, reason_of
 from hulk_operator.reconcile.liveness import listen
 from hulk_operator.reconcile.polling import Workers, furthest, knock, latest
 from hulk_operator.reconcile.types import (
@@ -49,6 +50,7 @@ from hulk_operator.reconcile.types import (
     MakeSecret,
     Memory,
     Poll,
+    ReadWarnings,
     RecordSpeeds,
     Relabel,
     Remember,
@@ -59,6 +61,7 @@ from hulk_operator.reconcile.types import (
     Sweep,
     TryPod,
     View,
+    Warnings,
     Write,
 )
 from hulk_operator.status import whole_second
@@ -119,6 +122,7 @@ class Executor:
             KeepSpeeds: self._keep_speeds,
             MakeSecret: self._make_secret,
             Poll: self._poll,
+            ReadWarnings: self._read_warnings,
             RecordSpeeds: self._record_speeds,
             Relabel: self._relabel,
             Remember: self._replace_memory,
@@ -255,6 +259,22 @@ class Executor:
         before = known.num_refusals if known and known.generation == generation else 0
         admission = Admission(generation, view.now, refused, before + 1 if refused else 0)
         self._remember(view.job, lambda memory: replace(memory, admission=admission))
+
+    async def _read_warnings(self, view: View, action: ReadWarnings) -> None:
+        """Only events say why a volume is not mounted; an operator that may not read them goes on without."""
+        found: dict[str, Reason] = {}
+        for name in action.pods:
+            fields = f"involvedObject.kind=Pod,involvedObject.name={name},type=Warning"
+            try:
+                listing = await self._cluster.list(EVENTS, view.job.metadata.namespace, fields=fields)
+            except Refused as error:
+                logger.warning("%s: events are not read: %s", view.job.key, error.message)
+                break
+            if listing.items:
+                last = max(listing.items, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
+                found[name] = Reason(reason_of(last.get("reason") or ""), last.get("message") or "")
+        warnings = Warnings(view.status.attempt, view.now, found)
+        self._remember(view.job, lambda memory: replace(memory, warnings=warnings))
 
     async def _replace_memory(self, view: View, action: Remember) -> None:
         self._remember(view.job, lambda memory: replace(memory, **action.fields))
