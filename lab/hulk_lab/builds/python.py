@@ -130,7 +130,7 @@ def _torch_requirements() -> list[str]:
 
 
 def _image_requirements() -> str:
-    return _export("--extra", "s3", "--no-annotate")
+    return _export("--extra", "image", "--no-annotate")
 
 
 def _export(*options: str) -> str:

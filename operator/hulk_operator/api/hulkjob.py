@@ -136,7 +136,8 @@ class Sync(Resource):
 
 
 STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oci", "oss", "hdfs", "webhdfs")
-"""fsspec's names of stores that every node reaches. The worker's image must have the package for them."""
+"""fsspec's names of stores that every node reaches. The worker's image must have the package for them: Hulk's own has
+that of S3 (`object_store.PACKAGES` of the runtime), and a worker that lacks one says which."""
 
 
 class Storage(Resource):
@@ -150,8 +151,9 @@ class Storage(Resource):
             max_length=1024,
             pattern=rf"^({'|'.join(STORES)})://[^/\s]+(/\S*)?$",
             description=(
-                f"Object store, such as s3://bucket/path ({', '.join(STORES)}). A file or the memory of one node is "
-                "refused: it is not there for the next attempt."
+                f"Object store, such as s3://bucket/path ({', '.join(STORES)}). Hulk's image has the package for S3; "
+                "for another store the worker's image must have its own, such as gcsfs. A file or the memory of one "
+                "node is refused: it is not there for the next attempt."
             ),
         ),
     ] = None
