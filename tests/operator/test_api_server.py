@@ -54,7 +54,7 @@ async def cluster(control_plane: Path) -> AsyncIterator[ApiCluster]:
 async def established(cluster: ApiCluster, name: str) -> None:
     while True:
         status = (await cluster.get(CRDS, name)).get("status", {})
-        if any(c["type"] == "Established" and c["status"] == "True" for c in status.get("conditions", ())):
+        if any(c["type"] == "Established" and c["status"] == "True" for c in status.get("conditions") or ()):
             return
         await asyncio.sleep(0.1)
 
