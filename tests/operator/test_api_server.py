@@ -1,6 +1,5 @@
 """A real API server takes the CRDs, and refuses, defaults and freezes what they say, in sentences."""
 
-import asyncio
 import copy
 import subprocess
 from collections.abc import AsyncIterator
@@ -21,15 +20,13 @@ from api_vectors import (
 )
 from hulk_lab.builds.golang import program
 from hulk_operator import names
-from hulk_operator.api.crds import crds
 from hulk_operator.cluster import HULK_JOBS, HULK_TOPOLOGIES, NODE_PROFILES, ApiCluster, ApiResource, Invalid, connect
 from hulk_runtime.names import AGENT_FIELD_MANAGER as AGENT
+from served_kinds import serve_kinds
 
 pytestmark = pytest.mark.controlplane
 
-CRDS = ApiResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
 NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", False)
-DEADLINE_S = 30
 
 
 @pytest_asyncio.fixture
@@ -37,11 +34,7 @@ async def cluster(control_plane: Path) -> AsyncIterator[ApiCluster]:
     """The API server with this checkout's CRDs established and an empty namespace."""
     connected = await connect(str(control_plane))
     try:
-        for crd in crds():
-            await connected.apply(CRDS, crd["metadata"]["name"], None, crd, field_manager="test")
-        async with asyncio.timeout(DEADLINE_S):
-            for crd in crds():
-                await established(connected, crd["metadata"]["name"])
+        await serve_kinds(connected, control_plane)
         space = {"metadata": {"name": NAMESPACE}}
         await connected.apply(NAMESPACES, NAMESPACE, None, space, field_manager="test")
         await connected.delete_all(HULK_JOBS, NAMESPACE, labels="")
@@ -49,14 +42,6 @@ async def cluster(control_plane: Path) -> AsyncIterator[ApiCluster]:
         await connected.delete_all(HULK_JOBS, NAMESPACE, labels="")
     finally:
         await connected.close()
-
-
-async def established(cluster: ApiCluster, name: str) -> None:
-    while True:
-        status = (await cluster.get(CRDS, name)).get("status", {})
-        if any(c["type"] == "Established" and c["status"] == "True" for c in status.get("conditions") or ()):
-            return
-        await asyncio.sleep(0.1)
 
 
 async def refusal(cluster: ApiCluster, resource: ApiResource, body: dict[str, Any]) -> str:
