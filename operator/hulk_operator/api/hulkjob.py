@@ -39,7 +39,13 @@ class Workers(Resource):
         int, Field(ge=1, le=names.MAX_WORKERS, description="Most workers to run with.", json_schema_extra=ANY_TIME)
     ]
     accelerators_per_worker: Annotated[
-        int, Field(ge=1, le=64, description="Accelerators of each worker.", json_schema_extra=NEVER)
+        int,
+        Field(
+            ge=1,
+            le=64,
+            description="Accelerators of each worker (elsewhere: numProcPerNode).",
+            json_schema_extra=NEVER,
+        ),
     ] = 1
     resource_name: Annotated[
         ResourceName, Field(description="Extended resource that counts accelerators.", json_schema_extra=NEVER)
@@ -223,7 +229,9 @@ class HulkJobSpec(Resource):
     priority_class_name: Annotated[
         ObjectName | None, Field(description="PriorityClass of the job's pods.", json_schema_extra=SUSPENDED)
     ] = None
-    workers: Annotated[Workers, Field(description="How many pods, and what each holds.")]
+    workers: Annotated[
+        Workers, Field(description="How many pods (elsewhere: numNodes, replicas), and what each holds.")
+    ]
     model: Annotated[Model, Field(description="The model, in one of three forms.", json_schema_extra=NEVER)]
     training: Annotated[Training, Field(description="How the model is trained.")]
     parallelism: Annotated[Parallelism, Field(description="Degrees of parallelism.", json_schema_extra=SUSPENDED)] = (

@@ -94,7 +94,8 @@ class PlanSummary(Resource):
     digest: Annotated[Digest, Field(description="Digest of the full plan.")]
     attempt: Annotated[Attempt, Field(description="Attempt that it belongs to.")]
     made_of: Annotated[
-        Digest, Field(description="Digest of the spec's fields that it, and the attempt's pods, are made of.")
+        str,
+        Field(max_length=17, description="Digest of the spec's fields that it, and the attempt's pods, are made of."),
     ] = ""
     algorithm: Annotated[str, Field(max_length=32, description="All-reduce that is used.")]
     objective: Annotated[

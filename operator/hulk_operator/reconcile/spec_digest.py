@@ -3,7 +3,7 @@
 The API server refuses a change of most fields while a job runs, but an operator that was away may miss that the job was
 suspended, changed and resumed. Two parts, for a job with a checkpoint every 50 steps:
 
-    3f1c...-9a02...   what changes only while suspended, then what any change of gives new pods another environment
+    3f1c77ab-9a02d1e4   what changes only while suspended, then what any change of gives new pods another environment
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from hulk_operator.api.base import SUSPENDED
 from hulk_operator.api.hulkjob import HulkJobSpec
 
 _FIXED = frozenset(name for name, field in HulkJobSpec.model_fields.items() if field.json_schema_extra == SUSPENDED)
-_LENGTH = 16
+_LENGTH = 8
 
 
 def spec_digest(job: HulkJob) -> str:
