@@ -52,6 +52,7 @@ lint: tools ## Ruff, mypy, import contracts, gofmt, go vet
 
 .PHONY: generate
 generate: tools ## Write CRDs, schemas, dashboards, reference tables
+	$(BIN)/python tools/pod_schema.py
 	$(BIN)/python -m hulk_operator.api.generate
 	$(BIN)/python -m hulk_operator.dashboards
 	$(BIN)/python -m hulk_operator.metrics
@@ -62,6 +63,7 @@ generate: tools ## Write CRDs, schemas, dashboards, reference tables
 .PHONY: verify
 verify: tools ## Fail when a generated file is stale or a link of the docs is broken
 	$(UV) lock --check --quiet
+	$(BIN)/python tools/pod_schema.py --check
 	$(BIN)/python -m hulk_operator.api.generate --check
 	$(BIN)/python -m hulk_operator.dashboards --check
 	$(BIN)/python -m hulk_operator.metrics --check

@@ -56,7 +56,7 @@ def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) 
         "services": {"get", "create", "deletecollection"},
         "networkpolicies": {"get", "create", "deletecollection"},
         "secrets": {"create"},
-        "events": {"create"},
+        "events": {"list", "create"},
     }
 
 

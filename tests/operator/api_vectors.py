@@ -134,7 +134,7 @@ BROKEN_RULES: dict[str, tuple[dict[str, Any], str]] = {
         "checkpoint.storage.secretName is for url",
     ),
     "nodeName": ({"template.spec.nodeName": "n"}, "nodes come from the plan; use spec.placement.workerNodes"),
-    "schedulerName": ({"template.spec.schedulerName": "s"}, "pods are bound by kube-scheduler"),
+    "schedulerName": ({"template.spec.schedulerName": "s"}, "schedulerName must be default-scheduler or absent"),
     "hostname": ({"template.spec.hostname": "h"}, "host names come from the plan"),
     "subdomain": ({"template.spec.subdomain": "s"}, "the subdomain is the attempt's Service"),
     "priority in template": (
@@ -247,6 +247,9 @@ BROKEN_SCHEMAS: dict[str, tuple[dict[str, Any], str, str]] = {
 GOOD_SPECS: dict[str, dict[str, Any]] = {
     "as it is": {},
     "never restarted": {"template.spec.restartPolicy": "Never"},
+    "the scheduler that it is": {"template.spec.schedulerName": "default-scheduler"},
+    "what tools write": {"template.metadata": {"creationTimestamp": None, "labels": {"team": "a"}}},
+    "numbers as quantities": {f"{CONTAINER}.resources": {"limits": {"cpu": 2, "memory": "1Gi"}}},
     "own labels": {"template.metadata.labels": {"team": "a", "example.com/hulk.dev": "b"}},
     "named nodes": {"placement": {"workerNodes": ["a", "a", "b"]}},
     "pinned layers": {

@@ -27,6 +27,7 @@ class FakeCluster:
     def __init__(self, *objects: tuple[ApiResource, Object]) -> None:
         self.objects: dict[Key, Object] = {}
         self.writes: list[tuple[str, str]] = []
+        self.tried: list[Object] = []
         self.refuse: Callable[[str, Object], ClusterError | None] = lambda write, body: None
         self.logs: dict[str, list[str]] = {}  # by pod
         self.writing: set[str] = set()  # pods with lines that are recent by their node's clock
@@ -42,7 +43,9 @@ class FakeCluster:
     async def list(
         self, resource: ApiResource, namespace: str | None = None, *, labels: str = "", fields: str = ""
     ) -> Listing:
-        found = [body for (plural, where, _), body in self.objects.items() if plural == resource.plural]
+        wanted = [term.split("=") for term in fields.split(",") if term]
+        of_kind = [body for (plural, _, _), body in self.objects.items() if plural == resource.plural]
+        found = [body for body in of_kind if all(_at(body, path) == value for path, value in wanted)]
         return Listing(tuple(copy.deepcopy(found)), str(self._version))
 
     def watch(self, *_: Any, **__: Any) -> AsyncIterator[Change]:
@@ -53,6 +56,11 @@ class FakeCluster:
         if (resource.plural, body["metadata"].get("namespace"), body["metadata"]["name"]) in self.objects:
             raise AlreadyExists(409, "AlreadyExists", f"{resource.plural} {body['metadata']['name']} exists")
         return self._store(resource, body)
+
+    async def try_create(self, resource: ApiResource, body: Object) -> None:
+        self.tried.append(body)
+        if error := self.refuse(f"try {resource.plural}", body):
+            raise error
 
     async def patch(
         self,
@@ -103,6 +111,13 @@ class FakeCluster:
         stored = {**copy.deepcopy(body), "metadata": metadata}
         self.objects[resource.plural, metadata.get("namespace"), metadata["name"]] = stored
         return copy.deepcopy(stored)
+
+
+def _at(body: Object, path: str) -> Any:
+    found: Any = body
+    for name in path.split("."):
+        found = found.get(name, {})
+    return found
 
 
 def _merge(target: Object, change: Mapping[str, Any]) -> None:

@@ -115,6 +115,9 @@ class Killing:
     async def create(self, resource: ApiResource, body: Object) -> Object:
         return await self._write(f"create {resource.plural}", self._inner.create(resource, body))
 
+    async def try_create(self, resource: ApiResource, body: Object) -> None:
+        await self._inner.try_create(resource, body)
+
     async def patch(
         self, resource: ApiResource, name: str, namespace: str | None, change: Mapping[str, Any], **options: Any
     ) -> Object:

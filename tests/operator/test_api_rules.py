@@ -1,9 +1,13 @@
 """What the API server refuses is refused in files as well, by the same objects and in the same words."""
 
+import re
+
 import pytest
 from api_vectors import BROKEN_NAMES, BROKEN_RULES, BROKEN_SCHEMAS, BROKEN_TOPOLOGIES, GOOD_SPECS, job, topology
 from hulk_operator.api import HulkJob
+from hulk_operator.api.elsewhere import ELSEWHERE
 from hulk_operator.api.rules import RULES, Rule
+from hulk_operator.api.schema import fields, structural
 from hulk_operator.api.strict import parse
 
 BROKEN = {
@@ -45,3 +49,27 @@ def test_a_good_topology_is_taken() -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.message)
 def test_every_rule_is_broken_by_some_object(rule: Rule) -> None:
     assert any(rule.message in refusal(document) for document, _ in BROKEN.values())
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("numNodes", "spec.numNodes: unknown field; here it is workers.min and workers.max"),
+        ("workers.nproc_per_node", "spec.workers.nproc_per_node: unknown field; here it is workers.accelerators"),
+        ("template.spec.contaners", "spec.template.spec.contaners: unknown field; did you mean containers?"),
+        (
+            "template.spec.containers.0.imagePulPolicy",
+            "spec.template.spec.containers[0].imagePulPolicy: unknown field; did you mean imagePullPolicy?",
+        ),
+    ],
+)
+def test_a_field_of_another_project_and_a_typing_error_in_a_pod_are_named(path: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        parse(job({path: 2}))
+
+
+def test_every_name_of_another_project_leads_to_a_field_that_there_is() -> None:
+    spec = structural(HulkJob)["properties"]["spec"]
+    known = {".".join(field.path).replace("[]", "[0]") for field in fields(spec)}
+    first_words = {re.split(r"[ ;:]", field)[0] for field in ELSEWHERE.values()} - {"nothing"}
+    assert first_words <= known

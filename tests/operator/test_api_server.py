@@ -1,7 +1,7 @@
 """A real API server takes the CRDs, and refuses, defaults and freezes what they say, in sentences."""
 
-import asyncio
 import copy
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,15 @@ from api_vectors import (
     NAMESPACE,
     job,
 )
+from hulk_lab.builds.golang import program
 from hulk_operator import names
-from hulk_operator.api.crds import crds
 from hulk_operator.cluster import HULK_JOBS, HULK_TOPOLOGIES, NODE_PROFILES, ApiCluster, ApiResource, Invalid, connect
 from hulk_runtime.names import AGENT_FIELD_MANAGER as AGENT
+from served_kinds import serve_kinds
 
 pytestmark = pytest.mark.controlplane
 
-CRDS = ApiResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
 NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", False)
-DEADLINE_S = 30
 
 
 @pytest_asyncio.fixture
@@ -35,11 +34,7 @@ async def cluster(control_plane: Path) -> AsyncIterator[ApiCluster]:
     """The API server with this checkout's CRDs established and an empty namespace."""
     connected = await connect(str(control_plane))
     try:
-        for crd in crds():
-            await connected.apply(CRDS, crd["metadata"]["name"], None, crd, field_manager="test")
-        async with asyncio.timeout(DEADLINE_S):
-            for crd in crds():
-                await established(connected, crd["metadata"]["name"])
+        await serve_kinds(connected, control_plane)
         space = {"metadata": {"name": NAMESPACE}}
         await connected.apply(NAMESPACES, NAMESPACE, None, space, field_manager="test")
         await connected.delete_all(HULK_JOBS, NAMESPACE, labels="")
@@ -47,14 +42,6 @@ async def cluster(control_plane: Path) -> AsyncIterator[ApiCluster]:
         await connected.delete_all(HULK_JOBS, NAMESPACE, labels="")
     finally:
         await connected.close()
-
-
-async def established(cluster: ApiCluster, name: str) -> None:
-    while True:
-        status = (await cluster.get(CRDS, name)).get("status", {})
-        if any(c["type"] == "Established" and c["status"] == "True" for c in status.get("conditions", ())):
-            return
-        await asyncio.sleep(0.1)
 
 
 async def refusal(cluster: ApiCluster, resource: ApiResource, body: dict[str, Any]) -> str:
@@ -103,7 +90,8 @@ async def test_what_is_not_said_is_defaulted_and_the_template_is_kept(cluster: A
 
 
 NEVER = "cannot change; make a new job"
-SUSPENDED = "may change only while spec.suspend is true"
+SUSPENDED = "may change only while spec.suspend is true; set it in the same change, or before"
+PROGRAM: dict[str, Any] = {"name": "worker", "image": "hulk:0.1.0", "env": ENV_A}
 FROZEN: dict[str, tuple[dict[str, Any], str]] = {
     "managedBy": ({"managedBy": "other"}, f"spec.managedBy {NEVER}"),
     "accelerators": ({"workers": {"acceleratorsPerWorker": 2}}, f"spec.workers.acceleratorsPerWorker {NEVER}"),
@@ -118,6 +106,18 @@ FROZEN: dict[str, tuple[dict[str, Any], str]] = {
     "placement": ({"placement": {"regions": ["a"]}}, f"spec.placement {SUSPENDED}"),
     "template, a field no rule knows": (
         {"template": {"spec": {"containers": [{"name": "worker", "image": "other", "env": ENV_A}]}}},
+        f"spec.template {SUSPENDED}",
+    ),
+    "template, a key that was not there": (
+        {"template": {"spec": {"hostNetwork": True, "containers": [PROGRAM]}}},
+        f"spec.template {SUSPENDED}",
+    ),
+    "template, a key for another": (
+        {"template": {"spec": {"containers": [{"name": "worker", "args": ["hulk:0.1.0"], "env": ENV_A}]}}},
+        f"spec.template {SUSPENDED}",
+    ),
+    "template, finalizers": (
+        {"template": {"metadata": {"finalizers": ["a/b"]}}},
         f"spec.template {SUSPENDED}",
     ),
     "template, an environment value": (
@@ -143,6 +143,60 @@ async def test_a_change_that_is_not_allowed_is_refused(cluster: ApiCluster, name
     if SUSPENDED in expected:
         await cluster.patch(HULK_JOBS, "good", NAMESPACE, {"spec": {"suspend": True}})
         await cluster.patch(HULK_JOBS, "good", NAMESPACE, {"spec": copy.deepcopy(spec)})
+
+
+@pytest.mark.parametrize("name", [name for name, (_, expected) in FROZEN.items() if SUSPENDED in expected])
+async def test_a_job_is_changed_in_one_update_that_suspends_or_restores_it(cluster: ApiCluster, name: str) -> None:
+    await cluster.create(HULK_JOBS, job())
+    changed = await cluster.patch(HULK_JOBS, "good", NAMESPACE, {"spec": {**FROZEN[name][0], "suspend": True}})
+    original = {"suspend": False, "priorityClassName": None, **job()["spec"], "sync": None, "placement": None}
+    original["template"] = {**original["template"], "metadata": {"finalizers": None}}
+    original["template"]["spec"]["hostNetwork"] = None
+    restored = await cluster.patch(HULK_JOBS, "good", NAMESPACE, {"spec": original})
+    assert (changed["metadata"]["generation"], restored["metadata"]["generation"]) == (2, 3)
+    assert restored["spec"]["suspend"] is False
+
+
+# Keys of equal number, each of which one side lacks: what a comparison of the keys that both have does not see.
+KEY_FOR_KEY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "of the pod": ({"hostPID": True, "containers": [PROGRAM]}, {"hostNetwork": True, "containers": [PROGRAM]}),
+    "of a container": (
+        {"containers": [{**PROGRAM, "command": ["python"]}]},
+        {"containers": [{**PROGRAM, "args": ["python"]}]},
+    ),
+    "of an environment": (
+        {"containers": [{**PROGRAM, "env": [{"name": "A", "value": "1"}]}]},
+        {
+            "containers": [
+                {**PROGRAM, "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]}
+            ]
+        },
+    ),
+    "deep inside": (
+        {"containers": [PROGRAM], "volumes": [{"name": "v", "emptyDir": {"medium": "Memory"}}]},
+        {"containers": [PROGRAM], "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Gi"}}]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEY_FOR_KEY)
+async def test_a_template_in_which_a_key_takes_anothers_place_is_a_changed_one(cluster: ApiCluster, name: str) -> None:
+    before, after = KEY_FOR_KEY[name]
+    created = await cluster.create(HULK_JOBS, job({"template.spec": before}))
+    created["spec"]["template"]["spec"] = after
+    with pytest.raises(Invalid, match="may change only while"):
+        await cluster.apply(HULK_JOBS, "good", NAMESPACE, {"spec": created["spec"]}, field_manager="other")
+    same = {**created["spec"], "template": {"spec": before}}
+    await cluster.apply(HULK_JOBS, "good", NAMESPACE, {"spec": same}, field_manager="other")
+    suspended = {**created["spec"], "suspend": True}
+    await cluster.apply(HULK_JOBS, "good", NAMESPACE, {"spec": suspended}, field_manager="other")
+
+
+def test_kubectl_explains_a_pods_fields(cluster: ApiCluster, control_plane: Path) -> None:
+    command = [program("kubectl"), "--kubeconfig", str(control_plane), "explain", "hulkjob.spec.template.spec"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for field in ("hostNetwork\t<boolean>", "containers\t<[]Object> -required-", "tolerations\t<[]Object>"):
+        assert field in told
 
 
 async def test_what_may_change_any_time_changes(cluster: ApiCluster) -> None:

@@ -1,7 +1,8 @@
 """What API server and kubelet refuse while a gang starts.
 
 Each fault has a corner of the cluster of its own; all of them are under way at once, in one real operator.
-The gang is released as a whole with the server's words, tried again with back-off, and starts when the cause is gone.
+What a dry run finds holds the job before anything is planned. Otherwise the gang is released as a whole with the
+server's words and tried again with back-off. Either way it starts when the cause is gone.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from faults import (
     until,
 )
 from hulk_operator.cluster import Object
+from hulk_operator.status import condition
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.asyncio(loop_scope="module")]
 
@@ -39,6 +41,19 @@ async def refused(corner: Corner, reason: str, words: str, cure: Callable[[], Aw
     job = await corner.until(running)
     assert len(await corner.until_pods(job.status.plan.num_workers if job.status.plan else 0)) >= 2
     assert job.status.failures == 0
+
+
+async def held(corner: Corner, reason: str, words: str, cure: Callable[[], Awaitable[object]]) -> None:
+    """No pod would be taken: nothing is planned or created until the cause is gone."""
+    job = await corner.until(lambda job: bool((found := condition(job.status, "Planned")) and found.reason == reason))
+    found = condition(job.status, "Planned")
+    assert found is not None
+    assert words in found.message
+    assert (job.status.attempt, job.status.last_failure) == (0, None)
+    assert await corner.pods() == []
+    await cure()
+    job = await corner.until(running)
+    assert (job.status.attempt, job.status.failures) == (1, 0)
 
 
 @FAULTS.take
@@ -69,9 +84,7 @@ async def a_privileged_template(corner: Corner) -> None:
     await corner.submit("ordinary")
     await corner.until(running, "ordinary")
     await corner.submit(container={"securityContext": {"privileged": True}})
-    await refused(
-        corner, "PodSecurity", 'violates PodSecurity "restricted:latest"', lambda: enforce(corner, "privileged")
-    )
+    await held(corner, "PodSecurity", 'violates PodSecurity "restricted:latest"', lambda: enforce(corner, "privileged"))
 
 
 @FAULTS.take
@@ -81,7 +94,7 @@ async def a_limit_range(corner: Corner) -> None:
     limit = {"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}}
     await corner.cluster.create(LIMITS, named(corner, limit))
     await corner.submit(container={"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}})
-    await refused(
+    await held(
         corner,
         "Forbidden",
         "maximum cpu usage per Container is 1, but limit is 2",
@@ -94,7 +107,7 @@ async def a_missing_service_account(corner: Corner) -> None:
     """The template names a ServiceAccount that comes later."""
     await corner.open(2)
     await corner.submit(pod={"serviceAccountName": "fault"})
-    await refused(
+    await held(
         corner,
         "Forbidden",
         'serviceaccount "fault" not found',
@@ -102,7 +115,7 @@ async def a_missing_service_account(corner: Corner) -> None:
     )
 
 
-async def stuck(corner: Corner, reason: str, message: str) -> None:
+async def stuck(corner: Corner, reason: str, message: str, failures: int) -> None:
     """The first half of a gang runs, a container of the second cannot start until the cause is gone."""
     await corner.open(5)
     await corner.submit(workers=4, gated=True)
@@ -121,20 +134,20 @@ async def stuck(corner: Corner, reason: str, message: str) -> None:
     assert last.message == message
     await corner.until_pods(0, attempt=1)
     job = await corner.until(runs_as(2), meanwhile=corner.open_gates)
-    assert job.status.failures == 0
+    assert job.status.failures == failures
     assert not job.status.avoided_nodes  # its pod was on no node yet
 
 
 @FAULTS.take
 async def a_missing_secret(corner: Corner) -> None:
-    """The kubelet cannot make a container's environment."""
-    await stuck(corner, "CreateContainerConfigError", 'secret "fault" not found')
+    """The kubelet cannot make a container's environment: the job's own failure."""
+    await stuck(corner, "CreateContainerConfigError", 'secret "fault" not found', failures=1)
 
 
 @FAULTS.take
 async def an_image_halfway(corner: Corner) -> None:
     """Some nodes have the image, others cannot pull it."""
-    await stuck(corner, "ImagePullBackOff", 'Back-off pulling image "none"')
+    await stuck(corner, "ImagePullBackOff", 'Back-off pulling image "none"', failures=0)
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -44,7 +44,7 @@ def test_a_changed_file_is_stale(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keep", [True, False])
 def test_the_charts_copy_renders_to_the_crd(keep: bool) -> None:
     for document in crds():
-        found = yaml.safe_load(rendered(chart_crd(document), keep=keep))
+        found = yaml.load(rendered(chart_crd(document), keep=keep), Loader=yaml.CSafeLoader)
         annotations = found["metadata"].pop("annotations", {})
         assert found == document
         assert annotations == ({"helm.sh/resource-policy": "keep"} if keep else {})
@@ -53,7 +53,7 @@ def test_the_charts_copy_renders_to_the_crd(keep: bool) -> None:
 def test_braces_in_a_description_survive_helm() -> None:
     document = {"kind": "X", "metadata": {"name": "x"}, "spec": {"description": "like {{ this }}"}}
     assert "{{ this" not in chart_crd(document).replace('{{ "{{" }}', "")
-    assert yaml.safe_load(rendered(chart_crd(document), keep=False)) == document
+    assert yaml.load(rendered(chart_crd(document), keep=False), Loader=yaml.CSafeLoader) == document
     assert escape_template("{{{{") == '{{ "{{" }}{{ "{{" }}'
 
 

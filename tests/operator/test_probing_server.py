@@ -14,14 +14,13 @@ import pytest_asyncio
 import yaml
 from hulk_operator import names
 from hulk_operator.api import NodeProfile
-from hulk_operator.api.crds import crds
 from hulk_operator.cluster import EVENTS, NODE_PROFILES, NODES, ApiCluster, ApiResource, NotFound, Object, connect
 from hulk_operator.observation import ObservedLink
 from hulk_operator.probing import Budget, Prober, ProbeState, measured
+from served_kinds import serve_kinds
 
 pytestmark = pytest.mark.controlplane
 
-CRDS = ApiResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
 RBAC = "rbac.authorization.k8s.io"
 CLUSTER_ROLES = ApiResource(RBAC, "v1", "clusterroles", "ClusterRole", False)
 CLUSTER_ROLE_BINDINGS = ApiResource(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", False)
@@ -48,23 +47,11 @@ def now() -> datetime:
 @pytest_asyncio.fixture
 async def cluster(control_plane: Path) -> AsyncIterator[ApiCluster]:
     connected = await connect(str(control_plane))
-    for crd in crds():
-        await connected.apply(CRDS, crd["metadata"]["name"], None, crd, field_manager="test")
-    async with asyncio.timeout(30):
-        while not await served(connected):
-            await asyncio.sleep(0.1)
+    await serve_kinds(connected, control_plane)
     for profile in (await connected.list(NODE_PROFILES)).items:
         await connected.delete(NODE_PROFILES, profile["metadata"]["name"])
     yield connected
     await connected.close()
-
-
-async def served(cluster: ApiCluster) -> bool:
-    try:
-        await cluster.list(NODE_PROFILES)
-    except NotFound:
-        return False
-    return True
 
 
 async def exists(cluster: ApiCluster, name: str) -> bool:

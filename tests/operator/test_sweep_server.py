@@ -1,6 +1,5 @@
 """A real API server takes HulkSweeps, fills in their defaults, and refuses what the rules refuse, in the same words."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,17 +7,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from hulk_operator.api import HulkSweep
-from hulk_operator.api.crds import crds
 from hulk_operator.cluster import HULK_SWEEPS, ApiCluster, ApiResource, Invalid, connect
+from served_kinds import serve_kinds
 from sweep_cases import document
 from test_sweep_trials import REFUSED, REFUSED_TEMPLATES
 
 pytestmark = pytest.mark.controlplane
 
-CRDS = ApiResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
 NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", False)
 NAMESPACE = "sweep-rules"
-DEADLINE_S = 30
 # What the schema alone refuses, the API server tells in words of its own.
 OF_RULES = {name for name, (_, said) in REFUSED.items() if not said.startswith(("Input", "String", "spec."))}
 
@@ -28,11 +25,7 @@ async def cluster(control_plane: Path) -> AsyncIterator[ApiCluster]:
     """The API server with this checkout's CRDs and an empty namespace."""
     connected = await connect(str(control_plane))
     try:
-        for crd in crds():
-            await connected.apply(CRDS, crd["metadata"]["name"], None, crd, field_manager="test")
-        async with asyncio.timeout(DEADLINE_S):
-            while not await established(connected):
-                await asyncio.sleep(0.1)
+        await serve_kinds(connected, control_plane)
         space = {"metadata": {"name": NAMESPACE}}
         await connected.apply(NAMESPACES, NAMESPACE, None, space, field_manager="test")
         await connected.delete_all(HULK_SWEEPS, NAMESPACE, labels="")
@@ -40,14 +33,6 @@ async def cluster(control_plane: Path) -> AsyncIterator[ApiCluster]:
         await connected.delete_all(HULK_SWEEPS, NAMESPACE, labels="")
     finally:
         await connected.close()
-
-
-async def established(cluster: ApiCluster) -> bool:
-    for crd in crds():
-        conditions = (await cluster.get(CRDS, crd["metadata"]["name"])).get("status", {}).get("conditions", ())
-        if not any(found["type"] == "Established" and found["status"] == "True" for found in conditions):
-            return False
-    return True
 
 
 def body(name: str = "rates", job: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:

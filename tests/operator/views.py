@@ -16,7 +16,7 @@ from hulk_operator.api import (
     RegionShare,
 )
 from hulk_operator.pods import Exit, WorkerPod
-from hulk_operator.reconcile.types import Calibration, FullPlan, NodeState, Planned, View
+from hulk_operator.reconcile.types import Admission, Calibration, FullPlan, Memory, NodeState, Planned, View
 from hulk_operator.status import with_condition
 from hulk_placement.plan import Layout as PlanLayout
 from hulk_placement.plan import Plan, Prediction, WorkerSlot
@@ -162,8 +162,10 @@ def failure_of(found: HulkJobStatus) -> LastFailure:
 
 
 def view(found: HulkJobStatus | None = None, **fields: Any) -> View:
-    """A view of `job()` with this status and three healthy nodes."""
+    """A view of `job()` with this status and three healthy nodes, of a job whose pods the API server takes."""
     known = found or HulkJobStatus()
-    given = {"job": job(), "nodes": {node: NodeState() for node in NODES}, **fields}
+    given = {"job": job(), "nodes": {node: NodeState() for node in NODES}, "memory": Memory(), **fields}
     one = given.pop("job")
+    if given["memory"].admission is None:
+        given["memory"] = replace(given["memory"], admission=Admission(GENERATION, NOW))
     return View(job=one.model_copy(update={"status": known}), status=known, now=NOW, **given)

@@ -5,13 +5,15 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 from hulk_lab.builds import golang
+from hulk_operator.api.hulkjob import STORES
 from hulk_runtime import names
 from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints
-from hulk_runtime.checkpoints.object_store import Store
-from hulk_runtime.errors import CheckpointError, FencedError
+from hulk_runtime.checkpoints.object_store import PACKAGES, Store
+from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError
 
 CONTENT = {"parameters": 1, "optimizer": "sgd", "lossScale": 1.0}
 
@@ -219,6 +221,30 @@ def test_a_store_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match=r"cannot list file://.*/file/run"):
         attempt(Store(f"file://{tmp_path}/file/run"), 1).begin()
+
+
+LACKING = sorted(scheme for scheme, package in PACKAGES.items() if find_spec(package) is None)
+
+
+@pytest.mark.parametrize("scheme", LACKING)
+def test_a_store_whose_package_the_image_lacks_ends_the_job_with_its_name(scheme):
+    with pytest.raises(ConfigurationError) as caught:
+        Store(f"{scheme}://bucket/run")
+    package = PACKAGES[scheme]
+    assert f"the worker's image lacks the Python package {package}, which {scheme}:// needs" in str(caught.value)
+    assert f"pip install {package}" in str(caught.value)
+
+
+def test_every_scheme_that_a_job_may_name_has_its_package_and_the_image_ships_that_of_s3():
+    assert PACKAGES.keys() == set(STORES)
+    assert "gs" in LACKING
+    assert not {"s3", "s3a", "webhdfs"} & set(LACKING)
+
+
+def test_a_stores_host_comes_from_its_url_and_other_mistakes_are_named():
+    assert Store("webhdfs://namenode:9870/run")._files.url == "http://namenode:9870/webhdfs/v1"
+    with pytest.raises(ConfigurationError, match="checkpoint URL nosuch://a/b: ValueError: Protocol not known"):
+        Store("nosuch://a/b")
 
 
 def test_a_bucket_that_is_not_there_and_wrong_keys_are_named(s3_environment, monkeypatch):

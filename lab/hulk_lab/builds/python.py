@@ -151,7 +151,7 @@ def _trainers_requirements() -> list[str]:
 
 
 def _image_requirements() -> str:
-    return _export("--extra", "s3", "--no-annotate")
+    return _export("--extra", "image", "--no-annotate")
 
 
 def _export(*options: str) -> str:

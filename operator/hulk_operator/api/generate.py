@@ -23,7 +23,7 @@ KEEP = """\
 """
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.CSafeDumper):
     """No anchors and aliases: shared parts of a schema are written out."""
 
     def ignore_aliases(self, data: Any) -> bool:

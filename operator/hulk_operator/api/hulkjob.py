@@ -39,7 +39,13 @@ class Workers(Resource):
         int, Field(ge=1, le=names.MAX_WORKERS, description="Most workers to run with.", json_schema_extra=ANY_TIME)
     ]
     accelerators_per_worker: Annotated[
-        int, Field(ge=1, le=64, description="Accelerators of each worker.", json_schema_extra=NEVER)
+        int,
+        Field(
+            ge=1,
+            le=64,
+            description="Accelerators of each worker (elsewhere: numProcPerNode).",
+            json_schema_extra=NEVER,
+        ),
     ] = 1
     resource_name: Annotated[
         ResourceName, Field(description="Extended resource that counts accelerators.", json_schema_extra=NEVER)
@@ -136,7 +142,8 @@ class Sync(Resource):
 
 
 STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oci", "oss", "hdfs", "webhdfs")
-"""fsspec's names of stores that every node reaches. The worker's image must have the package for them."""
+"""fsspec's names of stores that every node reaches. The worker's image must have the package for them: Hulk's own has
+that of S3 (`object_store.PACKAGES` of the runtime), and a worker that lacks one says which."""
 
 
 class Storage(Resource):
@@ -150,8 +157,9 @@ class Storage(Resource):
             max_length=1024,
             pattern=rf"^({'|'.join(STORES)})://[^/\s]+(/\S*)?$",
             description=(
-                f"Object store, such as s3://bucket/path ({', '.join(STORES)}). A file or the memory of one node is "
-                "refused: it is not there for the next attempt."
+                f"Object store, such as s3://bucket/path ({', '.join(STORES)}). Hulk's image has the package for S3; "
+                "for another store the worker's image must have its own, such as gcsfs. A file or the memory of one "
+                "node is refused: it is not there for the next attempt."
             ),
         ),
     ] = None
@@ -182,7 +190,15 @@ class RunPolicy(Resource):
     """How often and how long the job is tried."""
 
     backoff_limit: Annotated[
-        int, Field(ge=0, le=1000, description="Failures after which the job is Failed; node losses do not count.")
+        int,
+        Field(
+            ge=0,
+            le=1000,
+            description=(
+                "Failures after which the job is Failed: of workers, and of starts for want of an image, a Secret or "
+                "something else that the template names. Node losses, quotas and scheduling do not count."
+            ),
+        ),
     ] = 3
     start_timeout_seconds: Annotated[
         Seconds, Field(description="A gang that is not up by then is released and planned again.")
@@ -225,7 +241,9 @@ class HulkJobSpec(Resource):
     priority_class_name: Annotated[
         ObjectName | None, Field(description="PriorityClass of the job's pods.", json_schema_extra=SUSPENDED)
     ] = None
-    workers: Annotated[Workers, Field(description="How many pods, and what each holds.")]
+    workers: Annotated[
+        Workers, Field(description="How many pods (elsewhere: numNodes, replicas), and what each holds.")
+    ]
     model: Annotated[
         Model | None,
         Field(

@@ -105,6 +105,10 @@ class PlanSummary(Resource):
     name: Annotated[ObjectName, Field(description="ConfigMap of the full plan.")]
     digest: Annotated[Digest, Field(description="Digest of the full plan.")]
     attempt: Annotated[Attempt, Field(description="Attempt that it belongs to.")]
+    made_of: Annotated[
+        str,
+        Field(max_length=17, description="Digest of the spec's fields that it, and the attempt's pods, are made of."),
+    ] = ""
     algorithm: Annotated[str, Field(max_length=32, description="All-reduce that is used.")]
     objective: Annotated[
         Literal["time", "throughputPerMoney"], Field(description="What it was to do best (spec.placement.objective).")

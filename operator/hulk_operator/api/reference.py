@@ -7,6 +7,7 @@ from typing import Any
 from hulk_operator import names
 from hulk_operator.api.base import Change
 from hulk_operator.api.crds import root_schema
+from hulk_operator.api.elsewhere import ELSEWHERE
 from hulk_operator.api.kinds import KINDS, Kind
 from hulk_operator.api.rules import VALIDATIONS
 from hulk_operator.api.schema import Field, Schema, fields
@@ -22,7 +23,8 @@ Words are those of the [glossary](glossary.md).
 
 _CHANGES = f"""## Which field of a HulkJob may change, and when
 
-The API server itself refuses every other change, with a sentence that names the field. A change of the spec while the
+The API server itself refuses every other change, with a sentence that names the field. "While suspended" is also the
+change that sets `suspend` and the one that takes it back. A change of the spec while the
 job runs is taken up by the next attempt, except `suspend` and `runPolicy`, which act at once. So do `workers.min` and
 `workers.max` where they no longer admit the number of workers in force: a new attempt begins, which is neither a
 failure nor a disruption, and keeps what it can of the pods ([how](../how-it-works/replanning.md#when-it-must)).
@@ -33,12 +35,30 @@ name; its labels say which worker it is.
 
 """
 
+_ELSEWHERE = """## Names that other projects use
+
+Fields of a HulkJob's spec, by what Kubeflow's TrainJob and PyTorchJob, JobSet, Volcano, torchrun and trainers call
+them.
+
+| elsewhere | here |
+|---|---|
+"""
+
 _HEAD = "| field | type | default | what it is |\n|---|---|---|---|\n"
 
 
 def reference() -> str:
     """The whole reference as Markdown."""
-    return _INTRODUCTION + "\n".join(_kind(kind) for kind in KINDS) + "\n" + _changes() + "\n" + _pod()
+    return (
+        _INTRODUCTION
+        + "\n".join(_kind(kind) for kind in KINDS)
+        + "\n"
+        + _changes()
+        + "\n"
+        + _elsewhere()
+        + "\n"
+        + _pod()
+    )
 
 
 def _kind(kind: Kind) -> str:
@@ -66,7 +86,8 @@ def _told_once(kind: Kind, schema: Schema) -> Schema:
 
 
 def _rows(schema: Schema, part: str) -> Iterator[Field]:
-    return fields(schema["properties"][part])
+    """Fields that Hulk declares; of Kubernetes' own `kubectl explain` tells."""
+    return (field for field in fields(schema["properties"][part]) if not field.is_of_kubernetes)
 
 
 def _row(field: Field) -> str:
@@ -133,6 +154,13 @@ def _changes() -> str:
         listed = ", ".join(f"`{'.'.join(field.path)}`" for field in rows if field.marked is when)
         text += f"| {when.value} | {listed} |\n"
     return text
+
+
+def _elsewhere() -> str:
+    names_of: dict[str, list[str]] = {}
+    for name, field in ELSEWHERE.items():
+        names_of.setdefault(field, []).append(f"`{name}`")
+    return _ELSEWHERE + "".join(f"| {', '.join(listed)} | {field} |\n" for field, listed in names_of.items())
 
 
 def _pod() -> str:

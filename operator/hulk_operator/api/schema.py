@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from hulk_operator.api.base import CHANGE_KEY, Change, Resource, rule
+from hulk_operator.api.pod_schema import KUBERNETES_KEY
 
 Schema = dict[str, Any]
 
 _CHANGE_REASON = "FieldValueForbidden"
+_MARKS = (CHANGE_KEY, KUBERNETES_KEY)
 
 
 def structural(model: type[Resource]) -> Schema:
@@ -77,6 +79,11 @@ class Field:
         return Change(self.schema[CHANGE_KEY]) if CHANGE_KEY in self.schema else None
 
     @property
+    def is_of_kubernetes(self) -> bool:
+        """Whether it is a field of Kubernetes' own types, or inside one."""
+        return any(KUBERNETES_KEY in schema for schema in (self.schema, *self.parents))
+
+    @property
     def is_fixed(self) -> bool:
         """Whether it is inside a field that never changes."""
         return any(parent.get(CHANGE_KEY) == Change.NEVER.value for parent in self.parents)
@@ -124,8 +131,8 @@ def _change_rule(spec: Schema, path: tuple[str, ...], when: Change | None, what:
         return rule(_both(spec, path, ">="), f"{name} may only grow", where, _CHANGE_REASON)
     same = _both(spec, path, "==")
     if when is Change.SUSPENDED:
-        message = f"{name} may change only while spec.suspend is true"
-        return rule(f"oldSelf.suspend || ({same})", message, where, _CHANGE_REASON)
+        message = f"{name} may change only while spec.suspend is true; set it in the same change, or before"
+        return rule(f"oldSelf.suspend || self.suspend || ({same})", message, where, _CHANGE_REASON)
     return rule(same, f"{name} cannot change; make a new {what}", where, _CHANGE_REASON)
 
 
@@ -152,11 +159,11 @@ def _compare(schema: Schema, path: tuple[str, ...], reached: str, operator: str)
 
 
 def strip_marks(schema: Schema) -> Schema:
-    """The schema without `Change` marks, ready for the API server."""
+    """The schema without marks of ours, ready for the API server."""
 
     def strip(node: Any) -> Any:
         if isinstance(node, dict):
-            return {key: strip(value) for key, value in node.items() if key != CHANGE_KEY}
+            return {key: strip(value) for key, value in node.items() if key not in _MARKS}
         return [strip(value) for value in node] if isinstance(node, list) else node
 
     stripped: Schema = strip(schema)

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hulk_operator import names
+from hulk_operator.api.elsewhere import here
 from hulk_operator.api.kinds import KINDS, HulkJob, HulkSweep, HulkTopology, NodeProfile
 from hulk_operator.api.rules import PREDICATES, VALIDATIONS
 from hulk_operator.api.schema import Schema, structural
@@ -99,5 +100,7 @@ def _twice(schema: Schema, entries: list[Any]) -> Iterator[tuple[int, str]]:
 
 
 def _suggestion(name: str, known: list[str]) -> str:
+    if field := here(name):
+        return f"; here it is {field}"
     close = get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else ""

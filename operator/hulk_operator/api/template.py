@@ -1,7 +1,8 @@
-"""The user's pod template: only the fields that rules need are declared, everything else is kept as it is.
+"""The user's pod template: the fields that rules need are declared here, Kubernetes' others are in its schema.
 
-Copying the whole PodTemplateSpec would make the CRD 20 times larger and lag behind Kubernetes; the API server checks
-the pods themselves when they are created.
+The schema is closed: an unknown field is refused or dropped by the API server. CEL cannot see unknown fields, so a
+template that changes by one of them would be taken for the same. What the user wrote is kept as it is: there are no
+defaults, and the API server checks values when it is asked for a pod.
 """
 
 from typing import Annotated, Any
@@ -11,9 +12,9 @@ from pydantic import ConfigDict, Field
 from hulk_operator import names
 from hulk_operator.api import rules
 from hulk_operator.api.base import Resource
+from hulk_operator.api.pod_schema import RELEASE, with_fields
 from hulk_operator.api.rules import validated_by
 
-PRESERVE: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True}
 # Bounds that CEL's cost estimate needs; far above what pods use.
 MAX_CONTAINERS = 16
 MAX_ENV = 256
@@ -23,7 +24,7 @@ MAX_KEYS = 64
 class EnvVar(Resource):
     """One environment variable; its value is kept as given."""
 
-    model_config = ConfigDict(extra="allow", json_schema_extra=PRESERVE)
+    model_config = ConfigDict(extra="allow", json_schema_extra=with_fields("V1EnvVar"))
 
     name: Annotated[str, Field(min_length=1, max_length=253, description="Name of the variable.")]
 
@@ -31,7 +32,7 @@ class EnvVar(Resource):
 class Container(Resource):
     """One container; Hulk adds its environment, plan and accelerators to the first one, the worker."""
 
-    model_config = ConfigDict(extra="allow", json_schema_extra=PRESERVE)
+    model_config = ConfigDict(extra="allow", json_schema_extra=with_fields("V1Container"))
 
     name: Annotated[str, Field(min_length=1, max_length=63, description="Name of the container.")]
     env: Annotated[
@@ -42,10 +43,7 @@ class Container(Resource):
 class PodTemplateSpecSpec(Resource):
     """A PodSpec, in which the fields that Hulk decides are refused."""
 
-    model_config = ConfigDict(
-        extra="allow",
-        json_schema_extra=PRESERVE | validated_by(rules.POD_SPEC),
-    )
+    model_config = ConfigDict(extra="allow", json_schema_extra=with_fields("V1PodSpec", rules.POD_SPEC))
 
     containers: Annotated[
         tuple[Container, ...],
@@ -53,7 +51,7 @@ class PodTemplateSpecSpec(Resource):
     ]
     restart_policy: Annotated[str | None, Field(max_length=16, description="Never, or absent.")] = None
     node_name: Annotated[str | None, Field(max_length=253, description="Refused: the plan names the node.")] = None
-    scheduler_name: Annotated[str | None, Field(max_length=253, description="Refused: kube-scheduler binds.")] = None
+    scheduler_name: Annotated[str | None, Field(max_length=253, description="default-scheduler, or absent.")] = None
     hostname: Annotated[str | None, Field(max_length=63, description="Refused: the pod's name is used.")] = None
     subdomain: Annotated[str | None, Field(max_length=63, description="Refused: the attempt's Service is used.")] = None
     priority_class_name: Annotated[
@@ -64,7 +62,7 @@ class PodTemplateSpecSpec(Resource):
 class TemplateMeta(Resource):
     """Labels and annotations of the job's pods."""
 
-    model_config = ConfigDict(extra="allow", json_schema_extra=PRESERVE)
+    model_config = ConfigDict(extra="allow", json_schema_extra=with_fields("TemplateMeta"))
 
     labels: Annotated[
         dict[str, Annotated[str, Field(max_length=63)]],
@@ -88,7 +86,14 @@ class PodTemplate(Resource):
     """A PodTemplateSpec, kept as the user wrote it."""
 
     metadata: Annotated[TemplateMeta, Field(description="Labels and annotations of the pods.")] = TemplateMeta()
-    spec: Annotated[PodTemplateSpecSpec, Field(description="The PodSpec; unknown fields are kept.")]
+    spec: Annotated[
+        PodTemplateSpecSpec,
+        Field(
+            description=(
+                f"The PodSpec, with all fields of Kubernetes {RELEASE} (`kubectl explain hulkjob.spec.template.spec`)."
+            )
+        ),
+    ]
 
     def pod_spec(self) -> dict[str, Any]:
         """The PodSpec as the user wrote it, absent fields left out."""

@@ -84,6 +84,11 @@ class ApiCluster:
         path = resource.path(body["metadata"].get("namespace"))
         return await self._send("POST", path, {"fieldManager": names.FIELD_MANAGER}, body)
 
+    async def try_create(self, resource: ApiResource, body: Object) -> None:
+        path = resource.path(body["metadata"].get("namespace"))
+        query = {"fieldManager": names.FIELD_MANAGER, "dryRun": "All", "fieldValidation": "Strict"}
+        await self._send("POST", path, query, body)
+
     async def patch(
         self,
         resource: ApiResource,

@@ -1,4 +1,4 @@
-"""The cluster as the rest of the operator sees it: eight verbs over plain JSON objects, and the end of a log.
+"""The cluster as the rest of the operator sees it: nine verbs over plain JSON objects, and the end of a log.
 
 Everything above this room is tested against a fake of this protocol; the one real implementation is `client`.
 """
@@ -59,6 +59,10 @@ class Cluster(Protocol):
 
     async def create(self, resource: ApiResource, body: Object) -> Object:
         """Create in the body's namespace; `AlreadyExists` when the name is taken."""
+        ...
+
+    async def try_create(self, resource: ApiResource, body: Object) -> None:
+        """Raise what `create` would raise, and `Invalid` for fields that the kind does not have; creates nothing."""
         ...
 
     async def patch(

@@ -5,6 +5,7 @@ from hulk_operator.pods.environment import network_interface
 from hulk_operator.pods.host_ports import Ports, free_run, is_on_host, ports
 from hulk_operator.pods.launcher import stays
 from hulk_operator.pods.manifests import owner_reference, pods
+from hulk_operator.pods.sample import sample_pod
 from hulk_operator.pods.worker import (
     Exit,
     Reason,
@@ -38,6 +39,7 @@ __all__ = [
     "pods",
     "ports",
     "reason_of",
+    "sample_pod",
     "service",
     "stays",
     "worker_pod",

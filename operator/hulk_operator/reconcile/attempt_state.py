@@ -20,6 +20,7 @@ STOPPED = "Stopped"
 START_FAILED = "StartFailed"
 PLAN_LOST = "PlanLost"
 NODE_LOST = "NodeLost"  # a reason of the last failure
+CHANGED = "SpecChanged"
 RESIZED = "Resized"
 REPLANNED = "Replanned"
 EXTENDED = "Extended"
@@ -151,9 +152,9 @@ def failure(
     )
 
 
-def start_failed(view: View, last: LastFailure, **fields: Any) -> Outcome:
+def start_failed(view: View, last: LastFailure, counted: str = "", **fields: Any) -> Outcome:
     """Release a gang that could not start; it is planned again after a back-off that grows."""
-    message = f"attempt {last.attempt} was released: {last.message}"
+    message = head(f"attempt {last.attempt} was released: {last.message}", MAX_MESSAGE - len(counted)) + counted
     status = update(released(view, START_FAILED, last.reason, message), last_failure=last, **fields)
     return Outcome((count_unstable(view),), status, stop=True, requeue_after_s=0)
 

@@ -17,6 +17,7 @@ from hulk_operator.api.base import MAX_COUNT
 from hulk_operator.api.nodeprofile import MAX_LINKS
 from hulk_operator.cluster import (
     CONFIG_MAPS,
+    EVENTS,
     HULK_JOBS,
     NETWORK_POLICIES,
     NODE_PROFILES,
@@ -36,12 +37,13 @@ from hulk_operator.cluster import (
     Refused,
 )
 from hulk_operator.observation import Observation, Preflight
-from hulk_operator.pods import owner_name, owner_reference, owner_uid, peer_secret
+from hulk_operator.pods import Reason, owner_name, owner_reference, owner_uid, peer_secret, reason_of
 from hulk_operator.reconcile.liveness import listen
 from hulk_operator.reconcile.polling import Workers, furthest, gang_words, knock, last_line, latest
 from hulk_operator.reconcile.silence import heard
 from hulk_operator.reconcile.types import (
     Action,
+    Admission,
     AskGang,
     Calibrate,
     Calibration,
@@ -53,6 +55,7 @@ from hulk_operator.reconcile.types import (
     Memory,
     Poll,
     ReadOutput,
+    ReadWarnings,
     RecordSpeeds,
     Relabel,
     Remember,
@@ -61,7 +64,9 @@ from hulk_operator.reconcile.types import (
     Start,
     Step,
     Sweep,
+    TryPod,
     View,
+    Warnings,
     Write,
 )
 from hulk_operator.status import whole_second
@@ -71,6 +76,7 @@ logger = logging.getLogger(__name__)
 
 NUM_IN_FLIGHT: Final = 32
 NUM_CONFLICT_TRIES: Final = 5
+_NO_DRY_RUN: Final = "does not support dry run"  # in the API server's words, of a webhook
 SWEPT: Final = (PODS, SERVICES, NETWORK_POLICIES, CONFIG_MAPS)
 
 
@@ -124,12 +130,14 @@ class Executor:
             MakeSecret: self._make_secret,
             Poll: self._poll,
             ReadOutput: self._read_output,
+            ReadWarnings: self._read_warnings,
             RecordSpeeds: self._record_speeds,
             Relabel: self._relabel,
             Remember: self._replace_memory,
             RequestPlan: self._request_plan,
             Start: self._start,
             Sweep: self._sweep,
+            TryPod: self._try_pod,
             Write: self._write,
         }
 
@@ -251,6 +259,36 @@ class Executor:
 
     async def _request_plan(self, view: View, _: RequestPlan) -> None:
         self._plans.request(view.job.key)
+
+    async def _try_pod(self, view: View, action: TryPod) -> None:
+        """A webhook that cannot be asked by a dry run says nothing about the pod."""
+        refused: Refused | None = None
+        try:
+            await self._cluster.try_create(PODS, action.body)
+        except AlreadyExists:
+            pass
+        except Refused as error:
+            refused = None if _NO_DRY_RUN in error.message else error
+        generation, known = view.job.metadata.generation, view.memory.admission
+        before = known.num_refusals if known and known.generation == generation else 0
+        admission = Admission(generation, view.now, refused, before + 1 if refused else 0)
+        self._remember(view.job, lambda memory: replace(memory, admission=admission))
+
+    async def _read_warnings(self, view: View, action: ReadWarnings) -> None:
+        """Only events say why a volume is not mounted; an operator that may not read them goes on without."""
+        found: dict[str, Reason] = {}
+        for name in action.pods:
+            fields = f"involvedObject.kind=Pod,involvedObject.name={name},type=Warning"
+            try:
+                listing = await self._cluster.list(EVENTS, view.job.metadata.namespace, fields=fields)
+            except Refused as error:
+                logger.warning("%s: events are not read: %s", view.job.key, error.message)
+                break
+            if listing.items:
+                last = max(listing.items, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
+                found[name] = Reason(reason_of(last.get("reason") or ""), last.get("message") or "")
+        warnings = Warnings(view.status.attempt, view.now, found)
+        self._remember(view.job, lambda memory: replace(memory, warnings=warnings))
 
     async def _replace_memory(self, view: View, action: Remember) -> None:
         self._remember(view.job, lambda memory: replace(memory, **action.fields))

@@ -26,6 +26,7 @@ from hulk_operator.api import (
 )
 from hulk_operator.api.base import MAX_COUNT
 from hulk_operator.api.plan_summary import MAX_PLACE_REGIONS, MAX_PLACES, MAX_STAGES, gap_text
+from hulk_operator.reconcile.spec_digest import spec_digest
 from hulk_operator.status import whole_second
 
 MAX_ORDER = 64
@@ -58,6 +59,7 @@ def plan_summary(
         name=names.plan_config_map(job.metadata.name, plan.attempt),
         digest=digest,
         attempt=plan.attempt,
+        made_of=spec_digest(job),
         algorithm=plan.algorithm,
         objective=job.spec.placement.objective,
         price_per_hour=_price_per_hour(plan, topology),

@@ -12,6 +12,7 @@
     complete       every worker ended well; where more steps are asked for by now, another attempt follows
     broken         a worker failed or was taken away: count it, release the gang
     stalled        rank 0 makes neither a step nor output for too long: count it, release the gang
+    changed        the attempt was made of another spec: release the gang
     resize         spec.workers asks for another number: release the gang
     queue          the queue gives the gang another number of workers, other machines or none: release it
     replan         links drifted or nodes were added, and another plan pays: release the gang
@@ -21,6 +22,7 @@
     start-timeout  the gang is not up in time: release it, avoid the nodes
     backoff        wait after a bad end
     drain          wait for pods that still end
+    admit          ask the API server, by a dry run, whether it takes a worker's pod
     plan           ask the planning pass; commit its plan
     deploy         create what the plan needs; pods that stay become workers of it
     up             the gang is up
@@ -38,6 +40,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hulk_operator.reconcile.steps import (
+    admission,
     cleanup,
     deploy,
     failures,
@@ -72,6 +75,7 @@ RECIPE: Final = (
     Step("complete", training.complete),
     Step("broken", failures.broken),
     Step("stalled", stall.stalled),
+    Step("changed", resize.changed),
     Step("resize", resize.resize),
     Step("queue", queueing.obey),
     Step("replan", replanning.move),
@@ -81,6 +85,7 @@ RECIPE: Final = (
     Step("start-timeout", start_failures.start_timeout),
     Step("backoff", planning.backoff),
     Step("drain", cleanup.drain),
+    Step("admit", admission.admit),
     Step("plan", planning.ensure_plan),
     Step(
         "deploy",

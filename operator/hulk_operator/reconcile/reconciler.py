@@ -126,7 +126,8 @@ class Reconciler:
             return CONFLICT_RETRY_S
         except NotFound:
             return None
-        if not _may_need_plan(job, status):
+        admission = self._remembered(job).admission
+        if not _may_need_plan(job, status) or (admission is not None and admission.refused is not None):
             self._plans.forget(key)
         return self._sooner(decision.view, status, requeue_after_s)
 

@@ -29,6 +29,7 @@ from hulk_operator.reconcile.attempt_state import (
     deployed,
     in_force,
 )
+from hulk_operator.reconcile.spec_digest import is_changed
 from hulk_operator.reconcile.types import NodeState, View
 from hulk_operator.status import condition
 
@@ -37,10 +38,10 @@ KEEPING: Final = frozenset({ATTEMPT_FAILED, DISRUPTED, PLAN_LOST, REPLANNED, RES
 
 
 def waiting(job: HulkJob, status: HulkJobStatus) -> bool:
-    """Whether an attempt is over and its pods wait for the next plan."""
+    """Whether an attempt is over and its pods wait for the next plan, which is made of the same spec."""
     planned = condition(status, ConditionType.PLANNED)
     released = planned is not None and planned.status == "False" and planned.reason in KEEPING
-    return released and stays(job) and not job.spec.suspend
+    return released and stays(job) and not job.spec.suspend and not is_changed(job, status)
 
 
 def usable(

@@ -14,9 +14,9 @@ from hulk_placement.basis import Basis
 from hulk_placement.plan import Plan
 
 from hulk_operator.api import HulkJob, HulkJobStatus, PlanSummary, PredictionSummary
-from hulk_operator.cluster import ApiResource, Object
+from hulk_operator.cluster import ApiResource, Object, Refused
 from hulk_operator.observation import Observation, Preflight
-from hulk_operator.pods.worker import WorkerPod
+from hulk_operator.pods.worker import Reason, WorkerPod
 from hulk_operator.reconcile.liveness import Hearing
 from hulk_operator.reconcile.silence import GangWords, Output
 from hulk_operator.reconcile.termination_record import Farewell
@@ -28,6 +28,8 @@ class Timing:
 
     backoff_s: float = 10.0  # after the first failure; doubles
     max_backoff_s: float = 360.0
+    late_s: float = 30.0  # a pod that is not up by then is asked after: its Secret may be made just after the job
+    warnings_s: float = 60.0  # how old what was read of its warnings may be
     settle_s: float = 60.0  # how long the cause of a broken gang may stay hidden (a dead node is noticed late)
     alone_s: float = 5.0  # the same where peers wait for the next attempt, and so do not fail too
     silent_s: float = 3.0  # how long a node may not answer, and nobody train, before it counts as lost
@@ -179,11 +181,32 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
+class Admission:
+    """What the API server said of a worker's pod, by a dry run: nothing against it, or why it refuses it."""
+
+    generation: int
+    time: datetime
+    refused: Refused | None = None
+    num_refusals: int = 0  # of this generation, one after the other
+
+
+@dataclass(frozen=True, slots=True)
+class Warnings:
+    """What kubelets last warned of, by the name of the pod of an attempt, when that was read."""
+
+    attempt: int
+    time: datetime
+    of_pods: Mapping[str, Reason]
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """What the operator knows of a job beside the API server; losing it costs time, never correctness."""
 
     uid: str = ""  # of the job: one that is made again under the same name begins anew
     swept_to: int | None = None  # children of every attempt but this one were deleted; 0: of every attempt
+    admission: Admission | None = None
+    warnings: Warnings | None = None
     unstable: int = 0  # attempts in a row that never ran
     started: int = 0  # last attempt that was told to start
     ended: frozenset[tuple[int, int]] = frozenset()  # (attempt, worker) that ended well; their pods may be gone by now
@@ -227,6 +250,20 @@ class View:
 @dataclass(frozen=True, slots=True)
 class RequestPlan:
     """Ask the planning pass for a plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class TryPod:
+    """Ask whether the API server would take a pod; the answer is in the next pass's memory."""
+
+    body: Object
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWarnings:
+    """Read the last warning about each of these pods; the answer is in the next pass's memory."""
+
+    pods: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +383,8 @@ class Remember:
 
 Action = (
     RequestPlan
+    | TryPod
+    | ReadWarnings
     | Create
     | Write
     | MakeSecret

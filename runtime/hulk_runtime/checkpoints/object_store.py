@@ -8,11 +8,26 @@ object store come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any, Final
 
 from hulk_runtime import names
 from hulk_runtime.errors import CheckpointError, ConfigurationError
 
+PACKAGES: Final[Mapping[str, str]] = {
+    "s3": "s3fs",
+    "s3a": "s3fs",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "az": "adlfs",
+    "abfs": "adlfs",
+    "abfss": "adlfs",
+    "oci": "ocifs",
+    "oss": "ossfs",
+    "hdfs": "pyarrow",
+    "webhdfs": "requests",
+}
+"""The package that the worker's image must have for URLs of a scheme; Hulk's own has those of the extra `image`."""
 _TEMPORARY: Final = ".tmp"
 
 
@@ -21,17 +36,19 @@ class Store:
 
     def __init__(self, url: str, environ: Mapping[str, str] = os.environ) -> None:
         # Takes up to a second of CPU for an object store: only the rank that needs it pays.
-        import fsspec
-        from fsspec.core import split_protocol
+        from fsspec.core import split_protocol, url_to_fs
 
         self.url = url.rstrip("/")
         protocol = split_protocol(url)[0] or "file"
         self._renames = protocol in ("file", "local")
-        try:
-            self._files: Any = fsspec.filesystem(protocol, skip_instance_cache=True, **_options(protocol, environ))
-        except (ValueError, ImportError) as error:
-            raise ConfigurationError(f"checkpoint URL {url}: {error}") from error
-        self._root = self._files._strip_protocol(self.url)
+        try:  # of the URL also what only some stores have in it, such as a host
+            found = url_to_fs(self.url, skip_instance_cache=True, **_options(protocol, environ))
+        except (ImportError, TypeError, ValueError) as error:
+            raise ConfigurationError(f"checkpoint URL {url}: {_cause(protocol, error)}") from error
+        except Exception as error:  # some connect at once; every store has its own exceptions
+            raise CheckpointError(f"cannot open {url}: {type(error).__name__}: {error}") from error
+        self._files: Any = found[0]
+        self._root: str = found[1]
 
     def write(self, key: str, content: bytes) -> None:
         """Create or replace one object."""
@@ -87,6 +104,17 @@ class Store:
         except Exception as error:
             # Every store has its own exceptions and no common base; all of them mean the same to a training run.
             raise CheckpointError(f"cannot {verb} {self.url}/{key}: {type(error).__name__}: {error}") from error
+
+
+def _cause(protocol: str, error: Exception) -> str:
+    """Why there is no store: the package that the image lacks and how to add it, or the package's own words."""
+    package = PACKAGES.get(protocol)
+    if package is None or find_spec(package) is not None:
+        return f"{type(error).__name__}: {error}"
+    return (
+        f"the worker's image lacks the Python package {package}, which {protocol}:// needs; add it to the image, with "
+        f'"pip install {package}" where Hulk is installed, or use a store whose package is there'
+    )
 
 
 def _options(protocol: str, environ: Mapping[str, str]) -> dict[str, Any]:

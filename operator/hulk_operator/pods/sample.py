@@ -1,0 +1,26 @@
+"""HulkJob -> a worker's pod before there is a plan: what the API server is asked about, and never creates."""
+
+from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
+
+from hulk_operator import names
+from hulk_operator.api import HulkJob
+from hulk_operator.cluster import Object
+from hulk_operator.pods.manifests import pods
+
+_NOWHERE = "not-planned-yet"
+
+
+def sample_pod(job: HulkJob) -> Object:
+    """Worker 0 of the job's next attempt, as if it were the only one."""
+    num_ranks = job.spec.workers.accelerators_per_worker
+    plan = Plan(
+        key=job.key,
+        attempt=min(job.status.attempt + 1, names.MAX_ATTEMPT),
+        workers=(WorkerSlot(_NOWHERE, _NOWHERE, num_ranks),),
+        shares=(1,) * num_ranks,
+        micro_batch=1,
+        num_buckets=1,
+        prediction=NOT_PREDICTED,
+        layout=Layout(num_ranks),
+    )
+    return pods(job, plan, [0])[0]

@@ -1,0 +1,175 @@
+"""Starts that fail: whose fault it is decides whether they count, which nodes are avoided, and when the job ends."""
+
+from typing import Any
+
+import pytest
+from hulk_operator.api import ConditionType, HulkJobStatus
+from hulk_operator.cluster import EVENTS, Forbidden, Object
+from hulk_operator.pods import Reason
+from hulk_operator.reconcile.recipe import Decision, decide
+from hulk_operator.reconcile.steps.start_failures import MAX_REGISTRY_STARTS
+from hulk_operator.reconcile.types import Memory, ReadWarnings, Warnings
+from hulk_operator.status import condition, finished, holds
+from test_reconcile_pass import World
+from views import NOW, ago, decision, deploying, full, gang, job, pod, view
+
+NOT_FOUND = 'Back-off pulling image "hulk:9": ErrImagePull: failed to resolve reference "hulk:9": not found'
+NO_ANSWER = 'Back-off pulling image "hulk:9": ErrImagePull: dial tcp 10.0.0.9:443: i/o timeout'
+UNMOUNTED = 'MountVolume.SetUp failed for volume "keys" : secret "keys" not found'
+NO_CLAIM = '0/3 nodes are available: persistentvolumeclaim "data" not found.'
+JOBS_OWN = {
+    "ImagePullBackOff": NOT_FOUND,
+    "InvalidImageName": 'couldn\'t parse image name "Hulk:9"',
+    "CreateContainerConfigError": 'secret "s3" not found',
+    "RunContainerError": 'exec: "pyton": executable file not found in $PATH',
+}
+
+
+def told(found: HulkJobStatus, kind: ConditionType) -> str:
+    known = condition(found, kind)
+    assert known is not None
+    return known.message
+
+
+def starting(why: Reason, failures: int = 0, memory: Memory | None = None, **spec: Any) -> Decision:
+    """A gang of which no container starts, for that reason."""
+    stuck = gang(phase="Pending", waiting=why)
+    known = deploying().model_copy(update={"failures": failures})
+    return decide(view(known, job=job(**spec), full=full(), memory=memory or Memory(swept_to=1), pods=stuck))
+
+
+@pytest.mark.parametrize("reason", JOBS_OWN)
+def test_what_the_template_cannot_have_counts_up_to_the_limit_and_blames_no_node(reason: str) -> None:
+    why = Reason(reason, JOBS_OWN[reason])
+    first = starting(why).view.status
+    assert (first.failures, first.avoided_nodes) == (1, ())
+    assert not finished(first)
+    assert told(first, ConditionType.DEPLOYED).endswith("; failure 1 of at most 3")
+    last = starting(why, failures=3).view.status
+    assert holds(last, "Failed")
+    assert last.failures == 4
+    assert told(last, ConditionType.FAILED).startswith("4 failures are more than backoffLimit = 3; the last: " + reason)
+    assert JOBS_OWN[reason] in told(last, ConditionType.FAILED)
+
+
+def test_a_registry_that_does_not_answer_does_not_count_but_is_not_asked_for_ever() -> None:
+    why = Reason("ImagePullBackOff", NO_ANSWER)
+    found = starting(why, failures=3).view.status
+    assert (found.failures, finished(found)) == (3, False)
+    ended = starting(why, memory=Memory(swept_to=1, unstable=MAX_REGISTRY_STARTS - 1)).view.status
+    assert holds(ended, "Failed")
+    assert NO_ANSWER in told(ended, ConditionType.FAILED)
+
+
+def test_a_container_that_runs_elsewhere_is_its_nodes_fault_and_does_not_count() -> None:
+    why = Reason("ImagePullBackOff", NOT_FOUND)
+    stuck = (pod(0), pod(1, phase="Pending", waiting=why), pod(2))
+    found = decide(view(deploying(), full=full(), memory=Memory(swept_to=1), pods=stuck)).view.status
+    assert (found.failures, [node.name for node in found.avoided_nodes]) == (0, ["node-1"])
+
+
+CREATING = Reason("ContainerCreating", "")
+
+
+def late(since_s: float, warnings: Warnings | None = None) -> Decision:
+    waiting = (pod(0), pod(1, phase="Pending", waiting=CREATING), pod(2))
+    memory = Memory(swept_to=1, warnings=warnings)
+    return decide(view(deploying(since_s=since_s), full=full(), memory=memory, pods=waiting))
+
+
+def warned(message: str, attempt: int = 1, age_s: float = 1) -> Warnings:
+    return Warnings(attempt, ago(age_s), {"demo-1-1": Reason("FailedMount", message)})
+
+
+@pytest.mark.parametrize(
+    ("since_s", "warnings", "asked"),
+    [
+        (10, None, False),
+        (40, None, True),
+        (40, warned("x", attempt=0), True),
+        (40, warned("nfs: connection timed out"), False),
+        (120, warned("nfs: connection timed out", age_s=61), True),
+    ],
+)
+def test_kubelets_warnings_of_a_late_pod_are_read_now_and_then(
+    since_s: float, warnings: Warnings | None, asked: bool
+) -> None:
+    made = late(since_s, warnings)
+    found = [action for _, action in made.actions if isinstance(action, ReadWarnings)]
+    assert found == ([ReadWarnings(("demo-1-1",))] if asked else [])
+    assert made.requeue_after_s is not None
+    assert holds(made.view.status, "Planned")
+
+
+def test_a_secret_that_no_kubelet_can_mount_is_the_jobs_own_and_named_long_before_the_timeout() -> None:
+    found = late(40, warned(UNMOUNTED)).view.status
+    assert (found.failures, found.avoided_nodes) == (1, ())
+    assert UNMOUNTED in told(found, ConditionType.DEPLOYED)
+    assert (found.last_failure or pytest.fail("no failure")).reason == "FailedMount"
+
+
+def test_a_gang_that_is_late_for_another_warning_says_it_at_the_timeout() -> None:
+    found = late(300, warned("nfs: connection timed out")).view.status
+    assert "FailedMount: nfs: connection timed out" in told(found, ConditionType.DEPLOYED)
+    assert (found.failures, [node.name for node in found.avoided_nodes]) == (0, ["node-1"])
+
+
+def test_a_volume_claim_that_is_not_there_is_no_nodes_fault() -> None:
+    waiting = gang(phase="Pending", node="", unschedulable=NO_CLAIM)
+    found = decide(view(deploying(since_s=300), full=full(), memory=Memory(swept_to=1), pods=waiting)).view.status
+    assert (found.failures, found.avoided_nodes) == (1, ())
+    assert NO_CLAIM in told(found, ConditionType.DEPLOYED)
+
+
+def event(pod: str, message: str, time: str, kind: str = "Warning") -> Object:
+    return {
+        "metadata": {"name": f"{pod}.{time}.{kind}", "namespace": "lab"},
+        "involvedObject": {"kind": "Pod", "name": pod},
+        "type": kind,
+        "reason": "FailedMount",
+        "message": message,
+        "lastTimestamp": f"2026-05-04T12:00:{time}Z",
+    }
+
+
+def creating(worker: int) -> Object:
+    return {
+        "phase": "Pending",
+        "containerStatuses": [{"name": "worker", "state": {"waiting": {"reason": CREATING.reason}}}],
+    }
+
+
+async def test_the_last_warning_of_a_pod_is_read_from_its_events() -> None:
+    world = World(decision())
+    await world.passes(2)
+    world.pods_become(creating)
+    for one in (
+        event("demo-1-0", "an older one", "01"),
+        event("demo-1-0", UNMOUNTED, "05"),
+        event("demo-1-0", "all is well", "09", kind="Normal"),
+        event("demo-1-1", "of another pod", "20"),
+    ):
+        await world.cluster.create(EVENTS, one)
+    world._wait(31)
+    await world.passes(2)
+    found = world.job().status
+    assert (found.last_failure or pytest.fail("no failure")).message == UNMOUNTED
+    assert found.failures == 1
+
+
+async def test_an_operator_that_may_not_read_events_waits_for_the_timeout() -> None:
+    world = World(decision())
+    await world.passes(2)
+    world.pods_become(creating)
+
+    async def forbidden(*_: Any, **__: Any) -> Any:
+        raise Forbidden(403, "Forbidden", "no")
+
+    world.cluster.list = forbidden  # type: ignore[method-assign]
+    world._wait(31)
+    await world.passes(2)
+    assert holds(world.job().status, "Planned")
+    world._wait(300)
+    await world.passes(1)
+    assert (world.job().status.last_failure or pytest.fail("no failure")).reason == "StartTimeout"
+    assert world.now > NOW
