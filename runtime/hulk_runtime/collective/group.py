@@ -242,9 +242,9 @@ class Collective:
         drift.asked(self._engine.all_reduce(Order(values, begin, self._members.epoch, reported=False)), figures_N)
 
     def _begin_drift(self) -> Drift | None:
-        """Only where the plan knows every link that it uses."""
+        """Only where the plan uses links, and knows all of them."""
         plan = self._plan_now
-        if not self._settings.drift or plan.fixed_shares or len(self._far) == 0 or not Drift.serves(plan):
+        if not self._settings.drift or plan.fixed_shares or not Drift.serves(plan):
             return None
         return Drift(plan, self.rank, self._peers, self._settings.pace)
 

@@ -66,9 +66,9 @@ class Drift:
 
     @staticmethod
     def serves(plan: CollectivePlan) -> bool:
-        """Whether the plan has a rate for every link that it uses."""
+        """Whether there is something to follow: links are used, which one region alone has not, each with a rate."""
         used = {link for size in plan.classes for flow in size.every_flow for link in flow.links}
-        return used <= plan.links.keys()
+        return bool(used) and used <= plan.links.keys()
 
     def turn(self, num_bytes: int) -> Turn:
         """The next operation sums a vector of so many bytes."""
