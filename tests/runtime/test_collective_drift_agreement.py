@@ -376,7 +376,7 @@ def test_leaving_right_after_the_last_sum_is_no_failure() -> None:
 
 
 def test_links_are_followed_as_regions_are_lost_until_one_is_left() -> None:
-    """Three regions, two, one: an all-reduce of one region crosses no link, takes no time, and has nothing to follow."""
+    """Three regions, two, one: an all-reduce of one region takes no time, and has no link to follow."""
     regions = ((0, 1), (2,), (3,))
     classes = (SizeClass(1 << 40, 1 << 15, STARS),)
     plan = CollectivePlan(

@@ -8,6 +8,7 @@ The server runs in a thread and only reads values, so a slow reader never delays
 """
 
 import json
+import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +18,7 @@ from typing import Any, Final, Self
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
+from hulk_runtime import background
 from hulk_runtime.errors import PortError
 from hulk_runtime.training.preflight import Preflight
 
@@ -32,6 +34,7 @@ class ProgressServer:
         self._attempt = attempt
         self._preflight: Preflight | None = None
         self._go = threading.Event()
+        self._is_closed = False
         try:
             self._server = _Server(("", port), self)
         except OSError as error:
@@ -72,10 +75,11 @@ class ProgressServer:
         return HTTPStatus.NO_CONTENT
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, name="hulk-progress", daemon=True).start()
+        background.Thread("hulk-progress", self._server.serve_forever, restarts=lambda: not self._is_closed).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._is_closed = True
         self._server.shutdown()
         self._server.server_close()
 
@@ -86,6 +90,12 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], progress: ProgressServer) -> None:
         self.progress = progress
         super().__init__(address, _Handler)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away is its own matter; another one may ask again, whatever happened to this one."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, OSError):
+            background.count("hulk-progress-answer", error, "and an answer is not given")
 
 
 class _Handler(BaseHTTPRequestHandler):
