@@ -98,7 +98,8 @@ def forks() -> Iterator[ForkServerContext]:
     They, and what they start themselves, would import pytest's main module as well.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "killing"])
+    # torch's DistributedDataParallel imports torch._dynamo, for seconds in every rank
+    context.set_forkserver_preload(["torch", "torch._dynamo", "killing"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.modules["__main__"], "__spec__", None, raising=False)
         patch.delattr(sys.modules["__main__"], "__file__", raising=False)

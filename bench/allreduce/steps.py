@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from hulk_runtime.collective.ddp import all_reduce_hook
+from hulk_runtime.collective.gradient_sums import GradientSums, all_reduce_hook
 from hulk_runtime.collective.staging import AllReduce
 from torch.nn.parallel import DistributedDataParallel
 
@@ -47,7 +47,8 @@ class Steps:
         self._input_BN = _input_BN(place.rank)
         self._wan = Wan(place, spec["method"]) if spec["kind"] == "wan" else None
         if self._wan is not None:
-            self._model.register_comm_hook(AllReduce(self._wan.collective, torch.device("cpu")), all_reduce_hook)
+            sums = GradientSums(AllReduce(self._wan.collective, torch.device("cpu")), self._model)
+            self._model.register_comm_hook(sums, all_reduce_hook)
         for _ in range(2):  # buckets are rebuilt after the first step
             self.step()
 

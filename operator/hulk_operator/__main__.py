@@ -12,6 +12,7 @@ def main() -> None:
 
     import aiohttp
 
+    from hulk_operator.background import BackgroundError
     from hulk_operator.cluster import ClusterError, LeaseLost, connect
     from hulk_operator.handlers.operator import run
     from hulk_operator.handlers.serving import serve
@@ -39,7 +40,7 @@ def main() -> None:
 
     try:
         asyncio.run(operate())
-    except (ClusterError, LeaseLost) as error:
+    except (ClusterError, LeaseLost, BackgroundError) as error:
         sys.exit(f"hulk-operator: {error}")
 
 

@@ -7,6 +7,7 @@
     ├── PeerLostError       69  another rank went away; look at the other pods for the cause
     │   ├── RankLostError   69  the same, and all ranks agree which one it was
     │   └── MembershipChangedError  the others go on without it (caught by the training loop)
+    ├── BackgroundError     70  a thread beside the training broke: a defect; another attempt may do better
     ├── PortError           71  the metrics port is taken
     ├── CheckpointError     74  the checkpoint store failed, or what it holds is damaged
     └── FencedError         75  a newer attempt of the job has begun
@@ -66,6 +67,12 @@ class RankLostError(PeerLostError):
 
 class MembershipChangedError(PeerLostError):
     """Regions were cut off and the others go on: what was under way is to be begun again, with fewer ranks."""
+
+
+class BackgroundError(HulkError):
+    """A thread or task that its process cannot do without broke."""
+
+    exit_code = 70
 
 
 class PortError(HulkError):

@@ -102,7 +102,7 @@ def trial_metrics() -> Iterable[Metric]:
 
 def agent_metrics() -> Iterable[Metric]:
     """The agent's metrics with one result of each kind."""
-    return AgentCollector(lambda: Health({"answered": 1}, {"done": 1}, 1, 1, 0, True)).collect()
+    return AgentCollector(lambda: Health({"answered": 1}, {"done": 1}, 1, 1, 0, True, {"follow": 0})).collect()
 
 
 def _table(metrics: Iterable[Metric]) -> str:

@@ -161,6 +161,53 @@ def test_the_job_says_that_it_is_degraded_and_by_what() -> None:
     assert again.message == "ap, us were cut off: 2 of 6 workers go on without them (membership epoch 2)"
 
 
+@pytest.mark.parametrize(
+    ("name", "seconds_ago", "nodes", "spec", "says"),
+    [
+        ("just now: what Kubernetes says of nodes is old", 10, {}, {}, " (membership epoch 1)"),
+        ("one node is away", 100, {"n4": NodeState("Unknown")}, {}, "; 1 of its 2 nodes is not ready"),
+        (
+            "both are",
+            10,
+            {"n4": NodeState("Unknown"), "n5": NodeState("False")},
+            {},
+            "; 2 of its 2 nodes are not ready",
+        ),
+        (
+            "they are back",
+            100,
+            {},
+            {"checkpoint": {"storage": {"url": "s3://a/b"}, "everySteps": 5}},
+            "; its nodes are ready: a new attempt would use them and resumes from the last checkpoint; "
+            "for one set spec.suspend to true, wait for Suspended, and set it to false",
+        ),
+        ("and nothing was saved", 100, {}, {}, "and begins at step 1: it has no checkpoint; "),
+    ],
+)
+def test_a_degraded_job_says_what_it_takes_to_have_the_region_back(
+    name: str, seconds_ago: float, nodes: dict[str, NodeState], spec: dict[str, Any], says: str
+) -> None:
+    status = whole().model_copy(
+        update={"membership": Membership(epoch=1, workers=4, without=("ap",), since=ago(seconds_ago))}
+    )
+    said = condition(decide(six(status, nodes=nodes, spec=spec)).view.status, ConditionType.DEGRADED)
+    assert said is not None
+    assert says in said.message, name
+    if seconds_ago < 60 and not nodes:
+        assert said.message.endswith(says), name
+
+
+def test_a_job_that_was_suspended_is_planned_with_the_region_again() -> None:
+    """What the condition tells people to do."""
+    suspended = decide(six(without("ap"), spec={"suspend": True})).view.status
+    assert not holds(suspended, ConditionType.PLANNED)
+    assert suspended.membership is None
+    gone = decide(six(suspended, pods=(), spec={"suspend": True})).view.status
+    assert holds(gone, ConditionType.SUSPENDED)
+    again = decide(six(gone, pods=(), decision=decision(2), full=None)).view
+    assert members(replace(again, status=whole())) == frozenset(range(6))
+
+
 AP_GONE = (pod(4, delete_by=NOW), pod(5, phase="Succeeded"))
 
 

@@ -26,7 +26,7 @@ def broken(*_: object) -> None:
     raise RuntimeError("a bug")
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.filterwarnings(BREAKS)
 def test_all_ranks_say_the_same_of_an_engine_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     arrived = Operation.arrived
 
@@ -53,7 +53,7 @@ def ended(wait: Callable[[], None]) -> Callable[[], PeerLostError | None]:
     return result
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.filterwarnings(BREAKS)
 def test_an_all_reduce_that_cannot_begin_ends_everywhere() -> None:
     with group(THREE, QUICK) as ranks:
         ranks[2]._roles = broken  # type: ignore[assignment]

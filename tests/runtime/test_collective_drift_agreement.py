@@ -6,7 +6,19 @@ from functools import partial
 
 import pytest
 import torch
-from collective_ranks import LINKS, PLAN, RATE, STARS, all_reduce, group, star, together, vectors
+from collective_ranks import (
+    LINKS,
+    PATIENCE_S,
+    PLAN,
+    RATE,
+    STARS,
+    all_reduce,
+    break_off,
+    group,
+    star,
+    together,
+    vectors,
+)
 from depth import num_examples
 from hulk_runtime.collective.drift.agreement import ROUND, WINDOW, LinkRates
 from hulk_runtime.collective.drift.cost_model import Clock
@@ -17,7 +29,7 @@ from hulk_runtime.collective.drift.share_optimizer import best, play, seconds
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.reduction.handle import Both, Work
 from hulk_runtime.collective.wire import bandwidth_meter
-from hulk_runtime.errors import RankLostError
+from hulk_runtime.errors import MembershipChangedError, RankLostError
 from hulk_runtime.plan.flows import Alternative, CollectivePlan, Flow, Pair, SizeClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -361,3 +373,39 @@ def test_leaving_right_after_the_last_sum_is_no_failure() -> None:
             for work in begun(ranks, WINDOW + 1):
                 work.wait(60)
         together([rank.close for rank in ranks])
+
+
+def test_links_are_followed_as_regions_are_lost_until_one_is_left() -> None:
+    """Three regions, two, one: an all-reduce of one region takes no time, and has no link to follow."""
+    regions = ((0, 1), (2,), (3,))
+    classes = (SizeClass(1 << 40, 1 << 15, STARS),)
+    plan = CollectivePlan(
+        regions, {pair: replace(figures, bytes_per_s=1e9) for pair, figures in LINKS.items()}, classes
+    )
+    with group(replace(plan, on_region_loss="continue"), Settings(bound_s=2.0, connect_s=PATIENCE_S)) as ranks:
+        for num_left, num_regions in ((4, 3), (3, 2), (2, 1)):
+            left = ranks[:num_left]
+            for rank in ranks[num_left : num_left + 1]:
+                lose(rank, left)
+            followed = follow_a_round(left)
+            assert len(followed) == num_regions * (num_regions - 1)
+            assert all(max(link) < num_regions for link in followed)
+
+
+def lose(gone: Collective, left: list[Collective]) -> None:
+    """The others go on."""
+    works = [rank.all_reduce(torch.ones(10)) for rank in left]
+    break_off(gone)
+    for work in works:
+        with pytest.raises(MembershipChangedError):
+            work.wait(PATIENCE_S)
+    together([rank.adopt for rank in left])
+
+
+def follow_a_round(ranks: list[Collective]) -> set[Pair]:
+    """The links that have carried something in a whole round and what follows from it; the same on every rank."""
+    for _ in range(ROUND + 1):
+        all_reduce(ranks, vectors(len(ranks), MIN_BYTES // 4))
+    found = [{link for link, rates in rank.beliefs().items() if rates.carried.num_bytes} for rank in ranks]
+    assert all(links == found[0] for links in found)
+    return found[0]

@@ -14,9 +14,20 @@ FLOWS = [
     {"share": 0.3, "exchange": [0, 1, 2], "reduce": [], "broadcast": []},
 ]
 DDP = Path(__file__).with_name("ddp_script.py")
+DDP_FEATURES = DDP.with_name("ddp_features.py")
 DDP_KINDS = DDP.with_name("ddp_kinds.py")
 INSIDE = str(Path(__file__).with_name("inside_script.py"))
 BEHIND = str(Path(__file__).with_name("behind_script.py"))
+TWO = [
+    {
+        "maxBytes": 1 << 20,
+        "chunkBytes": 4096,
+        "predictedSeconds": 0.1,
+        "boundSeconds": 0.1,
+        "flows": [{"share": 1.0, "exchange": [0, 1], "reduce": [], "broadcast": []}],
+    }
+]
+"""The classes of two regions."""
 UNEVEN = [{"node": f"node-{i}", "region": f"region-{r}", "accelerators": 1} for i, r in enumerate((0, 0, 1, 1, 2))]
 
 
@@ -214,7 +225,61 @@ def test_gradients_of_any_ddp_are_the_mean_of_its_ranks(job, make_plan) -> None:
     ]
     for rank in ranks:
         assert [line for line in rank.output.splitlines() if " as by hand" in line] == said
-    assert "not as planned: its process group has ranks [0, 1] of 3" in ranks[0].output
+    assert "not as planned: a model's process group has ranks [0, 1] of 3" in ranks[0].output
+
+
+LIKE_TORCH = [
+    "sparse",
+    "bucket_view",
+    "options_of_buckets",
+    "ignored",
+    "complex_values",
+    "half",
+    "mixed_types",
+    "no_outputs",
+    "buffers",
+    "uneven_inputs",
+    "uneven_inputs_that_raise",
+    "uneven_inputs_and_sharded_optimizer",
+    "delayed",
+    "own_hook",
+    "optimizer_in_backward",
+    "unused",
+    "graphs",
+    "nested_outputs",
+    "finalized_by_hand",
+    "other_group",
+    "copied",
+    "python_reducer",
+    "state_and_logging",
+    "refused",
+]
+BY_TORCH = [
+    "some are sparse",
+    "some are float64",
+    "delay_all_reduce_named_params names all parameters",
+    "the script has registered fp16_compress_hook",
+    "the script has registered post_localSGD_hook",
+    "a model's process group has ranks [0] of 2",
+    "compiled autograd calls no hook with buckets",
+]
+
+
+def test_hulks_class_does_what_torchs_does(job, make_plan) -> None:
+    """Feature by feature; what torch does in place of the plan is said once, however many models do it."""
+    first, second = job.run_ranks(make_plan((1, 1), **wan(2, classes=TWO)), str(DDP_FEATURES), ",".join(LIKE_TORCH))
+    for rank in (first, second):
+        assert [line for line in rank.output.splitlines() if line.endswith(": as torch's")] == [
+            f"{name}: as torch's" for name in LIKE_TORCH
+        ]
+    for why in BY_TORCH:
+        assert first.output.count(f"gradients are summed by torch, not as planned: {why}\n") == 1, why
+
+
+@pytest.mark.whole
+def test_hulks_class_compiles(job, make_plan) -> None:
+    first, _ = job.run_ranks(make_plan((1, 1), **wan(2, classes=TWO)), str(DDP_FEATURES), "compiled")
+    assert "compiled: as torch's" in first.output
 
 
 def averaged_by_hand() -> list[float]:

@@ -1,21 +1,20 @@
 """The whole operator: one Lease, one store, a queue of passes for each kind, one planning pass, the watches, probing.
 
-Everything runs in one event loop. When any part ends, all end: Kubernetes starts the operator again, and a start loses
-nothing, because everything that matters is in the API server.
+Everything runs in one event loop. A part that breaks is started again; where that is no use all parts end: Kubernetes
+starts the operator again, and a start loses nothing, because everything that matters is in the API server.
 """
 
 import asyncio
 import logging
 import signal
 from collections.abc import Callable, Collection, Coroutine, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 import kopf
 
-from hulk_operator import names
+from hulk_operator import background, names
 from hulk_operator.api import ConditionType
 from hulk_operator.cluster import HULK_JOBS, HULK_SWEEPS, NODES, PODS, Cluster, ClusterError, Lease, LeaseLost, NotFound
 from hulk_operator.handlers.pods import PodWatch
@@ -128,23 +127,18 @@ async def run(
     it is process 1, to which a signal without a handler does nothing: so SIGTERM is handled from the start as well.
     """
     parts = assemble(cluster, workers, settings, health, now)
-    serving = asyncio.create_task(serve(parts))
     stop = asyncio.Event()
     _take_signals(stop)
     try:
-        if not await _unless(stop, parts.lease.acquire()):
-            return
-        await _act(cluster, settings, parts, stop)
-    except* LeaseLost as lost:
-        raise lost.exceptions[0] from None
-    else:
-        await parts.lease.release()
+        async with background.running() as tasks:
+            serving = tasks.start("serving", lambda: serve(parts))
+            if await _unless(stop, parts.lease.acquire()):
+                await _act(cluster, settings, parts, stop)
+                await parts.lease.release()
+            serving.cancel()
     finally:
         for number in SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(number)
-        serving.cancel()
-        with suppress(asyncio.CancelledError):
-            await serving
 
 
 def _take_signals(stop: asyncio.Event) -> None:
@@ -154,23 +148,15 @@ def _take_signals(stop: asyncio.Event) -> None:
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
     """Do the work unless asked to stop first; whether it was done."""
-    doing, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait((doing, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if not doing.done():
-            return False
-        await doing
-        return True
-    finally:
-        for task in (doing, stopping):
-            task.cancel()
-        await asyncio.gather(doing, stopping, return_exceptions=True)
+    ended = await background.first_of(work, stop.wait())
+    return ended is not None and ended[0] == 0
 
 
 async def _act(cluster: Cluster, settings: Settings, parts: Parts, stop: asyncio.Event) -> None:
     """Do an operator's work while the lease is held."""
-    async with asyncio.TaskGroup() as group:
-        holding = group.create_task(parts.lease.hold())
+    async with background.running() as tasks:
+        # without it another operator begins, whatever this one does
+        holding = tasks.start("lease", parts.lease.hold, is_restarted=False, raises=(LeaseLost,))
         if not await _unless(stop, load(cluster, settings, parts)):
             holding.cancel()
             return
@@ -182,19 +168,19 @@ async def _act(cluster: Cluster, settings: Settings, parts: Parts, stop: asyncio
             settings.namespace,
             lambda: parts.health.heard("pods"),
         )
-        works = [
-            parts.queue.run(),
-            parts.sweeps.run(),
-            parts.planner.run(),
-            parts.prober.run(),
-            pods.run(),
-            _resync(cluster, settings, parts),
+        acting = [
+            holding,
+            tasks.start("jobs", parts.queue.run),
+            tasks.start("sweeps", parts.sweeps.run),
+            tasks.start("planning", parts.planner.run),
+            tasks.start("probing", parts.prober.run),
+            tasks.start("pods", pods.run),
+            tasks.start("resync", lambda: _resync(cluster, settings, parts)),
         ]
-        tasks = [holding, *(group.create_task(work) for work in works)]
         try:
             await _watch(settings, parts, stop)
         finally:
-            for task in tasks:
+            for task in acting:
                 task.cancel()
 
 
@@ -210,7 +196,7 @@ async def _watch(settings: Settings, parts: Parts, stop: asyncio.Event) -> None:
         namespaces=[settings.namespace] if settings.namespace else [],
     )
     _take_signals(stop)  # Kopf has just taken them for itself
-    await _unless(stop, kopf.run_tasks(tasks, ignored=ours))
+    await _unless(stop, background.ends_operator("watches", kopf.run_tasks(tasks, ignored=ours)))
 
 
 async def load(cluster: Cluster, settings: Settings, parts: Parts) -> None:

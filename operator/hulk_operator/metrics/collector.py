@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from hulk_operator import version
+from hulk_operator import background, version
 from hulk_operator.api import AllReduceTime, HulkJob, PipelineObserved, PredictionSummary, RegionLinkRate
 from hulk_operator.metrics import definitions as d
 from hulk_operator.metrics.definitions import Definition, Kind, Labels, Rows
@@ -197,6 +197,7 @@ def _operator_rows(snapshot: Snapshot, health: Health) -> dict[Definition, Rows]
         d.OPERATOR_QUEUE: [((), float(snapshot.queue_depth))],
         d.OPERATOR_PLANNING: [((), health.planning_s)],
         d.OPERATOR_WRITES: [(labels, float(count)) for labels, count in health.writes.items()],
+        d.OPERATOR_BACKGROUND: [((task,), float(count)) for task, count in background.failures().items()],
         d.OPERATOR_ERRORS: [((where,), float(count)) for where, count in health.errors.items()],
     }
 

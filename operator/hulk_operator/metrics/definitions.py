@@ -184,6 +184,12 @@ OPERATOR_PLANNING: Final = Definition(
 OPERATOR_WRITES: Final = Definition(
     "hulk_operator_api_writes", Kind.COUNTER, ("verb", "resource"), "Writes sent to the API server."
 )
+OPERATOR_BACKGROUND: Final = Definition(
+    "hulk_operator_background_failures",
+    Kind.COUNTER,
+    ("task",),
+    "Unexpected ends of a part of the operator, which is started again.",
+)
 OPERATOR_ERRORS: Final = Definition(
     "hulk_operator_errors", Kind.COUNTER, ("where",), "Passes that ended in an error and are repeated."
 )
@@ -236,5 +242,6 @@ DEFINITIONS: Final = (
     OPERATOR_RECONCILE,
     OPERATOR_PLANNING,
     OPERATOR_WRITES,
+    OPERATOR_BACKGROUND,
     OPERATOR_ERRORS,
 )

@@ -20,6 +20,7 @@ from hulk_placement.replan.decide import Policy
 from hulk_placement.solution import Budget, Solution
 from hulk_placement.workload import Workload
 
+from hulk_operator import background
 from hulk_operator.api import ConditionType, HulkJob
 from hulk_operator.cluster import Cluster, ClusterError, Refused
 from hulk_operator.inputs import topology as inputs
@@ -186,14 +187,9 @@ class Planner:
     async def _wait(self) -> None:
         """Until a job needs a plan, or a refused one may have a chance."""
         if not self._wanted:
-            waits = [asyncio.ensure_future(event.wait()) for event in (self._wake, self._changed)]
-            try:
-                await asyncio.wait(
-                    waits, timeout=min(self._retry_s, self._review_in_s), return_when=asyncio.FIRST_COMPLETED
-                )
-            finally:
-                for wait in waits:
-                    wait.cancel()
+            await background.first_of(
+                self._wake.wait(), self._changed.wait(), timeout_s=min(self._retry_s, self._review_in_s)
+            )
         if not self._wanted:
             with suppress(TimeoutError):
                 async with asyncio.timeout(MIN_CHANGE_INTERVAL_S):  # wait_for may lose a cancellation

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from hulk_operator import names
+from hulk_operator import background, names
 from hulk_operator.api import LinkStatus, NodeProfile
 from hulk_operator.cluster import (
     EVENTS,
@@ -100,9 +100,9 @@ class Prober:
             return nodes.all(), profiles.all(), agents.all()
 
         self.read, self.wrote = mirrored, profiles.objects.put
-        async with asyncio.TaskGroup() as tasks:
+        async with background.running() as tasks:
             for mirror in mirrors:
-                tasks.create_task(mirror.run())
+                tasks.start("mirror", mirror.run)
             while True:
                 changed.clear()
                 await self._try_tick()

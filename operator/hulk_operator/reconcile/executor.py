@@ -3,15 +3,14 @@
 Every action can be repeated: what exists already is left, what is gone already is fine.
 """
 
-import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from hulk_operator import names
+from hulk_operator import background, names
 from hulk_operator.api import AcceleratorStatus, HulkJob, NodeProfile
 from hulk_operator.api.base import MAX_COUNT
 from hulk_operator.api.nodeprofile import MAX_LINKS
@@ -167,7 +166,7 @@ class Executor:
             for body in left:
                 self._created(action.resource, await self._create_one(action.resource, body, uid))
 
-        await _all(work() for _ in range(min(NUM_IN_FLIGHT, len(action.bodies))))
+        await background.all_of(work() for _ in range(min(NUM_IN_FLIGHT, len(action.bodies))))
 
     async def _create_one(self, resource: ApiResource, body: Object, uid: str) -> Object:
         try:
@@ -231,7 +230,7 @@ class Executor:
                     patched = await self._cluster.patch(PODS, name, view.job.metadata.namespace, change)
                     self._created(PODS, patched)
 
-        await _all(work() for _ in range(min(NUM_IN_FLIGHT, len(action.labels))))
+        await background.all_of(work() for _ in range(min(NUM_IN_FLIGHT, len(action.labels))))
 
     async def _sweep(self, view: View, action: Sweep) -> None:
         meta = view.job.metadata
@@ -382,7 +381,7 @@ class Executor:
             for node in left:
                 await self._record_speed(view, calibration, node)
 
-        await _all(work() for _ in range(NUM_IN_FLIGHT))
+        await background.all_of(work() for _ in range(NUM_IN_FLIGHT))
 
     async def _record_speed(self, view: View, calibration: Calibration, node: str) -> None:
         new = AcceleratorStatus(
@@ -404,14 +403,3 @@ class Executor:
             logger.info("node %s has no NodeProfile; its speed is not kept", node)
         except (Refused, ValueError) as error:  # a courtesy to later jobs, no matter of this one
             logger.warning("the speed of node %s is not kept: %s", node, error)
-
-
-async def _all(works: Iterator[Any]) -> None:
-    """Run coroutines side by side; the first error cancels the others and is raised."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

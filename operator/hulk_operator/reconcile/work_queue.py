@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from hulk_operator import background
 from hulk_operator.cluster import ClusterError
 
 logger = logging.getLogger(__name__)
@@ -62,9 +63,9 @@ class WorkQueue:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        async with asyncio.TaskGroup() as group:
+        async with background.running() as tasks:
             for _ in range(self._pace.num_workers):
-                group.create_task(self._work_on())
+                tasks.start("worker", self._work_on)
 
     async def _work_on(self) -> None:
         while True:
@@ -74,9 +75,14 @@ class WorkQueue:
             self._again.discard(key)
             if timer := self._timers.pop(key, None):
                 timer.cancel()
-            after_s = await self._pass(key)
-            self._running.discard(key)
-            self._rest(key)
+            try:
+                after_s = await self._pass(key)
+                self._rest(key)
+            except Exception:
+                self._add_later(key, self._pace.max_backoff_s)
+                raise
+            finally:
+                self._running.discard(key)
             if after_s == 0:
                 self._add_now(key)  # the pass itself goes on at once
             elif after_s is not None:

@@ -6,10 +6,11 @@ import shutil
 import signal
 import sys
 
-from hulk_runtime.agent import iperf
+from hulk_runtime import errors
+from hulk_runtime.agent import iperf, tasks
 from hulk_runtime.agent.service import opened
 from hulk_runtime.agent.settings import Settings, from_environment
-from hulk_runtime.errors import ConfigurationError
+from hulk_runtime.errors import BackgroundError, ConfigurationError
 
 log = logging.getLogger(__name__)
 
@@ -17,14 +18,12 @@ log = logging.getLogger(__name__)
 async def serve(settings: Settings) -> None:
     """Run one agent until the process is told to stop."""
     async with opened(settings) as agent:
-        running = asyncio.create_task(agent.run())
+        stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
         log.info("agent of %s answers echoes at %s, port %d", settings.node, ", ".join(settings.hosts), agent.echo.port)
-        try:
-            await running
-        except asyncio.CancelledError:
-            log.info("told to stop")
+        await tasks.first_of(agent.run(), stop.wait())
+        log.info("told to stop")
 
 
 def main() -> None:
@@ -37,7 +36,10 @@ def main() -> None:
     except ValueError as error:
         sys.stderr.write(f"hulk-agent: {error}\n")
         sys.exit(ConfigurationError.exit_code)
-    asyncio.run(serve(settings))
+    try:
+        asyncio.run(serve(settings))
+    except BackgroundError as error:
+        sys.exit(errors.report(error))
 
 
 if __name__ == "__main__":

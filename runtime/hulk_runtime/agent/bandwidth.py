@@ -15,7 +15,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable
 from typing import Final
 
-from hulk_runtime.agent import iperf, tcp_peers
+from hulk_runtime.agent import iperf, tasks, tcp_peers
 from hulk_runtime.agent.iperf import IperfError, NotConnectedError, Transfer
 from hulk_runtime.agent.orders import BandwidthOrder
 
@@ -97,21 +97,17 @@ async def _serve_peer(order: BandwidthOrder, own_host: str, clock: Clock) -> Tra
 async def _output(command: tuple[str, ...], limit_s: float, guard: BandwidthOrder | None = None) -> bytes:
     """What a command prints, ended after `limit_s` or when a stranger is connected to the guarded order's port."""
     process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, env=_env())
-    tasks = [asyncio.create_task(_read(process))]
-    if guard:
-        tasks.append(asyncio.create_task(_turn_strangers_away(guard)))
+    guards = [_turn_strangers_away(guard)] if guard else []
+    has_finished = False
     try:
         async with asyncio.timeout(limit_s):
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            finished = next(task for task in reversed(tasks) if task.done())
-            return finished.result()
+            _, output = await tasks.first_of(*guards, _read(process))
+        has_finished = True
+        return bytes(output)
     except TimeoutError:
         raise IperfError(f"no end after {limit_s:.0f} s") from None
     finally:
-        for task in tasks:
-            task.cancel()
-        await _end(process, has_finished=tasks[0].done())
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _end(process, has_finished=has_finished)
 
 
 async def _turn_strangers_away(order: BandwidthOrder) -> bytes:

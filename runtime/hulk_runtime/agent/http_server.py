@@ -1,6 +1,6 @@
 """The agent's HTTP port: /healthz and /readyz (the process turns) and /metrics."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -21,6 +21,7 @@ class Health:
     num_targets: int
     num_api_errors: int
     has_profile: bool
+    background_failures: Mapping[str, int]  # by task
 
 
 class AgentCollector(Collector):
@@ -41,12 +42,18 @@ class AgentCollector(Collector):
         yield GaugeMetricFamily("hulk_agent_echo_targets", "Nodes ordered to be echoed.", health.num_targets)
         yield CounterMetricFamily("hulk_agent_api_errors", "Failed API requests.", health.num_api_errors)
         yield GaugeMetricFamily("hulk_agent_has_profile", "1 while the NodeProfile is there.", int(health.has_profile))
+        name, text = "hulk_agent_background_failures", "Unexpected ends of a task, which is started again."
+        yield _counts(name, text, "task", health.background_failures)
 
 
-def _by_result(name: str, text: str, counts: dict[str, int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, text, labels=["result"])
-    for result, count in counts.items():
-        family.add_metric([result], count)
+def _by_result(name: str, text: str, counts: Mapping[str, int]) -> CounterMetricFamily:
+    return _counts(name, text, "result", counts)
+
+
+def _counts(name: str, text: str, label: str, counts: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, text, labels=[label])
+    for of, count in counts.items():
+        family.add_metric([of], count)
     return family
 
 

@@ -13,12 +13,13 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from hulk_runtime.agent import bandwidth, http_server, orders, results
+from hulk_runtime import background
+from hulk_runtime.agent import bandwidth, http_server, orders, results, tasks
 from hulk_runtime.agent.api_client import Api, ApiError, Profile, open_session
 from hulk_runtime.agent.echo import Echo
-from hulk_runtime.agent.iperf import IperfError
+from hulk_runtime.agent.iperf import IperfError, Transfer
 from hulk_runtime.agent.orders import Address, BandwidthOrder, Orders
 from hulk_runtime.agent.results import Measured
 from hulk_runtime.agent.server_clock import ServerClock
@@ -55,9 +56,7 @@ class Agent:
 
     async def run(self) -> None:
         """Measure until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for loop in (self._follow, self._probe, self._test, self._publish):
-                tasks.create_task(loop(), name=loop.__name__)
+        await tasks.keep({"follow": self._follow, "probe": self._probe, "test": self._test, "publish": self._publish})
 
     def health(self) -> http_server.Health:
         """The state for /metrics."""
@@ -65,7 +64,13 @@ class Agent:
         echoes = {name: getattr(counters, name) for name in ("sent", "answered", "lost", "replied", "refused")}
         num_targets = len(self.echo.targets())
         return http_server.Health(
-            echoes, dict(self.tests), len(self.links), num_targets, self.api.num_errors, self.has_profile
+            echoes,
+            dict(self.tests),
+            len(self.links),
+            num_targets,
+            self.api.num_errors,
+            self.has_profile,
+            background.failures(),
         )
 
     async def _follow(self) -> None:
@@ -128,34 +133,33 @@ class Agent:
         return min(waiting, key=lambda order: order.id, default=None)
 
     async def _carry_out(self, order: BandwidthOrder) -> None:
+        """An order whose test breaks is over as well: else it would be carried out again and again."""
         own_host = self.settings.host_towards(order.address.host)
-        test = asyncio.create_task(bandwidth.run(order, own_host, self.api.clock.now_s))
-        withdrawn = asyncio.create_task(self._withdrawn(order))
+        test = bandwidth.run(order, own_host, self.api.clock.now_s)
         try:
-            await asyncio.wait([test, withdrawn], return_when=asyncio.FIRST_COMPLETED)
-            if test.done():
-                self._finish(order, test)
-        finally:
-            for task in (test, withdrawn):
-                task.cancel()
-            await asyncio.gather(test, withdrawn, return_exceptions=True)
+            number, transfer = await tasks.first_of(test, self._withdrawn(order))
+            if number == 0:
+                self._finish(order, transfer)
+        except (IperfError, OSError) as error:
+            log.warning("bandwidth test %d: %s", order.id, error)
+            self._over(order, "failed")
+        except Exception as error:  # noqa: BLE001
+            background.count("test", error, f"and bandwidth test {order.id} has failed")
+            self._over(order, "failed")
 
     async def _withdrawn(self, order: BandwidthOrder) -> None:
         while order in self.orders.bandwidth:
             self._changed.clear()
             await self._changed.wait()
 
-    def _finish(self, order: BandwidthOrder, test: "asyncio.Task[Any]") -> None:
-        try:
-            transfer = test.result()
-        except (IperfError, OSError) as error:
-            log.warning("bandwidth test %d: %s", order.id, error)
-            self.tests["failed"] += 1
-        else:
-            self.tests["done"] += 1
-            if transfer is not None:
-                log.info("to %s: %d B/s, %d streams", order.target, transfer.bytes_per_s, transfer.num_streams)
-                self.links = results.with_transfer(self.links, order.target, transfer, self.api.clock.now_s())
+    def _finish(self, order: BandwidthOrder, transfer: Transfer | None) -> None:
+        if transfer is not None:
+            log.info("to %s: %d B/s, %d streams", order.target, transfer.bytes_per_s, transfer.num_streams)
+            self.links = results.with_transfer(self.links, order.target, transfer, self.api.clock.now_s())
+        self._over(order, "done")
+
+    def _over(self, order: BandwidthOrder, result: str) -> None:
+        self.tests[result] += 1
         self.last_id = order.id
         self._news.set()
 

@@ -9,27 +9,29 @@ own ring only that changes; without a plan (a run by hand) it is torch's class.
 import atexit
 import contextlib
 import functools
-import logging
+import inspect
 import math
 import os
 import sys
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, fp16_compress_hook
+from torch.distributed.algorithms.join import JoinHook
 from torch.nn.parallel import DistributedDataParallel as TorchDDP
+from torch.nn.parameter import is_lazy
 
 from hulk_runtime import errors
 from hulk_runtime.collective import between_regions, init_process_group
+from hulk_runtime.collective.gradient_sums import GradientSums, all_reduce_hook, say_by_torch
 from hulk_runtime.collective.peer_timeout import peer_timeout_s
-from hulk_runtime.collective.reduction.vector import DTYPES
 from hulk_runtime.collective.staging import AllReduce
 from hulk_runtime.job import environment
 from hulk_runtime.job.shutdown import exit_now
 from hulk_runtime.plan import wire
-
-log = logging.getLogger(__name__)
 
 MIB = 1 << 20
 
@@ -37,69 +39,105 @@ MIB = 1 << 20
 class DistributedDataParallel(TorchDDP):
     """Torch's class; all its arguments. Needs `init_process_group`, like torch's.
 
-    The planned all-reduce is that of all ranks: a model of some of them (`process_group`, `device_mesh`) keeps torch's,
-    and so does one with `mixed_precision`, which has a hook of its own.
+    What the planned all-reduce cannot do torch does, and the log says so once. Its communication hook is the plan's
+    until the script registers one of its own.
     """
+
+    _sums: GradientSums | None = None
+    """None where torch sums without a hook of Hulk's."""
 
     def __init__(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
         plan = _plan()
-        if plan is not None:
-            num_bytes = sum(p.numel() * p.element_size() for p in module.parameters() if p.requires_grad)
-            kwargs.setdefault("bucket_cap_mb", bucket_mib(num_bytes, plan.num_buckets))
+        if (
+            plan is not None
+            and inspect.signature(TorchDDP).bind(module, *args, **kwargs).arguments.get("bucket_cap_mb") is None
+        ):
+            kwargs["bucket_cap_mb"] = bucket_mib(_gradient_bytes(module), plan.num_buckets)
         super().__init__(module, *args, **kwargs)
-        if plan is None:
+        self._sum_as_planned()
+
+    def _sum_as_planned(self) -> None:
+        if _plan() is None:
             return
-        reason = self._why_torchs()
+        reason = self._why_no_hook() or self._why_torch()
         if reason:
-            log.warning("this model's gradients are summed by torch, not as planned: %s", reason)
+            say_by_torch(reason)
             return
         between = _between_regions()
         if between is not None:
-            self.register_comm_hook(between, all_reduce_hook)
+            sums = GradientSums(between, self)
+            super().register_comm_hook(sums, all_reduce_hook)
+            self._sums = sums
 
-    def _why_torchs(self) -> str:
+    def _why_no_hook(self) -> str:
+        """Why the model can have no hook of Hulk's; empty where it can."""
+        if self.mixed_precision is not None:
+            return "mixed_precision brings a hook of its own"
+        if self._delay_all_reduce_all_params:
+            return "delay_all_reduce_named_params names all parameters"
+        return "compiled autograd calls no hook with buckets" if self._use_python_reducer else ""
+
+    def _why_torch(self) -> str:
         """Why the planned all-reduce cannot serve this model; empty where it can."""
         ranks = dist.get_process_group_ranks(self.process_group)
         if ranks != list(range(dist.get_world_size())):
-            return f"its process group has ranks {ranks} of {dist.get_world_size()}"
-        return "mixed_precision brings a hook of its own" if self.mixed_precision is not None else ""
+            return f"a model's process group has ranks {ranks} of {dist.get_world_size()}"
+        return "a model is on several devices" if self.is_multi_device_module else ""
+
+    def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
+        """In place of the planned all-reduce, as torch's own; once, as torch's."""
+        if self._sums is None:
+            super().register_comm_hook(state, hook)
+            return
+        if self._sums.hook is not None:
+            raise RuntimeError("register_comm_hook or register_builtin_comm_hook can only be called once.")
+        self._check_comm_hook(hook)  # type: ignore[no-untyped-call]
+        assert self.logger is not None
+        self.logger._set_comm_hook_name(hook.__qualname__)
+        self._sums.hook, self._comm_hooks = (hook, state), [(hook, state)]
+        say_by_torch(f"the script has registered {hook.__qualname__}")
+
+    def _register_builtin_comm_hook(self, comm_hook_type: dist.BuiltinCommHookType) -> None:  # type: ignore[name-defined]
+        if self._sums is None:
+            super()._register_builtin_comm_hook(comm_hook_type)  # type: ignore[no-untyped-call]
+            return
+        is_fp16 = comm_hook_type == dist.BuiltinCommHookType.FP16_COMPRESS  # type: ignore[attr-defined]
+        self.register_comm_hook(self.process_group, fp16_compress_hook if is_fp16 else allreduce_hook)
+
+    def _update_process_group(self, new_process_group: "dist.ProcessGroup") -> None:
+        super()._update_process_group(new_process_group)  # type: ignore[no-untyped-call]
+        if self._sums is not None:
+            self._sums.why_torch = self._why_torch()
+
+    def _match_all_reduce_for_bwd_pass(self) -> None:
+        """What a rank without inputs does in `join()`."""
+        if self._sums is not None:
+            self._sums.has_joined = True
+        super()._match_all_reduce_for_bwd_pass()  # type: ignore[no-untyped-call]
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """As torch's, at the beginning of `join()`: every rank has inputs."""
+        if self._sums is not None:
+            self._sums.has_joined = False
+        hook: JoinHook = super().join_hook(**kwargs)  # type: ignore[no-untyped-call]
+        return hook
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Connections are not copied: what is made of it has its own, by `__setstate__`."""
+        kept: dict[str, Any] = super().__getstate__()  # type: ignore[no-untyped-call]
+        if kept.pop("_sums", None) is not None:
+            kept["_comm_hooks"] = [known for known in self._comm_hooks if known[0] is not all_reduce_hook]
+        return kept
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._sum_as_planned()
 
 
-def all_reduce_hook(
-    between: AllReduce,
-    bucket: dist.GradBucket,  # type: ignore[name-defined]  # public, but not in torch's __all__
-) -> torch.futures.Future[torch.Tensor]:
-    """A bucket's mean over all ranks; what `register_comm_hook` takes.
-
-    backward ends with RankLostError, as it does when a rank is lost, where one takes no part for as long as `between`
-    has patience. What is not summed over regions, as float64, torch sums.
-    """
-    gradients_N = bucket.buffer()
-    mean_N = gradients_N.div_(dist.get_world_size())
-    if gradients_N.dtype not in DTYPES:
-        return _summed_by_torch(mean_N)
-    on_gpu = gradients_N.device.type == "cuda"
-    future: torch.futures.Future[torch.Tensor] = torch.futures.Future(devices=[gradients_N.device] if on_gpu else None)
-    name = (bucket.index(), bucket.parameters()[0].data_ptr())  # torch makes other buckets after the first step
-    work = between.all_reduce(mean_N, name=name)
-    # torch takes what a future fails with for a tensor; what a callback of backward raises reaches the script as it is.
-    with contextlib.suppress(RuntimeError):  # there is no such backward where buckets are reduced outside it
-        torch.autograd.Variable._execution_engine.queue_callback(work.wait)
-
-    def ended(error: Exception | None) -> None:
-        if error is None:
-            future.set_result(gradients_N)
-        else:
-            future.set_exception(error)  # type: ignore[arg-type]  # torch's own annotation is the result's type
-
-    work.on_end(ended)
-    return future
-
-
-def _summed_by_torch(values: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
-    under_way = dist.all_reduce(values, async_op=True)
-    assert under_way is not None
-    return under_way.get_future().then(lambda future: future.value()[0])
+def _gradient_bytes(module: torch.nn.Module) -> int:
+    ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+    named = ((name, p) for name, p in module.named_parameters() if p.requires_grad and name not in ignored)
+    return sum(p.numel() * p.element_size() for _, p in named if not is_lazy(p))  # which torch refuses in its own words
 
 
 def bucket_mib(num_bytes: int, num_buckets: int) -> float:

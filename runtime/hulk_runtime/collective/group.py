@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 import weakref
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Self
@@ -221,12 +221,12 @@ class Collective:
     def _open_region(self) -> Region | None:
         if self._inside is None:
             return None
+        return Region(self._inside, self._members.epoch, self._settings.bound_s, self._ends_group())
+
+    def _ends_group(self) -> Callable[[str], None]:
+        """Ends this epoch's group because of something that broke here."""
         epoch = self._members.epoch
-
-        def broken(reason: str) -> None:
-            self._engine.fail(Failure(self.rank, reason), epoch)
-
-        return Region(self._inside, epoch, self._settings.bound_s, broken)
+        return lambda reason: self._engine.fail(Failure(self.rank, reason), epoch)
 
     def _ask(self) -> None:
         """Begin the all-reduce of what all ranks have measured, by the plan's own flows."""
@@ -242,11 +242,11 @@ class Collective:
         drift.asked(self._engine.all_reduce(Order(values, begin, self._members.epoch, reported=False)), figures_N)
 
     def _begin_drift(self) -> Drift | None:
-        """Only where the plan knows every link that it uses."""
+        """Only where the plan uses links, and knows all of them."""
         plan = self._plan_now
-        if not self._settings.drift or plan.fixed_shares or len(self._far) == 0 or not Drift.serves(plan):
+        if not self._settings.drift or plan.fixed_shares or not Drift.serves(plan):
             return None
-        return Drift(plan, self.rank, self._peers, self._settings.pace)
+        return Drift(plan, self.rank, self._peers, self._settings.pace, self._ends_group())
 
     @property
     def is_split(self) -> bool:

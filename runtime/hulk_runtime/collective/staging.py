@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable
 
 import torch
 
+from hulk_runtime import background
 from hulk_runtime.collective.group import Collective
 from hulk_runtime.collective.reduction.handle import Both, Work
 from hulk_runtime.collective.wire.membership import Membership
@@ -77,7 +78,10 @@ class Waiting:
 
 
 class Listeners:
-    """A thread that waits for one thing after the other, for those who want to hear of its end but not to wait."""
+    """A thread that waits for one thing after the other, for those who want to hear of its end but not to wait.
+
+    Where one of them cannot be told, somebody may wait for ever: the rank ends.
+    """
 
     def __init__(self) -> None:
         self._waiting: queue.SimpleQueue[tuple[Callable[[], None], Told]] = queue.SimpleQueue()
@@ -89,16 +93,13 @@ class Listeners:
         self._waiting.put((wait, told))
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="hulk-listen", daemon=True)
+                self._thread = background.Thread("hulk-listen", self._run)
                 self._thread.start()
 
     def _run(self) -> None:
         while True:
             wait, told = self._waiting.get()
-            try:
-                told(_outcome(wait))
-            except Exception:
-                log.exception("whoever was told of an all-reduce's end failed")
+            told(_outcome(wait))
 
 
 def _outcome(wait: Callable[[], None]) -> Exception | None:
@@ -169,7 +170,7 @@ class Stage:
         self._free: dict[tuple[int, torch.dtype], list[tuple[torch.Tensor, torch.cuda.Event | None]]]
         self._free = defaultdict(list)  # with what says that it was copied back
         self._waiting: queue.SimpleQueue[tuple[Callable[[], None], StagedWork]] = queue.SimpleQueue()
-        threading.Thread(target=self._hand_on, name="hulk-stage", daemon=True).start()
+        background.Thread("hulk-stage", self._hand_on).start()
 
     def all_reduce(self, values: torch.Tensor, num_exact: int, name: Hashable = None) -> StagedWork:
         """Copy out behind what the current stream still computes, sum, copy back."""

@@ -16,6 +16,7 @@ import threading
 from types import FrameType
 from typing import NoReturn
 
+from hulk_runtime import background
 from hulk_runtime.errors import EXIT_STOPPED
 
 
@@ -34,7 +35,7 @@ class Stop:
         self._writer = writer
         signal.signal(signal.SIGTERM, self._ignore)
         signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-        threading.Thread(target=self._watch, name="hulk-stop", daemon=True).start()
+        background.Thread("hulk-stop", self._watch, restarts=lambda: True).start()
 
     @property
     def wanted(self) -> bool:

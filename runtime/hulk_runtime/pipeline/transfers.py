@@ -8,18 +8,18 @@ does not wait for what is received the other way.
 """
 
 import queue
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 import torch
 import torch.distributed as dist
 
+from hulk_runtime import background
 from hulk_runtime.collective.process_group import lost_peers
-from hulk_runtime.errors import PeerLostError
 from hulk_runtime.pipeline.actions import Receive, Send
 from hulk_runtime.pipeline.event_log import Event
 from hulk_runtime.pipeline.micro_batches import Values
@@ -39,7 +39,7 @@ class Transfers:
         """For what a peer sends or takes; None: as long as the group has."""
         self._queue: queue.SimpleQueue[_Sending | None] = queue.SimpleQueue()
         # A daemon: with a peer lost a send may never be over, and must not keep the process from its end.
-        threading.Thread(target=_wait_for_all, args=(self._queue,), name="sends", daemon=True).start()
+        background.Thread("hulk-sends", partial(_wait_for_all, self._queue)).start()
 
     def post(self, receive: Receive, buffers: Values, rank: int, tag: int) -> None:
         """Begin to receive into these buffers. Raises PeerLostError."""
@@ -107,8 +107,8 @@ class _Sending:
             with lost_peers():
                 for work in self.under_way:
                     wait(work, self.patience)
-        except PeerLostError as error:
-            self.over.set_exception(error)
+        except Exception as error:  # noqa: BLE001  # whoever waits for it raises it
+            self.over.set_exception(background.named("hulk-sends", error))
         else:
             self.over.set_result(
                 Event("send", self.send.way, self.send.micro_batch, self.start_s, time.perf_counter(), self.send.target)

@@ -186,7 +186,8 @@ class CollectivePlan:
         planned = self.without.get(lost[0]) if len(lost) == 1 else None
         chunk_bytes = self.classes[-1].chunk_bytes
         stars = SizeClass(1, chunk_bytes, tuple(_star(root, left) for root in left))
-        return replace(self, classes=planned or (stars,), without={}, left_out=frozenset(lost))
+        links = {link: figures for link, figures in self.links.items() if not set(link) & set(lost)}
+        return replace(self, links=links, classes=planned or (stars,), without={}, left_out=frozenset(lost))
 
     @classmethod
     def direct(cls, regions: Sequence[Sequence[int]], chunk_bytes: int = 1 << 16) -> Self:

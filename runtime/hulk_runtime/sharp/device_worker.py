@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from hulk_runtime import background
 from hulk_runtime.errors import HulkError
 from hulk_runtime.sharp.cpu_threads import take_threads
 from hulk_runtime.sharp.device import Device, DeviceMemoryError
@@ -150,4 +151,4 @@ class DeviceWorker:
         try:
             function(*arguments)
         except BaseException as error:  # noqa: BLE001 - it is raised again where the run was started
-            self._dispatcher.fail(error)
+            self._dispatcher.fail(background.named(f"hulk-device-{self._number}", error))

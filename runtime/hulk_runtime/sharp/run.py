@@ -12,6 +12,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from hulk_runtime import background
 from hulk_runtime.errors import ConfigurationError, HulkError
 from hulk_runtime.job.environment import Checkpointing
 from hulk_runtime.sharp import pilot_partitioning, scheduling_policy
@@ -189,7 +190,13 @@ class Run:
             )
             for number, device in enumerate(devices)
         ]
-        threads = [threading.Thread(target=worker.run, name=f"hulk-device-{n}") for n, worker in enumerate(workers)]
+
+        def broke(name: str, error: BaseException) -> None:
+            dispatcher.fail(background.defect(name, error))
+
+        threads = [
+            background.Thread(f"hulk-device-{number}", worker.run, broke=broke) for number, worker in enumerate(workers)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

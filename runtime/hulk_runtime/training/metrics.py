@@ -15,6 +15,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from hulk_runtime import background
 from hulk_runtime.collective.planned.statistics import WINDOW
 from hulk_runtime.job.step_record import WINDOW_STEPS
 from hulk_runtime.plan import wire
@@ -22,10 +23,22 @@ from hulk_runtime.training.all_reduce_report import WanFigures
 from hulk_runtime.training.data_parallel import StepReport
 
 
+class BackgroundCollector(Collector):
+    """How often threads of this process broke (`background`): read when somebody asks."""
+
+    def collect(self) -> Iterator[Metric]:
+        """One family; a thread that was never begun has no series."""
+        name, help_ = "hulk_worker_background_failures", "Unexpected ends of a thread beside the training."
+        family = CounterMetricFamily(name, help_, labels=["thread"])
+        for thread, count in sorted(background.failures().items()):
+            family.add_metric([thread], count)
+        yield family
+
+
 def process_registry() -> CollectorRegistry:
     """The process's own metrics, which every worker serves."""
     registry = CollectorRegistry()
-    for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
+    for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR, BackgroundCollector()):
         registry.register(collector)
     return registry
 

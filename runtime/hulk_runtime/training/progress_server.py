@@ -9,6 +9,7 @@ The server runs in a thread and only reads values, so a slow reader never delays
 
 import json
 import socket
+import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +19,7 @@ from typing import Any, Final, Self
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
+from hulk_runtime import background
 from hulk_runtime.errors import PortError
 from hulk_runtime.job import step_record
 from hulk_runtime.training.preflight import Preflight
@@ -34,6 +36,7 @@ class ProgressServer:
         self._attempt = attempt
         self._preflight: Preflight | None = None
         self._go = threading.Event()
+        self._is_closed = False
         try:
             self._server = _Server(port, self)
         except OSError as error:
@@ -76,10 +79,11 @@ class ProgressServer:
         return HTTPStatus.NO_CONTENT
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, name="hulk-progress", daemon=True).start()
+        background.Thread("hulk-progress", self._server.serve_forever, restarts=lambda: not self._is_closed).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._is_closed = True
         self._server.shutdown()
         self._server.server_close()
 
@@ -98,6 +102,12 @@ class _Server(ThreadingHTTPServer):
         if self.address_family is socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         super().server_bind()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away is its own matter; another one may ask again, whatever happened to this one."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, OSError):
+            background.count("hulk-progress-answer", error, "and an answer is not given")
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from prometheus_client import CollectorRegistry
 
-from hulk_runtime import errors
+from hulk_runtime import background, errors
 from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints, Entry
 from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.collective.process_group import Group
@@ -143,7 +143,8 @@ class Rank0Reporter:
     def _begin_saving(self, step: int, saved: Saved) -> None:
         assert self.checkpoints is not None
         self._end_saving(tolerate=True)
-        self._under_way = self._pool.submit(self._save, self.checkpoints, step, saved)
+        save = background.work_of("hulk-checkpoint", self._save)
+        self._under_way = self._pool.submit(save, self.checkpoints, step, saved)
         self._saved_step = step
 
     def _end_saving(self, tolerate: bool) -> None:

@@ -38,13 +38,14 @@ from hulk_operator.reconcile.attempt_state import (
     since,
     update,
 )
-from hulk_operator.reconcile.membership import members, pods_of_members, seconds_to_bear
+from hulk_operator.reconcile.membership import left_out, members, pods_of_members, seconds_to_bear
 from hulk_operator.reconcile.steps.lifecycle import failed_for_good
 from hulk_operator.reconcile.steps.training import last_seen
 from hulk_operator.reconcile.types import NOTHING, Outcome, View
 from hulk_operator.status import holds
 
 _NUM_NAMED = 3
+_READY_IS_STALE_S = 60.0  # Kubernetes takes 40 to 50 s to see that a node is silent
 _STOPPED_EXITS = frozenset({names.EXIT_CHECKPOINTED, names.EXIT_FENCED})  # somebody ended the worker
 _SECONDARY_EXITS = _STOPPED_EXITS | {names.EXIT_LOST_PEER}
 # By exit code: the reason, and how the runtime's own message begins. A plain script may use these codes (EX_USAGE,
@@ -104,14 +105,31 @@ def degraded(view: View) -> Outcome:
 
 
 def _without(view: View, known: Membership) -> str:
-    """The sentence of a gang that lost regions.
+    """The sentence of a gang that lost regions, and what the way back is.
 
-    "ap was cut off: 4 of 6 workers go on without it (membership epoch 1)"
+    "ap was cut off: 4 of 6 workers go on without it (membership epoch 1); 1 of its 2 nodes is not ready"
     """
     one = len(known.without) == 1
     lost = f"{', '.join(known.without)} {'was' if one else 'were'} cut off"
     left = f"{known.workers} of {num_workers(view)} workers go on without {'it' if one else 'them'}"
-    return head(f"{lost}: {left} (membership epoch {known.epoch})")
+    return head(f"{lost}: {left} (membership epoch {known.epoch}){_way_back(view, known, 'its' if one else 'their')}")
+
+
+def _way_back(view: View, known: Membership, whose: str) -> str:
+    """What stands between the regions that were left out and the job, as far as their nodes tell."""
+    nodes = {view.full.plan.workers[worker].machine for worker in left_out(view)} if view.full else set()
+    num_away = sum(name not in view.nodes or view.nodes[name].ready != "True" for name in nodes)
+    if num_away:
+        return f"; {num_away} of {whose} {len(nodes)} nodes {'is' if num_away == 1 else 'are'} not ready"
+    if not nodes or seconds_left(view, known.since, _READY_IS_STALE_S) > 0:
+        return ""
+    resumes = (
+        "resumes from the last checkpoint" if view.job.spec.checkpoint else "begins at step 1: it has no checkpoint"
+    )
+    return (
+        f"; {whose} nodes are ready: a new attempt would use them and {resumes}; "
+        "for one set spec.suspend to true, wait for Suspended, and set it to false"
+    )
 
 
 def _bear(view: View, left_s: float) -> Outcome:

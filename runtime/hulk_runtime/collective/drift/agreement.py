@@ -11,13 +11,14 @@ An operation whose number has come waits for the decision before it; a lost rank
 """
 
 import logging
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import torch
 
+from hulk_runtime import background
 from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.drift.flow_versions import first, following, given
 from hulk_runtime.collective.drift.link_estimates import NUM_FIGURES, Figures, slots
@@ -54,10 +55,20 @@ class Turn:
 
 
 class Drift:
-    """One rank's side. `turn` and `asked` are called in the order of operations, `begin` and `fill` by the engine."""
+    """One rank's side. `turn` and `asked` are called in the order of operations, `begin` and `fill` by the engine.
 
-    def __init__(self, plan: CollectivePlan, rank: int, peers: Mapping[int, Peer], pace: float) -> None:
-        self._plan, self._rank, self._peers, self._pace = plan, rank, peers, pace
+    `broken` is told why this rank can decide no more as the others do.
+    """
+
+    def __init__(
+        self,
+        plan: CollectivePlan,
+        rank: int,
+        peers: Mapping[int, Peer],
+        pace: float,
+        broken: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._plan, self._rank, self._peers, self._pace, self._broken = plan, rank, peers, pace, broken
         self._slots = slots(plan)
         self._now = self._next = first(plan)
         self._num_turns = 0
@@ -66,9 +77,9 @@ class Drift:
 
     @staticmethod
     def serves(plan: CollectivePlan) -> bool:
-        """Whether the plan has a rate for every link that it uses."""
+        """Whether there is something to follow: links are used, which one region alone has not, each with a rate."""
         used = {link for size in plan.classes for flow in size.every_flow for link in flow.links}
-        return used <= plan.links.keys()
+        return bool(used) and used <= plan.links.keys()
 
     def turn(self, num_bytes: int) -> Turn:
         """The next operation sums a vector of so many bytes."""
@@ -130,7 +141,8 @@ class Drift:
             if error is not None:
                 decided.end(error)
             else:
-                threading.Thread(target=self._decide, args=(figures_N, largest_bytes, decided), daemon=True).start()
+                decide = partial(self._decide, figures_N, largest_bytes, decided)
+                background.Thread("hulk-drift", decide, broke=self._broke).start()
 
         work.on_end(summed)
 
@@ -140,13 +152,21 @@ class Drift:
             self._decided.await_end(timeout_s)
 
     def _decide(self, figures_N: torch.Tensor, largest_bytes: Mapping[int, int], decided: Work) -> None:
-        """Whatever happens here happens on every rank alike, and the operations that wait go on."""
+        """What a pure function of agreed figures raises it raises on every rank: all go on as before until it is asked
+        again. A rank that is short of memory is alone with that, and would go by other flows than the others.
+        """
         try:
             self._next, news = following(self._plan, self._now, figures_N.tolist(), largest_bytes, self._pace)
             for line in news if self._rank == 0 else ():
                 log.info(line)
-        finally:
-            decided.end()
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            background.count("hulk-drift", error, "and links are followed again from the next round on")
+        decided.end()
+
+    def _broke(self, name: str, error: BaseException) -> None:
+        self._broken(f"its thread {name} broke: {error!r}")
 
     def _number(self, num_bytes: int) -> int:
         return self._plan.classes.index(self._plan.size_class(num_bytes))

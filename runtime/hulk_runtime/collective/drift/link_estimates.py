@@ -97,11 +97,13 @@ Beliefs = Mapping[Pair, LinkEstimate]
 
 
 def slots(plan: CollectivePlan) -> list[Slot]:
-    """Every connection between regions, in the same order on every rank."""
+    """Every connection between regions that take part, in the same order on every rank."""
     region_of = {rank: number for number, ranks in enumerate(plan.regions) for rank in ranks}
+    gone = {rank for rank, region in region_of.items() if region in plan.left_out}
     return [
         Slot(sender, receiver, (region_of[sender], region_of[receiver]), share)
         for (sender, receiver), share in sorted(way_shares(plan).items())
+        if not {sender, receiver} & gone
     ]
 
 

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from hulk_runtime import background
 from hulk_runtime.collective.connections.channel import Channel, PeerGoneError
 from hulk_runtime.collective.connections.connection_set import WRITABLE, ConnectionSet
 from hulk_runtime.collective.connections.peer import Peer
@@ -27,7 +28,7 @@ from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind
 from hulk_runtime.collective.wire.membership import Membership
 
 
-class Engine(threading.Thread):
+class Engine(background.Thread):
     """The loop. `bound_s`: within it every rank knows of a peer that is lost. A peer may still wait for others when it
     has connected here: it is given `first_s` more for its first frame.
 
@@ -44,7 +45,7 @@ class Engine(threading.Thread):
         membership: Membership,
         regions: Sequence[frozenset[int]],
     ) -> None:
-        super().__init__(name="hulk-collective", daemon=True)
+        super().__init__("hulk-collective", self._serve_all, broke=self._told)
         self._rank, self._bounds = rank, LossTimeouts(bound_s)
         self._connections = ConnectionSet(peers, first_s, self._bounds.stalled_s)
         self._group_state = GroupState(rank, self._connections, self._bounds, membership, regions)
@@ -144,8 +145,8 @@ class Engine(threading.Thread):
 
     # The loop.
 
-    def run(self) -> None:
-        """Serve until closed or failed. An engine that breaks names itself, and still tells the others."""
+    def _serve_all(self) -> None:
+        """Until closed or failed. An engine that breaks names itself, and still tells the others."""
         try:
             self._loop()
         except Exception as error:
@@ -157,6 +158,9 @@ class Engine(threading.Thread):
             raise
         finally:
             self._end()
+
+    def _told(self, name: str, error: BaseException) -> None:
+        """Whoever waits, here and elsewhere, has the group's error by now, which names this rank."""
 
     def _loop(self) -> None:
         while not self._is_over():

@@ -15,6 +15,7 @@ from typing import Final
 
 import torch
 
+from hulk_runtime import background
 from hulk_runtime.collective.loss_timeouts import LossTimeouts
 from hulk_runtime.collective.planned.roles import pieces
 from hulk_runtime.collective.reduction.handle import Work
@@ -103,20 +104,21 @@ class Region:
             vector_N[stop:].copy_(all_N[stop:])
         tell()
 
-    def _broke(self, error: Exception) -> None:
+    def _broke(self, name: str, error: Exception) -> None:
         """The engine names the lost rank, soon; if it finds none, this one is to blame."""
         if not self._closed.wait(self._bounds.decided_s):
+            background.count(name, error, "and the group ends")
             self._broken(f"torch broke inside its region: {str(error).partition(chr(10))[0]}")
 
 
 class _Line:
     """A thread that does one thing after the other, until one fails."""
 
-    def __init__(self, name: str, broke: Callable[[Exception], None]) -> None:
-        self._broke = broke
+    def __init__(self, name: str, broke: Callable[[str, Exception], None]) -> None:
+        self._name, self._broke = name, broke
         self._spare = torch.empty(0)
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        background.Thread(name, self._run).start()
 
     def put(self, task: Callable[[], None] | None) -> None:
         """Do this next; None is the end."""
@@ -132,10 +134,8 @@ class _Line:
         try:
             while (task := self._tasks.get()) is not None:
                 task()
-        except Exception as error:
-            self._broke(error)
-            if not isinstance(error, RuntimeError):  # torch's
-                raise
+        except Exception as error:  # noqa: BLE001  # torch's mostly, and no defect where a rank was lost
+            self._broke(self._name, error)
 
 
 def _total(rows_KM: torch.Tensor) -> torch.Tensor:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from hulk_runtime import background
 from hulk_runtime.collective.wire.handshake import Identity, StrangerError, answer, greet
 from hulk_runtime.errors import PeerLostError, PortError
 
@@ -50,7 +51,7 @@ class Listener:
         self._greeting: deque[socket.socket] = deque()
         self._lock = threading.Lock()
         self._is_closed = False
-        self._thread = threading.Thread(target=self._serve, name="hulk-listener", daemon=True)
+        self._thread = background.Thread("hulk-listener", self._serve, restarts=lambda: not self._is_closed)
         self.refused: deque[str] = deque(maxlen=4)
         """Who was sent away last, and why."""
 
@@ -89,7 +90,16 @@ class Listener:
             if oldest is not None:  # whoever says nothing keeps nobody else out
                 with contextlib.suppress(OSError):
                     oldest.shutdown(socket.SHUT_RDWR)
-            threading.Thread(target=self._greet, args=(connection, address[0]), daemon=True).start()
+            self._begin_to_greet(connection, address[0])
+
+    def _begin_to_greet(self, connection: socket.socket, host: str) -> None:
+        """In a thread of its own; where that breaks, the other end has to try again."""
+
+        def refuse(_: str, error: BaseException) -> None:
+            self.refused.append(f"{host}: {error!r}")
+            connection.close()
+
+        background.Thread("hulk-greet", lambda: self._greet(connection, host), broke=refuse).start()
 
     def _greet(self, connection: socket.socket, host: str) -> None:
         try:
@@ -149,7 +159,7 @@ class Rendezvous:
         deadline_s = time.monotonic() + timeout_s
         for rank, count in self._wanted.items():
             for stream in range(count if rank < self._rank else 0):
-                threading.Thread(target=self._connect, args=(rank, stream, deadline_s), daemon=True).start()
+                self._begin_to_connect(rank, stream, deadline_s)
         num_wanted = sum(self._wanted.values())
         with self._changed:
             self._changed.wait_for(lambda: self._error or len(self._found) == num_wanted, timeout_s)
@@ -169,6 +179,14 @@ class Rendezvous:
         problems = [self._problems[rank] for rank in missing if rank in self._problems][:MOST_PROBLEMS]
         return "; ".join([f"ranks {missing} did not connect within {timeout_s:g} s", *problems])
 
+    def _begin_to_connect(self, rank: int, stream: int, deadline_s: float) -> None:
+        background.Thread(
+            "hulk-connect",
+            lambda: self._connect(rank, stream, deadline_s),
+            broke=lambda _, error: self._give_up(f"rank {rank}: {error!r}"),
+            restarts=lambda: not self._complete,
+        ).start()
+
     def _connect(self, rank: int, stream: int, deadline_s: float) -> None:
         address = self._addresses[rank]
         while time.monotonic() < deadline_s and not self._complete:
@@ -184,6 +202,10 @@ class Rendezvous:
                     self._give_up(self._problems[rank])
                     return
                 time.sleep(RETRY_S)
+            except BaseException:
+                if connection is not None:
+                    connection.close()
+                raise
             else:
                 self.admit(rank, stream, connection)
                 return
