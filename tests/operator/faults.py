@@ -252,7 +252,7 @@ class Corner:
 
     def _node(self, name: str, region: str, accelerators: int, labels: Labels) -> Object:
         resources = {"cpu": "64", "memory": "512Gi", "pods": "110", self.accelerator: str(accelerators)}
-        found = {"corner": self.name, names.NODE_REGION: region, names.NODE_PRODUCT: "lab-kwok", **labels}
+        found = {"corner": self.name, names.NODE_REGION: region, f"{self.accelerator}.product": "lab-kwok", **labels}
         return {
             "apiVersion": "v1",
             "kind": "Node",

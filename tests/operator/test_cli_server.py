@@ -59,7 +59,7 @@ async def prepare(cluster: ApiCluster) -> None:
     allocatable = {"cpu": "4", "memory": "8Gi", "pods": "20", RESOURCE: "1"}
     conditions = [{"type": "Ready", "status": "True", "reason": "Test", "lastTransitionTime": now()}]
     for name, region in REGIONS.items():
-        labels = {names.NODE_REGION: region, names.NODE_PRODUCT: "cpu"}
+        labels = {names.NODE_REGION: region, f"{RESOURCE}.product": "cpu"}
         await cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
         status = {"status": {"allocatable": allocatable, "capacity": allocatable, "conditions": conditions}}
         await cluster.patch(NODES, name, None, status, subresource="status")

@@ -22,7 +22,6 @@ from faults import (
     until,
     why_not_planned,
 )
-from hulk_operator import names
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import EVENTS, HULK_JOBS, NODES, PODS, Conflict, NotFound
 
@@ -49,7 +48,7 @@ async def no_room(corner: Corner) -> None:
 @FAULTS.take
 async def no_memory(corner: Corner) -> None:
     """A model larger than any accelerator's memory."""
-    await corner.open(2, labels={names.NODE_ACCELERATOR_MEMORY: "1024"})
+    await corner.open(2, labels={f"{corner.accelerator}.memory": "1024"})
     shape = {"layers": 48, "hidden": 6400, "heads": 64, "sequenceLength": 1024, "vocabulary": 50257}
     await corner.submit(model={"transformer": shape})
     job = await corner.until(lambda job: bool(why_not_planned(job)))
