@@ -114,8 +114,14 @@ def write_termination_message(line: str, termination_log: str = names.TERMINATIO
             log.write(line.encode()[-TERMINATION_LOG_BYTES:])
 
 
+def add_termination_message(line: str, termination_log: str = names.TERMINATION_LOG) -> None:
+    """Leave a line as the termination message where the program left none."""
+    if os.path.exists(termination_log) and not os.path.getsize(termination_log):
+        write_termination_message(line, termination_log)
+
+
 def termination_record(
-    attempt: int, step: int, loss: float, checkpoint_bytes: int, epoch: int = 0, without: Iterable[str] = ()
+    attempt: int, step: int, loss: float | None, checkpoint_bytes: int, epoch: int = 0, without: Iterable[str] = ()
 ) -> str:
     """The last words of a run that ended in good order: the operator's polls end before its last step.
 
@@ -127,5 +133,6 @@ def termination_record(
     >>> termination_record(2, 40, 2.8791234, 1000, 1, ["ap"])
     'ended attempt=2 step=40 loss=2.87912 checkpoint_bytes=1000 epoch=1 without=ap'
     """
-    words = f"ended attempt={attempt} step={step} loss={loss:.6g} checkpoint_bytes={checkpoint_bytes}"
+    known_loss = "" if loss is None else f" loss={loss:.6g}"
+    words = f"ended attempt={attempt} step={step}{known_loss} checkpoint_bytes={checkpoint_bytes}"
     return f"{words} epoch={epoch} without={','.join(without)}" if epoch else words

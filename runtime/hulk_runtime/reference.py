@@ -51,7 +51,7 @@ COUNTED_HEAD: Final = """
 ## Worker whose steps hulk-launch counts
 
 Served by `hulk-launch` at the same port, from the first step on, for a program that does not serve it itself; all but
-`hulk_worker_own_step` only where rank 0 runs. [What counts as a step](../guides/ddp.md#steps-and-loss).
+`hulk_worker_own_step` only where rank 0 runs. [What counts as a step](../guides/plain-scripts.md#steps-and-loss).
 
 """
 AGENT_HEAD: Final = f"""

@@ -91,6 +91,9 @@ def test_the_checkpoint_of_a_suspended_jobs_last_moment_is_written_down() -> Non
     assert told.observed == Observed(step=34, loss="1.5", updated_at=NOW)
     assert decide(view(told, job=saving, farewell=Farewell(2, 34, "1.5", 5))).view.status is told
     assert decide(view(before, job=saving, farewell=Farewell(1, 20, "1.5", 5))).view.status is before
+    silent = decide(view(before, job=saving, farewell=Farewell(2, 34, "", 0))).view.status
+    assert silent.observed is not None
+    assert silent.observed.step == 34
     unsaved = decide(view(before, job=job(suspend=True), farewell=Farewell(2, 34, "1.5", 0))).view.status
     assert unsaved.checkpoint == before.checkpoint
 

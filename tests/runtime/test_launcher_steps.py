@@ -9,6 +9,8 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from hulk_runtime import errors
+from hulk_runtime.job.step_server import Served, WorkerSteps
 
 LAUNCH = ("-m", "hulk_runtime.job.launcher")
 PATIENCE_S = 60.0
@@ -121,6 +123,26 @@ def test_a_program_that_serves_its_progress_is_left_alone(job, make_plan, make_t
     worker.wait_for("step=3")
     assert 'hulk_worker_compute_seconds{rank="0"}' in metrics(worker)
     assert "steps are not shown" not in worker.output
+
+
+def test_the_last_step_is_told_at_the_end_where_the_program_tells_nothing(tmp_path: Path) -> None:
+    """As the operator reads it; a message of the program's own stays."""
+    steps = WorkerSteps(1, Served(attempt=3, port=0, speaks=True))
+    assert steps.last_words() == ""
+    steps.records[0].told(40, None)
+    words = steps.last_words()
+    assert words == "ended attempt=3 step=40 checkpoint_bytes=0"
+    steps.records[0].told(41, 2.5)
+    assert steps.last_words() == "ended attempt=3 step=41 loss=2.5 checkpoint_bytes=0"
+    log = tmp_path / "termination-log"
+    errors.add_termination_message(words, str(log))
+    assert not log.exists()
+    log.write_text("")
+    errors.add_termination_message(words, str(log))
+    errors.add_termination_message("another", str(log))
+    assert log.read_text() == words
+    steps.records[0].serve()
+    assert steps.last_words() == ""
 
 
 def metrics(worker) -> dict[str, float]:

@@ -39,7 +39,7 @@ async def explain_job(
             bottleneck=bottleneck_row(topology, worst.source, worst.target)
             if worst and {worst.source, worst.target} <= known
             else None,
-            optimality_gap=job.status.plan.optimality_gap if job.spec.model else None,
+            optimality_gap=job.status.plan.optimality_gap,
             optimality_num_workers=plan.gap_num_workers,
             workers=worker_rows(plan, topology),
             flows=with_observed(flow_rows(plan), job),

@@ -75,7 +75,7 @@ def plan_summary(
         stages=tuple(islice(_stages(plan, model.num_layers), MAX_STAGES)),
         order=tuple(region for region, _ in groupby(_ring_regions(plan)))[:MAX_ORDER],
         bottleneck=_bottleneck(plan, topology),
-        optimality_gap=gap_text(plan.optimality_gap),
+        optimality_gap=gap_text(plan.optimality_gap) if model.is_counted else None,
     )
 
 

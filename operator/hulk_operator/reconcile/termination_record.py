@@ -10,7 +10,7 @@ from typing import Final
 from hulk_operator.pods import WorkerPod
 
 _NOTE: Final = re.compile(
-    r"ended attempt=(\d{1,9}) step=(\d{1,15}) loss=(-?\d{1,9}(?:\.\d{1,9})?(?:e[-+]\d{1,3})?|nan|-?inf)"
+    r"ended attempt=(\d{1,9}) step=(\d{1,15})(?: loss=(-?\d{1,9}(?:\.\d{1,9})?(?:e[-+]\d{1,3})?|nan|-?inf))?"
     r" checkpoint_bytes=(\d{1,15})"
     r"(?: epoch=(\d{1,9}) without=([-A-Za-z0-9_.,]{1,2048}))?\Z"
 )
@@ -20,7 +20,8 @@ _NOTE: Final = re.compile(
 class Farewell:
     """How an attempt ended that ended in good order. `checkpoint_bytes` of its last step's; 0: none was written.
 
-    `without` are the regions that it left out in the end, under membership epoch `epoch`.
+    `loss` is empty where the program told none. `without` are the regions that it left out in the end, under membership
+    epoch `epoch`.
     """
 
     attempt: int
@@ -45,4 +46,4 @@ def farewell(pod: WorkerPod) -> Farewell | None:
         return None
     attempt, step, loss, checkpoint_bytes, epoch, without = found.groups()
     left_out = tuple(without.split(",")) if without else ()
-    return Farewell(int(attempt), int(step), loss, int(checkpoint_bytes), int(epoch or 0), left_out)
+    return Farewell(int(attempt), int(step), loss or "", int(checkpoint_bytes), int(epoch or 0), left_out)

@@ -285,6 +285,8 @@ def _attend(ranks: Ranks, superseded: Callable[[], Gang | None] | None = None) -
     """Reap ranks and pass signals on until no rank runs; look every second whether a newer attempt has begun."""
     with ranks.steps.serving():
         _attend_all(ranks, superseded)
+    if ranks.exit_code in (EXIT_DONE, EXIT_STOPPED) and (words := ranks.steps.last_words()):
+        errors.add_termination_message(words)
 
 
 def _attend_all(ranks: Ranks, superseded: Callable[[], Gang | None] | None) -> None:

@@ -15,6 +15,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Final
 
+from hulk_runtime.errors import termination_record
 from hulk_runtime.job.step_record import NUM_BYTES, WINDOW_STEPS, StepRecord
 
 if TYPE_CHECKING:
@@ -58,6 +59,13 @@ class WorkerSteps:
             thread.join()
             for descriptor in self._descriptors:
                 os.close(descriptor)
+
+    def last_words(self) -> str:
+        """How far rank 0 came, for the operator, whose polls end before the last step; empty: others tell that."""
+        found = self.records[0].read()
+        if not self.served.speaks or not found.step or any(record.is_served for record in self.records):
+            return ""
+        return termination_record(self.served.attempt, found.step, found.loss, checkpoint_bytes=0)
 
     def _serve(self, over: threading.Event) -> None:
         while not any(record.read().step for record in self.records):

@@ -28,5 +28,5 @@ def _observed(view: View, said: Farewell) -> Observed:
     polled = last_seen(view).observed
     now = whole_second(view.now)
     if polled is None:
-        return Observed(step=said.step, loss=said.loss, updated_at=now)
-    return polled.model_copy(update={"step": said.step, "loss": said.loss, "updated_at": now})
+        return Observed(step=said.step, loss=said.loss or None, updated_at=now)
+    return polled.model_copy(update={"step": said.step, "loss": said.loss or polled.loss, "updated_at": now})
