@@ -71,7 +71,7 @@ def _corefile(control: ControlPlane, kubeconfig: Path) -> str:
     """No cache: an answer from memory is as fast, and a name that was asked for too early is not denied for long."""
     return f"""\
 .:53 {{
-    bind {control.net.control_address}
+    bind {control.net.first(control.net.control_address)}
     errors
     ready {control.net.loopback_address}:{_DNS_READY_PORT}
     kubernetes cluster.local in-addr.arpa {{
@@ -91,7 +91,7 @@ def _dns_service(control: ControlPlane) -> list[dict[str, Any]]:
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": "kube-dns", "namespace": "kube-system"},
-        "spec": {"clusterIP": control.net.dns_address, "ports": ports},
+        "spec": {"clusterIP": control.net.first(control.net.dns_address), "ports": ports},
     }
     endpoints = {
         "apiVersion": "discovery.k8s.io/v1",
@@ -104,9 +104,9 @@ def _dns_service(control: ControlPlane) -> list[dict[str, Any]]:
                 "endpointslice.kubernetes.io/managed-by": "hulk-lab",
             },
         },
-        "addressType": "IPv4",
+        "addressType": "IPv6" if control.net.spec.ipv6 else "IPv4",
         "ports": ports,
-        "endpoints": [{"addresses": [control.net.control_address], "conditions": {"ready": True}}],
+        "endpoints": [{"addresses": [control.net.first(control.net.control_address)], "conditions": {"ready": True}}],
     }
     return [service, endpoints]
 

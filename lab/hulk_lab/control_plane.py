@@ -18,7 +18,7 @@ from hulk_lab.api import Api
 from hulk_lab.builds.golang import program
 from hulk_lab.certificates import Authority, write_kubeconfig
 from hulk_lab.processes import ProcessTable, wait_until
-from hulk_lab.wan.addresses import PORTS, LabNetwork
+from hulk_lab.wan.addresses import PORTS, LabNetwork, in_url
 
 PREFIX = "control-"
 """Its processes' names begin so."""
@@ -45,7 +45,7 @@ class ControlPlane:
 
     @property
     def server(self) -> str:
-        return f"https://{self.net.control_address}:{PORTS['apiserver']}"
+        return f"https://{in_url(self.net.first(self.net.control_address))}:{PORTS['apiserver']}"
 
     @property
     def table(self) -> ProcessTable:
@@ -138,8 +138,8 @@ def _etcd(control: ControlPlane) -> list[str | Path]:
 def _apiserver(control: ControlPlane) -> list[str | Path]:
     net, authority = control.net, control.authority
     hosts = [
-        net.control_address,
-        net.api_service_address,
+        *net.families(net.control_address),
+        *net.families(net.api_service_address),
         "localhost",
         "kubernetes",
         "kubernetes.default",
@@ -152,10 +152,10 @@ def _apiserver(control: ControlPlane) -> list[str | Path]:
     return [
         program("kube-apiserver"),
         f"--etcd-servers=http://{net.loopback_address}:{PORTS['etcd']}",
-        f"--bind-address={net.control_address}",
-        f"--advertise-address={net.control_address}",
+        f"--bind-address={net.first(net.control_address)}",
+        f"--advertise-address={net.first(net.control_address)}",
         f"--secure-port={PORTS['apiserver']}",
-        f"--service-cluster-ip-range={net.service_cidr}",
+        f"--service-cluster-ip-range={','.join(net.families(net.service_cidr))}",
         f"--tls-cert-file={serving.certificate}",
         f"--tls-private-key-file={serving.key}",
         f"--client-ca-file={authority.pair.certificate}",

@@ -16,6 +16,7 @@ from typing import Any
 from hulk_lab import paths
 from hulk_lab.api import Api, ApiError
 from hulk_lab.paths import write_changed
+from hulk_lab.wan.addresses import in_url
 
 _LOOK_EVERY_S = 1.0
 _PREFIX = "prometheus.io/"
@@ -35,7 +36,7 @@ def targets(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "pod": pod["metadata"]["name"],
                 "node": pod["spec"]["nodeName"],
             }
-            found.append({"targets": [f"{address}:{annotations[f'{_PREFIX}port']}"], "labels": labels})
+            found.append({"targets": [f"{in_url(address)}:{annotations[f'{_PREFIX}port']}"], "labels": labels})
     return sorted(found, key=json.dumps)
 
 

@@ -177,7 +177,10 @@ def _write_configuration(node: Node) -> None:
     for folder in (paths.cni, paths.kubelet_root, paths.pod_logs):
         folder.mkdir(parents=True, exist_ok=True)
     serving = authority.issue(
-        f"kubelet-{place.name}", f"system:node:{place.name}", ["system:nodes"], [place.management_address, place.name]
+        f"kubelet-{place.name}",
+        f"system:node:{place.name}",
+        ["system:nodes"],
+        [*control.net.families(place.management_address), place.name],
     )
     control.client_kubeconfig(f"system:node:{place.name}", ("system:nodes",), f"node-{place.name}")
     proxy = control.client_kubeconfig("system:kube-proxy")
@@ -190,7 +193,7 @@ def _write_configuration(node: Node) -> None:
     )
     write_changed(
         paths.cni / "10-lab.conflist",
-        json.dumps(nodeconfig.cni(place, control.net.spec.mtu, tcp_settings(control.net.spec)), indent=1),
+        json.dumps(nodeconfig.cni(control.net, place, tcp_settings(control.net.spec)), indent=1),
     )
     # kube-proxy ends whenever its own is written.
     write_changed(paths.kubelet_config, json.dumps(kubelet, indent=1))
@@ -206,7 +209,7 @@ def _kubelet(node: Node) -> list[str | Path]:
         f"--root-dir={node.paths.kubelet_root}",
         f"--cert-dir={node.paths.folder / 'pki'}",
         f"--hostname-override={node.name}",
-        f"--node-ip={node.place.management_address}",
+        f"--node-ip={','.join(node.control.net.families(node.place.management_address))}",
         f"--node-labels={labels}",
     ]
 

@@ -89,7 +89,7 @@ state = "{CONTAINERD_FOLDER}/state"
 """
 
 
-def cni(node: NodeNetwork, mtu: int, tcp: Mapping[str, str | int]) -> dict[str, Any]:
+def cni(net: LabNetwork, node: NodeNetwork, tcp: Mapping[str, str | int]) -> dict[str, Any]:
     """Pods on a bridge, their addresses seen unchanged everywhere: routing between nodes is the network's.
 
     `tcp`: settings of the node's namespace, which a pod's own would else take from the machine.
@@ -104,11 +104,11 @@ def cni(node: NodeNetwork, mtu: int, tcp: Mapping[str, str | int]) -> dict[str, 
                 "isGateway": True,
                 "ipMasq": False,
                 "hairpinMode": True,
-                "mtu": mtu,
+                "mtu": net.spec.mtu,
                 "ipam": {
                     "type": "host-local",
-                    "ranges": [[{"subnet": node.pod_cidr}]],
-                    "routes": [{"dst": "0.0.0.0/0"}],
+                    "ranges": [[{"subnet": subnet}] for subnet in net.families(node.pod_cidr)],
+                    "routes": [{"dst": "0.0.0.0/0"}, *([{"dst": "::/0"}] if net.spec.ipv6 else [])],
                 },
             },
             {"type": "tuning", "sysctl": {key: str(value) for key, value in tcp.items()}},
@@ -123,7 +123,7 @@ def kubelet(
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": node.management_address,
+        "address": "::" if net.spec.ipv6 else node.management_address,
         "authentication": {
             "anonymous": {"enabled": False},
             "webhook": {"enabled": True},
@@ -132,7 +132,7 @@ def kubelet(
         "authorization": {"mode": "Webhook"},
         "tlsCertFile": str(serving.certificate),
         "tlsPrivateKeyFile": str(serving.key),
-        "clusterDNS": [net.dns_address],
+        "clusterDNS": [net.first(net.dns_address)],
         "clusterDomain": "cluster.local",
         "resolvConf": "",
         "containerRuntimeEndpoint": f"unix://{SOCKET}",
@@ -169,9 +169,9 @@ def kube_proxy(net: LabNetwork, node: NodeNetwork, kubeconfig: Path) -> dict[str
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
-        "bindAddress": node.management_address,
+        "bindAddress": net.first(node.management_address),
         "hostnameOverride": node.name,
-        "clusterCIDR": net.pod_cidr,
+        "clusterCIDR": ",".join(net.families(net.pod_cidr)),
         "mode": "iptables",
         "clientConnection": {"kubeconfig": str(kubeconfig)},
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},

@@ -72,12 +72,27 @@ func newRoutes(regions []regionConfig) (*routes, error) {
 	return r, nil
 }
 
-// of says which region an IP packet goes to; -1 is none (another network, or not IPv4).
+// of says which region an IP packet goes to; -1 is none (another network). An IPv6 address of the lab ends with the IPv4
+// address that it is the twin of.
 func (r *routes) of(p []byte) int {
-	if len(p) < 20 || p[0]>>4 != 4 || [2]byte(p[16:18]) != r.high {
+	var to []byte
+	switch {
+	case len(p) >= 20 && p[0]>>4 == 4:
+		to = p[16:20]
+	case len(p) >= 40 && p[0]>>4 == 6 && p[24] == 0xfd:
+		to = p[36:40]
+	default:
 		return -1
 	}
-	return int(r.region[int(p[18])<<8|int(p[19])])
+	if [2]byte(to[:2]) != r.high {
+		return -1
+	}
+	return int(r.region[int(to[2])<<8|int(to[3])])
+}
+
+// neighbourly says whether a packet is what IPv6 tells all neighbours on its link, which no WAN carries.
+func neighbourly(p []byte) bool {
+	return len(p) >= 40 && p[0]>>4 == 6 && p[24] == 0xff
 }
 
 // newLinks is the matrix [source][target] of links, nil where the file names none.

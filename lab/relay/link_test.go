@@ -142,6 +142,14 @@ func ipv4(target string) []byte {
 	return p
 }
 
+func ipv6(target string) []byte {
+	p := make([]byte, 40)
+	p[0] = 0x60
+	address := netip.MustParseAddr(target).As16()
+	copy(p[24:], address[:])
+	return p
+}
+
 func TestRoutesByDestination(t *testing.T) {
 	r, err := newRoutes([]regionConfig{
 		{Name: "a", CIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.32.0/24"), netip.MustParsePrefix("10.9.48.1/32")}},
@@ -157,8 +165,19 @@ func TestRoutesByDestination(t *testing.T) {
 			t.Errorf("%s goes to region %d, want %d", target, got, want)
 		}
 	}
+	for target, want := range map[string]int{
+		"fd00:9::10.9.32.255": 0, "fd00:9::10.9.33.0": 1, "fd00:9::10.9.48.2": -1, "fd00:8::10.8.32.1": -1,
+		"2001:db8::10.9.33.1": -1, "ff02::1": -1,
+	} {
+		if got := r.of(ipv6(target)); got != want {
+			t.Errorf("%s goes to region %d, want %d", target, got, want)
+		}
+	}
 	if got := r.of([]byte{0x60}); got != -1 {
-		t.Errorf("an IPv6 packet goes to region %d, want none", got)
+		t.Errorf("a piece of an IPv6 packet goes to region %d, want none", got)
+	}
+	if !neighbourly(ipv6("ff02::16")) || neighbourly(ipv6("fd00:9::10.9.33.1")) || neighbourly(ipv4("10.9.33.1")) {
+		t.Error("what is for all neighbours is not told from what is for one")
 	}
 }
 

@@ -38,7 +38,7 @@ type relay struct {
 	wake     int         // eventfd: a command waits
 
 	rounds     uint64
-	unroutable uint64 // no such region or not IPv4
+	unroutable uint64 // no such region
 	exhausted  uint64 // no place left in the pool
 	refused    uint64 // the kernel took no delivered packet
 }
@@ -156,7 +156,11 @@ func (r *relay) read(region int, arrived time.Duration, late bool) (count int) {
 
 // enqueue says whether a link took the packet.
 func (r *relay) enqueue(region int, slot uint32, n int, arrived time.Duration, late bool) bool {
-	target := r.routes.of(r.pool.bytes(slot)[:n])
+	p := r.pool.bytes(slot)[:n]
+	if neighbourly(p) {
+		return false
+	}
+	target := r.routes.of(p)
 	if target < 0 || r.links[region][target] == nil {
 		r.unroutable++
 		return false

@@ -55,6 +55,16 @@ def test_addresses_lie_in_the_ranges_they_belong_to() -> None:
     assert ipaddress.ip_address(net.dns_address) in ipaddress.ip_network(net.service_cidr)
 
 
+def test_every_address_and_network_has_a_twin_in_ipv6() -> None:
+    net = LabNetwork(largest_lab().model_copy(update={"ipv6": True}), 3)
+    node = net.nodes[0]
+    assert net.families(node.address) == ("fd00:83::a83:200a", "10.131.32.10")
+    assert net.families(node.pod_cidr) == ("fd00:83::a83:4000/120", "10.131.64.0/24")
+    assert net.first(net.dns_address) == "fd00:83::a83:100a"
+    assert ipaddress.ip_address(net.first(net.dns_address)) in ipaddress.ip_network(net.ipv6(net.service_cidr))
+    assert LabNetwork(largest_lab(), 3).families(node.address) == (node.address,)
+
+
 def test_interface_names_are_short_enough() -> None:
     net = LabNetwork(largest_lab(), NUM_SLOTS - 1)
     assert max(len(name) for name in [net.bridge, *(node.host_interface for node in net.nodes)]) <= 15

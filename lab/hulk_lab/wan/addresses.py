@@ -10,6 +10,8 @@ address and a prefix of namespace and interface names, so two labs never meet. W
     10.S.64.0/18   pods: 10.S.(64 + node index).0/24, routed flat across all regions
     10.S.128.0/17  addresses that kwok invents for simulated pods, routed nowhere
     127.S.0.1      what only the machine itself may reach (etcd, scheduler, controller manager)
+
+In a lab with IPv6 every address 10.S.x.y has a twin, fd00:S::10.S.x.y, and every network one of the same size.
 """
 
 from __future__ import annotations
@@ -40,6 +42,15 @@ PORTS = {
 def slot_network(slot: int) -> ipaddress.IPv4Network:
     """Every address of a slot except its loopback one."""
     return ipaddress.IPv4Network(f"10.{_BASE + slot}.0.0/16")
+
+
+def in_url(address: str) -> str:
+    """An address as URLs have it.
+
+    >>> in_url("10.128.0.1"), in_url("fd00:80::1")
+    ('10.128.0.1', '[fd00:80::1]')
+    """
+    return f"[{address}]" if ":" in address else address
 
 
 def netns_prefix(slot: int) -> str:
@@ -101,6 +112,21 @@ class LabNetwork:
     @property
     def _octets(self) -> str:
         return f"10.{_BASE + self.slot}"
+
+    def ipv6(self, address: str) -> str:
+        """The twin of an address or a network."""
+        host, _, length = address.partition("/")
+        high = 0xFD00 << 112 | (_BASE + self.slot) << 96
+        twin = str(ipaddress.IPv6Address(high | int(ipaddress.IPv4Address(host))))
+        return f"{twin}/{96 + int(length)}" if length else twin
+
+    def families(self, address: str) -> tuple[str, ...]:
+        """An address or network as the cluster knows it, the family that comes first at the front."""
+        return (self.ipv6(address), address) if self.spec.ipv6 else (address,)
+
+    def first(self, address: str) -> str:
+        """The address of the family that comes first."""
+        return self.families(address)[0]
 
     @property
     def bridge(self) -> str:

@@ -62,7 +62,7 @@ def _start_relay(net: LabNetwork, state: Path) -> None:
 def _description(net: LabNetwork) -> str:
     """What of the lab's file decides the network: speeds and simulated nodes do not."""
     nodes = [[node.netns, node.address] for node in net.nodes]
-    return json.dumps([relay.config(net), nodes, tcp_settings(net.spec)])
+    return json.dumps([relay.config(net), nodes, tcp_settings(net.spec), net.spec.ipv6])
 
 
 def _read_mark(state: Path) -> str | None:
@@ -78,13 +78,15 @@ def _host_interfaces(slot: int) -> list[str]:
     return sorted(p.name for p in Path("/sys/class/net").iterdir() if re.fullmatch(rf"hl{slot}(n\d+)?", p.name))
 
 
-def _ip(commands: Iterable[str], netns: str | None = None) -> None:
+def _ip(commands: Iterable[str], netns: str | None = None, *options: str) -> None:
     """Run lines of `ip` in one process; the error names the line."""
     lines = list(commands)
     if not lines:
         return
     where = ["-n", netns] if netns else []
-    done = subprocess.run(["ip", *where, "-batch", "-"], input="\n".join(lines) + "\n", capture_output=True, text=True)
+    done = subprocess.run(
+        ["ip", *options, *where, "-batch", "-"], input="\n".join(lines) + "\n", capture_output=True, text=True
+    )
     if done.returncode:
         raise LabError(f"ip{' -n ' + netns if netns else ''}: {done.stderr.strip()} in:\n" + "\n".join(lines))
 
@@ -113,21 +115,31 @@ def require_bridge_filter(settings: Path = _BRIDGE_SETTINGS) -> None:
 def _build(net: LabNetwork) -> None:
     require_bridge_filter()
     congestion.allow(net.spec.congestion_control, net.slot)
-    _ip(_machine_lines(net))
+    _set_addresses(net, _machine_lines(net))
     for router in net.routers:
-        _ip(_router_lines(net, router), router.netns)
-        _sysctl(router.netns, {"net.ipv4.ip_forward": 1, "net.ipv6.conf.all.disable_ipv6": 1})
+        _sysctl(router.netns, {"net.ipv4.ip_forward": 1, **_ipv6_settings(net.spec)})
+        _set_addresses(net, _router_lines(net, router), router.netns)
     for node in net.nodes:
-        _ip(_node_lines(net, node), node.netns)
-        _sysctl(
-            node.netns,
-            {
-                "net.ipv4.ip_forward": 1,
-                "net.bridge.bridge-nf-call-iptables": 1,
-                "net.ipv6.conf.all.disable_ipv6": 1,
-                **tcp_settings(net.spec),
-            },
-        )
+        filtered = {"net.bridge.bridge-nf-call-iptables": 1, "net.bridge.bridge-nf-call-ip6tables": 1}
+        settings = {"net.ipv4.ip_forward": 1, **filtered, **_ipv6_settings(net.spec), **tcp_settings(net.spec)}
+        _sysctl(node.netns, settings)
+        _set_addresses(net, _node_lines(net, node), node.netns)
+
+
+def _set_addresses(net: LabNetwork, lines: list[str], netns: str | None = None) -> None:
+    """Run the lines and, where the lab has IPv6, the twins of those that name addresses."""
+    _ip(lines, netns)
+    if net.spec.ipv6:
+        named = (line for line in lines if line.startswith(("addr add", "route add")))
+        twins = (re.sub(r"\b10\.[\d./]+", lambda found: net.ipv6(found[0]), line) for line in named)
+        # the addresses are right by arithmetic: nobody need wait until no neighbour has claimed them
+        _ip((f"{line} nodad" if line.startswith("addr") else line for line in twins), netns, "-6")
+
+
+def _ipv6_settings(spec: LabSpec) -> dict[str, str | int]:
+    if not spec.ipv6:
+        return {"net.ipv6.conf.all.disable_ipv6": 1}
+    return {"net.ipv6.conf.all.disable_ipv6": 0, "net.ipv6.conf.all.forwarding": 1}
 
 
 def tcp_settings(spec: LabSpec) -> dict[str, str | int]:
