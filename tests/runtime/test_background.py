@@ -1,6 +1,8 @@
 """Threads of a rank that break: each is started again or ends the rank or the group with a named error; and counted."""
 
 import ast
+import contextlib
+import http.client
 import signal
 import socket
 import threading
@@ -40,6 +42,7 @@ from hulk_runtime.collective.wire import rendezvous
 from hulk_runtime.collective.wire.handshake import Identity, greet
 from hulk_runtime.collective.wire.rendezvous import Listener, Rendezvous
 from hulk_runtime.errors import BackgroundError, PeerLostError, RankLostError
+from hulk_runtime.job import step_server
 from hulk_runtime.sharp.device_worker import DeviceWorker
 from hulk_runtime.sharp.host_device import HostDevice
 from hulk_runtime.sharp.run import Run
@@ -80,7 +83,7 @@ def names() -> Iterator[str]:
         for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
             function = call.func
             called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-            if called in BEGIN or (called == "__init__" and call.args):
+            if (called in BEGIN and call.args) or (called == "__init__" and call.args):
                 named = call.args[0]
                 first = named.values[0] if isinstance(named, ast.JoinedStr) else named
                 if isinstance(first, ast.Constant) and str(first.value).startswith("hulk-"):
@@ -213,6 +216,45 @@ def scraped(served: ProgressServer) -> str:
         return str(answer.read(), "utf-8")
 
 
+def steps_break(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(step_server._Server, "__init__", once(step_server._Server.__init__))
+    assert 'failures_total{thread="hulk-steps"} 0' not in shown_steps()
+
+
+def steps_server_breaks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(step_server._Server, "service_actions", once(step_server._Server.service_actions))
+    shown_steps()
+    wait_for(lambda: background.failures()["hulk-steps-server"])
+
+
+def steps_answer_breaks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(step_server, "collect", once(step_server.collect))
+    assert 'failures_total{thread="hulk-steps-answer"} 0' not in shown_steps()
+
+
+def a_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def shown_steps() -> str:
+    """What is served of a worker that made a step, once an answer comes."""
+    steps = step_server.WorkerSteps(1, step_server.Served(1, a_port(), speaks=True))
+    found: list[str] = []
+
+    def asked() -> bool:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            url = f"http://127.0.0.1:{steps.served.port}/metrics"
+            found.append(str(urllib.request.urlopen(url, timeout=PATIENCE_S).read(), "utf-8"))
+        return bool(found)
+
+    steps.records[0].optimizer_stepped(0)
+    with steps.serving():
+        wait_for(asked)
+    return found[0]
+
+
 def checkpoint_breaks(patch: pytest.MonkeyPatch) -> None:
     """Whatever the store's package raises: the next checkpoint, or the end, says what it was."""
     reporter = Rank0Reporter.__new__(Rank0Reporter)
@@ -240,6 +282,9 @@ HERE: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "hulk-connect": connecting_breaks,
     "hulk-progress": progress_server_breaks,
     "hulk-progress-answer": answer_breaks,
+    "hulk-steps": steps_break,
+    "hulk-steps-server": steps_server_breaks,
+    "hulk-steps-answer": steps_answer_breaks,
     "hulk-checkpoint": checkpoint_breaks,
     "hulk-device-": device_breaks,
 }

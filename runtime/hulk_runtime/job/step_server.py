@@ -7,14 +7,17 @@ alone. The series are those of such programs, as far as they can be known from o
 
 import os
 import socket
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Final
 
+from hulk_runtime import background
 from hulk_runtime.errors import termination_record
 from hulk_runtime.job.step_record import NUM_BYTES, WINDOW_STEPS, StepRecord
 
@@ -50,7 +53,8 @@ class WorkerSteps:
     def serving(self) -> Iterator[None]:
         """Serve for the length of a `with` block, from the first step on; the records end with it."""
         over = threading.Event()
-        thread = threading.Thread(target=self._serve, args=(over,), name="hulk-steps", daemon=True)
+        serve = partial(self._serve, over)
+        thread = background.Thread("hulk-steps", serve, broke=_not_shown, restarts=lambda: not over.is_set())
         thread.start()
         try:
             yield
@@ -79,16 +83,20 @@ class WorkerSteps:
             print(f"hulk-launch: steps are not shown, port {self.served.port}: {error.strerror}", flush=True)
             return
         with server:
-            threading.Thread(
-                target=server.serve_forever, args=(END_POLL_S,), name="hulk-steps-server", daemon=True
-            ).start()
+            serve = partial(server.serve_forever, END_POLL_S)
+            background.Thread("hulk-steps-server", serve, broke=_not_shown, restarts=lambda: not over.is_set()).start()
             over.wait()
             server.shutdown()
 
 
+def _not_shown(name: str, error: BaseException) -> None:
+    """Training goes on: the ranks need nobody who shows their steps."""
+    print(f"hulk-launch: steps are not shown any more, {name} broke: {error!r}", flush=True)
+
+
 def collect(steps: WorkerSteps) -> "Iterable[Metric]":
     """What is known, by the names that programs of hulk_runtime use; those of the job only where rank 0 runs."""
-    from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily  # slow to load
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily  # slow to load
 
     first, served = steps.records[0].read(), steps.served
     own = GaugeMetricFamily(
@@ -96,6 +104,10 @@ def collect(steps: WorkerSteps) -> "Iterable[Metric]":
     )
     own.add_metric([str(served.attempt)], first.step)
     yield own
+    failures = CounterMetricFamily("hulk_worker_background_failures", "Breaks of a thread.", None, ["thread"])
+    for thread, count in sorted(background.failures().items()):
+        failures.add_metric([thread], count)
+    yield failures
     if not served.speaks:
         return
     info = InfoMetricFamily("hulk_worker", "What runs here.")
@@ -127,6 +139,12 @@ class _Server(ThreadingHTTPServer):
         self.socket = socket.create_server(
             address, family=socket.AF_INET6 if both else socket.AF_INET, dualstack_ipv6=both
         )
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away is its own matter; another one may ask again, whatever happened to this one."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, OSError):
+            background.count("hulk-steps-answer", error, "and an answer is not given")
 
     def collect(self) -> "Iterable[Metric]":
         """As a registry does."""
