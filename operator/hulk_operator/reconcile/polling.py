@@ -94,7 +94,7 @@ async def gang_words(cluster: Cluster, workers: Workers, view: View, action: Ask
 
     async def one(pod: WorkerPod) -> WorkerWords:
         async with free:
-            seen = await _ask(workers, pod.ip) if pod.ip else None
+            seen = await _ask(workers, pod.address) if pod.address else None
             step = seen.own_step if isinstance(seen, Observation) and seen.own_attempt == pod.attempt else None
             lines, silent = await _last_lines(cluster, view, pod, action.bound_s)
             return WorkerWords(pod.worker, lines, silent, step)
