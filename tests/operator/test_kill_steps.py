@@ -68,6 +68,25 @@ async def is_resized(corner: Corner) -> None:
     await end_well(corner, await corner.until(runs_as(first + 1)))
 
 
+async def is_held(corner: Corner) -> None:
+    """No pod of its would be taken until its template is mended."""
+    mended = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "w", "image": "none"}]}
+    await corner.submit(vocabulary=vocabulary(corner), container={"imagePullPolicy": "Sometimes"})
+    await corner.until(lambda job: "InvalidTemplate" in reasons(job))
+    await corner.change({"suspend": True, "template": {"spec": mended}})
+    await corner.change({"suspend": False})
+    await end_well(corner, await corner.until(runs_as(1)))
+
+
+async def is_changed(corner: Corner) -> None:
+    """It is to save less often while its first attempt's pods start."""
+    kept = {"storage": {"url": "s3://bucket/kept"}, "everySteps": 5}
+    await corner.submit(gated=True, vocabulary=vocabulary(corner), checkpoint=kept)
+    await corner.until_pods(2)
+    await corner.change({"checkpoint": {"everySteps": 6}})
+    await end_well(corner, await corner.until(runs_as(2), meanwhile=corner.open_gates))
+
+
 async def is_degraded(corner: Corner) -> None:
     """A node of its is not ready for a moment."""
     await corner.submit(vocabulary=vocabulary(corner))
@@ -175,12 +194,14 @@ STORIES = {
     ),
     "is suspended": Story(("suspend", "resume"), is_suspended, "Suspended"),
     "is resized": Story(("resize",), is_resized, "Resized"),
+    "is held": Story(("admit",), is_held, "InvalidTemplate"),
+    "is changed": Story(("changed",), is_changed, "SpecChanged"),
     "is degraded": Story(("degraded",), is_degraded, "NodeNotReady"),
     "loses a region": Story(("regions",), loses_a_region, "RegionLost", regions=2),
     "makes room": Story(("queue",), makes_room, "Shrunk"),
     "moves": Story(("replan",), moves, "Replanned", regions=2),
     "hangs": Story(("stalled",), hangs, "Stalled", failures=1),
-    "is stuck": Story(("stuck",), is_stuck, "ImagePullBackOff"),
+    "is stuck": Story(("stuck",), is_stuck, "ImagePullBackOff", failures=1),
     "is late": Story(("start-timeout",), is_late, "StartTimeout"),
     "is out of time": Story(("deadline",), is_out_of_time, "DeadlineExceeded", ends="Failed"),
 }
@@ -270,6 +291,11 @@ async def end_well(corner: Corner, job: HulkJob) -> None:
     for pod in await corner.pods(attempt=attempt):
         await corner.end(pod, 0, FAREWELL.format(attempt) if worker(pod) == 0 else "")
     await corner.until(lambda job: holds(job.status, "Succeeded"))
+
+
+def reasons(job: HulkJob) -> set[str]:
+    """Of its conditions."""
+    return {found.reason for found in job.status.conditions}
 
 
 async def region_of(corner: Corner, pod: Object) -> str:

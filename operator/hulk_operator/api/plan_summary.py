@@ -107,7 +107,7 @@ class PlanSummary(Resource):
     attempt: Annotated[Attempt, Field(description="Attempt that it belongs to.")]
     made_of: Annotated[
         str,
-        Field(max_length=17, description="Digest of the spec's fields that it, and the attempt's pods, are made of."),
+        Field(max_length=17, description="Digest of the fields of spec that it and its pods are made of."),
     ] = ""
     algorithm: Annotated[str, Field(max_length=32, description="All-reduce that is used.")]
     objective: Annotated[
