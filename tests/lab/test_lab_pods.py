@@ -5,7 +5,11 @@ Each worker is a short program; what it prints is what it saw.
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterable, Iterator
+
 import pytest
+from hulk_lab import up
 from hulk_lab.builds import images
 from hulk_lab.processes import wait_until
 from lab_jobs import LAUNCH, PATIENCE_S, PYTHON, RESTRICTED, SLEEP, Jobs, Object, job, nodes
@@ -57,6 +61,21 @@ def test_an_init_container_that_fails_is_named_with_its_last_lines(jobs: Jobs) -
     assert not status.get("avoidedNodes")
 
 
+@pytest.fixture
+def nodes_that_meet(installed: up.Lab) -> Iterator[None]:
+    """Nodes' own addresses are of the management network here, on which nodes do not see each other otherwise."""
+    ports = [node.place.host_interface for node in installed.nodes]
+    set_isolated(ports, "off")
+    yield
+    set_isolated(ports, "on")
+
+
+def set_isolated(ports: Iterable[str], value: str) -> None:
+    for port in ports:
+        subprocess.run(["ip", "link", "set", port, "type", "bridge_slave", "isolated", value], check=True)
+
+
+@pytest.mark.usefixtures("nodes_that_meet")
 def test_two_jobs_on_their_nodes_network_share_the_nodes_and_meet(jobs: Jobs) -> None:
     jobs.lab.kube.kubectl("label", "namespace", jobs.namespace, "pod-security.kubernetes.io/enforce-")
     names = ("hosted", "housed")
