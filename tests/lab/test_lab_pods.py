@@ -26,6 +26,13 @@ POLITE = (
     "time.sleep(86400)"
 )
 
+HANGS = (
+    "import time; import torch.distributed as d\n"
+    "d.init_process_group('gloo')\n"
+    "for step in range(3): d.barrier(); print('step', step, flush=True)\n"
+    "time.sleep(86400)"
+)
+
 
 def program(text: str) -> tuple[str, ...]:
     return (PYTHON, "-c", text)
@@ -73,6 +80,18 @@ def nodes_that_meet(installed: up.Lab) -> Iterator[None]:
 def set_isolated(ports: Iterable[str], value: str) -> None:
     for port in ports:
         subprocess.run(["ip", "link", "set", port, "type", "bridge_slave", "isolated", value], check=True)
+
+
+def test_a_program_that_hangs_ends_with_each_ranks_last_lines(jobs: Jobs) -> None:
+    manifest = strange("hanging", HANGS)
+    manifest["spec"]["runPolicy"]["stallSeconds"] = 5
+    jobs.submit(manifest)
+    status = jobs.wait_phase("hanging", "Failed")
+    said = status["lastFailure"]["message"]
+    assert "no step and no output of rank 0 for " in said, said
+    assert "(runPolicy.stallSeconds = 5); silent: rank 0, rank 1 of 2 workers" in said
+    assert said.count("step 0 | step 1 | step 2") == 2
+    assert (status["lastFailure"]["reason"], status["failures"]) == ("Stalled", 1)
 
 
 @pytest.mark.usefixtures("nodes_that_meet")
