@@ -12,7 +12,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Metric
 
-from hulk_runtime import names
+from hulk_runtime import background, names
 from hulk_runtime.agent.http_server import AgentCollector, Health
 from hulk_runtime.collective.drift.link_traffic import Carried
 from hulk_runtime.collective.planned.statistics import SizeFigures
@@ -85,6 +85,7 @@ def worker_metrics() -> Iterable[Metric]:
 
 def counted_metrics() -> Iterable[Metric]:
     """What the launcher serves after two steps of a model of one parameter."""
+    background.announce("hulk-steps")
     steps = WorkerSteps(1, Served(1, names.WORKER_METRICS_PORT, speaks=True))
     record = steps.records[0]
     record.add_model(1, 4)
@@ -110,7 +111,7 @@ def _table(metrics: Iterable[Metric]) -> str:
 
 
 def _row(metric: Metric) -> str:
-    sample = next(sample for sample in metric.samples if not sample.name.endswith("_created"))
+    sample = [sample for sample in metric.samples if not sample.name.endswith("_created")][0]  # noqa: RUF015  # a StopIteration here would end the table
     labels = ", ".join(f"`{label}`" for label in sample.labels) or "none"
     return f"| `{sample.name}` | {metric.type} | {labels} | {metric.documentation} |\n"
 

@@ -39,7 +39,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def agent() -> AsyncIterator[Agent]:
     """One that is told nothing."""
-    echo = Echo.open("127.0.0.1", 0)
+    echo = Echo.open(["127.0.0.1"], 0)
     yield Agent(MINE, Silent(), echo)  # type: ignore[arg-type]
     echo.close()
 

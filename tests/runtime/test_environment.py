@@ -114,6 +114,7 @@ def test_every_error_has_the_exit_code_the_tree_says():
         "ConfigurationError": 65,
         "DataError": 66,
         "PeerLostError": 69,
+        "BackgroundError": 70,
         "PortError": 71,
         "CheckpointError": 74,
         "FencedError": 75,

@@ -35,7 +35,7 @@ def url(host: str, port: int, path: str) -> str:
 async def test_a_worker_answers_at_both_families() -> None:
     with ProgressServer(CollectorRegistry(), 1, 0) as served:
         for host in BOTH:
-            assert await answers(host, served.port)
+            assert await answers(f"[{host}]:{served.port}" if ":" in host else f"{host}:{served.port}")
             with await asyncio.to_thread(urllib.request.urlopen, url(host, served.port, "metrics")) as answer:
                 assert answer.status == 200
 
