@@ -184,15 +184,21 @@ def test_a_volume_that_no_node_can_have_is_no_nodes_fault_and_counts(words: str)
     assert words in told(found, ConditionType.DEPLOYED)
 
 
-def event(pod: str, message: str, time: str, kind: str = "Warning") -> Object:
+def event(pod: str, message: str, time: str = "01", kind: str = "Warning", reason: str = "FailedMount") -> Object:
+    """An event about the pod of that uid; `time`: by the clock of whoever wrote it."""
     return {
-        "metadata": {"name": f"{pod}.{time}.{kind}", "namespace": "lab"},
-        "involvedObject": {"kind": "Pod", "name": pod},
+        "metadata": {"name": f"{pod}.{message}", "namespace": "lab"},
+        "involvedObject": {"kind": "Pod", "name": "demo-1-0", "uid": pod},
         "type": kind,
-        "reason": "FailedMount",
+        "reason": reason,
         "message": message,
         "lastTimestamp": f"2026-05-04T12:00:{time}Z",
     }
+
+
+def uid(world: World, worker: int) -> str:
+    found: str = world.cluster.objects["pods", "lab", f"demo-1-{worker}"]["metadata"]["uid"]
+    return found
 
 
 def creating(worker: int) -> Object:
@@ -203,21 +209,56 @@ def creating(worker: int) -> Object:
 
 
 async def test_the_last_warning_of_a_pod_is_read_from_its_events() -> None:
+    other = event("1", "of another pod")
+    well = event("0", "a volume is there", kind="Normal", reason="SuccessfulAttachVolume")
+    found = (await after_events(event("0", "an older one"), event("0", UNMOUNTED), well, other)).job().status
+    assert (found.last_failure or pytest.fail("no failure")).message == UNMOUNTED
+    assert found.failures == 1
+
+
+@pytest.mark.parametrize("progress", ["Scheduled", "Pulling", "Pulled", "Created", "Started"])
+async def test_a_warning_is_over_when_the_pod_came_further_whatever_the_clocks_say(progress: str) -> None:
+    """The Secret came a little later, and the image takes its time."""
+    older = event("0", "pulling", "01", kind="Normal", reason=progress)
+    world = await after_events(event("0", UNMOUNTED, "50"), older)
+    assert holds(world.job().status, "Planned")
+    assert world.job().status.failures == 0
+    again = await after_events(older, event("0", UNMOUNTED, "01"))
+    assert again.job().status.failures == 1
+
+
+async def test_a_warning_of_a_pod_that_had_the_name_before_says_nothing() -> None:
+    world = await after_events(event("gone", UNMOUNTED))
+    assert holds(world.job().status, "Planned")
+
+
+async def after_events(*events: Object) -> World:
+    """A gang that is late, after a look at these events, each of the worker of that number, or of nobody's."""
     world = World(decision())
     await world.passes(2)
     world.pods_become(creating)
-    for one in (
-        event("demo-1-0", "an older one", "01"),
-        event("demo-1-0", UNMOUNTED, "05"),
-        event("demo-1-0", "all is well", "09", kind="Normal"),
-        event("demo-1-1", "of another pod", "20"),
-    ):
-        await world.cluster.create(EVENTS, one)
+    for one in events:
+        about = one["involvedObject"]
+        known = {**about, "uid": uid(world, int(about["uid"]))} if about["uid"].isdecimal() else about
+        await world.cluster.create(EVENTS, {**one, "involvedObject": known})
     world._wait(31)
     await world.passes(2)
+    return world
+
+
+async def test_another_container_that_cannot_start_is_named_at_once() -> None:
+    world = World(decision())
+    await world.passes(2)
+    message = "Back-off: manifest unknown"
+    statuses = [
+        {"name": "worker", "state": {"running": {}}},
+        {"name": "proxy", "state": {"waiting": {"reason": "ImagePullBackOff", "message": message}}},
+    ]
+    world.pods_become(lambda _: {"phase": "Pending", "containerStatuses": statuses})
+    await world.passes(1)
     found = world.job().status
-    assert (found.last_failure or pytest.fail("no failure")).message == UNMOUNTED
-    assert found.failures == 1
+    assert (found.failures, found.avoided_nodes) == (1, ())
+    assert f"container proxy: {message}" in told(found, ConditionType.DEPLOYED)
 
 
 async def test_an_operator_that_may_not_read_events_waits_for_the_timeout() -> None:

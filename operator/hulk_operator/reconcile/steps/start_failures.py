@@ -15,7 +15,7 @@ from typing import Final
 
 from hulk_operator.api import ConditionType, LastFailure
 from hulk_operator.cluster import Refused
-from hulk_operator.pods import Reason, WorkerPod
+from hulk_operator.pods import STUCK_REASONS, Reason, WorkerPod
 from hulk_operator.reconcile.attempt_state import (
     avoided,
     deployed,
@@ -34,19 +34,6 @@ from hulk_operator.reconcile.steps.lifecycle import failed_for_good
 from hulk_operator.reconcile.types import NOTHING, Outcome, ReadWarnings, View
 from hulk_operator.status import condition, holds
 
-STUCK_REASONS: Final = frozenset(
-    {
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "ErrImageNeverPull",
-        "ImageInspectError",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "RegistryUnavailable",
-        "RunContainerError",
-    }
-)
-"""Reasons a container waits for that time alone does not cure."""
 _CREATING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 MAX_FAILED_STARTS: Final = 24  # at most six minutes apart: two hours
 _NUM_NAMED = 3
@@ -56,7 +43,8 @@ def stuck(view: View) -> Outcome:
     """Release a gang of which a container cannot be started."""
     if not in_force(view) or deployed(view):
         return NOTHING
-    found = [(pod, pod.waiting) for pod in view.gang if pod.waiting and pod.waiting.reason in STUCK_REASONS]
+    left = [pod for pod in view.gang if not pod.ended]
+    found = [(pod, pod.waiting) for pod in left if pod.waiting and pod.waiting.reason in STUCK_REASONS]
     return _stuck(view, found) if found else _late(view)
 
 
