@@ -412,6 +412,28 @@ def test_an_init_container_that_waits_is_the_reason() -> None:
 
 
 @pytest.mark.parametrize(
+    ("proxy", "worker", "expected"),
+    [
+        ("ImagePullBackOff", {"running": {}}, "container proxy: no"),
+        ("CreateContainerConfigError", {"running": {}}, "container proxy: no"),
+        ("ImagePullBackOff", {"waiting": {"reason": "ContainerCreating"}}, "container proxy: no"),
+        ("ImagePullBackOff", {"waiting": {"reason": "InvalidImageName", "message": "own"}}, "own"),
+        ("ContainerCreating", {"running": {}}, None),
+        ("PodInitializing", {"running": {}}, None),
+    ],
+)
+def test_another_container_that_cannot_start_is_what_the_pod_waits_for(
+    proxy: str, worker: dict[str, Any], expected: str | None
+) -> None:
+    statuses = [
+        {"name": "worker", "state": worker},
+        {"name": "proxy", "state": {"waiting": {"reason": proxy, "message": "no"}}},
+    ]
+    found = worker_pod(stored(phase="Pending", containerStatuses=statuses)).waiting
+    assert (found.message if found else None) == expected
+
+
+@pytest.mark.parametrize(
     "labels",
     [
         {},

@@ -1,17 +1,18 @@
 """A pod that the API server will not take: asked once, told in its words, nothing planned; pods of one spec only."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import HULK_JOBS, ClusterError, Forbidden, Invalid, QuotaExceeded
-from hulk_operator.reconcile.recipe import decide
+from hulk_operator.reconcile.recipe import RECIPE, decide
 from hulk_operator.reconcile.spec_digest import spec_digest
-from hulk_operator.reconcile.types import Create, View
+from hulk_operator.reconcile.types import Admission, Create, Memory, RequestPlan, View
 from hulk_operator.status import condition
 from test_reconcile_pass import KEY, World
-from views import LAUNCHED, decision, deploying, full, gang, job, running, status, summary, view
+from views import GENERATION, LAUNCHED, NOW, decision, deploying, full, gang, job, running, status, summary, view
 
 INVALID = Invalid(422, "Invalid", 'Pod "demo-1-0" is invalid: spec.containers[0].image: Required value')
 SECURITY = Forbidden(
@@ -102,8 +103,34 @@ async def test_a_pod_that_was_refused_after_all_is_asked_about_before_the_next_p
     world.now += timedelta(seconds=60)
     requests = len(world.plans.requests)
     await world.passes(2)
-    assert planned_of(world)[0] == "PodSecurity"
+    reason, message = planned_of(world)
+    assert reason == "StartFailed"
+    assert SECURITY.message in message
     assert len(world.plans.requests) == requests
+
+
+REFUSED_AT_ONCE = Memory(swept_to=1, admission=Admission(GENERATION, NOW, QUOTA, 1))
+
+
+def test_a_job_whose_own_pods_fill_the_quota_is_planned_and_keeps_them() -> None:
+    over = status(1, since_s=100, Planned=(False, "AttemptFailed"))
+    made = decide(view(over, job=job(**LAUNCHED), memory=REFUSED_AT_ONCE, pods=gang()))
+    assert [action for _, action in made.actions] == [RequestPlan()]
+    alone = decide(view(over, job=job(**LAUNCHED), memory=REFUSED_AT_ONCE))
+    assert RequestPlan() not in [action for _, action in alone.actions]
+    assert "exceeded quota" in (condition(alone.view.status, "Planned") or pytest.fail("none")).message
+
+
+@pytest.mark.parametrize("reason", ["AttemptFailed", "Disrupted", "Stopped", "Grown", "PreemptedByUtility"])
+def test_a_refusal_leaves_why_the_last_attempt_was_released_and_so_its_pods(reason: str) -> None:
+    over = status(1, since_s=100, Planned=(False, reason))
+    refused = replace(REFUSED_AT_ONCE, admission=Admission(GENERATION, NOW, SECURITY, 1))
+    one = view(over, job=job(**LAUNCHED), memory=refused, pods=gang())
+    after = decide(one, [step for step in RECIPE if step.name == "admit"]).view.status
+    found = condition(after, "Planned") or pytest.fail("none")
+    assert found.reason == reason
+    assert SECURITY.message in found.message
+    assert "what is reserved is its pods (3)" in found.message
 
 
 async def test_the_pod_that_is_asked_about_is_a_workers() -> None:

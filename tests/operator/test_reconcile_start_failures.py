@@ -7,7 +7,7 @@ from hulk_operator.api import ConditionType, HulkJobStatus
 from hulk_operator.cluster import EVENTS, Forbidden, Object
 from hulk_operator.pods import Reason
 from hulk_operator.reconcile.recipe import Decision, decide
-from hulk_operator.reconcile.steps.start_failures import MAX_REGISTRY_STARTS
+from hulk_operator.reconcile.steps.start_failures import MAX_FAILED_STARTS
 from hulk_operator.reconcile.types import Memory, ReadWarnings, Warnings
 from hulk_operator.status import condition, finished, holds
 from test_reconcile_pass import World
@@ -56,19 +56,74 @@ def test_a_registry_that_does_not_answer_does_not_count_but_is_not_asked_for_eve
     why = Reason("ImagePullBackOff", NO_ANSWER)
     found = starting(why, failures=3).view.status
     assert (found.failures, finished(found)) == (3, False)
-    ended = starting(why, memory=Memory(swept_to=1, unstable=MAX_REGISTRY_STARTS - 1)).view.status
+    ended = starting(why, memory=Memory(swept_to=1, unstable=MAX_FAILED_STARTS - 1)).view.status
     assert holds(ended, "Failed")
     assert NO_ANSWER in told(ended, ConditionType.FAILED)
 
 
-def test_a_container_that_runs_elsewhere_is_its_nodes_fault_and_does_not_count() -> None:
-    why = Reason("ImagePullBackOff", NOT_FOUND)
-    stuck = (pod(0), pod(1, phase="Pending", waiting=why), pod(2))
-    found = decide(view(deploying(), full=full(), memory=Memory(swept_to=1), pods=stuck)).view.status
+CREATING = Reason("ContainerCreating", "")
+PASSING = {
+    "DNS": "dial tcp: lookup r.example on 10.96.0.10:53: no such host",
+    "DNS fails": "dial tcp: lookup r.example: server misbehaving",
+    "disk": "failed to extract layer: write /var/lib/containerd/x: no space left on device",
+    "network": "dial tcp 10.0.0.9:443: connect: network is unreachable",
+    "route": "dial tcp 10.0.0.9:443: connect: no route to host",
+    "certificate": "tls: failed to verify certificate: x509: certificate signed by unknown authority",
+    "client": "net/http: request canceled while waiting for connection (Client.Timeout exceeded)",
+    "timeout": "dial tcp 10.0.0.9:443: i/o timeout",
+    "refused": "dial tcp 10.0.0.9:443: connect: connection refused",
+    "broken": "container says nothing that anybody knows",
+}
+
+
+def one_stuck(why: Reason, memory: Memory | None = None, **peers: Any) -> HulkJobStatus:
+    """What becomes of a gang of which worker 1 does not start, for that reason."""
+    stuck = (pod(0, **peers), pod(1, phase="Pending", waiting=why), pod(2, **peers))
+    return decide(view(deploying(), full=full(), memory=memory or Memory(swept_to=1), pods=stuck)).view.status
+
+
+@pytest.mark.parametrize("cause", PASSING)
+@pytest.mark.parametrize("peers", [{}, {"phase": "Pending", "waiting": CREATING}], ids=["run", "start"])
+def test_one_bad_node_is_avoided_and_never_ends_the_job(cause: str, peers: dict[str, Any]) -> None:
+    why = Reason("ImagePullBackOff", f"Back-off pulling image: ErrImagePull: {PASSING[cause]}")
+    found = one_stuck(why, **peers)
     assert (found.failures, [node.name for node in found.avoided_nodes]) == (0, ["node-1"])
 
 
-CREATING = Reason("ContainerCreating", "")
+@pytest.mark.parametrize(("cause", "reason"), [("DNS", "RegistryUnavailable"), ("disk", "NodesUnfit")])
+def test_a_bad_node_is_not_tried_for_ever(cause: str, reason: str) -> None:
+    why = Reason("ImagePullBackOff", PASSING[cause])
+    found = one_stuck(why, Memory(swept_to=1, unstable=MAX_FAILED_STARTS - 1))
+    assert PASSING[cause] in told(found, ConditionType.FAILED)
+    assert condition(found, ConditionType.FAILED).reason == reason  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("cause", PASSING)
+def test_what_all_nodes_say_blames_none_of_them(cause: str) -> None:
+    found = starting(Reason("ImagePullBackOff", PASSING[cause])).view.status
+    assert (found.failures, found.avoided_nodes) == (1 if cause == "broken" else 0, ())
+
+
+@pytest.mark.parametrize("words", [NOT_FOUND, "401 Unauthorized", "pull access denied", "manifest unknown"])
+@pytest.mark.parametrize("peers", [{}, {"phase": "Pending", "waiting": CREATING}], ids=["run", "start"])
+def test_an_image_that_is_refused_is_the_jobs_own_though_a_peers_node_has_it(words: str, peers: dict[str, Any]) -> None:
+    found = one_stuck(Reason("ImagePullBackOff", words), **peers)
+    assert (found.failures, found.avoided_nodes) == (1, ())
+
+
+def test_the_jobs_own_fault_counts_though_another_pod_has_its_nodes() -> None:
+    stuck = tuple(
+        pod(worker, phase="Pending", waiting=Reason("ImagePullBackOff", words))
+        for worker, words in enumerate((PASSING["DNS"], NOT_FOUND, PASSING["disk"]))
+    )
+    found = decide(view(deploying(), full=full(), memory=Memory(swept_to=1), pods=stuck)).view.status
+    assert (found.failures, found.avoided_nodes) == (1, ())
+    assert NOT_FOUND in told(found, ConditionType.DEPLOYED)
+
+
+def test_a_container_that_runs_elsewhere_is_its_nodes_fault_and_does_not_count() -> None:
+    found = one_stuck(Reason("RunContainerError", 'exec: "nvidia-hook": executable file not found in $PATH'))
+    assert (found.failures, [node.name for node in found.avoided_nodes]) == (0, ["node-1"])
 
 
 def late(since_s: float, warnings: Warnings | None = None) -> Decision:
@@ -114,22 +169,36 @@ def test_a_gang_that_is_late_for_another_warning_says_it_at_the_timeout() -> Non
     assert (found.failures, [node.name for node in found.avoided_nodes]) == (0, ["node-1"])
 
 
-def test_a_volume_claim_that_is_not_there_is_no_nodes_fault() -> None:
-    waiting = gang(phase="Pending", node="", unschedulable=NO_CLAIM)
+@pytest.mark.parametrize(
+    "words",
+    [
+        NO_CLAIM,
+        "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. preemption: 0/3 nodes",
+        '0/3 nodes are available: storageclass.storage.k8s.io "fast" not found.',
+    ],
+)
+def test_a_volume_that_no_node_can_have_is_no_nodes_fault_and_counts(words: str) -> None:
+    waiting = gang(phase="Pending", node="", unschedulable=words)
     found = decide(view(deploying(since_s=300), full=full(), memory=Memory(swept_to=1), pods=waiting)).view.status
     assert (found.failures, found.avoided_nodes) == (1, ())
-    assert NO_CLAIM in told(found, ConditionType.DEPLOYED)
+    assert words in told(found, ConditionType.DEPLOYED)
 
 
-def event(pod: str, message: str, time: str, kind: str = "Warning") -> Object:
+def event(pod: str, message: str, time: str = "01", kind: str = "Warning", reason: str = "FailedMount") -> Object:
+    """An event about the pod of that uid; `time`: by the clock of whoever wrote it."""
     return {
-        "metadata": {"name": f"{pod}.{time}.{kind}", "namespace": "lab"},
-        "involvedObject": {"kind": "Pod", "name": pod},
+        "metadata": {"name": f"{pod}.{message}", "namespace": "lab"},
+        "involvedObject": {"kind": "Pod", "name": "demo-1-0", "uid": pod},
         "type": kind,
-        "reason": "FailedMount",
+        "reason": reason,
         "message": message,
         "lastTimestamp": f"2026-05-04T12:00:{time}Z",
     }
+
+
+def uid(world: World, worker: int) -> str:
+    found: str = world.cluster.objects["pods", "lab", f"demo-1-{worker}"]["metadata"]["uid"]
+    return found
 
 
 def creating(worker: int) -> Object:
@@ -140,21 +209,56 @@ def creating(worker: int) -> Object:
 
 
 async def test_the_last_warning_of_a_pod_is_read_from_its_events() -> None:
+    other = event("1", "of another pod")
+    well = event("0", "a volume is there", kind="Normal", reason="SuccessfulAttachVolume")
+    found = (await after_events(event("0", "an older one"), event("0", UNMOUNTED), well, other)).job().status
+    assert (found.last_failure or pytest.fail("no failure")).message == UNMOUNTED
+    assert found.failures == 1
+
+
+@pytest.mark.parametrize("progress", ["Scheduled", "Pulling", "Pulled", "Created", "Started"])
+async def test_a_warning_is_over_when_the_pod_came_further_whatever_the_clocks_say(progress: str) -> None:
+    """The Secret came a little later, and the image takes its time."""
+    older = event("0", "pulling", "01", kind="Normal", reason=progress)
+    world = await after_events(event("0", UNMOUNTED, "50"), older)
+    assert holds(world.job().status, "Planned")
+    assert world.job().status.failures == 0
+    again = await after_events(older, event("0", UNMOUNTED, "01"))
+    assert again.job().status.failures == 1
+
+
+async def test_a_warning_of_a_pod_that_had_the_name_before_says_nothing() -> None:
+    world = await after_events(event("gone", UNMOUNTED))
+    assert holds(world.job().status, "Planned")
+
+
+async def after_events(*events: Object) -> World:
+    """A gang that is late, after a look at these events, each of the worker of that number, or of nobody's."""
     world = World(decision())
     await world.passes(2)
     world.pods_become(creating)
-    for one in (
-        event("demo-1-0", "an older one", "01"),
-        event("demo-1-0", UNMOUNTED, "05"),
-        event("demo-1-0", "all is well", "09", kind="Normal"),
-        event("demo-1-1", "of another pod", "20"),
-    ):
-        await world.cluster.create(EVENTS, one)
+    for one in events:
+        about = one["involvedObject"]
+        known = {**about, "uid": uid(world, int(about["uid"]))} if about["uid"].isdecimal() else about
+        await world.cluster.create(EVENTS, {**one, "involvedObject": known})
     world._wait(31)
     await world.passes(2)
+    return world
+
+
+async def test_another_container_that_cannot_start_is_named_at_once() -> None:
+    world = World(decision())
+    await world.passes(2)
+    message = "Back-off: manifest unknown"
+    statuses = [
+        {"name": "worker", "state": {"running": {}}},
+        {"name": "proxy", "state": {"waiting": {"reason": "ImagePullBackOff", "message": message}}},
+    ]
+    world.pods_become(lambda _: {"phase": "Pending", "containerStatuses": statuses})
+    await world.passes(1)
     found = world.job().status
-    assert (found.last_failure or pytest.fail("no failure")).message == UNMOUNTED
-    assert found.failures == 1
+    assert (found.failures, found.avoided_nodes) == (1, ())
+    assert f"container proxy: {message}" in told(found, ConditionType.DEPLOYED)
 
 
 async def test_an_operator_that_may_not_read_events_waits_for_the_timeout() -> None:

@@ -7,6 +7,7 @@ from hulk_operator.pods.launcher import stays
 from hulk_operator.pods.manifests import owner_reference, pods
 from hulk_operator.pods.sample import sample_pod
 from hulk_operator.pods.worker import (
+    STUCK_REASONS,
     Exit,
     Reason,
     WorkerPod,
@@ -20,6 +21,7 @@ from hulk_operator.pods.worker import (
 from hulk_operator.pods.worker_secret import peer_secret
 
 __all__ = [
+    "STUCK_REASONS",
     "Exit",
     "Ports",
     "Reason",

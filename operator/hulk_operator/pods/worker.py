@@ -26,6 +26,19 @@ DISRUPTION_REASONS: Final = frozenset(
 # an extended resource is no word ("OutOfnvidia.com/gpu").
 _KUBELET_REFUSES: Final = "OutOf"
 _FULL: Final = "OutOfResource"
+STUCK_REASONS: Final = frozenset(
+    {
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RegistryUnavailable",
+        "RunContainerError",
+    }
+)
+"""Reasons a container waits for that time alone does not cure."""
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)  # when all was seen, to those who ask for no times
 _MAX_REASON: Final = 64
 _MAX_EXIT_CODE: Final = 255
@@ -58,6 +71,7 @@ class WorkerPod:
     """One worker's pod. `node` is empty until it is bound.
 
     `delete_by`: when deleting, the end of its grace period, which counts from when the deletion was first seen.
+    `waiting`: what the worker waits for, or an init container before it, or another container that is stuck.
     `gates`: the scheduling gates that it waits behind, `finalizers`: those that keep it when it is deleted.
     The worker is one of its containers; `others_run`: of the other ordinary ones some do. `failure`: why the pod failed
     as a whole, where the kubelet says so.
@@ -152,7 +166,7 @@ def worker_pod(pod: Object, now: datetime = LONG_AGO, before: WorkerPod | None =
     statuses = status.get("containerStatuses") or ()
     state = _container_state(statuses, worker["name"])
     ended = before.exit.time if before and before.exit else now
-    others = [found.get("state") or {} for found in statuses if found["name"] != worker["name"]]
+    others = {found["name"]: found.get("state") or {} for found in statuses if found["name"] != worker["name"]}
     return WorkerPod(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -164,11 +178,11 @@ def worker_pod(pod: Object, now: datetime = LONG_AGO, before: WorkerPod | None =
         phase=status.get("phase") or "Pending",
         delete_by=_delete_by(metadata, now, before),
         exit=_exit(state, ended) or _init_exit(pod, ended),
-        waiting=_init_waiting(status) or _waiting(state),
+        waiting=_init_waiting(status) or _first_stuck(_waiting(state), others),
         unschedulable=_unschedulable(status),
         disruption=_disruption(status),
         failure=_failure(status),
-        others_run=any("terminated" not in other for other in others),
+        others_run=any("terminated" not in other for other in others.values()),
         metrics_port=_metrics_port(worker),
         gates=tuple(gate["name"] for gate in pod["spec"].get("schedulingGates") or ()),
         finalizers=tuple(metadata.get("finalizers") or ()),
@@ -254,6 +268,17 @@ def _init_waiting(status: Mapping[str, Any]) -> Reason | None:
         if waits and waits.reason != "PodInitializing":
             return Reason(waits.reason, f"init container {init['name']}: {waits.message}".rstrip(": "))
     return None
+
+
+def _first_stuck(own: Reason | None, others: Mapping[str, Mapping[str, Any]]) -> Reason | None:
+    """What the worker waits for, or another ordinary container that is stuck: the pod is up when all have started."""
+    if own and own.reason in STUCK_REASONS:
+        return own
+    for name, state in others.items():
+        waits = _waiting(state)
+        if waits and waits.reason in STUCK_REASONS:
+            return Reason(waits.reason, f"container {name}: {waits.message}".rstrip(": "))
+    return own
 
 
 def _unschedulable(status: Mapping[str, Any]) -> str:

@@ -77,6 +77,8 @@ logger = logging.getLogger(__name__)
 NUM_IN_FLIGHT: Final = 32
 NUM_IN_SELECTOR: Final = 256
 NUM_CONFLICT_TRIES: Final = 5
+_PROGRESS: Final = frozenset({"Scheduled", "Pulling", "Pulled", "Created", "Started"})
+"""Events of a pod that came further: what it was warned of before is over."""
 _NO_DRY_RUN: Final = "does not support dry run"  # in the API server's words, of a webhook
 SWEPT: Final = (PODS, SERVICES, NETWORK_POLICIES, CONFIG_MAPS)
 
@@ -281,16 +283,15 @@ class Executor:
     async def _read_warnings(self, view: View, action: ReadWarnings) -> None:
         """Only events say why a volume is not mounted; an operator that may not read them goes on without."""
         found: dict[str, Reason] = {}
-        for name in action.pods:
-            fields = f"involvedObject.kind=Pod,involvedObject.name={name},type=Warning"
+        for pod in (one for one in view.gang if one.name in action.pods):
+            fields = f"involvedObject.kind=Pod,involvedObject.uid={pod.uid}"  # others had the name before
             try:
                 listing = await self._cluster.list(EVENTS, view.job.metadata.namespace, fields=fields)
             except Refused as error:
                 logger.warning("%s: events are not read: %s", view.job.key, error.message)
                 break
-            if listing.items:
-                last = max(listing.items, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
-                found[name] = Reason(reason_of(last.get("reason") or ""), last.get("message") or "")
+            if last := _last_warning(listing.items):
+                found[pod.name] = last
         warnings = Warnings(view.status.attempt, view.now, found)
         self._remember(view.job, lambda memory: replace(memory, warnings=warnings))
 
@@ -408,3 +409,12 @@ class Executor:
             logger.info("node %s has no NodeProfile; its speed is not kept", node)
         except (Refused, ValueError) as error:  # a courtesy to later jobs, no matter of this one
             logger.warning("the speed of node %s is not kept: %s", node, error)
+
+
+def _last_warning(events: Sequence[Object]) -> Reason | None:
+    """What a pod was warned of since it last came further, in the order in which the API server wrote it down."""
+    written = sorted(events, key=lambda event: int(event["metadata"]["resourceVersion"]))
+    news = [event for event in written if event.get("type") == "Warning" or event.get("reason") in _PROGRESS]
+    if not news or news[-1].get("type") != "Warning":
+        return None
+    return Reason(reason_of(news[-1].get("reason") or ""), news[-1].get("message") or "")

@@ -2,7 +2,8 @@
 
 A dry run finds what only the API server and its admission plugins know: fields and values of the PodSpec, Pod Security,
 LimitRanges, quotas, webhooks. As long as it refuses, nothing is planned and nothing is reserved; it is asked again with
-a back-off, since what refuses may be mended outside of the job.
+a back-off, since what refuses may be mended outside of the job. A job whose own pods fill a quota is not held for it:
+its next plan goes on with them, and creating the others tells.
 """
 
 from typing import Final
@@ -11,8 +12,18 @@ from hulk_operator.api import ConditionType, HulkJobStatus
 from hulk_operator.api.base import MAX_MESSAGE
 from hulk_operator.cluster import Invalid, NamespaceEnds, QuotaExceeded, Refused
 from hulk_operator.pods import reason_of, sample_pod
-from hulk_operator.reconcile.attempt_state import head, in_force, seconds_left, set_condition, update
+from hulk_operator.reconcile.attempt_state import (
+    PREEMPTED,
+    START_FAILED,
+    head,
+    in_force,
+    seconds_left,
+    set_condition,
+    update,
+)
+from hulk_operator.reconcile.retained_pods import KEEPING
 from hulk_operator.reconcile.types import NOTHING, Admission, Outcome, TryPod, View
+from hulk_operator.status import condition
 
 INVALID_TEMPLATE: Final = "InvalidTemplate"
 _MAX_DOUBLINGS: Final = 16
@@ -22,6 +33,8 @@ _TO_DO: Final = {
     "QuotaExceeded": "the job waits until the quota has room",
     "NamespaceTerminating": "the job goes with its namespace",
 }
+_KEPT: Final = KEEPING | PREEMPTED | {START_FAILED}
+"""Why the last attempt was released: it decides which pods stay and how long is waited, so a refusal keeps it."""
 _OUTSIDE: Final = f"mend what refuses it in the namespace, or {_MEND}"
 
 
@@ -32,7 +45,7 @@ def admit(view: View) -> Outcome:
     known = view.memory.admission
     if known is None or known.generation != view.job.metadata.generation:
         return _ask(view)
-    if known.refused is None:
+    if known.refused is None or (isinstance(known.refused, QuotaExceeded) and view.pods):
         return NOTHING
     left_s = seconds_left(view, known.time, retry_s(view, known))
     if left_s <= 0:
@@ -69,7 +82,10 @@ def _ask(view: View) -> Outcome:
 def _held(view: View, error: Refused) -> HulkJobStatus:
     """The status of a job of which no pod would be taken; the sentence that says what to do is never cut off."""
     reason = INVALID_TEMPLATE if isinstance(error, Invalid) else refusal_reason(error)
-    to_do = f"; nothing is reserved: {_TO_DO.get(reason, _OUTSIDE)}"
+    reserved = f"what is reserved is its pods ({len(view.pods)})" if view.pods else "nothing is reserved"
+    to_do = f"; {reserved}: {_TO_DO.get(reason, _OUTSIDE)}"
     said = f"the API server does not take a worker's pod made of spec.template: {error.message}"
     message = head(said, MAX_MESSAGE - len(to_do)) + to_do
-    return update(set_condition(view, ConditionType.PLANNED, False, reason, message), queue=None)
+    before = condition(view.status, ConditionType.PLANNED)
+    kept = before.reason if before and before.reason in _KEPT else reason
+    return update(set_condition(view, ConditionType.PLANNED, False, kept, message), queue=None)

@@ -1,14 +1,13 @@
 """A gang that does not come up: released as a whole, with the reason in the words of whoever refused it.
 
-Whose fault it is decides what follows:
+Whose fault it is (`start_faults`) decides what follows:
 
     the job's own   an image, a Secret, a ConfigMap, a command that cannot be had: a failure, counted by backoffLimit
-    a node's        the same container runs elsewhere: the node is avoided
-    a registry's    it does not answer: tried again, `MAX_REGISTRY_STARTS` times in a row
+    a node's        the node is avoided and the job tried elsewhere, `MAX_FAILED_STARTS` times in a row
+    a registry's    no node reaches it: tried again, as often
     the cluster's   quotas, scheduling: tried again for as long as it takes
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -16,7 +15,7 @@ from typing import Final
 
 from hulk_operator.api import ConditionType, LastFailure
 from hulk_operator.cluster import Refused
-from hulk_operator.pods import Reason, WorkerPod
+from hulk_operator.pods import STUCK_REASONS, Reason, WorkerPod
 from hulk_operator.reconcile.attempt_state import (
     avoided,
     deployed,
@@ -29,38 +28,14 @@ from hulk_operator.reconcile.attempt_state import (
     since,
     start_failed,
 )
+from hulk_operator.reconcile.start_faults import has_no_volume, is_missing, is_of_job, is_of_registry
 from hulk_operator.reconcile.steps.admission import refusal_reason
 from hulk_operator.reconcile.steps.lifecycle import failed_for_good
 from hulk_operator.reconcile.types import NOTHING, Outcome, ReadWarnings, View
 from hulk_operator.status import condition, holds
 
-STUCK_REASONS: Final = frozenset(
-    {
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "ErrImageNeverPull",
-        "ImageInspectError",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "RegistryUnavailable",
-        "RunContainerError",
-    }
-)
-"""Reasons a container waits for that time alone does not cure."""
-_NEVER_THE_NODE: Final = frozenset({"CreateContainerConfigError", "InvalidImageName"})  # a Secret, the template
 _CREATING: Final = frozenset({"ContainerCreating", "PodInitializing"})
-_MISSING: Final = re.compile(
-    r'(secret|configmap|persistentvolumeclaim|serviceaccount)s? "[^"]+" not found|non-existent (secret|config) key',
-    re.IGNORECASE,
-)
-"""What kubelets and the scheduler say where the template names something that is not there."""
-_REGISTRY: Final = re.compile(
-    "i/o timeout|connection (refused|reset)|TLS handshake timeout|deadline exceeded|unexpected EOF|too ?many ?requests|"
-    "internal server error|bad gateway|service unavailable|gateway time-?out",
-    re.IGNORECASE,
-)
-"""What container runtimes say where a registry does not answer, or not now."""
-MAX_REGISTRY_STARTS: Final = 24  # at most six minutes apart: two hours
+MAX_FAILED_STARTS: Final = 24  # at most six minutes apart: two hours
 _NUM_NAMED = 3
 
 
@@ -68,10 +43,9 @@ def stuck(view: View) -> Outcome:
     """Release a gang of which a container cannot be started."""
     if not in_force(view) or deployed(view):
         return NOTHING
-    for pod in view.gang:
-        if pod.waiting and pod.waiting.reason in STUCK_REASONS:
-            return _stuck(view, pod, pod.waiting)
-    return _late(view)
+    left = [pod for pod in view.gang if not pod.ended]
+    found = [(pod, pod.waiting) for pod in left if pod.waiting and pod.waiting.reason in STUCK_REASONS]
+    return _stuck(view, found) if found else _late(view)
 
 
 def _late(view: View) -> Outcome:
@@ -84,8 +58,8 @@ def _late(view: View) -> Outcome:
     if known is None or known.attempt != view.status.attempt:
         return Outcome((_ask_after(late),), requeue_after_s=0)
     for pod in late:
-        if (warning := _warning(view, pod)) and _MISSING.search(warning.message):
-            return _stuck(view, pod, warning)
+        if (warning := _warning(view, pod)) and is_missing(warning.message):
+            return _stuck(view, [(pod, warning)])
     left_s = seconds_left(view, known.time, view.timing.warnings_s)
     return Outcome((_ask_after(late),), requeue_after_s=0) if left_s <= 0 else Outcome(requeue_after_s=left_s)
 
@@ -99,20 +73,35 @@ def _warning(view: View, pod: WorkerPod) -> Reason | None:
     return known.of_pods.get(pod.name) if known and known.attempt == view.status.attempt else None
 
 
-def _stuck(view: View, pod: WorkerPod, why: Reason) -> Outcome:
+def _stuck(view: View, found: Sequence[tuple[WorkerPod, Reason]]) -> Outcome:
+    """Release the gang: what is the job's own fault counts, however many nodes have faults of theirs."""
+    own = next((one for one in found if _is_of_job(view, *one)), None)
+    pod, why = own or found[0]
     last = failure(view, why.reason, why.message or why.reason, pod)
-    if _is_of_node(view, pod, why):
-        return start_failed(view, last, avoided_nodes=avoided(view, (pod.node,)))
-    if why.reason == "RegistryUnavailable" or _REGISTRY.search(why.message):
-        return _registry_failed(view, last)
-    return _counted(view, last)
+    return _counted(view, last) if own else _tried_elsewhere(view, last, found)
 
 
-def _is_of_node(view: View, pod: WorkerPod, why: Reason) -> bool:
-    """Whether a container cannot start because of its node: the same ones run elsewhere."""
-    if why.reason in _NEVER_THE_NODE or _MISSING.search(why.message):
-        return False
-    return any(peer.running and peer.node != pod.node for peer in view.gang)
+def _is_of_job(view: View, pod: WorkerPod, why: Reason) -> bool:
+    runs_elsewhere = any(peer.running and peer.node != pod.node for peer in view.gang)
+    return is_of_job(why, runs_elsewhere=runs_elsewhere, everywhere=_is_everywhere(view))
+
+
+def _is_everywhere(view: View) -> bool:
+    """Whether every pod of the gang is stuck, or about to be."""
+    waits = [pod.waiting.reason for pod in view.gang if pod.waiting]
+    return len(waits) == num_workers(view) and STUCK_REASONS.issuperset({*waits} - {"ErrImagePull"})
+
+
+def _tried_elsewhere(view: View, last: LastFailure, found: Sequence[tuple[WorkerPod, Reason]]) -> Outcome:
+    """A failed start that is not the job's own: other nodes next, unless several nodes all say the same."""
+    num_starts = view.memory.unstable + 1
+    if num_starts >= MAX_FAILED_STARTS:
+        reason = "RegistryUnavailable" if all(is_of_registry(why) for _, why in found) else "NodesUnfit"
+        message = f"{num_starts} starts in a row failed, the last: {last.reason}: {last.message}"
+        return failed_for_good(view, reason, message, last_failure=last)
+    nodes = {pod.node for pod, _ in found}
+    to_avoid = () if len(nodes) > 1 and _is_everywhere(view) else nodes
+    return start_failed(view, last, avoided_nodes=avoided(view, to_avoid))
 
 
 def _counted(view: View, last: LastFailure) -> Outcome:
@@ -124,16 +113,8 @@ def _counted(view: View, last: LastFailure) -> Outcome:
     return start_failed(view, last, f"; failure {failures} of at most {limit}", failures=failures)
 
 
-def _registry_failed(view: View, last: LastFailure) -> Outcome:
-    num_starts = view.memory.unstable + 1
-    if num_starts >= MAX_REGISTRY_STARTS:
-        message = f"{num_starts} starts in a row failed, the last: {last.reason}: {last.message}"
-        return failed_for_good(view, "RegistryUnavailable", message, last_failure=last)
-    return start_failed(view, last)
-
-
 def start_timeout(view: View) -> Outcome:
-    """Release a gang that is not up in time, and avoid the nodes that held it back."""
+    """Release a gang that is not up in time; avoid the nodes that held it back, unless no node could do otherwise."""
     if not in_force(view) or deployed(view) or holds(view.status, ConditionType.GATED):
         return NOTHING
     limit_s = view.job.spec.run_policy.start_timeout_seconds
@@ -145,7 +126,7 @@ def start_timeout(view: View) -> Outcome:
     num_up = sum(pod.running for pod in view.gang)
     message = f"{num_up} of {num_workers(view)} pods were up after startTimeoutSeconds = {limit_s} s: {named}"
     last = failure(view, "StartTimeout", message, late[0] if late else None)
-    if any(_MISSING.search(_why_late(view, pod)) for pod in late):
+    if any(is_missing(why) or has_no_volume(why) for why in (_why_late(view, pod) for pod in late)):
         return _counted(view, last)
     return start_failed(view, last, avoided_nodes=avoided(view, (node_of(view, pod) for pod in late)))
 

@@ -1,0 +1,94 @@
+"""Whose fault it is that a container does not start, by the words of the kubelet, the runtime and the scheduler.
+
+One node's word convicts nobody else: only clear words, or the same words from every node, are the job's own fault.
+
+    words                                      a peer of it runs    peers still start    every pod is stuck
+    the node's or the registry's (no DNS)      the node             the node             the registry
+    an image that is refused (not found)       the job              the job              the job
+    clear ones of a container (no command)     the node             the job              the job
+    any other                                  the node             the node             the job
+"""
+
+import re
+from typing import Final
+
+from hulk_operator.pods import Reason
+
+_REGISTRY: Final = re.compile(
+    r"i/o timeout|connection (refused|reset)|TLS handshake timeout|deadline exceeded|Client\.Timeout exceeded|"
+    r"unexpected EOF|too ?many ?requests|internal server error|bad gateway|service unavailable|gateway time-?out|"
+    r"no such host|server misbehaving|name resolution|network is unreachable|no route to host|x509: |proxyconnect",
+    re.IGNORECASE,
+)
+"""What container runtimes say where a registry does not answer, or a node does not reach it."""
+_NODE: Final = re.compile(
+    r"no space left on device|disk quota exceeded|input/output error|read-only file system|QPS exceeded|"
+    r"failed to sync (secret|configmap) cache",
+    re.IGNORECASE,
+)
+"""What they say where a node is full, broken or behind."""
+_OF_TEMPLATE: Final = frozenset({"CreateContainerConfigError", "InvalidImageName"})
+_OF_IMAGE: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
+_CLEAR: Final = re.compile(
+    r"not found|unauthorized|denied|forbidden|(manifest|name) unknown|invalid reference|authorization failed|"
+    r"authentication required|no basic auth credentials|insufficient_scope|does not exist|no such image|exec: \"",
+    re.IGNORECASE,
+)
+"""Words that no other node would change."""
+_MISSING: Final = re.compile(
+    r'(secret|configmap|persistentvolumeclaim|serviceaccount)s? "[^"]+" not found|non-existent (secret|config) key',
+    re.IGNORECASE,
+)
+"""What kubelets and the scheduler say where the template names something that is not there."""
+_NO_VOLUME: Final = re.compile(
+    r'unbound (immediate )?persistentvolumeclaims|storageclass[.a-z0-9]* "[^"]+" not found|'
+    r"non-existent persistentvolume",
+    re.IGNORECASE,
+)
+"""What the scheduler says where a claim has no volume, whichever node it looks at."""
+
+
+def is_missing(text: str) -> bool:
+    """Whether something that the template names is not there.
+
+    >>> is_missing('MountVolume.SetUp failed for volume "keys" : secret "keys" not found')
+    True
+    """
+    return bool(_MISSING.search(text))
+
+
+def has_no_volume(text: str) -> bool:
+    """Whether a pod waits for a claim that has no volume on any node."""
+    return bool(_NO_VOLUME.search(text))
+
+
+def is_of_registry(why: Reason) -> bool:
+    """Whether a registry does not answer, or a node does not reach it."""
+    return why.reason == "RegistryUnavailable" or bool(_REGISTRY.search(why.message))
+
+
+def is_passing(why: Reason) -> bool:
+    """Whether a node or a registry is the cause, and the job never.
+
+    >>> is_passing(Reason("ImagePullBackOff", 'dial tcp: lookup r.example: no such host'))
+    True
+    """
+    return is_of_registry(why) or bool(_NODE.search(why.message))
+
+
+def is_of_job(why: Reason, *, runs_elsewhere: bool, everywhere: bool) -> bool:
+    """Whether the job's own template is the cause: of a container that runs elsewhere, or that is stuck everywhere.
+
+    >>> is_of_job(Reason("ImagePullBackOff", "manifest unknown"), runs_elsewhere=True, everywhere=False)
+    True
+    """
+    if is_missing(why.message):
+        return True
+    if is_passing(why):
+        return False
+    if why.reason in _OF_TEMPLATE:
+        return True
+    is_clear = bool(_CLEAR.search(why.message))
+    if why.reason in _OF_IMAGE and is_clear:
+        return True
+    return not runs_elsewhere and (is_clear or everywhere)
