@@ -13,6 +13,7 @@ from hulk_runtime.agent import bandwidth, service, tasks
 from hulk_runtime.agent.echo import Echo
 from hulk_runtime.agent.http_server import AgentCollector
 from hulk_runtime.agent.orders import Address, BandwidthOrder, Orders
+from hulk_runtime.agent.server_clock import ServerClock
 from hulk_runtime.agent.service import Agent
 from hulk_runtime.agent.settings import Settings
 from hulk_runtime.errors import BackgroundError
@@ -24,6 +25,7 @@ class Silent:
     """An API server that never says anything."""
 
     num_errors = 0
+    clock = ServerClock()
 
     async def follow(self) -> AsyncIterator[None]:
         await asyncio.Event().wait()
