@@ -5,7 +5,11 @@ Each worker is a short program; what it prints is what it saw.
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterable, Iterator
+
 import pytest
+from hulk_lab import up
 from hulk_lab.builds import images
 from hulk_lab.processes import wait_until
 from lab_jobs import LAUNCH, PATIENCE_S, PYTHON, RESTRICTED, SLEEP, Jobs, Object, job, nodes
@@ -19,6 +23,13 @@ POLITE = (
     "import os, signal, time; import torch.distributed as d\n"
     "signal.signal(signal.SIGTERM, lambda *_: (print('saved, bye', flush=True), os._exit(0)))\n"
     "d.init_process_group('gloo'); print('met', d.get_world_size(), flush=True)\n"
+    "time.sleep(86400)"
+)
+
+HANGS = (
+    "import time; import torch.distributed as d\n"
+    "d.init_process_group('gloo')\n"
+    "for step in range(3): d.barrier(); print('step', step, flush=True)\n"
     "time.sleep(86400)"
 )
 
@@ -57,6 +68,33 @@ def test_an_init_container_that_fails_is_named_with_its_last_lines(jobs: Jobs) -
     assert not status.get("avoidedNodes")
 
 
+@pytest.fixture
+def nodes_that_meet(installed: up.Lab) -> Iterator[None]:
+    """Nodes' own addresses are of the management network here, on which nodes do not see each other otherwise."""
+    ports = [node.place.host_interface for node in installed.nodes]
+    set_isolated(ports, "off")
+    yield
+    set_isolated(ports, "on")
+
+
+def set_isolated(ports: Iterable[str], value: str) -> None:
+    for port in ports:
+        subprocess.run(["ip", "link", "set", port, "type", "bridge_slave", "isolated", value], check=True)
+
+
+def test_a_program_that_hangs_ends_with_each_ranks_last_lines(jobs: Jobs) -> None:
+    manifest = strange("hanging", HANGS)
+    manifest["spec"]["runPolicy"]["stallSeconds"] = 5
+    jobs.submit(manifest)
+    status = jobs.wait_phase("hanging", "Failed")
+    said = status["lastFailure"]["message"]
+    assert "no step and no output of rank 0 for " in said, said
+    assert "(runPolicy.stallSeconds = 5); silent: rank 0, rank 1 of 2 workers" in said
+    assert said.count("step 0 | step 1 | step 2") == 2
+    assert (status["lastFailure"]["reason"], status["failures"]) == ("Stalled", 1)
+
+
+@pytest.mark.usefixtures("nodes_that_meet")
 def test_two_jobs_on_their_nodes_network_share_the_nodes_and_meet(jobs: Jobs) -> None:
     jobs.lab.kube.kubectl("label", "namespace", jobs.namespace, "pod-security.kubernetes.io/enforce-")
     names = ("hosted", "housed")

@@ -43,9 +43,9 @@ class FakeCluster:
     async def list(
         self, resource: ApiResource, namespace: str | None = None, *, labels: str = "", fields: str = ""
     ) -> Listing:
-        wanted = [term.split("=") for term in fields.split(",") if term]
+        wanted = [term for term in fields.split(",") if term]
         of_kind = [body for (plural, _, _), body in self.objects.items() if plural == resource.plural]
-        found = [body for body in of_kind if all(_at(body, path) == value for path, value in wanted)]
+        found = [body for body in of_kind if all(_fits(body, term) for term in wanted)]
         return Listing(tuple(copy.deepcopy(found)), str(self._version))
 
     def watch(self, *_: Any, **__: Any) -> AsyncIterator[Change]:
@@ -113,11 +113,13 @@ class FakeCluster:
         return copy.deepcopy(stored)
 
 
-def _at(body: Object, path: str) -> Any:
+def _fits(body: Object, term: str) -> bool:
+    """One term of a field selector: `path=value` or `path!=value`; an absent field is empty."""
+    path, is_not, value = term.partition("!=") if "!=" in term else term.partition("=")
     found: Any = body
     for name in path.split("."):
-        found = found.get(name, {})
-    return found
+        found = found.get(name) or {}
+    return ((found or "") == value) == (is_not == "=")
 
 
 def _merge(target: Object, change: Mapping[str, Any]) -> None:

@@ -147,7 +147,7 @@ class QueueWorld:
 
     def restart(self) -> None:
         """Another operator: what the one before knew is lost."""
-        self.store = Store()
+        self.store = Store(lambda: self.now)
         self.planner = Planner(
             self.cluster, self.store, lambda key: None, lambda: self.now, timing=TIMING, fleet=self.settings
         )
@@ -308,9 +308,9 @@ class QueueWorld:
             if one.status.checkpoint is not None:
                 assert one.status.checkpoint.step <= self.saved.get(one.key, 0), f"{one.key}: told of what is not kept"
 
-    def _of(self, ip: str) -> tuple[str, int, int] | None:
+    def _of(self, address: str) -> tuple[str, int, int] | None:
         for (plural, namespace, _), pod in self.cluster.objects.items():
-            if plural == "pods" and (pod.get("status") or {}).get("podIP") == ip:
+            if plural == "pods" and (pod.get("status") or {}).get("podIP") == address.partition(":")[0]:
                 found = worker_pod(pod)
                 peers = [
                     other
@@ -322,9 +322,9 @@ class QueueWorld:
                 return f"{namespace}/{pod['metadata']['labels'][names.LABEL_JOB]}", found.attempt, len(peers)
         return None
 
-    async def metrics(self, ip: str) -> Observation:
+    async def metrics(self, address: str) -> Observation:
         """A step further each time; from the last checkpoint on in a new attempt."""
-        of = self._of(ip)
+        of = self._of(address)
         if of is None:
             raise ObserveError("silent")
         key, attempt, num = of
@@ -338,15 +338,15 @@ class QueueWorld:
             self._save(key)
         return Observation(attempt, step=step, step_s=4.0 / num, loss=2.5, checkpoint_step=self.saved.get(key) or None)
 
-    async def preflight(self, ip: str) -> Preflight | None:
+    async def preflight(self, address: str) -> Preflight | None:
         """Every rank computes for as long as the batch is large."""
-        of = self._of(ip)
+        of = self._of(address)
         return Preflight(of[1], (4.0 / of[2],) * of[2]) if of else None
 
-    async def start(self, ip: str, attempt: int) -> None:
+    async def start(self, address: str, attempt: int) -> None:
         """Accepted."""
 
-    async def answers(self, ip: str) -> bool:
+    async def answers(self, address: str) -> bool:
         """Every node lives."""
         return True
 

@@ -3,6 +3,7 @@
 import ast
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -98,7 +99,7 @@ async def serving(_: Parts) -> None:
 
 def operating(serve: Any = serving) -> "asyncio.Task[None]":
     mine = Settings("me", lease_namespace="system", lease_s=3600)
-    return asyncio.ensure_future(run(Quiet(), cast(Workers, None), mine, Health(), serve))
+    return asyncio.ensure_future(run(Quiet(), cast(Workers, None), mine, Health(), serve, lambda: datetime.now(UTC)))
 
 
 @pytest.fixture(autouse=True)

@@ -13,10 +13,10 @@ from hulk_operator.cluster.server_clock import ServerClock
 from hulk_operator.pods import pods
 from hulk_operator.reconcile.recipe import Decision, decide
 from hulk_operator.reconcile.store import Store
-from hulk_operator.reconcile.types import Memory, View
+from hulk_operator.reconcile.types import Admission, Memory, View
 from kubernetes.aio.client import ApiClient, Configuration
+from views import GENERATION, NOW, full, job, plan, running, status
 from views import NODES as NAMES
-from views import NOW, full, job, plan, running, status
 
 HOUR = timedelta(hours=1)
 WRONG = pytest.mark.parametrize("wrong", [-HOUR, HOUR], ids=["slow", "fast"])
@@ -55,7 +55,11 @@ class Cluster:
         """A pass."""
         one = job().model_copy(update={"status": found})
         seen = {"pods": self.store.pods_of("lab/demo"), "nodes": self.store.node_states(), "full": full()}
-        return decide(View(one, found, at, memory=Memory("u1", swept_to=found.attempt), **seen))
+        return decide(
+            View(
+                one, found, at, memory=Memory("u1", swept_to=found.attempt, admission=Admission(GENERATION, at)), **seen
+            )
+        )
 
     def _metadata(self, metadata: dict[str, Any]) -> dict[str, Any]:
         self.version += 1

@@ -127,8 +127,9 @@ def test_suspended_does_not_wait_for_a_finalizer_which_is_named() -> None:
 )
 def test_what_may_end_by_itself_is_waited_for(name: str, left: WorkerPod, waits: bool) -> None:
     released = status(1, Planned=(False, "Suspended"))
-    made = decide(view(released, job=job(suspend=True), memory=Memory(swept_to=0), pods=(left,))).view.status
-    assert (condition(made, "Suspended") is None) is waits, name  # type: ignore[arg-type]
+    made = decide(view(released, job=job(suspend=True), memory=Memory(swept_to=0), pods=(left,)))
+    assert (condition(made.view.status, "Suspended") is None) is waits, name  # type: ignore[arg-type]
+    assert (made.requeue_after_s is not None) is (waits and bool(left.finalizers)), f"{name}: no event tells of time"
 
 
 def test_the_next_attempt_does_not_wait_for_a_finalizer() -> None:

@@ -37,7 +37,8 @@ def node(name: str = "n", **fields: Any) -> dict[str, Any]:
 
 def pod(cpu: str = "1", phase: str = "Running", where: str = "n", **limits: str) -> dict[str, Any]:
     resources = {"requests": {"cpu": cpu}, "limits": {key.replace("gpu", GPU): value for key, value in limits.items()}}
-    return {"spec": {"nodeName": where, "containers": [{"resources": resources}]}, "status": {"phase": phase}}
+    spec = {"nodeName": where, "containers": [{"resources": resources}]}
+    return {"metadata": {"name": "p"}, "spec": spec, "status": {"phase": phase}}
 
 
 SPEC: dict[str, Any] = {"containers": [{"name": "w", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}

@@ -129,6 +129,13 @@ def test_every_launcher_finds_one_world(accelerators: int) -> None:
     assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == str(accelerators)
 
 
+def test_the_only_worker_of_several_accelerators_may_start_its_own_processes() -> None:
+    one = job(workers={"min": 1, "max": 1, "acceleratorsPerWorker": 2})
+    found = env(pods(one, plan(2, accelerators=2, nodes=("node-0",)), [0])[0])
+    assert not {"LOCAL_RANK", "LOCAL_WORLD_SIZE"} & found.keys()
+    assert (found["RANK"], found["WORLD_SIZE"], found["PET_NPROC_PER_NODE"]) == ("0", "1", "2")
+
+
 def test_the_interface_is_not_assumed() -> None:
     assert not {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"} & env(pods(job(), plan(2), [1])[0]).keys()
 
@@ -232,6 +239,8 @@ def test_a_worker_has_as_much_shared_memory_as_its_limit_allows() -> None:
 
 
 def test_shared_memory_of_the_users_own_is_kept() -> None:
+    (ipc,) = pods(job(template={"spec": {**TEMPLATE["spec"], "hostIPC": True}}), plan(), [0])
+    assert "hulk-shared-memory" not in [volume["name"] for volume in ipc["spec"]["volumes"]]
     own = {"name": "data", "mountPath": "/dev/shm/"}
     container = {**TEMPLATE["spec"]["containers"][0], "volumeMounts": [own]}
     (pod,) = pods(job(template={"spec": {**TEMPLATE["spec"], "containers": [container]}}), plan(), [0])
@@ -256,6 +265,8 @@ def test_pods_on_their_nodes_network_have_ports_of_the_attempt_and_find_rank_0()
     assert third["spec"]["containers"][0]["ports"] == declared
     assert {port["hostPort"] for port in first["spec"]["containers"][0]["ports"]} == {run.first, run.first + 1}
     assert first["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
+    exported = {"spec": {**ON_HOST["spec"], "dnsPolicy": "ClusterFirst"}}
+    assert pods(job(template=exported), made, [0], found)[0]["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
     told = env(third)
     assert (told["MASTER_PORT"], told["PET_MASTER_PORT"]) == (str(run.first), str(run.first))
     assert (told["HULK_METRICS_PORT"], told["HULK_COLLECTIVE_PORT"]) == (str(run.first + 2), "0")

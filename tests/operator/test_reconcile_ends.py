@@ -60,7 +60,7 @@ def test_a_container_that_never_ends_does_not_keep_the_job_and_goes_with_its_pod
     assert holds(over.view.status, "Succeeded")
     swept = decide(view(over.view.status, memory=SWEPT, pods=pods, full=full()))
     [removed] = [action for _, action in swept.actions if isinstance(action, DeletePods)]
-    assert removed.uids == {one.name: one.uid for one in pods}
+    assert removed == DeletePods(1, (0, 1, 2))
 
 
 def test_pods_in_which_nothing_runs_stay_for_their_logs() -> None:

@@ -9,7 +9,7 @@ from hulk_operator.observation import Observation
 from hulk_operator.reconcile.liveness import Hearing
 from hulk_operator.reconcile.recipe import decide
 from hulk_operator.reconcile.silence import GangWords, Output, WorkerWords
-from hulk_operator.reconcile.steps.stall import MIN_STALL_S
+from hulk_operator.reconcile.steps.stall import MIN_STALL_S, stalled
 from hulk_operator.reconcile.types import AskGang, Memory, ReadOutput, Sighting, View
 from hulk_operator.status import condition, holds
 from views import NODES, PREDICTION, ago, failure_of, full, gang, job, running, view
@@ -96,6 +96,15 @@ def test_it_is_counted_with_each_ranks_last_lines() -> None:
 def test_words_of_another_silence_are_asked_again() -> None:
     old = GangWords(1, ago(300), SILENT)
     assert asks(hangs(asked(), output=look(120), words=old)) == {AskGang}
+
+
+def test_words_of_workers_that_are_gone_are_asked_again() -> None:
+    """A region was left out after the gang was asked."""
+    words = GangWords(1, ago(0), SILENT)
+    given = hangs(asked(), output=look(120), words=words)
+    left = replace(given, pods=given.pods[:2])
+    assert asks(left) <= {AskGang}
+    assert stalled(left).actions == (AskGang(left.pods, BOUND_S),)
 
 
 def test_one_stall_too_many_fails_the_job() -> None:

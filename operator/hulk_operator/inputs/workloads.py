@@ -7,7 +7,7 @@ anything is planned. The model's text, where it is in a ConfigMap, is read by th
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from hulk_placement.layer_pins import LayerPin
@@ -18,6 +18,7 @@ from hulk_placement.workload import Workload
 
 from hulk_operator import api
 from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec, ObservedModel
+from hulk_operator.inputs.launch import launch_notes, refuse_other_accelerators
 from hulk_operator.inputs.placement_constraints import (
     Nodes,
     UnusableJobError,
@@ -106,6 +107,8 @@ def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
     """The planner's workload. UnusableJobError where this version cannot train it as asked."""
     spec = job.spec
     refuse_unsupported(spec, model)
+    refuse_other_accelerators(spec)
+    model = replace(model, notes=(*model.notes, *launch_notes(spec)))
     regions = allowed_regions(job, situation.allowed_regions, situation.nodes)
     pins = layer_pins(job, model)
     num_stages = _num_stages(spec, pins, situation.nodes)

@@ -73,16 +73,22 @@ def attempt_environment(job: HulkJob, plan: Plan, ports: Ports = OWN) -> dict[st
 
 
 def rank_env(plan: Plan, worker: int, ports: Ports = OWN) -> Env:
-    """What one worker alone is told."""
+    """What one worker alone is told.
+
+    The only worker, of several accelerators, has no local rank: a program that sees none starts its own processes
+    (Lightning), and would wait for others that nobody starts otherwise.
+    """
+    num_accelerators = plan.workers[worker].num_accelerators
+    has_local_rank = num_accelerators == 1 or len(plan.workers) > 1
+    local = {names.ENV_LOCAL_RANK: "0", names.ENV_LOCAL_WORLD_SIZE: "1"} if has_local_rank else {}
     return _env(
         {
+            **local,
             names.ENV_WORKER: str(worker),
             names.ENV_RANK: str(worker),
-            names.ENV_LOCAL_RANK: "0",
-            names.ENV_LOCAL_WORLD_SIZE: "1",
             names.ENV_GROUP_RANK: str(worker),
             names.ENV_NODE_RANK: str(worker),
-            names.ENV_PET_NPROC_PER_NODE: str(plan.workers[worker].num_accelerators),
+            names.ENV_PET_NPROC_PER_NODE: str(num_accelerators),
             names.ENV_PET_NODE_RANK: str(worker),
             names.ENV_METRICS_PORT: str(ports.metrics(worker)),
         }

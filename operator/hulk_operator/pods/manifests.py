@@ -75,12 +75,12 @@ def _shared_spec(job: HulkJob, plan: Plan) -> Object:
     security = {**_volume_group(job), **spec.get("securityContext", _RESTRICTED_POD)}
     first, checkpoint_volumes = _with_checkpoint(_worker_container(containers[0], job), job)
     first, peer_volumes = with_peer_secret(first, job, security)
-    first, memory_volumes = _with_shared_memory(first)
+    first, memory_volumes = _with_shared_memory(first, bool(spec.get("hostIPC")))
     volumes = [*(spec.get("volumes") or ()), _plan_volume(job, plan), *peer_volumes, *checkpoint_volumes]
     priority = {"priorityClassName": job.spec.priority_class_name} if job.spec.priority_class_name else {}
     defaults: Object = {"enableServiceLinks": False}
-    if spec.get("hostNetwork"):
-        defaults["dnsPolicy"] = "ClusterFirstWithHostNet"  # or rank 0's name would not be found
+    if spec.get("hostNetwork") and spec.get("dnsPolicy") in (None, "ClusterFirst"):  # which stands for Default there
+        spec = {**spec, "dnsPolicy": "ClusterFirstWithHostNet"}  # or rank 0's name would not be found
     if "serviceAccountName" not in spec:
         defaults["automountServiceAccountToken"] = False
     inits = {"initContainers": [_secured(init) for init in spec["initContainers"]]} if "initContainers" in spec else {}
@@ -178,13 +178,13 @@ def _with_checkpoint(container: Object, job: HulkJob) -> tuple[Object, list[Obje
     return container, []
 
 
-def _with_shared_memory(container: Object) -> tuple[Object, list[Object]]:
+def _with_shared_memory(container: Object, host_ipc: bool) -> tuple[Object, list[Object]]:
     """The worker container with as much shared memory as its memory limit allows, where the template mounts none.
 
     Container runtimes give 64 MiB, of which the workers of a DataLoader die ("bus error").
     """
     mounts = container["volumeMounts"]
-    if any(mount.get("mountPath", "").rstrip("/") == names.SHARED_MEMORY_DIRECTORY for mount in mounts):
+    if host_ipc or any(mount.get("mountPath", "").rstrip("/") == names.SHARED_MEMORY_DIRECTORY for mount in mounts):
         return container, []
     mount = {"name": names.SHARED_MEMORY_VOLUME, "mountPath": names.SHARED_MEMORY_DIRECTORY}
     volume = {"name": names.SHARED_MEMORY_VOLUME, "emptyDir": {"medium": "Memory"}}

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final, Protocol
 
 from hulk_operator import background, names
@@ -74,6 +75,7 @@ from hulk_operator.worker_client import ObserveError
 logger = logging.getLogger(__name__)
 
 NUM_IN_FLIGHT: Final = 32
+NUM_IN_SELECTOR: Final = 256
 NUM_CONFLICT_TRIES: Final = 5
 _NO_DRY_RUN: Final = "does not support dry run"  # in the API server's words, of a webhook
 SWEPT: Final = (PODS, SERVICES, NETWORK_POLICIES, CONFIG_MAPS)
@@ -251,10 +253,13 @@ class Executor:
             logger.info("%s: is gone already", view.job.key)
 
     async def _delete_pods(self, view: View, action: DeletePods) -> None:
-        for name, uid in action.uids.items():
+        """By labels, some at a time: the operator may delete collections of pods only, and an address has its limit."""
+        meta, left = view.job.metadata, iter(action.workers)
+        labels = ",".join(f"{key}={value}" for key, value in names.attempt_labels(meta.name, action.attempt).items())
+        while some := tuple(islice(left, NUM_IN_SELECTOR)):
             self._check_lease()
-            with suppress(NotFound, Conflict):
-                await self._cluster.delete(PODS, name, view.job.metadata.namespace, uid=uid)
+            of_these = f"{labels},{names.LABEL_WORKER} in ({','.join(map(str, some))})"
+            await self._cluster.delete_all(PODS, meta.namespace or "", labels=of_these)
 
     async def _request_plan(self, view: View, _: RequestPlan) -> None:
         self._plans.request(view.job.key)

@@ -21,3 +21,10 @@ def is_held(view: View, pod: WorkerPod) -> bool:
 def held_pods(view: View) -> tuple[WorkerPod, ...]:
     """Those of the job, and of a deleted one of its name."""
     return tuple(pod for pod in (*view.pods, *view.leftovers) if is_held(view, pod))
+
+
+def seconds_to_held(view: View) -> float | None:
+    """Until the next pod counts as held by time alone: no event tells of that. None: of no pod."""
+    leftover = timedelta(seconds=view.timing.leftover_s)
+    waits = [pod for pod in view.pods if pod.delete_by and pod.finalizers and not is_held(view, pod)]
+    return min(((pod.delete_by + leftover - view.now).total_seconds() for pod in waits if pod.delete_by), default=None)

@@ -303,9 +303,10 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class DeletePods:
-    """Delete these pods (uid by name); one of that name that was made since is left."""
+    """Delete the pods of some workers of an attempt."""
 
-    uids: Mapping[str, str]
+    attempt: int
+    workers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

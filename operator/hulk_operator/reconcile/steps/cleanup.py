@@ -26,7 +26,7 @@ def sweep(view: View) -> Outcome:
     if view.status.attempt == 0 or staying(view):
         return NOTHING
     if lingering := _lingering(view):
-        return Outcome((DeletePods(lingering),))
+        return Outcome((DeletePods(view.status.attempt, lingering),))
     keep = kept_attempt(view)
     stale = any(pod.attempt != keep and pod.delete_by is None for pod in view.pods)
     if view.memory.swept_to == keep and not stale:
@@ -34,13 +34,13 @@ def sweep(view: View) -> Outcome:
     return Outcome((Sweep(keep),))
 
 
-def _lingering(view: View) -> dict[str, str]:
-    """Pods (name and uid) of a job that succeeded in which something runs still: another container, or a worker of a
+def _lingering(view: View) -> tuple[int, ...]:
+    """Workers of a job that succeeded in whose pods something runs still: another container, or the worker itself in a
     region that was left out. Pods that are done stay for their logs.
     """
     if not holds(view.status, ConditionType.SUCCEEDED):
-        return {}
-    return {pod.name: pod.uid for pod in view.gang if (pod.others_run or not pod.ended) and pod.delete_by is None}
+        return ()
+    return tuple(pod.worker for pod in view.gang if (pod.others_run or not pod.ended) and pod.delete_by is None)
 
 
 def drain(view: View) -> Outcome:

@@ -8,7 +8,7 @@ from hulk_operator.reconcile.attempt_state import (
     set_condition,
     update,
 )
-from hulk_operator.reconcile.held_pods import is_held
+from hulk_operator.reconcile.held_pods import is_held, seconds_to_held
 from hulk_operator.reconcile.types import NOTHING, DeleteJob, Outcome, View
 from hulk_operator.status import condition, finished, holds, whole_second
 
@@ -49,8 +49,10 @@ def suspend(view: View) -> Outcome:
         message = f"attempt {view.status.attempt} is released because spec.suspend is true"
         return Outcome(status=released(view, "Suspended", "Suspended", message), stop=True, requeue_after_s=0)
     num_held = sum(is_held(view, pod) for pod in view.pods)
-    if num_held < len(view.pods) or holds(view.status, ConditionType.SUSPENDED):
+    if holds(view.status, ConditionType.SUSPENDED):
         return _STOP
+    if num_held < len(view.pods):
+        return Outcome(stop=True, requeue_after_s=seconds_to_held(view))
     message = f"all pods have ended, finalizers hold {num_held} of them" if num_held else "all pods are gone"
     status = set_condition(view, ConditionType.SUSPENDED, True, "Suspended", message)
     return Outcome(status=update(status, queue=None, share=None), stop=True)

@@ -24,7 +24,7 @@ from hulk_operator.reconcile.types import NOTHING, AskGang, Outcome, ReadOutput,
 MIN_STALL_S: Final = 1800.0
 STALL_STEPS: Final = 50
 STALLED: Final = "Stalled"
-MAX_LOOK_S: Final = 60.0
+MIN_LOOK_S, MAX_LOOK_S = 1.0, 60.0
 NUM_LOOKS: Final = 10  # in as long as the bound is
 _NUM_WORKERS_NAMED: Final = 8
 _NUM_CHARACTERS: Final = 160  # of a worker's last lines
@@ -36,18 +36,26 @@ def stalled(view: View) -> Outcome:
     pods = pods_of_members(view)
     if not bound_s or not pods:
         return NOTHING
-    look_s = min(bound_s / NUM_LOOKS, MAX_LOOK_S)
+    look_s = min(max(bound_s / NUM_LOOKS, MIN_LOOK_S), MAX_LOOK_S)
     output, last_step = _output(view, pods[0]), _last_step(view)
     if (left_s := seconds_left(view, max(last_step, view.memory.looked or last_step), look_s)) <= 0:
         return Outcome((ReadOutput(pods[0].name),), requeue_after_s=look_s)
     sign = max(last_step, output.changed) if output else view.now
     if output is None or (output.read - sign).total_seconds() < bound_s or not _steps_are_heard(view, pods[0]):
         return Outcome(requeue_after_s=left_s)
-    words = view.memory.words
-    if words is None or words.attempt != view.status.attempt or (words.time - sign).total_seconds() < bound_s:
+    words = _words(view, pods, sign, bound_s)
+    if words is None:
         return Outcome((AskGang(pods, bound_s),), requeue_after_s=0)
     silent_s = (output.read - sign).total_seconds()
     return _ended(view, pods, words, f"no step and no output of rank 0 for {silent_s:.0f} s ({_why(view, bound_s)})")
+
+
+def _words(view: View, pods: tuple[WorkerPod, ...], sign: datetime, bound_s: float) -> GangWords | None:
+    """What the gang was found to say in this silence; None where it was not asked, or others are its workers by now."""
+    known = view.memory.words
+    if known is None or known.attempt != view.status.attempt or (known.time - sign).total_seconds() < bound_s:
+        return None
+    return known if {one.worker for one in known.workers} <= {pod.worker for pod in pods} else None
 
 
 def _bound_s(view: View) -> float:

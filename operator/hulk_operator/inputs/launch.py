@@ -1,0 +1,64 @@
+"""What a worker's command and resources say that Hulk would do otherwise: told, or refused, before anything is planned.
+
+A program that starts as it always did elsewhere may train apart from the others here, and nobody would notice.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from hulk_operator.api import HulkJobSpec
+from hulk_operator.inputs.placement_constraints import UnusableJobError
+from hulk_operator.inputs.quantity import parse
+from hulk_operator.inputs.stage_constraints import first_command
+
+_TORCHRUN: Final = re.compile(r"(?:^|[\s/])torchrun\s|\btorch\.distributed\.(?:run|launch)\b")
+_LAUNCHERS: Final = re.compile(r"\b(?:hulk-launch|accelerate\s+launch|deepspeed|mpirun|hulk_runtime)\b")
+_PYTHON: Final = re.compile(r"^\S*python[\d.]*\s")
+_PLACE_OPTIONS: Final = re.compile(
+    r"\s(--(?:nnodes|nproc[-_]per[-_]node|node[-_]rank|master[-_]addr|master[-_]port|rdzv[-_]endpoint))\b"
+)
+
+
+def launch_notes(spec: HulkJobSpec) -> tuple[str, ...]:
+    """Sentences on a command that finds another world than the plan's.
+
+    >>> from hulk_operator.api import HulkJobSpec
+    >>> def notes(command, accelerators=1):
+    ...     template = {"spec": {"containers": [{"name": "worker", "command": command.split()}]}}
+    ...     workers = {"max": 2, "acceleratorsPerWorker": accelerators}
+    ...     return launch_notes(HulkJobSpec.model_validate({"workers": workers, "template": template}))
+    >>> notes("torchrun train.py"), notes("python train.py")
+    ((), ())
+    >>> notes("torchrun --standalone train.py")[0]
+    'torchrun --standalone makes a world of each worker alone: leave it out'
+    """
+    return tuple(_notes(spec, first_command(spec)))
+
+
+def _notes(spec: HulkJobSpec, command: str) -> Iterator[str]:
+    num_accelerators = spec.workers.accelerators_per_worker
+    if _TORCHRUN.search(command):
+        if "--standalone" in command:
+            yield "torchrun --standalone makes a world of each worker alone: leave it out"
+        if options := list(dict.fromkeys(_PLACE_OPTIONS.findall(command))):
+            yield f"torchrun's {', '.join(options)} win over what Hulk sets by the plan: leave them out"
+    elif num_accelerators > 1 and _PYTHON.match(command) and not _LAUNCHERS.search(command):
+        yield (
+            f"the command starts one process for a worker's {num_accelerators} accelerators: "
+            "start it by hulk-launch or torchrun"
+        )
+
+
+def refuse_other_accelerators(spec: HulkJobSpec) -> None:
+    """UnusableJobError where the template asks for another number of accelerators than the worker gets."""
+    resource, given = spec.workers.resource_name, spec.workers.accelerators_per_worker
+    resources = spec.template.pod_spec()["containers"][0].get("resources") or {}
+    for kind in ("limits", "requests"):
+        asked = (resources.get(kind) or {}).get(resource)
+        if asked is not None and parse(asked) != given:
+            raise UnusableJobError(
+                "AcceleratorsDiffer",
+                f"The template's resources.{kind} ask for {asked} {resource}; a worker gets "
+                f"workers.acceleratorsPerWorker = {given}. Make them equal, or leave {resource} out of the template.",
+            )
