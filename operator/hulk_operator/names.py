@@ -183,6 +183,7 @@ GANG_WORKER_FILE: Final = "worker"
 TRIALS_DIRECTORY: Final = "/etc/hulk/trials"
 TRIALS_VOLUME: Final = "hulk-trials"
 TRIALS_PLAN_KEY: Final = "plan.json"
+RESTRICTED_USER: Final = 65532  # of a worker whose template says none: the usual "nonroot"
 CHECKPOINT_DIRECTORY: Final = "/var/hulk/checkpoint"
 CHECKPOINT_VOLUME: Final = "hulk-checkpoint"
 

@@ -56,6 +56,11 @@ def test_every_rule_is_broken_by_some_object(rule: Rule) -> None:
     [
         ("numNodes", "spec.numNodes: unknown field; here it is workers.min and workers.max"),
         ("workers.nproc_per_node", "spec.workers.nproc_per_node: unknown field; here it is workers.accelerators"),
+        ("model.loraRank", "spec.model.loraRank: unknown field; here it is model.trainable.share"),
+        (
+            "training.gradientAccumulationSteps",
+            "spec.training.gradientAccumulationSteps: unknown field; Hulk has no such field: it follows from ",
+        ),
         ("template.spec.contaners", "spec.template.spec.contaners: unknown field; did you mean containers?"),
         (
             "template.spec.containers.0.imagePulPolicy",
@@ -66,6 +71,29 @@ def test_every_rule_is_broken_by_some_object(rule: Rule) -> None:
 def test_a_field_of_another_project_and_a_typing_error_in_a_pod_are_named(path: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         parse(job({path: 2}))
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "said"),
+    [
+        (
+            "model.trainable",
+            {"share": 0.0052},
+            "share: a share as quoted text, above 0 and at most 1: trainable% divided",
+        ),
+        ("model.trainable", {"share": "0.52%"}, """such as "0.0052", not '0.52%'"""),
+        ("model.trainable", {"share": "52"}, "above 0 and at most 1: trainable% divided by 100, such as 0.0052"),
+        (
+            "placement",
+            {"maxPricePerHour": "9 EUR"},
+            """maxPricePerHour: a number as quoted text, such as "0.5", not '9""",
+        ),
+        ("placement", {"maxPricePerHour": 9}, 'maxPricePerHour: must be quoted text: "9"'),
+    ],
+)
+def test_a_number_that_is_to_be_text_is_shown_as_text(path: str, given: object, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        parse(job({path: given}))
 
 
 def test_every_name_of_another_project_leads_to_a_field_that_there_is() -> None:

@@ -119,6 +119,13 @@ def test_a_job_that_fits_nowhere_says_so_with_numbers_and_fails(hulk: Hulk, tmp_
     assert code == 1
     assert "no plan (NotEnoughAccelerators)" in printed
     assert "7 workers" in printed
+    assert "the largest has 1" in " ".join(printed.split())
+
+
+def test_one_region_is_one(hulk: Hulk, tmp_path: Path) -> None:
+    job = example(workers={"min": 1, "max": 2}, placement={"regions": ["eu-west"]})
+    _, printed = hulk("plan", "-f", write(tmp_path / "job.yaml", job), "--topology", TOPOLOGY)
+    assert "2 workers, 2 accelerators, 1 region, " in printed
 
 
 def test_a_model_is_read_from_the_config_map_beside_the_job(hulk: Hulk) -> None:
@@ -131,7 +138,9 @@ def test_a_missing_config_map_is_named(hulk: Hulk) -> None:
     code, printed = hulk("plan", "-f", ROOT / "examples" / "torchrun.yaml", "--topology", TOPOLOGY, "--details")
     assert code == 1
     assert "ModelNotFound" in printed
-    assert "ConfigMap plain-torch with key profile.json of namespace default" in printed
+    said = " ".join(printed.split())
+    assert "ConfigMap plain-torch with key profile.json of namespace default" in said
+    assert "add it with another -f (kubectl create configmap plain-torch --from-file=profile.json --dry-run" in said
 
 
 def test_residency_of_the_topology_holds_for_plans_from_files(hulk: Hulk, tmp_path: Path) -> None:
@@ -152,8 +161,9 @@ def test_residency_of_the_topology_holds_for_plans_from_files(hulk: Hulk, tmp_pa
         ("a: [", "not YAML"),
         ("- 1", "expected Kubernetes objects"),
         ("kind: Pod", "no HulkJob in"),
+        ("kind: TrainJob", "mine.yaml (it holds a TrainJob; names are compared in docs/reference/api.md)"),
     ],
-    ids=["misspelt field", "not YAML", "not an object", "no job"],
+    ids=["misspelt field", "not YAML", "not an object", "no job", "another project's job"],
 )
 def test_a_mistake_in_a_file_is_one_message_with_the_files_name(
     hulk: Hulk, tmp_path: Path, text: str, expected: str
@@ -217,6 +227,7 @@ def test_the_config_map_of_another_namespace_is_not_the_jobs(hulk: Hulk, tmp_pat
 def test_without_a_cluster_and_without_nodes_the_message_says_what_is_missing(hulk: Hulk) -> None:
     code, _ = hulk("plan", "-f", JOB, "--details")
     assert "there is no kubeconfig /does/not/exist" in code
+    assert code.endswith("or plan from files with --topology examples/topology.yaml")
 
 
 def test_crds_are_printed_as_generated(hulk: Hulk) -> None:

@@ -224,6 +224,16 @@ def test_a_text_that_is_no_model_is_said_with_its_config_map(form: str, text: st
             "data 3, which is 3 / 2 workers",
         ),
         ({"parallelism": {"data": 4}}, "UnsupportedLayout", "from workers.min 5 to workers.max 6"),
+        (
+            {"parallelism": {"pipeline": 2}, "model": None},
+            "UnsupportedLayout",
+            "asks for pipeline 2 without spec.model",
+        ),
+        (
+            {"placement": {"pins": [{"layers": "0", "regions": ["eu"]}]}, "model": None},
+            "InvalidPins",
+            "it needs spec.model",
+        ),
     ],
 )
 def test_what_this_version_cannot_do_is_refused_by_name(changes: dict[str, Any], reason: str, words: str) -> None:
@@ -231,6 +241,22 @@ def test_what_this_version_cannot_do_is_refused_by_name(changes: dict[str, Any],
         workload(job(**changes))
     assert caught.value.reason == reason
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, "ring"),
+        ({"mode": "local"}, "local"),
+        ({"onRegionLoss": "continue"}, "wan"),
+        ({"compression": "bf16"}, "wan"),
+        ({"mode": "auto", "onRegionLoss": "continue"}, "wan"),
+    ],
+)
+def test_a_job_without_a_model_has_the_ring_unless_it_asks_for_what_only_hulks_own_does(
+    asked: dict[str, Any], expected: str
+) -> None:
+    assert workload(job(model=None, sync=asked)).sync.mode == expected
 
 
 GPT, LAUNCH = "hulk_runtime.examples.gpt", "/opt/hulk/bin/hulk-launch"

@@ -172,7 +172,8 @@ def test_accelerators_that_make_no_whole_worker_are_not_free_for_one() -> None:
     found = place(of_workers(2, there, min_workers=2), there, QUICK)
     assert found == Unplaced(
         "NotEnoughAccelerators",
-        "Needs at least 8 accelerators; 4 are free for workers of 4: 2 without 4 free accelerators (a0, a1).",
+        "Needs at least 8 accelerators; 4 are free for workers of 4: 2 without 4 free accelerators (a0, a1); "
+        "the largest machine has 6.",
     )
 
 

@@ -53,7 +53,7 @@ def refusal(topology: Topology, **changes: object) -> Unplaced:
             BUSY,
             {"min_workers": 2},
             "NotEnoughAccelerators",
-            ["2 workers of 1", "room for 1", "6 machines have 1 accelerators"],
+            ["2 workers of 1 accelerator;", "room for 1", "6 machines have 1 accelerator free, the largest has 1."],
         ),
         ("apart", APART, {"min_workers": 3}, "OnlyUnknownLinks", ["3 workers", "6 of 6 region links", "P to O", "P 2"]),
         ("one way", ONE_WAY, {"min_workers": 3}, "OnlyUnknownLinks", ["3 of 6 region links", "P to O"]),

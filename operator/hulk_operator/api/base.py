@@ -6,7 +6,7 @@ status of the largest job below 64 KiB.
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from pydantic.alias_generators import to_camel
@@ -107,7 +107,8 @@ ResourceName = Annotated[
 ]
 ConfigMapKey = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
 Digest = Annotated[str, Field(max_length=128)]
-Decimal = Annotated[str, Field(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)?$")]
+DECIMAL_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?$"
+Decimal = Annotated[str, Field(max_length=32, pattern=DECIMAL_PATTERN)]
 Number = Annotated[str, Field(max_length=32, pattern=r"^(-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?|nan|-?inf)$")]
 Series = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
 Message = Annotated[str, Field(max_length=MAX_MESSAGE)]

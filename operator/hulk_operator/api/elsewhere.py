@@ -2,6 +2,9 @@
 
 from typing import Final
 
+NONE: Final = "nothing: "
+"""How the entry of a name begins that has no counterpart; why follows."""
+
 ELSEWHERE: Final = {
     "numNodes": "workers.min and workers.max",
     "nnodes": "workers.min and workers.max",
@@ -35,6 +38,9 @@ ELSEWHERE: Final = {
     "perDeviceTrainBatchSize": "training.microBatch",
     "gradientAccumulationSteps": "nothing: it follows from training.globalBatch, training.microBatch and the plan",
     "maxSteps": "training.steps",
+    "lora": "model.trainable.share: what PEFT prints as trainable%, divided by 100",
+    "peft": "model.trainable.share: what PEFT prints as trainable%, divided by 100",
+    "loraRank": "model.trainable.share: what PEFT prints as trainable%, divided by 100",
     "tensorParallelSize": "parallelism.tensor",
     "pipelineParallelSize": "parallelism.pipeline",
 }

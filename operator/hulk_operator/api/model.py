@@ -57,7 +57,8 @@ class Trainable(Resource):
         Decimal | None,
         Field(
             description=(
-                "The part of all parameters, above 0 and at most 1: for LoRA what PEFT prints as trainable%, by 100."
+                "The part of all parameters, above 0 and at most 1: for LoRA what PEFT prints as trainable%, "
+                "divided by 100."
             )
         ),
     ] = None

@@ -213,7 +213,7 @@ TRAINABLE = (
     Rule(
         "!has(self.share) || (double(self.share) > 0.0 && double(self.share) <= 1.0)",
         lambda self: 0 < float(self.get("share", 1)) <= 1,
-        "model.trainable.share must be above 0 and at most 1",
+        "model.trainable.share must be above 0 and at most 1: trainable% divided by 100, such as 0.0052",
         ".share",
     ),
 )

@@ -12,9 +12,11 @@ from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from hulk_operator import names
-from hulk_operator.api.elsewhere import here
+from hulk_operator.api.base import DECIMAL_PATTERN
+from hulk_operator.api.elsewhere import NONE, here
 from hulk_operator.api.kinds import KINDS, HulkJob, HulkSweep, HulkTopology, NodeProfile
 from hulk_operator.api.rules import PREDICATES, VALIDATIONS
 from hulk_operator.api.schema import Schema, structural
@@ -42,7 +44,7 @@ def parse(document: Any) -> HulkJob | HulkSweep | HulkTopology | NodeProfile:
         parsed = _KINDS[document["kind"]].model.model_validate_json(text, strict=True)
         mistakes += _broken(schema, parsed.wire(), "")
     except ValidationError as error:
-        mistakes += [f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}" for entry in error.errors()]
+        mistakes += [f"{'.'.join(map(str, entry['loc']))}: {_words(entry)}" for entry in error.errors()]
     if mistakes:
         raise ValueError("\n".join(mistakes))
     assert isinstance(parsed, HulkJob | HulkSweep | HulkTopology | NodeProfile)
@@ -70,6 +72,18 @@ def _unknown(schema: Schema, value: Any, path: str) -> Iterator[str]:
             yield from _unknown(known[name], child, here)
         elif not schema.get("x-kubernetes-preserve-unknown-fields"):
             yield f"{here}: unknown field{_suggestion(str(name), list(known))}"
+
+
+def _words(mistake: ErrorDetails) -> str:
+    """What a value must be. Numbers that are text, as they may be too fine for a float, are most often mistaken."""
+    given, expected = mistake["input"], mistake["msg"]
+    is_number = mistake["type"] == "string_type" and isinstance(given, int | float) and not isinstance(given, bool)
+    if not is_number and mistake.get("ctx", {}).get("pattern") != DECIMAL_PATTERN:
+        return expected
+    if mistake["loc"][-2:] == ("trainable", "share"):
+        words = "a share as quoted text, above 0 and at most 1: trainable% divided by 100"
+        return f'{words}, such as "0.0052", not {given!r}'
+    return f'must be quoted text: "{given}"' if is_number else f'a number as quoted text, such as "0.5", not {given!r}'
 
 
 def _broken(schema: Schema, value: Any, path: str) -> Iterator[str]:
@@ -101,6 +115,7 @@ def _twice(schema: Schema, entries: list[Any]) -> Iterator[tuple[int, str]]:
 
 def _suggestion(name: str, known: list[str]) -> str:
     if field := here(name):
-        return f"; here it is {field}"
+        has_none = field.startswith(NONE)
+        return f"; Hulk has no such field: {field.removeprefix(NONE)}" if has_none else f"; here it is {field}"
     close = get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else ""

@@ -21,11 +21,12 @@ _READ = (names.JOB_KIND, names.TOPOLOGY_KIND, _CONFIG_MAP)
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """What the files hold."""
+    """What the files hold; of kinds that are not read, only which they are."""
 
     jobs: tuple[HulkJob, ...] = ()
     topology: HulkTopologySpec | None = None
     texts: Texts = field(default_factory=dict)
+    other_kinds: tuple[str, ...] = ()
 
 
 def read(paths: Sequence[Path], topology: Path | None, stdin: TextIO, namespace: str) -> Documents:
@@ -36,8 +37,13 @@ def read(paths: Sequence[Path], topology: Path | None, stdin: TextIO, namespace:
     """
     found: dict[str, tuple[str, HulkJob | HulkTopology]] = {}  # by kind and name, with where it is
     texts: dict[tuple[str, str, str], str] = {}
+    others: dict[str, None] = {}
     for path in (*paths, *([topology] if topology else [])):
         for where, document in _documents(path, stdin):
+            if document.get("kind") not in _READ:
+                others[str(document.get("kind"))] = None
+                continue
+            _require_name(where, document)
             _in_namespace(document, namespace)
             if document["kind"] == _CONFIG_MAP:
                 texts |= _texts(where, document)
@@ -51,11 +57,11 @@ def read(paths: Sequence[Path], topology: Path | None, stdin: TextIO, namespace:
             raise ValueError(f"{path}: no Topology or HulkTopology in it")
     jobs = tuple(entry for _, entry in found.values() if isinstance(entry, HulkJob))
     declared = [entry.spec for _, entry in found.values() if isinstance(entry, HulkTopology)]
-    return Documents(jobs, declared[0] if declared else None, texts)
+    return Documents(jobs, declared[0] if declared else None, texts, tuple(others))
 
 
 def _documents(path: Path, stdin: TextIO) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object of a kind that is read, with a name, and where it is: file, and number where there are several."""
+    """Every object, and where it is: file, and number where there are several."""
     try:
         text = stdin.read() if path == STDIN else path.read_text(encoding="utf-8")
         found = [document for document in yaml.safe_load_all(text) if document is not None]
@@ -67,12 +73,13 @@ def _documents(path: Path, stdin: TextIO) -> Iterator[tuple[str, dict[str, Any]]
         where = f"{path}, document {number}" if len(found) > 1 else str(path)
         if not isinstance(document, dict):
             raise ValueError(f"{where}: expected Kubernetes objects (maps with kind and metadata)")
-        kind, metadata = document.get("kind"), document.get("metadata")
-        if kind not in _READ:
-            continue
-        if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
-            raise ValueError(f"{where}: {kind}: metadata must be a map with a name")
         yield where, document
+
+
+def _require_name(where: str, document: dict[str, Any]) -> None:
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise ValueError(f"{where}: {document['kind']}: metadata must be a map with a name")
 
 
 def _in_namespace(document: dict[str, Any], namespace: str) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -16,6 +17,7 @@ from hulk_operator.cli.plan_sources import plans_of
 from hulk_operator.cli.predict import predict_table
 from hulk_operator.cli.replan import replan_table
 from hulk_operator.cli.reports import PlanReports
+from hulk_operator.cluster import ClusterError
 
 
 def plan(
@@ -85,9 +87,19 @@ def _plan_jobs(file: list[Path], topology: Path | None, namespace: str | None, t
     declared = topology if own is None else None
     documents = files.read(file, declared, sys.stdin, namespace or target.namespace)
     if not documents.jobs:
-        raise ValueError(f"no HulkJob in {', '.join(map(str, file))}")
-    report = run(plans_of(documents, target, None if own is None else own.topology))
+        raise ValueError(f"no HulkJob in {', '.join(map(str, file))}{_instead(documents.other_kinds)}")
+    try:
+        report = run(plans_of(documents, target, None if own is None else own.topology))
+    except ClusterError as error:
+        if error.status:
+            raise
+        hint = f"{error.message}; or plan from files with --topology examples/topology.yaml"
+        raise ClusterError(error.status, error.reason, hint) from error
     return report if own is None else report.model_copy(update={"coordinates": own.coordinates})
+
+
+def _instead(kinds: Sequence[str]) -> str:
+    return f" (it holds a {' and a '.join(kinds)}; names are compared in docs/reference/api.md)" if kinds else ""
 
 
 def _plan_workloads(paths: list[Path], topology: Path | None) -> PlanReports:

@@ -58,7 +58,9 @@ def _workload(job: HulkJob, situation: Situation, texts: Texts) -> Workload:
     if reference is not None and text is None:
         raise UnusableJobError(
             "ModelNotFound",
-            f"ConfigMap {reference.config_map} with key {reference.key} of namespace {job.namespace} was not found.",
+            f"ConfigMap {reference.config_map} with key {reference.key} of namespace {job.namespace} was not found in "
+            f"the files: add it with another -f (kubectl create configmap {reference.config_map} "
+            f"--from-file={reference.key} --dry-run=client -o yaml).",
         )
     return to_workload(job, to_model(job.spec, text), situation)
 

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from hulk_placement.plan import NOT_PROVEN
 from hulk_placement.report.rows import StepPartRow
+from hulk_placement.words import counted
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -63,9 +64,10 @@ def _plan(plan: PlanReport) -> Iterator[RenderableType]:
 
 def headline(plan: PlanReport) -> Text:
     """How many workers, accelerators and regions, and how they sum gradients."""
-    num_accelerators = sum(worker.accelerators for worker in plan.workers)
-    regions = len({worker.region for worker in plan.workers})
-    head = f"{len(plan.workers)} workers, {num_accelerators} accelerators, {regions} regions, {plan.algorithm}"
+    workers = counted(len(plan.workers), "worker")
+    accelerators = counted(sum(worker.accelerators for worker in plan.workers), "accelerator")
+    regions = counted(len({worker.region for worker in plan.workers}), "region")
+    head = f"{workers}, {accelerators}, {regions}, {plan.algorithm}"
     if plan.details is not None and plan.details.pipeline > 1:
         head += f", {plan.details.data} x {plan.details.pipeline} stages by {plan.details.schedule}"
     return Text.assemble((f"{plan.job}: ", "bold"), head)

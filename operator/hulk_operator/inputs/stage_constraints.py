@@ -24,6 +24,10 @@ def refuse_beside_stages(spec: HulkJobSpec, model: Model) -> None:
     num_stages = spec.parallelism.pipeline or 1
     if num_stages == 1:
         return
+    if not model.is_counted:
+        raise _unsupported(
+            f"The job asks for pipeline {num_stages} without spec.model: stages are made of the layers that it says"
+        )
     if num_stages > model.num_layers:
         raise _unsupported(f"The job asks for pipeline {num_stages}, and its model has {model.num_layers} layers")
     for wish, why in _excluded(spec):

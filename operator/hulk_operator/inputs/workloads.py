@@ -156,11 +156,16 @@ def _num_stages(spec: HulkJobSpec, pins: Sequence[LayerPin], nodes: Nodes) -> in
 
 
 def to_sync(spec: HulkJobSpec) -> Sync:
-    """How the job's replicas are to come together; a program that says nothing of its model sums by torch's ring."""
+    """How the job's replicas are to come together.
+
+    A job that says nothing of its model cannot have the planner choose: torch's ring, unless what only Hulk's own
+    all-reduce does is asked for.
+    """
     asked = spec.sync
+    mode = "ring" if asked.compression == "none" and asked.on_region_loss == "restart" else "wan"
     steps = {"inner_steps": asked.local.inner_steps} if asked.local else {}
     return Sync(
-        mode="ring" if spec.model is None and asked.mode == "auto" else asked.mode,
+        mode=mode if spec.model is None and asked.mode == "auto" else asked.mode,
         compression=asked.compression,
         on_region_loss=asked.on_region_loss,
         fixed_shares=asked.fixed_shares,
@@ -181,6 +186,8 @@ def refuse_unsupported(spec: HulkJobSpec, model: Model) -> None:
             "UnsupportedLayout",
             f"The job asks for tensor {tensor}; this version runs data parallelism and pipeline stages, tensor 1.",
         )
+    if not model.is_counted and spec.placement.pins:
+        raise UnusableJobError("InvalidPins", "placement.pins bind layers, and the job says none: it needs spec.model.")
     refuse_beside_stages(spec, model)
 
 

@@ -18,12 +18,11 @@ from hulk_operator.pods.host_ports import OWN, Ports
 from hulk_operator.pods.launcher import stays
 from hulk_operator.pods.worker_secret import with_peer_secret
 
-RESTRICTED_USER: Final = 65532  # the usual "nonroot"
 _RESTRICTED_POD: Final = {
     "runAsNonRoot": True,
-    "runAsUser": RESTRICTED_USER,
-    "runAsGroup": RESTRICTED_USER,
-    "fsGroup": RESTRICTED_USER,
+    "runAsUser": names.RESTRICTED_USER,
+    "runAsGroup": names.RESTRICTED_USER,
+    "fsGroup": names.RESTRICTED_USER,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 _RESTRICTED_CONTAINER: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
@@ -135,7 +134,7 @@ def _volume_group(job: HulkJob) -> Object:
     storage = _storage(job)
     if not storage or not storage.persistent_volume_claim:
         return {}
-    return {"fsGroup": RESTRICTED_USER, "fsGroupChangePolicy": "OnRootMismatch"}
+    return {"fsGroup": names.RESTRICTED_USER, "fsGroupChangePolicy": "OnRootMismatch"}
 
 
 def _storage(job: HulkJob) -> Storage | None:

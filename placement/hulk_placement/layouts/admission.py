@@ -26,6 +26,7 @@ def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Un
         return Unplaced("NoCandidates", f"None of {len(topology.machines)} machines is allowed: {sieve.reasons()}.")
     each, least = workload.accelerators_per_worker, workload.tensor or 1
     of_workers = f" for workers of {each}" if each > 1 else ""
+    largest = f"; the largest machine has {max(m.num_accelerators for m in sieve.machines)}" if each > 1 else ""
     if each > 1:
         sieve.keep(lambda m: slots(workload, m) > 0, f"without {each} free accelerators")
     sieve.machines = [_offered(workload, machine) for machine in sieve.machines]
@@ -40,7 +41,7 @@ def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Un
         return Unplaced(
             "NotEnoughAccelerators",
             f"Needs at least {counted(needed, 'accelerator')}; {num_free} {'is' if num_free == 1 else 'are'} free"
-            f"{of_workers}{': ' * bool(sieve.phrases)}{sieve.reasons()}.",
+            f"{of_workers}{': ' * bool(sieve.phrases)}{sieve.reasons()}{largest}.",
         )
     num_layers = len(workload.model.layers)
     if workload.pipeline is not None and workload.pipeline > num_layers:

@@ -15,7 +15,7 @@ from hulk_placement.cost.compute import speeds
 from hulk_placement.search.would_fit import parameters_words, tokens_words, would_fit
 from hulk_placement.solution import Unplaced
 from hulk_placement.topology import LinkKind, Machine, Topology
-from hulk_placement.words import gib, some
+from hulk_placement.words import counted, gib, some
 from hulk_placement.workload import Workload
 
 NO_MEMORY = "NoMemory"
@@ -154,10 +154,11 @@ def slots(workload: Workload, machine: Machine) -> int:
 
 
 def _not_enough(workload: Workload, machines: list[Machine], num_free: int) -> str:
-    num_accelerators = sum(m.num_accelerators for m in machines)
+    free = [m.num_accelerators for m in machines]
+    workers, each = counted(workload.min_workers, "worker"), counted(workload.accelerators_per_worker, "accelerator")
     return (
-        f"Needs at least {workload.min_workers} workers of {workload.accelerators_per_worker} accelerators; there is "
-        f"room for {num_free}: {len(machines)} machines have {num_accelerators} accelerators free."
+        f"Needs at least {workers} of {each}; there is room for {num_free}: {counted(len(free), 'machine')} "
+        f"{'has' if len(free) == 1 else 'have'} {counted(sum(free), 'accelerator')} free, the largest has {max(free)}."
     )
 
 
