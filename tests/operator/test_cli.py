@@ -124,8 +124,9 @@ def test_a_job_that_fits_nowhere_says_so_with_numbers_and_fails(hulk: Hulk, tmp_
 
 def test_one_region_is_one(hulk: Hulk, tmp_path: Path) -> None:
     job = example(workers={"min": 1, "max": 2}, placement={"regions": ["eu-west"]})
-    _, printed = hulk("plan", "-f", write(tmp_path / "job.yaml", job), "--topology", TOPOLOGY)
+    _, printed = hulk("plan", "-f", write(tmp_path / "job.yaml", job), "--topology", TOPOLOGY, "--details")
     assert "2 workers, 2 accelerators, 1 region, " in printed
+    assert "2 workers in 1 region (asked for" in printed
 
 
 def test_a_model_is_read_from_the_config_map_beside_the_job(hulk: Hulk) -> None:

@@ -15,6 +15,7 @@ from hulk_placement.search.making import make_plan
 from hulk_placement.search.problem import Problem
 from hulk_placement.search.sizes import NUM_BUCKETS
 from hulk_placement.solution import Unplaced
+from hulk_placement.words import counted
 
 
 def no_ring(problem: Problem) -> Unplaced:
@@ -90,10 +91,10 @@ def assumed(problem: Problem) -> str:
 def workers(problem: Problem, plan: Plan) -> str:
     """How many workers there are, of how many."""
     regions = dict.fromkeys(slot.region for slot in plan.workers)
-    asked = problem.workload
+    asked, there = problem.workload, counted(len(plan.workers), "worker")
     return (
-        f"{len(plan.workers)} workers in {len(regions)} regions (asked for {asked.min_workers} to {asked.max_workers}, "
-        f"room for {sum(problem.num_slots)}), {min(plan.shares)} to {max(plan.shares)} sequences a rank."
+        f"{there} in {counted(len(regions), 'region')} (asked for {asked.min_workers} to {asked.max_workers}, room for "
+        f"{sum(problem.num_slots)}), {min(plan.shares)} to {max(plan.shares)} sequences a rank."
     )
 
 
