@@ -57,7 +57,9 @@ def test_a_drained_job_saves_its_state_waits_and_goes_on(installed: up.Lab, jobs
 
     with cordoned(installed, there):  # as drain does; whatever happens, the next tests have the node again
         begun_s = time.monotonic()
-        installed.kube.kubectl("drain", there, "--ignore-daemonsets", f"--pod-selector=hulk.dev/job={NAME}")
+        installed.kube.kubectl(
+            "drain", there, "--ignore-daemonsets", "--delete-emptydir-data", f"--pod-selector=hulk.dev/job={NAME}"
+        )
         saved = saved_at_its_end(last_words())
         assert time.monotonic() - begun_s < GRACE_S
         jobs.wait(NAME, "a reason to wait", lambda _: there in jobs.condition(NAME, "Planned").get("message", ""))

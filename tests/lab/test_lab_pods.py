@@ -84,12 +84,12 @@ def set_isolated(ports: Iterable[str], value: str) -> None:
 
 def test_a_program_that_hangs_ends_with_each_ranks_last_lines(jobs: Jobs) -> None:
     manifest = strange("hanging", HANGS)
-    manifest["spec"]["runPolicy"]["stallSeconds"] = 5
+    manifest["spec"]["runPolicy"]["stallSeconds"] = 30
     jobs.submit(manifest)
     status = jobs.wait_phase("hanging", "Failed")
     said = status["lastFailure"]["message"]
     assert "no step and no output of rank 0 for " in said, said
-    assert "(runPolicy.stallSeconds = 5); silent: rank 0, rank 1 of 2 workers" in said
+    assert "(runPolicy.stallSeconds = 30); silent: rank 0, rank 1 of 2 workers" in said
     assert said.count("step 0 | step 1 | step 2") == 2
     assert (status["lastFailure"]["reason"], status["failures"]) == ("Stalled", 1)
 

@@ -127,6 +127,7 @@ async def close_node(corner: Corner, change: Callable[[str], Awaitable[object]],
     bad = planned_node((await corner.until_pods(2))[1])
     await corner.open_gates(workers=[0])
     await change(bad)
+    await corner.open_gates()
     job = await corner.until(lambda job: job.status.last_failure is not None)
     last = job.status.last_failure
     assert last is not None

@@ -17,7 +17,7 @@ from faults import JOB, Corner, prepare, running, runs_as, worker
 from hulk_lab import kwok, up
 from hulk_operator import names
 from hulk_operator.api import HulkJob
-from hulk_operator.cluster import HULK_JOBS, NODES, NotFound, Object, connect
+from hulk_operator.cluster import HULK_JOBS, NODES, PODS, NotFound, Object, connect
 from hulk_operator.reconcile.recipe import RECIPE, STATUS_WRITE
 from hulk_operator.status import holds
 from kill_cases import LOOK_S, MOMENTS, Operator, Seen, events_said_once, failures, nothing_left, selected
@@ -166,12 +166,29 @@ async def is_stuck(corner: Corner) -> None:
     await end_well(corner, await corner.until(runs_as(2), meanwhile=corner.open_gates))
 
 
+async def is_gated(corner: Corner) -> None:
+    """A queue holds its pods for a while."""
+    await corner.submit(gated=True, vocabulary=vocabulary(corner))
+    await corner.until(lambda job: holds(job.status, "Gated"))
+    await end_well(corner, await corner.until(running, meanwhile=corner.open_gates))
+
+
 async def is_late(corner: Corner) -> None:
-    """Nobody lets its first attempt start."""
-    await corner.submit(gated=True, vocabulary=vocabulary(corner), runPolicy={"startTimeoutSeconds": 1})
+    """Nothing that its pods are to be beside is there until its first attempt is over."""
+    near = {"labelSelector": {"matchLabels": {"near": corner.name}}, "topologyKey": "corner"}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
+    await corner.submit(pod={"affinity": affinity}, vocabulary=vocabulary(corner), runPolicy={"startTimeoutSeconds": 1})
     await corner.until(lambda job: job.status.last_failure is not None)
     await corner.change({"runPolicy": {"startTimeoutSeconds": 600}})
-    await end_well(corner, await corner.until(runs_as(2), meanwhile=corner.open_gates))
+    [node, *_] = (await corner.cluster.list(NODES, labels=f"corner={corner.name}")).items
+    beside = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "beside", "namespace": corner.name, "labels": {"near": corner.name}},
+        "spec": {"nodeName": node["metadata"]["name"], "containers": [{"name": "c", "image": "none"}]},
+    }
+    await corner.cluster.create(PODS, beside)
+    await end_well(corner, await corner.until(runs_as(2)))
 
 
 async def is_out_of_time(corner: Corner) -> None:
@@ -202,6 +219,7 @@ STORIES = {
     "moves": Story(("replan",), moves, "Replanned", regions=2),
     "hangs": Story(("stalled",), hangs, "Stalled", failures=1),
     "is stuck": Story(("stuck",), is_stuck, "ImagePullBackOff", failures=1),
+    "is gated": Story(("gated",), is_gated, "SchedulingGates"),
     "is late": Story(("start-timeout",), is_late, "StartTimeout"),
     "is out of time": Story(("deadline",), is_out_of_time, "DeadlineExceeded", ends="Failed"),
 }

@@ -112,7 +112,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"parameters": {"grid": [{"name": "a", "values": ["1"]}, {"name": "a", "values": ["2"]}]}},
         "Duplicate value: name a",
     ),
-    "number": ({"parameters": {"list": [{"rate": 0.1}]}}, "Input should be a valid string"),
+    "number": ({"parameters": {"list": [{"rate": 0.1}]}}, "must be quoted text"),
     "too many to share": (
         {"mode": "sharp", "parameters": {"list": [{"rate": str(n)} for n in range(101)]}},
         "mode sharp takes at most 100 trials",

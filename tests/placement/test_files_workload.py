@@ -135,7 +135,7 @@ def test_a_preset_may_have_shorter_sequences() -> None:
     assert workload.model == Model.of(preset("gpt2", 128), "bf16")
 
 
-PROFILE = (
+SHORT_PROFILE = (
     "sequenceLength: 8, layers: [{name: x, parameters: 100, outputBytes: 4, activationBytes: 8, forwardFlops: 16}]"
 )
 
@@ -147,7 +147,7 @@ PROFILE = (
         ("{preset: llama-3-8b, trainable: {parameters: [lm_head, '*.layers.31.*']}}", 8192, 0.0926),
         (GPT.removeprefix("model: ").strip()[:-1] + ", sequenceLength: 4, trainable: {share: 0.5}}", 4, 0.5),
         (
-            f"{{profile: {{{PROFILE}}}, sequenceLength: 4, trainable: {{share: 0.2}}}}",
+            f"{{profile: {{{SHORT_PROFILE}}}, sequenceLength: 4, trainable: {{share: 0.2}}}}",
             4,
             0.2,
         ),
