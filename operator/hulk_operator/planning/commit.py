@@ -70,8 +70,9 @@ async def planned(
 
     `taken_ports`: of their nodes' own, by the pods of other jobs.
     """
-    host_ports = free_run(job, plan, taken_ports) if is_on_host(job) else None
-    if host_ports is None and is_on_host(job):
+    is_hosted = is_on_host(job)
+    host_ports = free_run(job, plan, taken_ports) if is_hosted else None
+    if is_hosted and host_ports is None:
         message = f"Its pods use their nodes' network, and other jobs have all ports of Hulk's ({HOST_PORTS})."
         return Unplanned(job.metadata.generation, "NoHostPorts", message)
     plan = without_guesses(plan, workload)

@@ -38,6 +38,7 @@ from hulk_operator.planning.queue_decision import in_line
 from hulk_operator.planning.replan_review import made_of
 from hulk_operator.planning.replan_reviewer import Reviewer
 from hulk_operator.planning.reservations import Held, new_claims
+from hulk_operator.pods import is_on_host
 from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Calibration, FullPlan, Order, Planned, Review, Timing, Unplanned, View
 from hulk_operator.status import finished, holds
@@ -299,7 +300,7 @@ class Planner:
                 try:
                     basis = _basis(plan, workloads[key], problem, solution)
                     share = grant.share if (grant := turns.grants.get(key)) else None
-                    taken = self._taken_ports(key)
+                    taken = self._taken_ports(key) if is_on_host(jobs[key]) else ()
                     answer: Answer = await planned(
                         self._search, jobs[key], plan, workloads[key], problem.topology, now, basis, share, taken
                     )

@@ -53,10 +53,8 @@ def shared_env(job: HulkJob, plan: Plan, ports: Ports = OWN) -> Env:
 
 def attempt_environment(job: HulkJob, plan: Plan, ports: Ports = OWN) -> dict[str, str]:
     """What every worker is told and the next attempt may change."""
-    address, port = (
-        names.master_address(job.metadata.namespace or "", job.metadata.name, plan.attempt),
-        str(ports.master),
-    )
+    address = names.master_address(job.metadata.namespace or "", job.metadata.name, plan.attempt)
+    port = str(ports.master)
     return {
         names.ENV_WORLD_SIZE: str(len(plan.workers)),
         names.ENV_MASTER_ADDR: address,

@@ -41,7 +41,7 @@ OWN: Final = Ports()
 
 def is_on_host(job: HulkJob) -> bool:
     """Whether the job's pods are on their nodes' own network."""
-    return bool(job.spec.template.pod_spec().get("hostNetwork"))
+    return bool((job.spec.template.spec.model_extra or {}).get("hostNetwork"))
 
 
 def ports(plan: Plan, run: HostPorts | None) -> Ports:
