@@ -6,26 +6,23 @@ alone. The series are those of such programs, as far as they can be known from o
 """
 
 import os
-import socket
-import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hulk_runtime import background
 from hulk_runtime.errors import termination_record
 from hulk_runtime.job.step_record import NUM_BYTES, WINDOW_STEPS, StepRecord
+from hulk_runtime.job.worker_http import WorkerHandler, WorkerServer
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
 LOOK_S: Final = 0.5
-IDLE_CLIENT_S: Final = 10.0
 END_POLL_S: Final = 0.1
 
 
@@ -125,46 +122,23 @@ def collect(steps: WorkerSteps) -> "Iterable[Metric]":
             yield GaugeMetricFamily(f"hulk_worker_{name}", text, value)
 
 
-class _Server(ThreadingHTTPServer):
-    """Listens on both families where the node has both."""
-
-    daemon_threads = True
-
+class _Server(WorkerServer):
     def __init__(self, steps: WorkerSteps) -> None:
         self._steps = steps
-        address = ("", steps.served.port)
-        super().__init__(address, _Handler, bind_and_activate=False)
-        self.socket.close()
-        both = socket.has_dualstack_ipv6()
-        self.socket = socket.create_server(
-            address, family=socket.AF_INET6 if both else socket.AF_INET, dualstack_ipv6=both
-        )
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is its own matter; another one may ask again, whatever happened to this one."""
-        error = sys.exception()
-        if error is not None and not isinstance(error, OSError):
-            background.count("hulk-steps-answer", error, "and an answer is not given")
+        super().__init__("hulk-steps-answer", steps.served.port, _Handler)
 
     def collect(self) -> "Iterable[Metric]":
         """As a registry does."""
         return collect(self._steps)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(WorkerHandler):
     server: _Server
-    timeout = IDLE_CLIENT_S
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  # the standard library's name
         from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
-        found = self.path == "/metrics"
-        body = generate_latest(self.server) if found else b""
-        self.send_response(HTTPStatus.OK if found else HTTPStatus.NOT_FOUND)
-        self.send_header("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Scrapes are not worth a log line."""
+        if self.path == "/metrics":
+            self.answer(HTTPStatus.OK, generate_latest(self.server), CONTENT_TYPE_PLAIN_0_0_4)
+        else:
+            self.answer(HTTPStatus.NOT_FOUND)

@@ -8,13 +8,10 @@ The server runs in a thread and only reads values, so a slow reader never delays
 """
 
 import json
-import socket
-import sys
 import threading
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -22,10 +19,10 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from hulk_runtime import background
 from hulk_runtime.errors import PortError
 from hulk_runtime.job import step_record
+from hulk_runtime.job.worker_http import WorkerHandler, WorkerServer
 from hulk_runtime.training.preflight import Preflight
 
 MAX_BODY_BYTES: Final = 4096
-IDLE_CLIENT_S: Final = 10.0
 
 
 class ProgressServer:
@@ -88,57 +85,29 @@ class ProgressServer:
         self._server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    """Listens on every address of both families, where the kernel has both."""
-
-    daemon_threads = True
-    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
-
+class _Server(WorkerServer):
     def __init__(self, port: int, progress: ProgressServer) -> None:
         self.progress = progress
-        super().__init__(("", port), _Handler)
-
-    def server_bind(self) -> None:
-        if self.address_family is socket.AF_INET6:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        super().server_bind()
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is its own matter; another one may ask again, whatever happened to this one."""
-        error = sys.exception()
-        if error is not None and not isinstance(error, OSError):
-            background.count("hulk-progress-answer", error, "and an answer is not given")
+        super().__init__("hulk-progress-answer", port, _Handler)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(WorkerHandler):
     server: _Server
-    timeout = IDLE_CLIENT_S
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  # the standard library's name
         progress = self.server.progress
         if self.path == "/metrics":
-            self._answer(HTTPStatus.OK, generate_latest(progress.registry), CONTENT_TYPE_PLAIN_0_0_4)
+            self.answer(HTTPStatus.OK, generate_latest(progress.registry), CONTENT_TYPE_PLAIN_0_0_4)
         elif self.path == "/preflight" and (body := progress.preflight()) is not None:
-            self._answer(HTTPStatus.OK, body, "application/json")
+            self.answer(HTTPStatus.OK, body, "application/json")
         else:
-            self._answer(HTTPStatus.NOT_FOUND)
+            self.answer(HTTPStatus.NOT_FOUND)
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802  # as above
         length = self.headers.get("Content-Length", "")
         if self.path != "/start":
-            self._answer(HTTPStatus.NOT_FOUND)
+            self.answer(HTTPStatus.NOT_FOUND)
         elif not length.isdecimal() or int(length) > MAX_BODY_BYTES:
-            self._answer(HTTPStatus.BAD_REQUEST)
+            self.answer(HTTPStatus.BAD_REQUEST)
         else:
-            self._answer(self.server.progress.start(self.rfile.read(int(length))))
-
-    def _answer(self, status: HTTPStatus, body: bytes = b"", content_type: str = "text/plain") -> None:
-        self.send_response(status)
-        if status is not HTTPStatus.NO_CONTENT:
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Scrapes are not worth a log line."""
+            self.answer(self.server.progress.start(self.rfile.read(int(length))))
