@@ -1,9 +1,10 @@
 """What tests of the operator share: one planner process, and every fault of a module under way at once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,7 +76,10 @@ async def outcomes(
     log = tmp_path_factory.mktemp("faults") / "operator.log"
     try:
         async with operator(kubeconfig, log, METRICS_PORT, lease_namespace) as process:
-            tasks = {name: asyncio.create_task(faults[name](corner), name=name) for name, corner in corners.items()}
+            tasks = {
+                name: asyncio.create_task(with_log(faults[name](corner), log), name=name)
+                for name, corner in corners.items()
+            }
             yield tasks
             for task in tasks.values():
                 task.cancel()
@@ -86,3 +90,13 @@ async def outcomes(
         await asyncio.gather(*(corner.close() for corner in corners.values()))
         await cluster.delete(NAMESPACES, lease_namespace)
         await cluster.close()
+
+
+async def with_log(fault: Coroutine[Any, Any, None], log: Path) -> None:
+    """A fault that fails says what the operator logged last."""
+    try:
+        await fault
+    except Exception as error:
+        said = await asyncio.to_thread(log.read_text)
+        error.add_note(f"The operator's log ends:\n{said[-4000:]}")
+        raise
