@@ -1,5 +1,6 @@
 """Torch sums inside regions, the engine between them: the same bits on every rank, the sum, run after run."""
 
+import gc
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -57,6 +58,8 @@ def split_group(plan: CollectivePlan, chosen: Settings = QUICK) -> Iterator[list
         yield ranks
     finally:
         together([rank.close for rank in ranks])
+        ranks.clear()
+        gc.collect()  # gloo polls 100 times a second for each group that exists
 
 
 def gloo(store: dist.Store, name: str, rank: int, ranks: Sequence[int]) -> ProcessGroupGloo:
