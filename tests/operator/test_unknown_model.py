@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hulk_operator.api import HulkJob, HulkJobStatus, HulkTopologySpec, Observed, ObservedModel
 from hulk_operator.cli.plan_reports import plan_from_files
-from hulk_operator.cluster import HULK_JOBS, ApiResource, Object
+from hulk_operator.cluster import HULK_JOBS, HULK_TOPOLOGIES, ApiResource, Object
 from hulk_operator.inputs.unknown_model import ASSUMED_PARAMETERS, measured_model, template_digest
 from hulk_operator.observation import Observation
 from hulk_operator.reconcile.recipe import decide
@@ -97,14 +97,19 @@ def predicted_s(found: Planned) -> tuple[float, float]:
 
 
 ANYWHERE = {"allowUnknownLinks": True}
+PAIRS = [("a", "b"), ("a", "c"), ("b", "c")]
 
 
 async def test_a_new_job_of_a_template_that_was_measured_is_predicted() -> None:
     earlier = measured(minimal("earlier"), 4_000_000, compute_s=2.0)
-    found = await answer(minimal(placement=ANYWHERE), stored(earlier))
+    links = [{"source": a, "target": b, "rttMicroseconds": 100, "bandwidthBytesPerSecond": 10**7} for a, b in PAIRS]
+    declared = HULK_TOPOLOGIES, {"metadata": {"name": "cluster"}, "spec": {"links": links}}
+    found = await answer(minimal(), stored(earlier), declared)
     step_s, compute_s = predicted_s(found)
     assert compute_s == pytest.approx(2.0)
-    assert 2.0 < step_s < 3.0  # 4 MB over unknown links, which count as a WAN's
+    all_reduce_s = 4 / 3 * 4 / 10  # a ring of three sends 4/3 of 4 MB, at 10 MB/s
+    exposed_s = all_reduce_s / found.full.plan.num_buckets  # the other buckets while it computes
+    assert step_s == pytest.approx(2.0 + exposed_s, rel=0.01)
     assert found.summary.num_workers == 3
     assert found.full.plan.prediction.step_s == pytest.approx(step_s, abs=1e-6)
     assert "the compute of rank 0, as first steps of this template measured" in found.full.plan.why[0]
