@@ -6,15 +6,21 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from fake_cluster import FakeCluster
 from hulk_operator.api import HulkJob, HulkJobStatus, HulkTopologySpec, Observed, ObservedModel
 from hulk_operator.cli.plan_reports import plan_from_files
+from hulk_operator.cli.plan_sources import plan_from_cluster
 from hulk_operator.cluster import HULK_JOBS, HULK_TOPOLOGIES, ApiResource, Object
-from hulk_operator.inputs.unknown_model import ASSUMED_PARAMETERS, measured_model, template_digest
+from hulk_operator.inputs.speeds import ShownSpeeds, with_measured_speeds
+from hulk_operator.inputs.unknown_model import ASSUMED_PARAMETERS, measured_model, reference_speeds, template_digest
+from hulk_operator.inputs.workloads import Situation, to_model, to_workload
 from hulk_operator.observation import Observation
 from hulk_operator.reconcile.recipe import decide
 from hulk_operator.reconcile.steps.planning import committed
 from hulk_operator.reconcile.types import Memory, NodeState, Planned, Poll, Sighting
 from hulk_operator.worker_client import parse_metrics
+from hulk_placement.cost.compute import speeds
+from hulk_placement.topology import Machine, Topology
 from test_planning import job, node, planning_over, shown
 from views import LAUNCHED, NODES, NOW, ago, decision, full, gang, running, view
 from views import job as a_job
@@ -147,6 +153,43 @@ async def test_other_machines_are_as_much_slower_as_other_jobs_were_on_them() ->
     assert not found.prediction.calibrated
     gone = measured(minimal(placement=ANYWHERE, workers={"min": 3, "max": 3}), 400, compute_s=2.0, node="z")
     assert predicted_s(await answer(gone, *slow))[1] == pytest.approx(2.0), "nothing tells how fast that one was"
+
+
+@pytest.mark.parametrize(
+    ("product", "of_other", "least_s", "most_s"),
+    [
+        pytest.param("NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", 0.5, 1.9, id="by data sheets"),
+        pytest.param("lab-cpu", "other-cpu", 2.0, 2.0, id="nothing compares them"),
+    ],
+)
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_other_products_are_compared_by_data_sheets(
+    product: str, of_other: str, least_s: float, most_s: float, is_gone: bool
+) -> None:
+    """2 s on one machine, on another one by their products, also where only that one is left."""
+    one = minimal()
+    known = measured(one, 4 * 10**9, compute_s=2.0, product=product).status.observed
+    assert known is not None
+    products = {"b": of_other} if is_gone else {"a": product, "b": of_other}
+    workload = to_workload(one, to_model(one.spec, measured=known.model), Situation(1, dict.fromkeys(products, 1)))
+    assert known.model is not None
+    shown = ShownSpeeds("a", reference_speeds(one.spec, known.model, products))
+    workload = with_measured_speeds(workload, {}, products, shown)
+    topology = Topology(tuple(Machine(name, "eu", "", 1, product=of) for name, of in products.items()), {}, {})
+    found = {
+        name: workload.model.flops_per_sequence / speed for name, speed in speeds(workload, topology, products).items()
+    }
+    assert is_gone or found["a"] == pytest.approx(2.0)
+    assert least_s <= found["b"] <= most_s
+
+
+async def test_the_command_line_predicts_by_the_clusters_jobs_too() -> None:
+    earlier = measured(minimal("earlier"), 400, compute_s=2.0)
+    cluster = FakeCluster(*(node(name) for name in "abc"), stored(earlier))
+    (report,) = await plan_from_cluster(cluster, [minimal(placement=ANYWHERE)], {}, None)
+    assert report.prediction is not None, report.message
+    assert report.prediction.compute_microseconds == 2_000_000
+    assert report.prediction.memory_bytes is None
 
 
 @pytest.mark.parametrize(

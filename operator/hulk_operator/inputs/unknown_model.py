@@ -6,9 +6,9 @@ this template, in this namespace. Before that there are stand-ins, by which no s
 counted.
 
 How long other machines compute follows from seconds alone, without FLOPs that nobody knows: the template counts as so
-many FLOPs that the machine that was measured has a round speed (`reference_speed`), and that speed is what this machine
-is known by. With 0.2 s on an A100 of which 60 TFLOP/s are taken, a rank's step has 12 TFLOP; a machine that showed half
-the A100's speed in other jobs counts as 30 TFLOP/s, and takes 0.4 s.
+many FLOPs that the machine that was measured has a speed of our choice (`reference_speed`), and by that speed this
+machine is known. Of a lab's CPU that counts as 1 TFLOP/s and took 0.2 s, a rank's step has 0.2 TFLOP; a machine that
+showed half the speed of this one in other jobs counts as 0.5 TFLOP/s, and takes 0.4 s.
 """
 
 import hashlib
@@ -19,7 +19,6 @@ from datetime import datetime
 from typing import Final
 
 from hulk_placement.accelerators import look_up
-from hulk_placement.cost.known import ASSUMED_FLOPS_PER_S
 from hulk_placement.model import Known, Model
 from hulk_placement.model.layer import BYTES_PER_FP32
 from hulk_placement.plan import Plan, Prediction
@@ -32,8 +31,8 @@ ASSUMED_PARAMETERS: Final = 25_000_000
 """Of ResNet-50, on which most tutorials of data parallelism are written."""
 ASSUMED_FLOPS: Final = 4e14
 """Of each accelerator in a step where there are `workers.max`: seconds on any, so that more of them pay."""
-ASSUMED_SHARE_OF_PEAK: Final = 0.4
-"""Only the ratio of products follows from it."""
+ROUND_FLOPS_PER_S: Final = 1e12
+"""Of products without a data sheet."""
 
 
 def template_digest(spec: HulkJobSpec) -> str:
@@ -75,9 +74,12 @@ def _is_timed(spec: HulkJobSpec, measured: ObservedModel) -> bool:
 
 
 def reference_speed(spec: HulkJobSpec, measured: ObservedModel) -> float:
-    """The speed, in FLOP/s, that the accelerator which was measured counts as."""
+    """The speed, in FLOP/s, that the accelerator which was measured counts as: the best of its data sheet's curve.
+
+    It decides no time there; it is what other products' curves compare with, also once no such machine is left.
+    """
     found = look_up(measured.product or "")
-    return found.peak(spec.training.precision) * ASSUMED_SHARE_OF_PEAK if found else ASSUMED_FLOPS_PER_S
+    return found.peak(spec.training.precision) * found.eff_max if found else ROUND_FLOPS_PER_S
 
 
 def reference_speeds(spec: HulkJobSpec, measured: ObservedModel | None, products: Mapping[str, str]) -> Speeds:
