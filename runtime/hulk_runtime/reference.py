@@ -91,6 +91,7 @@ def counted_metrics() -> Iterable[Metric]:
     record.add_model(1, 4)
     for step in (1, 2):
         record.told(step, loss=1.0)
+    record.waits(0.0)
     return collect(steps)
 
 

@@ -56,6 +56,27 @@ if __name__ == "__main__":
     print("hangs", flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
 """
+# Two ranks by torch's or Hulk's class; a forward pass takes 50 ms on rank 0, and it waits 300 ms more for rank 1's.
+DATA_PARALLEL = """
+import os, sys, time
+import torch, torch.distributed as dist
+if sys.argv[1] == "torch":
+    from torch.nn.parallel import DistributedDataParallel
+else:
+    from hulk_runtime.collective.ddp import DistributedDataParallel
+class Slow(torch.nn.Linear):
+    def forward(self, batch):
+        time.sleep(0.05 + 0.3 * dist.get_rank())
+        return super().forward(batch)
+dist.init_process_group("gloo")
+model = DistributedDataParallel(Slow(10, 10))
+optimizer = torch.optim.SGD(model.parameters())
+for _ in range(13):
+    model(torch.ones(1, 10)).sum().backward()
+    optimizer.step()
+print("trained", flush=True)
+time.sleep(1000)
+"""
 
 
 @pytest.mark.parametrize("how", ["script", "module", "folder"])
@@ -102,6 +123,19 @@ def test_steps_are_served_also_while_the_rank_hangs(job, make_plan, tmp_path: Pa
     assert second['hulk_worker_own_step{attempt="3"}'] == 5
     for worker in workers:
         worker.popen.send_signal(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("by", ["torch", "hulk"])
+def test_what_a_rank_computes_is_told_apart_from_its_wait_for_others(job, make_plan, tmp_path: Path, by: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(DATA_PARALLEL)
+    job.write_plan(make_plan((2,)))
+    worker = job.start(*LAUNCH, str(script), by)
+    worker.wait_for("trained")
+    found = metrics(worker)
+    assert 0.05 <= found['hulk_worker_compute_seconds{rank="0"}'] < found["hulk_worker_step_seconds"] - 0.1
+    worker.popen.send_signal(signal.SIGTERM)
+    worker.wait()
 
 
 def test_a_taken_port_costs_only_the_series(job, make_plan, tmp_path: Path) -> None:

@@ -248,8 +248,9 @@ class HulkJobSpec(Resource):
         Model | None,
         Field(
             description=(
-                "The model, in one of three forms. Absent = machines are chosen by their links and speed; no memory is "
-                "counted and no step time predicted. The first steps measure what links carry (status.observed.model)."
+                "The model, in one of three forms. Absent = machines are chosen by their links and speed, and no "
+                "memory is counted. The first steps measure gradients and compute "
+                "(status.observed.model), by which the next plan of this template is made and predicted."
             ),
             json_schema_extra=NEVER,
         ),

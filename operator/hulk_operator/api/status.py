@@ -83,12 +83,13 @@ class PredictionSummary(Resource):
     memory_bytes: Annotated[Count, Field(description="Memory of the fullest accelerator.")] = 0
     calibrated: Annotated[bool, Field(description="Whether compute was measured on these nodes.")]
     source: Annotated[
-        Literal["preflight", "profile", "assumed"],
+        Literal["preflight", "profile", "template", "assumed"],
         Field(
             description=(
-                "Where compute comes from: this job's preflight, node profiles, or an assumption. preflight and "
-                "profile: written before the first step. assumed: the pods gave no preflight (a script without Hulk's "
-                "runtime), so it is written some minutes after they were up, when steps may have been made already."
+                "Where compute comes from: this job's preflight, node profiles, what earlier steps of this template "
+                "measured, or an assumption. All but assumed: written before the first step. assumed: the pods gave no "
+                "preflight (a script without Hulk's runtime), so it is written some minutes after they were up, when "
+                "steps may have been made already."
             )
         ),
     ]
@@ -147,11 +148,23 @@ class PipelineObserved(Resource):
 
 
 class ObservedModel(Resource):
-    """What the first steps of a job that says nothing of its model measured."""
+    """What the first steps of a job that says nothing of its model measured.
+
+    Plans of the same template, in the same namespace, are made for this: the job's next attempt, and later jobs.
+    """
 
     parameters: Annotated[Count, Field(description="Parameters that rank 0's optimizers update.")]
-    gradient_bytes: Annotated[Count, Field(description="Bytes of their gradients; the next plan is made for these.")]
+    gradient_bytes: Annotated[Count, Field(description="Bytes of their gradients.")]
     template: Annotated[str, Field(max_length=16, description="Digest of the template that was measured.")]
+    step_microseconds: Annotated[Count | None, Field(description="A step; absent with compute.")] = None
+    compute_microseconds: Annotated[
+        Count | None, Field(description="Of that, rank 0's compute; absent = not measured, no step time is predicted.")
+    ] = None
+    sequences: Annotated[
+        Positive | None, Field(description="Sequences that it computed; absent = training.globalBatch is not given.")
+    ] = None
+    node: Annotated[NodeName | None, Field(description="Where it computed.")] = None
+    product: Annotated[str | None, Field(max_length=63, description="Accelerator of that node.")] = None
 
 
 class Observed(Resource):
@@ -160,7 +173,12 @@ class Observed(Resource):
     step: Annotated[Count, Field(description="Last completed step.")]
     step_microseconds: Annotated[Count | None, Field(description="Median of the last steps.")] = None
     step_time: Annotated[str | None, Field(max_length=32, description="stepMicroseconds for people: `2.25 s`.")] = None
-    compute_microseconds: Annotated[Count | None, Field(description="Of that, the slowest rank's compute.")] = None
+    compute_microseconds: Annotated[
+        Count | None,
+        Field(
+            description="Of that, the slowest rank's compute; of steps that hulk-launch counts, rank 0's in first ones."
+        ),
+    ] = None
     loss: Annotated[Number | None, Field(description="Training loss of the last step.")] = None
     metric: Annotated[Number | None, Field(description="The series that spec.metric names.")] = None
     relative_error: Annotated[Number | None, Field(description="(predicted - observed) / observed step time.")] = None
@@ -170,7 +188,7 @@ class Observed(Resource):
         Field(description="Waits of the stage that computes longest, over all replicas; absent = no stages."),
     ] = None
     model: Annotated[
-        ObservedModel | None, Field(description="Measured where spec.model is absent; kept for the next attempt.")
+        ObservedModel | None, Field(description="Measured where spec.model is absent; kept for plans of this template.")
     ] = None
     updated_at: Annotated[Time, Field(description="When it was read.")]
 

@@ -24,7 +24,7 @@ from hulk_operator.inputs.topology import (
     declared_prices,
     declared_uplinks,
 )
-from hulk_operator.inputs.unknown_model import without_guesses
+from hulk_operator.inputs.unknown_model import as_measured, without_guesses
 from hulk_operator.inputs.workloads import Situation, model_reference, to_model, to_workload
 from hulk_operator.planning.inventory import Texts
 
@@ -104,7 +104,10 @@ def refused(key: str, reason: str, message: str) -> PlanReport:
 def plan_report(plan: Plan, topology: Topology, workload: Workload | None = None) -> PlanReport:
     """A plan worker by worker, each with the link to the worker that it sends to; with a workload also the details."""
     if workload is not None and not workload.model.is_counted:
-        plan, workload = without_guesses(plan, workload), None
+        plan = without_guesses(plan, workload)
+        if workload.model.is_timed:
+            plan = replace(plan, prediction=foresee(*as_measured(plan, workload), topology))
+        workload = None
     if workload is not None:
         plan = replace(plan, prediction=foresee(plan, workload, topology))
     prediction = plan.prediction

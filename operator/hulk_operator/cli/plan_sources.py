@@ -43,9 +43,10 @@ async def plan_from_cluster(
     A job that runs already is planned anew, as if it held nothing. `declared` stands for the cluster's own HulkTopology
     where it is given; `texts` before the cluster's ConfigMaps.
     """
-    reader = Reader(cluster, texts=texts, unseen=pods_unseen)
+    there = await _jobs(cluster)
+    reader = Reader(cluster, texts=texts, unseen=pods_unseen, jobs=lambda: there)
     keys = {one.key for one in wanted}
-    seen = await reader.inventory(await _in_force(cluster, keys), datetime.now(UTC), without=keys)
+    seen = await reader.inventory(await _in_force(cluster, there, keys), datetime.now(UTC), without=keys)
     seen = replace(seen, declared=declared or seen.declared)
     workloads: dict[str, list[Workload]] = defaultdict(list)
     reports: dict[str, PlanReport] = {}
@@ -59,15 +60,19 @@ async def plan_from_cluster(
     return tuple(reports[one.key] for one in wanted)
 
 
-async def _in_force(cluster: Cluster, without: Collection[str]) -> list[Held]:
-    """Plans that hold accelerators, also those whose pods are not there yet; a note says which may not be seen."""
-    held = []
+async def _jobs(cluster: Cluster) -> Sequence[HulkJob]:
+    """Every job; a note says where they may not be seen."""
     try:
-        found = await cluster_reads.jobs(cluster, None)
+        return await cluster_reads.jobs(cluster, None)
     except Forbidden as error:
         note(f"plans whose pods are not there yet are not known: {error.message}")
-        return []
-    for one in found:
+        return ()
+
+
+async def _in_force(cluster: Cluster, jobs: Sequence[HulkJob], without: Collection[str]) -> list[Held]:
+    """Plans that hold accelerators, also those whose pods are not there yet; a note says which may not be seen."""
+    held = []
+    for one in jobs:
         if one.key in without or not holds(one.status, ConditionType.PLANNED) or finished(one.status):
             continue
         try:

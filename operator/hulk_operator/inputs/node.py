@@ -25,6 +25,12 @@ def product(node: Object, resource: str = names.DEFAULT_RESOURCE) -> str:
     return _labelled(node, resource).product or names.UNKNOWN_PRODUCT
 
 
+def offered_products(node: Object) -> dict[str, str]:
+    """The product of every kind of device that the node offers: resources with a vendor's domain."""
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    return {resource: product(node, resource) for resource in allocatable if "/" in resource}
+
+
 def accelerator_memory_bytes(node: Object, resource: str = names.DEFAULT_RESOURCE) -> int:
     """Memory of one accelerator: as the vendor's labels say, else by its product's data sheet; 0 is unknown."""
     found = _labelled(node, resource)

@@ -6,7 +6,7 @@ those of another workload tell at least how nodes differ from each other, and ab
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from hulk_placement.workload import Workload
@@ -17,14 +17,26 @@ Speeds = dict[str, float]
 """FLOP/s of one accelerator, by node."""
 
 
+@dataclass(frozen=True, slots=True)
+class ShownSpeeds:
+    """What earlier steps of the workload showed beside profiles: `speeds` of the nodes of a product, by one, `node`."""
+
+    node: str = ""
+    speeds: Speeds = field(default_factory=dict)
+
+
 def with_measured_speeds(
-    workload: Workload, profiles: Mapping[str, NodeProfile], products: Mapping[str, str]
+    workload: Workload,
+    profiles: Mapping[str, NodeProfile],
+    products: Mapping[str, str],
+    earlier: ShownSpeeds = ShownSpeeds(),
 ) -> Workload:
     """The workload with the speeds that nodes showed on the product they have now: with it, else with another."""
     digest = workload.digest
     shown = [(node, entry) for node, entry in _entries(profiles) if entry.product == products.get(node)]
     found = {node: entry for node, entry in shown if entry.workload == digest}
-    measured = {node: float(entry.flops_per_second) for node, entry in found.items()}
+    there = {node: speed for node, speed in earlier.speeds.items() if node == earlier.node}
+    measured = there | {node: float(entry.flops_per_second) for node, entry in found.items()}
     others: dict[str, Speeds] = defaultdict(dict)
     for node, entry in shown:
         if entry.workload != digest:
@@ -33,7 +45,7 @@ def with_measured_speeds(
         workload,
         flops_per_s=measured,
         measured_micro_batch={node: entry.micro_batch for node, entry in found.items() if entry.micro_batch},
-        likely_flops_per_s=likely(measured, others),
+        likely_flops_per_s=_beside(measured, {**earlier.speeds, **likely(measured or earlier.speeds, others)}),
     )
 
 
@@ -57,6 +69,10 @@ def likely(measured: Mapping[str, float], others: Mapping[str, Speeds]) -> Speed
     told = others[max(usable, key=lambda digest: len(others[digest]))]
     factor = median([measured[node] / told[node] for node in told.keys() & measured.keys()] or [1.0])
     return {node: flops_per_s * factor for node, flops_per_s in told.items() if node not in measured}
+
+
+def _beside(measured: Speeds, speeds: Speeds) -> Speeds:
+    return {node: speed for node, speed in speeds.items() if node not in measured}
 
 
 def _entries(profiles: Mapping[str, NodeProfile]) -> Iterator[tuple[str, AcceleratorStatus]]:

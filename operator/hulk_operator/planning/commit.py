@@ -3,7 +3,7 @@
 import logging
 from base64 import b64decode
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -15,15 +15,15 @@ from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
 from hulk_operator import names, version
-from hulk_operator.api import HulkJob
+from hulk_operator.api import HulkJob, PredictionSummary
 from hulk_operator.cluster import Object
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.topology import Room
-from hulk_operator.inputs.unknown_model import without_guesses
+from hulk_operator.inputs.unknown_model import as_measured, without_guesses
 from hulk_operator.planning.process import Search
 from hulk_operator.planning.reservations import Held, new_claims
 from hulk_operator.pods import free_run, is_on_host, network_interface
-from hulk_operator.reconcile.plan_summary import plan_summary, prediction_summary
+from hulk_operator.reconcile.plan_summary import Source, plan_summary, prediction_summary
 from hulk_operator.reconcile.types import FullPlan, Planned, Share, Unplanned
 
 HOST_PORTS: Final = f"{names.FIRST_HOST_PORT} to {names.LAST_HOST_PORT}"
@@ -75,16 +75,29 @@ async def planned(
     if is_hosted and host_ports is None:
         message = f"Its pods use their nodes' network, and other jobs have all ports of Hulk's ({HOST_PORTS})."
         return Unplanned(job.metadata.generation, "NoHostPorts", message)
-    plan = without_guesses(plan, workload)
+    plan, prediction = await _promised(search, without_guesses(plan, workload), workload, topology, now)
     interface = network_interface(job)
     meta = wire.Meta.of(workload, operator_version=version(), steps=job.spec.training.num_steps, interface=interface)
     full = FullPlan(plan, wire.encode(plan, meta), wire.document(plan, meta)["digest"], meta.steps, basis)
-    prediction = None
-    if not full.preflight:
-        foreseen = await search.foresee(plan, workload, topology)
-        prediction = prediction_summary(foreseen.prediction, plan, "profile", now, foreseen.transfer_s)
     summary = plan_summary(job, plan, full.digest, topology, workload.model, host_ports)
     return Planned(job.metadata.generation, full, summary, prediction, share, workload.model.notes)
+
+
+async def _promised(
+    search: Search, plan: Plan, workload: Workload, topology: Topology, now: datetime
+) -> tuple[Plan, PredictionSummary | None]:
+    """The plan and what is promised of it: nothing before a preflight, or where nothing of the model was measured.
+
+    What first steps of the template measured is told at once: a script without Hulk's runtime has no preflight.
+    """
+    is_awaited = workload.model.is_counted and not plan.prediction.calibrated
+    if is_awaited or not workload.model.is_timed:
+        return plan, None
+    foreseen = await search.foresee(*as_measured(plan, workload), topology)
+    source: Source = "profile"
+    if not workload.model.is_counted:
+        plan, source = replace(plan, prediction=foreseen.prediction), "template"
+    return plan, prediction_summary(foreseen.prediction, plan, source, now, foreseen.transfer_s)
 
 
 def read_full_plan(written: Object, digest: str) -> FullPlan | None:

@@ -34,9 +34,9 @@ from hulk_operator.inputs.admission import admits
 from hulk_operator.inputs.node import region
 from hulk_operator.inputs.placement_constraints import Nodes, UnusableJobError
 from hulk_operator.inputs.pod_size import Amounts, requests
-from hulk_operator.inputs.speeds import with_measured_speeds
+from hulk_operator.inputs.speeds import ShownSpeeds, with_measured_speeds
 from hulk_operator.inputs.topology import Claim, Room
-from hulk_operator.inputs.unknown_model import measured_model
+from hulk_operator.inputs.unknown_model import measured_model, reference_speeds
 from hulk_operator.inputs.workloads import (
     Situation,
     model_reference,
@@ -122,7 +122,8 @@ class Reader:
 
     `namespace`: single-namespace mode. `texts` stand for the ConfigMaps of their names. `unseen`: told when pods may
     not be listed, which then count as none; without it that is `Forbidden`, as nothing safe can be planned. `kept`:
-    worker pods that have ended and that finalizers keep.
+    worker pods that have ended and that finalizers keep. `jobs`: those whose first steps may have measured the model of
+    another one.
     """
 
     def __init__(
@@ -132,12 +133,14 @@ class Reader:
         texts: Texts | None = None,
         unseen: Callable[[Forbidden], None] | None = None,
         kept: Callable[[], Iterable[Object]] = tuple,
+        jobs: Callable[[], Iterable[HulkJob]] = tuple,
     ) -> None:
         self._cluster = cluster
         self._namespace = namespace
         self._texts = texts or {}
         self._unseen = unseen
         self._kept = kept
+        self._jobs = jobs
 
     async def inventory(self, held: Sequence[Held], now: datetime, without: Collection[str] = ()) -> Inventory:
         """The cluster with everything in `held` taken, and with nothing taken by the pods of the jobs in `without`.
@@ -176,9 +179,11 @@ class Reader:
             allowed_regions=inputs.allowed_regions(inventory.declared, job.metadata.namespace or ""),
             nodes=inventory.places(spec.workers.resource_name),
         )
-        workload = to_workload(job, to_model(spec, text, measured_model(job)), situation)
+        seen = measured_model(job, self._jobs())
+        workload = to_workload(job, to_model(spec, text, seen), situation)
         products = inputs.products(inventory.room, spec.workers.resource_name)
-        return with_measured_speeds(workload, inventory.profiles, products)
+        shown = ShownSpeeds(seen.node or "", reference_speeds(spec, seen, products)) if seen else ShownSpeeds()
+        return with_measured_speeds(workload, inventory.profiles, products, shown)
 
     async def _pods(self) -> tuple[Object, ...]:
         """Every pod that may hold resources; in single-namespace mode those that may be seen."""

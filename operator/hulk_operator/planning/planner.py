@@ -82,7 +82,7 @@ class Planner:
         failed: Callable[[], None] = lambda: None,
     ) -> None:
         self._cluster = cluster
-        self._reader = Reader(cluster, namespace, kept=store.held)
+        self._reader = Reader(cluster, namespace, kept=store.held, jobs=store.all_jobs)
         self._store = store
         self._ready = ready
         self._clock = clock

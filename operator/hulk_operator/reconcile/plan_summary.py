@@ -30,7 +30,7 @@ from hulk_operator.reconcile.spec_digest import spec_digest
 from hulk_operator.status import whole_second
 
 MAX_ORDER = 64
-Source = Literal["preflight", "profile", "assumed"]
+Source = Literal["preflight", "profile", "template", "assumed"]
 
 
 def microseconds(seconds: float) -> int:
@@ -75,7 +75,7 @@ def plan_summary(
         stages=tuple(islice(_stages(plan, model.num_layers), MAX_STAGES)),
         order=tuple(region for region, _ in groupby(_ring_regions(plan)))[:MAX_ORDER],
         bottleneck=_bottleneck(plan, topology),
-        optimality_gap=gap_text(plan.optimality_gap) if model.is_counted else None,
+        optimality_gap=gap_text(plan.optimality_gap) if model.is_timed else None,
     )
 
 

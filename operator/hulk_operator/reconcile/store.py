@@ -3,13 +3,13 @@
 When something happened is when it was first seen here. The times in pods and nodes are by other machines' clocks.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from hulk_operator.api import HulkJob, HulkSweep
 from hulk_operator.cluster import Listing, Newest, Object, object_key
-from hulk_operator.inputs.node import is_cordoned, ready_condition, taints
+from hulk_operator.inputs.node import is_cordoned, offered_products, ready_condition, taints
 from hulk_operator.inputs.topology import is_kept
 from hulk_operator.pods import WorkerPod, is_worker, job_key_of, worker_pod
 from hulk_operator.reconcile.termination_record import Farewell, farewell
@@ -32,6 +32,10 @@ class Store:
     def job(self, key: str) -> HulkJob | None:
         """The job of that key."""
         return self.jobs.get(key)
+
+    def all_jobs(self) -> Iterator[HulkJob]:
+        """Every job, also those that have ended."""
+        return (job for _, job in self.jobs.items())
 
     def pod(self, key: str) -> WorkerPod | None:
         """The worker pod of that key."""
@@ -124,4 +128,5 @@ class Store:
 
 def node_state(node: Object) -> NodeState:
     """What the reconcile must know of a node; one that never reported counts as ready (it is just new)."""
-    return NodeState(ready_condition(node).get("status", "True"), None, is_cordoned(node), taints(node))
+    ready = ready_condition(node).get("status", "True")
+    return NodeState(ready, None, is_cordoned(node), taints(node), offered_products(node))

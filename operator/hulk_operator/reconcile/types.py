@@ -51,12 +51,16 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What the reconcile must know of a node. `ready`: the Ready condition's status, first seen at `since`."""
+    """What the reconcile must know of a node. `ready`: the Ready condition's status, first seen at `since`.
+
+    `products`: what each kind of accelerator that it offers stands for.
+    """
 
     ready: str = "True"
     since: datetime | None = None
     cordoned: bool = False
     taints: tuple[Mapping[str, str], ...] = ()
+    products: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def predict(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
         tied_s=pipelines.tied_s,
         bottleneck=step.last.worst,
         rank_compute_s=tuple(float(s) for s in pipelines.compute_DP.ravel().repeat(plan.layout.tensor)),
-        memory_bytes=round(float(pipelines.memory_DP.max())),
+        memory_bytes=round(float(pipelines.memory_DP.max())) if workload.model.is_counted else 0,
         price=accelerators_per_s(plan, topology) * step.seconds + egress(plan, workload, topology, step.groups),
         calibrated=is_calibrated(workload, topology, sorted(set(plan.rank_machines)), plan.layout.tensor),
     )

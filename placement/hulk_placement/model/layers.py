@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from hulk_placement.model import transformer
 from hulk_placement.model.architecture import EVERYTHING, Architecture
@@ -18,6 +19,19 @@ OUTER_BYTES_PER_PARAMETER = 2 * BYTES_PER_FP32
 
 BACKWARD_SHARE = 2 / 3
 """Of the FLOPs of a forward and a backward pass (Kaplan et al. 2020, arXiv 2001.08361, section 2.1)."""
+
+
+class Known(StrEnum):
+    """How much of a model is known; the rest of its figures are stand-ins, of which no plan speaks.
+
+    RANK and SEQUENCE: bytes of gradients and seconds of compute were measured, but neither layers nor memory. By RANK a
+    rank computes as much whatever its share of the batch, as where a script has a batch for each rank.
+    """
+
+    TRAFFIC = "traffic"
+    RANK = "traffic and the compute of a rank"
+    SEQUENCE = "traffic and the compute of a sequence"
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +51,7 @@ class Model:
     None of a profile. `notes`: sentences that a user should know of how it was counted.
     `times`: measured seconds of the layers. FLOPs may be 0 only where there are such. `num_heads`: attention heads that
     ranks which share layers divide among them, of blocks with different numbers what divides all; None: not known.
-    `is_counted`: whether its figures are those of the model; else only what it sends may be, and no memory is counted.
+    `known`: how much of its figures is the model's own; memory is counted only where that is all.
     Parameters, gradients and optimizer state are 4-byte values in every precision (torch.autocast keeps fp32 masters).
     """
 
@@ -48,7 +62,7 @@ class Model:
     sequence_length: int = field(default=0, compare=False)
     source: Source | None = field(default=None, compare=False, repr=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
-    is_counted: bool = True
+    known: Known = Known.ALL
 
     def __post_init__(self) -> None:
         if self.num_heads is not None and self.num_heads < 1:
@@ -133,6 +147,16 @@ class Model:
         [True, False, True]
         """
         return self.num_heads is None or self.num_heads % tensor == 0
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether all its figures are the model's own."""
+        return self.known is Known.ALL
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether times can be predicted."""
+        return self.known is not Known.TRAFFIC
 
     @property
     def num_layers(self) -> int:

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from hulk_runtime.job import step_record
+from hulk_runtime.job.compute_time import ComputeTime
 from hulk_runtime.job.step_record import StepRecord
 
 OPTIMIZERS: Final = "torch.optim.optimizer"
@@ -72,7 +73,7 @@ def _count_steps(optimizers: Any, record: StepRecord) -> None:
     """Set torch's hook after a step of any optimizer."""
     torch = optimizers.torch  # not whole yet
     measured: set[int] = set()
-    num_steps = 0
+    num_steps, compute_time = 0, ComputeTime(record, is_alone=os.environ.get("WORLD_SIZE", "1") == "1")
 
     def stepped(optimizer: Any, *_: Any) -> None:
         nonlocal num_steps
@@ -80,7 +81,9 @@ def _count_steps(optimizers: Any, record: StepRecord) -> None:
             torch.compiler.is_compiling() or step_record.own is not record
         ):  # compiled steps call no Python; or this is a child
             return
-        num_steps += record.optimizer_stepped(id(optimizer))
+        if record.optimizer_stepped(id(optimizer)):
+            num_steps += 1
+            compute_time.stepped()
         if num_steps <= NUM_MEASURED_STEPS and id(optimizer) not in measured:
             measured.add(id(optimizer))
             record.add_model(*_size(optimizer))

@@ -15,19 +15,35 @@ from typing import Final, SupportsFloat
 
 WINDOW_STEPS: Final = 20
 _NUM_SLOTS: Final = 32  # more than are read: the one that is being written is not among those
-_NUM_REPORTS, _STEP, _TIME_NS, _IS_TOLD, _IS_SERVED, _HAS_LOSS, _LOSS, _PARAMETERS, _GRADIENT_BYTES, _SLOTS = range(10)
+(
+    _NUM_REPORTS,
+    _STEP,
+    _TIME_NS,
+    _IS_TOLD,
+    _IS_SERVED,
+    _HAS_LOSS,
+    _LOSS,
+    _PARAMETERS,
+    _GRADIENT_BYTES,
+    _COMPUTE,
+    _SLOTS,
+) = range(11)
 NUM_BYTES: Final = 8 * (_SLOTS + _NUM_SLOTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One reading. `step` 0: none was made. `durations_s`: of the last steps, oldest first; the first one has none."""
+    """One reading. `step` 0: none was made. `durations_s`: of the last steps, oldest first; the first one has none.
+
+    `compute_s`: of a step what the rank itself computes; None: not known (yet).
+    """
 
     step: int
     durations_s: tuple[float, ...]
     loss: float | None
     num_parameters: int
     gradient_bytes: int
+    compute_s: float | None = None
 
     @property
     def step_s(self) -> float | None:
@@ -73,6 +89,12 @@ class StepRecord:
         self._whole[_PARAMETERS] += num_parameters
         self._whole[_GRADIENT_BYTES] += gradient_bytes
 
+    def waits(self, wait_s: float) -> None:
+        """Take the median of what the steps so far waited for other ranks: the rest of them is compute."""
+        step_s = self.read().step_s
+        if step_s is not None and 0 <= wait_s < step_s:
+            self._real[_COMPUTE] = step_s - wait_s
+
     def serve(self) -> None:
         """The program serves its progress itself, at the port that the launcher would take."""
         self._whole[_IS_SERVED] = 1
@@ -92,6 +114,7 @@ class StepRecord:
             loss=self._real[_LOSS] if self._whole[_HAS_LOSS] else None,
             num_parameters=self._whole[_PARAMETERS],
             gradient_bytes=self._whole[_GRADIENT_BYTES],
+            compute_s=self._real[_COMPUTE] or None,
         )
 
     def _completed(self, step: int) -> None:

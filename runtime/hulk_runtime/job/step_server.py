@@ -120,6 +120,12 @@ def collect(steps: WorkerSteps) -> "Iterable[Metric]":
     ):
         if value is not None:
             yield GaugeMetricFamily(f"hulk_worker_{name}", text, value)
+    if first.compute_s is not None:
+        compute = GaugeMetricFamily(
+            "hulk_worker_compute_seconds", "What rank 0 computed in one of its first steps.", None, ["rank"]
+        )
+        compute.add_metric(["0"], first.compute_s)
+        yield compute
 
 
 class _Server(WorkerServer):

@@ -22,6 +22,8 @@ from hulk_runtime.plan import wire
 from hulk_runtime.training.all_reduce_report import WanFigures
 from hulk_runtime.training.data_parallel import StepReport
 
+BYTES_PER_GRADIENT = 4
+
 
 class BackgroundCollector(Collector):
     """How often threads of this process broke (`background`): read when somebody asks."""
@@ -72,6 +74,8 @@ class JobMetrics:
         self._seconds_last = gauge("step_seconds_last", "Duration of the last step.")
         self._loss = gauge("loss", "Mean loss of the last step's global batch; with local SGD of rank 0's share.")
         self._compute = gauge("compute_seconds", "A rank's forward, backward and update in the last step.", ["rank"])
+        self._parameters = gauge("parameters", "Parameters of the model.")
+        self._gradient_bytes = gauge("gradient_bytes", "Bytes of their gradients.")
         self._sent = Counter("hulk_worker_sent_bytes", "Bytes rank 0 sent to other ranks.", registry=registry)
         self._checkpoint_step = gauge("checkpoint_step", "Step of the last committed checkpoint.")
         self._checkpoint_bytes = gauge("checkpoint_bytes", "Size of the last committed checkpoint.")
@@ -91,6 +95,11 @@ class JobMetrics:
         """What runs here. `all_reduce`: by which algorithm of the plan gradients are summed, `ring` or `wan`."""
         versions = {"version": wire.runtime_version(), "wire_version": str(wire.VERSION)}
         self._info.info({**versions, "attempt": str(attempt), "backend": backend, "all_reduce": all_reduce})
+
+    def set_model(self, num_parameters: int) -> None:
+        """What is trained, with gradients in fp32."""
+        self._parameters.set(num_parameters)
+        self._gradient_bytes.set(num_parameters * BYTES_PER_GRADIENT)
 
     def set_membership(self, epoch: int, members: Collection[int]) -> None:
         """Which ranks take part, from the start on and whenever that changes; said by the lowest of them."""

@@ -54,6 +54,7 @@ class Rank0Reporter:
     def introduce(self, stepper: AnyStepper) -> None:
         """Say what is about to run."""
         plan = self._plan
+        self._metrics.set_model(stepper.num_parameters)
         num_buckets, bucket_bytes = stepper.buckets
         local = f"inner_steps={plan.inner_steps} " if plan.inner_steps else ""
         predicted = f"{plan.prediction.step_seconds:.3f}" if plan.prediction else "unknown"

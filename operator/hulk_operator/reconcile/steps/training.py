@@ -11,11 +11,9 @@ from hulk_operator.api import (
     ConditionType,
     HulkJobStatus,
     Observed,
-    ObservedModel,
     PredictionSummary,
     Startup,
 )
-from hulk_operator.inputs.unknown_model import template_digest
 from hulk_operator.observation import Observation, Preflight
 from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile import membership
@@ -34,6 +32,7 @@ from hulk_operator.reconcile.attempt_state import (
     update,
 )
 from hulk_operator.reconcile.energy import energy
+from hulk_operator.reconcile.observed_model import NUM_WARMING_STEPS, observed_model
 from hulk_operator.reconcile.observed_summary import pipeline_observed, wan_observed
 from hulk_operator.reconcile.plan_summary import assumed_prediction, microseconds
 from hulk_operator.reconcile.types import (
@@ -49,7 +48,6 @@ from hulk_operator.reconcile.types import (
 )
 from hulk_operator.status import condition, whole_second
 
-NUM_WARMING_STEPS: Final = 2  # kernels are chosen, memory is found
 NUM_FIRST_STEPS: Final = 3
 
 
@@ -221,7 +219,7 @@ def _observed(view: View, seen: Observation) -> HulkJobStatus:
         relative_error=None if error is None else f"{error:.4f}",
         wan=wan_observed(seen, _regions(view)),
         pipeline=pipeline_observed(seen),
-        model=_model(view, seen),
+        model=observed_model(view, seen),
         updated_at=whole_second(view.now),
     )
     return update(
@@ -231,16 +229,6 @@ def _observed(view: View, seen: Observation) -> HulkJobStatus:
         startup=_startup(view),
         energy=energy(view, seen),
     )
-
-
-def _model(view: View, seen: Observation) -> ObservedModel | None:
-    """What is known of a model of which the spec says nothing: what was measured last, in whichever attempt."""
-    if view.job.spec.model is not None:
-        return None
-    if not seen.num_parameters or not seen.gradient_bytes:
-        return view.status.observed.model if view.status.observed else None
-    template = template_digest(view.job.spec)
-    return ObservedModel(parameters=seen.num_parameters, gradient_bytes=seen.gradient_bytes, template=template)
 
 
 def _metric(view: View, seen: Observation) -> str | None:
