@@ -20,7 +20,7 @@ from hulk_lab.builds import images
 from hulk_lab.builds.golang import program
 from hulk_lab.control_plane import ControlPlane
 from hulk_lab.processes import wait_until
-from hulk_lab.wan.addresses import PORTS
+from hulk_lab.wan.addresses import PORTS, LabNetwork, in_url
 
 DNS, PROMETHEUS, DISCOVERY = "control-dns", "control-prometheus", "control-discovery"
 STORE, STORE_NAMESPACE, BUCKET = "checkpoint-store", "hulk-store", "checkpoints"
@@ -38,10 +38,15 @@ def before_nodes(control: ControlPlane) -> None:
         api.ensure(manifest)
 
 
+def prometheus_url(net: LabNetwork) -> str:
+    """Where the lab's Prometheus answers."""
+    return f"http://{in_url(net.first(net.control_address))}:{PORTS['prometheus']}"
+
+
 def wait_ready(control: ControlPlane) -> None:
     """Wait until DNS, Prometheus and the checkpoint store answer."""
     api = control.api()
-    prometheus = f"http://{control.net.control_address}:{PORTS['prometheus']}/-/ready"
+    prometheus = f"{prometheus_url(control.net)}/-/ready"
     wait_until(lambda: _answers(prometheus), "Prometheus", timeout_s=60, log=control.table.log(PROMETHEUS))
     dns = f"http://{control.net.loopback_address}:{_DNS_READY_PORT}/ready"
     wait_until(lambda: _answers(dns), "cluster DNS", timeout_s=60, log=control.table.log(DNS))
@@ -126,7 +131,7 @@ def _start_prometheus(control: ControlPlane) -> None:
             "prometheus",
             f"--config.file={file}",
             f"--storage.tsdb.path={control.state / 'prometheus'}",
-            f"--web.listen-address={control.net.control_address}:{PORTS['prometheus']}",
+            f"--web.listen-address={in_url(control.net.first(control.net.control_address))}:{PORTS['prometheus']}",
             "--web.enable-lifecycle",
             "--log.level=warn",
         ],

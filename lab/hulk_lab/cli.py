@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from hulk_lab import addons, kwok, node, paths, reset, spec, status, up
 from hulk_lab import demo as demonstration
-from hulk_lab import kwok, node, paths, reset, spec, status, up
 from hulk_lab.builds import everything, images
 from hulk_lab.builds.golang import link_programs
 from hulk_lab.errors import LabError
@@ -21,7 +21,6 @@ from hulk_lab.kube import Kube
 from hulk_lab.progress import Progress
 from hulk_lab.spec import KwokSpec, LabSpec
 from hulk_lab.wan import check, relay
-from hulk_lab.wan.addresses import PORTS
 
 DEFAULT_FILE = paths.REPOSITORY / "lab" / "default.yaml"
 _ERRORS = (LabError, ValueError, OSError)
@@ -200,7 +199,7 @@ def demo(
     else:
         running = up.up(read(file, lab), progress)
         story.title("The lab is Ready")
-        prometheus = f"http://{running.net.control_address}:{PORTS['prometheus']}"
+        prometheus = addons.prometheus_url(running.net)
         build = images.chosen_archive(running.state, images.HULK_REFERENCE).stem
         target = demonstration.Target(running.kube, images.HULK_REFERENCE, build, running.net, prometheus)
     raise typer.Exit(demonstration.run(target, paths.REPOSITORY, story, picture))

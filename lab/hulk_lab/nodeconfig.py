@@ -94,6 +94,7 @@ def cni(net: LabNetwork, node: NodeNetwork, tcp: Mapping[str, str | int]) -> dic
 
     `tcp`: settings of the node's namespace, which a pod's own would else take from the machine.
     """
+    subnets = net.families(node.pod_cidr)
     return {
         "cniVersion": "1.0.0",
         "name": "lab",
@@ -107,8 +108,8 @@ def cni(net: LabNetwork, node: NodeNetwork, tcp: Mapping[str, str | int]) -> dic
                 "mtu": net.spec.mtu,
                 "ipam": {
                     "type": "host-local",
-                    "ranges": [[{"subnet": subnet}] for subnet in net.families(node.pod_cidr)],
-                    "routes": [{"dst": "0.0.0.0/0"}, *([{"dst": "::/0"}] if net.spec.ipv6 else [])],
+                    "ranges": [[{"subnet": subnet}] for subnet in subnets],
+                    "routes": [{"dst": "::/0" if ":" in subnet else "0.0.0.0/0"} for subnet in subnets],
                 },
             },
             {"type": "tuning", "sysctl": {key: str(value) for key, value in tcp.items()}},

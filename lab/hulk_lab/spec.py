@@ -160,8 +160,8 @@ class LabSpec(_Model):
     """Of nodes and pods; a new namespace would otherwise inherit the machine's choice."""
     slow_start_after_idle: bool = True
     """Of nodes and pods: whether a connection's congestion window shrinks while it is silent, as Linux has it."""
-    ipv6: bool = False
-    """Whether nodes, pods and services have IPv6 addresses too, which then come first."""
+    ipv6: bool | Literal["only"] = False
+    """Whether nodes, pods and services have IPv6 addresses too, which then come first; `only`: and none of IPv4."""
     kwok: KwokSpec = KwokSpec()
 
     @field_validator("name")

@@ -30,7 +30,7 @@ def _nodes(lab: Lab) -> Table:
             ready(item),
             item["status"].get("allocatable", {}).get(RESOURCE, "0"),
             f"{place.speed:g}" if place else "simulated",
-            place.address if place else "",
+            lab.net.first(place.address) if place else "",
         )
     return table
 

@@ -18,14 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hulk_lab.addons import STORE, STORE_NAMESPACE
+from hulk_lab.addons import STORE, STORE_NAMESPACE, prometheus_url
 from hulk_lab.builds import images
 from hulk_lab.demo.chapters import Demo, Target
 from hulk_lab.demo.story import Story
 from hulk_lab.kube import CommandFailedError
 from hulk_lab.processes import NotReadyError, wait_until
 from hulk_lab.up import Lab
-from hulk_lab.wan.addresses import PORTS
 from rich.console import Console
 
 GROUP, VERSION = "hulk.dev", "v1alpha1"
@@ -266,7 +265,7 @@ def is_scraped(lab: Lab, metric: str) -> bool:
 
 
 def _prometheus(lab: Lab, path: str, **parameters: str) -> Object:
-    address = f"http://{lab.net.control_address}:{PORTS['prometheus']}/api/v1/{path}"
+    address = f"{prometheus_url(lab.net)}/api/v1/{path}"
     with urllib.request.urlopen(f"{address}?{urllib.parse.urlencode(parameters)}", timeout=10) as answer:
         found: Object = json.load(answer)["data"]
     return found

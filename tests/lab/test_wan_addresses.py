@@ -62,6 +62,8 @@ def test_every_address_and_network_has_a_twin_in_ipv6() -> None:
     assert net.families(node.pod_cidr) == ("fd00:83::a83:4000/120", "10.131.64.0/24")
     assert net.first(net.dns_address) == "fd00:83::a83:100a"
     assert ipaddress.ip_address(net.first(net.dns_address)) in ipaddress.ip_network(net.ipv6(net.service_cidr))
+    only = LabNetwork(largest_lab().model_copy(update={"ipv6": "only"}), 3)
+    assert only.families(node.address) == ("fd00:83::a83:200a",)
     assert LabNetwork(largest_lab(), 3).families(node.address) == (node.address,)
 
 

@@ -45,7 +45,7 @@ TIMING = Timing(
 )
 POLICY = Policy(hold_s=0.0)
 FLEET = Fleet(settle_s=0.0)
-SILENT = frozenset({"foreign", "deleting", "held", "backoff", "drain", "start"})
+SILENT = frozenset({"foreign", "deleting", "backoff", "drain", "start"})
 """Steps that neither write anything nor change the status: they end or delay a pass, or talk to rank 0."""
 EXIT_LEASE_LOST = 75
 """The API server was too slow for the operator to keep its lease: it ends, as it must, and is started again."""

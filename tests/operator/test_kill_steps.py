@@ -13,7 +13,7 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
-from faults import JOB, Corner, prepare, running, runs_as, worker
+from faults import JOB, Corner, prepare, running, runs_as, stated, worker
 from hulk_lab import kwok, up
 from hulk_operator import names
 from hulk_operator.api import HulkJob
@@ -56,6 +56,22 @@ async def is_suspended(corner: Corner) -> None:
     first = (await corner.until(running)).status.attempt
     await corner.change({"suspend": True})
     await corner.until(lambda job: holds(job.status, "Suspended"))
+    await corner.change({"suspend": False})
+    await end_well(corner, await corner.until(runs_as(first + 1)))
+
+
+async def waits_for_a_finalizer(corner: Corner) -> None:
+    """Suspended while it runs; somebody else's finalizer keeps one of its pods for a while."""
+    await corner.submit(vocabulary=vocabulary(corner))
+    first = (await corner.until(running)).status.attempt
+    kept = (await corner.pods(attempt=first))[1]["metadata"]["name"]
+    finalizers = {"metadata": {"finalizers": ["test.example.com/export"]}}
+    await corner.cluster.patch(PODS, kept, corner.name, finalizers)
+    await corner.change({"suspend": True})
+    job = await corner.until(lambda job: holds(job.status, "Held") and holds(job.status, "Suspended"))
+    assert kept in stated(job, "Held").message
+    await corner.cluster.patch(PODS, kept, corner.name, {"metadata": {"finalizers": None}})
+    await corner.until(lambda job: not holds(job.status, "Held"))
     await corner.change({"suspend": False})
     await end_well(corner, await corner.until(runs_as(first + 1)))
 
@@ -210,6 +226,7 @@ STORIES = {
         ("plan", "up", "preflight", "observe", "broken", "complete", "saved"), trains, "Succeeded", failures=1
     ),
     "is suspended": Story(("suspend", "resume"), is_suspended, "Suspended"),
+    "waits for a finalizer": Story(("held",), waits_for_a_finalizer, "Finalizers"),
     "is resized": Story(("resize",), is_resized, "Resized"),
     "is held": Story(("admit",), is_held, "InvalidTemplate"),
     "is changed": Story(("changed",), is_changed, "SpecChanged"),

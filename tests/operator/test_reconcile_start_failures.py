@@ -104,6 +104,13 @@ def test_what_all_nodes_say_blames_none_of_them(cause: str) -> None:
     assert (found.failures, found.avoided_nodes) == (1 if cause == "broken" else 0, ())
 
 
+@pytest.mark.parametrize("cause", ["DNS", "refused"])
+def test_a_node_whose_kubelet_is_the_first_to_back_off_is_not_blamed_for_what_all_say(cause: str) -> None:
+    pulling = Reason("ErrImagePull", PASSING[cause])
+    found = one_stuck(Reason("ImagePullBackOff", PASSING[cause]), phase="Pending", waiting=pulling)
+    assert (found.failures, found.avoided_nodes) == (0, ())
+
+
 @pytest.mark.parametrize("words", [NOT_FOUND, "401 Unauthorized", "pull access denied", "manifest unknown"])
 @pytest.mark.parametrize("peers", [{}, {"phase": "Pending", "waiting": CREATING}], ids=["run", "start"])
 def test_an_image_that_is_refused_is_the_jobs_own_though_a_peers_node_has_it(words: str, peers: dict[str, Any]) -> None:

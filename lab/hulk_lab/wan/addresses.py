@@ -11,7 +11,8 @@ address and a prefix of namespace and interface names, so two labs never meet. W
     10.S.128.0/17  addresses that kwok invents for simulated pods, routed nowhere
     127.S.0.1      what only the machine itself may reach (etcd, scheduler, controller manager)
 
-In a lab with IPv6 every address 10.S.x.y has a twin, fd00:S::10.S.x.y, and every network one of the same size.
+In a lab with IPv6 every address 10.S.x.y has a twin, fd00:S::10.S.x.y, and every network one of the same size. In a
+lab of only IPv6 nothing but the machine's own loopback has an IPv4 address, and what is named 10.S.x.y is its twin.
 """
 
 from __future__ import annotations
@@ -122,7 +123,9 @@ class LabNetwork:
 
     def families(self, address: str) -> tuple[str, ...]:
         """An address or network as the cluster knows it, the family that comes first at the front."""
-        return (self.ipv6(address), address) if self.spec.ipv6 else (address,)
+        if not self.spec.ipv6:
+            return (address,)
+        return (self.ipv6(address),) if self.spec.ipv6 == "only" else (self.ipv6(address), address)
 
     def first(self, address: str) -> str:
         """The address of the family that comes first."""

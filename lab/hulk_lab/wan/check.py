@@ -137,7 +137,7 @@ async def _measure(net: LabNetwork, seconds: int, omitted_seconds: int) -> tuple
     loaded: dict[tuple[str, str], float] = {}
     for chosen in rounds(net.spec.links):
         tests = [_rate(net, link, seconds, omitted_seconds) for link in chosen]
-        pings = [_ping(*_ends(net, link), 5 * seconds, delay_s=omitted_seconds) for link in chosen]
+        pings = [_ping(net, link, 5 * seconds, delay_s=omitted_seconds) for link in chosen]
         done = await _all([*tests, *pings])
         for link, rate, rtt in zip(chosen, done[: len(chosen)], done[len(chosen) :], strict=True):
             rates[link.source, link.target] = rate
@@ -161,7 +161,7 @@ def _ends(net: LabNetwork, link: LinkSpec) -> tuple[NodeNetwork, NodeNetwork]:
 
 
 async def _rtts(net: LabNetwork, num_pings: int) -> dict[tuple[str, str], float]:
-    medians = await _all([_ping(*_ends(net, link), num_pings) for link in net.spec.links])
+    medians = await _all([_ping(net, link, num_pings) for link in net.spec.links])
     return {(link.source, link.target): rtt for link, rtt in zip(net.spec.links, medians, strict=True)}
 
 
@@ -181,9 +181,11 @@ async def _start(node: NodeNetwork, *command: str) -> asyncio.subprocess.Process
     return await asyncio.create_subprocess_exec(*inside, stdout=pipe, stderr=asyncio.subprocess.STDOUT)
 
 
-async def _ping(source: NodeNetwork, target: NodeNetwork, num_pings: int, *, delay_s: float = 0) -> float:
+async def _ping(net: LabNetwork, link: LinkSpec, num_pings: int, *, delay_s: float = 0) -> float:
     await asyncio.sleep(delay_s)
-    process = await _start(source, "ping", "-n", "-c", str(num_pings), "-i", "0.2", "-W", "3", target.address)
+    source, target = _ends(net, link)
+    address = net.first(target.address)
+    process = await _start(source, "ping", "-n", "-c", str(num_pings), "-i", "0.2", "-W", "3", address)
     output, _ = await process.communicate()
     times = [float(ms) / 1e3 for ms in re.findall(r"time=([\d.]+) ms", output.decode())]
     if not times:
@@ -194,17 +196,16 @@ async def _ping(source: NodeNetwork, target: NodeNetwork, num_pings: int, *, del
 async def _rate(net: LabNetwork, link: LinkSpec, seconds: int, omitted_seconds: int) -> float:
     """TCP payload received, Mbit/s, of all streams."""
     source, target = _ends(net, link)
+    address = net.first(target.address)
     port = str(_FIRST_PORT + net.spec.links.index(link))
-    server = await _start(target, "iperf3", "-s", "-1", "-p", port, "-B", target.address, "--forceflush")
+    server = await _start(target, "iperf3", "-s", "-1", "-p", port, "-B", address, "--forceflush")
     try:
         assert server.stdout is not None
         async for line in server.stdout:
             if b"listening" in line:
                 break
         test = ("-t", str(seconds), "-O", str(omitted_seconds), "-P", str(_NUM_STREAMS))
-        client = await _start(
-            source, "iperf3", "-J", "-c", target.address, "-p", port, "--connect-timeout", "5000", *test
-        )
+        client = await _start(source, "iperf3", "-J", "-c", address, "-p", port, "--connect-timeout", "5000", *test)
         output, _ = await client.communicate()
     finally:
         if server.returncode is None:

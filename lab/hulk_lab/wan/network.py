@@ -127,10 +127,10 @@ def _build(net: LabNetwork) -> None:
 
 
 def _set_addresses(net: LabNetwork, lines: list[str], netns: str | None = None) -> None:
-    """Run the lines and, where the lab has IPv6, the twins of those that name addresses."""
-    _ip(lines, netns)
+    """Run the lines and, where the lab has IPv6, the twins of those that name addresses: beside or instead of them."""
+    named = [line for line in lines if line.startswith(("addr add", "route add"))]
+    _ip((line for line in lines if line not in named or net.spec.ipv6 != "only"), netns)
     if net.spec.ipv6:
-        named = (line for line in lines if line.startswith(("addr add", "route add")))
         twins = (re.sub(r"\b10\.[\d./]+", lambda found: net.ipv6(found[0]), line) for line in named)
         # the addresses are right by arithmetic: nobody need wait until no neighbour has claimed them
         _ip((f"{line} nodad" if line.startswith("addr") else line for line in twins), netns, "-6")

@@ -99,8 +99,9 @@ def _tried_elsewhere(view: View, last: LastFailure, found: Sequence[tuple[Worker
         reason = "RegistryUnavailable" if all(is_of_registry(why) for _, why in found) else "NodesUnfit"
         message = f"{num_starts} starts in a row failed, the last: {last.reason}: {last.message}"
         return failed_for_good(view, reason, message, last_failure=last)
-    nodes = {pod.node for pod, _ in found}
-    to_avoid = () if len(nodes) > 1 and _is_everywhere(view) else nodes
+    everywhere = _is_everywhere(view)
+    nodes = {pod.node for pod in (view.gang if everywhere else [pod for pod, _ in found])}
+    to_avoid = () if everywhere and len(nodes) > 1 else nodes
     return start_failed(view, last, avoided_nodes=avoided(view, to_avoid))
 
 
