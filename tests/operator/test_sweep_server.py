@@ -17,7 +17,9 @@ pytestmark = pytest.mark.controlplane
 NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", False)
 NAMESPACE = "sweep-rules"
 # What the schema alone refuses, the API server tells in words of its own.
-OF_RULES = {name for name, (_, said) in REFUSED.items() if not said.startswith(("Input", "String", "must be quoted", "spec."))}
+OF_RULES = {
+    name for name, (_, said) in REFUSED.items() if not said.startswith(("Input", "String", "must be quoted", "spec."))
+}
 
 
 @pytest_asyncio.fixture
