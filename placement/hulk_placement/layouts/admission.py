@@ -7,7 +7,7 @@ from dataclasses import replace
 from hulk_placement.cost.closed_form.setting import holds_workers
 from hulk_placement.cost.money import LIMIT_ROUNDING, least_per_hour
 from hulk_placement.layer_pins import stages_needed
-from hulk_placement.search.problem import NO_ROOM, Sieve, has_room_for_a_pod, slots
+from hulk_placement.search.problem import NO_ROOM, NOT_ADMITTING, Sieve, has_room_for_a_pod, slots
 from hulk_placement.solution import Unplaced
 from hulk_placement.topology import Machine, Topology
 from hulk_placement.words import counted
@@ -19,7 +19,7 @@ def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Un
     if words := replicas_words(workload.data, workload.micro_batch, workload.global_batch):
         return Unplaced("BatchTooSmall", f"{words}.")
     sieve = Sieve(workload, list(topology.machines))
-    sieve.keep(lambda m: m.name in workload.candidates, "may not run the job's pods")
+    sieve.keep(lambda m: m.name in workload.candidates, NOT_ADMITTING)
     if workload.regions:
         sieve.keep(lambda m: m.region in workload.regions, f"outside the regions {', '.join(workload.regions)}")
     if not sieve.machines:

@@ -20,6 +20,7 @@ from hulk_placement.workload import Workload
 
 NO_MEMORY = "NoMemory"
 """Why a workload is not placed where no machine has the memory for a whole model."""
+NOT_ADMITTING = "may not run the job's pods by nodeSelector, affinity, taint, cordon or an earlier failure"
 NO_ROOM = "whose free CPU, memory or other resources hold no worker's pod"
 """What machines are whose accelerators are free for nobody."""
 
@@ -77,7 +78,7 @@ def build(workload: Workload, topology: Topology) -> Problem | Unplaced:
     if refused:
         return refused
     sieve = Sieve(workload, list(topology.machines))
-    sieve.keep(lambda m: m.name in workload.candidates, "may not run the job's pods")
+    sieve.keep(lambda m: m.name in workload.candidates, NOT_ADMITTING)
     if workload.regions:
         sieve.keep(lambda m: m.region in workload.regions, f"outside the regions {', '.join(workload.regions)}")
     if not sieve.machines:

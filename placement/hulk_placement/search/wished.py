@@ -101,13 +101,14 @@ class Wish:
         if asked.pins:
             return Unplaced(
                 "PriceLimit",
-                f"The machines of {counted(len(order), 'worker')} are given, which cost {self.per_hour(order):g} an hour; "
-                f"at most {asked.max_price_per_hour:g} an hour is asked for: the two exclude each other.",
+                f"The machines of {counted(len(order), 'worker')} are given, which cost {self.per_hour(order):g} an "
+                f"hour; at most {asked.max_price_per_hour:g} an hour is asked for: the two exclude each other.",
             )
         return Unplaced(
             "PriceLimit",
             f"No plan of {counted(asked.min_workers, 'worker')} or more was found that costs at most "
-            f"{asked.max_price_per_hour:g} an hour: the cheapest, of {counted(len(order), 'worker')}, costs {self.per_hour(order):g}.",
+            f"{asked.max_price_per_hour:g} an hour: the cheapest, of {counted(len(order), 'worker')}, costs "
+            f"{self.per_hour(order):g}.",
         )
 
     def told(self, plan: Plan, quickest: Plan) -> Plan:
