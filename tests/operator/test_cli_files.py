@@ -419,7 +419,7 @@ def test_a_plan_that_stays_keeps_what_it_was_made_of(hulk: Hulk, tmp_path: Path)
         _, printed, _ = hulk(*asked, held_s)
         found = json.loads(printed)
         assert found["verdict"] == "stay"
-        assert f"{held_s} s ago: what lasts 120 s moves a job" in found["reason"]
+        assert f"{held_s} s ago: only a change that lasts 120 s moves a job" in found["reason"]
         assert yaml.safe_load(plan.read_text())["madeOf"] == made_of
 
 

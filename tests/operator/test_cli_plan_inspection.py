@@ -115,7 +115,7 @@ def test_where_machines_are_given_there_is_nothing_to_search(hulk: Hulk, tmp_pat
     named = cheapest(tmp_path, "named", "workerNodes: [eu-a]")
     found, notes = compared(hulk, named)
     assert "searches" not in found["jobs"][0]["details"]
-    assert "default/named: no searches are compared: The machine of each of 1 workers is given." in notes
+    assert "default/named: no searches are compared: The machine of each of 1 worker is given." in notes
     found, _ = compared(hulk, named, cheapest(tmp_path, "one", ""), cheapest(tmp_path, "two", ""))
     layouts = [row["layout"] for row in found["together"]["rows"] if "layout" in row]
     assert layouts

@@ -270,4 +270,5 @@ def test_a_job_that_runs_is_planned_as_if_it_held_nothing(hulk: Hulk, kubeconfig
 
 def test_a_job_that_is_not_there_is_one_sentence(hulk: Hulk) -> None:
     code, _ = hulk("status", "nope", "-n", NAMESPACE)
-    assert code == 'hulk: hulkjobs.hulk.dev "nope" not found'
+    other = "(-n takes another; `hulk status -A` lists all jobs)"
+    assert code == f'hulk: hulkjobs.hulk.dev "nope" not found in namespace {NAMESPACE} {other}'

@@ -49,6 +49,10 @@ from views import NOW
 WAIT_S = 60
 
 
+OF_TOO_MUCH = {"spec": {"containers": [{"name": "w", "image": "i", "resources": {"requests": {"memory": "500Gi"}}}]}}
+"""Of which no node has as much, were it empty."""
+
+
 def node(name: str, accelerators: int = 1, cpu: str = "8") -> tuple[ApiResource, Object]:
     allocatable = {"cpu": cpu, "memory": "16Gi", "pods": "20", "nvidia.com/gpu": str(accelerators)}
     conditions = [{"type": "Ready", "status": "True"}]
@@ -196,7 +200,7 @@ async def test_the_most_for_the_money_is_decided_and_stated() -> None:
         assert (answer.summary.objective, answer.summary.price_per_hour) == ("throughputPerMoney", "0.2500")
         status = committed(world.view("one"), answer)
         [planned] = [condition for condition in status.conditions if condition.type == "Planned"]
-        assert planned.message == "attempt 1: 1 workers, 1 in eu; 0.25 an hour"
+        assert planned.message == "attempt 1: 1 worker, 1 in eu; 0.25 an hour"
 
 
 async def test_pinned_layers_are_where_the_pins_say_and_the_status_shows_it() -> None:
@@ -270,6 +274,7 @@ async def test_plans_that_do_not_fit_together_by_cpu_are_made_one_after_the_othe
         ({"priorityClassName": "gone"}, "PriorityClassNotFound"),
         ({"workers": {"max": 2, "resourceName": "amd.com/gpu"}}, "NoCandidates"),
         ({"workers": {"min": 9, "max": 9}}, "BatchTooSmall"),
+        ({"template": OF_TOO_MUCH}, "NotEnoughResources"),
     ],
 )
 async def test_a_job_that_cannot_be_planned_is_refused_with_a_reason(spec: dict[str, Any], reason: str) -> None:

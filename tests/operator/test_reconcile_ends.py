@@ -9,7 +9,7 @@ from hulk_operator.reconcile.recipe import decide
 from hulk_operator.reconcile.termination_record import Farewell
 from hulk_operator.reconcile.types import DeletePods, Memory
 from hulk_operator.status import condition, holds
-from views import NOW, ago, deploying, failure_of, full, gang, pod, running, view
+from views import LAUNCHED, NOW, ago, deploying, failure_of, full, gang, job, pod, running, view
 
 SWEPT = Memory(swept_to=1)
 DONE = Exit(0, "Completed", "", None)
@@ -91,3 +91,45 @@ def test_a_pod_that_failed_without_an_exit_code_is_told_by_its_reason() -> None:
     assert said is not None
     assert "None" not in said.message
     assert "longer than allowed" in said.message
+
+
+NO_STEP = "; no step of a torch optimizer was seen in rank 0"
+
+
+@pytest.mark.parametrize(
+    ("name", "template", "step", "doubts"),
+    [
+        ("hulk-launch saw steps", LAUNCHED, 10, ""),
+        ("hulk-launch saw none", LAUNCHED, 0, NO_STEP),
+        ("whose steps nobody counts", {}, 0, ""),
+    ],
+)
+def test_a_success_without_a_step_is_doubted_in_the_condition(
+    name: str, template: dict[str, object], step: int, doubts: str
+) -> None:
+    status = running().model_copy(update={"observed": Observed(step=step, updated_at=ago(1))})
+    pods = gang(phase="Succeeded", exit=DONE)
+    made = decide(view(status, job=job(**template), memory=SWEPT, pods=pods, full=full()))
+    said = condition(made.view.status, "Succeeded")
+    assert said is not None
+    assert said.message == f"all 3 workers of attempt 1 ended well{doubts}", name
+
+
+def test_a_failure_is_told_with_what_the_command_does_wrong() -> None:
+    template = {"spec": {"containers": [{"name": "w", "image": "i", "command": ["torchrun", "--nnodes=1", "t.py"]}]}}
+    pods = gang(phase="Failed", exit=Exit(1, "Error", "RendezvousTimeoutError", NOW))
+    made = decide(view(running(), job=job(template=template), memory=SWEPT, pods=pods, full=full()))
+    said = condition(made.view.status, "Planned")
+    assert said is not None
+    assert (
+        "exit code 1; torchrun's --nnodes win over what Hulk sets by the plan: leave them out; failure 1"
+        in said.message
+    )
+
+
+def test_a_worker_without_enough_memory_is_told_so() -> None:
+    pods = gang(phase="Failed", exit=Exit(137, "OOMKilled", "64 MiB", NOW))
+    made = decide(view(running(), memory=SWEPT, pods=pods, full=full()))
+    said = condition(made.view.status, "Planned")
+    assert said is not None
+    assert "ended with exit code 137 (OOMKilled); failure 1 of at most" in said.message

@@ -191,6 +191,14 @@ def test_a_volume_that_no_node_can_have_is_no_nodes_fault_and_counts(words: str)
     assert words in told(found, ConditionType.DEPLOYED)
 
 
+@pytest.mark.parametrize(("since_s", "failures"), [(5, 0), (40, 1)])
+def test_a_volume_claim_that_is_not_there_is_named_long_before_the_timeout(since_s: float, failures: int) -> None:
+    waiting = gang(phase="Pending", node="", unschedulable=NO_CLAIM)
+    found = decide(view(deploying(since_s=since_s), full=full(), memory=Memory(swept_to=1), pods=waiting)).view.status
+    assert (found.failures, found.avoided_nodes) == (failures, ())
+    assert (NO_CLAIM in told(found, ConditionType.DEPLOYED)) == bool(failures)
+
+
 def event(pod: str, message: str, time: str = "01", kind: str = "Warning", reason: str = "FailedMount") -> Object:
     """An event about the pod of that uid; `time`: by the clock of whoever wrote it."""
     return {

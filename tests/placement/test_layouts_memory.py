@@ -177,6 +177,17 @@ def test_accelerators_that_make_no_whole_worker_are_not_free_for_one() -> None:
     )
 
 
+def test_machines_whose_cpu_or_memory_holds_no_pod_are_told_as_such() -> None:
+    there = cluster(2, 4)
+    asked = replace(of_workers(2, there, each=1, min_workers=2), candidates={"a0": 0, "a1": 1})
+    found = place(asked, there, QUICK)
+    assert found == Unplaced(
+        "NotEnoughAccelerators",
+        "Needs at least 2 accelerators; 1 is free: 1 whose free CPU, memory or other resources hold no worker's pod "
+        "(a0).",
+    )
+
+
 def test_memory_is_named_where_it_would_hold_the_state_and_no_layer_more() -> None:
     """Four layers of 60,000 MiB: three accelerators have 300,000, but one of them needs two layers' 120,000.
 

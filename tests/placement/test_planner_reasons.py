@@ -65,7 +65,7 @@ def refusal(topology: Topology, **changes: object) -> Unplaced:
             "OnlyUnknownLinks",
             ["20 workers", "room for 24", "at most 12", "1 in P, whose inner links are unknown"],
         ),
-        ("pinned elsewhere", WORLD, {"pins": ("P0", "X9")}, "PinsNotPossible", ["X9", "1 workers", "room for 0"]),
+        ("pinned elsewhere", WORLD, {"pins": ("P0", "X9")}, "PinsNotPossible", ["X9", "1 worker", "room for 0"]),
         ("pinned twice", WORLD, {"pins": ("P0", "P0")}, "PinsNotPossible", ["P0", "2 workers", "room for 1"]),
         (
             "too few pins",

@@ -113,7 +113,7 @@ def test_named_machines_that_cost_too_much_are_refused() -> None:
     found = planned(workload(topology, model=MODEL, pins=("eu-fast",), max_price_per_hour=1), topology)
     assert isinstance(found, Unplaced)
     assert found.reason == "PriceLimit"
-    assert found.message.startswith("The machines of 1 workers are given, which cost ")
+    assert found.message.startswith("The machines of 1 worker are given, which cost ")
     assert "; at most 1 an hour is asked for" in found.message
 
 

@@ -278,7 +278,7 @@ GOOD = Weighed(step=1.0, new_step=0.8, steps_left=1_000, cost=100)  # gains 200 
         ("it pays", GOOD, ADDED, math.inf, "move", "200 s is gained over 1,000 steps (1 s a step -> 0.8 s) for"),
         ("nothing changed", GOOD, Changes(), math.inf, "stay", "no link drifted by a factor of 1.25"),
         ("noise", GOOD, NOISE, math.inf, "stay", "the most changed link by a factor of 1.11"),
-        ("a drift that is young", GOOD, DRIFTED, 60, "stay", "60 s ago: what lasts 120 s moves a job"),
+        ("a drift that is young", GOOD, DRIFTED, 60, "stay", "60 s ago: only a change that lasts 120 s moves a job"),
         ("a drift that lasts", GOOD, DRIFTED, 120, "move", "which 500 steps pay back"),
         ("paid within a step", replace(GOOD, cost=0.05), ADDED, 900, "move", "which 1 step pays back"),
         ("paid within the third", replace(GOOD, cost=0.41), ADDED, 900, "move", "which 3 steps pay back"),

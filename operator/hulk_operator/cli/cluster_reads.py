@@ -52,8 +52,12 @@ async def cluster_of(target: Target) -> AsyncIterator[ApiCluster]:
 
 
 async def job(cluster: Cluster, namespace: str, name: str) -> HulkJob:
-    """One job; NotFound when there is none."""
-    return HulkJob.model_validate(await cluster.get(HULK_JOBS, name, namespace))
+    """One job; NotFound when there is none, with the namespace: the demo's, for example, is not the context's."""
+    try:
+        return HulkJob.model_validate(await cluster.get(HULK_JOBS, name, namespace))
+    except NotFound as error:
+        message = f"{error.message} in namespace {namespace} (-n takes another; `hulk status -A` lists all jobs)"
+        raise NotFound(error.status, error.reason, message) from error
 
 
 async def sweep(cluster: Cluster, namespace: str, name: str) -> HulkSweep | None:

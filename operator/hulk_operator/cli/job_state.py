@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from hulk_placement.words import counted
 from rich.console import Group, RenderableType
 
 from hulk_operator.api import HulkJob, HulkSweep
@@ -48,7 +49,7 @@ async def follow_logs(name: str, namespace: str, worker: int, follow: bool, tail
         job = await cluster_reads.job(cluster, namespace, name)
         container = job.spec.template.spec.containers[0].name
         if job.status.plan is not None and worker >= (num_workers := job.status.plan.num_workers):
-            raise ValueError(f"{job.key} has {num_workers} workers, counted from 0: there is no {worker}")
+            raise ValueError(f"{job.key} has {counted(num_workers, 'worker')}, counted from 0: there is no {worker}")
         try:
             pod = await cluster_reads.pod_name(cluster, job, worker)
             async for line in cluster.logs(namespace, pod, container=container, follow=follow, tail_lines=tail):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 
+from hulk_placement.words import counted
 from rich.console import RenderableType
 
 from hulk_operator.api import HulkJobStatus
@@ -19,6 +20,8 @@ def queue_state(status: HulkJobStatus, now: datetime) -> Iterator[RenderableType
         yield sentence("queue", f"{waits}: {queue.message}")
     if (share := status.share) is not None and share.workers:
         given, fair = units.percent(float(share.of_cluster)), units.percent(float(share.fair))
-        yield sentence("share", f"{share.workers} workers, {given} of the accelerators; a fair share is {fair}")
+        yield sentence(
+            "share", f"{counted(share.workers, 'worker')}, {given} of the accelerators; a fair share is {fair}"
+        )
     if (energy := status.energy) is not None:
         yield sentence("energy", f"{energy.joules:,} J up to step {energy.step}")

@@ -34,7 +34,7 @@ def sweep_state(sweep: HulkSweep, now: datetime) -> RenderableType:
     status = sweep.status
     told = _told(sweep)
     parts: list[RenderableType] = [
-        sentence(f"{sweep.key} ", f"{status.phase.value}, {status.trials.total} trials" + (f": {told}" if told else ""))
+        sentence(sweep.key, f"{status.phase.value}, {status.trials.total} trials" + (f": {told}" if told else ""))
     ]
     if status.best:
         values = ", ".join(f"{name} {value}" for name, value in sorted(status.best.parameters.items()))

@@ -30,4 +30,4 @@ def condition_table(conditions: Iterable[Condition], now: datetime) -> Table:
 
 def sentence(label: str, text: str) -> Text:
     """One labelled line."""
-    return Text.assemble((f"{label:<12}", "bold"), text)
+    return Text.assemble((f"{label:<11} ", "bold"), text)

@@ -111,7 +111,7 @@ def bottleneck_words(link: BottleneckRow) -> str:
 
 
 def _proven(gap: float, num_workers: int | None) -> str:
-    among = f" of {num_workers} workers" if num_workers else ""
+    among = f" of {counted(num_workers, 'worker')}" if num_workers else ""
     if gap == 0:
         return f"proven best{among} by the closed form"
     # "At most" must stay true of a gap that rounds to 0.0 %.
@@ -217,8 +217,9 @@ def _matrix_note(report: TopologyReport) -> Iterator[Text]:
     oldest = f"; oldest figure {units.age(max(ages))} old" if ages else ""
     streams = {link.streams for link in measured if link.bandwidth_bytes_per_second and link.streams}
     said = f"; TCP payload rate of {', '.join(map(str, sorted(streams)))} streams" if streams else ""
+    of_all = counted(len(report.region_links), "link")
     yield Text(
-        f"round-trip time, bandwidth; {len(measured)} of {len(report.region_links)} links measured{oldest}{said}",
+        f"round-trip time, bandwidth; {len(measured)} of {of_all} measured{oldest}{said}",
         style="dim",
     )
 
@@ -257,10 +258,9 @@ def job_state(job: HulkJob, now: datetime) -> RenderableType:
     if status.checkpoint:
         where = f"step {status.checkpoint.step} at {status.checkpoint.where} ({units.size(status.checkpoint.bytes)})"
         parts.append(sentence("checkpoint", where))
-    counted = f"{status.failures} of {job.spec.run_policy.backoff_limit} allowed"
-    parts.append(
-        sentence("failures", f"{counted}; {status.disruptions} disruptions and {status.restarts} restarts besides")
-    )
+    allowed = f"{status.failures} of {job.spec.run_policy.backoff_limit} allowed"
+    besides = f"{counted(status.disruptions, 'disruption')} and {counted(status.restarts, 'restart')} besides"
+    parts.append(sentence("failures", f"{allowed}; {besides}"))
     if status.last_failure:
         failure = status.last_failure
         code = "" if failure.exit_code is None else f", exit code {failure.exit_code}"

@@ -1,4 +1,4 @@
-"""What a worker's command and resources say that Hulk would do otherwise: told, or refused, before anything is planned.
+"""What a worker's command and resources say that Hulk would do otherwise: reported, or refused, before planning.
 
 A program that starts as it always did elsewhere may train apart from the others here, and nobody would notice.
 """
@@ -13,10 +13,16 @@ from hulk_operator.inputs.quantity import parse
 from hulk_operator.inputs.stage_constraints import first_command
 
 _TORCHRUN: Final = re.compile(r"(?:^|[\s/])torchrun\s|\btorch\.distributed\.(?:run|launch)\b")
+_IS_TORCHRUN: Final = re.compile(r"^(?:\S*/)?torchrun\s|^\S*python[\d.]*\s+(?:-u\s+)?-m\s+torch\.distributed\.run\s")
 _LAUNCHERS: Final = re.compile(r"\b(?:hulk-launch|accelerate\s+launch|deepspeed|mpirun|hulk_runtime)\b")
 _PYTHON: Final = re.compile(r"^\S*python[\d.]*\s")
 _PLACE_OPTIONS: Final = re.compile(
     r"\s(--(?:nnodes|nproc[-_]per[-_]node|node[-_]rank|master[-_]addr|master[-_]port|rdzv[-_]endpoint))\b"
+)
+
+
+_STANDALONE: Final = (
+    "torchrun --standalone waits for the other workers at its own address, or trains without them: leave it out"
 )
 
 
@@ -31,7 +37,7 @@ def launch_notes(spec: HulkJobSpec) -> tuple[str, ...]:
     >>> notes("torchrun train.py"), notes("python train.py")
     ((), ())
     >>> notes("torchrun --standalone train.py")[0]
-    'torchrun --standalone makes a world of each worker alone: leave it out'
+    'torchrun --standalone waits for the other workers at its own address, or trains without them: leave it out'
     """
     return tuple(_notes(spec, first_command(spec)))
 
@@ -40,7 +46,7 @@ def _notes(spec: HulkJobSpec, command: str) -> Iterator[str]:
     num_accelerators = spec.workers.accelerators_per_worker
     if _TORCHRUN.search(command):
         if "--standalone" in command:
-            yield "torchrun --standalone makes a world of each worker alone: leave it out"
+            yield _STANDALONE
         if options := list(dict.fromkeys(_PLACE_OPTIONS.findall(command))):
             yield f"torchrun's {', '.join(options)} win over what Hulk sets by the plan: leave them out"
     elif num_accelerators > 1 and _PYTHON.match(command) and not _LAUNCHERS.search(command):
@@ -48,6 +54,20 @@ def _notes(spec: HulkJobSpec, command: str) -> Iterator[str]:
             f"the command starts one process for a worker's {num_accelerators} accelerators: "
             "start it by hulk-launch or torchrun"
         )
+
+
+def refuse_standalone(spec: HulkJobSpec) -> None:
+    """UnusableJobError where the command is a torchrun that cannot find the other workers.
+
+    With PET_NNODES each would wait ten minutes for the others at its own address, attempt after attempt; with
+    --nnodes=1 beside it each would train a model of its own, and succeed. What a shell runs is only reported: it may
+    not be what trains.
+    """
+    command = first_command(spec)
+    options = command.partition(".py")[0].split()
+    if spec.workers.max > 1 and _IS_TORCHRUN.match(command) and "--standalone" in options:
+        message = f"The command cannot find the other workers: {_STANDALONE}. Hulk sets what torchrun needs."
+        raise UnusableJobError("CommandStandsAlone", message)
 
 
 def refuse_other_accelerators(spec: HulkJobSpec) -> None:

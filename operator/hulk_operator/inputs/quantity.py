@@ -50,3 +50,14 @@ def amount(resource: str, quantity: str | float) -> int:
 def amounts(quantities: Mapping[str, str | float]) -> dict[str, int]:
     """All quantities of a resource list."""
     return {resource: amount(resource, quantity) for resource, quantity in quantities.items()}
+
+
+def amount_words(resource: str, value: int) -> str:
+    """An amount for a sentence.
+
+    >>> amount_words("cpu", 2500), amount_words("memory", 3 << 29), amount_words("nvidia.com/gpu", 8)
+    ('2.5', '1.5 GiB', '8')
+    """
+    if resource == CPU:
+        return f"{value / _MILLI:g}"
+    return f"{value / (1 << 30):.4g} GiB" if resource == "memory" or "storage" in resource else f"{value:,}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
+from hulk_placement.words import counted
 
 from hulk_operator import names
 from hulk_operator.api import HulkTopologySpec
@@ -16,7 +17,7 @@ from hulk_operator.cluster import Object
 from hulk_operator.inputs.admission import admits
 from hulk_operator.inputs.node import accelerator_memory_bytes, labels, product, region
 from hulk_operator.inputs.pod_size import Amounts, requests
-from hulk_operator.inputs.quantity import CPU, amounts
+from hulk_operator.inputs.quantity import CPU, amount_words, amounts
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _UNLIMITED: Final = 1 << 30
@@ -124,6 +125,27 @@ def candidates(
         free = left.free[name]
         found[name] = max(0, min((free.get(key, 0) // value for key, value in need.items()), default=_UNLIMITED))
     return found
+
+
+def never_enough(left: Room, asked: Amounts, resource: str) -> str | None:
+    """The sentence on what no node that offers `resource` has as much of as one pod asks for; None where there is none.
+
+    >>> node = {"status": {"allocatable": {"nvidia.com/gpu": "8", "cpu": "4", "memory": "24Gi"}}}
+    >>> never_enough(Room({"a": node}, {}), {"nvidia.com/gpu": 16, "cpu": 4000, "memory": 500 << 30}, "nvidia.com/gpu")
+    'A worker asks for 500 GiB of memory (spec.template); the largest of 1 node with nvidia.com/gpu, a, has 24 GiB.'
+    """
+    offers = {name: amounts((node.get("status") or {}).get("allocatable") or {}) for name, node in left.nodes.items()}
+    offering = {name: offer for name, offer in offers.items() if resource in offer}
+    for kind, value in asked.items():
+        if not offering or kind == resource or value <= 0:
+            continue
+        largest = max(offering, key=lambda name: offering[name].get(kind, 0))
+        if (most := offering[largest].get(kind, 0)) < value:
+            return (
+                f"A worker asks for {amount_words(kind, value)} of {kind} (spec.template); the largest of "
+                f"{counted(len(offering), 'node')} with {resource}, {largest}, has {amount_words(kind, most)}."
+            )
+    return None
 
 
 def unheld(left: Room, resource: str) -> dict[str, int]:

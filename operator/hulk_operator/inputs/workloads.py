@@ -18,7 +18,7 @@ from hulk_placement.workload import Workload
 
 from hulk_operator import api
 from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec, ObservedModel
-from hulk_operator.inputs.launch import launch_notes, refuse_other_accelerators
+from hulk_operator.inputs.launch import launch_notes, refuse_other_accelerators, refuse_standalone
 from hulk_operator.inputs.placement_constraints import (
     Nodes,
     UnusableJobError,
@@ -108,6 +108,7 @@ def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
     spec = job.spec
     refuse_unsupported(spec, model)
     refuse_other_accelerators(spec)
+    refuse_standalone(spec)
     model = replace(model, notes=(*model.notes, *launch_notes(spec)))
     regions = allowed_regions(job, situation.allowed_regions, situation.nodes)
     pins = layer_pins(job, model)

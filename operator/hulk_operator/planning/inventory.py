@@ -169,6 +169,7 @@ class Reader:
         spec = job.spec
         text = await self._model_text(job)
         _require_offered(spec.workers.resource_name, inventory.room)
+        _require_large_enough(job, inventory.room)
         avoided = (node.name for node in job.status.avoided_nodes if node.until > inventory.now)
         kept = inventory.kept(job) if own is None else own
         situation = Situation(
@@ -256,6 +257,18 @@ def _require_offered(resource: str, room: Room) -> None:
         f"None of the cluster's {len(room.nodes)} nodes offers {resource} (spec.workers.resourceName). "
         "What they offer: kubectl get nodes -o custom-columns=NODE:.metadata.name,OFFERS:.status.allocatable",
     )
+
+
+def _require_large_enough(job: HulkJob, room: Room) -> None:
+    """What a worker's pod asks for beside accelerators must be there on one node at least, were it empty."""
+    workers, spec = job.spec.workers, job.spec.template.pod_spec()
+    try:
+        asked = inputs.worker_amounts(spec, workers.resource_name, workers.accelerators_per_worker)
+    except UNUSABLE:
+        return  # which is said elsewhere
+    found = inputs.never_enough(room, asked, workers.resource_name)
+    if found is not None:
+        raise UnusableJobError("NotEnoughResources", found)
 
 
 def _candidates(job: HulkJob, room: Room, avoided: Iterable[str], kept: Mapping[str, int]) -> dict[str, int]:

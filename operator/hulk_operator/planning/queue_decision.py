@@ -13,6 +13,7 @@ from hulk_placement.fleet.quotas import Quotas
 from hulk_placement.fleet.types import Allocation, Job, Move, MoveKind, Settings
 from hulk_placement.solution import Unplaced, precedence
 from hulk_placement.topology import Topology
+from hulk_placement.words import counted
 from hulk_placement.workload import Workload
 
 from hulk_operator.api import HulkJob
@@ -162,7 +163,7 @@ class Contest:
         return [move.job for move in found.moves if move.kind in (MoveKind.START, MoveKind.GROW)]
 
     def _why(self, move: Move, found: Allocation) -> str:
-        said = found.reasons.get(move.job, f"{move.kind} to {sum(move.after.values())} workers")
+        said = found.reasons.get(move.job, f"{move.kind} to {counted(sum(move.after.values()), 'worker')}")
         if move.kind not in (MoveKind.PREEMPT, MoveKind.SHRINK):
             return said
         return f"{said}; there start or grow {_few(self._winners(found))}"
@@ -181,7 +182,9 @@ class Contest:
 
     def _making_room(self, key: str, machines: Mapping[str, int], blocked: list[str], found: Allocation) -> Place:
         givers = [move.job for move in found.moves if Counter(move.before) - Counter(move.after) and move.job != key]
-        message = f"starts with {sum(machines.values())} workers as soon as others have given up their machines"
+        message = (
+            f"starts with {counted(sum(machines.values()), 'worker')} as soon as others have given up their machines"
+        )
         if givers:
             message += f": {_few(givers)}"
         position = 1 + (blocked.index(key) if key in blocked else len(blocked))

@@ -250,15 +250,27 @@ def _exit(state: Mapping[str, Any], time: datetime, container: str = "") -> Exit
     return Exit(
         code if 0 <= code <= _MAX_EXIT_CODE else _MAX_EXIT_CODE,
         reason_of(ended.get("reason") or "", "Error"),
-        ended.get("message") or "",
+        _of_program(ended.get("message") or ""),
         time,
         container,
     )
 
 
+def _of_program(message: str) -> str:
+    """What a runtime says of the program itself, where it lists all its own layers before it.
+
+    >>> _of_program('failed to create containerd task: OCI runtime create failed: exec: "train": not found in $PATH')
+    'exec: "train": not found in $PATH'
+    """
+    layers, begin, words = message.partition('exec: "')
+    return begin + words if layers.startswith("failed to ") and words else message
+
+
 def _waiting(state: Mapping[str, Any]) -> Reason | None:
     waiting = state.get("waiting")
-    return Reason(reason_of(waiting.get("reason") or ""), waiting.get("message") or "") if waiting else None
+    return (
+        Reason(reason_of(waiting.get("reason") or ""), _of_program(waiting.get("message") or "")) if waiting else None
+    )
 
 
 def _init_waiting(status: Mapping[str, Any]) -> Reason | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hulk_placement.words import counted
+
 MANY = 1 << 20
 """Workers that are admitted of a job that needs no accelerator, or whose namespace has no quota."""
 
@@ -18,7 +20,7 @@ class Quotas:
     (2, True)
     >>> quotas.take("lab", 2 * 2)
     >>> quotas.lack("lab", least=1, accelerators_per_worker=2)
-    'its least is 1 workers of 2 accelerators, and of the quota of namespace lab 1 accelerators are left'
+    'its least is 1 worker of 2 accelerators, and of the quota of namespace lab 1 is left'
     """
 
     def __init__(self, limits: Mapping[str, int], taken: Mapping[str, int] | None = None) -> None:
@@ -46,12 +48,12 @@ class Quotas:
 
     def lack(self, namespace: str, least: int, accelerators_per_worker: int) -> str:
         """The sentence for a job of whose least number of workers that is not admitted."""
-        wanted = f"its least is {least} workers of {accelerators_per_worker} accelerators, and"
+        wanted = f"its least is {counted(least, 'worker')} of {counted(accelerators_per_worker, 'accelerator')}, and"
         if self.is_ever_enough(namespace, least, accelerators_per_worker):
             left = max(0, self.left[namespace])
-            return f"{wanted} of the quota of namespace {namespace} {left} accelerators are left"
+            return f"{wanted} of the quota of namespace {namespace} {left} {'is' if left == 1 else 'are'} left"
         limit, most = self.limits[namespace], _admitted(self.limits, namespace, accelerators_per_worker)
-        return f"{wanted} the quota of namespace {namespace}, {limit} accelerators, admits {most} of them"
+        return f"{wanted} the quota of namespace {namespace}, {counted(limit, 'accelerator')}, admits {most} of them"
 
 
 def _admitted(accelerators: Mapping[str, int], namespace: str, accelerators_per_worker: int) -> int:

@@ -9,6 +9,7 @@ from hulk_placement.fleet.policies.fifo import can_ever
 from hulk_placement.fleet.problem import Problem
 from hulk_placement.fleet.room import Room
 from hulk_placement.fleet.types import Job, Mapped, Move, MoveKind
+from hulk_placement.words import counted
 
 
 def waiting_reason(problem: Problem, room: Room, job: Job, position: int) -> str:
@@ -17,12 +18,12 @@ def waiting_reason(problem: Problem, room: Room, job: Job, position: int) -> str
     most = int(room.most(job).sum())
     if most < least:
         return (
-            f"waits: its least is {least} workers of {wanted} accelerators, and the cluster's machines could hold "
+            f"waits: its least is {_workers(least, wanted)}, and the cluster's machines could hold "
             f"{most} of them were they empty"
         )
     if not is_ever_joined(room, job):
         return (
-            f"waits: its least is {least} workers of {wanted} accelerators, and no links that are known, and carry "
+            f"waits: its least is {_workers(least, wanted)}, and no links that are known, and carry "
             f"what it reserves, join machines that hold so many of them, were they empty; {most} fit on all together"
         )
     if not can_ever(room, job):
@@ -36,7 +37,7 @@ def _lacking(room: Room, job: Job) -> str:
         return room.quotas.lack(job.namespace, least, wanted)
     now = int(room.admits(job).sum())
     if now < least:
-        return f"its least is {least} workers of {wanted} accelerators, and {now} fit on what others leave free"
+        return f"its least is {_workers(least, wanted)}, and {now} fit on what others leave free"
     return f"{now} of its workers fit, but no links are free for a ring of {least}, or earlier jobs are to have them"
 
 
@@ -63,13 +64,21 @@ def moving_reason(problem: Problem, job: Job, move: Move) -> str:
     """The sentence for a job whose workers change."""
     before, after = sum(move.before.values()), sum(move.after.values())
     if move.kind is MoveKind.PREEMPT:
-        return f"stopped: its {before} workers go to others"
+        return f"stopped: {_its(before)} go{'es' if before == 1 else ''} to others"
     speed = f"{problem.rate(job, move.after):.3g} samples/s"
     if move.kind is MoveKind.START:
-        return f"starts with {after} workers on {len(move.after)} machines, {speed}"
+        return f"starts with {counted(after, 'worker')} on {counted(len(move.after), 'machine')}, {speed}"
     if move.kind is MoveKind.MOVE:
-        return f"moves to {len(move.after)} machines with its {after} workers, {speed}"
-    return f"{move.kind}s from {before} to {after} workers on {len(move.after)} machines, {speed}"
+        return f"moves to {counted(len(move.after), 'machine')} with {_its(after)}, {speed}"
+    return f"{move.kind}s from {before} to {counted(after, 'worker')} on {counted(len(move.after), 'machine')}, {speed}"
+
+
+def _workers(num_workers: int, accelerators: int) -> str:
+    return f"{counted(num_workers, 'worker')} of {counted(accelerators, 'accelerator')}"
+
+
+def _its(num_workers: int) -> str:
+    return f"its {counted(num_workers, 'worker')}"
 
 
 def expected_starts(problem: Problem, chosen: Mapping[str, Mapped], waiting: list[Job]) -> dict[str, float]:

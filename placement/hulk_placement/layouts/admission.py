@@ -7,7 +7,7 @@ from dataclasses import replace
 from hulk_placement.cost.closed_form.setting import holds_workers
 from hulk_placement.cost.money import LIMIT_ROUNDING, least_per_hour
 from hulk_placement.layer_pins import stages_needed
-from hulk_placement.search.problem import Sieve, slots
+from hulk_placement.search.problem import NO_ROOM, NOT_ADMITTING, Sieve, has_room_for_a_pod, slots
 from hulk_placement.solution import Unplaced
 from hulk_placement.topology import Machine, Topology
 from hulk_placement.words import counted
@@ -19,18 +19,23 @@ def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Un
     if words := replicas_words(workload.data, workload.micro_batch, workload.global_batch):
         return Unplaced("BatchTooSmall", f"{words}.")
     sieve = Sieve(workload, list(topology.machines))
-    sieve.keep(lambda m: m.name in workload.candidates, "may not run the job's pods")
+    sieve.keep(lambda m: m.name in workload.candidates, NOT_ADMITTING)
     if workload.regions:
         sieve.keep(lambda m: m.region in workload.regions, f"outside the regions {', '.join(workload.regions)}")
     if not sieve.machines:
         return Unplaced("NoCandidates", f"None of {len(topology.machines)} machines is allowed: {sieve.reasons()}.")
     each, least = workload.accelerators_per_worker, workload.tensor or 1
+    sieve.keep(lambda m: has_room_for_a_pod(workload, m), NO_ROOM)
     of_workers = f" for workers of {each}" if each > 1 else ""
-    largest = f"; the largest machine has {max(m.num_accelerators for m in sieve.machines)}" if each > 1 else ""
+    largest = max((m.num_accelerators for m in sieve.machines), default=0)
+    of_largest = f"; the largest machine has {largest}" if each > 1 and largest else ""
     if each > 1:
         sieve.keep(lambda m: slots(workload, m) > 0, f"without {each} free accelerators")
     sieve.machines = [_offered(workload, machine) for machine in sieve.machines]
-    sieve.keep(lambda m: m.num_accelerators >= least, f"with fewer than {least} accelerators free{of_workers}")
+    sieve.keep(
+        lambda m: m.num_accelerators >= least,
+        f"with {'no accelerator' if least == 1 else f'fewer than {least} accelerators'} free{of_workers}",
+    )
     sieve.keep(
         lambda m: holds_workers(m, each, least),
         f"without room for a whole worker of {each} in tensor-parallel ranks of {least}",
@@ -41,7 +46,7 @@ def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Un
         return Unplaced(
             "NotEnoughAccelerators",
             f"Needs at least {counted(needed, 'accelerator')}; {num_free} {'is' if num_free == 1 else 'are'} free"
-            f"{of_workers}{': ' * bool(sieve.phrases)}{sieve.reasons()}{largest}.",
+            f"{of_workers}{': ' * bool(sieve.phrases)}{sieve.reasons()}{of_largest}.",
         )
     num_layers = len(workload.model.layers)
     if workload.pipeline is not None and workload.pipeline > num_layers:

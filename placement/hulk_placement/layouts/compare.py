@@ -15,6 +15,7 @@ from hulk_placement.layouts.space import space_of
 from hulk_placement.layouts.trials import Shape, Trials
 from hulk_placement.solution import Unplaced
 from hulk_placement.topology import Topology
+from hulk_placement.words import counted
 from hulk_placement.workload import Workload
 
 
@@ -53,7 +54,7 @@ def compare(
 ) -> Comparison | Unplaced:
     """Run each search for so many seconds; why there is nothing to search, where there is not."""
     if workload.pins:
-        return Unplaced("NothingToSearch", f"The machine of each of {len(workload.pins)} workers is given.")
+        return Unplaced("NothingToSearch", f"The machine of each of {counted(len(workload.pins), 'worker')} is given.")
     machines = admitted(workload, topology)
     if isinstance(machines, Unplaced):
         return machines

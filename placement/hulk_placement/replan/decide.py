@@ -117,7 +117,7 @@ def _unchanged(changed: Changes, held_s: float, policy: Policy) -> str:
     if held_s >= policy.hold_s or changed.beyond(policy.sudden_factor):
         return ""
     what = changed.added[0] if changed.added else drifted[0]
-    return f"{what}, {held_s:.0f} s ago: what lasts {policy.hold_s:g} s moves a job."
+    return f"{what}, {held_s:.0f} s ago: only a change that lasts {policy.hold_s:g} s moves a job."
 
 
 def amount(value: float, unit: str) -> str:

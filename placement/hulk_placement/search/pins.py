@@ -9,6 +9,7 @@ from hulk_placement.search.evaluate import Order, links_known
 from hulk_placement.search.problem import Problem
 from hulk_placement.solution import Unplaced
 from hulk_placement.topology import LinkKind
+from hulk_placement.words import counted
 from hulk_placement.workload import Workload
 
 
@@ -40,14 +41,15 @@ def pinned_order(problem: Problem) -> Order | Unplaced:
         return Unplaced(
             "PinsNotPossible",
             f"{len(workload.pins)} machines are pinned for {num_ranks} ranks, but the global batch has only "
-            f"{workload.global_batch} sequences: each rank needs at least one.",
+            f"{counted(workload.global_batch, 'sequence')}: each rank needs at least one.",
         )
     number = {name: machine for machine, name in enumerate(problem.names)}
     for name, count in Counter(workload.pins).items():
         room = problem.num_slots[number[name]] if name in number else 0
         if count > room:
             return Unplaced(
-                "PinsNotPossible", f"Machine {name} is pinned for {count} workers and has room for {room} of the job's."
+                "PinsNotPossible",
+                f"Machine {name} is pinned for {counted(count, 'worker')} and has room for {room} of the job's.",
             )
     order = tuple(number[name] for name in workload.pins)
     if not links_known(problem, order):

@@ -20,6 +20,9 @@ from hulk_placement.workload import Workload
 
 NO_MEMORY = "NoMemory"
 """Why a workload is not placed where no machine has the memory for a whole model."""
+NOT_ADMITTING = "may not run the job's pods by nodeSelector, affinity, taint, cordon or an earlier failure"
+NO_ROOM = "whose free CPU, memory or other resources hold no worker's pod"
+"""What machines are whose accelerators are free for nobody."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def build(workload: Workload, topology: Topology) -> Problem | Unplaced:
     if refused:
         return refused
     sieve = Sieve(workload, list(topology.machines))
-    sieve.keep(lambda m: m.name in workload.candidates, "may not run the job's pods")
+    sieve.keep(lambda m: m.name in workload.candidates, NOT_ADMITTING)
     if workload.regions:
         sieve.keep(lambda m: m.region in workload.regions, f"outside the regions {', '.join(workload.regions)}")
     if not sieve.machines:
@@ -83,11 +86,12 @@ def build(workload: Workload, topology: Topology) -> Problem | Unplaced:
     sieve.keep(_has_memory(workload), f"with less accelerator memory than {gib(_least_memory(workload))}")
     if not sieve.machines:
         return Unplaced(NO_MEMORY, _no_memory(workload, sieve.last))
+    sieve.keep(lambda m: has_room_for_a_pod(workload, m), NO_ROOM)
     before = list(sieve.machines)
     sieve.keep(lambda m: slots(workload, m) > 0, f"without {workload.accelerators_per_worker} free accelerators")
     num_free = sum(slots(workload, m) for m in sieve.machines)
     if num_free < workload.min_workers:
-        return Unplaced("NotEnoughAccelerators", _not_enough(workload, before, num_free))
+        return Unplaced("NotEnoughAccelerators", _not_enough(workload, before, num_free, sieve))
     if not workload.allow_unknown_links:
         sieve.machines = _one_per_unknown_inside(workload, topology, sieve)
     num_joined = sum(slots(workload, m) for m in sieve.machines)
@@ -120,8 +124,9 @@ def _refuse_request(workload: Workload) -> Unplaced | None:
     if num_ranks > workload.global_batch:
         return Unplaced(
             "BatchTooSmall",
-            f"{workload.min_workers} workers of {workload.accelerators_per_worker} accelerators are {num_ranks} ranks, "
-            f"but the global batch has only {workload.global_batch} sequences: each rank needs at least one.",
+            f"{counted(workload.min_workers, 'worker')} of {counted(workload.accelerators_per_worker, 'accelerator')} "
+            f"{'is' if workload.min_workers == 1 else 'are'} {counted(num_ranks, 'rank')}, but the global batch has "
+            f"only {counted(workload.global_batch, 'sequence')}: each rank needs at least one.",
         )
     return None
 
@@ -153,19 +158,27 @@ def slots(workload: Workload, machine: Machine) -> int:
     return min(workload.candidates[machine.name], machine.num_accelerators // workload.accelerators_per_worker)
 
 
-def _not_enough(workload: Workload, machines: list[Machine], num_free: int) -> str:
+def has_room_for_a_pod(workload: Workload, machine: Machine) -> bool:
+    """Whether what is free beside accelerators (CPU, memory) holds a pod; not asked where accelerators lack as well."""
+    return workload.candidates[machine.name] > 0 or machine.num_accelerators < workload.accelerators_per_worker
+
+
+def _not_enough(workload: Workload, machines: list[Machine], num_free: int, sieve: Sieve) -> str:
     free = [m.num_accelerators for m in machines]
     workers, each = counted(workload.min_workers, "worker"), counted(workload.accelerators_per_worker, "accelerator")
+    largest = f", the largest has {max(free)}" if free else ""
+    others = [phrase for phrase in sieve.phrases if NO_ROOM in phrase]
     return (
         f"Needs at least {workers} of {each}; there is room for {num_free}: {counted(len(free), 'machine')} "
-        f"{'has' if len(free) == 1 else 'have'} {counted(sum(free), 'accelerator')} free, the largest has {max(free)}."
+        f"{'has' if len(free) == 1 else 'have'} {counted(sum(free), 'accelerator')} free{largest}"
+        f"{''.join(f'; {phrase}' for phrase in others)}."
     )
 
 
 def _not_joined(workload: Workload, sieve: Sieve, num_free: int, num_joined: int) -> str:
     return (
-        f"Needs at least {workload.min_workers} workers; there is room for {num_free}, but known links join at most "
-        f"{num_joined} of them, {len(sieve.machines)} machines: not {sieve.reasons()}."
+        f"Needs at least {counted(workload.min_workers, 'worker')}; there is room for {num_free}, but known links join "
+        f"at most {num_joined} of them, {counted(len(sieve.machines), 'machine')}: not {sieve.reasons()}."
     )
 
 

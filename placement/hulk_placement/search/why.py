@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hulk_placement.cost.compute import is_any_known, share_out
@@ -94,8 +95,17 @@ def workers(problem: Problem, plan: Plan) -> str:
     asked, there = problem.workload, counted(len(plan.workers), "worker")
     return (
         f"{there} in {counted(len(regions), 'region')} (asked for {asked.min_workers} to {asked.max_workers}, room for "
-        f"{sum(problem.num_slots)}), {min(plan.shares)} to {max(plan.shares)} sequences a rank."
+        f"{sum(problem.num_slots)}), {sequences_words(plan.shares)} a rank."
     )
+
+
+def sequences_words(shares: Sequence[int]) -> str:
+    """
+    >>> sequences_words([2, 2]), sequences_words([1, 1]), sequences_words([1, 3])
+    ('2 sequences', '1 sequence', '1 to 3 sequences')
+    """
+    few, many = min(shares), max(shares)
+    return counted(few, "sequence") if few == many else f"{few} to {many} sequences"
 
 
 def against_equal_shares(problem: Problem, plan: Plan) -> list[str]:
@@ -109,14 +119,20 @@ def against_equal_shares(problem: Problem, plan: Plan) -> list[str]:
     return [f"Shares go by speed: equal ones would take {equal_s:.3f} s a step on these workers ({ratio:.2f} x)."]
 
 
+def compute_words(plan: Plan) -> str:
+    """The seconds that a step computes, and whether they are of speeds that nobody measured."""
+    assumed = "" if plan.prediction.calibrated else " (assumed: speeds are not measured yet)"
+    return f"{plan.prediction.compute_s:.3f} s{assumed}"
+
+
 def _time(plan: Plan) -> str:
     prediction = plan.prediction
     if prediction.bottleneck is None:
-        return f"A step computes for {prediction.step_s:.3f} s; one rank has nobody to talk to."
+        return f"A step computes for {compute_words(plan)}; one rank has nobody to talk to."
     source, target = prediction.bottleneck
-    buckets = "1 bucket" if plan.num_buckets == 1 else f"{plan.num_buckets} buckets"
+    buckets = counted(plan.num_buckets, "bucket")
     return (
-        f"A step computes for {prediction.compute_s:.3f} s and reduces gradients for "
+        f"A step computes for {compute_words(plan)} and reduces gradients for "
         f"{prediction.communication_s:.3f} s in {buckets}; {source} to {target} is the worst edge."
     )
 
@@ -129,8 +145,11 @@ def unused(problem: Problem, plan: Plan) -> list[str]:
         return []
     names = ", ".join(unused[:4]) + (", ..." if len(unused) > 4 else "")
     if len(plan.workers) == problem.max_workers:
-        return [f"Left out: {names} ({len(unused)} machines): {problem.max_workers} workers are the most possible."]
-    return [f"Left out: {names} ({len(unused)} machines): more workers would lengthen the step."]
+        most = (
+            f"{counted(problem.max_workers, 'worker')} {'is' if problem.max_workers == 1 else 'are'} the most possible"
+        )
+        return [f"Left out: {names} ({counted(len(unused), 'machine')}): {most}."]
+    return [f"Left out: {names} ({counted(len(unused), 'machine')}): more workers would lengthen the step."]
 
 
 def _against_region_order(problem: Problem, plan: Plan) -> list[str]:
@@ -140,4 +159,4 @@ def _against_region_order(problem: Problem, plan: Plan) -> list[str]:
     made = (make_plan(problem, order, buckets, inner_steps=plan.inner_steps) for buckets in NUM_BUCKETS)
     region_s = min(other.prediction.step_s for other in made)
     ratio = region_s / plan.prediction.step_s
-    return [f"Region order with {len(order)} workers would take {region_s:.3f} s a step ({ratio:.2f} x)."]
+    return [f"Region order with {counted(len(order), 'worker')} would take {region_s:.3f} s a step ({ratio:.2f} x)."]

@@ -17,6 +17,7 @@ from hulk_placement.plan import Plan
 from hulk_placement.search import why
 from hulk_placement.search.problem import Problem
 from hulk_placement.solution import Unplaced
+from hulk_placement.words import counted
 
 MOST_FLOWS = 4
 HIDDEN_SHARE = 0.1
@@ -50,22 +51,22 @@ def sentences(problem: Problem, plan: Plan, ring: Plan | Unplaced, is_time_over:
 def against_wan(found: Plan) -> str:
     """What Hulk's own all-reduce would have cost where the ring is used."""
     num = len({slot.region for slot in found.workers})
-    return f"Hulk's own all-reduce would take {found.prediction.step_s:.3f} s a step (over {num} regions)."
+    return f"Hulk's own all-reduce would take {found.prediction.step_s:.3f} s a step (over {counted(num, 'region')})."
 
 
 def _time(plan: Plan) -> str:
     prediction = plan.prediction
-    buckets = "1 bucket" if plan.num_buckets == 1 else f"{plan.num_buckets} buckets"
+    buckets = counted(plan.num_buckets, "bucket")
     ends = prediction.bottleneck
     link = "" if ends is None else f"; {ends[0]} to {ends[1]} is the busiest link"
     if plan.inner_steps is not None:
         outer_s = prediction.communication_s * plan.inner_steps
         return (
-            f"A step computes for {prediction.compute_s:.3f} s; the replicas come together after every "
+            f"A step computes for {why.compute_words(plan)}; the replicas come together after every "
             f"{plan.inner_steps} steps for {outer_s:.3f} s, {prediction.communication_s:.3f} s a step{link}."
         )
     return (
-        f"A step computes for {prediction.compute_s:.3f} s and then waits {prediction.communication_s:.3f} s for "
+        f"A step computes for {why.compute_words(plan)} and then waits {prediction.communication_s:.3f} s for "
         f"Hulk's own all-reduce of gradients in {buckets}{link}."
     )
 
@@ -99,7 +100,9 @@ def _against_ring(plan: Plan, ring: Plan | Unplaced) -> list[str]:
         return ["No ring of known links joins enough machines."]
     ratio = ring.prediction.step_s / plan.prediction.step_s
     num = len(ring.workers)
-    return [f"gloo's ring would take {ring.prediction.step_s:.3f} s a step with {num} workers ({ratio:.2f} x)."]
+    return [
+        f"gloo's ring would take {ring.prediction.step_s:.3f} s a step with {counted(num, 'worker')} ({ratio:.2f} x)."
+    ]
 
 
 def _other_way(problem: Problem, plan: Plan) -> str:
@@ -107,7 +110,7 @@ def _other_way(problem: Problem, plan: Plan) -> str:
     inner_steps = plan.inner_steps or problem.workload.sync.inner_steps
     local, synchronous = replace(plan, num_buckets=1, inner_steps=inner_steps), replace(plan, inner_steps=None)
     local_s, synchronous_s = (predict(way, problem.workload, problem.topology).step_s for way in (local, synchronous))
-    buckets = "1 bucket" if plan.num_buckets == 1 else f"{plan.num_buckets} buckets"
+    buckets = counted(plan.num_buckets, "bucket")
     return (
         f"Local SGD with {inner_steps} inner steps is predicted to take {local_s:.3f} s a step on these workers, a "
         f"synchronous step {synchronous_s:.3f} s (gradients in {buckets})."

@@ -26,6 +26,7 @@ from hulk_placement.search.why import none_better, unproven
 from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Topology
+from hulk_placement.words import counted
 from hulk_placement.workload import Workload
 
 TIME_SHARE = 0.4
@@ -100,13 +101,14 @@ class Wish:
         if asked.pins:
             return Unplaced(
                 "PriceLimit",
-                f"The machines of {len(order)} workers are given, which cost {self.per_hour(order):g} an hour; at most "
-                f"{asked.max_price_per_hour:g} an hour is asked for: the two exclude each other.",
+                f"The machines of {counted(len(order), 'worker')} are given, which cost {self.per_hour(order):g} an "
+                f"hour; at most {asked.max_price_per_hour:g} an hour is asked for: the two exclude each other.",
             )
         return Unplaced(
             "PriceLimit",
-            f"No plan of {asked.min_workers} workers or more was found that costs at most {asked.max_price_per_hour:g} "
-            f"an hour: the cheapest, of {len(order)} workers, costs {self.per_hour(order):g}.",
+            f"No plan of {counted(asked.min_workers, 'worker')} or more was found that costs at most "
+            f"{asked.max_price_per_hour:g} an hour: the cheapest, of {counted(len(order), 'worker')}, costs "
+            f"{self.per_hour(order):g}.",
         )
 
     def told(self, plan: Plan, quickest: Plan) -> Plan:

@@ -158,7 +158,8 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str], now: Gang, folder
         own = {**environ, **now.environment, names.ENV_PLAN: path, names.ENV_WORKER: str(now.worker)}
         own[names.ENV_PET_NODE_RANK] = str(now.worker)
         ranks = _start_all(arguments, own)
-        _say(f"attempt {now.attempt}: worker {now.worker}, {len(ranks.running)} ranks")
+        num_ranks = len(ranks.running)
+        _say(f"attempt {now.attempt}: worker {now.worker}, {num_ranks} rank{'' if num_ranks == 1 else 's'}")
         _attend(ranks, lambda: gang.read(folder, now.attempt))
     return ranks
 

@@ -6,6 +6,7 @@ A worker's pod is one that stays from an earlier attempt, where there is one on 
 from collections import Counter
 
 from hulk_placement.files.basis import pack_basis
+from hulk_placement.words import counted
 
 from hulk_operator import names
 from hulk_operator import pods as manifests
@@ -80,7 +81,8 @@ def up(view: View) -> Outcome:
     num_nodes = len(Counter(pod.node for pod in pods))
     made = [pod for pod in pods if pod.name == names.pod(view.job.metadata.name, pod.attempt, pod.worker)]
     kept = f", {len(pods) - len(made)} of them stayed" if len(made) < len(pods) else ""
-    message = f"attempt {view.status.attempt}: all {len(pods)} pods are up{kept}, on {num_nodes} nodes"
+    all_up = "its pod is up" if len(pods) == 1 else f"all {len(pods)} pods are up"
+    message = f"attempt {view.status.attempt}: {all_up}{kept}, on {counted(num_nodes, 'node')}"
     status = set_condition(view, ConditionType.DEPLOYED, True, "Deployed", message)
     status = set_condition(view, ConditionType.RUNNING, True, "Running", message, status)
     return Outcome((remember(unstable=0),), status)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from hulk_operator import names
 from hulk_operator.api import ConditionType, Membership
 from hulk_operator.inputs.admission import kept_out_by
+from hulk_operator.inputs.launch import launch_notes
 from hulk_operator.pods import Reason, WorkerPod, stays
 from hulk_operator.reconcile.attempt_state import (
     ATTEMPT_FAILED,
@@ -45,6 +46,7 @@ from hulk_operator.reconcile.types import NOTHING, Outcome, View
 from hulk_operator.status import holds
 
 _NUM_NAMED = 3
+_NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})  # of kubelets: the exit code is no program's
 _READY_IS_STALE_S = 60.0  # Kubernetes takes 40 to 50 s to see that a node is silent
 _STOPPED_EXITS = frozenset({names.EXIT_CHECKPOINTED, names.EXIT_FENCED})  # somebody ended the worker
 _SECONDARY_EXITS = _STOPPED_EXITS | {names.EXIT_LOST_PEER}
@@ -181,10 +183,11 @@ def count_failure(
     if final:
         return failed_for_good(view, final, f"{where}, which is not retried: {text}", **counted)
     limit = view.job.spec.run_policy.backoff_limit
+    hints = "".join(f"; {note}" for note in launch_notes(view.job.spec))  # what was said with the plan may be the cause
     if failures > limit:
-        message = f"{failures} failures are more than backoffLimit = {limit}; the last: {where}: {text}"
+        message = f"{failures} failures are more than backoffLimit = {limit}; the last: {where}{hints}: {text}"
         return failed_for_good(view, "BackoffLimitExceeded", message, **counted)
-    message = head(f"attempt {last.attempt}: {where}; failure {failures} of at most {limit}: {text}")
+    message = head(f"attempt {last.attempt}: {where}{hints}; failure {failures} of at most {limit}: {text}")
     return Outcome(
         status=update(released(view, ATTEMPT_FAILED, last.reason, message), **counted), stop=True, requeue_after_s=0
     )
@@ -198,12 +201,17 @@ def _end(pod: WorkerPod) -> str:
     'init container prep of worker 0 on node n ended with exit code 1'
     >>> _end(WorkerPod("a-1-0", "p", "j", 1, 0, "n", failure=Reason("DeadlineExceeded", "too long")))
     'worker 0 on node n failed (DeadlineExceeded)'
+    >>> _end(WorkerPod("a-1-0", "p", "j", 1, 0, "n", exit=Exit(128, "StartError", 'exec: "x": not found', None)))
+    'worker 0 on node n could not start'
     """
     where = f"worker {pod.worker} on node {pod.node}"
     if pod.failure or pod.exit is None:
         return f"{where} failed{f' ({pod.failure.reason})' if pod.failure else ''}"
     who = f"init container {pod.exit.container} of {where}" if pod.exit.container else where
-    return f"{who} ended with exit code {pod.exit.code}"
+    if pod.exit.reason in _NOT_STARTED:
+        return f"{who} could not start"
+    why = "" if pod.exit.reason in ("", "Error", "Completed") else f" ({pod.exit.reason})"
+    return f"{who} ended with exit code {pod.exit.code}{why}"
 
 
 def _disruptions(view: View, pods: tuple[WorkerPod, ...]) -> Iterator[tuple[int, tuple[Reason, WorkerPod | None]]]:

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from hulk_placement.words import counted
+
 from hulk_operator import names
 from hulk_operator.api import ConditionType, HulkJobStatus, Observed, PlanSummary
 from hulk_operator.reconcile.attempt_state import (
@@ -78,7 +80,7 @@ def committed(view: View, decision: Planned) -> HulkJobStatus:
     last = view.status.last_failure if _failed_start(view) else None
     again = f" (attempt {last.attempt}: {last.message})" if last else ""
     regions = ", ".join(f"{share.workers} in {share.name}" for share in summary.regions)
-    message = f"attempt {summary.attempt}: {summary.num_workers} workers, {regions}{_details(summary)}"
+    message = f"attempt {summary.attempt}: {counted(summary.num_workers, 'worker')}, {regions}{_details(summary)}"
     if decision.share is not None:
         message += f"; {decision.share.of_cluster:.0%} of the accelerators, a fair share is {decision.share.fair:.0%}"
     message = ". ".join((message, *decision.notes)) if decision.notes else message
@@ -111,7 +113,7 @@ def _details(summary: PlanSummary) -> str:
     """Stages, shares that differ, and the price."""
     layout, few, many = summary.layout, summary.smallest_share, summary.largest_share
     has_stages = layout.pipeline > 1
-    replicas = f"{layout.data} replica{'s' if layout.data > 1 else ''}"
+    replicas = counted(layout.data, "replica")
     stages = f"; {replicas} of {layout.pipeline} stages by {summary.schedule}" if has_stages else ""
     shares = f"; {few} to {many} sequences a {'replica' if has_stages else 'rank'}" if few < many else ""
     return stages + shares + (f"; {float(summary.price_per_hour):g} an hour" if summary.price_per_hour else "")

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from hulk_placement.words import counted
+
 from hulk_operator.reconcile.attempt_state import CHANGED, RESIZED, deployed, in_force, num_workers, released
 from hulk_operator.reconcile.spec_digest import is_changed
 from hulk_operator.reconcile.steps.training import last_seen
@@ -23,7 +25,8 @@ def resize(view: View) -> Outcome:
     workers, num = view.job.spec.workers, num_workers(view)
     if not in_force(view) or workers.min <= num <= workers.max:
         return NOTHING
-    message = f"attempt {view.status.attempt} has {num} workers, spec.workers asks for {workers.min} to {workers.max}"
+    there = counted(num, "worker")
+    message = f"attempt {view.status.attempt} has {there}, spec.workers asks for {workers.min} to {workers.max}"
     return _released(view, RESIZED, message)
 
 

@@ -12,6 +12,8 @@ the log of rank 0's pod; it is looked at only while no step is made. Where neith
 from datetime import datetime
 from typing import Final
 
+from hulk_placement.words import counted
+
 from hulk_operator.api import ConditionType
 from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile.attempt_state import deployed, in_force, remember, seconds_left, since
@@ -111,10 +113,11 @@ def _ended(view: View, pods: tuple[WorkerPod, ...], words: GangWords, silence: s
     by_worker = {pod.worker: pod for pod in pods}
     said = [_said(view, by_worker[one.worker], one) for one in ordered[:_NUM_WORKERS_NAMED]]
     more = len(pods) - len(said)
-    others = f"; and {more} more workers" if more > 0 else ""
-    text = f"{silence}; silent: {_ranks_of(view, silent)} of {len(words.workers)} workers; {'; '.join(said)}{others}"
+    others = f"; and {counted(more, 'more worker')}" if more > 0 else ""
+    of_all = counted(len(words.workers), "worker")
+    text = f"{silence}; silent: {_ranks_of(view, silent)} of {of_all}; {'; '.join(said)}{others}"
     cause = by_worker[ordered[0].worker]
-    found = count_failure(view, cause, STALLED, text, f"{silence}, silent: {_ranks_of(view, silent)}", None)
+    found = count_failure(view, cause, STALLED, text, "stalled", None)
     return Outcome((remember(words=None, output=None),), found.status, found.stop, found.requeue_after_s)
 
 

@@ -49,11 +49,17 @@ def stuck(view: View) -> Outcome:
 
 
 def _late(view: View) -> Outcome:
-    """Ask after pods whose containers are being created for long; one that waits for what is not there is stuck."""
+    """Ask after pods whose containers are being created for long; one that waits for what is not there is stuck.
+
+    The scheduler says it itself of a volume claim that is not there.
+    """
     late = [pod for pod in view.gang if pod.node and pod.waiting and pod.waiting.reason in _CREATING]
+    unbound = [pod for pod in view.gang if not pod.node and is_missing(pod.unschedulable)]
     left_s = seconds_left(view, since(view, ConditionType.PLANNED), view.timing.late_s)
-    if not late or left_s > 0:
-        return Outcome(requeue_after_s=left_s) if late else NOTHING
+    if not (late or unbound) or left_s > 0:
+        return Outcome(requeue_after_s=left_s) if late or unbound else NOTHING
+    if unbound:
+        return _counted(view, failure(view, "Unschedulable", unbound[0].unschedulable, unbound[0]))
     known = view.memory.warnings
     if known is None or known.attempt != view.status.attempt:
         return Outcome((_ask_after(late),), requeue_after_s=0)

@@ -14,8 +14,9 @@ from hulk_operator.api import (
     PredictionSummary,
     Startup,
 )
+from hulk_operator.inputs.launch import launch_notes
 from hulk_operator.observation import Observation, Preflight
-from hulk_operator.pods import WorkerPod
+from hulk_operator.pods import WorkerPod, stays
 from hulk_operator.reconcile import membership
 from hulk_operator.reconcile.attempt_state import (
     EXTENDED,
@@ -78,10 +79,25 @@ def complete(view: View) -> Outcome:
     if view.full and view.full.num_steps < view.job.spec.training.num_steps:
         return _extended(view, view.full.num_steps)
     whole = view.status.membership is None
-    message = f"all {len(done)} workers{'' if whole else ' left'} of attempt {view.status.attempt} ended well"
+    message = f"{_all(len(done))}{'' if whole else ' left'} of attempt {view.status.attempt} ended well{_doubts(view)}"
     status = set_condition(view, ConditionType.SUCCEEDED, True, "Succeeded", message, last_seen(view))
     status = set_condition(view, ConditionType.RUNNING, False, "Succeeded", message, status)
     return Outcome(status=update(status, completion_time=whole_second(view.now)), stop=True, requeue_after_s=0)
+
+
+def _all(num_workers: int) -> str:
+    return "the worker" if num_workers == 1 else f"all {num_workers} workers"
+
+
+def _doubts(view: View) -> str:
+    """What speaks against the success of programs that end with 0: none of them may have trained, or each on its own.
+
+    Steps are known of programs that hulk-launch runs.
+    """
+    seen = last_seen(view).observed
+    trained = not stays(view.job) or (seen is not None and seen.step > 0)
+    notes = () if trained else ("no step of a torch optimizer was seen in rank 0",)
+    return "".join(f"; {note}" for note in (*notes, *launch_notes(view.job.spec)))
 
 
 def _extended(view: View, num_steps: int) -> Outcome:

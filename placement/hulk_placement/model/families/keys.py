@@ -130,7 +130,10 @@ class Keys:
         """Tokens of a training sequence: Hulk's own key `sequence_length`, else as many as there are positions."""
         length = self.size("sequence_length", default=positions)
         if length > positions:
-            raise ValueError(f"config.json: sequence_length {length} is more than {positions} positions")
+            raise ValueError(
+                f"config.json: sequence_length {length} is more than {positions} positions: give a smaller "
+                "model.sequenceLength, or a config with more positions"
+            )
         return length
 
     def keeps_scores(self) -> bool:
