@@ -19,6 +19,9 @@ from views import job
         ("hulk-launch train.py", 8, ""),
         ("python -m hulk_runtime.examples.gpt", 2, ""),
         ("accelerate launch train.py", 8, ""),
+        ("sh -c cd /app && python train.py", 8, "starts one process for a worker's 8 accelerators"),
+        ("/usr/bin/env python3 train.py", 2, "starts one process for a worker's 2 accelerators"),
+        ("sh -c python prepare.py && torchrun train.py", 8, ""),
         ("./train.sh", 8, ""),
     ],
 )
@@ -45,6 +48,10 @@ def test_a_template_with_another_number_of_accelerators_is_refused() -> None:
         ("torchrun --standalone train.py", 2, True),
         ("/usr/bin/torchrun --standalone --nnodes=1 train.py", 2, True),
         ("python3 -m torch.distributed.run --standalone train.py", 2, True),
+        ("torchrun --nnodes=1 train.py", 2, True),
+        ("torchrun --nproc-per-node 2 --nnodes 1:1 train.py", 2, True),
+        ("torchrun --nnodes=10 train.py", 12, False),
+        ("torchrun train.py --nnodes=1", 2, False),
         ("torchrun --standalone train.py", 1, False),
         ("torchrun train.py --standalone", 2, False),
         ("bash -c torchrun --standalone prepare.py && hulk-launch train.py", 2, False),
@@ -54,7 +61,7 @@ def test_a_torchrun_that_cannot_find_the_others_is_refused(command: str, workers
     container = {"name": "worker", "image": "hulk:0.1.0", "command": command.split()}
     one = job(workers={"max": workers}, template={"spec": {"containers": [container]}})
     if is_refused:
-        with pytest.raises(UnusableJobError, match="torchrun --standalone waits for the other workers") as refused:
+        with pytest.raises(UnusableJobError, match="does not find the other workers: torchrun --") as refused:
             refuse_standalone(one.spec)
         assert refused.value.reason == "CommandStandsAlone"
     else:

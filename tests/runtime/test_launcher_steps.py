@@ -33,13 +33,21 @@ if __name__ == "__main__":
         print(queue.get())
         child.join()
 """
-# Two optimizers, children with optimizers of their own, a loss that is told; then it hangs, and holds every lock.
+# Two optimizers, one in a wrapper, children with optimizers of their own, a loss that is told; then it hangs, and
+# holds every lock.
 TRAINING = """
 import multiprocessing, os, signal, sys, time
 import torch
+class Around(torch.optim.Optimizer):
+    def __init__(self, inner):
+        super().__init__(inner.param_groups, {})
+        self.inner = inner
+    def step(self):
+        self.inner.step()
 def train(steps):
     model = torch.nn.Linear(10, 10)
     optimizers = [torch.optim.SGD([one]) for one in model.parameters()]
+    optimizers[0] = Around(optimizers[0])
     for _ in range(steps):
         model(torch.ones(1, 10)).sum().backward()
         for optimizer in optimizers:

@@ -15,7 +15,7 @@ from hulk_operator.inputs.stage_constraints import first_command
 _TORCHRUN: Final = re.compile(r"(?:^|[\s/])torchrun\s|\btorch\.distributed\.(?:run|launch)\b")
 _IS_TORCHRUN: Final = re.compile(r"^(?:\S*/)?torchrun\s|^\S*python[\d.]*\s+(?:-u\s+)?-m\s+torch\.distributed\.run\s")
 _LAUNCHERS: Final = re.compile(r"\b(?:hulk-launch|accelerate\s+launch|deepspeed|mpirun|hulk_runtime)\b")
-_PYTHON: Final = re.compile(r"^\S*python[\d.]*\s")
+_PYTHON: Final = re.compile(r"(?:^|[\s/;&(])python[\d.]*\s")
 _PLACE_OPTIONS: Final = re.compile(
     r"\s(--(?:nnodes|nproc[-_]per[-_]node|node[-_]rank|master[-_]addr|master[-_]port|rdzv[-_]endpoint))\b"
 )
@@ -24,6 +24,8 @@ _PLACE_OPTIONS: Final = re.compile(
 _STANDALONE: Final = (
     "torchrun --standalone waits for the other workers at its own address, or trains without them: leave it out"
 )
+_ONE_NODE: Final = re.compile(r"\s--nnodes[=\s](?:1:)?1\s")
+_ALONE: Final = "torchrun --nnodes=1 trains a model of its own on each worker: leave it out"
 
 
 def launch_notes(spec: HulkJobSpec) -> tuple[str, ...]:
@@ -49,7 +51,7 @@ def _notes(spec: HulkJobSpec, command: str) -> Iterator[str]:
             yield _STANDALONE
         if options := list(dict.fromkeys(_PLACE_OPTIONS.findall(command))):
             yield f"torchrun's {', '.join(options)} win over what Hulk sets by the plan: leave them out"
-    elif num_accelerators > 1 and _PYTHON.match(command) and not _LAUNCHERS.search(command):
+    elif num_accelerators > 1 and _PYTHON.search(command) and not _LAUNCHERS.search(command):
         yield (
             f"the command starts one process for a worker's {num_accelerators} accelerators: "
             "start it by hulk-launch or torchrun"
@@ -57,16 +59,19 @@ def _notes(spec: HulkJobSpec, command: str) -> Iterator[str]:
 
 
 def refuse_standalone(spec: HulkJobSpec) -> None:
-    """UnusableJobError where the command is a torchrun that cannot find the other workers.
+    """UnusableJobError where the command is a torchrun that does not find the other workers.
 
-    With PET_NNODES each would wait ten minutes for the others at its own address, attempt after attempt; with
-    --nnodes=1 beside it each would train a model of its own, and succeed. What a shell runs is only reported: it may
-    not be what trains.
+    With --standalone and PET_NNODES each would wait ten minutes for the others at its own address, attempt after
+    attempt; with --nnodes=1 each would train a model of its own, and succeed. What a shell runs is only reported: it
+    may not be what trains.
     """
     command = first_command(spec)
-    options = command.partition(".py")[0].split()
-    if spec.workers.max > 1 and _IS_TORCHRUN.match(command) and "--standalone" in options:
-        message = f"The command cannot find the other workers: {_STANDALONE}. Hulk sets what torchrun needs."
+    options = f"{command.partition('.py')[0]} "
+    if spec.workers.max < 2 or not _IS_TORCHRUN.match(command):
+        return
+    told = _STANDALONE if "--standalone" in options.split() else _ALONE if _ONE_NODE.search(options) else None
+    if told is not None:
+        message = f"The command does not find the other workers: {told}. Hulk sets what torchrun needs."
         raise UnusableJobError("CommandStandsAlone", message)
 
 

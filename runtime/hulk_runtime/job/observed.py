@@ -72,7 +72,7 @@ class _AfterImport:
 def _count_steps(optimizers: Any, record: StepRecord) -> None:
     """Set torch's hook after a step of any optimizer."""
     torch = optimizers.torch  # not whole yet
-    measured: set[int] = set()
+    measured: set[int] = set()  # optimizers, and parameters: a wrapper has those of what it wraps
     num_steps, compute_time = 0, ComputeTime(record, is_alone=os.environ.get("WORLD_SIZE", "1") == "1")
 
     def stepped(optimizer: Any, *_: Any) -> None:
@@ -86,15 +86,17 @@ def _count_steps(optimizers: Any, record: StepRecord) -> None:
             compute_time.stepped()
         if num_steps <= NUM_MEASURED_STEPS and id(optimizer) not in measured:
             measured.add(id(optimizer))
-            record.add_model(*_size(optimizer))
+            record.add_model(*_size(optimizer, measured))
 
     optimizers.register_optimizer_step_post_hook(stepped)
 
 
-def _size(optimizer: Any) -> tuple[int, int]:
-    """Parameters that an optimizer updates, and the bytes of their gradients."""
+def _size(optimizer: Any, counted: set[int]) -> tuple[int, int]:
+    """Parameters that an optimizer updates and no other has had before, and the bytes of their gradients."""
     updated = [one for group in optimizer.param_groups for one in group["params"] if one.requires_grad]
-    return sum(one.numel() for one in updated), sum(one.numel() * one.element_size() for one in updated)
+    new = [one for one in updated if id(one) not in counted]
+    counted.update(map(id, new))
+    return sum(one.numel() for one in new), sum(one.numel() * one.element_size() for one in new)
 
 
 def run(arguments: Sequence[str]) -> None:
