@@ -397,7 +397,7 @@ def test_a_failed_job_shows_exit_code_node_and_last_lines() -> None:
         "demo-2-0 on a1, exit code 65: UserError",
         "line two",
         "4 failures, 3 allowed",
-        "1 disruptions",
+        "1 disruption",
         "that of attempt 1 is given up for another one: 7 h is gained",
         "4m",
     ):

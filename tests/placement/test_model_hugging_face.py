@@ -261,7 +261,7 @@ GPT2 = {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "n_positi
         ),
         (UNKNOWN_EXPERTS | {"interleave_moe_layer_step": 2}, "interleave_moe_layer_step 2: of experts"),
         (UNKNOWN_EXPERTS | {"moe_layer_freq": 2}, "moe_layer_freq 2: of experts"),
-        (SMALL | {"model_type": "jamba", "mamba_d_state": 16}, "mamba_d_state 16: not counted: state spaces"),
+        (SMALL | {"model_type": "jamba", "mamba_d_state": 16}, "mamba_d_state 16: state spaces: not counted"),
         (SMALL | {"model_type": "nemotron", "hidden_act": "relu2"}, "hidden_act 'relu2': .* hardly a gated one"),
         (
             GPT2 | {"model_type": "another", "n_head_kv": 1},

@@ -20,7 +20,7 @@ class Quotas:
     (2, True)
     >>> quotas.take("lab", 2 * 2)
     >>> quotas.lack("lab", least=1, accelerators_per_worker=2)
-    'its least is 1 worker of 2 accelerators, and of the quota of namespace lab 1 is left'
+    'its least is 1 worker of 2 accelerators, and of the quota of namespace lab 1 accelerator is left'
     """
 
     def __init__(self, limits: Mapping[str, int], taken: Mapping[str, int] | None = None) -> None:
@@ -51,7 +51,8 @@ class Quotas:
         wanted = f"its least is {counted(least, 'worker')} of {counted(accelerators_per_worker, 'accelerator')}, and"
         if self.is_ever_enough(namespace, least, accelerators_per_worker):
             left = max(0, self.left[namespace])
-            return f"{wanted} of the quota of namespace {namespace} {left} {'is' if left == 1 else 'are'} left"
+            there = f"{counted(left, 'accelerator')} {'is' if left == 1 else 'are'} left"
+            return f"{wanted} of the quota of namespace {namespace} {there}"
         limit, most = self.limits[namespace], _admitted(self.limits, namespace, accelerators_per_worker)
         return f"{wanted} the quota of namespace {namespace}, {counted(limit, 'accelerator')}, admits {most} of them"
 

@@ -156,7 +156,7 @@ def refuse_features(keys: Keys) -> None:
     """ValueError where a key says that layers are other than what is counted."""
     for pattern, feature in FEATURES.items():
         for name in keys.matching(pattern):
-            keys.refuse(name, f"not counted: {feature}; give a profile of the model's layers")
+            keys.refuse(name, f"{feature}: not counted; give a profile of the model's layers")
     for kind in keys.texts("layer_types"):
         if kind not in ATTENTION_KINDS:
             raise ValueError(

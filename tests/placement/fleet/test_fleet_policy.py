@@ -98,7 +98,7 @@ def test_a_job_too_large_for_the_cluster_waits_with_the_reason_and_blocks_nobody
     decision = decide(2.0, jobs, machines(4, 4), {}, TIMES, Settings(policy=policy))
     assert set(decision.workers) == {"small"}
     assert decision.reasons["big"] == (
-        "waits: its least is 9 workers of 1 accelerators, and the cluster's machines could hold 8 of them were they "
+        "waits: its least is 9 workers of 1 accelerator, and the cluster's machines could hold 8 of them were they "
         "empty"
     )
     assert decision.position == {"big": 1}
@@ -115,7 +115,7 @@ def test_what_waits_is_told_its_place_what_it_lacks_and_when_it_may_start() -> N
     jobs = [job("first", 100.0, min_workers=3, max_workers=3), job("second", min_workers=2, max_workers=2, arrived_s=1)]
     decision = decide(10.0, jobs, machines(4), {"first": {"m0": 3}}, TIMES, Settings(policy="fifo"))
     assert decision.reasons == {
-        "second": "waits at position 1: its least is 2 workers of 1 accelerators, and 1 fit on what others leave free"
+        "second": "waits at position 1: its least is 2 workers of 1 accelerator, and 1 fit on what others leave free"
     }
     assert decision.position == {"second": 1}
     assert decision.expected_start_s == {"second": pytest.approx(10 + 100 / 3)}
@@ -130,7 +130,7 @@ def test_a_job_whose_machines_nothing_joins_waits_with_the_reason_and_blocks_nob
     assert "apart" not in found.workers
     assert "alone" in found.workers
     assert found.reasons["apart"].startswith(
-        "waits: its least is 3 workers of 1 accelerators, and no links that are known"
+        "waits: its least is 3 workers of 1 accelerator, and no links that are known"
     )
     known = replace(topology, region_links={pair: Link(0.1, 1e8) for pair in (("a", "b"), ("b", "a"))})
     assert "apart" in decide(0.0, [apart], known, {}, TIMES, Settings(policy=policy)).workers
