@@ -80,7 +80,7 @@ def submitted(jobs: Jobs, registry: str) -> Iterator[None]:
         placed("kept", SLEEP, 2, "eu"),
         gated(),
         without_secret(),
-        with_image(placed("imageless", ENDS, 1, "ap", backoffLimit=1), f"{registry}/none:1"),
+        with_image(placed("imageless", ENDS, 1, "ap", backoffLimit=0), f"{registry}/none:1"),
         unreached,
     ):
         jobs.submit(manifest)
@@ -117,7 +117,7 @@ def test_a_finalizer_holds_a_pod_and_its_accelerator_and_nothing_else(jobs: Jobs
     assert [pod["metadata"]["name"] for pod in jobs.pods("kept")] == [name], free["metadata"]["name"]
 
     jobs.submit(placed("next", ENDS, 2, "eu", backoffLimit=0))
-    assert "there is room for 1:" in wait_condition(jobs, "next", "Planned", "False")
+    assert "Needs at least 2 " in wait_condition(jobs, "next", "Planned", "False")
     assert not jobs.pods("next")
     change(jobs, held, {"metadata": {"finalizers": None}})
     wait_condition(jobs, "kept", "Held", "False")
@@ -143,9 +143,9 @@ def test_an_image_that_its_registry_has_not_fails_the_job_and_blames_no_node(job
     status = jobs.wait_phase("imageless", "Failed")
     said = jobs.condition("imageless", "Failed")
     assert said["reason"] == "BackoffLimitExceeded"
-    assert said["message"].startswith("2 failures are more than backoffLimit = 1; the last: ImagePullBackOff")
+    assert said["message"].startswith("1 failures are more than backoffLimit = 0; the last: ImagePullBackOff")
     assert f"{registry}/none:1: not found" in said["message"]
-    assert (status["failures"], status["attempt"]) == (2, 2)
+    assert (status["failures"], status["attempt"]) == (1, 1)
     assert not status.get("avoidedNodes")
 
 

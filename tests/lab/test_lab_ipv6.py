@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Iterator
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
@@ -40,14 +42,24 @@ def test_a_job_trains_between_regions_over_ipv6(ipv6: up.Lab) -> None:
         assert profile["echo"]["address"] == address
         assert any(link.get("bandwidthBytesPerSecond") for link in profile["links"])
 
+    versions = [6] if ipv6.spec.ipv6 == "only" else [6, 4]
+    for place in ipv6.net.nodes:
+        assert address_versions(place.netns) == set(versions)
+
     jobs.submit(job(NAME, (2, 2), steps=STEPS, checkpoint_every=STEPS, sync={"mode": "wan"}))
     jobs.wait_phase(NAME, "Running")
     first, _ = gang = jobs.pods(NAME, attempt=1)
     jobs.wait_phase(NAME, "Succeeded")
-    versions = [6] if ipv6.spec.ipv6 == "only" else [6, 4]
     for pod in gang:
         assert [ip_address(row["ip"]).version for row in pod["status"]["podIPs"]] == versions
     log = jobs.log(first["metadata"]["name"])
     assert " all_reduce=wan " in log
     assert f"step={STEPS} " in log
     assert jobs.status(NAME)["observed"]["step"] == STEPS  # the operator has asked rank 0 at its IPv6 address
+
+
+def address_versions(netns: str) -> set[int]:
+    """Of every address in a network namespace but those of its loopback and of one link."""
+    found = json.loads(subprocess.run(["ip", "-n", netns, "-j", "addr"], check=True, capture_output=True).stdout)
+    rows = [row for device in found for row in device["addr_info"] if row["scope"] == "global"]
+    return {ip_address(row["local"]).version for row in rows}

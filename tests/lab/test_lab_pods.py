@@ -1,6 +1,6 @@
 """Pods as clusters have them, on real kubelets: a proxy beside the worker, init containers, hostNetwork, polite exits.
 
-Each worker is a short program; what it prints is what it saw.
+Each worker is a short program; what it prints is what it saw. Jobs that have room beside one another run at once.
 """
 
 from __future__ import annotations
@@ -26,12 +26,8 @@ POLITE = (
     "time.sleep(86400)"
 )
 
-HANGS = (
-    "import time; import torch.distributed as d\n"
-    "d.init_process_group('gloo')\n"
-    "for step in range(3): d.barrier(); print('step', step, flush=True)\n"
-    "time.sleep(86400)"
-)
+HANGS = "import time\nfor step in range(3): print('step', step, flush=True)\ntime.sleep(86400)"
+STALL_S = 10
 
 
 def program(text: str) -> tuple[str, ...]:
@@ -46,19 +42,27 @@ def strange(name: str, text: str, **spec: object) -> Object:
     return job(name, (2, 2), command=program(text), sync={"mode": "ring"}, runPolicy={"backoffLimit": 0}, **spec)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def submitted(jobs: Jobs) -> None:
+    """The first three, two of the six accelerators each."""
+    proxied = strange("proxied", FILLS_SHARED_MEMORY)
+    proxied["spec"]["template"]["spec"]["containers"].append(container("proxy", *SLEEP))
+    prepared = strange("prepared", "print(1)")
+    init = container("prep", *program("raise SystemExit('no data at /x')"))
+    prepared["spec"]["template"]["spec"]["initContainers"] = [init]
+    hanging = strange("hanging", HANGS)
+    hanging["spec"]["runPolicy"]["stallSeconds"] = STALL_S
+    hanging["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1  # a first process takes no SIGTERM
+    for manifest in (proxied, prepared, hanging):
+        jobs.submit(manifest)
+
+
 def test_a_proxy_that_never_ends_goes_when_the_workers_have_and_shared_memory_holds_a_batch(jobs: Jobs) -> None:
-    manifest = strange("proxied", FILLS_SHARED_MEMORY)
-    manifest["spec"]["template"]["spec"]["containers"].append(container("proxy", *SLEEP))
-    jobs.submit(manifest)
     jobs.wait_phase("proxied", "Succeeded")
     wait_until(lambda: not jobs.pods("proxied"), "the proxies to go", timeout_s=PATIENCE_S)
 
 
 def test_an_init_container_that_fails_is_named_with_its_last_lines(jobs: Jobs) -> None:
-    manifest = strange("prepared", "print(1)")
-    init = container("prep", *program("raise SystemExit('no data at /x')"))
-    manifest["spec"]["template"]["spec"]["initContainers"] = [init]
-    jobs.submit(manifest)
     status = jobs.wait_phase("prepared", "Failed")
     told = jobs.condition("prepared", "Failed")["message"]
     assert "init container prep of worker" in told
@@ -83,13 +87,10 @@ def set_isolated(ports: Iterable[str], value: str) -> None:
 
 
 def test_a_program_that_hangs_ends_with_each_ranks_last_lines(jobs: Jobs) -> None:
-    manifest = strange("hanging", HANGS)
-    manifest["spec"]["runPolicy"]["stallSeconds"] = 30
-    jobs.submit(manifest)
     status = jobs.wait_phase("hanging", "Failed")
     said = status["lastFailure"]["message"]
     assert "no step and no output of rank 0 for " in said, said
-    assert "(runPolicy.stallSeconds = 30); silent: rank 0, rank 1 of 2 workers" in said
+    assert f"(runPolicy.stallSeconds = {STALL_S}); silent: rank 0, rank 1 of 2 workers" in said
     assert said.count("step 0 | step 1 | step 2") == 2
     assert (status["lastFailure"]["reason"], status["failures"]) == ("Stalled", 1)
 
@@ -99,7 +100,8 @@ def test_two_jobs_on_their_nodes_network_share_the_nodes_and_meet(jobs: Jobs) ->
     jobs.lab.kube.kubectl("label", "namespace", jobs.namespace, "pod-security.kubernetes.io/enforce-")
     names = ("hosted", "housed")
     for name in names:
-        manifest = job(name, (3, 3), command=LAUNCH, steps=4)
+        placement = {"workerNodes": ["us-0", "ap-0"]}
+        manifest = job(name, (2, 2), command=LAUNCH, steps=4, placement=placement)
         manifest["spec"]["template"]["spec"]["hostNetwork"] = True
         jobs.submit(manifest)
     for name in names:
@@ -108,7 +110,7 @@ def test_two_jobs_on_their_nodes_network_share_the_nodes_and_meet(jobs: Jobs) ->
         assert status["observed"]["step"] == 4
         assert status["attempt"] == 1, status
     first, second = (jobs.pods(name) for name in names)
-    assert set(nodes(first)) & set(nodes(second))
+    assert nodes(first) == nodes(second) == placement["workerNodes"]
     ports = [
         {port["hostPort"] for pod in pods for port in pod["spec"]["containers"][0]["ports"]} for pods in (first, second)
     ]
