@@ -446,3 +446,23 @@ def test_pods_that_only_look_like_workers_are_left_out(labels: dict[str, str]) -
     assert is_worker(raw)
     assert not is_worker({**raw, "metadata": {**raw["metadata"], "labels": labels}})
     assert not is_worker({**raw, "metadata": {**raw["metadata"], "ownerReferences": []}})
+
+
+SIDECAR_CRASHES = {"name": "logs", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}}
+
+
+@pytest.mark.parametrize(
+    ("state", "running", "waits"),
+    [
+        ({"running": {}}, True, None),
+        ({"waiting": {"reason": "PodInitializing"}}, False, "init container logs: back-off 5m0s"),
+    ],
+)
+def test_a_native_sidecar_holds_up_a_worker_only_until_that_runs(
+    state: dict[str, Any], running: bool, waits: str | None
+) -> None:
+    statuses = [{"name": "worker", "state": state}]
+    phase = "Running" if running else "Pending"
+    found = worker_pod(stored(phase=phase, containerStatuses=statuses, initContainerStatuses=[SIDECAR_CRASHES]))
+    assert found.running is running
+    assert (found.waiting and found.waiting.message) == waits

@@ -165,6 +165,7 @@ def worker_pod(pod: Object, now: datetime = LONG_AGO, before: WorkerPod | None =
     worker = _worker_container(pod)
     statuses = status.get("containerStatuses") or ()
     state = _container_state(statuses, worker["name"])
+    begun = "running" in state or "terminated" in state  # native sidecars restart beside it, and hold up nothing
     ended = before.exit.time if before and before.exit else now
     others = {found["name"]: found.get("state") or {} for found in statuses if found["name"] != worker["name"]}
     return WorkerPod(
@@ -178,7 +179,7 @@ def worker_pod(pod: Object, now: datetime = LONG_AGO, before: WorkerPod | None =
         phase=status.get("phase") or "Pending",
         delete_by=_delete_by(metadata, now, before),
         exit=_exit(state, ended) or _init_exit(pod, ended),
-        waiting=_init_waiting(status) or _first_stuck(_waiting(state), others),
+        waiting=(None if begun else _init_waiting(status)) or _first_stuck(_waiting(state), others),
         unschedulable=_unschedulable(status),
         disruption=_disruption(status),
         failure=_failure(status),
