@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hulk_operator.api import ConditionType, HulkJobStatus
 from hulk_operator.cluster import EVENTS, Forbidden, Object
-from hulk_operator.pods import Reason
+from hulk_operator.pods import Exit, Reason
 from hulk_operator.reconcile.recipe import Decision, decide
 from hulk_operator.reconcile.steps.start_failures import MAX_FAILED_STARTS
 from hulk_operator.reconcile.types import Memory, ReadWarnings, Warnings
@@ -131,6 +131,35 @@ def test_the_jobs_own_fault_counts_though_another_pod_has_its_nodes() -> None:
 def test_a_container_that_runs_elsewhere_is_its_nodes_fault_and_does_not_count() -> None:
     found = one_stuck(Reason("RunContainerError", 'exec: "nvidia-hook": executable file not found in $PATH'))
     assert (found.failures, [node.name for node in found.avoided_nodes]) == (0, ["node-1"])
+
+
+NO_DRIVER = "nvidia-container-cli: initialization error: nvml error: driver not loaded"
+NO_NUMA = "Resources cannot be allocated with Topology locality"
+UNSTARTED: dict[str, dict[str, Any]] = {
+    "StartError": {"phase": "Failed", "exit": Exit(128, "StartError", NO_DRIVER, NOW)},
+    "StartError of an init container": {"phase": "Failed", "exit": Exit(128, "StartError", NO_DRIVER, NOW, "prep")},
+    **{
+        reason: {"phase": "Failed", "failure": Reason(reason, NO_NUMA), "disruption": Reason(reason, NO_NUMA)}
+        for reason in ("TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError")
+    },
+}
+
+
+@pytest.mark.parametrize("name", UNSTARTED)
+@pytest.mark.parametrize("peers", [{}, {"phase": "Pending", "waiting": CREATING}], ids=["run", "start"])
+def test_a_node_that_cannot_start_a_container_or_refuses_a_pod_is_avoided(name: str, peers: dict[str, Any]) -> None:
+    pods = (pod(0, **peers), pod(1, **UNSTARTED[name]), pod(2, **peers))
+    found = decide(view(deploying(), full=full(), memory=Memory(swept_to=1), pods=pods)).view.status
+    assert (found.failures, found.disruptions, [node.name for node in found.avoided_nodes]) == (0, 0, ["node-1"])
+    assert not holds(found, ConditionType.PLANNED)
+    often = Memory(swept_to=1, unstable=MAX_FAILED_STARTS - 1)
+    assert holds(decide(view(deploying(), full=full(), memory=often, pods=pods)).view.status, "Failed")
+
+
+def test_a_command_that_no_node_can_start_counts_as_an_end_of_the_runtime_too() -> None:
+    stuck = gang(phase="Failed", exit=Exit(128, "StartError", JOBS_OWN["RunContainerError"], NOW))
+    found = decide(view(deploying(), full=full(), memory=Memory(swept_to=1), pods=stuck)).view.status
+    assert (found.failures, found.avoided_nodes) == (1, ())
 
 
 def late(since_s: float, warnings: Warnings | None = None) -> Decision:

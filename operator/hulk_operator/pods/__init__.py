@@ -7,7 +7,6 @@ from hulk_operator.pods.launcher import stays
 from hulk_operator.pods.manifests import owner_reference, pods
 from hulk_operator.pods.sample import sample_pod
 from hulk_operator.pods.worker import (
-    STUCK_REASONS,
     Exit,
     Reason,
     WorkerPod,
@@ -21,7 +20,6 @@ from hulk_operator.pods.worker import (
 from hulk_operator.pods.worker_secret import peer_secret
 
 __all__ = [
-    "STUCK_REASONS",
     "Exit",
     "Ports",
     "Reason",

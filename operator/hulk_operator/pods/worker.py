@@ -19,14 +19,27 @@ DISRUPTION_REASONS: Final = frozenset(
         "Preempting",
         "Shutdown",
         "Terminated",
+    }
+)
+# status.reason of pods that a kubelet refused for what it finds on its node: devices, NUMA, SMT, sysctls, AppArmor.
+_UNFIT: Final = frozenset(
+    {
+        "AppArmor",
+        "PodFeatureUnsupported",
+        "PodOSNotSupported",
+        "PodOSSelectorNodeLabelDoesNotMatch",
+        "SMTAlignmentError",
+        "SysctlForbidden",
+        "TopologyAffinityError",
         "UnexpectedAdmissionError",
     }
 )
+_NOT_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})  # of runtimes: the exit code is no program's
 # status.reason of pods that a kubelet refused because the node was full after all: with the resource's name, which for
 # an extended resource is no word ("OutOfnvidia.com/gpu").
 _KUBELET_REFUSES: Final = "OutOf"
 _FULL: Final = "OutOfResource"
-STUCK_REASONS: Final = frozenset(
+_STUCK_REASONS: Final = frozenset(
     {
         "CreateContainerConfigError",
         "CreateContainerError",
@@ -122,6 +135,17 @@ class WorkerPod:
         """Whether the worker ended badly, an init container did before it, or the pod as a whole."""
         ended_badly = self.phase == "Failed" if self.exit is None else self.exit.code != 0
         return ended_badly or self.failure is not None
+
+    @property
+    def not_started(self) -> Reason | None:
+        """Why its node cannot start one of its containers, or does not take it; None while time may cure that."""
+        if self.failure and self.failure.reason in _UNFIT:
+            return self.failure
+        if self.exit and self.exit.reason in _NOT_STARTED:
+            where = f"init container {self.exit.container}: " if self.exit.container else ""
+            return Reason(self.exit.reason, where + self.exit.message)
+        waits = None if self.ended else self.waiting
+        return waits if waits and waits.reason in _STUCK_REASONS else None
 
     @property
     def ended(self) -> bool:
@@ -285,11 +309,11 @@ def _init_waiting(status: Mapping[str, Any]) -> Reason | None:
 
 def _first_stuck(own: Reason | None, others: Mapping[str, Mapping[str, Any]]) -> Reason | None:
     """What the worker waits for, or another ordinary container that is stuck: the pod is up when all have started."""
-    if own and own.reason in STUCK_REASONS:
+    if own and own.reason in _STUCK_REASONS:
         return own
     for name, state in others.items():
         waits = _waiting(state)
-        if waits and waits.reason in STUCK_REASONS:
+        if waits and waits.reason in _STUCK_REASONS:
             return Reason(waits.reason, f"container {name}: {waits.message}".rstrip(": "))
     return own
 
@@ -307,6 +331,6 @@ def _disruption(status: Mapping[str, Any]) -> Reason | None:
         if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
             return Reason(reason_of(condition.get("reason") or "", "Disrupted"), condition.get("message") or "")
     reason = status.get("reason") or ""
-    if reason in DISRUPTION_REASONS or reason.startswith(_KUBELET_REFUSES):
+    if reason in DISRUPTION_REASONS | _UNFIT or reason.startswith(_KUBELET_REFUSES):
         return Reason(reason_of(reason), status.get("message") or reason)
     return None

@@ -7,7 +7,7 @@ fails alone is the cause after `alone_s`. A disruption (node loss, eviction, pre
 else that broke. Where workers were stopped (143, 75) and nothing explains it, that is a disruption as well.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from hulk_operator import names
@@ -46,7 +46,6 @@ from hulk_operator.reconcile.types import NOTHING, Outcome, View
 from hulk_operator.status import holds
 
 _NUM_NAMED = 3
-_NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})  # of kubelets: the exit code is no program's
 _READY_IS_STALE_S = 60.0  # Kubernetes takes 40 to 50 s to see that a node is silent
 _STOPPED_EXITS = frozenset({names.EXIT_CHECKPOINTED, names.EXIT_FENCED})  # somebody ended the worker
 _SECONDARY_EXITS = _STOPPED_EXITS | {names.EXIT_LOST_PEER}
@@ -68,6 +67,8 @@ def broken(view: View) -> Outcome:
             return _failed(view, pod)
     disrupted = dict(_disruptions(view, pods))
     broke = [pod for pod in pods if pod.failed]
+    if not disrupted and _not_started(view, pods):
+        return NOTHING  # `start_failures.stuck` tells whose fault that is, and what is the consequence of it
     if not disrupted and not broke:
         return NOTHING if view.memory.loss is None else Outcome((remember(loss=None),))
     if (left_s := seconds_to_bear(view, {*disrupted, *(pod.worker for pod in broke)})) > 0:
@@ -208,17 +209,22 @@ def _end(pod: WorkerPod) -> str:
     if pod.failure or pod.exit is None:
         return f"{where} failed{f' ({pod.failure.reason})' if pod.failure else ''}"
     who = f"init container {pod.exit.container} of {where}" if pod.exit.container else where
-    if pod.exit.reason in _NOT_STARTED:
+    if pod.not_started:
         return f"{who} could not start"
     why = "" if pod.exit.reason in ("", "Error", "Completed") else f" ({pod.exit.reason})"
     return f"{who} ended with exit code {pod.exit.code}{why}"
+
+
+def _not_started(view: View, pods: Iterable[WorkerPod]) -> list[WorkerPod]:
+    """The pods of a gang that is not up yet of which a container cannot be started."""
+    return [] if deployed(view) else [pod for pod in pods if pod.not_started]
 
 
 def _disruptions(view: View, pods: tuple[WorkerPod, ...]) -> Iterator[tuple[int, tuple[Reason, WorkerPod | None]]]:
     """The workers that were taken away from the job, and how."""
     done = ended_well(view)
     for pod in (one for one in pods if one.worker not in done):
-        if pod.disruption is not None:
+        if pod.disruption is not None and not _not_started(view, [pod]):
             yield pod.worker, (pod.disruption, pod)
         elif not pod.ended and (why := _node_lost(view, pod)):
             yield pod.worker, (why, pod)

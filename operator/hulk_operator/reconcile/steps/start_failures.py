@@ -15,7 +15,7 @@ from typing import Final
 
 from hulk_operator.api import ConditionType, LastFailure
 from hulk_operator.cluster import Refused
-from hulk_operator.pods import STUCK_REASONS, Reason, WorkerPod
+from hulk_operator.pods import Reason, WorkerPod
 from hulk_operator.reconcile.attempt_state import (
     avoided,
     deployed,
@@ -43,8 +43,7 @@ def stuck(view: View) -> Outcome:
     """Release a gang of which a container cannot be started."""
     if not in_force(view) or deployed(view):
         return NOTHING
-    left = [pod for pod in view.gang if not pod.ended]
-    found = [(pod, pod.waiting) for pod in left if pod.waiting and pod.waiting.reason in STUCK_REASONS]
+    found = [(pod, why) for pod in view.gang if (why := pod.not_started)]
     return _stuck(view, found) if found else _late(view)
 
 
@@ -94,8 +93,8 @@ def _is_of_job(view: View, pod: WorkerPod, why: Reason) -> bool:
 
 def _is_everywhere(view: View) -> bool:
     """Whether every pod of the gang is stuck, or about to be."""
-    waits = [pod.waiting.reason for pod in view.gang if pod.waiting]
-    return len(waits) == num_workers(view) and STUCK_REASONS.issuperset({*waits} - {"ErrImagePull"})
+    stuck = [pod for pod in view.gang if pod.not_started or (pod.waiting and pod.waiting.reason == "ErrImagePull")]
+    return len(stuck) == num_workers(view)
 
 
 def _tried_elsewhere(view: View, last: LastFailure, found: Sequence[tuple[WorkerPod, Reason]]) -> Outcome:
