@@ -162,6 +162,15 @@ def test_a_command_that_no_node_can_start_counts_as_an_end_of_the_runtime_too() 
     assert (found.failures, found.avoided_nodes) == (1, ())
 
 
+@pytest.mark.parametrize("words", [NO_DRIVER, PASSING["broken"]])
+def test_a_gang_that_is_all_on_one_node_blames_that_first_and_not_for_ever(words: str) -> None:
+    stuck = gang(phase="Pending", waiting=Reason("CreateContainerError", words), node="node-1")
+    found = decide(view(deploying(), full=full(), memory=Memory(swept_to=1), pods=stuck)).view.status
+    assert (found.failures, [node.name for node in found.avoided_nodes]) == (0, ["node-1"])
+    often = Memory(swept_to=1, unstable=MAX_FAILED_STARTS - 1)
+    assert holds(decide(view(deploying(), full=full(), memory=often, pods=stuck)).view.status, "Failed")
+
+
 def late(since_s: float, warnings: Warnings | None = None) -> Decision:
     waiting = (pod(0), pod(1, phase="Pending", waiting=CREATING), pod(2))
     memory = Memory(swept_to=1, warnings=warnings)

@@ -1,8 +1,9 @@
 """Whose fault it is that a container does not start, by the words of the kubelet, the runtime and the scheduler.
 
-One node's word convicts nobody else: only clear words, or the same words from every node, are the job's own fault.
+One node's word convicts nobody else, however many pods it holds: only clear words, or the same words from several
+nodes that hold the whole gang, are the job's own fault.
 
-    words                                      a peer of it runs    peers still start    every pod is stuck
+    words                                      a peer of it runs    peers still start    stuck on every node
     the node's or the registry's (no DNS)      the node             the node             the registry
     an image that is refused (not found)       the job              the job              the job
     clear ones of a container (no command)     the node             the job              the job

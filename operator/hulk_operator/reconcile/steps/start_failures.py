@@ -92,9 +92,9 @@ def _is_of_job(view: View, pod: WorkerPod, why: Reason) -> bool:
 
 
 def _is_everywhere(view: View) -> bool:
-    """Whether every pod of the gang is stuck, or about to be."""
+    """Whether every pod of the gang is stuck, or about to be, on more than one node."""
     stuck = [pod for pod in view.gang if pod.not_started or (pod.waiting and pod.waiting.reason == "ErrImagePull")]
-    return len(stuck) == num_workers(view)
+    return len(stuck) == num_workers(view) and len({pod.node for pod in stuck}) > 1
 
 
 def _tried_elsewhere(view: View, last: LastFailure, found: Sequence[tuple[WorkerPod, Reason]]) -> Outcome:
@@ -104,9 +104,7 @@ def _tried_elsewhere(view: View, last: LastFailure, found: Sequence[tuple[Worker
         reason = "RegistryUnavailable" if all(is_of_registry(why) for _, why in found) else "NodesUnfit"
         message = f"{num_starts} starts in a row failed, the last: {last.reason}: {last.message}"
         return failed_for_good(view, reason, message, last_failure=last)
-    everywhere = _is_everywhere(view)
-    nodes = {pod.node for pod in (view.gang if everywhere else [pod for pod, _ in found])}
-    to_avoid = () if everywhere and len(nodes) > 1 else nodes
+    to_avoid = () if _is_everywhere(view) else {pod.node for pod, _ in found}
     return start_failed(view, last, avoided_nodes=avoided(view, to_avoid))
 
 
