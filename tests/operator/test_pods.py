@@ -448,6 +448,27 @@ def test_pods_that_only_look_like_workers_are_left_out(labels: dict[str, str]) -
     assert not is_worker({**raw, "metadata": {**raw["metadata"], "ownerReferences": []}})
 
 
+@pytest.mark.parametrize(
+    ("restarts", "status", "reason"),
+    [
+        (None, {"state": {"running": {}}}, "InitContainerRuns"),
+        ("Always", {"state": {"running": {}}, "started": False}, "SidecarNotStarted"),
+        ("Always", {"state": {"running": {}}, "started": True}, "PodInitializing"),
+        (None, {"state": {"terminated": {"exitCode": 0}}}, "PodInitializing"),
+    ],
+)
+def test_an_init_container_that_still_runs_is_what_the_worker_waits_for(
+    restarts: str | None, status: dict[str, Any], reason: str
+) -> None:
+    initializing = {"name": "worker", "state": {"waiting": {"reason": "PodInitializing"}}}
+    raw = stored(phase="Pending", initContainerStatuses=[{"name": "fetch", **status}], containerStatuses=[initializing])
+    raw["spec"] = {**raw["spec"], "initContainers": [{"name": "fetch", "restartPolicy": restarts}]}
+    found = worker_pod(raw)
+    assert found.waiting is not None
+    assert found.waiting.reason == reason
+    assert found.initializing is (reason != "PodInitializing")
+
+
 SIDECAR_CRASHES = {"name": "logs", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}}
 
 

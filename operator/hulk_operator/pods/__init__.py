@@ -7,6 +7,8 @@ from hulk_operator.pods.launcher import stays
 from hulk_operator.pods.manifests import owner_reference, pods
 from hulk_operator.pods.sample import sample_pod
 from hulk_operator.pods.worker import (
+    INIT_RUNS,
+    SIDECAR_NOT_STARTED,
     Exit,
     Reason,
     WorkerPod,
@@ -20,6 +22,8 @@ from hulk_operator.pods.worker import (
 from hulk_operator.pods.worker_secret import peer_secret
 
 __all__ = [
+    "INIT_RUNS",
+    "SIDECAR_NOT_STARTED",
     "Exit",
     "Ports",
     "Reason",

@@ -52,6 +52,9 @@ _STUCK_REASONS: Final = frozenset(
     }
 )
 """Reasons a container waits for that time alone does not cure."""
+INIT_RUNS: Final = "InitContainerRuns"
+SIDECAR_NOT_STARTED: Final = "SidecarNotStarted"
+_CRASHES: Final = "CrashLoopBackOff"  # of a native sidecar: no other container is restarted
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)  # when all was seen, to those who ask for no times
 _MAX_REASON: Final = 64
 _MAX_EXIT_CODE: Final = 255
@@ -148,6 +151,11 @@ class WorkerPod:
         return waits if waits and waits.reason in _STUCK_REASONS else None
 
     @property
+    def initializing(self) -> bool:
+        """Whether the worker waits for an init container, or for a native sidecar, that its node has started."""
+        return self.waiting is not None and self.waiting.reason in (INIT_RUNS, SIDECAR_NOT_STARTED, _CRASHES)
+
+    @property
     def ended(self) -> bool:
         """Whether the worker will do nothing any more."""
         return self.succeeded or self.failed
@@ -203,7 +211,7 @@ def worker_pod(pod: Object, now: datetime = LONG_AGO, before: WorkerPod | None =
         phase=status.get("phase") or "Pending",
         delete_by=_delete_by(metadata, now, before),
         exit=_exit(state, ended) or _init_exit(pod, ended),
-        waiting=(None if begun else _init_waiting(status)) or _first_stuck(_waiting(state), others),
+        waiting=(None if begun else _init_waiting(pod)) or _first_stuck(_waiting(state), others),
         unschedulable=_unschedulable(status),
         disruption=_disruption(status),
         failure=_failure(status),
@@ -252,7 +260,7 @@ def _delete_by(metadata: Object, now: datetime, before: WorkerPod | None) -> dat
 
 def _init_exit(pod: Object, time: datetime) -> Exit | None:
     """How an init container failed; those that are restarted (native sidecars) never end the pod."""
-    sidecars = {one["name"] for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"}
+    sidecars = _sidecars(pod)
     for status in (pod.get("status") or {}).get("initContainerStatuses") or ():
         ended = _exit(status.get("state") or {}, time, status["name"])
         if ended is not None and ended.code != 0 and status["name"] not in sidecars:
@@ -298,13 +306,24 @@ def _waiting(state: Mapping[str, Any]) -> Reason | None:
     )
 
 
-def _init_waiting(status: Mapping[str, Any]) -> Reason | None:
-    """What an init container waits for, when it is the cause that the worker has not started."""
-    for init in status.get("initContainerStatuses") or ():
-        waits = _waiting(init.get("state") or {})
+def _init_waiting(pod: Object) -> Reason | None:
+    """What an init container waits for or still does, when it is the cause that the worker has not started."""
+    sidecars = _sidecars(pod)
+    for init in (pod.get("status") or {}).get("initContainerStatuses") or ():
+        name, state = init["name"], init.get("state") or {}
+        waits = _waiting(state)
         if waits and waits.reason != "PodInitializing":
-            return Reason(waits.reason, f"init container {init['name']}: {waits.message}".rstrip(": "))
+            return Reason(waits.reason, f"init container {name}: {waits.message}".rstrip(": "))
+        if "running" in state and name not in sidecars:
+            return Reason(INIT_RUNS, f"init container {name} has not ended")
+        if "running" in state and not init.get("started"):
+            return Reason(SIDECAR_NOT_STARTED, f"the startupProbe of sidecar {name} has not succeeded")
     return None
+
+
+def _sidecars(pod: Object) -> set[str]:
+    """Init containers that are restarted and run beside the worker."""
+    return {one["name"] for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"}
 
 
 def _first_stuck(own: Reason | None, others: Mapping[str, Mapping[str, Any]]) -> Reason | None:

@@ -13,7 +13,7 @@ nodes that hold the whole gang, are the job's own fault.
 import re
 from typing import Final
 
-from hulk_operator.pods import Reason
+from hulk_operator.pods import INIT_RUNS, SIDECAR_NOT_STARTED, Reason
 
 _REGISTRY: Final = re.compile(
     r"i/o timeout|connection (refused|reset)|TLS handshake timeout|deadline exceeded|Client\.Timeout exceeded|"
@@ -43,10 +43,19 @@ _MISSING: Final = re.compile(
 """What kubelets and the scheduler say where the template names something that is not there."""
 _NO_VOLUME: Final = re.compile(
     r'unbound (immediate )?persistentvolumeclaims|storageclass[.a-z0-9]* "[^"]+" not found|'
-    r"non-existent persistentvolume",
+    r"non-existent persistentvolume|multi-attach error",
     re.IGNORECASE,
 )
-"""What the scheduler says where a claim has no volume, whichever node it looks at."""
+"""What the scheduler says where a claim has no volume, whichever node it looks at, and the attach controller of one
+that another node has."""
+
+_ADVICE: Final = {
+    "Multi-Attach error": "a ReadWriteOnce volume is attached to one node at a time: "
+    "give the workers a ReadWriteMany claim, or delete the pod that holds it",
+    INIT_RUNS: "read what it waits for with kubectl logs -c, or raise runPolicy.startTimeoutSeconds",
+    SIDECAR_NOT_STARTED: "the worker starts after it: mend the sidecar or its startupProbe",
+    "CrashLoopBackOff": "the worker starts after it: read why it crashes with kubectl logs -c",
+}
 
 
 def is_missing(text: str) -> bool:
@@ -59,8 +68,13 @@ def is_missing(text: str) -> bool:
 
 
 def has_no_volume(text: str) -> bool:
-    """Whether a pod waits for a claim that has no volume on any node."""
+    """Whether a pod waits for a claim that has no volume on any node, or one that another node has."""
     return bool(_NO_VOLUME.search(text))
+
+
+def advice(text: str) -> str:
+    """What to do about a start that is late, by the words about it; empty where they say it themselves."""
+    return next((f"; {todo}" for words, todo in _ADVICE.items() if words in text), "")
 
 
 def is_of_registry(why: Reason) -> bool:
