@@ -215,6 +215,35 @@ def test_a_gang_that_is_late_for_another_warning_says_it_at_the_timeout() -> Non
     assert (found.failures, [node.name for node in found.avoided_nodes]) == (0, ["node-1"])
 
 
+FOREIGN: dict[str, dict[str, Any]] = {
+    "no image": {
+        "phase": "Pending",
+        "waiting": Reason("ImagePullBackOff", "no match for platform in manifest: not found"),
+    },
+    "StartError": {
+        "phase": "Failed",
+        "exit": Exit(128, "StartError", 'exec: "/bin/train": exec format error', NOW),
+    },
+    "its last step": {"phase": "Failed", "exit": Exit(255, "Error", "exec /bin/train: exec format error\n", NOW)},
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("peers", [{}, {"phase": "Pending", "waiting": CREATING}], ids=["run", "start"])
+def test_a_node_of_another_cpu_architecture_is_avoided_and_that_is_said(name: str, peers: dict[str, Any]) -> None:
+    pods = (pod(0, **peers), pod(1, **FOREIGN[name]), pod(2, **peers))
+    found = decide(view(deploying(), full=full(), memory=Memory(swept_to=1), pods=pods)).view.status
+    assert (found.failures, [node.name for node in found.avoided_nodes]) == (0, ["node-1"])
+    assert "the image is not for this node's CPU architecture" in told(found, ConditionType.DEPLOYED)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_an_image_for_none_of_the_nodes_counts(name: str) -> None:
+    found = decide(view(deploying(), full=full(), memory=Memory(swept_to=1), pods=gang(**FOREIGN[name]))).view.status
+    assert (found.failures, found.avoided_nodes) == (1, ())
+    assert "kubernetes.io/arch" in told(found, ConditionType.DEPLOYED)
+
+
 MULTI_ATTACH = 'Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) demo-1-0'
 NO_CSI_DRIVER = "driver name nfs.csi.k8s.io not found in the list of registered CSI drivers"
 

@@ -35,6 +35,7 @@ _UNFIT: Final = frozenset(
     }
 )
 _NOT_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})  # of runtimes: the exit code is no program's
+_NOT_EXECUTED: Final = re.compile(r"exec \S+: exec format error\s*")  # the whole output of a runtime's last step
 # status.reason of pods that a kubelet refused because the node was full after all: with the resource's name, which for
 # an extended resource is no word ("OutOfnvidia.com/gpu").
 _KUBELET_REFUSES: Final = "OutOf"
@@ -144,7 +145,7 @@ class WorkerPod:
         """Why its node cannot start one of its containers, or does not take it; None while time may cure that."""
         if self.failure and self.failure.reason in _UNFIT:
             return self.failure
-        if self.exit and self.exit.reason in _NOT_STARTED:
+        if self.exit and (self.exit.reason in _NOT_STARTED or _NOT_EXECUTED.fullmatch(self.exit.message)):
             where = f"init container {self.exit.container}: " if self.exit.container else ""
             return Reason(self.exit.reason, where + self.exit.message)
         waits = None if self.ended else self.waiting

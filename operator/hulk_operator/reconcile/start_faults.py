@@ -7,6 +7,7 @@ nodes that hold the whole gang, are the job's own fault.
     the node's or the registry's (no DNS)      the node             the node             the registry
     an image that is refused (not found)       the job              the job              the job
     clear ones of a container (no command)     the node             the job              the job
+    its CPU architecture (no such platform)    the node             the node             the job
     any other                                  the node             the node             the job
 """
 
@@ -28,6 +29,8 @@ _NODE: Final = re.compile(
     re.IGNORECASE,
 )
 """What they say where a node is full, broken or behind."""
+_ARCHITECTURE: Final = re.compile(r"no (match for platform|matching manifest)|exec format error", re.IGNORECASE)
+"""What they say of an image that is not for the node's CPU."""
 _OF_TEMPLATE: Final = frozenset({"CreateContainerConfigError", "InvalidImageName"})
 _OF_IMAGE: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
 _CLEAR: Final = re.compile(
@@ -49,6 +52,10 @@ _NO_VOLUME: Final = re.compile(
 """What the scheduler says where a claim has no volume, whichever node it looks at, and the attach controller of one
 that another node has."""
 
+_FOR_ARCHITECTURE: Final = (
+    "the image is not for this node's CPU architecture: build it for that too, "
+    "or set a nodeSelector for kubernetes.io/arch in the template"
+)
 _ADVICE: Final = {
     "Multi-Attach error": "a ReadWriteOnce volume is attached to one node at a time: "
     "give the workers a ReadWriteMany claim, or delete the pod that holds it",
@@ -73,7 +80,10 @@ def has_no_volume(text: str) -> bool:
 
 
 def advice(text: str) -> str:
-    """What to do about a start that is late, by the words about it; empty where they say it themselves."""
+    """What to do about a failed start, by the words about it; empty where they say it themselves."""
+    if _ARCHITECTURE.search(text):
+        script = "; or its command is a script without a #! line" if "exec format" in text else ""
+        return f"; {_FOR_ARCHITECTURE}{script}"
     return next((f"; {todo}" for words, todo in _ADVICE.items() if words in text), "")
 
 
@@ -101,6 +111,8 @@ def is_of_job(why: Reason, *, runs_elsewhere: bool, everywhere: bool) -> bool:
         return True
     if is_passing(why):
         return False
+    if _ARCHITECTURE.search(why.message):
+        return everywhere
     if why.reason in _OF_TEMPLATE:
         return True
     is_clear = bool(_CLEAR.search(why.message))

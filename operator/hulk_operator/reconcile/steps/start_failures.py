@@ -83,7 +83,8 @@ def _stuck(view: View, found: Sequence[tuple[WorkerPod, Reason]]) -> Outcome:
     """Release the gang: what is the job's own fault counts, however many nodes have faults of theirs."""
     own = next((one for one in found if _is_of_job(view, *one)), None)
     pod, why = own or found[0]
-    last = failure(view, why.reason, why.message or why.reason, pod)
+    message = why.message or why.reason
+    last = failure(view, why.reason, message + advice(message), pod)
     if own:
         return _counted(view, last)
     reason = "RegistryUnavailable" if all(is_of_registry(why) for _, why in found) else "NodesUnfit"
