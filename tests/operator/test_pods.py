@@ -359,6 +359,22 @@ def test_disruptions_are_told_from_failures(status: dict[str, Any], reason: str 
     assert (found.reason if found else None) == reason
 
 
+@pytest.mark.parametrize(
+    ("code", "reason", "expected"),
+    [
+        (137, "ContainerStatusUnknown", "ContainerLost"),
+        (255, "Unknown", "ContainerLost"),
+        (255, "Error", None),
+        (137, "OOMKilled", None),
+        (137, "Error", None),
+    ],
+)
+def test_a_container_that_its_node_lost_is_disrupted(code: int, reason: str, expected: str | None) -> None:
+    ended = {"name": "worker", "state": {"terminated": {"exitCode": code, "reason": reason}}}
+    found = worker_pod(stored(phase="Failed", containerStatuses=[ended])).disruption
+    assert (found.reason if found else None) == expected
+
+
 def test_the_worker_is_its_container_by_name_wherever_a_webhook_put_it() -> None:
     raw = stored(
         phase="Running",

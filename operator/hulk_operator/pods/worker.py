@@ -59,6 +59,7 @@ _CRASHES: Final = "CrashLoopBackOff"  # of a native sidecar: no other container 
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)  # when all was seen, to those who ask for no times
 _MAX_REASON: Final = 64
 _MAX_EXIT_CODE: Final = 255
+_LOST_BY_RUNTIME: Final = (255, "Unknown")  # containerd's words for a container that it lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,7 @@ def worker_pod(pod: Object, now: datetime = LONG_AGO, before: WorkerPod | None =
     state = _container_state(statuses, worker["name"])
     begun = "running" in state or "terminated" in state  # native sidecars restart beside it, and hold up nothing
     ended = before.exit.time if before and before.exit else now
+    end = _exit(state, ended) or _init_exit(pod, ended)
     others = {found["name"]: found.get("state") or {} for found in statuses if found["name"] != worker["name"]}
     return WorkerPod(
         name=metadata["name"],
@@ -211,10 +213,10 @@ def worker_pod(pod: Object, now: datetime = LONG_AGO, before: WorkerPod | None =
         ip=status.get("podIP") or "",
         phase=status.get("phase") or "Pending",
         delete_by=_delete_by(metadata, now, before),
-        exit=_exit(state, ended) or _init_exit(pod, ended),
+        exit=end,
         waiting=(None if begun else _init_waiting(pod)) or _first_stuck(_waiting(state), others),
         unschedulable=_unschedulable(status),
-        disruption=_disruption(status),
+        disruption=_disruption(status) or _lost_container(end),
         failure=_failure(status),
         others_run=any("terminated" not in other for other in others.values()),
         metrics_port=_metrics_port(worker),
@@ -354,3 +356,11 @@ def _disruption(status: Mapping[str, Any]) -> Reason | None:
     if reason in DISRUPTION_REASONS | _UNFIT or reason.startswith(_KUBELET_REFUSES):
         return Reason(reason_of(reason), status.get("message") or reason)
     return None
+
+
+def _lost_container(end: Exit | None) -> Reason | None:
+    """How a node lost a container, of which the exit code says nothing: it restarted, or its container runtime did."""
+    if end is None or not (end.reason == "ContainerStatusUnknown" or (end.code, end.reason) == _LOST_BY_RUNTIME):
+        return None
+    words = end.message or "the node or its container runtime restarted"
+    return Reason("ContainerLost", f"nobody knows how the container ended: {words}")
