@@ -4,7 +4,8 @@ A worker that dies takes its peers with it (they lose their connection within se
 only after its peers broke. So the cause is looked for when the gang has settled: every running worker ended, or
 `settle_s` passed. Workers that Hulk's launcher runs wait for the next attempt instead of failing with a peer: one that
 fails alone is the cause after `alone_s`. A disruption (node loss, eviction, preemption, deletion) explains everything
-else that broke. Where workers were stopped (143, 75) and nothing explains it, that is a disruption as well.
+else that broke. Where workers were stopped (143, 75) and nothing explains it, that is a disruption as well, if the
+attempt made a step before that.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,6 +31,7 @@ from hulk_operator.reconcile.attempt_state import (
     head,
     in_force,
     lost,
+    made_steps,
     node_of,
     num_workers,
     released,
@@ -49,6 +51,7 @@ _NUM_NAMED = 3
 _READY_IS_STALE_S = 60.0  # Kubernetes takes 40 to 50 s to see that a node is silent
 _STOPPED_EXITS = frozenset({names.EXIT_CHECKPOINTED, names.EXIT_FENCED})  # somebody ended the worker
 _SECONDARY_EXITS = _STOPPED_EXITS | {names.EXIT_LOST_PEER}
+_WHO_STOPS = " (no pod was deleted, no node was lost): a livenessProbe, timeout in the command or another controller"
 # By exit code: the reason, and how the runtime's own message begins. A plain script may use these codes (EX_USAGE,
 # EX_DATAERR) for something that another attempt cures.
 _NEVER_RETRIED = {
@@ -83,11 +86,26 @@ def broken(view: View) -> Outcome:
     if left_s > 0 and not by_itself and any(pod.running for pod in pods):
         return Outcome(stop=True, requeue_after_s=left_s)
     cause = _cause(broke)
-    if cause.exit and cause.exit.code in _STOPPED_EXITS:
-        return _disrupted(
-            view, Reason(STOPPED, f"worker {cause.worker} was stopped, and nothing else broke"), cause, STOPPED
-        )
-    return _failed(view, cause)
+    return _stopped(view, cause) if cause.exit and cause.exit.code in _STOPPED_EXITS else _failed(view, cause)
+
+
+def _stopped(view: View, cause: WorkerPod) -> Outcome:
+    """Workers that were stopped while nobody took a pod away: a disruption where the attempt made steps before.
+
+    Else what stops them would stop every attempt, and it counts.
+    """
+    if made_steps(view) or any(_is_leaving(view, pod) for pod in view.gang):
+        why = Reason(STOPPED, f"worker {cause.worker} was stopped, and nothing else broke")
+        return _disrupted(view, why, cause, STOPPED)
+    assert cause.exit is not None
+    where = f"{_end(cause)} before any step, stopped by nobody that Hulk knows of{_WHO_STOPS}"
+    return count_failure(view, cause, STOPPED, _words(cause), where, cause.exit.code)
+
+
+def _is_leaving(view: View, pod: WorkerPod) -> bool:
+    """Whether a pod's node is gone, not ready or cordoned: it may shut down."""
+    node = view.nodes.get(pod.node)
+    return node is None or node.ready != "True" or node.cordoned
 
 
 def degraded(view: View) -> Outcome:
@@ -164,10 +182,14 @@ def _cause(broke: list[WorkerPod]) -> WorkerPod:
 
 def _failed(view: View, pod: WorkerPod) -> Outcome:
     code = pod.exit.code if pod.exit else None
-    whole = pod.failure
-    reason = whole.reason if whole else (pod.exit.reason if pod.exit else "") or "Error"
-    text = (whole.message if whole else pod.exit.message if pod.exit else "").strip() or "it printed nothing"
-    return count_failure(view, pod, reason, text, _end(pod), code, _final_reason(pod))
+    reason = pod.failure.reason if pod.failure else (pod.exit.reason if pod.exit else "") or "Error"
+    return count_failure(view, pod, reason, _words(pod), _end(pod), code, _final_reason(pod))
+
+
+def _words(pod: WorkerPod) -> str:
+    """What the kubelet says of a pod that failed as a whole, or the worker's last words."""
+    text = pod.failure.message if pod.failure else pod.exit.message if pod.exit else ""
+    return text.strip() or "it printed nothing"
 
 
 def count_failure(
