@@ -137,7 +137,10 @@ def _without(view: View, known: Membership) -> str:
 
 
 def _way_back(view: View, known: Membership, whose: str) -> str:
-    """What stands between the regions that were left out and the job, as far as their nodes tell."""
+    """What stands between the regions that were left out and the job, as far as their nodes tell.
+
+    Nodes are ready also while only the links between the regions are cut; a view has no measurements of links.
+    """
     nodes = {view.full.plan.workers[worker].machine for worker in left_out(view)} if view.full else set()
     num_away = sum(name not in view.nodes or view.nodes[name].ready != "True" for name in nodes)
     if num_away:
@@ -148,7 +151,8 @@ def _way_back(view: View, known: Membership, whose: str) -> str:
         "resumes from the last checkpoint" if view.job.spec.checkpoint else "begins at step 1: it has no checkpoint"
     )
     return (
-        f"; {whose} nodes are ready: a new attempt would use them and {resumes}; "
+        f"; {whose} nodes are ready; whether the links of {', '.join(known.without)} carry again is told by "
+        f"`hulk topology`: if they do, a new attempt would use them and {resumes}; "
         "for one set spec.suspend to true, wait for Suspended, and set it to false"
     )
 
