@@ -299,7 +299,7 @@ def test_workers_that_something_stops_before_every_first_step_count(
     assert (found.last_failure.reason, found.last_failure.exit_code) == ("Stopped", 143)
     said = condition(found, ConditionType.PLANNED)
     assert said is not None
-    assert ("a livenessProbe, timeout in the command" in said.message) == bool(failures)
+    assert ("SIGTERM may come from a livenessProbe" in said.message) == bool(failures)
 
 
 @pytest.mark.parametrize("codes", [(143, 1, 143), (69, 69, 69), (75, 137, 69)])

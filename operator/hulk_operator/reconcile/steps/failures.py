@@ -51,7 +51,10 @@ _NUM_NAMED = 3
 _READY_IS_STALE_S = 60.0  # Kubernetes takes 40 to 50 s to see that a node is silent
 _STOPPED_EXITS = frozenset({names.EXIT_CHECKPOINTED, names.EXIT_FENCED})  # somebody ended the worker
 _SECONDARY_EXITS = _STOPPED_EXITS | {names.EXIT_LOST_PEER}
-_WHO_STOPS = " (no pod was deleted, no node was lost): a livenessProbe, timeout in the command or another controller"
+_WHO_STOPS = (
+    " (no pod was deleted, no node was lost): SIGTERM may come from a livenessProbe, from timeout in the command "
+    "or from another controller"
+)
 # By exit code: the reason, and how the runtime's own message begins. A plain script may use these codes (EX_USAGE,
 # EX_DATAERR) for something that another attempt cures.
 _NEVER_RETRIED = {
