@@ -142,6 +142,14 @@ BROKEN_RULES: dict[str, tuple[dict[str, Any], str]] = {
         "set spec.priorityClassName of the HulkJob instead",
     ),
     "restartPolicy": ({"template.spec.restartPolicy": "Always"}, "restartPolicy must be Never or absent"),
+    "worker's restartPolicy": (
+        {f"{CONTAINER}.restartPolicy": "Always"},
+        "the first container's restartPolicy must be Never or absent",
+    ),
+    "worker's restartPolicyRules": (
+        {f"{CONTAINER}.restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}]},
+        "it has no restartPolicyRules",
+    ),
     "label": ({"template.metadata.labels": {"hulk.dev/job": "x"}}, "labels under hulk.dev/ belong to Hulk"),
     "annotation": (
         {"template.metadata.annotations": {"hulk.dev/x": "x"}},
@@ -246,7 +254,10 @@ BROKEN_SCHEMAS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 GOOD_SPECS: dict[str, dict[str, Any]] = {
     "as it is": {},
-    "never restarted": {"template.spec.restartPolicy": "Never"},
+    "never restarted": {"template.spec.restartPolicy": "Never", f"{CONTAINER}.restartPolicy": "Never"},
+    "sidecar that is restarted": {
+        "template.spec.containers": [{"name": "w"}, {"name": "s", "restartPolicy": "Always"}]
+    },
     "the scheduler that it is": {"template.spec.schedulerName": "default-scheduler"},
     "what tools write": {"template.metadata": {"creationTimestamp": None, "labels": {"team": "a"}}},
     "numbers as quantities": {f"{CONTAINER}.resources": {"limits": {"cpu": 2, "memory": "1Gi"}}},

@@ -359,6 +359,22 @@ def test_disruptions_are_told_from_failures(status: dict[str, Any], reason: str 
     assert (found.reason if found else None) == reason
 
 
+@pytest.mark.parametrize(
+    ("code", "reason", "expected"),
+    [
+        (137, "ContainerStatusUnknown", "ContainerLost"),
+        (255, "Unknown", "ContainerLost"),
+        (255, "Error", None),
+        (137, "OOMKilled", None),
+        (137, "Error", None),
+    ],
+)
+def test_a_container_that_its_node_lost_is_disrupted(code: int, reason: str, expected: str | None) -> None:
+    ended = {"name": "worker", "state": {"terminated": {"exitCode": code, "reason": reason}}}
+    found = worker_pod(stored(phase="Failed", containerStatuses=[ended])).disruption
+    assert (found.reason if found else None) == expected
+
+
 def test_the_worker_is_its_container_by_name_wherever_a_webhook_put_it() -> None:
     raw = stored(
         phase="Running",
@@ -446,3 +462,44 @@ def test_pods_that_only_look_like_workers_are_left_out(labels: dict[str, str]) -
     assert is_worker(raw)
     assert not is_worker({**raw, "metadata": {**raw["metadata"], "labels": labels}})
     assert not is_worker({**raw, "metadata": {**raw["metadata"], "ownerReferences": []}})
+
+
+@pytest.mark.parametrize(
+    ("restarts", "status", "reason"),
+    [
+        (None, {"state": {"running": {}}}, "InitContainerRuns"),
+        ("Always", {"state": {"running": {}}, "started": False}, "SidecarNotStarted"),
+        ("Always", {"state": {"running": {}}, "started": True}, "PodInitializing"),
+        (None, {"state": {"terminated": {"exitCode": 0}}}, "PodInitializing"),
+    ],
+)
+def test_an_init_container_that_still_runs_is_what_the_worker_waits_for(
+    restarts: str | None, status: dict[str, Any], reason: str
+) -> None:
+    initializing = {"name": "worker", "state": {"waiting": {"reason": "PodInitializing"}}}
+    raw = stored(phase="Pending", initContainerStatuses=[{"name": "fetch", **status}], containerStatuses=[initializing])
+    raw["spec"] = {**raw["spec"], "initContainers": [{"name": "fetch", "restartPolicy": restarts}]}
+    found = worker_pod(raw)
+    assert found.waiting is not None
+    assert found.waiting.reason == reason
+    assert found.initializing is (reason != "PodInitializing")
+
+
+SIDECAR_CRASHES = {"name": "logs", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}}
+
+
+@pytest.mark.parametrize(
+    ("state", "running", "waits"),
+    [
+        ({"running": {}}, True, None),
+        ({"waiting": {"reason": "PodInitializing"}}, False, "init container logs: back-off 5m0s"),
+    ],
+)
+def test_a_native_sidecar_holds_up_a_worker_only_until_that_runs(
+    state: dict[str, Any], running: bool, waits: str | None
+) -> None:
+    statuses = [{"name": "worker", "state": state}]
+    phase = "Running" if running else "Pending"
+    found = worker_pod(stored(phase=phase, containerStatuses=statuses, initContainerStatuses=[SIDECAR_CRASHES]))
+    assert found.running is running
+    assert (found.waiting and found.waiting.message) == waits

@@ -178,7 +178,8 @@ def test_the_job_says_that_it_is_degraded_and_by_what() -> None:
             100,
             {},
             {"checkpoint": {"storage": {"url": "s3://a/b"}, "everySteps": 5}},
-            "; its nodes are ready: a new attempt would use them and resumes from the last checkpoint; "
+            "; its nodes are ready; whether the links of ap carry again is told by `hulk topology`: "
+            "if they do, a new attempt would use them and resumes from the last checkpoint; "
             "for one set spec.suspend to true, wait for Suspended, and set it to false",
         ),
         ("and nothing was saved", 100, {}, {}, "and begins at step 1: it has no checkpoint; "),

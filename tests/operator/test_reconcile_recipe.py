@@ -6,10 +6,19 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hulk_operator.api import CheckpointStatus, ConditionType, HulkJobStatus, Observed, PredictionSummary, RegionShare
+from hulk_operator.api import (
+    CheckpointStatus,
+    ConditionType,
+    HulkJobStatus,
+    Observed,
+    PredictionSummary,
+    RegionShare,
+    Startup,
+)
 from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Forbidden, QuotaExceeded
 from hulk_operator.observation import Observation, ObservedAllReduce, ObservedRegionLink, ObservedStage, Preflight
 from hulk_operator.pods import Reason
+from hulk_operator.reconcile.liveness import Hearing
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide, writes
 from hulk_operator.reconcile.steps.start_failures import refused
 from hulk_operator.reconcile.termination_record import Farewell
@@ -251,14 +260,46 @@ def test_a_plain_scripts_exit_codes_are_its_own(code: int) -> None:
     assert why(made.view.status, "Planned") == ("False", "AttemptFailed")
 
 
+def trained() -> HulkJobStatus:
+    """A gang that is up and has made a step."""
+    return running().model_copy(update={"startup": Startup(attempt=1, seconds=60)})
+
+
 @pytest.mark.parametrize("codes", [(143, 143, 143), (75, 75, 75), (69, 143, 69), (69, 69, 75)])
 def test_workers_that_were_stopped_are_a_disruption(codes: tuple[int, ...]) -> None:
     pods = tuple(failed(worker, code) for worker, code in enumerate(codes))
-    found = decide(view(running(), memory=SWEPT, pods=pods)).view.status
+    found = decide(view(trained(), memory=SWEPT, pods=pods)).view.status
     assert (found.failures, found.disruptions) == (0, 1)
     assert why(found, "Planned") == ("False", "Stopped")
     assert found.last_failure is not None
     assert found.last_failure.exit_code in {143, 75}
+
+
+HEALTHY = {node: NodeState() for node in NODES}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "failures"),
+    [
+        ("nobody knows by whom", {}, 1),
+        ("a poll told a step", {"memory": Memory(swept_to=1, hearing=Hearing(1, NOW, step=3))}, 0),
+        ("a step of the attempt before", {"memory": Memory(swept_to=1, hearing=Hearing(0, NOW, step=3))}, 1),
+        ("it told a step as its last words", {"farewell": Farewell(1, 3, "", 0)}, 0),
+        ("its node is cordoned", {"nodes": HEALTHY | {"node-1": NodeState(cordoned=True)}}, 0),
+        ("its node is not ready", {"nodes": HEALTHY | {"node-1": NodeState("False", ago(1))}}, 0),
+    ],
+)
+def test_workers_that_something_stops_before_every_first_step_count(
+    name: str, changes: dict[str, Any], failures: int
+) -> None:
+    pods = tuple(failed(worker, 143) for worker in range(3))
+    found = decide(view(running(), **{"memory": SWEPT, "pods": pods, **changes})).view.status
+    assert (found.failures, found.disruptions) == (failures, 1 - failures), name
+    assert found.last_failure is not None
+    assert (found.last_failure.reason, found.last_failure.exit_code) == ("Stopped", 143)
+    said = condition(found, ConditionType.PLANNED)
+    assert said is not None
+    assert ("SIGTERM may come from a livenessProbe" in said.message) == bool(failures)
 
 
 @pytest.mark.parametrize("codes", [(143, 1, 143), (69, 69, 69), (75, 137, 69)])
@@ -269,12 +310,12 @@ def test_workers_that_broke_are_a_failure_whoever_else_was_stopped(codes: tuple[
 
 
 def test_a_gang_that_is_stopped_again_and_again_backs_off_also_under_another_operator() -> None:
-    found, waits_s = running(), []
+    found, waits_s = trained(), []
     for _ in range(8):
         stopped = decide(view(found, memory=Memory(swept_to=1), pods=tuple(failed(worker, 143) for worker in range(3))))
         assert not finished(stopped.view.status)
         waits_s.append(decide(view(stopped.view.status, memory=Memory(swept_to=0))).requeue_after_s)
-        found = running().model_copy(update={"disruptions": stopped.view.status.disruptions})
+        found = trained().model_copy(update={"disruptions": stopped.view.status.disruptions})
     assert waits_s == [10, 20, 40, 80, 160, 320, 360, 360]
 
 

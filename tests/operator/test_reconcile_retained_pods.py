@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from hulk_operator import names
-from hulk_operator.api import AvoidedNode, ConditionType, HulkJobStatus
+from hulk_operator.api import AvoidedNode, ConditionType, HulkJobStatus, Startup
 from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES
 from hulk_operator.pods import Reason, stays
 from hulk_operator.reconcile.recipe import Decision, decide
@@ -72,6 +72,7 @@ def test_pods_stay_that_run_the_launcher(command: object, stay: bool) -> None:
     assert stays(job(template={"spec": {"containers": [container]}})) is stay
 
 
+TRAINED = running().model_copy(update={"startup": Startup(attempt=1, seconds=60)})
 LOST = {**HEALTHY, "node-1": NodeState("Unknown", ago(1))}
 
 
@@ -81,7 +82,7 @@ LOST = {**HEALTHY, "node-1": NodeState("Unknown", ago(1))}
         ("node lost", running(), {"nodes": LOST, "pods": gang()}, "Disrupted"),
         ("pod deleted", running(), {"pods": (pod(0), pod(2))}, "Disrupted"),
         ("worker failed", running(), {"pods": (pod(0), failed(1, 1, 6), pod(2))}, "AttemptFailed"),
-        ("worker stopped", running(), {"pods": (pod(0), failed(1, 143, 6), pod(2))}, "Stopped"),
+        ("worker stopped", TRAINED, {"pods": (pod(0), failed(1, 143, 6), pod(2))}, "Stopped"),
         ("shrunk", running(), {"pods": gang(), "spec": {"workers": {"min": 1, "max": 2}}}, "Resized"),
     ],
 )

@@ -1,11 +1,12 @@
 """Starts that fail: whose fault it is decides whether they count, which nodes are avoided, and when the job ends."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hulk_operator.api import ConditionType, HulkJobStatus
 from hulk_operator.cluster import EVENTS, Forbidden, Object
-from hulk_operator.pods import Reason
+from hulk_operator.pods import Exit, Reason, WorkerPod
 from hulk_operator.reconcile.recipe import Decision, decide
 from hulk_operator.reconcile.steps.start_failures import MAX_FAILED_STARTS
 from hulk_operator.reconcile.types import Memory, ReadWarnings, Warnings
@@ -56,7 +57,7 @@ def test_a_registry_that_does_not_answer_does_not_count_but_is_not_asked_for_eve
     why = Reason("ImagePullBackOff", NO_ANSWER)
     found = starting(why, failures=3).view.status
     assert (found.failures, finished(found)) == (3, False)
-    ended = starting(why, memory=Memory(swept_to=1, unstable=MAX_FAILED_STARTS - 1)).view.status
+    ended = starting(why, memory=Memory(swept_to=1, unfit=MAX_FAILED_STARTS - 1)).view.status
     assert holds(ended, "Failed")
     assert NO_ANSWER in told(ended, ConditionType.FAILED)
 
@@ -93,7 +94,7 @@ def test_one_bad_node_is_avoided_and_never_ends_the_job(cause: str, peers: dict[
 @pytest.mark.parametrize(("cause", "reason"), [("DNS", "RegistryUnavailable"), ("disk", "NodesUnfit")])
 def test_a_bad_node_is_not_tried_for_ever(cause: str, reason: str) -> None:
     why = Reason("ImagePullBackOff", PASSING[cause])
-    found = one_stuck(why, Memory(swept_to=1, unstable=MAX_FAILED_STARTS - 1))
+    found = one_stuck(why, Memory(swept_to=1, unfit=MAX_FAILED_STARTS - 1))
     assert PASSING[cause] in told(found, ConditionType.FAILED)
     assert condition(found, ConditionType.FAILED).reason == reason  # type: ignore[union-attr]
 
@@ -131,6 +132,44 @@ def test_the_jobs_own_fault_counts_though_another_pod_has_its_nodes() -> None:
 def test_a_container_that_runs_elsewhere_is_its_nodes_fault_and_does_not_count() -> None:
     found = one_stuck(Reason("RunContainerError", 'exec: "nvidia-hook": executable file not found in $PATH'))
     assert (found.failures, [node.name for node in found.avoided_nodes]) == (0, ["node-1"])
+
+
+NO_DRIVER = "nvidia-container-cli: initialization error: nvml error: driver not loaded"
+NO_NUMA = "Resources cannot be allocated with Topology locality"
+UNSTARTED: dict[str, dict[str, Any]] = {
+    "StartError": {"phase": "Failed", "exit": Exit(128, "StartError", NO_DRIVER, NOW)},
+    "StartError of an init container": {"phase": "Failed", "exit": Exit(128, "StartError", NO_DRIVER, NOW, "prep")},
+    **{
+        reason: {"phase": "Failed", "failure": Reason(reason, NO_NUMA), "disruption": Reason(reason, NO_NUMA)}
+        for reason in ("TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError")
+    },
+}
+
+
+@pytest.mark.parametrize("name", UNSTARTED)
+@pytest.mark.parametrize("peers", [{}, {"phase": "Pending", "waiting": CREATING}], ids=["run", "start"])
+def test_a_node_that_cannot_start_a_container_or_refuses_a_pod_is_avoided(name: str, peers: dict[str, Any]) -> None:
+    pods = (pod(0, **peers), pod(1, **UNSTARTED[name]), pod(2, **peers))
+    found = decide(view(deploying(), full=full(), memory=Memory(swept_to=1), pods=pods)).view.status
+    assert (found.failures, found.disruptions, [node.name for node in found.avoided_nodes]) == (0, 0, ["node-1"])
+    assert not holds(found, ConditionType.PLANNED)
+    often = Memory(swept_to=1, unfit=MAX_FAILED_STARTS - 1)
+    assert holds(decide(view(deploying(), full=full(), memory=often, pods=pods)).view.status, "Failed")
+
+
+def test_a_command_that_no_node_can_start_counts_as_an_end_of_the_runtime_too() -> None:
+    stuck = gang(phase="Failed", exit=Exit(128, "StartError", JOBS_OWN["RunContainerError"], NOW))
+    found = decide(view(deploying(), full=full(), memory=Memory(swept_to=1), pods=stuck)).view.status
+    assert (found.failures, found.avoided_nodes) == (1, ())
+
+
+@pytest.mark.parametrize("words", [NO_DRIVER, PASSING["broken"]])
+def test_a_gang_that_is_all_on_one_node_blames_that_first_and_not_for_ever(words: str) -> None:
+    stuck = gang(phase="Pending", waiting=Reason("CreateContainerError", words), node="node-1")
+    found = decide(view(deploying(), full=full(), memory=Memory(swept_to=1), pods=stuck)).view.status
+    assert (found.failures, [node.name for node in found.avoided_nodes]) == (0, ["node-1"])
+    often = Memory(swept_to=1, unfit=MAX_FAILED_STARTS - 1)
+    assert holds(decide(view(deploying(), full=full(), memory=often, pods=stuck)).view.status, "Failed")
 
 
 def late(since_s: float, warnings: Warnings | None = None) -> Decision:
@@ -174,6 +213,90 @@ def test_a_gang_that_is_late_for_another_warning_says_it_at_the_timeout() -> Non
     found = late(300, warned("nfs: connection timed out")).view.status
     assert "FailedMount: nfs: connection timed out" in told(found, ConditionType.DEPLOYED)
     assert (found.failures, [node.name for node in found.avoided_nodes]) == (0, ["node-1"])
+
+
+FOREIGN: dict[str, dict[str, Any]] = {
+    "no image": {
+        "phase": "Pending",
+        "waiting": Reason("ImagePullBackOff", "no match for platform in manifest: not found"),
+    },
+    "StartError": {
+        "phase": "Failed",
+        "exit": Exit(128, "StartError", 'exec: "/bin/train": exec format error', NOW),
+    },
+    "its last step": {"phase": "Failed", "exit": Exit(255, "Error", "exec /bin/train: exec format error\n", NOW)},
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("peers", [{}, {"phase": "Pending", "waiting": CREATING}], ids=["run", "start"])
+def test_a_node_of_another_cpu_architecture_is_avoided_and_that_is_said(name: str, peers: dict[str, Any]) -> None:
+    pods = (pod(0, **peers), pod(1, **FOREIGN[name]), pod(2, **peers))
+    found = decide(view(deploying(), full=full(), memory=Memory(swept_to=1), pods=pods)).view.status
+    assert (found.failures, [node.name for node in found.avoided_nodes]) == (0, ["node-1"])
+    assert "the image is not for this node's CPU architecture" in told(found, ConditionType.DEPLOYED)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_an_image_for_none_of_the_nodes_counts(name: str) -> None:
+    found = decide(view(deploying(), full=full(), memory=Memory(swept_to=1), pods=gang(**FOREIGN[name]))).view.status
+    assert (found.failures, found.avoided_nodes) == (1, ())
+    assert "kubernetes.io/arch" in told(found, ConditionType.DEPLOYED)
+
+
+MULTI_ATTACH = 'Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) demo-1-0'
+NO_CSI_DRIVER = "driver name nfs.csi.k8s.io not found in the list of registered CSI drivers"
+
+
+def too_late(*pods: WorkerPod, memory: Memory | None = None, warnings: Warnings | None = None) -> HulkJobStatus:
+    """What becomes of a gang that is not up after startTimeoutSeconds."""
+    known = replace(memory or Memory(swept_to=1), warnings=warnings)
+    return decide(view(deploying(since_s=300), full=full(), memory=known, pods=pods)).view.status
+
+
+def slow(worker: int, reason: str = "ContainerCreating", message: str = "", **fields: Any) -> WorkerPod:
+    return pod(worker, phase="Pending", waiting=Reason(reason, message), **fields)
+
+
+def test_a_node_that_holds_a_gang_back_is_avoided_but_not_for_ever() -> None:
+    pods, warnings = (pod(0), slow(1), pod(2)), warned(NO_CSI_DRIVER)
+    found = too_late(*pods, warnings=warnings)
+    assert (found.failures, finished(found), [node.name for node in found.avoided_nodes]) == (0, False, ["node-1"])
+    ended = too_late(*pods, memory=Memory(swept_to=1, unfit=MAX_FAILED_STARTS - 1), warnings=warnings)
+    assert condition(ended, ConditionType.FAILED).reason == "NodesUnfit"  # type: ignore[union-attr]
+    assert NO_CSI_DRIVER in told(ended, ConditionType.FAILED)
+
+
+def test_a_gang_that_no_node_has_taken_yet_is_tried_for_as_long_as_it_takes() -> None:
+    waiting = gang(phase="Pending", node="", unschedulable="0/3 nodes are available: 3 Insufficient cpu.")
+    often = Memory(swept_to=1, unstable=1000, unfit=MAX_FAILED_STARTS - 1)
+    assert not finished(too_late(*waiting, memory=often))
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("InitContainerRuns", "read what it waits for with kubectl logs -c, or raise runPolicy.startTimeoutSeconds"),
+        ("SidecarNotStarted", "mend the sidecar or its startupProbe"),
+        ("CrashLoopBackOff", "read why it crashes with kubectl logs -c"),
+    ],
+)
+def test_an_init_container_that_goes_on_for_ever_counts_and_blames_no_node(reason: str, says: str) -> None:
+    found = too_late(pod(0), slow(1, reason, "init container wait"), pod(2))
+    assert (found.failures, found.avoided_nodes) == (1, ())
+    assert f"{reason} init container wait" in told(found, ConditionType.DEPLOYED)
+    assert says in told(found, ConditionType.DEPLOYED)
+
+
+def test_an_init_container_that_waits_for_a_peer_whose_node_is_slow_leaves_that_node_to_blame() -> None:
+    found = too_late(slow(0, "InitContainerRuns"), slow(1), slow(2, "InitContainerRuns"))
+    assert (found.failures, [node.name for node in found.avoided_nodes]) == (0, ["node-1"])
+
+
+def test_a_volume_that_one_node_at_a_time_may_have_counts_and_says_what_to_do() -> None:
+    found = too_late(pod(0), slow(1), pod(2), warnings=warned(MULTI_ATTACH))
+    assert (found.failures, found.avoided_nodes) == (1, ())
+    assert "give the workers a ReadWriteMany claim" in told(found, ConditionType.DEPLOYED)
 
 
 @pytest.mark.parametrize(

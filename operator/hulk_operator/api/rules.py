@@ -282,6 +282,17 @@ POD_SPEC = (
         ".restartPolicy",
     ),
     Rule(
+        "(!has(self.containers[0].restartPolicy) || self.containers[0].restartPolicy in ['', 'Never']) && "
+        "(!has(self.containers[0].restartPolicyRules) || self.containers[0].restartPolicyRules.size() == 0)",
+        lambda self: (
+            self["containers"][0].get("restartPolicy", "") in ("", "Never")
+            and not self["containers"][0].get("restartPolicyRules")
+        ),
+        "the first container's restartPolicy must be Never or absent, and it has no restartPolicyRules: "
+        "a gang is started again as a whole",
+        ".containers",
+    ),
+    Rule(
         f"!has(self.containers[0].env) || self.containers[0].env.all(e, !(e.name in [{_RESERVED_ENV}]))",
         lambda self: not any(entry["name"] in names.RESERVED_ENV for entry in self["containers"][0].get("env", ())),
         "the first container sets an environment variable that Hulk sets "

@@ -6,22 +6,13 @@ from hulk_operator.pods.host_ports import Ports, free_run, is_on_host, ports
 from hulk_operator.pods.launcher import stays
 from hulk_operator.pods.manifests import owner_reference, pods
 from hulk_operator.pods.sample import sample_pod
-from hulk_operator.pods.worker import (
-    STUCK_REASONS,
-    Exit,
-    Reason,
-    WorkerPod,
-    is_worker,
-    job_key_of,
-    owner_name,
-    owner_uid,
-    reason_of,
-    worker_pod,
-)
+from hulk_operator.pods.worker import INIT_RUNS, SIDECAR_NOT_STARTED, Exit, Reason, WorkerPod, reason_of
 from hulk_operator.pods.worker_secret import peer_secret
+from hulk_operator.pods.worker_status import is_worker, job_key_of, owner_name, owner_uid, worker_pod
 
 __all__ = [
-    "STUCK_REASONS",
+    "INIT_RUNS",
+    "SIDECAR_NOT_STARTED",
     "Exit",
     "Ports",
     "Reason",

@@ -77,6 +77,13 @@ def last_said(view: View) -> Farewell | None:
     return view.farewell if view.farewell and view.farewell.attempt == view.status.attempt else None
 
 
+def made_steps(view: View) -> bool:
+    """Whether the attempt in force is known to have made a step."""
+    attempt, heard, startup = view.status.attempt, view.memory.hearing, view.status.startup
+    polled = heard is not None and heard.attempt == attempt and heard.step > 0
+    return polled or last_said(view) is not None or (startup is not None and startup.attempt == attempt)
+
+
 def silent(view: View) -> frozenset[str]:
     """Nodes of the attempt in force that do not answer at the moment."""
     heard = view.memory.hearing

@@ -1,18 +1,20 @@
 """Whose fault it is that a container does not start, by the words of the kubelet, the runtime and the scheduler.
 
-One node's word convicts nobody else: only clear words, or the same words from every node, are the job's own fault.
+One node's word convicts nobody else, however many pods it holds: only clear words, or the same words from several
+nodes that hold the whole gang, are the job's own fault.
 
-    words                                      a peer of it runs    peers still start    every pod is stuck
+    words                                      a peer of it runs    peers still start    stuck on every node
     the node's or the registry's (no DNS)      the node             the node             the registry
     an image that is refused (not found)       the job              the job              the job
     clear ones of a container (no command)     the node             the job              the job
+    its CPU architecture (no such platform)    the node             the node             the job
     any other                                  the node             the node             the job
 """
 
 import re
 from typing import Final
 
-from hulk_operator.pods import Reason
+from hulk_operator.pods import INIT_RUNS, SIDECAR_NOT_STARTED, Reason
 
 _REGISTRY: Final = re.compile(
     r"i/o timeout|connection (refused|reset)|TLS handshake timeout|deadline exceeded|Client\.Timeout exceeded|"
@@ -27,6 +29,8 @@ _NODE: Final = re.compile(
     re.IGNORECASE,
 )
 """What they say where a node is full, broken or behind."""
+_ARCHITECTURE: Final = re.compile(r"no (match for platform|matching manifest)|exec format error", re.IGNORECASE)
+"""What they say of an image that is not for the node's CPU."""
 _OF_TEMPLATE: Final = frozenset({"CreateContainerConfigError", "InvalidImageName"})
 _OF_IMAGE: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
 _CLEAR: Final = re.compile(
@@ -42,10 +46,23 @@ _MISSING: Final = re.compile(
 """What kubelets and the scheduler say where the template names something that is not there."""
 _NO_VOLUME: Final = re.compile(
     r'unbound (immediate )?persistentvolumeclaims|storageclass[.a-z0-9]* "[^"]+" not found|'
-    r"non-existent persistentvolume",
+    r"non-existent persistentvolume|multi-attach error",
     re.IGNORECASE,
 )
-"""What the scheduler says where a claim has no volume, whichever node it looks at."""
+"""What the scheduler says where a claim has no volume, whichever node it looks at, and the attach controller of one
+that another node has."""
+
+_FOR_ARCHITECTURE: Final = (
+    "the image is not for this node's CPU architecture: build it for that too, "
+    "or set a nodeSelector for kubernetes.io/arch in the template"
+)
+_ADVICE: Final = {
+    "Multi-Attach error": "a ReadWriteOnce volume is attached to one node at a time: "
+    "give the workers a ReadWriteMany claim, or delete the pod that holds it",
+    INIT_RUNS: "read what it waits for with kubectl logs -c, or raise runPolicy.startTimeoutSeconds",
+    SIDECAR_NOT_STARTED: "the worker starts after it: mend the sidecar or its startupProbe",
+    "CrashLoopBackOff": "the worker starts after it: read why it crashes with kubectl logs -c",
+}
 
 
 def is_missing(text: str) -> bool:
@@ -58,8 +75,16 @@ def is_missing(text: str) -> bool:
 
 
 def has_no_volume(text: str) -> bool:
-    """Whether a pod waits for a claim that has no volume on any node."""
+    """Whether a pod waits for a claim that has no volume on any node, or one that another node has."""
     return bool(_NO_VOLUME.search(text))
+
+
+def advice(text: str) -> str:
+    """What to do about a failed start, by the words about it; empty where they say it themselves."""
+    if _ARCHITECTURE.search(text):
+        script = "; or its command is a script without a #! line" if "exec format" in text else ""
+        return f"; {_FOR_ARCHITECTURE}{script}"
+    return next((f"; {todo}" for words, todo in _ADVICE.items() if words in text), "")
 
 
 def is_of_registry(why: Reason) -> bool:
@@ -86,6 +111,8 @@ def is_of_job(why: Reason, *, runs_elsewhere: bool, everywhere: bool) -> bool:
         return True
     if is_passing(why):
         return False
+    if _ARCHITECTURE.search(why.message):
+        return everywhere
     if why.reason in _OF_TEMPLATE:
         return True
     is_clear = bool(_CLEAR.search(why.message))

@@ -212,6 +212,7 @@ class Memory:
     admission: Admission | None = None
     warnings: Warnings | None = None
     unstable: int = 0  # attempts in a row that never ran
+    unfit: int = 0  # of them: those that nodes held back, or a registry
     started: int = 0  # last attempt that was told to start
     ended: frozenset[tuple[int, int]] = frozenset()  # (attempt, worker) that ended well; their pods may be gone by now
     sighting: Sighting | None = None

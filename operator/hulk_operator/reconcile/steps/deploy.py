@@ -85,4 +85,4 @@ def up(view: View) -> Outcome:
     message = f"attempt {view.status.attempt}: {all_up}{kept}, on {counted(num_nodes, 'node')}"
     status = set_condition(view, ConditionType.DEPLOYED, True, "Deployed", message)
     status = set_condition(view, ConditionType.RUNNING, True, "Running", message, status)
-    return Outcome((remember(unstable=0),), status)
+    return Outcome((remember(unstable=0, unfit=0),), status)

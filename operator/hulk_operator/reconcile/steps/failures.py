@@ -4,10 +4,11 @@ A worker that dies takes its peers with it (they lose their connection within se
 only after its peers broke. So the cause is looked for when the gang has settled: every running worker ended, or
 `settle_s` passed. Workers that Hulk's launcher runs wait for the next attempt instead of failing with a peer: one that
 fails alone is the cause after `alone_s`. A disruption (node loss, eviction, preemption, deletion) explains everything
-else that broke. Where workers were stopped (143, 75) and nothing explains it, that is a disruption as well.
+else that broke. Where workers were stopped (143, 75) and nothing explains it, that is a disruption as well, if the
+attempt made a step before that.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from hulk_operator import names
@@ -30,6 +31,7 @@ from hulk_operator.reconcile.attempt_state import (
     head,
     in_force,
     lost,
+    made_steps,
     node_of,
     num_workers,
     released,
@@ -46,10 +48,13 @@ from hulk_operator.reconcile.types import NOTHING, Outcome, View
 from hulk_operator.status import holds
 
 _NUM_NAMED = 3
-_NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})  # of kubelets: the exit code is no program's
 _READY_IS_STALE_S = 60.0  # Kubernetes takes 40 to 50 s to see that a node is silent
 _STOPPED_EXITS = frozenset({names.EXIT_CHECKPOINTED, names.EXIT_FENCED})  # somebody ended the worker
 _SECONDARY_EXITS = _STOPPED_EXITS | {names.EXIT_LOST_PEER}
+_WHO_STOPS = (
+    " (no pod was deleted, no node was lost): SIGTERM may come from a livenessProbe, from timeout in the command "
+    "or from another controller"
+)
 # By exit code: the reason, and how the runtime's own message begins. A plain script may use these codes (EX_USAGE,
 # EX_DATAERR) for something that another attempt cures.
 _NEVER_RETRIED = {
@@ -68,6 +73,8 @@ def broken(view: View) -> Outcome:
             return _failed(view, pod)
     disrupted = dict(_disruptions(view, pods))
     broke = [pod for pod in pods if pod.failed]
+    if not disrupted and _not_started(view, pods):
+        return NOTHING  # `start_failures.stuck` tells whose fault that is, and what is the consequence of it
     if not disrupted and not broke:
         return NOTHING if view.memory.loss is None else Outcome((remember(loss=None),))
     if (left_s := seconds_to_bear(view, {*disrupted, *(pod.worker for pod in broke)})) > 0:
@@ -82,11 +89,26 @@ def broken(view: View) -> Outcome:
     if left_s > 0 and not by_itself and any(pod.running for pod in pods):
         return Outcome(stop=True, requeue_after_s=left_s)
     cause = _cause(broke)
-    if cause.exit and cause.exit.code in _STOPPED_EXITS:
-        return _disrupted(
-            view, Reason(STOPPED, f"worker {cause.worker} was stopped, and nothing else broke"), cause, STOPPED
-        )
-    return _failed(view, cause)
+    return _stopped(view, cause) if cause.exit and cause.exit.code in _STOPPED_EXITS else _failed(view, cause)
+
+
+def _stopped(view: View, cause: WorkerPod) -> Outcome:
+    """Workers that were stopped while nobody took a pod away: a disruption where the attempt made steps before.
+
+    Else what stops them would stop every attempt, and it counts.
+    """
+    if made_steps(view) or any(_is_leaving(view, pod) for pod in view.gang):
+        why = Reason(STOPPED, f"worker {cause.worker} was stopped, and nothing else broke")
+        return _disrupted(view, why, cause, STOPPED)
+    assert cause.exit is not None
+    where = f"{_end(cause)} before any step, stopped by nobody that Hulk knows of{_WHO_STOPS}"
+    return count_failure(view, cause, STOPPED, _words(cause), where, cause.exit.code)
+
+
+def _is_leaving(view: View, pod: WorkerPod) -> bool:
+    """Whether a pod's node is gone, not ready or cordoned: it may shut down."""
+    node = view.nodes.get(pod.node)
+    return node is None or node.ready != "True" or node.cordoned
 
 
 def degraded(view: View) -> Outcome:
@@ -118,7 +140,10 @@ def _without(view: View, known: Membership) -> str:
 
 
 def _way_back(view: View, known: Membership, whose: str) -> str:
-    """What stands between the regions that were left out and the job, as far as their nodes tell."""
+    """What stands between the regions that were left out and the job, as far as their nodes tell.
+
+    Nodes are ready also while only the links between the regions are cut; a view has no measurements of links.
+    """
     nodes = {view.full.plan.workers[worker].machine for worker in left_out(view)} if view.full else set()
     num_away = sum(name not in view.nodes or view.nodes[name].ready != "True" for name in nodes)
     if num_away:
@@ -129,7 +154,8 @@ def _way_back(view: View, known: Membership, whose: str) -> str:
         "resumes from the last checkpoint" if view.job.spec.checkpoint else "begins at step 1: it has no checkpoint"
     )
     return (
-        f"; {whose} nodes are ready: a new attempt would use them and {resumes}; "
+        f"; {whose} nodes are ready; whether the links of {', '.join(known.without)} carry again is told by "
+        f"`hulk topology`: if they do, a new attempt would use them and {resumes}; "
         "for one set spec.suspend to true, wait for Suspended, and set it to false"
     )
 
@@ -163,10 +189,14 @@ def _cause(broke: list[WorkerPod]) -> WorkerPod:
 
 def _failed(view: View, pod: WorkerPod) -> Outcome:
     code = pod.exit.code if pod.exit else None
-    whole = pod.failure
-    reason = whole.reason if whole else (pod.exit.reason if pod.exit else "") or "Error"
-    text = (whole.message if whole else pod.exit.message if pod.exit else "").strip() or "it printed nothing"
-    return count_failure(view, pod, reason, text, _end(pod), code, _final_reason(pod))
+    reason = pod.failure.reason if pod.failure else (pod.exit.reason if pod.exit else "") or "Error"
+    return count_failure(view, pod, reason, _words(pod), _end(pod), code, _final_reason(pod))
+
+
+def _words(pod: WorkerPod) -> str:
+    """What the kubelet says of a pod that failed as a whole, or the worker's last words."""
+    text = pod.failure.message if pod.failure else pod.exit.message if pod.exit else ""
+    return text.strip() or "it printed nothing"
 
 
 def count_failure(
@@ -208,17 +238,22 @@ def _end(pod: WorkerPod) -> str:
     if pod.failure or pod.exit is None:
         return f"{where} failed{f' ({pod.failure.reason})' if pod.failure else ''}"
     who = f"init container {pod.exit.container} of {where}" if pod.exit.container else where
-    if pod.exit.reason in _NOT_STARTED:
+    if pod.not_started:
         return f"{who} could not start"
     why = "" if pod.exit.reason in ("", "Error", "Completed") else f" ({pod.exit.reason})"
     return f"{who} ended with exit code {pod.exit.code}{why}"
+
+
+def _not_started(view: View, pods: Iterable[WorkerPod]) -> list[WorkerPod]:
+    """The pods of a gang that is not up yet of which a container cannot be started."""
+    return [] if deployed(view) else [pod for pod in pods if pod.not_started]
 
 
 def _disruptions(view: View, pods: tuple[WorkerPod, ...]) -> Iterator[tuple[int, tuple[Reason, WorkerPod | None]]]:
     """The workers that were taken away from the job, and how."""
     done = ended_well(view)
     for pod in (one for one in pods if one.worker not in done):
-        if pod.disruption is not None:
+        if pod.disruption is not None and not _not_started(view, [pod]):
             yield pod.worker, (pod.disruption, pod)
         elif not pod.ended and (why := _node_lost(view, pod)):
             yield pod.worker, (why, pod)

@@ -2,20 +2,21 @@
 
 Whose fault it is (`start_faults`) decides what follows:
 
-    the job's own   an image, a Secret, a ConfigMap, a command that cannot be had: a failure, counted by backoffLimit
+    the job's own   an image, a Secret, a ConfigMap, a command that cannot be had, an init container that does not end:
+                    a failure, counted by backoffLimit
     a node's        the node is avoided and the job tried elsewhere, `MAX_FAILED_STARTS` times in a row
     a registry's    no node reaches it: tried again, as often
     the cluster's   quotas, scheduling: tried again for as long as it takes
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from hulk_operator.api import ConditionType, LastFailure
 from hulk_operator.cluster import Refused
-from hulk_operator.pods import STUCK_REASONS, Reason, WorkerPod
+from hulk_operator.pods import Reason, WorkerPod
 from hulk_operator.reconcile.attempt_state import (
     avoided,
     deployed,
@@ -28,7 +29,7 @@ from hulk_operator.reconcile.attempt_state import (
     since,
     start_failed,
 )
-from hulk_operator.reconcile.start_faults import has_no_volume, is_missing, is_of_job, is_of_registry
+from hulk_operator.reconcile.start_faults import advice, has_no_volume, is_missing, is_of_job, is_of_registry
 from hulk_operator.reconcile.steps.admission import refusal_reason
 from hulk_operator.reconcile.steps.lifecycle import failed_for_good
 from hulk_operator.reconcile.types import NOTHING, Outcome, ReadWarnings, View
@@ -43,8 +44,7 @@ def stuck(view: View) -> Outcome:
     """Release a gang of which a container cannot be started."""
     if not in_force(view) or deployed(view):
         return NOTHING
-    left = [pod for pod in view.gang if not pod.ended]
-    found = [(pod, pod.waiting) for pod in left if pod.waiting and pod.waiting.reason in STUCK_REASONS]
+    found = [(pod, why) for pod in view.gang if (why := pod.not_started)]
     return _stuck(view, found) if found else _late(view)
 
 
@@ -83,8 +83,13 @@ def _stuck(view: View, found: Sequence[tuple[WorkerPod, Reason]]) -> Outcome:
     """Release the gang: what is the job's own fault counts, however many nodes have faults of theirs."""
     own = next((one for one in found if _is_of_job(view, *one)), None)
     pod, why = own or found[0]
-    last = failure(view, why.reason, why.message or why.reason, pod)
-    return _counted(view, last) if own else _tried_elsewhere(view, last, found)
+    message = why.message or why.reason
+    last = failure(view, why.reason, message + advice(message), pod)
+    if own:
+        return _counted(view, last)
+    reason = "RegistryUnavailable" if all(is_of_registry(why) for _, why in found) else "NodesUnfit"
+    to_avoid = () if _is_everywhere(view) else [pod.node for pod, _ in found]
+    return _tried_elsewhere(view, last, to_avoid, reason)
 
 
 def _is_of_job(view: View, pod: WorkerPod, why: Reason) -> bool:
@@ -93,22 +98,19 @@ def _is_of_job(view: View, pod: WorkerPod, why: Reason) -> bool:
 
 
 def _is_everywhere(view: View) -> bool:
-    """Whether every pod of the gang is stuck, or about to be."""
-    waits = [pod.waiting.reason for pod in view.gang if pod.waiting]
-    return len(waits) == num_workers(view) and STUCK_REASONS.issuperset({*waits} - {"ErrImagePull"})
+    """Whether every pod of the gang is stuck, or about to be, on more than one node."""
+    stuck = [pod for pod in view.gang if pod.not_started or (pod.waiting and pod.waiting.reason == "ErrImagePull")]
+    return len(stuck) == num_workers(view) and len({pod.node for pod in stuck}) > 1
 
 
-def _tried_elsewhere(view: View, last: LastFailure, found: Sequence[tuple[WorkerPod, Reason]]) -> Outcome:
-    """A failed start that is not the job's own: other nodes next, unless several nodes all say the same."""
-    num_starts = view.memory.unstable + 1
+def _tried_elsewhere(view: View, last: LastFailure, to_avoid: Iterable[str], reason: str) -> Outcome:
+    """A failed start that is not the job's own: other nodes next, but not for ever."""
+    num_starts = view.memory.unfit + 1
     if num_starts >= MAX_FAILED_STARTS:
-        reason = "RegistryUnavailable" if all(is_of_registry(why) for _, why in found) else "NodesUnfit"
         message = f"{num_starts} starts in a row failed, the last: {last.reason}: {last.message}"
         return failed_for_good(view, reason, message, last_failure=last)
-    everywhere = _is_everywhere(view)
-    nodes = {pod.node for pod in (view.gang if everywhere else [pod for pod, _ in found])}
-    to_avoid = () if everywhere and len(nodes) > 1 else nodes
-    return start_failed(view, last, avoided_nodes=avoided(view, to_avoid))
+    outcome = start_failed(view, last, avoided_nodes=avoided(view, to_avoid))
+    return replace(outcome, actions=(*outcome.actions, remember(unfit=num_starts)))
 
 
 def _counted(view: View, last: LastFailure) -> Outcome:
@@ -129,13 +131,18 @@ def start_timeout(view: View) -> Outcome:
     if left_s > 0:
         return Outcome(requeue_after_s=left_s)
     late = [pod for pod in view.gang if not pod.running and not pod.ended]
-    named = "; ".join(_why_late(view, pod) for pod in late[:_NUM_NAMED])
+    whys = [_why_late(view, pod) for pod in late]
+    named = "; ".join(whys[:_NUM_NAMED])
     num_up = sum(pod.running for pod in view.gang)
     message = f"{num_up} of {num_workers(view)} pods were up after startTimeoutSeconds = {limit_s} s: {named}"
-    last = failure(view, "StartTimeout", message, late[0] if late else None)
-    if any(is_missing(why) or has_no_volume(why) for why in (_why_late(view, pod) for pod in late)):
+    last = failure(view, "StartTimeout", f"{message}{advice(named)}", late[0] if late else None)
+    by_nodes = [pod for pod in late if not pod.initializing]
+    if (late and not by_nodes) or any(is_missing(why) or has_no_volume(why) for why in whys):
         return _counted(view, last)
-    return start_failed(view, last, avoided_nodes=avoided(view, (node_of(view, pod) for pod in late)))
+    nodes = [node_of(view, pod) for pod in by_nodes]
+    if any(pod.node for pod in by_nodes):
+        return _tried_elsewhere(view, last, nodes, "NodesUnfit")
+    return start_failed(view, last, avoided_nodes=avoided(view, nodes))
 
 
 def _began(view: View) -> datetime:
