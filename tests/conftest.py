@@ -23,7 +23,7 @@ from hypothesis import settings
 from lab_names import lab_name
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-NICENESS = 10
+NICENESS = 5
 settings.register_profile(
     "hulk", deadline=None, max_examples=num_examples(100)
 )  # what compiles or loads on its first use takes seconds there
@@ -112,7 +112,7 @@ def forks() -> Iterator[ForkServerContext]:
 
 @pytest.fixture(scope="session")
 def control_plane_lab() -> Iterator[up.Lab]:
-    """A lab of nothing but a control plane and kwok; beside the geo lab it takes what that leaves of the processors."""
+    """A lab of nothing but a control plane and kwok; beside the geo lab, whose steps are timed, it comes second."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         os.nice(NICENESS)
     spec = LabSpec(name=lab_name("cp"), kwok=KwokSpec(nodes=1))
