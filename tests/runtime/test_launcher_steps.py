@@ -133,7 +133,7 @@ def test_steps_are_served_also_while_the_rank_hangs(job, make_plan, tmp_path: Pa
         worker.popen.send_signal(signal.SIGKILL)
 
 
-@pytest.mark.parametrize("by", ["torch", "hulk"])
+@pytest.mark.parametrize("by", ["torch", pytest.param("hulk", marks=pytest.mark.whole)])  # a kind of torch's class
 def test_what_a_rank_computes_is_told_apart_from_its_wait_for_others(job, make_plan, tmp_path: Path, by: str) -> None:
     script = tmp_path / "train.py"
     script.write_text(DATA_PARALLEL)
