@@ -233,12 +233,12 @@ async def test_a_node_that_comes_after_the_listing_is_seen_soon() -> None:
 
 async def test_a_plan_that_does_not_fit_even_alone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "candidates", lambda *_: {"a": 9})
-    async with planning_over(node("a", accelerators=2, cpu="3"), job("one", 2, cpu="2")) as world:
+    async with planning_over(node("a", cpu="2"), job("one", 1, cpu="3")) as world:
         world.planner.request("lab/one")
         refused = await world.answer("one")
         assert isinstance(refused, Unplanned)
         assert refused.reason == "NotEnoughRoom"
-        assert "node a has 3000 of cpu (thousandths) free, 4000 are needed" in refused.message
+        assert "node a has 2000 of cpu (thousandths) free, 3000 are needed" in refused.message
 
 
 async def test_a_search_may_not_take_for_ever() -> None:

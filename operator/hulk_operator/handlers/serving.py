@@ -11,7 +11,7 @@ from hulk_operator.status import finished, holds
 
 def snapshot(parts: Parts) -> Snapshot:
     """The operator's state at this moment."""
-    jobs = tuple(job for _, job in parts.store.jobs.items() if job.spec.ours)
+    jobs = tuple(job for job in parts.store.all_jobs() if job.spec.ours)
     running = {job.key for job in jobs if holds(job.status, ConditionType.PLANNED) and not finished(job.status)}
     return Snapshot(
         jobs=jobs,

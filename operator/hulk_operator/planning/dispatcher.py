@@ -96,7 +96,7 @@ class Dispatcher:
 
         A clock that was put back does not stop it.
         """
-        jobs = [job for _, job in self._store.jobs.items()]
+        jobs = list(self._store.all_jobs())
         if not any(_might_grow(job) or (job.namespace in self._settings.quotas and _may_move(job)) for job in jobs):
             return False
         return self._last is None or abs((self._clock() - self._last).total_seconds()) >= self._pause_s
@@ -127,7 +127,7 @@ class Dispatcher:
             if is_contestant(one.job):
                 groups[one.job.spec.workers.resource_name].running[one.job.key] = one
         # Those that were stopped compete also before they ask for a plan: what their pods still hold is no stranger's.
-        released = {job.key: job for _, job in self._store.jobs.items() if is_between(job) or is_stopped(job)}
+        released = {job.key: job for job in self._store.all_jobs() if is_between(job) or is_stopped(job)}
         for key, job in {**released, **wanted}.items():
             group = groups[job.spec.workers.resource_name]
             if is_contestant(job) and key not in group.running:

@@ -169,12 +169,14 @@ class Reader:
         spec = job.spec
         text = await self._model_text(job)
         _require_offered(spec.workers.resource_name, inventory.room)
-        _require_large_enough(job, inventory.room)
         avoided = (node.name for node in job.status.avoided_nodes if node.until > inventory.now)
         kept = inventory.kept(job) if own is None else own
+        candidates = _candidates(job, inventory.room, avoided, kept)
+        if not any(candidates.values()):
+            _require_large_enough(job, inventory.room)
         situation = Situation(
             attempt=job.status.attempt + 1,
-            candidates=_candidates(job, inventory.room, avoided, kept),
+            candidates=candidates,
             kept=kept,
             priority=await self._priority(spec.priority_class_name),
             allowed_regions=inputs.allowed_regions(inventory.declared, job.metadata.namespace or ""),
@@ -262,10 +264,7 @@ def _require_offered(resource: str, room: Room) -> None:
 def _require_large_enough(job: HulkJob, room: Room) -> None:
     """What a worker's pod asks for beside accelerators must be there on one node at least, were it empty."""
     workers, spec = job.spec.workers, job.spec.template.pod_spec()
-    try:
-        asked = inputs.worker_amounts(spec, workers.resource_name, workers.accelerators_per_worker)
-    except UNUSABLE:
-        return  # which is said elsewhere
+    asked = inputs.worker_amounts(spec, workers.resource_name, workers.accelerators_per_worker)
     found = inputs.never_enough(room, asked, workers.resource_name)
     if found is not None:
         raise UnusableJobError("NotEnoughResources", found)

@@ -242,7 +242,7 @@ class Planner:
     async def _held(self, wanted: Iterable[str]) -> list[Held]:
         """Plans in force, and plans that were decided but are not committed yet (nor asked for again)."""
         in_force, decided = [], []  # at one moment: nothing is awaited between, or a commit would be in neither
-        for _, job in self._store.jobs.items():
+        for job in self._store.all_jobs():
             if holds(job.status, ConditionType.PLANNED) and not finished(job.status):
                 in_force.append(job)
         for key in self._answers.keys() - set(wanted):

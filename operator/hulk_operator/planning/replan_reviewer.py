@@ -72,7 +72,7 @@ class Reviewer:
         return None
 
     async def _judge_all(self, search: Search, now: datetime) -> None:
-        plans = [(job, await self._full_plan(job)) for _, job in tuple(self._store.jobs.items())]
+        plans = [(job, await self._full_plan(job)) for job in tuple(self._store.all_jobs())]
         judged = [(job, full) for job, full in plans if full and is_reviewed(job, full, self._policy.hold_s, now)]
         if not judged:
             return

@@ -81,20 +81,21 @@ def _warning(view: View, pod: WorkerPod) -> Reason | None:
 
 def _stuck(view: View, found: Sequence[tuple[WorkerPod, Reason]]) -> Outcome:
     """Release the gang: what is the job's own fault counts, however many nodes have faults of theirs."""
-    own = next((one for one in found if _is_of_job(view, *one)), None)
+    everywhere = _is_everywhere(view)
+    up = {pod.node for pod in view.gang if pod.running}
+
+    def is_own(pod: WorkerPod, why: Reason) -> bool:
+        return is_of_job(why, runs_elsewhere=any(node != pod.node for node in up), everywhere=everywhere)
+
+    own = next((one for one in found if is_own(*one)), None)
     pod, why = own or found[0]
     message = why.message or why.reason
     last = failure(view, why.reason, message + advice(message), pod)
     if own:
         return _counted(view, last)
     reason = "RegistryUnavailable" if all(is_of_registry(why) for _, why in found) else "NodesUnfit"
-    to_avoid = () if _is_everywhere(view) else [pod.node for pod, _ in found]
+    to_avoid = () if everywhere else [pod.node for pod, _ in found]
     return _tried_elsewhere(view, last, to_avoid, reason)
-
-
-def _is_of_job(view: View, pod: WorkerPod, why: Reason) -> bool:
-    runs_elsewhere = any(peer.running and peer.node != pod.node for peer in view.gang)
-    return is_of_job(why, runs_elsewhere=runs_elsewhere, everywhere=_is_everywhere(view))
 
 
 def _is_everywhere(view: View) -> bool:
