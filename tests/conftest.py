@@ -23,12 +23,27 @@ from hypothesis import settings
 from lab_names import lab_name
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-NICENESS = 5
+AUTOGROUP = Path("/proc/self/autogroup")
+"""Of the kernel's scheduler, which gives each session of processes an equal share, by its niceness."""
+NICENESS = 5  # of what no clock looks at: a third of a full share
 settings.register_profile(
     "hulk", deadline=None, max_examples=num_examples(100)
 )  # what compiles or loads on its first use takes seconds there
 settings.load_profile("hulk")
+IS_LANE = "PYTEST_XDIST_WORKER" in os.environ
 LABS = ("lab", "controlplane")  # the markers, as pyproject.toml describes them
+
+
+def pytest_configure() -> None:
+    """Side by side, each lane has a share of the processors of its own, whatever the others start."""
+    if IS_LANE:
+        os.setsid()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Beside the labs, where programs wait for each other, the other tests come second."""
+    if IS_LANE and AUTOGROUP.exists():
+        AUTOGROUP.write_text(str(0 if _group(item) in LABS else NICENESS))
 
 
 @pytest.hookimpl(tryfirst=True)  # the groups are read in the same hook
@@ -112,9 +127,7 @@ def forks() -> Iterator[ForkServerContext]:
 
 @pytest.fixture(scope="session")
 def control_plane_lab() -> Iterator[up.Lab]:
-    """A lab of nothing but a control plane and kwok; beside the geo lab, whose steps are timed, it comes second."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        os.nice(NICENESS)
+    """A lab of nothing but a control plane and kwok."""
     spec = LabSpec(name=lab_name("cp"), kwok=KwokSpec(nodes=1))
     try:
         yield up.up(spec)

@@ -1,4 +1,4 @@
-"""A sweep of four models that no worker's devices hold, on two workers: as alone, and sooner than in turn."""
+"""A sweep of four models that no worker's devices hold, on two workers: as each alone, and all of them under way at once."""
 
 from __future__ import annotations
 
@@ -22,17 +22,20 @@ TRIALS = [
     {"hidden": str(HIDDEN), "layers": layers, "learning_rate": r} for layers in ("10", "14") for r in ("0.001", "0.003")
 ]
 COMMAND = (PYTHON, "-m", "hulk_runtime.sweep")
-LINE = re.compile(r"^trial=(\S+) step=(\d+) loss=(\S+) elapsed_s=(\S+)$", re.MULTILINE)
+LINE = re.compile(r"^trial=(\S+) step=(\d+) loss=(\S+) ", re.MULTILINE)
 Losses = dict[tuple[str, int], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A sweep that has ended. `losses` by trial and step; `seconds`: of training, until the last mini-batch's end."""
+    """A sweep that has ended. `losses` by trial and step, each worker's in the order in which it made them.
+
+    `under_way`: from when to when each worker ran.
+    """
 
     status: Object
     losses: Losses
-    seconds: float
+    under_way: list[tuple[str, str]]
 
 
 def sweep(name: str, trials: list[dict[str, str]], num_workers: int) -> Object:
@@ -55,9 +58,8 @@ def sweep(name: str, trials: list[dict[str, str]], num_workers: int) -> Object:
     }
 
 
-def run(jobs: Jobs, name: str, trials: list[dict[str, str]], num_workers: int) -> Ran:
-    """Apply it and wait for its end."""
-    jobs.submit(sweep(name, trials, num_workers))
+def outcome(jobs: Jobs, name: str) -> Ran:
+    """Wait for its end."""
     path = f"/apis/{GROUP}/{VERSION}/namespaces/{jobs.namespace}/hulksweeps/{name}"
 
     def status() -> dict[str, Any]:
@@ -70,22 +72,30 @@ def run(jobs: Jobs, name: str, trials: list[dict[str, str]], num_workers: int) -
         timeout_s=2 * PATIENCE_S,
         interval_s=0.5,
     )
-    logs = [jobs.log(pod["metadata"]["name"]) for pod in jobs.pods(f"{name}-shared")]
-    rows = [found.groups() for log in logs for found in LINE.finditer(log)]
-    losses = {(trial, int(step)): loss for trial, step, loss, _ in rows}
-    return Ran(status(), losses, max(float(elapsed) for *_, elapsed in rows))
+    pods = jobs.pods(f"{name}-shared")
+    rows = [found.groups() for pod in pods for found in LINE.finditer(jobs.log(pod["metadata"]["name"]))]
+    ended = [pod["status"]["containerStatuses"][0]["state"]["terminated"] for pod in pods]
+    return Ran(
+        status(),
+        {(trial, int(step)): loss for trial, step, loss in rows},
+        [(one["startedAt"], one["finishedAt"]) for one in ended],
+    )
 
 
 @pytest.fixture(scope="module")
 def shared(installed: up.Lab, jobs: Jobs) -> Ran:
     """All four on two workers."""
-    return run(jobs, NAME, TRIALS, 2)
+    jobs.submit(sweep(NAME, TRIALS, 2))
+    return outcome(jobs, NAME)
 
 
 @pytest.fixture(scope="module")
 def alone(shared: Ran, jobs: Jobs) -> list[Ran]:
-    """Each by itself on a worker, one after the other."""
-    return [run(jobs, f"alone-{number}", [trial], 1) for number, trial in enumerate(TRIALS)]
+    """Each by itself on a worker."""
+    names = [f"alone-{number}" for number in range(len(TRIALS))]
+    for name, trial in zip(names, TRIALS, strict=True):
+        jobs.submit(sweep(name, [trial], 1))
+    return [outcome(jobs, name) for name in names]
 
 
 def test_every_trial_ends_well_on_one_of_the_two_workers(shared: Ran) -> None:
@@ -106,6 +116,16 @@ def test_the_models_of_a_worker_exceed_its_budget(shared: Ran) -> None:
     assert min(held.values()) > BUDGET_BYTES
 
 
+def test_all_trials_are_under_way_at_once(shared: Ran) -> None:
+    """Both workers train at the same time, and the trials of each take turns; `python -m bench sharp` has the seconds."""
+    assert max(begun for begun, _ in shared.under_way) < min(ended for _, ended in shared.under_way)
+    made = list(shared.losses)
+    first_made, last_made = ([made.index((f"t{number}", step)) for number in range(4)] for step in (1, STEPS))
+    for worker in ("worker 0", "worker 1"):
+        own = [number for number, row in enumerate(shared.status["table"]) if row["place"] == worker]
+        assert max(first_made[number] for number in own) < min(last_made[number] for number in own)
+
+
 def test_the_best_trial_is_the_one_with_the_least_last_loss(shared: Ran) -> None:
     last = {number: float(shared.losses[f"t{number}", STEPS]) for number in range(4)}
     best = min(last, key=lambda number: (last[number], number))
@@ -120,11 +140,3 @@ def test_losses_are_those_of_each_trial_alone(shared: Ran, alone: list[Ran]) -> 
         own = {step: loss for (trial, step), loss in shared.losses.items() if trial == f"t{number}"}
         assert own == {step: loss for (_, step), loss in one.losses.items()}
         assert len(own) == STEPS
-
-
-@pytest.mark.whole  # in short: nothing; `python -m bench sharp` measures it
-def test_it_takes_less_than_one_after_the_other(shared: Ran, alone: list[Ran]) -> None:
-    """From the first mini-batch on, without what pods and torch take to start."""
-    in_turn_s = sum(one.seconds for one in alone)
-    print(f"shared {shared.seconds:.1f} s, one after the other {in_turn_s:.1f} s")
-    assert shared.seconds < 0.8 * in_turn_s

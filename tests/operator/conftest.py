@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,8 @@ class SharedPool:
     """A planner process that outlives the planners of single tests: each of its own would load everything for 5 s."""
 
     def __init__(self) -> None:
-        self._new = child_process.new_pool
-        self._pool: ProcessPoolExecutor | None = None
+        self._new = child_process.OneProcess
+        self._pool: child_process.OneProcess | None = None
 
     def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """In a fresh process when the one before it died."""
@@ -36,7 +36,7 @@ class SharedPool:
             self.end()
             raise
 
-    def shutdown(self, wait: bool = True, cancel_futures: bool = False) -> None:
+    def kill(self) -> None:
         """One test's planner ends; a process that is broken is not handed to the next one."""
         if self._pool is not None and self._pool._broken:
             self.end()
@@ -44,7 +44,7 @@ class SharedPool:
     def end(self) -> None:
         """The process ends."""
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool.kill()
             self._pool = None
 
 
@@ -59,7 +59,7 @@ def shared_pool() -> Iterator[SharedPool]:
 @pytest.fixture(autouse=True)
 def planner_process(monkeypatch: pytest.MonkeyPatch, shared_pool: SharedPool) -> None:
     """Planners of this process share theirs; whoever tests the process itself makes its own."""
-    monkeypatch.setattr(child_process, "new_pool", lambda: shared_pool)
+    monkeypatch.setattr(child_process, "OneProcess", lambda: shared_pool)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")

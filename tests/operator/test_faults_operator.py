@@ -121,27 +121,22 @@ async def test_of_two_operators_one_acts(corner: Corner, control_plane_lab: up.L
 
 
 async def test_sigterm_ends_it_at_once(corner: Corner, control_plane_lab: up.Lab, tmp_path: Path) -> None:
-    """Sooner than Kopf would, which waits 5 s for what it takes for handlers; the lease is free for the next one.
-
-    Where the machine is so busy that the operator takes longer than that to start, ending it takes no longer either.
-    """
+    """It sleeps less than in Kopf's way out, 5 s for what Kopf takes for handlers; the lease is free for the next one."""
     kubeconfig = control_plane_lab.control.kubeconfig
     await corner.open(2)
-    begun_s = time.monotonic()
     async with (
         operator(kubeconfig, tmp_path / "log", PORT, corner.name, corner.name) as process,
         aiohttp.ClientSession() as reader,  # which keeps its connection, as Prometheus does
     ):
         await until(lambda: ready(process), lambda: "the operator does not act")
-        started_s = time.monotonic() - begun_s
         async with reader.get(f"http://127.0.0.1:{PORT}/metrics") as answer:
             assert answer.status == 200
             await answer.read()
         await corner.submit()
         await corner.until(running)
-        asked_s = time.monotonic()
+        asleep_s = asyncio.create_task(slept_s(process.process.pid))
         assert await process.stop() == 0
-        assert time.monotonic() - asked_s < max(KOPF_WAITS_S, started_s)
+        assert await asleep_s < KOPF_WAITS_S
         assert await holder(corner.cluster, corner.name) == ""
 
 
@@ -169,6 +164,19 @@ async def whole_gang(corner: Corner, attempt: int, num_workers: int) -> None:
     assert {pod["metadata"]["labels"][names.LABEL_ATTEMPT] for pod in pods} == {str(attempt)}
     for kind in CHILDREN[1:]:
         assert len(await children(corner, kind)) == 1, kind.plural
+
+
+async def slept_s(pid: int) -> float:
+    """Seconds until a process ended, but for those in which its main thread ran or another one had its processor."""
+    stat, spent = Path(f"/proc/{pid}/schedstat"), []
+    begun_ns = time.monotonic_ns()
+    with suppress(FileNotFoundError, ProcessLookupError):
+        while True:
+            ran_ns, waited_ns, _ = map(int, stat.read_text().split())
+            spent.append((time.monotonic_ns(), ran_ns + waited_ns))
+            await asyncio.sleep(0.02)
+    ended_ns, busy_ns = spent[-1]
+    return (ended_ns - begun_ns - (busy_ns - spent[0][1])) / 1e9
 
 
 async def children(corner: Corner, kind: ApiResource) -> tuple[Object, ...]:

@@ -33,7 +33,7 @@ from hulk_operator.inputs.workloads import Situation, to_model, to_workload
 from hulk_operator.observation import Preflight
 from hulk_operator.planning import child_process, process
 from hulk_operator.planning import planner as planning
-from hulk_operator.planning.child_process import ChildProcess, die_with, new_pool
+from hulk_operator.planning.child_process import MAX_WORK_S, ChildProcess, OneProcess, die_with
 from hulk_operator.planning.planner import Planner
 from hulk_operator.pods import plan_config_map, pods
 from hulk_operator.reconcile.steps.planning import committed
@@ -348,10 +348,10 @@ async def test_a_planner_process_that_dies_is_replaced(monkeypatch: pytest.Monke
     pools = []
 
     def watched() -> Any:
-        pools.append(new_pool())
+        pools.append(OneProcess())
         return pools[-1]
 
-    monkeypatch.setattr(child_process, "new_pool", watched)
+    monkeypatch.setattr(child_process, "OneProcess", watched)
     async with planning_over(node("a"), node("b"), job("one"), job("two")) as world:
         world.planner.request("lab/one")
         await world.answer("one")
@@ -379,7 +379,7 @@ async def test_the_planner_process_starts_with_the_first_problem_and_ends_after_
 
 
 async def test_what_is_promised_of_a_plan_waits_for_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child_process, "new_pool", new_pool)
+    monkeypatch.setattr(child_process, "OneProcess", OneProcess)
     topology = Topology((Machine("a", "eu"), Machine("b", "eu")))
     model = Model((Layer("all", 1000, 1e9, 2e9, 0, 5),))
     workload = Workload("x/one", model, 8, dict.fromkeys("ab", 1), allow_unknown_links=True)
@@ -389,9 +389,6 @@ async def test_what_is_promised_of_a_plan_waits_for_no_search(monkeypatch: pytes
     both = await asyncio.gather(*(search.foresee(plan, workload, topology) for _ in range(2)))
     assert both[0].prediction.step_s == both[1].prediction.step_s > 0
     assert not search._beside.exists
-    pool = search._searching._pool
-    assert pool is not None
-    (child,) = pool._processes.values()
     busy = asyncio.create_task(search._searched(time.sleep, WAIT_S))
     await asyncio.sleep(0)
     try:
@@ -404,17 +401,32 @@ async def test_what_is_promised_of_a_plan_waits_for_no_search(monkeypatch: pytes
     finally:
         busy.cancel()
         search.close()
-        os.kill(child.pid, signal.SIGKILL)
+
+
+async def test_a_search_that_goes_on_keeps_nobody_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it ends with the operator, which would wait for it on its own way out."""
+    monkeypatch.setattr(child_process, "OneProcess", OneProcess)
+    search = process.Search(Budget(10), lambda: None)
+    assert await search._searched(int) == 0
+    pool = search._searching._pool
+    assert pool is not None
+    (child,) = pool._processes.values()
+    busy = asyncio.create_task(search._searched(time.sleep, MAX_WORK_S))
+    await asyncio.sleep(0)
+    busy.cancel()
+    search.close()
+    await asyncio.to_thread(child.join)
+    assert child.exitcode == -signal.SIGKILL
 
 
 async def test_searches_that_lose_their_process_together_share_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    pools: list[ProcessPoolExecutor] = []
+    pools: list[OneProcess] = []
 
-    def plain_pool() -> ProcessPoolExecutor:
-        pools.append(ProcessPoolExecutor(1, get_context("spawn")))
+    def watched() -> OneProcess:
+        pools.append(OneProcess())
         return pools[-1]
 
-    monkeypatch.setattr(child_process, "new_pool", plain_pool)
+    monkeypatch.setattr(child_process, "OneProcess", watched)
     beside = ChildProcess(lambda: None)
 
     async def again() -> int:

@@ -31,7 +31,7 @@ class ChildProcess:
         self._died = died
         self._prepare = prepare
         self._idle_s = idle_s
-        self._pool: ProcessPoolExecutor | None = None
+        self._pool: OneProcess | None = None
         self._prepared: Future[None] | None = None
         self._num_running = 0
         self._ending: asyncio.TimerHandle | None = None
@@ -47,11 +47,11 @@ class ChildProcess:
         return self.exists and (self._prepared is None or self._prepared.done())
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, whatever it computes."""
         if self._ending is not None:
             self._ending.cancel()
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool.kill()
             self._pool = None
 
     async def run(self, work: Callable[[*Arguments], Answer], *arguments: *Arguments) -> Answer:
@@ -60,7 +60,7 @@ class ChildProcess:
         if self._ending is not None:
             self._ending.cancel()
         if self._pool is None:
-            self._pool = new_pool()
+            self._pool = OneProcess()
             if self._prepare is not None:
                 self._prepared = self._pool.submit(self._prepare)
         pool = self._pool
@@ -78,9 +78,21 @@ class ChildProcess:
                 self._ending = loop.call_later(self._idle_s, self.close)
 
 
-def new_pool() -> ProcessPoolExecutor:
+class OneProcess(ProcessPoolExecutor):
     """One fresh process, which does not outlive this one."""
-    return ProcessPoolExecutor(1, get_context("spawn"), initializer=die_with, initargs=(os.getpid(),))
+
+    def __init__(self) -> None:
+        super().__init__(1, get_context("spawn"), initializer=die_with, initargs=(os.getpid(),))
+
+    def kill(self) -> None:
+        """End it at once: `shutdown` lets the work that runs go on, and this process could not end before it does.
+
+        Python 3.14 has it as `kill_workers`.
+        """
+        children = tuple((self._processes or {}).values())
+        self.shutdown(wait=False, cancel_futures=True)
+        for child in children:
+            child.kill()
 
 
 def _bounded(work: Callable[[*Arguments], Answer], *arguments: *Arguments) -> Answer:
