@@ -1,4 +1,4 @@
-"""A sweep of four models that no worker's devices hold, on two workers: as each alone, and all of them under way at once."""
+"""A sweep of four models that no worker's devices hold, on two workers: as each alone, and all at once."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_the_models_of_a_worker_exceed_its_budget(shared: Ran) -> None:
 
 
 def test_all_trials_are_under_way_at_once(shared: Ran) -> None:
-    """Both workers train at the same time, and the trials of each take turns; `python -m bench sharp` has the seconds."""
+    """Both workers train at the same time, and the trials of each take turns (seconds: `python -m bench sharp`)."""
     assert max(begun for begun, _ in shared.under_way) < min(ended for _, ended in shared.under_way)
     made = list(shared.losses)
     first_made, last_made = ([made.index((f"t{number}", step)) for number in range(4)] for step in (1, STEPS))
