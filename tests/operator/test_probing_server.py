@@ -48,8 +48,7 @@ def now() -> datetime:
 async def cluster(control_plane: Path) -> AsyncIterator[ApiCluster]:
     connected = await connect(str(control_plane))
     await serve_kinds(connected, control_plane)
-    for profile in (await connected.list(NODE_PROFILES)).items:
-        await connected.delete(NODE_PROFILES, profile["metadata"]["name"])
+    await connected.delete_all(NODE_PROFILES, "", labels="")  # those of nodes that are gone may be going just now
     yield connected
     await connected.close()
 
