@@ -37,7 +37,7 @@ def monitored(admin_of: Run, definitions: list[Path]) -> Iterator[Run]:
     try:
         admin_of("kubectl", "create", *files)
         wait_until(
-            lambda: all(is_established(admin_of, kind) for kind in KINDS), "the kinds' establishment", timeout_s=60
+            lambda: all(is_established(admin_of, kind) for kind in KINDS), "the kinds' establishment", timeout_s=240
         )
         yield admin_of
     finally:

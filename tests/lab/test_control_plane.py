@@ -52,7 +52,7 @@ def test_down_cleans_up_after_a_sigkill_in_the_middle_of_up(names: tuple[str, st
     command = [sys.executable, "-m", "hulk_lab.cli", "up", "--control-plane-only", "--lab", name]
     starting = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     table = ProcessTable(paths.state_folder(name))
-    wait_until(lambda: len(table.all()) >= 2, "etcd and API server", timeout_s=60, interval_s=0.01)
+    wait_until(lambda: len(table.all()) >= 2, "etcd and API server", timeout_s=240, interval_s=0.01)
     starting.send_signal(signal.SIGKILL)
     starting.wait()
     slot = slots.find(name)

@@ -29,7 +29,7 @@ def test_a_started_process_is_recorded_with_its_start_time_and_stopped(table: Pr
 
 def test_a_process_that_ignores_sigterm_is_killed(table: ProcessTable) -> None:
     stubborn = table.start("stubborn", ["/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"])
-    wait_until(lambda: "ready" in table.log("stubborn").read_text(), "the trap", timeout_s=10)
+    wait_until(lambda: "ready" in table.log("stubborn").read_text(), "the trap", timeout_s=60)
 
     table.stop([stubborn], grace_s=0.2)
 
@@ -43,9 +43,9 @@ def test_a_process_lives_until_its_last_thread_ends(table: ProcessTable) -> None
         "print('ready', flush=True); ctypes.CDLL(None).pthread_exit(None)"
     )
     half = table.start("half", [sys.executable, "-c", program])
-    wait_until(lambda: "ready" in table.log("half").read_text(), "the thread", timeout_s=10)
+    wait_until(lambda: "ready" in table.log("half").read_text(), "the thread", timeout_s=60)
     stat = Path(f"/proc/{half.pid}/stat")
-    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", "end of the first thread", timeout_s=10)
+    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", "end of the first thread", timeout_s=60)
 
     assert half.alive
     table.kill([half])
@@ -87,7 +87,7 @@ def test_a_second_start_under_a_running_name_is_refused_with_its_pid(table: Proc
 def test_a_condition_that_stays_false_is_reported_with_the_log(table: ProcessTable) -> None:
     failed = table.start("failing", ["/bin/sh", "-c", "echo the reason; exit 3"])
     log = table.log("failing")
-    wait_until(lambda: not failed.alive, "the end", timeout_s=10)
+    wait_until(lambda: not failed.alive, "the end", timeout_s=60)
 
     with pytest.raises(NotReadyError, match=r"(?s)port open: not within 0.1 s.*the reason"):
         wait_until(lambda: False, "port open", timeout_s=0.1, log=log)
@@ -100,7 +100,7 @@ def test_a_process_that_should_run_is_started_once_and_again_when_it_is_gone(tab
     assert table.find("sleeper") == first
     assert first is not None
     os.kill(first.pid, signal.SIGKILL)
-    wait_until(lambda: not first.alive, "its end", timeout_s=10)
+    wait_until(lambda: not first.alive, "its end", timeout_s=60)
     table.ensure("sleeper", ["sleep", "60"])
     second = table.find("sleeper")
     assert second is not None

@@ -13,7 +13,7 @@ from hulk_runtime import errors
 from hulk_runtime.job.step_server import Served, WorkerSteps
 
 LAUNCH = ("-m", "hulk_runtime.job.launcher")
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 # Its own names, and what a class of it becomes in pickles and in children, which import it again.
 PROGRAM = """
 import multiprocessing, pickle, sys

@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
 MEMORY = 10_000_000
+PATIENCE_S = 240  # for a process that imports torch, beside all that else runs
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hulksweep-sharp.yaml"
 RUNNING = {"state": "running", "metric": "loss", "value": 2.5, "step": 3, "steps": 9, "reason": "", "stepSeconds": 0.5}
 FAILED = {"state": "failed", "metric": "loss", "value": None, "step": 0, "steps": 9, "reason": "OutOfMemory"}
@@ -57,7 +58,7 @@ def test_a_worker_trains_its_own_trials_and_no_others(tmp_path: Path, port: int)
     write(tmp_path, 0, {"name": "t0", "steps": 5, "parameters": {"rate": 0.01}}, {"name": "t2", "steps": 3})
     write(tmp_path, 1, {"name": "t1", "steps": 5})
     process = start(tmp_path, port)
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, said
     ends = [line.split()[:2] for line in said.splitlines() if " state=" in line]
     assert sorted(ends) == [["trial=t0", "state=succeeded"], ["trial=t2", "state=succeeded"]]
@@ -67,7 +68,7 @@ def test_its_trials_are_on_its_port_while_it_runs(tmp_path: Path, port: int) -> 
     write(tmp_path, 0, {"name": "t0", "steps": 1_000_000})
     process = start(tmp_path, port)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE_S
         text = ""
         while 'hulk_worker_trial_metric{trial="t0"}' not in text:
             assert time.monotonic() < deadline, text
@@ -80,7 +81,7 @@ def test_its_trials_are_on_its_port_while_it_runs(tmp_path: Path, port: int) -> 
         assert 'hulk_worker_trial_state{state="running",trial="t0"} 1.0' in text
         assert 'hulk_worker_trial_step_seconds{trial="t0"}' in text
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 143
     finally:
         process.kill()
@@ -90,7 +91,7 @@ def test_its_trials_are_on_its_port_while_it_runs(tmp_path: Path, port: int) -> 
 def test_a_trial_that_diverges_is_failed_and_the_others_end(tmp_path: Path, port: int) -> None:
     write(tmp_path, 0, {"name": "t0", "steps": 5, "parameters": {"diverges": True}}, {"name": "t1", "steps": 5})
     process = start(tmp_path, port)
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, said
     assert "trial=t0 state=failed step=2" in said
     assert "trial=t1 state=succeeded step=5" in said
@@ -107,7 +108,7 @@ def test_a_trial_goes_on_from_its_checkpoint_in_the_jobs_own_folder(tmp_path: Pa
     for attempt, steps, first in (("1", 4, 1), ("2", 6, 5)):
         write(tmp_path, 0, {"name": "t0", "steps": steps})
         process = start(tmp_path, port, HULK_JOB_UID="u1", HULK_ATTEMPT=attempt, **store)
-        said, _ = process.communicate(timeout=120)
+        said, _ = process.communicate(timeout=PATIENCE_S)
         made = [int(line.split()[1].removeprefix("step=")) for line in said.splitlines() if " elapsed_s=" in line]
         assert made == list(range(first, steps + 1)), said
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["u1"]
@@ -116,14 +117,14 @@ def test_a_trial_goes_on_from_its_checkpoint_in_the_jobs_own_folder(tmp_path: Pa
 
 def test_a_worker_without_trials_is_done(tmp_path: Path, port: int) -> None:
     process = start(tmp_path, port, worker=3)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, said) == (0, "worker 3 has no trials\n")
 
 
 def test_a_file_that_is_no_trials_file_is_told(tmp_path: Path, port: int) -> None:
     (tmp_path / "worker-0.json").write_text('{"version": 1, "trials": []}')
     process = start(tmp_path, port)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode != 0
     assert "ConfigurationError: trials: " in said
 
