@@ -124,7 +124,7 @@ def test_nothing_the_operator_asks_for_is_refused(
 
     suspend = json.dumps({"spec": {"suspend": True}})
     installed("kubectl", "patch", "hulkjob", JOB, "-n", namespace, "--type=merge", "-p", suspend)
-    wait_until(lambda: condition("Suspended") == "True" and not children(), "an empty namespace", timeout_s=240, log=log)
+    wait_until(lambda: condition("Suspended") == "True" and not children(), "the end of pods", timeout_s=240, log=log)
     assert secrets() == [secret]  # over all attempts, until the job is deleted
     installed("kubectl", "delete", "hulkjob", JOB, "-n", namespace)
     wait_until(lambda: not secrets(), "the end of the secret", timeout_s=240, log=log)
