@@ -20,6 +20,7 @@ pytestmark = pytest.mark.controlplane
 
 RESEARCH = "hulk-chart-research"
 JOB = "rights"
+PATIENCE_S = 240  # for a condition, beside all that else runs
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def operator(installed: Run, control_plane: Path, tmp_path: Path) -> Iterator[Ca
     yield start
     for process in running:
         process.terminate()
-        process.wait(timeout=240)
+        process.wait(timeout=PATIENCE_S)
 
 
 def job() -> Manifest:
@@ -104,30 +105,34 @@ def test_nothing_the_operator_asks_for_is_refused(
     nodes = kwok_nodes(2)
     log = operator(scope)
     installed("kubectl", "create", "-f", "-", stdin=json.dumps(job()))
-    wait_until(lambda: condition("Deployed") == "True", "the gang", timeout_s=240, log=log)
+    wait_until(lambda: condition("Deployed") == "True", "the gang", timeout_s=PATIENCE_S, log=log)
     assert children() == {"ConfigMap", "NetworkPolicy", "Pod", "Service"}
     (secret,) = secrets()
     assert (secret["immutable"], len(b64decode(secret["data"]["secret"]))) == (True, 32)
     assert json.loads(of("events", f"--field-selector=involvedObject.name={JOB}"))["items"]
-    wait_until(lambda: set(nodes) <= profiles(installed), "NodeProfiles", timeout_s=240, log=log)
+    wait_until(lambda: set(nodes) <= profiles(installed), "NodeProfiles", timeout_s=PATIENCE_S, log=log)
 
     lie = json.dumps({"status": {"links": [{"target": nodes[0], "time": "2026-01-01T00:00:00Z"}]}})
     installed("kubectl", "patch", "nodeprofile", nodes[0], "--subresource=status", "--type=merge", "-p", lie)
-    wait_until(lambda: "LinkToItself" in log.read_text(), "the refusal of a link", timeout_s=240, log=log)
+    wait_until(lambda: "LinkToItself" in log.read_text(), "the refusal of a link", timeout_s=PATIENCE_S, log=log)
     told = ("get", "events", "-n", "default", f"--field-selector=involvedObject.name={nodes[0]},reason=LinkToItself")
     if not scope:  # events about cluster-scoped objects lie in a namespace that is not that operator's
-        wait_until(lambda: nodes[0] in installed("kubectl", *told).stdout, "the event", timeout_s=240, log=log)
+        wait_until(lambda: nodes[0] in installed("kubectl", *told).stdout, "the event", timeout_s=PATIENCE_S, log=log)
 
     fewer = json.dumps({"spec": {"workers": {"min": 1, "max": 1}}})
     installed("kubectl", "patch", "hulkjob", JOB, "-n", namespace, "--type=merge", "-p", fewer)
-    wait_until(lambda: attempt() == 2 and condition("Deployed") == "True", "the smaller gang", timeout_s=240, log=log)
+    wait_until(
+        lambda: attempt() == 2 and condition("Deployed") == "True", "the smaller gang", timeout_s=PATIENCE_S, log=log
+    )
 
     suspend = json.dumps({"spec": {"suspend": True}})
     installed("kubectl", "patch", "hulkjob", JOB, "-n", namespace, "--type=merge", "-p", suspend)
-    wait_until(lambda: condition("Suspended") == "True" and not children(), "the end of pods", timeout_s=240, log=log)
+    wait_until(
+        lambda: condition("Suspended") == "True" and not children(), "the end of pods", timeout_s=PATIENCE_S, log=log
+    )
     assert secrets() == [secret]  # over all attempts, until the job is deleted
     installed("kubectl", "delete", "hulkjob", JOB, "-n", namespace)
-    wait_until(lambda: not secrets(), "the end of the secret", timeout_s=240, log=log)
+    wait_until(lambda: not secrets(), "the end of the secret", timeout_s=PATIENCE_S, log=log)
     assert [line for line in log.read_text().splitlines() if "forbidden" in line.lower()] == []
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from hulk_lab import up
 from hulk_lab.processes import wait_until
-from lab_jobs import TINY, Jobs, Object, job, nodes, query
+from lab_jobs import PATIENCE_S, TINY, Jobs, Object, job, nodes, query
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 
@@ -80,7 +80,7 @@ def test_bubbles_and_transfers_are_observed_beside_the_prediction(record: Record
     assert 0 <= seen["transferMicroseconds"] <= seen["bubbleMicroseconds"]
     for metric in ("predicted", "observed"):
         series = f'hulk_job_pipeline_{metric}_seconds{{job="{NAME}"}}'
-        wait_until(lambda series=series: query(installed, series), series, timeout_s=240, interval_s=1)
+        wait_until(lambda series=series: query(installed, series), series, timeout_s=PATIENCE_S, interval_s=1)
 
 
 def test_the_parts_of_its_state_are_in_the_object_store(record: Record) -> None:

@@ -213,7 +213,7 @@ def test_all_reduces_and_links_are_compared_with_the_plan(record: Record, instal
     assert re.search(r"link (ap|eu|us)->(ap|eu|us) planned=\S+MB/s observed=", record.log)
     for metric in ("all_reduce_observed_seconds", "region_link_planned_bytes_per_second"):
         series = f'hulk_job_{metric}{{job="{NAME}"}}'
-        wait_until(lambda series=series: query(installed, series), series, timeout_s=240, interval_s=1)
+        wait_until(lambda series=series: query(installed, series), series, timeout_s=PATIENCE_S, interval_s=1)
 
 
 @pytest.mark.parametrize(
@@ -224,6 +224,6 @@ def test_a_dashboard_panel_shows_data(record: Record, installed: up.Lab, panel: 
     assert record.status["phase"] == "Succeeded"
     operand, has_fallback, _ = expression.partition(" or vector(0)")
     for metric in re.findall(r"hulk_\w+", operand) if has_fallback else ():
-        wait_until(lambda metric=metric: is_scraped(installed, metric), metric, timeout_s=240, interval_s=1)
-    wait_until(lambda: query(installed, expression), f"{panel}: {expression}", timeout_s=240, interval_s=1)
+        wait_until(lambda metric=metric: is_scraped(installed, metric), metric, timeout_s=PATIENCE_S, interval_s=1)
+    wait_until(lambda: query(installed, expression), f"{panel}: {expression}", timeout_s=PATIENCE_S, interval_s=1)
     assert all(series["value"][1] != "NaN" for series in query(installed, expression)), panel

@@ -17,7 +17,7 @@ from hulk_lab.processes import wait_until
 from hulk_lab.status import ready
 from hulk_lab.wan.addresses import PORTS
 from hulk_lab.wan.network import tcp_settings
-from lab_jobs import SYSTEM_NAMESPACE
+from lab_jobs import PATIENCE_S, SYSTEM_NAMESPACE
 
 pytestmark = pytest.mark.lab
 
@@ -99,7 +99,9 @@ def test_a_job_pod_is_held_to_its_nodes_speed_and_others_are_not(lab: up.Lab) ->
     lab.kube.apply(manifest("system", "us-0", "sleep 600"))
     try:
         for name in ("job", "system"):
-            wait_until(lambda name=name: phase(lab, name) == "Running", f"pod {name}", timeout_s=240, interval_s=0.2)
+            wait_until(
+                lambda name=name: phase(lab, name) == "Running", f"pod {name}", timeout_s=PATIENCE_S, interval_s=0.2
+            )
         groups = cgroups.pod_groups(lab.spec.name, "us-0")
         job, system = (groups[lab.kube.get("pod", name)["metadata"]["uid"]] for name in ("job", "system"))
         assert quota(job) == "4000 10000"  # one of the two accelerators of a node of 0.8 cores
@@ -120,7 +122,7 @@ def test_pods_of_two_regions_see_each_others_addresses_across_the_wan(lab: up.La
         "import socket; s = socket.create_server(('', 5000)); c, peer = s.accept(); print(peer[0]); c.sendall(b'hello')"
     )
     lab.kube.apply(manifest("server", "eu-0", f'/opt/hulk/bin/python -c "{serve}"'))
-    wait_until(lambda: phase(lab, "server") == "Running", "the server", timeout_s=240, interval_s=0.2)
+    wait_until(lambda: phase(lab, "server") == "Running", "the server", timeout_s=PATIENCE_S, interval_s=0.2)
     address = lab.kube.get("pod", "server")["status"]["podIP"]
     ask = (
         "import socket, time\n"
@@ -135,7 +137,7 @@ def test_pods_of_two_regions_see_each_others_addresses_across_the_wan(lab: up.La
     own_address, word = run(lab, manifest("client", "us-0", f'/opt/hulk/bin/python -c "{ask}"')).split()
 
     assert word == "hello"
-    wait_until(lambda: phase(lab, "server") == "Succeeded", "the server's end", timeout_s=240, interval_s=0.2)
+    wait_until(lambda: phase(lab, "server") == "Succeeded", "the server's end", timeout_s=PATIENCE_S, interval_s=0.2)
     assert lab.kube.kubectl("logs", "server").strip() == own_address
 
 
@@ -163,7 +165,7 @@ def test_a_pod_reaches_its_own_service_and_prometheus_finds_it_by_annotation(lab
         except CommandFailedError:  # not running yet, or not yet an endpoint of the service
             return False
 
-    wait_until(own_service, "the pod's own service", timeout_s=240, interval_s=0.2)
+    wait_until(own_service, "the pod's own service", timeout_s=PATIENCE_S, interval_s=0.2)
     url = f"http://{lab.net.control_address}:{PORTS['prometheus']}/api/v1/query?query=answer"
 
     def scraped() -> list[dict[str, Any]]:
@@ -171,7 +173,7 @@ def test_a_pod_reaches_its_own_service_and_prometheus_finds_it_by_annotation(lab
             result: list[dict[str, Any]] = json.load(reply)["data"]["result"]
         return result
 
-    wait_until(scraped, "the scraped metric", timeout_s=240, interval_s=0.2)
+    wait_until(scraped, "the scraped metric", timeout_s=PATIENCE_S, interval_s=0.2)
     (series,) = scraped()
     assert series["value"][1] == "42"
     assert (series["metric"]["namespace"], series["metric"]["pod"]) == ("default", "web")
@@ -201,7 +203,7 @@ def test_a_killed_node_is_noticed_and_comes_back(lab: up.Lab) -> None:
     victim = lab.node("us-0")
     node.kill(victim)
     assert cgroups.processes(lab.spec.name, "us-0") == set()
-    wait_until(lambda: ready(lab.kube.get("node", "us-0")) != "True", "the loss", timeout_s=240, interval_s=0.5)
+    wait_until(lambda: ready(lab.kube.get("node", "us-0")) != "True", "the loss", timeout_s=PATIENCE_S, interval_s=0.5)
 
     node.start(victim)
 

@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager, suppress
 from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import pytest
@@ -344,19 +345,30 @@ async def test_the_pass_survives_a_cluster_that_cannot_be_read(monkeypatch: pyte
         assert machines(await world.answer("one")) == ["a", "b"]
 
 
-async def test_a_planner_process_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    pools = []
+@pytest.fixture
+def pools(monkeypatch: pytest.MonkeyPatch) -> list[OneProcess]:
+    """What planners of this test make: processes of their own, in place of the shared one."""
+    made: list[OneProcess] = []
 
-    def watched() -> Any:
-        pools.append(OneProcess())
-        return pools[-1]
+    def watched() -> OneProcess:
+        made.append(OneProcess())
+        return made[-1]
 
     monkeypatch.setattr(child_process, "OneProcess", watched)
+    return made
+
+
+def child_of(pool: OneProcess) -> BaseProcess:
+    (child,) = pool._processes.values()
+    return child
+
+
+async def test_a_planner_process_that_dies_is_replaced(pools: list[OneProcess]) -> None:
     async with planning_over(node("a"), node("b"), job("one"), job("two")) as world:
         world.planner.request("lab/one")
         await world.answer("one")
-        (child,) = pools[0]._processes.values()
-        os.kill(child.pid, signal.SIGKILL)
+        child = child_of(pools[0])
+        child.kill()
         await asyncio.to_thread(child.join)
         world.planner.forget("lab/one")
         world.planner.request("lab/two")
@@ -378,8 +390,7 @@ async def test_the_planner_process_starts_with_the_first_problem_and_ends_after_
     assert failed == []
 
 
-async def test_what_is_promised_of_a_plan_waits_for_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child_process, "OneProcess", OneProcess)
+async def test_what_is_promised_of_a_plan_waits_for_no_search(pools: list[OneProcess]) -> None:
     topology = Topology((Machine("a", "eu"), Machine("b", "eu")))
     model = Model((Layer("all", 1000, 1e9, 2e9, 0, 5),))
     workload = Workload("x/one", model, 8, dict.fromkeys("ab", 1), allow_unknown_links=True)
@@ -394,39 +405,29 @@ async def test_what_is_promised_of_a_plan_waits_for_no_search(monkeypatch: pytes
     try:
         assert (await search.foresee(plan, workload, topology)).prediction.step_s > 0
         assert not busy.done()
-        (other,) = search._beside._pool._processes.values()  # type: ignore[union-attr]
-        os.kill(other.pid, signal.SIGKILL)  # type: ignore[arg-type]
-        other.join()
+        _, beside = pools
+        child_of(beside).kill()
+        child_of(beside).join()
         assert (await search.foresee(plan, workload, topology)).prediction.step_s > 0
     finally:
         busy.cancel()
         search.close()
 
 
-async def test_a_search_that_goes_on_keeps_nobody_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it ends with the operator, which would wait for it on its own way out."""
-    monkeypatch.setattr(child_process, "OneProcess", OneProcess)
-    search = process.Search(Budget(10), lambda: None)
-    assert await search._searched(int) == 0
-    pool = search._searching._pool
-    assert pool is not None
-    (child,) = pool._processes.values()
-    busy = asyncio.create_task(search._searched(time.sleep, MAX_WORK_S))
+async def test_work_that_goes_on_keeps_nobody_from_ending(pools: list[OneProcess]) -> None:
+    """It ends with the operator, which would wait for it on its own way out."""
+    beside = ChildProcess(lambda: None)
+    assert await beside.run(int) == 0
+    child = child_of(pools[0])
+    busy = asyncio.create_task(beside.run(time.sleep, MAX_WORK_S))
     await asyncio.sleep(0)
     busy.cancel()
-    search.close()
+    beside.close()
     await asyncio.to_thread(child.join)
     assert child.exitcode == -signal.SIGKILL
 
 
-async def test_searches_that_lose_their_process_together_share_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    pools: list[OneProcess] = []
-
-    def watched() -> OneProcess:
-        pools.append(OneProcess())
-        return pools[-1]
-
-    monkeypatch.setattr(child_process, "OneProcess", watched)
+async def test_searches_that_lose_their_process_together_share_the_next_one(pools: list[OneProcess]) -> None:
     beside = ChildProcess(lambda: None)
 
     async def again() -> int:
@@ -438,8 +439,7 @@ async def test_searches_that_lose_their_process_together_share_the_next_one(monk
     async with asyncio.timeout(WAIT_S):
         while not (pools and pools[0]._processes):
             await asyncio.sleep(0.05)
-        (child,) = pools[0]._processes.values()
-        os.kill(child.pid, signal.SIGKILL)
+        child_of(pools[0]).kill()
         assert await asyncio.gather(*waiting) == [0, 0, 0]
     assert len(pools) == 2
     beside.close()
