@@ -135,15 +135,29 @@ def first_step(job: Job, attempt: int) -> tuple[float, int]:
     seen: list[tuple[float, int]] = []
 
     def made() -> bool:
-        words = job.log(pod)
-        began = next((number for number, (_, said) in enumerate(words) if f"attempt {attempt}: worker 0" in said), None)
-        own = [] if began is None else words[began:]
+        own = _since(job, pod, attempt)
         resumed = next((int(found[1]) for _, said in own if (found := RESUMED.match(said))), 0)
         seen.extend((at, resumed) for at, said in own if STEP.match(said))
         return bool(seen)
 
     wait_until(made, f"the first step of attempt {attempt}", timeout_s=TIMEOUT_S, interval_s=0.5)
     return seen[0]
+
+
+def start_s(job: Job) -> float:
+    """Seconds from the launch of rank 0 to the first step of the attempt in force: imports, rendezvous, checkpoint."""
+    attempt = job.status()["attempt"]
+    stepped_s, _ = first_step(job, attempt)
+    return stepped_s - _since(job, job.pods()[0]["metadata"]["name"], attempt)[0][0]
+
+
+def _since(job: Job, pod: str, attempt: int) -> list[tuple[float, str]]:
+    """What a pod has printed since it runs that attempt."""
+    words = job.log(pod)
+    began = next(
+        (number for number, (_, said) in enumerate(words) if f"attempt {attempt}: worker 0" in said), len(words)
+    )
+    return words[began:]
 
 
 class _Steps:
