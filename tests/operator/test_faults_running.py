@@ -19,7 +19,7 @@ from faults import (
     why_not_planned,
 )
 from hulk_operator import names
-from hulk_operator.api import ConditionType
+from hulk_operator.api import ConditionType, HulkJob
 from hulk_operator.cluster import PODS, ApiResource, NotFound, Object
 from hulk_operator.status import holds
 
@@ -156,21 +156,27 @@ async def many_jobs(corner: Corner) -> None:
     jobs = [f"job-{number}" for number in range(10)]
     for job in jobs:
         await corner.submit(job)
-    waited: set[str] = set()
 
-    async def all_done() -> bool:
+    async def look() -> list[HulkJob]:
         pods = [pod for pod in (await corner.cluster.list(PODS, corner.name)).items if alive(pod)]
         taken = Counter(planned_node(pod) for pod in pods)
         assert max(taken.values(), default=0) <= 2, taken
-        found = [await corner.job(job) for job in jobs]
-        waited.update(job.key for job in found if why_not_planned(job).startswith("NotEnoughAccelerators: "))
+        return [await corner.job(job) for job in jobs]
+
+    async def full() -> bool:
+        found = await look()
+        waiting = [job for job in found if why_not_planned(job).startswith("NotEnoughAccelerators: ")]
+        return len(waiting) == 6 and sum(map(running, found)) == 4
+
+    async def all_done() -> bool:
+        found = await look()
         for job in found:
             if running(job):
                 await end_all(corner, job.metadata.name)
         return all(holds(job.status, ConditionType.SUCCEEDED) for job in found)
 
+    await until(full, lambda: "not four jobs run while six wait")
     await until(all_done, lambda: "not all jobs ended")
-    assert len(waited) >= 6
     assert {(await corner.job(job)).status.attempt for job in jobs} == {1}
 
 
