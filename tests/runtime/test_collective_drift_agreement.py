@@ -35,7 +35,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 PACE = 0.97
-MOST_ROUNDS = 5
+MOST_ROUNDS = 25
 NUM_BYTES = 1 << 20
 NUM_VALUES = NUM_BYTES // 4
 FEW_BYTES = NUM_BYTES // 4
@@ -288,7 +288,8 @@ def rounds(ranks: list[Collective], count: int) -> list[list[torch.Tensor]]:
 def test_ranks_change_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loopback carries 32 KiB at once, so that a stretch must be long for the bytes in it to be counted within 10 %.
 
-    A stretch in which the machine did other things is measured wrong: then one of the next rounds sets it right.
+    A stretch in which the machine did other things is measured wrong: then one of the next rounds sets it right, and
+    on a machine that is never idle it takes many.
     """
     monkeypatch.setattr(bandwidth_meter, "STRETCH_BYTES", 384 << 10)
     with group(PLAN) as ranks:
