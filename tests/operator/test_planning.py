@@ -406,8 +406,9 @@ async def test_what_is_promised_of_a_plan_waits_for_no_search(pools: list[OnePro
         assert (await search.foresee(plan, workload, topology)).prediction.step_s > 0
         assert not busy.done()
         _, beside = pools
-        child_of(beside).kill()
-        child_of(beside).join()
+        child = child_of(beside)
+        child.kill()
+        child.join()
         assert (await search.foresee(plan, workload, topology)).prediction.step_s > 0
     finally:
         busy.cancel()
