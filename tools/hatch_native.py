@@ -73,8 +73,10 @@ def build(crate: Path, scratch: Path) -> int:
     # The same interpreter in every build: that of the build's own environment is another file each time, and cargo
     # then compiles PyO3 anew.
     interpreter = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    beside = os.path.dirname(sys.executable)  # where it is in an environment that nobody activated
+    maturin = shutil.which("maturin") or shutil.which("maturin", path=beside) or "maturin"
     command = [
-        *(sys.executable, "-m", "maturin", "build", "--release", "--locked"),
+        *(maturin, "build", "--release", "--locked"),
         *("--manifest-path", str(crate / "Cargo.toml"), "--target-dir", str(target), "--out", str(scratch)),
         *("--interpreter", str(interpreter if interpreter.exists() else sys.executable)),
     ]
