@@ -105,7 +105,8 @@ def _sync_of(plan: Plan, workload: Workload) -> Sync:
 
 def _in_known_order(setting: Setting, layout: Layout, alike_D: list[int]) -> Floats:
     """When the cells of a schedule that the closed form knows end."""
-    cache = Cache(*layout.machine_DP.shape, len(setting.uplink_R), len(setting.kind_M))
+    num_replicas, num_stages = layout.machine_DP.shape
+    cache = Cache(num_replicas, num_stages, len(setting.uplink_R), len(setting.kind_M))
     for replica in set(alike_D):
         time_replica(setting, layout, cache, replica)
     return cache.ends_DP[alike_D]
