@@ -3,6 +3,21 @@
 
 use pyo3::prelude::*;
 
-/// The extension module `hulk_native`: one submodule per subject.
+mod windows;
+
+/// The extension module `hulk_native`.
 #[pymodule]
-mod hulk_native {}
+mod hulk_native {
+    use super::windows;
+
+    #[pymodule_export]
+    const INITIAL_PACKETS: f64 = windows::INITIAL_PACKETS;
+    #[pymodule_export]
+    const PACKET_BYTES: f64 = windows::PACKET_BYTES;
+    #[pymodule_export]
+    const MOST_PIECES: f64 = windows::MOST_PIECES;
+    #[pymodule_export]
+    const AT_ONCE_BYTES: f64 = windows::AT_ONCE_BYTES;
+    #[pymodule_export]
+    use super::windows::packets_of;
+}
