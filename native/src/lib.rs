@@ -3,6 +3,8 @@
 
 use pyo3::prelude::*;
 
+mod arrays;
+mod simulation;
 mod windows;
 
 /// The extension module `hulk_native`.
@@ -20,4 +22,7 @@ mod hulk_native {
     const AT_ONCE_BYTES: f64 = windows::AT_ONCE_BYTES;
     #[pymodule_export]
     use super::windows::packets_of;
+
+    #[pymodule_export]
+    use super::simulation::{input_of, output_of, run_step};
 }
