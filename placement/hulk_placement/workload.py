@@ -39,8 +39,8 @@ class Workload:
     None of `micro_batch`, `recompute` and the degrees `data`, `pipeline` and `tensor`; and the order of blocks in
     pipelines where `schedule` is, which else is one of SCHEDULES. With `stages_if_needed` it may have stages in place
     of one where no machine has the memory for a whole model. `objective` is one of OBJECTIVES; a plan's accelerators
-    together cost at most `max_price_per_hour`. Higher `priority` goes first, then the older `created_s`. `memory` is what
-    is stated of what a training takes of an accelerator.
+    together cost at most `max_price_per_hour`. Higher `priority` goes first, then the older `created_s`. `memory`:
+    what is stated of the memory that a training takes.
     """
 
     key: str
@@ -133,9 +133,10 @@ class Workload:
         return math.ceil(self.model.state_bytes(self.bytes_per_parameter.total) + micro_batch * kept)
 
     def overhead(self, framework: FrameworkMemory, tensor: int = 1) -> Overhead:
-        """What a rank takes of an accelerator besides its tensors, by the product's framework memory; nothing where too little is known of the model.
+        """What a rank takes of an accelerator besides its tensors, by the framework memory of its product.
 
-        One communicator is of the ranks that sum gradients or pass activations on, another of those that share layers.
+        Nothing where too little is known of the model. One communicator is of the ranks that sum gradients or pass
+        activations on, another of those that share layers.
         """
         if not self.model.is_counted:
             return NO_OVERHEAD

@@ -38,8 +38,8 @@ _CONTEXT_MIB = {
 """The driver's context of one process and the kernels that a training loads.
 
 Measured: 320 MiB on a Titan V without torch's kernels (pytorch issue 28394, 2019), about 300 MiB with kernels loaded
-lazily (pytorch issue 107667, 2023), 543 MiB on A100s with CUDA 11.5 (pytorch issue 81257, 2022). It grows with the number of
-multiprocessors, of which Hopper has 132 for Volta's 80. Blackwell's and CDNA's are assumed.
+lazily (pytorch issue 107667, 2023), 543 MiB with CUDA 11.5 (pytorch issue 81257, 2022). It grows with the number
+of multiprocessors, of which Hopper has 132 for Volta's 80. Blackwell's and CDNA's are assumed.
 """
 
 _WORKSPACE_MIB = {"hopper": 64, "blackwell": 64}

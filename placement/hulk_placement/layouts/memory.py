@@ -69,9 +69,9 @@ def _nearest(trials: Trials) -> Iterator[str]:
     size = f"micro-batches of {shape.option.micro_batch}{tokens_words(workload)}"
     yield (
         f"None of {trials.num_evaluations} layouts evaluated fits: the one that lacks least, {shape.data} x "
-        f"{shape.pipeline} x {shape.option.tensor} (data x pipeline x tensor), needs {gib(round(overhead.total(need)))} of "
-        f"an accelerator of {machine.name} with {gib(machine.memory_bytes)}, activations of {size} and buffers "
-        f"included{overhead.words(need)}."
+        f"{shape.pipeline} x {shape.option.tensor} (data x pipeline x tensor), needs "
+        f"{gib(round(overhead.total(need)))} of an accelerator of {machine.name} with {gib(machine.memory_bytes)}, "
+        f"activations of {size} and buffers included{overhead.words(need)}."
     )
     smaller = would_fit(workload, lambda asked: _fits(trials, nearest, asked))
     if smaller:

@@ -112,7 +112,8 @@ class Model:
         """
         described = transformer.architecture(what) if isinstance(what, Transformer) else what
         shape = transformer.shape_of(described)
-        counted = described if shape is None else replace(transformer.architecture(shape), names=described.names)
+        bundled = shape and replace(transformer.architecture(shape), names=described.names, kept=described.kept)
+        counted = bundled or described
         return cls(
             counted.layers(precision, trainable),
             shape=shape,
