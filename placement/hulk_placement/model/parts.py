@@ -29,7 +29,7 @@ class Count:
 
     `flops`: of the forward pass; the backward pass is twice that and `recomputed_flops`. Kept for it: `split` values,
     of which tensor-parallel ranks keep a part each, `whole` values, which each of them keeps, both in the precision of
-    training, `fp32` values, split too, in four bytes whatever the precision, and of what depends on no precision, such as
+    training, `fp32` values, split too, in four bytes whatever the precision, and of what no precision changes, such as
     dropout's masks, `split_bytes` and `whole_bytes`.
     """
 
