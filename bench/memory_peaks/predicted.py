@@ -1,4 +1,4 @@
-"""A published peak -> the peak that the planner predicts for the same run: as stated, unstated, and as it was before."""
+"""A published peak -> what the planner predicts for the same run: as stated, unstated, and as it was before."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def _litgpt() -> tuple[Peak, ...]:
 
 
 def _gpt(
-    layers: int, hidden: int, heads: int, groups: int, tokens: int, vocabulary: int, is_tied: bool
+    layers: int, hidden: int, heads: int, groups: int, tokens: int, vocabulary: int, *, is_tied: bool
 ) -> Architecture:
     """Megatron's GPT: LayerNorm, biases, learned positions, an MLP of four widths with GELU."""
     attention = Attention(heads=heads, key_value_heads=groups, head_dim=hidden // heads, bias=True, output_bias=True)
@@ -184,14 +184,19 @@ MEGATRON_SCORE = 5
 """Where attention is not fused: softmax and its dropped-out copy in two bytes, and a mask (Korthikanti et al. 2022)."""
 
 
-def _sixteen_bit(sharded: bool) -> TrainingMemory:
+def _sixteen_bit(*, sharded: bool) -> TrainingMemory:
     """Two bytes of a weight, four of its gradient, twelve of its master copy and Adam's moments."""
-    parts = {"weight_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 12, "bucket_bytes": 0}
-    return TrainingMemory(**parts, sharded="optimizer" if sharded else "none")
+    return TrainingMemory(
+        weight_bytes=2,
+        gradient_bytes=4,
+        optimizer_bytes=12,
+        bucket_bytes=0,
+        sharded="optimizer" if sharded else "none",
+    )
 
 
 def _megatron_small() -> tuple[Peak, ...]:
-    """(tensor, pipeline, whether the optimizer is distributed, recomputed, scores kept, untied head, GB); 64 million."""
+    """(tensor, pipeline, whether the optimizer is sharded, recomputed, scores kept, head untied, GB); 64 million."""
     rows = (
         (1, 1, False, True, False, False, 2.561334272),
         (1, 1, True, False, False, False, 2.691792384),
@@ -206,11 +211,12 @@ def _megatron_small() -> tuple[Peak, ...]:
     return tuple(
         Peak(
             source="Megatron-LM",
-            run=_words("64M", tensor, pipeline, sharded, recompute) + (", scores kept" if scores else ""),
+            run=_words("64M", tensor, pipeline, sharded=sharded, recompute=recompute)
+            + (", scores kept" if scores else ""),
             measured=ALLOCATED,
             peak_bytes=gigabytes * 1e9,
             product="NVIDIA-H100-80GB-HBM3",
-            architecture=_gpt(12, 512, 8, 8, 1024, 50_304, not untied),
+            architecture=_gpt(12, 512, 8, 8, 1024, 50_304, is_tied=not untied),
             micro_batch=4,
             precision="bf16",
             data=8 // (tensor * pipeline),
@@ -218,7 +224,7 @@ def _megatron_small() -> tuple[Peak, ...]:
             tensor=tensor,
             recompute=recompute,
             kept=Kept(has_dropout=True, score_bytes=MEGATRON_SCORE * scores, logit_bytes=MEGATRON_LOGIT),
-            memory=_sixteen_bit(sharded),
+            memory=_sixteen_bit(sharded=sharded),
         )
         for tensor, pipeline, sharded, recompute, scores, untied, gigabytes in rows
     )
@@ -237,10 +243,10 @@ def _megatron_7b() -> Peak:
         data=2,
         tensor=4,
         kept=Kept(has_dropout=True, score_bytes=0, logit_bytes=MEGATRON_LOGIT),
-        memory=_sixteen_bit(True),
+        memory=_sixteen_bit(sharded=True),
     )
 
 
-def _words(size: str, tensor: int, pipeline: int, sharded: bool, recompute: bool) -> str:
+def _words(size: str, tensor: int, pipeline: int, *, sharded: bool, recompute: bool) -> str:
     beside = (", sharded optimizer" if sharded else "") + (", recomputed" if recompute else "")
     return f"GPT {size}, tensor {tensor}, pipeline {pipeline}{beside}"
