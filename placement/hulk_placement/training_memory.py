@@ -52,9 +52,9 @@ class Overhead:
         return tensor_bytes + self.fixed_bytes + self.reserve_share * tensor_bytes
 
     def words(self, tensor_bytes: float) -> str:
-        """How much of the total is not the tensors', like ", 0.60 GiB of them the framework's"; "" for nothing."""
+        """How much of the total is not the tensors', like ", 0.60 GiB of them the framework's and its allocator's"."""
         beside = self.total(tensor_bytes) - tensor_bytes
-        return f", {gib(round(beside))} of them the framework's" if beside else ""
+        return f", {gib(round(beside))} of them the framework's and its allocator's" if beside else ""
 
     def room(self, memory_bytes: float) -> float:
         """What is left for tensors of an accelerator's memory; a byte at least, infinite where 0 says: not known."""
