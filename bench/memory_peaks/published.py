@@ -6,8 +6,8 @@ tensor of one value.
 LitGPT: "Resource tables", October 2023, LoRA of rank 8 on one A100 with 40 GB in bf16: torch's most bytes in tensors,
 with Alpaca's longest sequence.
 Megatron-LM: golden values of the functional tests at commit d98e8a64, August 2026, eight H100: torch's most bytes in
-tensors of the last rank, which is of the last stage. Rows are those of one model each whose attention, precision and
-optimizer are stated, without interleaved stages, experts, fp8 or context parallelism, one of each layout.
+tensors of the last rank, which is of the last stage. Rows are those of Transformer Engine in bf16, one of each layout and
+optimizer, without interleaved stages, experts, fp8, context parallelism, or a number of GPUs that is not stated.
 """
 
 from __future__ import annotations
@@ -133,9 +133,23 @@ STABLELM_3B = {
 }
 
 
+PHI_1_5 = {
+    "model_type": "phi",
+    "hidden_size": 2048,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 32,
+    "intermediate_size": 8192,
+    "max_position_embeddings": 2048,
+    "vocab_size": 51200,
+}
+
+
 def _litgpt() -> tuple[Peak, ...]:
     """(model, its config, tokens, trained parameters, micro-batch, GB); bf16 weights, the loss in chunks."""
     rows = (
+        ("phi-1.5", PHI_1_5, 1_044, 1_572_864, 1, 4.82),
+        ("phi-1.5", PHI_1_5, 1_044, 1_572_864, 2, 6.76),
+        ("phi-1.5", PHI_1_5, 1_044, 1_572_864, 4, 10.68),
         ("StableLM 3B", STABLELM_3B, 1_034, 2_097_152, 1, 9.69),
         ("StableLM 3B", STABLELM_3B, 1_034, 2_097_152, 2, 12.10),
         ("StableLM 3B", STABLELM_3B, 1_034, 2_097_152, 4, 16.92),
@@ -211,8 +225,7 @@ def _megatron_small() -> tuple[Peak, ...]:
     return tuple(
         Peak(
             source="Megatron-LM",
-            run=_words("64M", tensor, pipeline, sharded=sharded, recompute=recompute)
-            + (", scores kept" if scores else ""),
+            run=_words("64M", tensor, pipeline, sharded=sharded, recompute=recompute) + ", scores kept" * scores,
             measured=ALLOCATED,
             peak_bytes=gigabytes * 1e9,
             product="NVIDIA-H100-80GB-HBM3",
