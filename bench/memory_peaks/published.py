@@ -6,8 +6,8 @@ tensor of one value.
 LitGPT: "Resource tables", October 2023, LoRA of rank 8 on one A100 with 40 GB in bf16: torch's most bytes in tensors,
 with Alpaca's longest sequence.
 Megatron-LM: golden values of the functional tests at commit d98e8a64, August 2026, eight H100: torch's most bytes in
-tensors of the last rank, which is of the last stage. Rows are those of Transformer Engine in bf16, one of each layout and
-optimizer, without interleaved stages, experts, fp8, context parallelism, or a number of GPUs that is not stated.
+tensors of the last rank, which is of the last stage. Rows are those of Transformer Engine in bf16, one of each layout
+and optimizer, without interleaved stages, experts, fp8, context parallelism, or a number of GPUs that is not stated.
 """
 
 from __future__ import annotations
@@ -133,6 +133,9 @@ STABLELM_3B = {
 }
 
 
+LITGPT_LOGIT = 4
+"""Chunks of logits and of their log-softmax, both kept in bf16."""
+
 PHI_1_5 = {
     "model_type": "phi",
     "hidden_size": 2048,
@@ -145,7 +148,7 @@ PHI_1_5 = {
 
 
 def _litgpt() -> tuple[Peak, ...]:
-    """(model, its config, tokens, trained parameters, micro-batch, GB); bf16 weights, the loss in chunks."""
+    """(model, its config, tokens, trained parameters, micro-batch, GB); everything in bf16."""
     rows = (
         ("phi-1.5", PHI_1_5, 1_044, 1_572_864, 1, 4.82),
         ("phi-1.5", PHI_1_5, 1_044, 1_572_864, 2, 6.76),
@@ -168,7 +171,7 @@ def _litgpt() -> tuple[Peak, ...]:
             micro_batch=batch,
             precision="bf16",
             trainable=Trainable(num_trained / Model.of(from_config(config), "bf16").num_parameters),
-            kept=Kept(logit_bytes=0),
+            kept=Kept(logit_bytes=LITGPT_LOGIT),
             memory=TrainingMemory(weight_bytes=2, gradient_bytes=2, optimizer_bytes=4, bucket_bytes=0),
         )
         for name, config, tokens, num_trained, batch, gigabytes in rows
