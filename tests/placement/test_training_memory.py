@@ -15,7 +15,9 @@ from hulk_placement.model.architecture import AS_COUNTED, Kept
 from hulk_placement.model.presets import preset
 from hulk_placement.model.transformer import architecture
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
-from hulk_placement.topology import Machine
+from hulk_placement.search.problem import build
+from hulk_placement.solution import Unplaced
+from hulk_placement.topology import Machine, Topology
 from hulk_placement.training_memory import SHARDED, TrainingMemory
 from hulk_placement.workload import Workload
 from hypothesis import given
@@ -153,6 +155,17 @@ def test_what_is_left_for_tensors_and_the_framework_are_all_there_is() -> None:
         assert room < machine.memory_bytes
     alone = replace(asked, max_workers=1)
     assert asked.room_bytes(machine, 2) < asked.room_bytes(machine) < alone.room_bytes(machine) < machine.memory_bytes
+
+
+@pytest.mark.parametrize(("product", "fits"), [("unknown", True), ("NVIDIA-A100-SXM4-40GB", False)])
+def test_a_machine_whose_framework_leaves_too_little_is_refused(product: str, fits: bool) -> None:
+    asked = job()
+    machine = Machine("m", "r", num_accelerators=8, product=product, memory_bytes=asked.replica_bytes(1))
+    found = build(asked, Topology((machine,)))
+    assert isinstance(found, Unplaced) != fits
+    if isinstance(found, Unplaced):
+        assert found.reason == "NoMemory"
+        assert "0.60 GiB of them the framework's and its allocator's" in found.message
 
 
 def test_activations_of_a_block_follow_the_published_formula() -> None:
