@@ -16,15 +16,17 @@ from hulk_placement.accelerators.table import look_up
 MIB = 1 << 20
 
 _ARCHITECTURES = (
-    ("blackwell", r"GB?[23]00|RTX-PRO-\d+|GeForce-RTX-50\d\d"),
+    ("blackwell", r"GB?[23]00|RTX-PRO-\d+|(GeForce-)?RTX-?50\d\d"),
     ("hopper", r"G?H[12]00|H20|H800"),
-    ("ada", r"L4|L40S?|L20|RTX-\d+-Ada|GeForce-RTX-40\d\d"),
-    ("ampere", r"A[13]00?|A800|A10G?|A[24]0?|A16|RTX-A\d+|GeForce-RTX-30\d\d"),
-    ("turing", r"T4|TITAN-RTX|Quadro-RTX-\d+|GeForce-(RTX-20|GTX-16)\d\d"),
+    ("ada", r"L4|L40S?|L20|RTX-\d+-Ada|(GeForce-)?RTX-?40\d\d"),
+    ("ampere", r"A[13]00?|A800|A10G?|A[24]0?|A16|RTX-A\d+|(GeForce-)?RTX-?30\d\d"),
+    ("turing", r"T4|TITAN-RTX|Quadro-RTX-\d+|(GeForce-)?(RTX-?20|GTX-?16)\d\d"),
     ("volta", r"V100S?|TITAN-V"),
-    ("pascal", r"P100|P40|P4|TITAN-Xp?|GeForce-GTX-10\d\d"),
-    ("cdna", r"MI\d+X?"),
+    ("pascal", r"P100|P40|P4|TITAN-Xp?|(GeForce-)?GTX-?10\d\d"),
+    ("cdna", r"MI\d{2,3}X?"),
 )
+"""Parts of products' names, as drivers and people write them."""
+
 _CONTEXT_MIB = {
     "blackwell": 700,
     "hopper": 550,
@@ -68,7 +70,9 @@ Blocks of several sizes do not fill its segments (torch's notes on CUDA memory m
 of one llama in three layouts hold 1.0, 1.5 and 5.3 % more than they use (nanotron's benchmark logs, 2024).
 """
 
-_NVIDIA = re.compile(r"(NVIDIA|Tesla|Quadro|GeForce)\b.*")
+_NVIDIA = re.compile(r"(NVIDIA|Tesla|Quadro|GeForce)[-_ ].*")
+_SHORTEST_ALONE = 4
+"""Characters of a name that means a GPU without its vendor's: V100 does, T4 might be anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +117,12 @@ def framework_memory(product: str) -> FrameworkMemory:
 def _architecture(product: str) -> str:
     """The generation of a product; Ampere's of one of NVIDIA's that no pattern knows; "" of what is no GPU.
 
-    >>> [_architecture(name) for name in ("Tesla-V100-SXM2-16GB", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "x", "cpu")]
-    ['volta', 'ampere', '', '']
+    >>> [_architecture(name) for name in ("Tesla-V100-SXM2-16GB", "A100-MIG-1g.5gb", "rtx-3090", "T4", "lab-cpu")]
+    ['volta', 'ampere', 'ampere', '', '']
     """
-    vendor = _NVIDIA.fullmatch(product) or product.startswith(("AMD", "A100-", "V100-"))
-    if not vendor:
-        return ""
+    is_nvidia = _NVIDIA.fullmatch(product) is not None
     for architecture, pattern in _ARCHITECTURES:
-        if re.search(rf"(?:^|[-_])(?:{pattern})(?=$|[-_])", product):
+        found = re.search(rf"(?:^|[-_ ])({pattern})(?=$|[-_ ])", product, re.IGNORECASE)
+        if found and (is_nvidia or len(found[1]) >= _SHORTEST_ALONE):
             return architecture
-    return "" if product.startswith("AMD") else "ampere"
+    return "ampere" if is_nvidia else ""
