@@ -19,6 +19,7 @@ from hulk_placement.model import (
 from hulk_placement.plan import ALGORITHMS, NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.sync import COMPRESSIONS, ON_REGION_LOSS, Sync
 from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
+from hulk_placement.training_memory import SHARDED, TrainingMemory
 from hulk_placement.workload import OBJECTIVES, SHARES, Workload
 from hypothesis import strategies as st
 
@@ -133,6 +134,23 @@ SYNCS = st.one_of(
 )
 
 
+_BYTES = st.none() | st.floats(0, 1e6)
+MEMORIES = st.builds(
+    TrainingMemory,
+    weight_bytes=_BYTES,
+    gradient_bytes=_BYTES,
+    optimizer_bytes=_BYTES,
+    bucket_bytes=_BYTES,
+    sharded=st.sampled_from(SHARDED),
+    is_sequence_parallel=st.booleans(),
+    activation_shares=st.dictionaries(st.integers(1, 64), st.floats(0.01, 1), max_size=2).map(
+        lambda shares: tuple(shares.items())
+    ),
+    framework_bytes=st.none() | st.integers(0, 1 << 40).map(float),
+    reserve_share=st.none() | st.floats(0, 1),
+)
+
+
 @st.composite
 def workloads(draw: st.DrawFn, topology: Topology) -> Workload:
     """A workload without contradictions on some of the topology's machines."""
@@ -176,6 +194,7 @@ def workloads(draw: st.DrawFn, topology: Topology) -> Workload:
         likely_flops_per_s={name: draw(FIGURES) for name in list(speeds)[1:]},
         measured_micro_batch={name: draw(st.integers(1, 64)) for name in list(speeds)[:1]},
         sync=draw(SYNCS),
+        memory=draw(MEMORIES),
     )
 
 

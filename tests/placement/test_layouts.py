@@ -134,8 +134,9 @@ def test_regions_that_hold_more_than_may_be_are_used_with_as_many_as_may_be(num:
 def test_memory_of_one_stage_is_the_models() -> None:
     trained = model()
     world = topology({"a0": 1e12})
-    setting = Ground.of(workload(world, trained), world, world.machines).setting(Option(micro_batch=3))
-    assert memory_bytes(setting, 0, 4, 0, 1, 5) == trained.memory_bytes(3, "adamw")
+    job = workload(world, trained)
+    setting = Ground.of(job, world, world.machines).setting(Option(micro_batch=3))
+    assert memory_bytes(setting, 0, 4, 0, 1, 5) == job.replica_bytes(3)
 
 
 def test_recomputing_keeps_inputs_and_one_layer() -> None:

@@ -79,12 +79,14 @@ def few(names: list[str] | tuple[str, ...]) -> str:
 
 
 def _memory(view: View) -> Tables:
-    numbers = ("PARAMETERS", "GRADIENTS", "OPTIMIZER", "ACTIVATIONS", "RECOMPUTED", "BUFFERS", "TOTAL", "OF", "VERDICT")
+    parts = ("PARAMETERS", "GRADIENTS", "OPTIMIZER", "ACTIVATIONS", "RECOMPUTED", "BUFFERS", "FRAMEWORK", "RESERVE")
+    numbers = (*parts, "TOTAL", "OF", "VERDICT")
     made = table("MEMORY OF ONE ACCELERATOR", "STAGE", *numbers, numbers=("STAGE", *numbers[:-1]))
     for row in view.memory[:MOST_ROWS]:
         states = (row.parameter_bytes, row.gradient_bytes, row.optimizer_bytes)
-        others = (row.activation_bytes, row.recompute_bytes, row.buffer_bytes, row.total_bytes, row.capacity_bytes)
-        sizes = (units.size(part) if part else units.ABSENT for part in (*states, *others))
+        others = (row.activation_bytes, row.recompute_bytes, row.buffer_bytes, row.framework_bytes, row.reserve_bytes)
+        sums = (row.total_bytes, row.capacity_bytes)
+        sizes = (units.size(part) if part else units.ABSENT for part in (*states, *others, *sums))
         made.add_row(few(row.machines), str(row.stage), *sizes, _verdict(row))
     if len(view.memory) > MOST_ROWS:
         made.add_row(f"... {len(view.memory) - MOST_ROWS} more (-o json has all)")

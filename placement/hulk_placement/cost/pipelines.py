@@ -12,19 +12,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hulk_placement.accelerators.framework_memory import framework_memory
 from hulk_placement.cost.closed_form.arrays import Cache, Floats, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import crossing_seconds, memory_bytes, time_replica
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.cost.closed_form.shares import filled, num_batches
 from hulk_placement.cost.closed_form.sync import tied_seconds
-from hulk_placement.cost.memory import in_flight
+from hulk_placement.cost.memory import in_flight, of_plan
 from hulk_placement.cost.simulation.outcome import simulate_step
 from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import Place, Step, Way
 from hulk_placement.cost.simulation.ways import Ways
 from hulk_placement.plan import Plan
-from hulk_placement.sync import Sync
 from hulk_placement.topology import Topology
+from hulk_placement.training_memory import Overhead
 from hulk_placement.workload import Workload
 
 
@@ -75,7 +76,7 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
         ends_DP=ends_DP,
         compute_DP=_seconds(setting, layout, forward=1 + setting.recompute) * shares_D[:, None],
         backward_DP=_seconds(setting, layout, forward=int(setting.recompute)) * filled_D[:, None],
-        memory_DP=_memory(plan, setting, layout, alike_D),
+        memory_DP=_memory(plan, setting, layout, alike_D, _overheads(plan, workload, topology)),
         crossing_s=crossing_seconds(timed, layout),
         tied_s=tied_seconds(setting, layout),
     )
@@ -89,18 +90,11 @@ def arrays_of(plan: Plan, workload: Workload, topology: Topology) -> tuple[Setti
     allows them or not: only searches must keep off them.
     """
     names = list(dict.fromkeys(plan.rank_machines))
-    allowing = replace(workload, allow_unknown_links=True, sync=_sync_of(plan, workload))
+    allowing = replace(of_plan(plan, workload), allow_unknown_links=True)
     ground = Ground.of(allowing, topology, [topology.machine(name) for name in names])
     schedule = "gpipe" if plan.schedule == "explicit" else plan.schedule
     option = Option(plan.micro_batch, plan.layout.tensor, schedule, plan.recompute, plan.overlap)
     return ground.setting(option), _layout(plan, names, len(workload.model.layers), len(ground.regions))
-
-
-def _sync_of(plan: Plan, workload: Workload) -> Sync:
-    """The workload's, but local SGD where the plan has inner steps, and only there."""
-    if plan.inner_steps is not None:
-        return replace(workload.sync, mode="local", inner_steps=plan.inner_steps)
-    return replace(workload.sync, mode="auto") if workload.sync.is_local else workload.sync
 
 
 def _in_known_order(setting: Setting, layout: Layout, alike_D: list[int]) -> Floats:
@@ -159,13 +153,22 @@ def _seconds(setting: Setting, layout: Layout, forward: int) -> Floats:
     return found
 
 
-def _memory(plan: Plan, setting: Setting, layout: Layout, alike_D: list[int]) -> Floats:
+def _overheads(plan: Plan, workload: Workload, topology: Topology) -> dict[str, Overhead]:
+    """What the framework takes, by the names of machines."""
+    products = {name: topology.machine(name).product for name in plan.rank_machines}
+    return {
+        name: workload.overhead(framework_memory(product), plan.layout.tensor) for name, product in products.items()
+    }
+
+
+def _memory(plan: Plan, setting: Setting, layout: Layout, alike_D: list[int], overheads: dict[str, Overhead]) -> Floats:
     num_stages, first_P = layout.machine_DP.shape[1], layout.first_P
 
     def of_cell(replica: int, stage: int) -> float:
         own_order = plan.schedule == "explicit"
         num = in_flight(plan, replica, stage) if own_order else num_batches(setting, layout, replica)
-        return memory_bytes(setting, first_P[stage], first_P[stage + 1], stage, num_stages, num)
+        held = memory_bytes(setting, first_P[stage], first_P[stage + 1], stage, num_stages, num)
+        return overheads[plan.machine(replica, stage)].total(held)
 
     found = {replica: [of_cell(replica, stage) for stage in range(num_stages)] for replica in set(alike_D)}
     return np.array([found[replica] for replica in alike_D])

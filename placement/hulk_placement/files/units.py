@@ -39,6 +39,7 @@ BANDWIDTH = _prefixed("bandwidth", "bandwidth", _RATES)
 FLOW = _prefixed("the rate of one flow", "flow", _RATES)
 UPLINK = _prefixed("uplink", "uplink", _RATES)
 MEMORY = _prefixed("memory", "memory", _SIZES)
+FRAMEWORK = _prefixed("framework memory", "framework", _SIZES)
 MEMORY_BANDWIDTH = Quantity(
     "memory bandwidth",
     {"memoryBandwidthGigabytesPerSecond": (1_000_000_000, 1), "memoryBandwidthBytesPerSecond": (1, 1)},

@@ -20,6 +20,7 @@ from hulk_placement.files.part import (
     Positive,
 )
 from hulk_placement.files.profile import GroupedProfile
+from hulk_placement.files.training_memory import MemoryPart
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER, PRECISIONS
 from hulk_placement.model.presets import PRESETS
 from hulk_placement.sync import COMPRESSIONS, MODES, ON_REGION_LOSS
@@ -93,15 +94,17 @@ class Training(Part):
     micro_batch: Count | None = None
     """Sequences that an accelerator computes at a time; absent = the plan chooses."""
     precision: Annotated[str, OneOf(PRECISIONS)] = "fp32"
-    """Of activations and products; parameters, gradients and optimizer state have four bytes in every precision."""
+    """Of activations and products; parameters, gradients and optimizer state have four bytes unless `memory` says."""
     optimizer: Annotated[str, OneOf(tuple(OPTIMIZER_BYTES_PER_PARAMETER))] = "adamw"
-    """What it keeps for each parameter: adamw two values, sgd none."""
+    """What it keeps for each parameter: adamw and adam two values, sgd-momentum one, sgd and adafactor none."""
     shares: Annotated[str, OneOf(SHARES)] = "planned"
     """How the batch falls on unequal replicas: so that the slowest is quickest (planned), or as many each (equal)."""
     steps: Count | None = None
     """Optimizer steps of the whole training; they say how long it takes and what it costs."""
     recompute: bool | None = None
     """Whether the backward pass computes activations anew; absent = the plan chooses."""
+    memory: MemoryPart | None = None
+    """What it takes of an accelerator's memory, where that is known better than by product, optimizer and precision."""
 
 
 class Parallelism(Part):

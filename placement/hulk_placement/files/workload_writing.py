@@ -9,6 +9,7 @@ from typing import Any
 
 from hulk_placement.files.part import API_VERSION, plain
 from hulk_placement.files.profile import profile_values
+from hulk_placement.files.training_memory import memory_values
 from hulk_placement.files.workload_reading import OBJECTIVES
 from hulk_placement.layer_pins import LayerPin, as_spans
 from hulk_placement.model import Model, Transformer
@@ -32,6 +33,7 @@ def workload_document(workload: Workload, num_steps: int | None = None) -> dict[
             steps=num_steps,
             shares=workload.shares,
             recompute=workload.recompute,
+            memory=memory_values(workload.memory),
         ),
         "parallelism": _given(
             data=workload.data, pipeline=workload.pipeline, tensor=workload.tensor, schedule=workload.schedule

@@ -104,7 +104,7 @@ def checkpoint_bytes(workload: Workload) -> int:
     """Bytes of a checkpoint: parameters, and what the optimizer keeps of trained ones; local SGD's outer velocity."""
     num_vectors = 1 + workload.sync.is_local
     each = num_vectors * BYTES_PER_FP32 + OPTIMIZER_BYTES_PER_PARAMETER[workload.optimizer]
-    return workload.model.state_bytes(each)
+    return round(workload.model.state_bytes(each))
 
 
 def move_cost(old: Plan, new: Plan, workload: Workload, topology: Topology, moving: Moving) -> MoveCost:

@@ -40,6 +40,8 @@ COMPONENTS = (
     ("activations", "activation_bytes"),
     ("recomputed layer", "recompute_bytes"),
     ("buffers", "buffer_bytes"),
+    ("framework", "framework_bytes"),
+    ("allocator's reserve", "reserve_bytes"),
 )
 
 

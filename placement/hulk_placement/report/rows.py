@@ -66,6 +66,8 @@ class MemoryRow(Row):
     activation_bytes: int
     recompute_bytes: int
     buffer_bytes: int
+    framework_bytes: int
+    reserve_bytes: int
     total_bytes: int
     capacity_bytes: int | None = None  # None: not known
     fits: bool | None = None
