@@ -4,6 +4,10 @@
 use pyo3::prelude::*;
 
 mod arrays;
+mod cycles;
+mod graphs;
+mod messages;
+mod packing;
 mod simulation;
 mod windows;
 
@@ -23,6 +27,18 @@ mod hulk_native {
     #[pymodule_export]
     use super::windows::packets_of;
 
+    #[pymodule_export]
+    use super::cycles::cycle_of;
+    #[pymodule_export]
+    const MOST_EXACT_REGIONS: usize = super::cycles::MOST_EXACT_REGIONS;
+    #[pymodule_export]
+    const GRAPH_LIMIT: f64 = super::graphs::LIMIT;
+    #[pymodule_export]
+    use super::graphs::fill_graphs;
+    #[pymodule_export]
+    use super::messages::exchange_messages;
+    #[pymodule_export]
+    use super::packing::pack;
     #[pymodule_export]
     use super::simulation::{input_of, output_of, run_step};
 }
