@@ -4,8 +4,10 @@
 use pyo3::prelude::*;
 
 mod arrays;
+mod closed_form;
 mod cycles;
 mod graphs;
+mod layouts;
 mod messages;
 mod packing;
 mod simulation;
@@ -15,6 +17,18 @@ mod windows;
 #[pymodule]
 mod hulk_native {
     use super::windows;
+
+    #[pymodule_export]
+    use super::closed_form::cache::Cache;
+    #[pymodule_export]
+    use super::closed_form::python::{
+        crossing_seconds, edge_seconds, evaluate_py, holds_tie, lacking_cells, least_s, memory_bytes, pipeline_ends,
+        ring_cut, slack_seconds, tied_seconds, time_replica,
+    };
+    #[pymodule_export]
+    use super::layouts::python::{
+        anneal, cells_for, construct_layout, estimate_py, split_layers, stages_that_hold, tour_of,
+    };
 
     #[pymodule_export]
     const INITIAL_PACKETS: f64 = windows::INITIAL_PACKETS;

@@ -39,7 +39,8 @@ from hulk_operator.cluster.resources import (
 
 if TYPE_CHECKING:
     from hulk_operator.cluster.client import ApiCluster
-    from hulk_operator.cluster.kubeconfig import connect, in_cluster, namespace_of
+    from hulk_operator.cluster.kubeconfig import connect
+    from hulk_operator.cluster.own_namespace import in_cluster, namespace_of
 
 __all__ = [
     "CONFIG_MAPS",
@@ -86,8 +87,8 @@ __all__ = [
 _MODULES = {
     "ApiCluster": "client",
     "connect": "kubeconfig",
-    "in_cluster": "kubeconfig",
-    "namespace_of": "kubeconfig",
+    "in_cluster": "own_namespace",
+    "namespace_of": "own_namespace",
 }
 
 
