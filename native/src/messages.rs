@@ -9,6 +9,9 @@
 //!
 //! Their array of (B, N, N, W), which numpy would write and read from memory five times, is never made.
 
+use std::borrow::Cow;
+
+use numpy::ndarray::{ArrayView, Dimension};
 use numpy::{
     PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyReadonlyArray4, PyReadwriteArray3, PyUntypedArrayMethods,
 };
@@ -29,9 +32,13 @@ pub fn exchange_messages(
     mut seen: PyReadwriteArray3<'_, f32>,
 ) -> PyResult<()> {
     let (py, (most, width)) = (sent.py(), (sent.shape()[1], sent.shape()[2]));
-    let (sent, got, edge, share) = (sent.as_slice()?, got.as_slice()?, edge.as_slice()?, share.as_slice()?);
-    let weights: Vec<f32> = weights.as_array().iter().copied().collect();
-    let (num, seen) = (num.as_slice()?, seen.as_slice_mut()?);
+    let (sent, got, edge) = (
+        in_order(sent.as_array()),
+        in_order(got.as_array()),
+        in_order(edge.as_array()),
+    );
+    let (weights, share) = (in_order(weights.as_array()), in_order(share.as_array()));
+    let (num, seen) = (num.as_array(), seen.as_slice_mut()?);
     py.detach(|| {
         for (b, &num) in num.iter().enumerate() {
             let nodes = b * most..b * most + num as usize;
@@ -52,6 +59,13 @@ pub fn exchange_messages(
         }
     });
     Ok(())
+}
+
+/// An array's values row by row, also where they lie otherwise: copied only then.
+fn in_order<D: Dimension>(array: ArrayView<'_, f32, D>) -> Cow<'_, [f32]> {
+    array
+        .to_slice()
+        .map_or_else(|| array.iter().copied().collect(), Cow::Borrowed)
 }
 
 /// What is the same for all nodes of a graph that get messages.
