@@ -42,7 +42,7 @@ def test_settings_that_cannot_be(settings: dict[str, object], says: str) -> None
 
 
 def test_windows_are_counted_in_packets_of_the_usual_mtu() -> None:
-    assert PACKET_BYTES == CUBIC.packet_bytes
+    assert CUBIC.packet_bytes == PACKET_BYTES
 
 
 def test_bbr_paces_a_burst_by_hand() -> None:
