@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hulk_native import GRAPH_LIMIT
 from hulk_placement.gnn.blocks import by_size, equal_pieces, graph_of, parts_of
 from hulk_placement.gnn.classify import Classifier
-from hulk_placement.gnn.graphs import LIMIT, Graphs, figures_of, graphs_of
+from hulk_placement.gnn.graphs import Graphs, figures_of, graphs_of
 from hulk_placement.gnn.guide import Guide
 from hulk_placement.gnn.network import Network
 from hulk_placement.gnn.training.clusters import DATA_VERSION
@@ -93,7 +94,7 @@ def test_figures_are_finite_and_within_limits() -> None:
     graphs = graphs_of(figures_of(divisions.jobs[1]), shares(divisions))
     for array in graphs[:3]:
         assert np.isfinite(array).all()
-        assert np.abs(array).max() <= LIMIT
+        assert np.abs(array).max() <= GRAPH_LIMIT
     assert graphs.share_BN.sum(axis=1) == pytest.approx(np.ones(len(graphs.ideal_B)))
 
 

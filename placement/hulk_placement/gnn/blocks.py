@@ -12,9 +12,10 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
+from hulk_native import GRAPH_LIMIT
 
 from hulk_placement.cost.closed_form.arrays import Floats, Ints
-from hulk_placement.gnn.graphs import LIMIT, Figures, figures_of
+from hulk_placement.gnn.graphs import Figures, figures_of
 from hulk_placement.split.division import Divisions, along, cut
 from hulk_placement.split.estimate import IMPOSSIBLE
 
@@ -79,7 +80,7 @@ def graph_of(divisions: Divisions) -> Graph:
     places = (_log(share_P[pool_N] * len(jobs)), _log(latency_NN @ share_N))
     figures = (*_suited(jobs, total_P, pool_N), *places, *_pieces(len(jobs), share_N))
     return Graph(
-        figures_JNF=np.clip(np.stack(np.broadcast_arrays(*figures), axis=-1), -LIMIT, LIMIT),
+        figures_JNF=np.clip(np.stack(np.broadcast_arrays(*figures), axis=-1), -GRAPH_LIMIT, GRAPH_LIMIT),
         joined_NN=joined_NN / joined_NN.sum(axis=1, keepdims=True),
         pool_N=pool_N,
         num_N=num_N,

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from hulk_placement.cost.simulate import simulate
-from hulk_placement.layouts.cycles import MOST_EXACT, shortest_cycle
 from hulk_placement.layouts.place import place
 from hulk_placement.model import Model, Transformer
 from hulk_placement.plan import Plan
@@ -23,8 +20,6 @@ def warm() -> None:
     plan = place(job, topology, Budget(NUM_EVALUATIONS), clock=lambda: 0.0)
     assert isinstance(plan, Plan), plan
     simulate(plan, job, topology)
-    for num_regions in (3, MOST_EXACT + 1):
-        shortest_cycle(np.ones((num_regions, num_regions)), tuple(range(num_regions)))
 
 
 def small() -> tuple[Workload, Topology]:

@@ -1,4 +1,4 @@
-"""Compiles everything that planning calls: a small job on two small regions, alone, then beside another; a schedule.
+"""Compiles everything that planning calls: a small job on two small regions, alone, then beside another.
 
 `python -m hulk_placement.split.warm` does so ahead of time, when an image is built and before the tests.
 """
@@ -8,9 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hulk_placement.layouts import warm as layouts
-from hulk_placement.schedule.operations import operations_of
-from hulk_placement.schedule.packed import packed
-from hulk_placement.schedule.shapes import v
 from hulk_placement.solution import Budget
 from hulk_placement.split.together import divide, divisions_of, work_on
 
@@ -22,12 +19,6 @@ def warm() -> None:
     for search in ("local", "gnn"):
         divisions = divisions_of([job, replace(job, key="warm/down")], topology)
         divide(work_on(divisions, Budget(layouts.NUM_EVALUATIONS), clock=lambda: 0.0), search, 0)
-    warm_schedules()
-
-
-def warm_schedules() -> None:
-    """Find a greedy one."""
-    packed(operations_of(v(2)), num_micro_batches=2)
 
 
 if __name__ == "__main__":
