@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Setting
-from hulk_placement.cost.closed_form.joins import Joins
+from hulk_placement.cost.closed_form.joins import Joins, apart
 from hulk_placement.cost.closed_form.pipeline import SCHEDULES
 from hulk_placement.cost.closed_form.sync import GLOO, WAN
 from hulk_placement.cost.compute import Passes, kind_seconds
@@ -71,9 +71,8 @@ class Ground:
         """The ground of these machines; links that the workload may not use have rate 0."""
         regions = tuple(dict.fromkeys(machine.region for machine in machines))
         region = {name: number for number, name in enumerate(regions)}
-        own = {name for pair in topology.node_links for name in pair}
-        apart = [machine for machine in machines if machine.name in own]
-        place = {machine.name: len(regions) + number for number, machine in enumerate(apart)}
+        having_own = apart(topology, machines)
+        place = {machine.name: len(regions) + number for number, machine in enumerate(having_own)}
         speeds = kinds_of(workload, topology, (machine.name for machine in machines))
         return cls(
             workload=workload,
@@ -82,7 +81,7 @@ class Ground:
             regions=regions,
             region_M=np.array([region[machine.region] for machine in machines]),
             place_M=np.array([place.get(machine.name, region[machine.region]) for machine in machines]),
-            joins=Joins.of(workload, topology, regions, apart),
+            joins=Joins.of(workload, topology, regions, having_own),
             speeds=speeds,
             figures=tuple(
                 Figures(

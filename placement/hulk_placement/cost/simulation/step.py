@@ -22,15 +22,18 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where bytes go: a directed link between two regions, a region's uplink, inside a region, inside a machine.
+    """Where bytes go: a directed link between regions, an uplink, inside a region or a machine, a wire, a NIC.
 
-    `ends` are the names: (source, target) of a link, (region,) or (machine,) of the others.
+    `ends` are the names: regions (source, target) of a link, machines (source, target) of a wire that two have to
+    themselves between regions, (region,) or (machine,) of the others.
 
     >>> print(Place("link", ("eu", "us")), Place("uplink out of", ("eu",)), sep=", ")
     link eu > us, uplink out of eu
     """
 
-    kind: Literal["link", "uplink out of", "uplink into", "inside region", "inside machine"]
+    kind: Literal[
+        "link", "uplink out of", "uplink into", "inside region", "inside machine", "wire", "NIC out of", "NIC into"
+    ]
     ends: tuple[str, ...]
 
     def __str__(self) -> str:

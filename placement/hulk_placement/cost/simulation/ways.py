@@ -35,16 +35,24 @@ class Ways:
         """What a flow between two machines shares with others, the tightest first."""
         if source == target:
             return (self.number(Place("inside machine", (source,)), math.inf),)
-        regions = self.topology.link(source, target).shared
-        inside = Place("inside region", (self.topology.machine(source).region,))
-        place, (a, b) = (inside, ("", "")) if regions is None else (Place("link", regions), regions)
-        rates: dict[Key, float] = {}
+        link, rates = self.topology.link(source, target), dict[Key, float]()
+        place, (a, b) = self._place(source, target), link.shared or ("", "")
         for shared, bytes_per_s in reversed(drawn_on(source, target, self.topology)):
-            rates[place, None if shared.part == "regions" else shared] = bytes_per_s
+            if shared.part == "NIC out of" or shared.part == "NIC into":
+                rates[Place(shared.part, shared.ends[:1]), None] = bytes_per_s
+            else:
+                rates[place, None if shared.part == "regions" else shared] = bytes_per_s
         for end in (Place("uplink out of", (a,)), Place("uplink into", (b,))):
             if end.ends[0] in self.topology.uplinks:
                 rates[end, None] = self.topology.uplinks[end.ends[0]]
         return tuple(self.number(key[0], rates[key], key[1]) for key in sorted(rates, key=rates.__getitem__))
+
+    def _place(self, source: str, target: str) -> Place:
+        """Where the link of two machines is."""
+        regions = self.topology.machine(source).region, self.topology.machine(target).region
+        if regions[0] == regions[1]:
+            return Place("inside region", regions[:1])
+        return Place("wire", (source, target)) if self.topology.link(source, target).own_wire else Place("link", regions)
 
     def uplinks(self, source: str, target: str) -> tuple[int, ...]:
         """Those of two regions, as far as there are any."""
