@@ -38,7 +38,7 @@ def foresee(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
         predicted,
         step_s=step_s,
         bubble_s=passed_s - predicted.compute_s,
-        communication_s=max(0.0, step_s - passed_s),
+        communication_s=max(0.0, step_s - predicted.overhead_s - passed_s),
         tied_s=simulated.end_s - simulated.reduced_s,
         price=predicted.price + accelerators_per_s(plan, topology) * (step_s - predicted.step_s),
     )

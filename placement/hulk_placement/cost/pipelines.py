@@ -8,6 +8,7 @@ over their number.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,11 +18,13 @@ from hulk_placement.cost.closed_form.evaluate import crossing_seconds, make_cach
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.cost.closed_form.shares import filled, num_batches
 from hulk_placement.cost.closed_form.sync import tied_seconds
+from hulk_placement.cost.drawn import drawn_on
 from hulk_placement.cost.memory import in_flight
 from hulk_placement.cost.simulation.outcome import simulate_step
 from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import Place, Step, Way
 from hulk_placement.cost.simulation.ways import Ways
+from hulk_placement.cost.wires import for_stages, is_nccl_between_stages
 from hulk_placement.plan import Plan
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Topology
@@ -32,7 +35,7 @@ from hulk_placement.workload import Workload
 class Pipelines:
     """All pipelines of a plan, each alone on its links; D replicas, P stages, seconds and bytes.
 
-    `crossing_s`: how long activations and gradients keep the busiest link between regions busy in a step. `tied_s`: how
+    `crossing_s`: how long activations and gradients keep the busiest link between regions, or NIC, busy in a step. `tied_s`: how
     much longer a step is for gradients of parameters that stages share. `memory_DP`: of one accelerator of each cell.
     `backward_DP`: seconds of each cell's last backward pass, with what it computes anew.
     """
@@ -63,11 +66,12 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
     With `free_links` as if what stages send each other were there at once.
     """
     setting, layout = arrays_of(plan, workload, topology)
+    seen = for_stages(plan, workload, topology)
     timed = _without_links(setting) if free_links else setting
     cache = make_cache(plan.layout.data, plan.layout.pipeline, len(setting.uplink_R), len(setting.kind_M))
     alike_D = _alike(plan, layout)
     if plan.schedule == "explicit":
-        cache.ends_DP[:] = _in_own_order(plan, timed, layout, topology, free_links)
+        cache.ends_DP[:] = _in_own_order(plan, timed, layout, stage_ways(plan, workload, topology), free_links)
     else:
         for replica in set(alike_D):
             time_replica(timed, layout, cache, replica)
@@ -79,7 +83,7 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
         compute_DP=_seconds(setting, layout, forward=1 + setting.recompute) * shares_D[:, None],
         backward_DP=_seconds(setting, layout, forward=int(setting.recompute)) * filled_D[:, None],
         memory_DP=_memory(plan, setting, layout, alike_D),
-        crossing_s=crossing_seconds(timed, layout, cache),
+        crossing_s=max(crossing_seconds(timed, layout, cache), _nic_s(plan, setting, layout, seen)),
         tied_s=tied_seconds(setting, layout, cache),
     )
 
@@ -92,8 +96,11 @@ def arrays_of(plan: Plan, workload: Workload, topology: Topology) -> tuple[Setti
     allows them or not: only searches must keep off them.
     """
     names = list(dict.fromkeys(plan.rank_machines))
-    allowing = replace(workload, allow_unknown_links=True, sync=_sync_of(plan, workload))
-    ground = Ground.of(allowing, topology, [topology.machine(name) for name in names])
+    transport = "nccl" if is_nccl_between_stages(plan, workload) else "gloo"
+    sync = _sync_of(plan, workload)
+    allowing = replace(workload, allow_unknown_links=True, sync=sync, stage_transport=transport)
+    seen = for_stages(plan, workload, topology)
+    ground = Ground.of(allowing, seen, [seen.machine(name) for name in names])
     schedule = "gpipe" if plan.schedule == "explicit" else plan.schedule
     option = Option(plan.micro_batch, plan.layout.tensor, schedule, plan.recompute, plan.overlap)
     return ground.setting(option), _layout(plan, names, len(workload.model.layers), len(ground.regions))
@@ -106,14 +113,33 @@ def _sync_of(plan: Plan, workload: Workload) -> Sync:
     return replace(workload.sync, mode="auto") if workload.sync.is_local else workload.sync
 
 
-def _in_own_order(plan: Plan, setting: Setting, layout: Layout, topology: Topology, free_links: bool) -> Floats:
+def stage_ways(plan: Plan, workload: Workload, topology: Topology) -> Ways:
+    """The ways between a plan's stages, by their transport."""
+    nccl = workload.nccl if is_nccl_between_stages(plan, workload) else None
+    return Ways(for_stages(plan, workload, topology), nccl)
+
+
+def _in_own_order(plan: Plan, setting: Setting, layout: Layout, ways: Ways, free_links: bool) -> Floats:
     """When the cells of a schedule given block by block end: no closed form has that, the simulation does."""
-    ways = Ways(topology)
     replicas = [replica_of(plan, number, setting, layout, ways) for number in range(plan.layout.data)]
     if free_links:
         at_once = Way((ways.number(Place("inside machine", ("",)), math.inf),), 1.0, 0.0)
         replicas = [replace(replica, ways=((at_once, at_once),) * len(replica.ways)) for replica in replicas]
     return simulate_step(Step(ways.resources, tuple(replicas), overlap=plan.overlap)).ends_DP
+
+
+def _nic_s(plan: Plan, setting: Setting, layout: Layout, topology: Topology) -> float:
+    """Seconds that what stages send each other in a step keeps the busiest NIC busy, out or in."""
+    busy_s: Counter[tuple[str, str]] = Counter()
+    for replica, share in enumerate(plan.shares):
+        for stage, last in enumerate(layout.first_P[1:-1]):
+            ends = plan.machine(replica, stage), plan.machine(replica, stage + 1)
+            for pair in (ends, ends[::-1]):
+                for shared, bytes_per_s in drawn_on(*pair, topology):
+                    if shared.part in ("NIC out of", "NIC into"):
+                        num_bytes = share / setting.micro_batch * setting.output_L[last - 1]
+                        busy_s[shared.part, shared.ends[0]] += num_bytes / bytes_per_s
+    return max(busy_s.values(), default=0.0)
 
 
 def _layout(plan: Plan, names: list[str], num_layers: int, num_regions: int) -> Layout:

@@ -128,6 +128,8 @@ class Ground:
         tensor_s_KL = np.array([_tensor_seconds(workload, kind.inside, option) for kind in kinds])
         modes = {"ring": GLOO, "wan": WAN}
         cells = worker_cells(workload.accelerators_per_worker, option.tensor)
+        is_nccl = workload.stage_transport == "nccl"
+        inside_K = [(workload.nccl.inside or kind.inside) if is_nccl else SAME_MACHINE for kind in kinds]
         return Setting(
             kind_M=np.array([number[figure] for figure in self.figures]),
             region_M=self.region_M,
@@ -141,8 +143,8 @@ class Ground:
             backward_KJ=_sums(seconds.kinds_backward_s[compute_K] + tensor_s_KL),
             **_bytes(workload, option),
             **self.joins._asdict(),
-            inside_latency_K=np.full(len(kinds), SAME_MACHINE.latency_s),
-            inside_flow_K=np.full(len(kinds), SAME_MACHINE.bandwidth_bytes_per_s),
+            inside_latency_K=np.array([link.latency_s for link in inside_K]),
+            inside_flow_K=np.array([link.bandwidth_bytes_per_s for link in inside_K]),
             banned_MJ=_banned(workload, self.machines),
             price_limit=(workload.max_price_per_hour or math.inf) * LIMIT_ROUNDING / 3600,
             global_batch=workload.global_batch,

@@ -188,7 +188,7 @@ class Step:
 
     With `overlap` a stage computes while it sends; without, it waits until what it sent has arrived. With `is_early` a
     group reduces as soon as its members' gradients are there, else when all cells have computed. Replicas reduce once
-    in `num_steps_apart` steps: a step bears its part of that.
+    in `num_steps_apart` steps: a step bears its part of that. When all is summed it takes `after_s` more.
     """
 
     resources: tuple[Resource, ...]
@@ -197,10 +197,13 @@ class Step:
     overlap: bool = True
     is_early: bool = True
     num_steps_apart: int = 1
+    after_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.num_steps_apart < 1:
             raise ValueError(f"all-reduces {self.num_steps_apart} steps apart: must be >= 1")
+        if not 0 <= self.after_s < math.inf:
+            raise ValueError(f"step: {self.after_s} s after its sums must be >= 0 and finite")
         if not self.replicas or len({len(replica.ways) for replica in self.replicas}) != 1:
             raise ValueError(f"{len(self.replicas)} replicas must be >= 1, all of as many stages")
         cells = [cell for group in self.all_reduces if not group.after_all for cell in group.members]

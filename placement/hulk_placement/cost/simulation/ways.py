@@ -7,16 +7,18 @@ from dataclasses import dataclass, field
 
 from hulk_placement.cost.drawn import drawn_on
 from hulk_placement.cost.simulation.step import Place, Resource, Way
-from hulk_placement.topology import Topology
+from hulk_placement.nccl import Nccl
+from hulk_placement.topology import Link, Topology
 
 Key = tuple[Place, object]
 
 
 @dataclass(slots=True)
 class Ways:
-    """Numbers resources as they come to be used."""
+    """Numbers resources as they come to be used. `nccl`: what ranks of one machine talk over, else its memory."""
 
     topology: Topology
+    nccl: Nccl | None = None
     _numbers: dict[Key, int] = field(default_factory=dict)
     _rates: dict[Key, float] = field(default_factory=dict)
 
@@ -27,9 +29,13 @@ class Ways:
 
     def between(self, source: str, target: str) -> Way:
         """The way of one TCP flow between two machines, or two ranks of one."""
-        link, (a, b) = self.topology.link(source, target), map(self.topology.machine, (source, target))
+        link, (a, b) = self.link(source, target), map(self.topology.machine, (source, target))
         is_cold = not a.keeps_windows and a.region != b.region
         return Way(self.drawn_on(source, target), link.one_flow_bytes_per_s, link.latency_s, is_cold=is_cold)
+
+    def link(self, source: str, target: str) -> Link:
+        """What joins two machines, or two ranks of one."""
+        return self.nccl.link(source, target, self.topology) if self.nccl else self.topology.link(source, target)
 
     def drawn_on(self, source: str, target: str) -> tuple[int, ...]:
         """What a flow between two machines shares with others, the tightest first."""
