@@ -33,7 +33,8 @@ def foresee(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
     if not doubts(plan, workload, topology):
         return predicted
     simulated = simulate(plan, workload, topology)
-    step_s, passed_s = simulated.step_s, max(predicted.compute_s, float(simulated.ends_DP.max()))
+    computed_s = float(simulated.ends_DP.max()) + simulated.step.held_s
+    step_s, passed_s = simulated.step_s, max(predicted.compute_s, computed_s)
     return replace(
         predicted,
         step_s=step_s,

@@ -74,6 +74,7 @@ def tuned(transport: Nccl, group: Group, topology: Topology) -> Nccl:
 
     Those that are set stay; of the others NCCL's tuner takes the quickest by its own figures.
 
+    >>> from hulk_placement.topology import Machine
     >>> topology = Topology(tuple(Machine(name, "r") for name in "abcdefgh"))
     >>> [tuned(Nccl(), Group(tuple("abcdefgh"), size), topology).algorithm for size in (1_000, 100_000_000)]
     ['tree', 'ring']

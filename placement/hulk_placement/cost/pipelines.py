@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hulk_placement.cost.blocking import blocking_ends
 from hulk_placement.cost.closed_form.arrays import Floats, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import crossing_seconds, make_cache, memory_bytes, time_replica
 from hulk_placement.cost.closed_form.setting import Ground, Option
@@ -46,6 +47,7 @@ class Pipelines:
     memory_DP: Floats
     crossing_s: float
     tied_s: float
+    held_s: float = 0.0
 
     @property
     def ready_P(self) -> Floats:
@@ -76,6 +78,10 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
         for replica in set(alike_D):
             time_replica(timed, layout, cache, replica)
         cache.ends_DP[:] = cache.ends_DP[alike_D]
+    unheld_s = held_s = float(cache.ends_DP.max())
+    if plan.layout.pipeline > 1 and not (plan.overlap or free_links):
+        cache.ends_DP[:] = _blocking(plan, setting, layout, stage_ways(plan, workload, topology), alike_D)
+        held_s = max(unheld_s, float(cache.ends_DP.max()))
     shares_D = np.array(plan.shares) / plan.micro_batch
     filled_D = np.array([filled(setting, layout, replica) for replica in range(plan.layout.data)])
     return Pipelines(
@@ -85,6 +91,7 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
         memory_DP=_memory(plan, setting, layout, alike_D),
         crossing_s=max(crossing_seconds(timed, layout, cache), _nic_s(plan, setting, layout, seen)),
         tied_s=tied_seconds(setting, layout, cache),
+        held_s=held_s - unheld_s,
     )
 
 
@@ -126,6 +133,12 @@ def _in_own_order(plan: Plan, setting: Setting, layout: Layout, ways: Ways, free
         at_once = Way((ways.number(Place("inside machine", ("",)), math.inf),), 1.0, 0.0)
         replicas = [replace(replica, ways=((at_once, at_once),) * len(replica.ways)) for replica in replicas]
     return simulate_step(Step(ways.resources, tuple(replicas), overlap=plan.overlap)).ends_DP
+
+
+def _blocking(plan: Plan, setting: Setting, layout: Layout, ways: Ways, alike_D: list[int]) -> Floats:
+    """When the cells end where a send holds both of its stages."""
+    rows = {number: blocking_ends(replica_of(plan, number, setting, layout, ways)) for number in set(alike_D)}
+    return np.array([rows[number] for number in alike_D])
 
 
 def _nic_s(plan: Plan, setting: Setting, layout: Layout, topology: Topology) -> float:

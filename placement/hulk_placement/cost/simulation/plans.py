@@ -12,7 +12,7 @@ from hulk_placement.cost.closed_form.arrays import Layout, Setting
 from hulk_placement.cost.closed_form.sync import holds_tie, slack_seconds
 from hulk_placement.cost.gloo import AT_A_TIME
 from hulk_placement.cost.overhead import overhead_s
-from hulk_placement.cost.pipelines import arrays_of, stage_ways
+from hulk_placement.cost.pipelines import arrays_of, stage_ways, time_pipelines
 from hulk_placement.cost.predict import stage_groups, transport_of
 from hulk_placement.cost.simulation.reducing import buckets_of, own_buckets, sending
 from hulk_placement.cost.simulation.replicas import replica_of
@@ -37,8 +37,17 @@ def step_of(plan: Plan, workload: Workload, topology: Topology) -> Step:
     sums = replace(ways, topology=for_sums(plan, stage_groups(plan, workload), topology))  # draws on the same resources
     reduces = (*_reduces(plan, workload, ready, sums), *_ties(plan, workload, setting, layout, ways))
     is_early = plan.overlap and plan.inner_steps is None
-    after_s = overhead_s(plan, workload, topology)
-    return Step(ways.resources, replicas, reduces, plan.overlap, is_early, plan.inner_steps or 1, after_s)
+    blocks = plan.layout.pipeline > 1 and not plan.overlap
+    return Step(
+        ways.resources,
+        replicas,
+        reduces,
+        plan.overlap,
+        is_early,
+        num_steps_apart=plan.inner_steps or 1,
+        after_s=overhead_s(plan, workload, topology),
+        held_s=time_pipelines(plan, workload, topology).held_s if blocks else 0.0,
+    )
 
 
 def ready_parts(setting: Setting, layout: Layout, stage: int, num_buckets: int) -> list[float]:
