@@ -7,12 +7,13 @@ variables) and of Hu et al. 2025, "Demystifying NCCL" (arXiv 2507.04786): channe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from hulk_placement.topology import Link, Topology
 
 Algorithm = Literal["ring", "tree"]
 ProtocolName = Literal["Simple", "LL", "LL128"]
+ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 
 NUM_SLOTS = 8
 """Of a channel's buffer (NCCL_STEPS)."""
@@ -69,6 +70,9 @@ class Nccl:
         counts = (self.num_channels, self.buffer_bytes, self.num_sockets, self.window_bytes)
         if min(counts) < 1:
             raise ValueError(f"NCCL's channels, buffer, sockets and window {counts} must all be >= 1")
+        if self.algorithm not in (None, *ALGORITHMS) or self.protocol not in (None, *PROTOCOLS):
+            among = f"{', '.join(ALGORITHMS)} and {', '.join(PROTOCOLS)}"
+            raise ValueError(f"NCCL's algorithm {self.algorithm!r} and protocol {self.protocol!r} must be among {among}")
 
     def link(self, source: str, target: str, topology: Topology) -> Link:
         """What joins ranks on two machines, or two on one: the machine's own link between its accelerators."""

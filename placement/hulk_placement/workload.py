@@ -26,6 +26,9 @@ SHARES = ("planned", "equal")
 STAGE_TRANSPORTS = ("gloo", "nccl")
 """What stages send each other tensors over."""
 
+END_COLLECTIVES = 2
+"""Small all-reduces that end a step, where a workload does not say how many."""
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -82,7 +85,7 @@ class Workload:
     nccl: Nccl = field(default_factory=Nccl)
     optimizer_s: float | None = None
     step_overhead_s: float = 0.0
-    end_collectives: int = 2
+    end_collectives: int = END_COLLECTIVES
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_workers <= self.max_workers:
