@@ -72,7 +72,9 @@ class Nccl:
             raise ValueError(f"NCCL's channels, buffer, sockets and window {counts} must all be >= 1")
         if self.algorithm not in (None, *ALGORITHMS) or self.protocol not in (None, *PROTOCOLS):
             among = f"{', '.join(ALGORITHMS)} and {', '.join(PROTOCOLS)}"
-            raise ValueError(f"NCCL's algorithm {self.algorithm!r} and protocol {self.protocol!r} must be among {among}")
+            raise ValueError(
+                f"NCCL's algorithm {self.algorithm!r} and protocol {self.protocol!r} must be among {among}"
+            )
 
     def link(self, source: str, target: str, topology: Topology) -> Link:
         """What joins ranks on two machines, or two on one: the machine's own link between its accelerators."""

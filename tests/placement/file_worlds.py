@@ -16,8 +16,8 @@ from hulk_placement.model import (
     TimesRow,
     Transformer,
 )
-from hulk_placement.plan import ALGORITHMS, NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.nccl import Nccl
+from hulk_placement.plan import ALGORITHMS, NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.sync import COMPRESSIONS, ON_REGION_LOSS, Sync
 from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
 from hulk_placement.workload import OBJECTIVES, SHARES, STAGE_TRANSPORTS, Workload

@@ -5,8 +5,8 @@ pair with a link of its own is one flow's way there: only flows of the same pair
 Where such a link is known to carry more than the regions' link is, the regions' link carries as much, and machine pairs
 that inherit share the lesser rate that is theirs.
 
-All that leaves a machine whose NIC has a limit draws on that, and all that enters it, inside its region too. A pair with
-a wire of its own shares nothing but that wire.
+All that leaves a machine whose NIC has a limit draws on that, and all that enters it, inside its region too. A pair
+with a wire of its own shares nothing but that wire.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hulk_placement.topology import Pair, Topology
 
 
 class Shared(NamedTuple):
-    """Something that flows share: the link of a machine pair, of a region pair, the part of it that is inherited, a NIC.
+    """Something that flows share: the link of a machine or region pair, the part of it that is inherited, a NIC.
 
     `ends` are machines of the first, regions of the next two, one machine, twice, of a NIC.
     """

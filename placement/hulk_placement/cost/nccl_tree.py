@@ -76,9 +76,7 @@ class Trees:
         """
         protocol = self.protocol
         chunk_bytes = min(self.transport.slot_bytes(protocol), self.group.num_bytes / self.transport.num_channels)
-        depth_s = max(
-            self._depth_s(tree, node, chunk_bytes) for tree in self.parents for node in range(len(tree))
-        )
+        depth_s = max(self._depth_s(tree, node, chunk_bytes) for tree in self.parents for node in range(len(tree)))
         chain_s, through = 0.0, list[tuple[float, Pair]]()
         for name, num_hops in self.chain_hops.items():
             inside = self.transport.link(name, name, self.topology)

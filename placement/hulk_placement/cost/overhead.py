@@ -6,8 +6,8 @@ is not known.
 
 End of step: a pipeline over NCCL ends its step by small all-reduces over all of its ranks. Mixed precision asks whether
 any gradient overflowed, clipping asks for the norm of all (Megatron-LM, DeepSpeed); DT-FM has a barrier behind the
-backward passes and one behind the update. `Workload.end_collectives` of them are counted, 2 unless stated (assumption). Over
-links of 50 ms each takes hundreds of milliseconds, whatever the number of micro-batches.
+backward passes and one behind the update. `Workload.end_collectives` of them are counted, 2 unless stated (assumption).
+Over links of 50 ms each takes hundreds of milliseconds, whatever the number of micro-batches.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ UPDATE_BYTES = {"adamw": 80, "sgd": 12}
 
 torch's AdamW goes through lists of tensors operation by operation unless told otherwise (`foreach`): decay (8 bytes),
 the first moment blended with the gradient (12), the second scaled (8) and given the gradient's square (12), its root
-(8), correction (8) and epsilon (8), and the quotient taken from the parameter (16). SGD without momentum reads parameter
-and gradient and writes the parameter.
+(8), correction (8) and epsilon (8), and the quotient taken from the parameter (16). SGD without momentum reads
+parameter and gradient and writes the parameter.
 """
 
 MEMORY_SHARE = 0.8

@@ -36,8 +36,9 @@ from hulk_placement.workload import Workload
 class Pipelines:
     """All pipelines of a plan, each alone on its links; D replicas, P stages, seconds and bytes.
 
-    `crossing_s`: how long activations and gradients keep the busiest link between regions, or NIC, busy in a step. `tied_s`: how
-    much longer a step is for gradients of parameters that stages share. `memory_DP`: of one accelerator of each cell.
+    `crossing_s`: how long activations and gradients keep the busiest link between regions, or NIC, busy in a step.
+    `tied_s`: how much longer a step is for gradients of parameters that stages share. `held_s`: how much later all has
+    been computed because sends that block hold their receivers, too. `memory_DP`: of one accelerator of each cell.
     `backward_DP`: seconds of each cell's last backward pass, with what it computes anew.
     """
 

@@ -34,7 +34,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A step in rows, which add up to it: compute, bubble, transfers and all-reduces, the longest place first, the rest.
+    """A step in rows, which add up to it: compute, bubble, transfers and all-reduces by place, the rest.
 
     `cell`: the replica and stage that the step is seen from.
     """

@@ -58,7 +58,9 @@ class Ways:
         regions = self.topology.machine(source).region, self.topology.machine(target).region
         if regions[0] == regions[1]:
             return Place("inside region", regions[:1])
-        return Place("wire", (source, target)) if self.topology.link(source, target).own_wire else Place("link", regions)
+        return (
+            Place("wire", (source, target)) if self.topology.link(source, target).own_wire else Place("link", regions)
+        )
 
     def uplinks(self, source: str, target: str) -> tuple[int, ...]:
         """Those of two regions, as far as there are any."""
