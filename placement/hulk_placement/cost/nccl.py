@@ -19,7 +19,7 @@ from hulk_placement.topology import Pair, Topology
 
 
 class Edges(NamedTuple):
-    """What a group's algorithm sends: how often it uses each (source, target) pair of machines, and bytes of an edge."""
+    """What a group's algorithm sends: how often it uses each (source, target) pair of machines, an edge's bytes."""
 
     transport: Nccl
     counts: Counter[Pair]

@@ -10,9 +10,9 @@ inside a machine and g between two, and the NIC's rate w:
     tree    c + 2 (n / N - 1) h + 2 floor(log2 N) g  +  bytes / (w e / 2)
 
 Efficiencies e: of a ring 1, and 1/2 with LL; of a tree 0.92, and that / 3.8 with LL. A tree's rate is corrected by
-size; a ring's latency grows by 1.4 once chunks are full ("plateau"; 1.9 before Ampere). Assumptions: Intel's or AMD's hosts
-whose GPUs reach the NIC through the host bridge, so no LL128 between machines; no NVLink SHARP, no CollNet; one NIC;
-trees only from three machines on, where they differ from a chain.
+size; a ring's latency grows by 1.4 once chunks are full ("plateau"; 1.9 before Ampere). Assumptions: Intel's or AMD's
+hosts whose GPUs reach the NIC through the host bridge, so no LL128 between machines; no NVLink SHARP, no CollNet; one
+NIC; trees only from three machines on, where they differ from a chain.
 """
 
 from __future__ import annotations
