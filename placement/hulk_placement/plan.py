@@ -26,8 +26,9 @@ class Prediction:
 
     `step_s` is `compute_s` of the cell that computes longest, `bubble_s` in which pipelines fill, drain and wait for
     transfers, and `communication_s` that a step then still waits for the replicas to come together; with local SGD a
-    step's part of what an outer one waits. `tied_s` of that are for parameters that stages share. `memory_bytes`: of
-    the accelerator that holds most. `price`: of the accelerators for a step and of what it sends between regions.
+    step's part of what an outer one waits. `tied_s` of that are for parameters that stages share. `overhead_s` is what
+    a step takes besides: the optimizer, and what ends a step. `memory_bytes`: of the accelerator that holds most.
+    `price`: of the accelerators for a step and of what it sends between regions.
     `rank_compute_s` has one entry per rank; `bottleneck` is the (source, target) pair of machines whose link holds the
     all-reduce back, None without communication. `calibrated` says that every machine's speed was measured.
     """
@@ -42,6 +43,7 @@ class Prediction:
     bubble_s: float = 0.0
     tied_s: float = 0.0
     price: float = 0.0
+    overhead_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,12 +33,13 @@ def foresee(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
     if not doubts(plan, workload, topology):
         return predicted
     simulated = simulate(plan, workload, topology)
-    step_s, passed_s = simulated.step_s, max(predicted.compute_s, float(simulated.ends_DP.max()))
+    computed_s = float(simulated.ends_DP.max()) + simulated.step.held_s
+    step_s, passed_s = simulated.step_s, max(predicted.compute_s, computed_s)
     return replace(
         predicted,
         step_s=step_s,
         bubble_s=passed_s - predicted.compute_s,
-        communication_s=max(0.0, step_s - passed_s),
+        communication_s=max(0.0, step_s - predicted.overhead_s - passed_s),
         tied_s=simulated.end_s - simulated.reduced_s,
         price=predicted.price + accelerators_per_s(plan, topology) * (step_s - predicted.step_s),
     )
