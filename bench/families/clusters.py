@@ -74,8 +74,15 @@ class Cluster:
         return np.arange(self.num_machines) // sizes[:, None]
 
     @cached_property
+    def number_M(self) -> Ints:
+        """The number of each machine in the topology, which has them in a drawn order."""
+        order = list(range(self.num_machines))
+        random.Random(self.seed).shuffle(order)
+        return np.argsort(order)
+
+    @cached_property
     def topology(self) -> Topology:
-        """The machines in a drawn order, and the links between regions."""
+        """The machines, and the links between regions."""
         rng = random.Random(self.seed)
         group_LM, num = self.group_LM, self.num_machines
         region_M = np.arange(num) if self.labels == 0 else group_LM[self.labels - 1]
@@ -83,7 +90,7 @@ class Cluster:
         kind_M = self._kinds(rng)
         machines = [
             Machine(f"m{m}", f"r{region_M[m]}", "", self.accelerators, "", MEMORY_BYTES, SPEEDS[kind_M[m]])
-            for m in range(num)
+            for m in np.argsort(self.number_M).tolist()
         ]
         links: dict[Pair, Link] = {}
         for a, b in product(range(len(first_R)), repeat=2):

@@ -123,14 +123,16 @@ def _floors(cluster: Cluster, trials: Trials, space: Space, option: Option) -> I
         names, group_LN = ("machine", *names), np.concatenate([machine_N[None], cluster.group_LM[:, machine_N]])
     else:
         group_LN = cluster.group_LM
-    tour_W = np.arange(len(trials.ground.regions))
+    regions = [int(name[1:]) for name in trials.ground.regions]
+    tour_W = np.argsort(regions)
     for pipeline in space.pipelines:
         for data in [space.data] if space.data else _halved(len(machine_N) // pipeline):
             shape = Shape(option, data, pipeline)
             if not space.admits(shape) or data > trials.num_batches(option):
                 continue
             for family, grid in grids(names, group_LN, data, pipeline):
-                trial = trials.build(shape, machine_N[grid.ravel()], tour_W, by_rows=True)
+                cells_N = cluster.number_M[machine_N[grid.ravel()]]
+                trial = trials.build(shape, cells_N, tour_W, by_rows=True)
                 if trials.is_possible(trial):
                     yield Floor(trial.cost, family, shape.degrees)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from hulk_placement.cost.closed_form.setting import Option
 from hulk_placement.layouts import starts
 from hulk_placement.layouts.annealing import annealed
+from hulk_placement.layouts.drawings import draw_all
 from hulk_placement.layouts.drafts import EIGHTHS, Draft, Drafts
 from hulk_placement.layouts.searches import exact
 from hulk_placement.layouts.space import Space
@@ -45,6 +46,8 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
     A round that finds nothing to evaluate is the last.
     """
     drafts, rng = Drafts(trials, space), random.Random(seed)
+    if trials.parts.drawings:
+        draw_all(trials, space, probes(space), spread(space.pipelines, NUM_FEW), going_on)
     construct(drafts, going_on)
     beginnings, length, num_before = _beginnings(drafts, rng), 1, -1
     while going_on() and trials.num_evaluations > num_before:
