@@ -109,8 +109,8 @@ def floor_of(cluster: Cluster) -> Floor:
 
 
 def _options(space: Space) -> Iterator[Option]:
-    """Those without recomputation, with at most 8 sequences a micro-batch."""
-    return (option for option in space.options if not option.recompute and option.micro_batch <= 8)
+    """Those of the usual schedule without recomputation, with 1 to 8 sequences a micro-batch."""
+    return (option for option in space.usual if not option.recompute and option.micro_batch <= 8)
 
 
 def _floors(cluster: Cluster, trials: Trials, space: Space, option: Option) -> Iterator[Floor]:
@@ -125,7 +125,7 @@ def _floors(cluster: Cluster, trials: Trials, space: Space, option: Option) -> I
         group_LN = cluster.group_LM
     regions = [int(name[1:]) for name in trials.ground.regions]
     tour_W = np.argsort(regions)
-    for pipeline in space.pipelines:
+    for pipeline in (num for num in space.pipelines if num.bit_count() == 1):
         for data in [space.data] if space.data else _halved(len(machine_N) // pipeline):
             shape = Shape(option, data, pipeline)
             if not space.admits(shape) or data > trials.num_batches(option):

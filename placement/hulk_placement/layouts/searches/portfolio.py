@@ -9,6 +9,7 @@ with an attempt to look at all layouts: a proof, or what the others have missed.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Iterator
 
@@ -26,6 +27,15 @@ NUM_SETS = 6
 
 NUM_FEW = 4
 """Numbers of stages that stand for all of them."""
+
+MOST_REGIONS = 24
+"""Of more, sets of regions are not all tried before anything else: there are half as many as regions squared."""
+
+NUM_CONSTRUCTED = 16
+"""Layouts on some more of those sets, at first and in each round."""
+
+NUM_CALLS = 2
+"""Of annealing, there, for the best layout before anything else is tried."""
 
 NUM_ANNEALED = 8
 NUM_DESCENTS = 24
@@ -48,7 +58,10 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
     drafts, rng = Drafts(trials, space), random.Random(seed)
     if trials.parts.drawings:
         draw_all(trials, space, probes(space), spread(space.pipelines, NUM_FEW), going_on)
-    construct(drafts, going_on)
+    sets, is_many = _sets(trials, space), len(trials.ground.regions) > MOST_REGIONS
+    construct(drafts, sets, going_on, NUM_CONSTRUCTED if is_many else math.inf)
+    for trial in trials.best(1) if is_many else ():
+        annealed(trials, trial, NUM_CALLS, going_on, seed)
     beginnings, length, num_before = _beginnings(drafts, rng), 1, -1
     while going_on() and trials.num_evaluations > num_before:
         num_before = trials.num_evaluations
@@ -57,6 +70,7 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
         if trials.parts.annealing:
             improve(trials, length, going_on, seed + length)
         length *= 2
+        construct(drafts, sets, going_on, NUM_CONSTRUCTED)
         if going_on() and exact.are_few(trials, space):
             room = PROOF_SHARE * trials.num_evaluations
             most = trials.num_evaluations + room
@@ -65,16 +79,24 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
                 return
 
 
-def construct(drafts: Drafts, going_on: Going) -> None:
-    """Layouts of a few shapes on every set of regions."""
-    trials, space = drafts.trials, drafts.space
-    setting = trials.setting(space.options[0])
-    for regions in starts.grown_sets(setting, starts.speed_by_region(setting)):
+def _sets(trials: Trials, space: Space) -> Iterator[starts.Regions]:
+    """Sets of regions that may be worth using; all together first where they are many."""
+    setting, num = trials.setting(space.options[0]), len(trials.ground.regions)
+    if num > MOST_REGIONS:
+        yield tuple(range(num))
+    yield from starts.grown_sets(setting, starts.speed_by_region(setting))
+
+
+def construct(drafts: Drafts, sets: Iterator[starts.Regions], going_on: Going, most: float) -> None:
+    """Layouts of a few shapes on one set of regions after another, until so many are evaluated, about."""
+    trials, space, num_before = drafts.trials, drafts.space, drafts.trials.num_evaluations
+    for regions in sets:
         for option, pipeline in itertools.product(probes(space), spread(space.pipelines, NUM_FEW)):
             drafts.cost(Draft(regions, option, pipeline))
             drafts.cost(Draft(regions, option, pipeline, by_rows=False))
             drafts.cost(Draft(regions, option, pipeline, by_rows=False, is_dealt=True))
-        if trials.num_evaluations and not going_on():
+        is_enough = trials.num_evaluations - num_before >= most
+        if is_enough or (trials.num_evaluations and not going_on()):
             return
 
 
