@@ -9,6 +9,7 @@ export NO_MKDOCS_2_WARNING := 1
 export PYTHONDONTWRITEBYTECODE :=
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
 BIN := .venv/bin
+NATIVE := native/Cargo.toml native/Cargo.lock native/pyproject.toml $(shell find native/src -name '*.rs')
 LAB ?= hulk
 JOBS ?= 3
 PYTEST := .venv/bin/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
@@ -25,6 +26,7 @@ demo: tools ## Bring up the geo lab, install Hulk, train examples/hulkjob.yaml a
 test: tools ## Lint, types, import contracts, generated files, tests; the two labs and the rest side by side (JOBS=1: one after the other)
 	@$(MAKE) --no-print-directory lint verify
 	@$(BIN)/python -m hulk_placement.split.warm & $(BIN)/hulk-lab build && wait $$!
+	tools/cargo test --locked
 	$(BIN)/pytest -q --doctest-modules operator placement runtime lab/hulk_lab bench
 	$(PYTEST) --durations 50 --durations-min 1
 
@@ -37,18 +39,20 @@ down: tools ## Remove every process, namespace and mount of the lab (ALL=1: of a
 	@$(BIN)/hulk-lab down $(if $(ALL),--all,$(if $(PREFIX),--prefix $(PREFIX),--lab $(LAB)))
 
 .PHONY: image
-image: .venv/.synced ## Build Hulk's image with docker: BASE=an image with torch, IMAGE=its name
+image: rust .venv/.synced ## Build Hulk's image with docker: BASE=an image with torch, IMAGE=its name
 	@test -n "$(IMAGE)" || { echo "make image: IMAGE= is missing; say what to call it: make image IMAGE=registry.example/hulk:0.1.0" >&2; exit 1; }
 	docker build -f Dockerfile $(if $(BASE),--build-arg BASE=$(BASE)) -t $(IMAGE) "$$($(BIN)/hulk-lab image)"
 
 .PHONY: lint
-lint: tools ## Ruff, mypy, import contracts, gofmt, go vet
+lint: tools ## Ruff, mypy, import contracts, gofmt, go vet, rustfmt, clippy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@unformatted=$$(gofmt -l lab/relay lab/go); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
 	cd lab/relay && go vet ./...
+	tools/cargo fmt --check
+	tools/cargo clippy --locked --all-targets -- -D warnings
 
 .PHONY: generate
 generate: tools ## Write CRDs, schemas, dashboards, reference tables
@@ -85,6 +89,10 @@ unit: tools ## Only the tests that need no cluster
 	@$(BIN)/python -m hulk_placement.split.warm
 	$(PYTEST) -m "not controlplane and not lab and not long"
 
+.PHONY: native
+native: tools ## Build the Rust crate anew and put it into .venv, also where no file of it changed
+	$(UV) sync --frozen --quiet --python python3 --reinstall-package hulk-operator
+
 .PHONY: tools
 tools: prerequisites .venv/.synced
 
@@ -92,7 +100,11 @@ tools: prerequisites .venv/.synced
 prerequisites:
 	@HULK_GOAL="$(MAKECMDGOALS)" tools/prerequisites
 
-.venv/.synced: pyproject.toml lab/pyproject.toml uv.lock
+.PHONY: rust
+rust:
+	@tools/rust
+
+.venv/.synced: pyproject.toml lab/pyproject.toml uv.lock tools/hatch_native.py $(NATIVE)
 	@test -x $(UV) || { python3 -m venv .venv-tools && .venv-tools/bin/pip install --quiet 'uv==0.13.*'; }
-	@printf 'hulk: Python packages ...'; start=$$SECONDS; $(UV) sync --frozen --quiet --python python3 && printf ' %ss\n' $$((SECONDS - start))
+	@printf 'hulk: Python packages, and the Rust crate of one ...'; start=$$SECONDS; $(UV) sync --frozen --quiet --python python3 && printf ' %ss\n' $$((SECONDS - start))
 	@touch $@

@@ -3,6 +3,22 @@
 
 use pyo3::prelude::*;
 
-/// The extension module `hulk_native`: one submodule per subject.
+mod closed_form;
+mod layouts;
+mod windows;
+
+/// The extension module `hulk_native`.
 #[pymodule]
-mod hulk_native {}
+mod hulk_native {
+    #[pymodule_export]
+    use super::closed_form::cache::Cache;
+    #[pymodule_export]
+    use super::closed_form::python::{
+        crossing_seconds, edge_seconds, evaluate_py, holds_tie, lacking_cells, least_s, memory_bytes, pipeline_ends,
+        ring_cut, slack_seconds, tied_seconds, time_replica,
+    };
+    #[pymodule_export]
+    use super::layouts::python::{
+        anneal, cells_for, construct_layout, estimate_py, split_layers, stages_that_hold, tour_of,
+    };
+}

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from hulk_placement.cost.breakdown import Part, step_parts
-from hulk_placement.cost.closed_form.evaluate import evaluate, make_cache
+from hulk_placement.cost.closed_form.arrays import Cache
+from hulk_placement.cost.closed_form.evaluate import evaluate
 from hulk_placement.cost.memory import cell_memory, in_flight
 from hulk_placement.cost.pipelines import arrays_of, time_pipelines
 from hulk_placement.cost.predict import predict, stage_groups
@@ -130,7 +131,7 @@ def test_replicas_sum_what_their_stage_has_once_more_of_an_earlier_one(tensor: i
     assert traffic(made, workload, topology, stage_groups(made, workload)).sync["a", "b"] == tensor * sum(brought)
     setting, layout = arrays_of(made, workload, topology)
     predicted = predict(made, workload, topology)
-    assert evaluate(setting, layout, make_cache(2, 2, 2, 4)) == pytest.approx(predicted.step_s)
+    assert evaluate(setting, layout, Cache(2, 2, 2, 4)) == pytest.approx(predicted.step_s)
     in_one = replace(made, layout=Layout(4, 1, tensor), stages=(0,), shares=(2,) * 4)
     assert stage_groups(in_one, workload)[0].num_bytes == 16_000 / tensor
 
@@ -208,7 +209,7 @@ def test_searches_pay_for_shared_parameters_as_predictions_do() -> None:
     for tied in (False, True):
         workload, made = job(tied=tied, objective="throughput-per-money"), plan("a0 b0 a1 b1", 2, 2, 2)
         setting, layout = arrays_of(made, workload, topology)
-        found = evaluate(setting, layout, make_cache(2, 2, 2, 4))
+        found = evaluate(setting, layout, Cache(2, 2, 2, 4))
         assert found == pytest.approx(predict(made, workload, topology).price)
 
 

@@ -7,10 +7,10 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 from depth import num_examples
-from hulk_placement.cost.closed_form.arrays import Layout, Setting
-from hulk_placement.cost.closed_form.evaluate import evaluate, make_cache
+from hulk_native import split_layers
+from hulk_placement.cost.closed_form.arrays import Cache, Layout, Setting
+from hulk_placement.cost.closed_form.evaluate import evaluate
 from hulk_placement.cost.closed_form.setting import Ground, Option
-from hulk_placement.layouts.layer_split import split_layers
 from hulk_placement.model import Layer, Model
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
@@ -49,7 +49,7 @@ def layout_of(num_stages: int, cuts: tuple[int, ...]) -> Layout:
 
 def step_s(setting: Setting, layout: Layout) -> float:
     num_stages = layout.machine_DP.shape[1]
-    return evaluate(setting, layout, make_cache(1, num_stages, num_stages, num_stages))
+    return evaluate(setting, layout, Cache(1, num_stages, num_stages, num_stages))
 
 
 def split_and_best(speeds: tuple[float, ...], rtts_s: tuple[float, ...], num_layers: int) -> tuple[float, float]:

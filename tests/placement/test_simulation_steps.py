@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hulk_placement.cost.closed_form.pipeline import NUM_SCRATCH, SCHEDULES, Chain, pipeline_ends
+from hulk_placement.cost.closed_form.pipeline import SCHEDULES, Chain, pipeline_ends
 from hulk_placement.cost.simulation.outcome import Simulated, simulate_step
 from hulk_placement.cost.simulation.schedule import BACKWARD, FORWARD, Schedule, schedule
 from hulk_placement.cost.simulation.step import AllReduce, Bucket, Edge, Place, Replica, Resource, Step, Way
@@ -148,8 +148,7 @@ def test_a_pipeline_alone_is_the_closed_form(
     )
     packets = is_cold * packets_of(num_bytes)
     chain = Chain(forward, backward, send, latency, packets, back, back_latency, np.roll(packets, -1))
-    ends_s = np.zeros(len(stages))
-    pipeline_ends(SCHEDULES[name], num, chain, overlap, ends_s, np.zeros((NUM_SCRATCH, len(stages))))
+    ends_s = pipeline_ends(SCHEDULES[name], num, chain, overlap)
     found = simulate_step(Step(RESOURCES, (replica,), overlap=overlap))
     assert found.ends_DP[0].tolist() == pytest.approx(ends_s.tolist(), rel=1e-9)
     _is_whole(found)

@@ -1,9 +1,12 @@
 """Reads from the cluster what the commands need. Read-only: nothing here writes."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkSweep
@@ -11,13 +14,14 @@ from hulk_operator.cluster import (
     HULK_JOBS,
     HULK_SWEEPS,
     PODS,
-    ApiCluster,
     Cluster,
     Forbidden,
     NotFound,
-    connect,
     namespace_of,
 )
+
+if TYPE_CHECKING:
+    from hulk_operator.cluster import ApiCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,9 @@ class Target:
         return namespace_of(self._path, self.context)
 
     async def connect(self) -> ApiCluster:
-        """Open it."""
+        """Open it; the client is loaded here, as a plan from files needs none."""
+        from hulk_operator.cluster import connect
+
         return await connect(self._path, context=self.context)
 
     @property

@@ -12,7 +12,7 @@ from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkTopology, HulkTopologySpec
 from hulk_operator.api.strict import parse
 from hulk_operator.inputs.topology import undeclared
-from hulk_operator.planning.inventory import Texts
+from hulk_operator.inputs.workloads import Texts
 
 STDIN = Path("-")
 _CONFIG_MAP = "ConfigMap"

@@ -10,7 +10,6 @@ from hulk_placement.advice import advise
 from hulk_placement.files.light import Coordinates
 from hulk_placement.layouts.compare import compare
 from hulk_placement.plan import Plan
-from hulk_placement.report.html import page
 from hulk_placement.report.rows import SearchRows, View
 from hulk_placement.report.searches import division_rows, search_rows
 from hulk_placement.report.view import advice_rows
@@ -98,5 +97,7 @@ def write_page(views: Sequence[View], coordinates: Mapping[str, Coordinates], pa
     """Write plans as one page. ValueError where there is none."""
     if not views:
         raise ValueError(f"--html {path}: no job has a plan")
+    from hulk_placement.report.html import page  # with Jinja, which only pages need
+
     path.write_text(page(views, coordinates), encoding="utf-8")
     note(f"wrote {path}")

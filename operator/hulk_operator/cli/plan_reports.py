@@ -25,8 +25,7 @@ from hulk_operator.inputs.topology import (
     declared_uplinks,
 )
 from hulk_operator.inputs.unknown_model import as_measured, without_guesses
-from hulk_operator.inputs.workloads import Situation, model_reference, to_model, to_workload
-from hulk_operator.planning.inventory import Texts
+from hulk_operator.inputs.workloads import Situation, Texts, model_reference, to_model, to_workload
 
 
 def declared_topology(spec: HulkTopologySpec) -> Topology:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 from hulk_placement.report.schedule import html as pages
-from hulk_placement.schedule.exact import DEFAULT_S
+from hulk_placement.schedule.found import DEFAULT_S
 from hulk_placement.schedule.search import MODES
 
 from hulk_operator.cli.gantt import schedule_table

@@ -19,6 +19,7 @@ from hulk_operator.cluster.errors import (
 )
 from hulk_operator.cluster.lease import Lease, LeaseLost
 from hulk_operator.cluster.object_cache import Newest, object_key
+from hulk_operator.cluster.own_namespace import in_cluster, namespace_of
 from hulk_operator.cluster.protocol import ORIGIN, Change, Cluster, Listing, Object
 from hulk_operator.cluster.resources import (
     CONFIG_MAPS,
@@ -39,7 +40,7 @@ from hulk_operator.cluster.resources import (
 
 if TYPE_CHECKING:
     from hulk_operator.cluster.client import ApiCluster
-    from hulk_operator.cluster.kubeconfig import connect, in_cluster, namespace_of
+    from hulk_operator.cluster.kubeconfig import connect
 
 __all__ = [
     "CONFIG_MAPS",
@@ -86,8 +87,6 @@ __all__ = [
 _MODULES = {
     "ApiCluster": "client",
     "connect": "kubeconfig",
-    "in_cluster": "kubeconfig",
-    "namespace_of": "kubeconfig",
 }
 
 

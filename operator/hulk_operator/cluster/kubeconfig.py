@@ -1,8 +1,6 @@
-"""Where the API server is: the pod's own service account inside a cluster, else the user's kubeconfig."""
+"""How to reach the API server: by the pod's own service account inside a cluster, else by the user's kubeconfig."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -13,13 +11,7 @@ from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from hulk_operator.cluster.client import ApiCluster
 from hulk_operator.cluster.errors import ClusterError
-
-_TOKEN = Path(config.incluster_config.SERVICE_TOKEN_FILENAME)
-
-
-def in_cluster() -> bool:
-    """Whether this process runs in a pod with a service account."""
-    return "KUBERNETES_SERVICE_HOST" in os.environ and _TOKEN.exists()
+from hulk_operator.cluster.own_namespace import existing, is_own_pod, kubeconfigs
 
 
 async def connect(
@@ -35,7 +27,7 @@ async def connect(
     """
     configuration = Configuration()
     try:
-        if _own_pod(kubeconfig, context):
+        if is_own_pod(kubeconfig, context):
             config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         else:
             await _loader(kubeconfig, context).load_and_set(configuration)  # type: ignore[no-untyped-call]
@@ -46,24 +38,9 @@ async def connect(
     return ApiCluster(ApiClient(configuration), wrote)
 
 
-def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> str:
-    """The namespace that the user is in: of the kubeconfig's context or of the pod; without either, `default`."""
-    if _own_pod(kubeconfig, context):
-        return _TOKEN.with_name("namespace").read_text(encoding="utf-8").strip()
-    try:
-        named = _loader(kubeconfig, context).current_context["context"].get("namespace")
-    except ClusterError:
-        return "default"  # a plan from files needs no cluster; what needs one says by itself what is missing
-    return named or "default"
-
-
-def _own_pod(kubeconfig: str | None, context: str | None) -> bool:
-    return kubeconfig is None and context is None and in_cluster()
-
-
 def _loader(kubeconfig: str | None, context: str | None) -> KubeConfigLoader:
-    paths = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-    if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
+    paths = kubeconfigs(kubeconfig)
+    if not existing(paths):
         message = f"there is no kubeconfig {paths}: name one with --kubeconfig or in KUBECONFIG"
         raise ClusterError(0, "NoKubeconfig", message)
     try:

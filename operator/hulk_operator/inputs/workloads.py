@@ -36,6 +36,9 @@ from hulk_operator.inputs.stage_constraints import (
 )
 from hulk_operator.inputs.unknown_model import stand_in
 
+Texts = Mapping[tuple[str, str, str], str]
+"""What ConfigMaps hold, by their namespace, name and key."""
+
 OBJECTIVES: Final = {"time": "time", "throughputPerMoney": "throughput-per-money"}
 _WEIGHS: Final = re.compile(r"(?:^|\s)-m\s+hulk_runtime\.examples\.")
 """A command that runs a program of Hulk's own training loop."""

@@ -39,6 +39,7 @@ from hulk_operator.inputs.topology import Claim, Room
 from hulk_operator.inputs.unknown_model import measured_model, reference_speeds
 from hulk_operator.inputs.workloads import (
     Situation,
+    Texts,
     model_reference,
     to_model,
     to_workload,
@@ -55,9 +56,6 @@ LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a pod template that nobody has checked may raise."""
-
-Texts = Mapping[tuple[str, str, str], str]
-"""What ConfigMaps hold, by their namespace, name and key."""
 
 
 @dataclass(frozen=True, slots=True)

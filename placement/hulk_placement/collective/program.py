@@ -8,6 +8,8 @@ the window [a, T - z] to themselves: with y_f bytes on pattern f and capacity c_
 T is minimised. A row is made when a solution breaks it, a column (from a pool) when its reduced cost says it may help.
 
 A row with a + z makes T at least that, even if no share uses it: patterns are therefore admitted by latency (`cap_s`).
+
+The solver is loaded by the first program: most plans need none.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import highspy
 import numpy as np
 
 from hulk_placement.collective.arrays import Bools, Floats, Ints
@@ -56,16 +57,19 @@ class Program:
 
         A coarse one has one row a resource, of the window that all its uses meet: quicker, and T is only a floor.
         """
+        import highspy
+
         self.pool, self.num_bytes, self.is_coarse = pool, num_bytes, is_coarse
         self.windows: list[Window] = []
         self.cap_s = np.inf
         self.prices, self.pays = np.zeros(0), 0.0  # of a second in each window (in T), and for the whole vector
         self.highs: Any = highspy.Highs()
+        self._optimal = highspy.HighsModelStatus.kOptimal
         for option, value in (("output_flag", False), ("threads", 1), ("presolve", "off"), ("solver", "simplex")):
             self.highs.setOptionValue(option, value)
         if is_coarse:
             self.highs.setOptionValue("simplex_strategy", PRIMAL)
-        self.highs.addCol(1.0, 0.0, highspy.kHighsInf, 0, np.array([], dtype=np.int32), np.array([]))
+        self.highs.addCol(1.0, 0.0, np.inf, 0, np.array([], dtype=np.int32), np.array([]))
         self.highs.addRow(1.0, 1.0, 0, np.array([], dtype=np.int32), np.array([]))
         self._add(pool)
         self._require([window for window in windows if pool.counts(window).any()])
@@ -91,7 +95,7 @@ class Program:
 
     def keep(self, kept: Bools) -> None:
         """Close all other columns."""
-        upper = np.where(kept, highspy.kHighsInf, 0.0)
+        upper = np.where(kept, np.inf, 0.0)
         numbers = np.arange(1, len(self.pool) + 1, dtype=np.int32)
         self.highs.changeColsBounds(len(numbers), numbers, np.zeros(len(numbers)), upper)
 
@@ -114,10 +118,10 @@ class Program:
     def run(self) -> Sharing:
         """The best sharing among open columns by the rows there are; sets the prices."""
         self.highs.run()
-        if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        if self.highs.getModelStatus() != self._optimal:
             self.highs.clearSolver()  # from what it knew it lost its way, as happens with rates of 1e3 beside 1e11 B/s
             self.highs.run()
-        if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        if self.highs.getModelStatus() != self._optimal:
             raise ProgramError(f"linear program: {self.highs.getModelStatus()}")
         solution = self.highs.getSolution()
         values, duals = np.array(solution.col_value), np.array(solution.row_dual)
@@ -129,12 +133,12 @@ class Program:
         self.cap_s = cap_s
         self.keep(self.pool.uses.latency_s <= cap_s)
         for number, window in enumerate(self.windows):
-            self.highs.changeRowBounds(number + 1, -highspy.kHighsInf, self._room(window))
+            self.highs.changeRowBounds(number + 1, -np.inf, self._room(window))
 
     def _room(self, window: Window) -> float:
         """The right side of a window's row; no limit where the window is longer than the cap."""
         _, release_s, tail_s = window
-        return float(highspy.kHighsInf) if release_s + tail_s > self.cap_s else -(release_s + tail_s)
+        return np.inf if release_s + tail_s > self.cap_s else -(release_s + tail_s)
 
     def _add(self, fresh: Pool) -> None:
         """Make columns of a pool's patterns."""
@@ -142,7 +146,7 @@ class Program:
         columns, rows = np.nonzero(seconds)
         num = len(fresh)
         starts = np.searchsorted(columns, np.arange(num)).astype(np.int32)
-        costs, none, wide = SHORTER * fresh.uses.latency_s, np.zeros(num), np.full(num, highspy.kHighsInf)
+        costs, none, wide = SHORTER * fresh.uses.latency_s, np.zeros(num), np.full(num, np.inf)
         self.highs.addCols(num, costs, none, wide, len(rows), starts, rows.astype(np.int32), seconds[columns, rows])
 
     def link_prices(self) -> Floats:
@@ -180,7 +184,7 @@ class Program:
         values = np.hstack([np.full((len(windows), 1), -1.0), seconds])[rows, columns]
         self.highs.addRows(
             len(windows),
-            np.full(len(windows), -highspy.kHighsInf),
+            np.full(len(windows), -np.inf),
             np.array([self._room(window) for window in windows]),
             len(rows),
             np.searchsorted(rows, np.arange(len(windows))).astype(np.int32),

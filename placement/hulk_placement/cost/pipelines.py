@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hulk_placement.cost.closed_form.arrays import Floats, Layout, Setting
-from hulk_placement.cost.closed_form.evaluate import crossing_seconds, make_cache, memory_bytes, time_replica
+from hulk_placement.cost.closed_form.arrays import Cache, Floats, Layout, Setting
+from hulk_placement.cost.closed_form.evaluate import crossing_seconds, memory_bytes, time_replica
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.cost.closed_form.shares import filled, num_batches
 from hulk_placement.cost.closed_form.sync import tied_seconds
@@ -64,23 +64,20 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
     """
     setting, layout = arrays_of(plan, workload, topology)
     timed = _without_links(setting) if free_links else setting
-    cache = make_cache(plan.layout.data, plan.layout.pipeline, len(setting.uplink_R), len(setting.kind_M))
     alike_D = _alike(plan, layout)
     if plan.schedule == "explicit":
-        cache.ends_DP[:] = _in_own_order(plan, timed, layout, topology, free_links)
+        ends_DP = _in_own_order(plan, timed, layout, topology, free_links)
     else:
-        for replica in set(alike_D):
-            time_replica(timed, layout, cache, replica)
-        cache.ends_DP[:] = cache.ends_DP[alike_D]
+        ends_DP = _in_known_order(timed, layout, alike_D)
     shares_D = np.array(plan.shares) / plan.micro_batch
     filled_D = np.array([filled(setting, layout, replica) for replica in range(plan.layout.data)])
     return Pipelines(
-        ends_DP=cache.ends_DP.copy(),
+        ends_DP=ends_DP,
         compute_DP=_seconds(setting, layout, forward=1 + setting.recompute) * shares_D[:, None],
         backward_DP=_seconds(setting, layout, forward=int(setting.recompute)) * filled_D[:, None],
         memory_DP=_memory(plan, setting, layout, alike_D),
-        crossing_s=crossing_seconds(timed, layout, cache),
-        tied_s=tied_seconds(setting, layout, cache),
+        crossing_s=crossing_seconds(timed, layout),
+        tied_s=tied_seconds(setting, layout),
     )
 
 
@@ -104,6 +101,14 @@ def _sync_of(plan: Plan, workload: Workload) -> Sync:
     if plan.inner_steps is not None:
         return replace(workload.sync, mode="local", inner_steps=plan.inner_steps)
     return replace(workload.sync, mode="auto") if workload.sync.is_local else workload.sync
+
+
+def _in_known_order(setting: Setting, layout: Layout, alike_D: list[int]) -> Floats:
+    """When the cells of a schedule that the closed form knows end."""
+    cache = Cache(*layout.machine_DP.shape, len(setting.uplink_R), len(setting.kind_M))
+    for replica in set(alike_D):
+        time_replica(setting, layout, cache, replica)
+    return cache.ends_DP[alike_D]
 
 
 def _in_own_order(plan: Plan, setting: Setting, layout: Layout, topology: Topology, free_links: bool) -> Floats:

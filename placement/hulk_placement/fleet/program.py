@@ -1,4 +1,7 @@
-"""Linear and mixed-integer programs for HiGHS: columns and rows are collected, then solved once."""
+"""Linear and mixed-integer programs for HiGHS: columns and rows are collected, then solved once.
+
+The solver is loaded by the first program that is solved: a plan without competition needs none.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import highspy
 import numpy as np
 
 from hulk_placement.fleet.room import Floats
@@ -52,11 +54,13 @@ class Rows:
         self._starts.append(len(self._columns))
         self._columns += columns
         self._values += values
-        self._lowers.append(limit if equal else -highspy.kHighsInf)
+        self._lowers.append(limit if equal else -np.inf)
         self._limits.append(limit)
 
     def load(self, highs: Any) -> None:
         """Hand the program to the solver."""
+        import highspy
+
         none, num = np.zeros(0), self.num_columns
         highs.addCols(
             num,
@@ -93,6 +97,8 @@ def solve(rows: Rows, seconds: float | None = None) -> Answer:
     """The optimum; ArithmeticError where the solver finds none, which is a program that has none."""
     if not rows.num_columns:
         return Answer(0.0, np.zeros(0))
+    import highspy
+
     highs: Any = highspy.Highs()
     for option, value in (
         ("output_flag", False),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from hulk_native import anneal
 
 from hulk_placement.cost.closed_form.arrays import Cache, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import evaluate
-from hulk_placement.layouts.anneal import anneal
 from hulk_placement.layouts.starts import tours
 from hulk_placement.layouts.trials import Trial, Trials, copy_of
 

@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from hulk_native import stages_that_hold
 
-from hulk_placement.compiled import compiled
-from hulk_placement.cost.closed_form.arrays import Setting
 from hulk_placement.cost.closed_form.evaluate import memory_bytes
 from hulk_placement.cost.closed_form.setting import Ground, Option, holds_workers, whole_cells
 from hulk_placement.layouts.space import Space
@@ -90,27 +88,6 @@ def _divisions(num_batches: int, most_in_flight: int) -> Iterator[int]:
     yield 1
     for num in range(min(most_in_flight, num_batches) - 1, 0, -1):
         yield math.ceil(num_batches / num)
-
-
-@compiled
-def stages_that_hold(setting: Setting, most_bytes: float, num_batches: int) -> NDArray[np.bool_]:
-    """Whether the layers can be split in 1, 2, .. stages of at most so many bytes; (J), False for none.
-
-    Each stage takes all layers that it has room for: with fewer it needs no less than those after it then need more.
-    """
-    num_layers = setting.output_L.shape[0]
-    holds_P = np.zeros(num_layers + 1, np.bool_)
-    for num_stages in range(1, num_layers + 1):
-        first = 0
-        for stage in range(num_stages):
-            last, most = first, num_layers - (num_stages - 1 - stage)
-            while last < most and most_bytes >= memory_bytes(setting, first, last + 1, stage, num_stages, num_batches):
-                last += 1
-            if last == first:
-                break
-            first = last
-        holds_P[num_stages] = first == num_layers
-    return holds_P
 
 
 def _lack(ground: Ground, space: Space, machine: Machine) -> Lack | None:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Ints, Setting
-from hulk_placement.layouts.anneal import NUM_MOVES, SHARE, SHIFT, TOUR
+
+NUM_MOVES = 5
+SWAP, REPLACE, SHIFT, SHARE, TOUR = range(NUM_MOVES)
+"""What annealing changes, by the numbers of the crate's `layouts::moves`."""
 
 
 @dataclass(frozen=True, slots=True)

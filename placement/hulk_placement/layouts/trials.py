@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from hulk_native import construct_layout
 
 from hulk_placement.cost.closed_form.arrays import Cache, Floats, Ints, Layout, Setting
-from hulk_placement.cost.closed_form.evaluate import evaluate, lacking_cells, make_cache
+from hulk_placement.cost.closed_form.evaluate import evaluate, lacking_cells
 from hulk_placement.cost.closed_form.setting import Ground, Option
-from hulk_placement.layouts.construct import construct
 from hulk_placement.layouts.parts import Parts
 
 LIMITS = ("memory", "price", "pins", "workers")
@@ -100,7 +100,7 @@ class Trials:
         """Room to evaluate layouts of a shape, made once."""
         key = (shape.data, shape.pipeline)
         if key not in self._caches:
-            self._caches[key] = make_cache(*key, len(self.ground.regions), len(self.ground.machines))
+            self._caches[key] = Cache(*key, len(self.ground.regions), len(self.ground.machines))
         return self._caches[key]
 
     def is_hopeless(self, shape: Shape, order_N: Ints) -> bool:
@@ -139,7 +139,7 @@ class Trials:
             tour_W=tour_W.copy(),
         )
         setting = self.setting(shape.option)
-        construct(self.parts.to_split_by(setting), layout, order_N, by_rows)
+        construct_layout(self.parts.to_split_by(setting), layout, order_N, by_rows)
         return self.keep(shape, layout, evaluate(setting, layout, self.cache(shape)))
 
     def keep(self, shape: Shape, layout: Layout, cost: float, num_evaluations: int = 1) -> Trial:
@@ -193,7 +193,7 @@ def is_within_limits(setting: Setting, layout: Layout, evaluated: Cache) -> bool
     """Whether memory, pins and price allow the layout that was evaluated last, and all its workers are whole."""
     if evaluated.excess_DP.any():
         return False
-    if lacking_cells(setting, layout, evaluated):
+    if lacking_cells(setting, layout):
         return False
     if setting.price_limit == math.inf:
         return True

@@ -15,14 +15,13 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from hulk_placement.schedule.bounds import least_makespan
-from hulk_placement.schedule.found import Found
+from hulk_placement.schedule.found import DEFAULT_S, Found
 from hulk_placement.schedule.memory import Memory, check_enough, in_units, limit_of, unit_of
 from hulk_placement.schedule.operations import Operations, Ticks, in_ticks, operations_of
 from hulk_placement.schedule.placement import Placement
 from hulk_placement.schedule.timing import Schedule, check, earliest
 
 NUM_WORKERS = 2
-DEFAULT_S = 2.0
 LEAST_S = 0.05
 """What a solver gets when the time is up."""
 

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from hulk_placement.schedule.operations import Operations
 from hulk_placement.schedule.timing import Schedule
 
+DEFAULT_S = 2.0
+"""What a search gets where nobody says more."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repetend:

@@ -18,8 +18,8 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from hulk_placement.schedule.bounds import least_period
-from hulk_placement.schedule.exact import DEFAULT_S, solver_for
-from hulk_placement.schedule.found import Repetend
+from hulk_placement.schedule.exact import solver_for
+from hulk_placement.schedule.found import DEFAULT_S, Repetend
 from hulk_placement.schedule.memory import Memory, check_enough, in_units, limit_of
 from hulk_placement.schedule.operations import Operations, Ticks, in_ticks, operations_of
 from hulk_placement.schedule.placement import Placement

@@ -1,6 +1,7 @@
 """The best schedule that a few seconds find: greedy ones at once, a pattern that repeats, greedy ones by better rules.
 
-Where there are few micro-batches, the solver orders all their operations, and may prove that no schedule is shorter.
+Where there are few micro-batches, the solver orders all their operations, and may prove that no schedule is shorter. It
+takes longer to load than most plans to make, so what calls it (`exact`, `repetend`, `unrolled`) is imported where it runs.
 """
 
 from __future__ import annotations
@@ -14,16 +15,13 @@ from functools import partial
 import numpy as np
 
 from hulk_placement.schedule.bounds import least_makespan
-from hulk_placement.schedule.exact import DEFAULT_S, time_optimal
-from hulk_placement.schedule.found import Found, Repetend
+from hulk_placement.schedule.found import DEFAULT_S, Found, Repetend
 from hulk_placement.schedule.memory import Memory
 from hulk_placement.schedule.named import NAMED
 from hulk_placement.schedule.operations import Operations, operations_of
 from hulk_placement.schedule.packed import Packer, Rule, packed, rules_of
 from hulk_placement.schedule.placement import Placement
-from hulk_placement.schedule.repetend import repetend
 from hulk_placement.schedule.timing import Schedule, check, earliest
-from hulk_placement.schedule.unrolled import in_phases, joined
 
 FIRST_SHARE, PATTERN_SHARE, JOINED_SHARE = 0.1, 0.4, 0.2
 """Of the seconds: for better rules before there is a pattern, for the pattern, for its warm-up and cool-down."""
@@ -70,6 +68,8 @@ def pattern_of(
     """The shortest pattern; None where there is too much to order, or none was found in time."""
     if len(placement.blocks) + len(placement.transfers) > MOST_IN_PATTERN:
         return None
+    from hulk_placement.schedule.repetend import repetend
+
     try:
         return repetend(placement, memory, min(MAX_MICRO_BATCHES, num_micro_batches), seconds, seed)
     except ValueError:  # none was found in time
@@ -140,6 +140,8 @@ class _Search:
     def order_all(self, seconds: float) -> None:
         task = self.task
         if task.num * len(task.operations) <= MOST_ORDERED:
+            from hulk_placement.schedule.exact import time_optimal
+
             share = seconds * (1 - 2 * FIRST_SHARE)
             found = time_optimal(task.placement, task.num, task.memory, share, self.best, task.seed)
             self.solved, self.bound = found.schedule, found.bound
@@ -150,6 +152,8 @@ class _Search:
             return
         self.pattern = pattern_of(task.placement, task.num, task.memory, PATTERN_SHARE * seconds, task.seed)
         if self.pattern is not None:
+            from hulk_placement.schedule.unrolled import joined
+
             self.packer.try_rules([Rule(self.pattern.period, self.pattern.offset_O)])
             share = JOINED_SHARE * seconds
             found = joined(task.placement, self.pattern, task.num, task.memory, share, task.seed)
@@ -158,6 +162,8 @@ class _Search:
 
 
 def _optimal(task: _Task) -> Found:
+    from hulk_placement.schedule.exact import time_optimal
+
     begin = _packed(task).best or _one_by_one(task)
     return time_optimal(task.placement, task.num, task.memory, task.left_s, begin, task.seed)
 
@@ -170,12 +176,17 @@ def _packed(task: _Task) -> Packer:
 
 def _one_by_one(task: _Task) -> Schedule:
     """Micro-batches one after another: where they keep the memory only if blocks come in an order of their own."""
+    from hulk_placement.schedule.exact import time_optimal
+
     alone = time_optimal(task.placement, 1, task.memory, task.left_s, seed=task.seed).schedule
     starts_ON = alone.starts_ON + alone.makespan * np.arange(task.num)
     return earliest(task.operations, Schedule(task.operations, starts_ON).orders(), task.num)
 
 
 def _two_phase(task: _Task) -> Found:
+    from hulk_placement.schedule.repetend import repetend
+    from hulk_placement.schedule.unrolled import in_phases
+
     most = min(MAX_MICRO_BATCHES, task.num)
     pattern = repetend(task.placement, task.memory, most, task.left_s / 2, task.seed, is_in_turn=True)
     schedule = in_phases(task.placement, pattern, task.num, task.memory, task.left_s, task.seed)

@@ -260,12 +260,10 @@ class Job:
         return values
 
     def _values_of(self, counts_P: Ints, option: Option, shapes_S3: Ints) -> Floats:
-        setting, values_S = self.setting(option), np.zeros(len(shapes_S3))
         self.num_evaluations += len(shapes_S3)
         limits = (self.space.least, self.space.most, self.space.data or 0)
         usable_P = self.pools.usable_JP[self.number]
-        estimate(setting, self.both_RR, counts_P, usable_P, self.first_P, shapes_S3, limits, values_S)
-        return values_S
+        return estimate(self.setting(option), self.both_RR, counts_P, usable_P, self.first_P, shapes_S3, limits)
 
     def setting(self, option: Option) -> Setting:
         """The arrays of an option for all machines of all pools."""

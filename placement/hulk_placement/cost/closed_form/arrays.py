@@ -11,7 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from hulk_native import Cache
 from numpy.typing import NDArray
+
+__all__ = ["Bools", "Cache", "Floats", "Ints", "Layout", "Setting"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -111,38 +114,3 @@ class Layout(NamedTuple):
     """Sequences of each replica: as many micro-batches as they fill, all of one size (`num_batches`, `filled`)."""
     tour_W: Ints
     """The closed walk over regions that all rings follow, in the direction of the data. A region may come twice."""
-
-
-class Cache(NamedTuple):
-    """What is known of a layout while it changes, and scratch."""
-
-    ends_DP: Floats
-    """When the last backward pass of each cell ends."""
-    excess_DP: Floats
-    """Bytes by which a cell is larger than its memory."""
-    sync_P: Floats
-    one_P: Floats
-    two_P: Floats
-    wan_P: Floats
-    count_PR: Ints
-    """Cells of a stage in a region."""
-    only_PR: Ints
-    """The machine that all of them are on; -1 where there are several."""
-    twin_PR: Ints
-    """A machine that has several of them; -1 where none has."""
-    seen_M: Ints
-    """Scratch: the last stage that was counted on a machine."""
-    cells_M: Ints
-    """Scratch: cells on a machine."""
-    load_M: Floats
-    sharing_PR: Floats
-    """Bytes on the busiest pair of its machines in a region, over those of the stage's own ring; at most."""
-    load_RR: Floats
-    inherited_RR: Floats
-    """As `load_RR`, of machines that have no link of their own."""
-    region_3R: Floats
-    walk_W: Ints
-    stage: Floats
-    """(8, P): one replica's stages and transfers, the rows of a `Chain`."""
-    now: Floats
-    """The recurrence's rows."""

@@ -1,0 +1,80 @@
+//! What is known of a layout while it changes, and scratch: of layouts of one shape on the same machines.
+
+use numpy::{PyArray1, PyArray2, PyArrayMethods, ToPyArray};
+use pyo3::prelude::*;
+
+use super::arrays::Grid;
+use super::links::Loads;
+use super::pipeline::{Chain, Progress};
+use super::sync::Sums;
+
+/// Room to evaluate layouts of so many replicas and stages.
+#[pyclass(module = "hulk_native")]
+pub struct Cache {
+    /// When the last backward pass of each cell ends, in seconds; (D, P).
+    pub ends_dp: Grid,
+    /// By how much a cell's bytes are over its memory, as a part of that, and layers that must not be there; (D, P).
+    pub excess_dp: Grid,
+    /// The stages and ways of the replica that was weighed last.
+    pub chain: Chain,
+    pub progress: Progress,
+    pub sums: Sums,
+    pub loads: Loads,
+    pub cells_m: Vec<usize>,
+    /// When the gradients of each stage are ready in all replicas; (P).
+    pub ready_p: Vec<f64>,
+    num_regions: usize,
+}
+
+#[pymethods]
+impl Cache {
+    #[new]
+    pub fn new(num_replicas: usize, num_stages: usize, num_regions: usize, num_machines: usize) -> Self {
+        let nothing = Grid::filled(num_replicas, num_stages, 0.0);
+        Self {
+            ends_dp: nothing.clone(),
+            excess_dp: nothing,
+            chain: Chain::of(num_stages),
+            progress: Progress::default(),
+            sums: Sums::of(num_stages, num_regions, num_machines),
+            loads: Loads::of(num_regions),
+            cells_m: vec![0; num_machines],
+            ready_p: vec![0.0; num_stages],
+            num_regions,
+        }
+    }
+
+    /// When the last backward pass of each cell ends, in seconds; (D, P), a copy.
+    #[getter(ends_DP)]
+    fn ends<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        matrix(py, &self.ends_dp)
+    }
+
+    /// By how much a cell's bytes are over its memory, as a part of that, and layers that must not be there; a copy.
+    #[getter(excess_DP)]
+    fn excess<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        matrix(py, &self.excess_dp)
+    }
+
+    /// Seconds of each stage's all-reduce; (P), a copy.
+    #[getter(sync_P)]
+    fn sync<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.sums.sync_p.to_pyarray(py)
+    }
+}
+
+impl Cache {
+    /// Replicas, stages, regions and machines.
+    pub fn shape(&self) -> [usize; 4] {
+        [
+            self.ends_dp.num_rows(),
+            self.ends_dp.width(),
+            self.num_regions,
+            self.cells_m.len(),
+        ]
+    }
+}
+
+fn matrix<'py>(py: Python<'py>, grid: &Grid) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    grid.values.to_pyarray(py).reshape([grid.num_rows(), grid.width()])
+}

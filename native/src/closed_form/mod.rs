@@ -1,0 +1,21 @@
+//! The closed form of a step: what searches evaluate, a million times a second where they change a layout bit by bit.
+//!
+//! `evaluate` prices a layout of a `Setting`: `pipeline` times one replica, `sync` the all-reduces, `tied` what stages
+//! that share parameters send each other, `links` what crosses regions. Python hands over arrays (`python`).
+
+pub mod arrays;
+pub mod cache;
+pub mod evaluate;
+pub mod groups;
+pub mod links;
+pub mod memory;
+pub mod pipeline;
+pub mod price;
+pub mod python;
+pub mod rings;
+pub mod shares;
+pub mod sync;
+#[cfg(test)]
+pub mod testing;
+pub mod tied;
+pub mod wan;

@@ -1,0 +1,76 @@
+//! How long Hulk's own all-reduce between regions takes, about.
+
+use super::arrays::{Setting, WAN, max};
+use super::groups::Groups;
+
+/// What it takes over its bound, measured on a quiet machine: docs/benchmarks/all-reduce.md.
+const OVER_BOUND: f64 = 1.08;
+
+/// Seconds of the only stage's all-reduce; infinite where it may not be used or there is no way.
+///
+/// B bytes must leave each of the stage's regions and reach it, over all its links to the others together, each link
+/// carrying its part by rate, and cross the farthest pair once.
+///
+/// ```text
+/// 1.08 max over regions (latency to the farthest + max(inside, busiest link, B / uplink))
+/// ```
+pub fn wan_seconds(setting: &Setting, groups: &Groups) -> f64 {
+    if setting.transports & WAN == 0 || groups.bytes_p.len() > 1 || setting.tensor > 1 {
+        return f64::INFINITY;
+    }
+    let regions: Vec<usize> = (0..setting.num_regions())
+        .filter(|&region| groups.count_at(0, region) > 0)
+        .collect();
+    let num_bytes = groups.bytes_p[0];
+    let rates: Vec<(f64, f64)> = regions.iter().map(|&region| rates(setting, &regions, region)).collect();
+    let mut slowest_s = 0.0;
+    for (&here, &(out, into)) in regions.iter().zip(&rates) {
+        let inside_s = inside_s(setting, groups, here);
+        let (mut latency_s, mut out_s, mut into_s) = (0.0, 0.0, 0.0);
+        for (&there, &(out_there, into_there)) in regions.iter().zip(&rates) {
+            if there == here {
+                continue;
+            }
+            latency_s = max(latency_s, setting.latency_rr.at(here, there));
+            if setting.flow_rr.at(here, there) > 0.0 {
+                out_s = max(out_s, max(num_bytes / out, num_bytes / into_there));
+            }
+            if setting.flow_rr.at(there, here) > 0.0 {
+                into_s = max(into_s, max(num_bytes / out_there, num_bytes / into));
+            }
+        }
+        if out_s == 0.0 || into_s == 0.0 {
+            return f64::INFINITY;
+        }
+        let busy_s = max(max(out_s, into_s), num_bytes / setting.uplink_r[here]);
+        slowest_s = max(slowest_s, OVER_BOUND * (latency_s + max(inside_s, busy_s)));
+    }
+    slowest_s
+}
+
+/// Bytes a second that all links from a region to the others carry together, and all links from them to it.
+fn rates(setting: &Setting, regions: &[usize], here: usize) -> (f64, f64) {
+    let rate = |a: usize, b: usize| {
+        if setting.flow_rr.at(a, b) > 0.0 {
+            setting.capacity_rr.at(a, b)
+        } else {
+            0.0
+        }
+    };
+    let others = || regions.iter().copied().filter(|&there| there != here);
+    (
+        others().map(|there| rate(here, there)).sum(),
+        others().map(|there| rate(there, here)).sum(),
+    )
+}
+
+/// Seconds of the ring between a region's cells.
+fn inside_s(setting: &Setting, groups: &Groups, region: usize) -> f64 {
+    let num_cells = groups.count_at(0, region);
+    if num_cells < 2 {
+        return 0.0;
+    }
+    let (near_s, flow) = groups.inside(setting, 0, region);
+    let sent = 2.0 * f64::from(num_cells - 1) / f64::from(num_cells) * groups.bytes_p[0];
+    2.0 * near_s + if flow > 0.0 { sent / flow } else { f64::INFINITY }
+}

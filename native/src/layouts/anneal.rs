@@ -1,0 +1,335 @@
+//! Simulated annealing over layouts: moves that matter, each undone unless it is taken.
+//!
+//! Half of the moves begin at the replica that ends last. A move that costs more is taken with probability
+//! exp(-(increase / cost) / temperature), the temperature falling geometrically. The number that decides it is drawn
+//! first: a move that is bound to cost more than it lets pass is undone before its pipelines, or its all-reduces, are
+//! timed.
+
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+use super::moves::{KINDS, Move, NUM_MOVES, below, change, undo};
+use crate::closed_form::arrays::{Grid, Layout, Setting};
+use crate::closed_form::cache::Cache;
+use crate::closed_form::evaluate::{combine, end_replica, least_cost, weigh_replica};
+
+/// How a call of `Annealing::run` goes about it.
+pub struct Plan {
+    pub num_moves: usize,
+    /// Temperatures at the first and the last move.
+    pub hot: f64,
+    pub cold: f64,
+    pub seed: u64,
+    /// Which kinds of move are made.
+    pub allowed: [bool; NUM_MOVES],
+}
+
+/// The replicas that a move touches.
+#[derive(Clone, Copy)]
+enum Touched {
+    None,
+    All,
+    Two(usize, usize),
+}
+
+/// A layout while it changes, the best one so far, and what they cost.
+pub struct Annealing<'a> {
+    pub setting: Setting<'a>,
+    pub layout: &'a mut Layout,
+    /// What is known of the layout, all of whose replicas have been timed.
+    pub cache: &'a mut Cache,
+    /// Cells for which each machine has room left.
+    pub free_m: &'a mut [i64],
+    pub best: &'a mut Layout,
+    pub cost: f64,
+    pub best_cost: f64,
+}
+
+impl Annealing<'_> {
+    /// Makes moves.
+    pub fn run(&mut self, plan: &Plan) {
+        let mut chance = Xoshiro256PlusPlus::seed_from_u64(plan.seed);
+        let mut kept = Kept {
+            ends_dp: self.cache.ends_dp.clone(),
+            excess_dp: self.cache.excess_dp.clone(),
+            machines: self.layout.machines.clone(),
+            is_of_several: self.setting.worker_cells > 1,
+        };
+        let (num_replicas, mut slowest, mut is_stale) = (self.layout.num_replicas(), self.slowest(), true);
+        let cooling = (plan.cold / plan.hot).powf(1.0 / plan.num_moves as f64);
+        let mut temperature = plan.hot;
+        for _ in 0..plan.num_moves {
+            temperature *= cooling;
+            let number = below(&mut chance, NUM_MOVES);
+            if !plan.allowed[number] {
+                continue;
+            }
+            let a = if chance.random() {
+                slowest
+            } else {
+                below(&mut chance, num_replicas)
+            };
+            let replicas = (a, below(&mut chance, num_replicas));
+            let made = change(
+                &self.setting,
+                self.layout,
+                self.free_m,
+                &mut chance,
+                KINDS[number],
+                replicas,
+            );
+            let Some(made) = made else { continue };
+            let most = self.cost - self.cost * temperature * chance.random::<f64>().ln();
+            if self.is_taken(made, &mut kept, most, &mut is_stale) {
+                slowest = self.slowest();
+            }
+        }
+    }
+
+    /// Whether a move that was made costs at most so much; else it is undone.
+    ///
+    /// `is_stale`: whether the all-reduces were timed last for other cells, layers or another tour.
+    fn is_taken(&mut self, made: Move, kept: &mut Kept, most: f64, is_stale: &mut bool) -> bool {
+        let touched = self.touched(made);
+        kept.keep(self.cache, touched);
+        let is_moved = *is_stale || !matches!(made, Move::Share { .. });
+        let is_timed = self.are_timed(touched, most);
+        let new = if is_timed {
+            combine(&self.setting, self.layout, self.cache, is_moved, most)
+        } else {
+            None
+        };
+        if new.is_some() {
+            *is_stale = false;
+        }
+        match new {
+            Some(cost) if cost <= self.cost || cost <= most => {
+                self.take(made, kept, cost);
+                return true;
+            }
+            Some(_) => *is_stale = !matches!(made, Move::Share { .. }),
+            None => {}
+        }
+        if let (Move::Replace { .. }, true) = (made, kept.is_of_several) {
+            self.layout.machines.copy_from_slice(&kept.machines);
+        } else {
+            undo(self.layout, made);
+        }
+        kept.give_back(self.cache, touched);
+        false
+    }
+
+    fn take(&mut self, made: Move, kept: &mut Kept, cost: f64) {
+        self.cost = cost;
+        if let Move::Replace { cell, old } = made {
+            self.free_m[old] += self.setting.worker_cells as i64;
+            self.free_m[self.layout.machines[cell]] -= self.setting.worker_cells as i64;
+        }
+        if kept.is_of_several {
+            kept.machines.copy_from_slice(&self.layout.machines);
+        }
+        if cost < self.best_cost {
+            self.best_cost = cost;
+            self.best.copy_from(self.layout);
+        }
+    }
+
+    fn touched(&self, made: Move) -> Touched {
+        let of = |cell: usize| cell / self.layout.num_stages;
+        match made {
+            Move::Swap { one, other } => Touched::Two(of(one), of(other)),
+            Move::Replace { .. } if self.setting.worker_cells > 1 => Touched::All,
+            Move::Replace { cell, .. } => Touched::Two(of(cell), of(cell)),
+            Move::Share { from, to, .. } => Touched::Two(from, to),
+            Move::Shift { .. } => Touched::All,
+            Move::Tour { .. } => Touched::None,
+        }
+    }
+
+    /// Times the replicas a move touched; false, and some are not timed, once it must cost more than `most`.
+    fn are_timed(&mut self, touched: Touched, most: f64) -> bool {
+        match touched {
+            Touched::None => true,
+            Touched::Two(a, b) => self.is_timed(a, most) && (a == b || self.is_timed(b, most)),
+            Touched::All => (0..self.layout.num_replicas()).all(|replica| self.is_timed(replica, most)),
+        }
+    }
+
+    /// Times one replica; false, and it is not, where the layout is bound to cost more than `most`.
+    fn is_timed(&mut self, replica: usize, most: f64) -> bool {
+        weigh_replica(&self.setting, self.layout, self.cache, replica);
+        if least_cost(&self.setting, self.layout, self.cache, replica) > most {
+            return false;
+        }
+        end_replica(&self.setting, self.layout, self.cache, replica);
+        true
+    }
+
+    /// The replica whose first stage ends last.
+    fn slowest(&self) -> usize {
+        let (mut worst, mut worst_s) = (0, -1.0);
+        for replica in 0..self.layout.num_replicas() {
+            let end_s = self.cache.ends_dp.at(replica, 0);
+            if end_s > worst_s {
+                (worst, worst_s) = (replica, end_s);
+            }
+        }
+        worst
+    }
+}
+
+/// What was known before a move.
+struct Kept {
+    ends_dp: Grid,
+    excess_dp: Grid,
+    /// Of the layout, where a move changes more cells than it says.
+    machines: Vec<usize>,
+    is_of_several: bool,
+}
+
+impl Kept {
+    fn keep(&mut self, cache: &Cache, touched: Touched) {
+        copy(&cache.ends_dp, &mut self.ends_dp, touched);
+        copy(&cache.excess_dp, &mut self.excess_dp, touched);
+    }
+
+    fn give_back(&self, cache: &mut Cache, touched: Touched) {
+        copy(&self.ends_dp, &mut cache.ends_dp, touched);
+        copy(&self.excess_dp, &mut cache.excess_dp, touched);
+    }
+}
+
+fn copy(source: &Grid, target: &mut Grid, touched: Touched) {
+    match touched {
+        Touched::None => {}
+        Touched::All => target.values.copy_from_slice(&source.values),
+        Touched::Two(a, b) => {
+            target.copy_row(a, source);
+            if a != b {
+                target.copy_row(b, source);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::closed_form::evaluate::evaluate;
+    use crate::closed_form::testing::World;
+
+    /// Anneals in calls of a few moves and compares with evaluation from nothing after each.
+    fn is_as_from_scratch(world: &World, num_replicas: usize, num_stages: usize) {
+        let setting = world.setting();
+        let mut layout = world.layout(num_replicas, num_stages);
+        let [mut cache, mut fresh] = [0, 0].map(|_| world.cache(&layout));
+        let mut best = layout.clone();
+        let cost = evaluate(&setting, &layout, &mut cache);
+        let (mut costs, mut free_m) = ((cost, cost), world.free(&layout));
+        let mut num_changed = 0;
+        for seed in 0..200 {
+            let plan = Plan {
+                num_moves: 5,
+                hot: 0.5,
+                cold: 0.1,
+                seed,
+                allowed: [true; NUM_MOVES],
+            };
+            let (layout_mut, best_mut) = (&mut layout, &mut best);
+            let mut annealing = Annealing {
+                setting,
+                layout: layout_mut,
+                cache: &mut cache,
+                free_m: &mut free_m,
+                best: best_mut,
+                cost: costs.0,
+                best_cost: costs.1,
+            };
+            annealing.run(&plan);
+            num_changed += usize::from(annealing.cost != costs.0);
+            costs = (annealing.cost, annealing.best_cost);
+            assert_eq!(evaluate(&setting, &layout, &mut fresh), costs.0);
+            assert_eq!(evaluate(&setting, &best, &mut fresh), costs.1);
+            assert_eq!(layout.shares.iter().sum::<usize>(), world.global_batch);
+            assert_eq!(free_m, world.free(&layout));
+        }
+        assert!(num_changed > 20, "{num_changed}");
+        assert!(costs.1 < cost);
+    }
+
+    #[test]
+    fn costs_are_those_of_the_layout_from_scratch() {
+        let uneven = || World {
+            speeds: vec![1.0, 2.0, 1.0, 3.0, 1.0, 2.0, 1.5, 1.0],
+            ..World::of(8)
+        };
+        is_as_from_scratch(&uneven(), 2, 3);
+        is_as_from_scratch(
+            &World {
+                num_regions: 4,
+                ..uneven()
+            },
+            4,
+            1,
+        );
+        is_as_from_scratch(
+            &World {
+                worker_cells: 2,
+                slots: 4,
+                is_money: true,
+                ..uneven()
+            },
+            2,
+            2,
+        );
+        is_as_from_scratch(
+            &World {
+                ties: vec![7, 0],
+                is_cold: true,
+                micro_batch: 3,
+                ..uneven()
+            },
+            3,
+            2,
+        );
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_layout() {
+        let world = World {
+            speeds: vec![1.0, 2.0, 1.0, 3.0],
+            ..World::of(4)
+        };
+        let found = [0, 0, 1].map(|seed| {
+            let (mut layout, setting) = (world.layout(2, 2), world.setting());
+            let (mut cache, mut best) = (world.cache(&layout), layout.clone());
+            let cost = evaluate(&setting, &layout, &mut cache);
+            let mut free_m = world.free(&layout);
+            let plan = Plan {
+                num_moves: 400,
+                hot: 0.5,
+                cold: 0.4,
+                seed,
+                allowed: [true; NUM_MOVES],
+            };
+            let (layout_mut, best_cost) = (&mut layout, cost);
+            let best_mut = &mut best;
+            let cache_mut = &mut cache;
+            let free = &mut free_m;
+            Annealing {
+                setting,
+                layout: layout_mut,
+                cache: cache_mut,
+                free_m: free,
+                best: best_mut,
+                cost,
+                best_cost,
+            }
+            .run(&plan);
+            layout
+        });
+        assert_eq!(found[0], found[1]);
+        assert_ne!(found[0], found[2]);
+    }
+}
