@@ -58,7 +58,18 @@ def run(short: bool = False) -> None:
     console, raw = Console(highlight=False, width=160), Raw("families")
     warm()
     ratios: dict[bool, list[float]] = {False: [], True: []}
-    table = Table("cluster", "best drawn by hand", "degrees", "s", "without: s", "ratio", "with: s", "ratio", "degrees", "evaluations")
+    table = Table(
+        "cluster",
+        "best drawn by hand",
+        "degrees",
+        "s",
+        "without: s",
+        "ratio",
+        "with: s",
+        "ratio",
+        "degrees",
+        "evaluations",
+    )
     for cluster in drawn(short):
         floor = floor_of(cluster)
         found = {is_drawn: searched(cluster, Parts(drawings=is_drawn)) for is_drawn in (False, True)}

@@ -7,7 +7,7 @@ form prices each drawing, and the best are kept like any other trial. Moves alon
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -148,31 +148,24 @@ def _blocks(cells: Cells, widths: Widths, shape: Shape) -> Blocks:
     return blocks_of([group_sizes(group_N) for group_N in cells.levels], widths, shape.data, shape.pipeline)
 
 
-def draw_all(
-    trials: Trials, space: Space, options: Iterable[Option], pipelines: Iterable[int], going_on: Going
-) -> None:
+def draw_all(trials: Trials, space: Space, shapes: Sequence[tuple[Option, int]], going_on: Going) -> None:
     """Try the plain drawings of some options and numbers of stages, then descend from the best of them."""
     hierarchy = hierarchy_of(trials.setting(space.options[0]))
     if not len(hierarchy.group_LM):
         return
     drawings = Drawings(trials, space, hierarchy)
-    for drawing in _plain(drawings, options, tuple(pipelines)):
-        drawings.cost(drawing)
-        if not going_on():
-            return
+    for option, pipeline in shapes:
+        num_levels = len(drawings.cells(Drawing(option, pipeline, ())).levels)
+        for widths in plain_widths(num_levels):
+            drawings.cost(Drawing(option, pipeline, widths))
+            if not going_on():
+                return
     best: dict[tuple[Option, int], Drawing] = {}
     for drawing in sorted(drawings.costs, key=drawings.cost):
         best.setdefault((drawing.option, drawing.pipeline), drawing)
     for drawing in list(best.values())[:NUM_DESCENTS]:
         if drawings.cost(drawing) < math.inf:
             _descend(drawings, drawing, going_on)
-
-
-def _plain(drawings: Drawings, options: Iterable[Option], pipelines: tuple[int, ...]) -> Iterator[Drawing]:
-    for option in options:
-        for pipeline in pipelines:
-            num_levels = len(drawings.cells(Drawing(option, pipeline, ())).levels)
-            yield from (Drawing(option, pipeline, widths) for widths in plain_widths(num_levels))
 
 
 def _descend(drawings: Drawings, drawing: Drawing, going_on: Going) -> None:

@@ -146,7 +146,9 @@ def _order(far_QQ: Floats, labels: list[Ints], above: list[Ints]) -> Ints:
         above_G[label_Q] = above_Q
         merged = {}
         for group in range(int(above_Q.max()) + 1):
-            merged[group] = [place for child in _walk(far_GG, np.flatnonzero(above_G == group)) for place in sequences[child]]
+            merged[group] = [
+                place for child in _walk(far_GG, np.flatnonzero(above_G == group)) for place in sequences[child]
+            ]
         sequences = merged
     return np.array(sequences[0], np.int64)
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from hulk_placement.cost.closed_form.setting import Option
 from hulk_placement.layouts import starts
 from hulk_placement.layouts.annealing import annealed
-from hulk_placement.layouts.drawings import draw_all
 from hulk_placement.layouts.drafts import EIGHTHS, Draft, Drafts
+from hulk_placement.layouts.drawings import draw_all
 from hulk_placement.layouts.searches import exact
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Trials
@@ -33,6 +33,9 @@ MOST_REGIONS = 24
 
 NUM_CONSTRUCTED = 16
 """Layouts on some more of those sets, at first and in each round."""
+
+NUM_DRAWN = 3
+"""Options and numbers of stages of the best drafts, by which layouts are drawn too."""
 
 NUM_CALLS = 2
 """Of annealing, there, for the best layout before anything else is tried."""
@@ -56,10 +59,13 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
     A round that finds nothing to evaluate is the last.
     """
     drafts, rng = Drafts(trials, space), random.Random(seed)
-    if trials.parts.drawings:
-        draw_all(trials, space, probes(space), spread(space.pipelines, NUM_FEW), going_on)
     sets, is_many = _sets(trials, space), len(trials.ground.regions) > MOST_REGIONS
+    if is_many and trials.parts.drawings:
+        shapes = list(itertools.product(probes(space), spread(space.pipelines, NUM_FEW)))
+        draw_all(trials, space, shapes, going_on)
     construct(drafts, sets, going_on, NUM_CONSTRUCTED if is_many else math.inf)
+    if not is_many and trials.parts.drawings and going_on():
+        draw_all(trials, space, drafts.best_shapes(NUM_DRAWN), going_on)
     for trial in trials.best(1) if is_many else ():
         annealed(trials, trial, NUM_CALLS, going_on, seed)
     beginnings, length, num_before = _beginnings(drafts, rng), 1, -1
