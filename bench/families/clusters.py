@@ -37,7 +37,7 @@ MEMORY_BYTES = 80 << 30
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A level of the link hierarchy, and how many groups of the level below (first: machines) each of its groups has."""
+    """A level of the link hierarchy; each of its groups has so many of the level below, at first machines."""
 
     name: str
     num: int

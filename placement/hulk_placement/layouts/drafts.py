@@ -87,7 +87,9 @@ class Drafts:
 
     def _build(self, draft: Draft) -> float:
         trials = self.trials
-        if self._shape(draft, self._most_room(draft)).num_accelerators < self.space.least:
+        most_room = self._most_room(draft)
+        most = self._shape(draft, most_room)
+        if most.data > most_room or most.num_accelerators < self.space.least:
             return math.inf
         order_N, tour_W = self._order(draft)
         if draft.is_aligned:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from hulk_placement.cost.closed_form.arrays import Ints, Setting
+from hulk_placement.cost.closed_form.arrays import Bools, Ints, Setting
 from hulk_placement.cost.closed_form.setting import Option
 from hulk_placement.layouts.hierarchy import Hierarchy, hierarchy_of
 from hulk_placement.layouts.meshes import (
@@ -23,6 +23,7 @@ from hulk_placement.layouts.meshes import (
     draw,
     group_sizes,
     plain_widths,
+    typical,
     widths_beside,
 )
 from hulk_placement.layouts.space import Space
@@ -33,6 +34,9 @@ EIGHTHS = (8, 6, 4, 3, 2, 1)
 
 NUM_DESCENTS = 2
 """Drawings of different options and numbers of stages that a descent begins at."""
+
+FEW = (1, 2, 4)
+"""Cells of each group of a level that are used, where not all are."""
 
 MOST_FIRST = 4
 """Outermost groups that are tried as the first one, where not all cells are used."""
@@ -46,6 +50,7 @@ class Drawing:
 
     `widths`: stages of a block, by level. `eighths`: replicas as a part of all that there is room for. `first`: by how
     many of the outermost groups the order begins later. `is_fast`: the slowest of more cells than are used stay unused.
+    `each`: a level, and how many cells of each of its groups may be used; None: all.
     """
 
     option: Option
@@ -55,6 +60,7 @@ class Drawing:
     by_rows: bool = True
     first: int = 0
     is_fast: bool = False
+    each: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +78,20 @@ class Cells:
         shift = -int(starts[(first - 1) % len(starts)]) if len(starts) else 0
         return Cells(np.roll(self.order_N, shift), [np.roll(group_N, shift) for group_N in self.levels])
 
+    def few_of_each(self, level: int, num: int) -> Cells:
+        """The first so many of each group of a level."""
+        group_N = self.levels[level]
+        first_N = np.concatenate([[True], group_N[1:] != group_N[:-1]])
+        begun_N = np.maximum.accumulate(np.where(first_N, np.arange(len(group_N)), 0))
+        return self._of(np.arange(len(group_N)) - begun_N < num)
+
     def without_slowest(self, setting: Setting, num: int) -> Cells:
         """So many of them; of equally fast ones the first."""
         seconds_N = setting.forward_KJ[setting.kind_M[self.order_N], -1]
         kept_N = np.sort(np.argsort(seconds_N, kind="stable")[:num])
+        return self._of(kept_N)
+
+    def _of(self, kept_N: Ints | Bools) -> Cells:
         return Cells(self.order_N[kept_N], [group_N[kept_N] for group_N in self.levels])
 
 
@@ -87,8 +103,8 @@ class Drawings:
     space: Space
     hierarchy: Hierarchy
     costs: dict[Drawing, float] = field(default_factory=dict)
-    _built: dict[tuple[Shape, Blocks, bool, int, bool], float] = field(default_factory=dict)
-    _cells: dict[tuple[int, int], Cells] = field(default_factory=dict)
+    _built: dict[tuple[Shape, Blocks, bool, int, bool, tuple[int, int] | None], float] = field(default_factory=dict)
+    _cells: dict[tuple[int, int, tuple[int, int] | None], Cells] = field(default_factory=dict)
 
     def cost(self, drawing: Drawing) -> float:
         """What the drawing's layout costs; infinite where there is no room for it, or no hope."""
@@ -102,10 +118,10 @@ class Drawings:
 
     def cells(self, drawing: Drawing) -> Cells:
         """All cells of a drawing's tensor degree, in the order in which groups are taken."""
-        key = (drawing.option.tensor, drawing.first)
+        key = (drawing.option.tensor, drawing.first, drawing.each)
         if key not in self._cells:
-            cells = Cells(*cells_of(self.hierarchy, self.trials.setting(drawing.option)))
-            self._cells[key] = cells.begun_at(drawing.first)
+            cells = Cells(*cells_of(self.hierarchy, self.trials.setting(drawing.option))).begun_at(drawing.first)
+            self._cells[key] = cells.few_of_each(*drawing.each) if drawing.each else cells
         return self._cells[key]
 
     def shape(self, drawing: Drawing) -> Shape:
@@ -131,7 +147,7 @@ class Drawings:
         if trials.is_hopeless(shape, cells.order_N):
             return math.inf
         blocks = _blocks(cells, drawing.widths, shape)
-        key = (shape, blocks, drawing.by_rows, drawing.first, drawing.is_fast)
+        key = (shape, blocks, drawing.by_rows, drawing.first, drawing.is_fast, drawing.each)
         if key not in self._built:
             mesh_N = draw(cells.order_N, cells.levels, blocks, shape.data, shape.pipeline, by_rows=drawing.by_rows)
             self._built[key] = trials.build(shape, mesh_N, self._tour(cells), by_rows=True).cost
@@ -152,7 +168,7 @@ def draw_all(trials: Trials, space: Space, shapes: Sequence[tuple[Option, int]],
     """Try the plain drawings of some options and numbers of stages, then descend from the best of them."""
     hierarchy = hierarchy_of(trials.setting(space.options[0]))
     if not len(hierarchy.group_LM):
-        return
+        return  # all machines are alike to their links
     drawings = Drawings(trials, space, hierarchy)
     for option, pipeline in shapes:
         num_levels = len(drawings.cells(Drawing(option, pipeline, ())).levels)
@@ -203,6 +219,13 @@ def _replicas(drawings: Drawings, drawing: Drawing) -> list[Drawing]:
     return [] if drawings.space.data else [replace(drawing, eighths=eighths) for eighths in EIGHTHS]
 
 
+def _few_of_each(drawings: Drawings, drawing: Drawing) -> list[Drawing]:
+    """One, two or four cells of each group of a level, as many replicas as these have room for."""
+    levels = drawings.cells(replace(drawing, each=None)).levels
+    few = [(level, num) for level, group_N in enumerate(levels) for num in FEW if num < typical(group_sizes(group_N))]
+    return [replace(drawing, each=each, eighths=8) for each in (None, *few)]
+
+
 def _unused(drawings: Drawings, drawing: Drawing) -> list[Drawing]:
     """Which cells are left out, where not all are used."""
     if not drawings.is_partial(drawing):
@@ -218,6 +241,7 @@ CHOICES: tuple[Callable[[Drawings, Drawing], list[Drawing]], ...] = (
     _options,
     _pipelines,
     _replicas,
+    _few_of_each,
     _unused,
 )
 """What a descent changes one after another."""

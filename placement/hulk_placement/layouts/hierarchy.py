@@ -82,7 +82,7 @@ def average_linkage(far_QQ: Floats, num_Q: Ints) -> list[tuple[int, int, float]]
     """
     far = far_QQ.astype(np.float64).copy()
     np.fill_diagonal(far, math.inf)
-    weight, left, chain = num_Q.astype(np.float64), list(range(len(far)))[1:], [0] if len(far) else []
+    weight, chain = num_Q.astype(np.float64), list[int]()
     merges: list[tuple[int, int, float]] = []
     alive = np.ones(len(far), np.bool_)
     while len(merges) < len(far) - 1:

@@ -9,7 +9,6 @@ with an attempt to look at all layouts: a proof, or what the others have missed.
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from collections.abc import Callable, Iterator
 
@@ -31,8 +30,8 @@ NUM_FEW = 4
 MOST_REGIONS = 24
 """Of more, sets of regions are not all tried before anything else: there are half as many as regions squared."""
 
-NUM_CONSTRUCTED = 16
-"""Layouts on some more of those sets, at first and in each round."""
+NUM_LATER = 16
+"""Of those sets, at first and in each round."""
 
 NUM_DRAWN = 3
 """Options and numbers of stages of the best drafts, by which layouts are drawn too."""
@@ -63,7 +62,7 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
     if is_many and trials.parts.drawings:
         shapes = list(itertools.product(probes(space), spread(space.pipelines, NUM_FEW)))
         draw_all(trials, space, shapes, going_on)
-    construct(drafts, sets, going_on, NUM_CONSTRUCTED if is_many else math.inf)
+    construct(drafts, itertools.islice(sets, NUM_LATER if is_many else None), going_on)
     if not is_many and trials.parts.drawings and going_on():
         draw_all(trials, space, drafts.best_shapes(NUM_DRAWN), going_on)
     for trial in trials.best(1) if is_many else ():
@@ -76,7 +75,7 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
         if trials.parts.annealing:
             improve(trials, length, going_on, seed + length)
         length *= 2
-        construct(drafts, sets, going_on, NUM_CONSTRUCTED)
+        construct(drafts, itertools.islice(sets, NUM_LATER), going_on)
         if going_on() and exact.are_few(trials, space):
             room = PROOF_SHARE * trials.num_evaluations
             most = trials.num_evaluations + room
@@ -93,16 +92,15 @@ def _sets(trials: Trials, space: Space) -> Iterator[starts.Regions]:
     yield from starts.grown_sets(setting, starts.speed_by_region(setting))
 
 
-def construct(drafts: Drafts, sets: Iterator[starts.Regions], going_on: Going, most: float) -> None:
-    """Layouts of a few shapes on one set of regions after another, until so many are evaluated, about."""
-    trials, space, num_before = drafts.trials, drafts.space, drafts.trials.num_evaluations
+def construct(drafts: Drafts, sets: Iterator[starts.Regions], going_on: Going) -> None:
+    """Layouts of a few shapes on some sets of regions."""
+    trials, space = drafts.trials, drafts.space
     for regions in sets:
         for option, pipeline in itertools.product(probes(space), spread(space.pipelines, NUM_FEW)):
             drafts.cost(Draft(regions, option, pipeline))
             drafts.cost(Draft(regions, option, pipeline, by_rows=False))
             drafts.cost(Draft(regions, option, pipeline, by_rows=False, is_dealt=True))
-        is_enough = trials.num_evaluations - num_before >= most
-        if is_enough or (trials.num_evaluations and not going_on()):
+        if trials.num_evaluations and not going_on():
             return
 
 
