@@ -14,6 +14,7 @@
     crossover    from which link speed on a synchronous step pays, local SGD below; predictions only, nothing measured
     solve        how good and how quick planning is; predictions only, nothing measured
     planner      how good and how quick searches over any layout are; predictions only, nothing measured
+    families     the layout search beside layouts that people draw, on boxes in zones in regions; predictions only
     placements   planned machines beside those that others choose, measured on real trainings in three labs
     gnn          whether the value network helps to divide machines among jobs; predictions only, nothing measured
     step_model   the evaluator's closed form beside its simulation of a step, and what each takes; nothing is run
@@ -58,6 +59,7 @@ from bench import (
     starting,
 )
 from bench.allreduce import whole as all_reduces
+from bench.families import question as families
 from bench.fleet import question as fleet
 from bench.gil import question as gil
 from bench.gloo_model import question as gloo_model
@@ -88,6 +90,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "crossover": lambda short: crossover.run(factors=crossover.FACTORS[::2] if short else crossover.FACTORS),
     "solve": lambda _: bench_solve.run(),
     "planner": planner.run,
+    "families": families.run,
     "placements": placements.run,
     "gnn": gnn.run,
     "memory": memory_peaks.run,

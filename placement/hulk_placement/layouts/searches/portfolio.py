@@ -16,6 +16,7 @@ from hulk_placement.cost.closed_form.setting import Option
 from hulk_placement.layouts import starts
 from hulk_placement.layouts.annealing import annealed
 from hulk_placement.layouts.drafts import EIGHTHS, Draft, Drafts
+from hulk_placement.layouts.drawings import draw_all
 from hulk_placement.layouts.searches import exact
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Trials
@@ -25,6 +26,18 @@ NUM_SETS = 6
 
 NUM_FEW = 4
 """Numbers of stages that stand for all of them."""
+
+MOST_REGIONS = 24
+"""Of more, sets of regions are not all tried before anything else: there are half as many as regions squared."""
+
+NUM_LATER = 16
+"""Of those sets, at first and in each round."""
+
+NUM_DRAWN = 3
+"""Options and numbers of stages of the best drafts, by which layouts are drawn too."""
+
+NUM_CALLS = 2
+"""Of annealing, there, for the best layout before anything else is tried."""
 
 NUM_ANNEALED = 8
 NUM_DESCENTS = 24
@@ -45,7 +58,15 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
     A round that finds nothing to evaluate is the last.
     """
     drafts, rng = Drafts(trials, space), random.Random(seed)
-    construct(drafts, going_on)
+    sets, is_many = _sets(trials, space), len(trials.ground.regions) > MOST_REGIONS
+    if is_many and trials.parts.drawings:
+        shapes = list(itertools.product(probes(space), spread(space.pipelines, NUM_FEW)))
+        draw_all(trials, space, shapes, going_on)
+    construct(drafts, itertools.islice(sets, NUM_LATER if is_many else None), going_on)
+    if not is_many and trials.parts.drawings and going_on():
+        draw_all(trials, space, drafts.best_shapes(NUM_DRAWN), going_on)
+    for trial in trials.best(1) if is_many else ():
+        annealed(trials, trial, NUM_CALLS, going_on, seed)
     beginnings, length, num_before = _beginnings(drafts, rng), 1, -1
     while going_on() and trials.num_evaluations > num_before:
         num_before = trials.num_evaluations
@@ -54,6 +75,7 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
         if trials.parts.annealing:
             improve(trials, length, going_on, seed + length)
         length *= 2
+        construct(drafts, itertools.islice(sets, NUM_LATER), going_on)
         if going_on() and exact.are_few(trials, space):
             room = PROOF_SHARE * trials.num_evaluations
             most = trials.num_evaluations + room
@@ -62,11 +84,18 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
                 return
 
 
-def construct(drafts: Drafts, going_on: Going) -> None:
-    """Layouts of a few shapes on every set of regions."""
+def _sets(trials: Trials, space: Space) -> Iterator[starts.Regions]:
+    """Sets of regions that may be worth using; all together first where they are many."""
+    setting, num = trials.setting(space.options[0]), len(trials.ground.regions)
+    if num > MOST_REGIONS:
+        yield tuple(range(num))
+    yield from starts.grown_sets(setting, starts.speed_by_region(setting))
+
+
+def construct(drafts: Drafts, sets: Iterator[starts.Regions], going_on: Going) -> None:
+    """Layouts of a few shapes on some sets of regions."""
     trials, space = drafts.trials, drafts.space
-    setting = trials.setting(space.options[0])
-    for regions in starts.grown_sets(setting, starts.speed_by_region(setting)):
+    for regions in sets:
         for option, pipeline in itertools.product(probes(space), spread(space.pipelines, NUM_FEW)):
             drafts.cost(Draft(regions, option, pipeline))
             drafts.cost(Draft(regions, option, pipeline, by_rows=False))
