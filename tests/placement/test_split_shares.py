@@ -15,6 +15,8 @@ from hulk_placement.split.together import divide, divisions_of, work_on
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
+from bench.divisions import SEARCHES
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "planner"
 
 
@@ -28,7 +30,7 @@ def two_jobs() -> tuple[list[Workload], Topology]:
 
 def mean_step_s(search: str, seed: int, iterations: int) -> float:
     jobs, topology = two_jobs()
-    final = divide(work_on(divisions_of(jobs, topology), Budget(iterations), clock=lambda: 0.0), search, seed)
+    final = divide(work_on(divisions_of(jobs, topology), Budget(iterations), clock=lambda: 0.0), SEARCHES[search], seed)
     assert final is not None
     return math.exp(final.value / 2)
 

@@ -16,14 +16,14 @@ from hulk_placement.layouts.place import best_plan
 from hulk_placement.plan import Plan
 from hulk_placement.search.pins import bound
 from hulk_placement.solution import Budget, Unplaced
+from hulk_placement.split import portfolio
 from hulk_placement.split.arrange import Arranged
-from hulk_placement.split.division import Divisions
+from hulk_placement.split.division import Divisions, Progress
 from hulk_placement.split.estimate import IMPOSSIBLE
 from hulk_placement.split.finals import Final, Work, finals
 from hulk_placement.split.gaps import against_all
 from hulk_placement.split.job import Job
 from hulk_placement.split.pools import Pools
-from hulk_placement.split.searches import SEARCHES
 from hulk_placement.stages import as_planned
 from hulk_placement.topology import Topology, less
 from hulk_placement.workload import Workload
@@ -31,6 +31,8 @@ from hulk_placement.workload import Workload
 Clock = Callable[[], float]
 Place = Callable[[Workload, Topology, Budget, Clock], Plan | Unplaced]
 PlaceData = Callable[[Workload, Topology, Budget, Clock], Plan | Unplaced | None]
+Search = Callable[[Divisions, Progress, int], None]
+"""What was tried, how much of the work is done, and a seed; what was tried is changed."""
 Outcome = tuple[dict[str, Plan], dict[str, Unplaced]]
 
 PLANNING_SHARE, RING_SHARE = 0.2, 0.6
@@ -55,7 +57,7 @@ class Together:
     clock: Clock
     place: Place
     place_data: PlaceData
-    search: str
+    search: Search
 
 
 def place_together(
@@ -65,7 +67,7 @@ def place_together(
     clock: Clock,
     place: Place,
     place_data: PlaceData,
-    search: str = "portfolio",
+    search: Search = portfolio.search,
 ) -> Outcome:
     """Plans by key, and reasons for those that get none; `workloads` in the order in which they go first.
 
@@ -116,9 +118,9 @@ def work_on(divisions: Divisions, budget: Budget, clock: Clock, share: float = 1
     return Work(clock, share * budget.seconds, share * num_evaluations, divisions, clock())
 
 
-def divide(work: Work, search: str, seed: int) -> Final | None:
+def divide(work: Work, search: Search, seed: int) -> Final | None:
     """Search for divisions with a part of the work, lay out the best with the rest; None where not all have room."""
-    SEARCHES[search](work.divisions, lambda: work.done() / DIVISION_SHARE, seed)
+    search(work.divisions, lambda: work.done() / DIVISION_SHARE, seed)
     return finals(work, seed) if work.divisions.is_any_possible() else None
 
 
@@ -137,7 +139,7 @@ def _have_room(common: Together, workloads: Sequence[Workload]) -> bool:
     def progress() -> float:
         return 1.0 if divisions.is_any_possible() else work.done()
 
-    SEARCHES[common.search](divisions, progress, common.budget.seed)
+    common.search(divisions, progress, common.budget.seed)
     return divisions.is_any_possible()
 
 

@@ -12,6 +12,7 @@ from hulk_placement.schedule.operations import operations_of
 from hulk_placement.schedule.packed import packed
 from hulk_placement.schedule.shapes import v
 from hulk_placement.solution import Budget
+from hulk_placement.split import guided, local
 from hulk_placement.split.together import divide, divisions_of, work_on
 
 
@@ -19,7 +20,7 @@ def warm() -> None:
     """Plan the jobs; every compiled function is in the cache then."""
     layouts.warm()
     job, topology = layouts.small()
-    for search in ("local", "gnn"):
+    for search in (local.search, guided.search):
         divisions = divisions_of([job, replace(job, key="warm/down")], topology)
         divide(work_on(divisions, Budget(layouts.NUM_EVALUATIONS), clock=lambda: 0.0), search, 0)
     warm_schedules()

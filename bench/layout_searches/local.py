@@ -6,11 +6,11 @@ from collections.abc import Callable
 from itertools import islice
 
 import numpy as np
-
 from hulk_placement.layouts.annealing import annealed
-from hulk_placement.layouts.searches import sampling
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Trials
+
+from bench.layout_searches import sampling
 
 DRAWN = 32
 """Random layouts of which the best is annealed."""

@@ -2,7 +2,7 @@
 
 Of Hulk (arXiv 2302.13741) only the abstract and the data were available; this is what they say, filled in with the
 plainest choices: Kipf and Welling's convolution (arXiv 1609.02907) over blocks of machines that are alike, whose edges
-weigh more the shorter their latency is. What it says of a block and a job follows from figures of both (`gnn.blocks`):
+weigh more the shorter their latency is. What it says of a block and a job follows from figures of both (`blocks`):
 
     H1 = relu(A X W0 + X S0 + b0)    H2 = relu(A H1 W1 + H1 S1 + b1)    answers = A H2 W2 + H2 S2 + b2
 
@@ -17,14 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-
 from hulk_placement.cost.closed_form.arrays import Floats, Ints
-from hulk_placement.gnn.blocks import LEAST, Graph, by_size, graph_of
-from hulk_placement.gnn.weights import Single, packaged
+from hulk_placement.gnn.weights import Single, read
 from hulk_placement.split.division import Divisions, move, nothing
 from hulk_placement.split.estimate import IMPOSSIBLE
+
+from bench.divisions.blocks import LEAST, Graph, by_size, graph_of
 
 NUM_LAYERS = 3
 NUM_SHIFTS = 50
@@ -44,8 +45,8 @@ class Classifier:
 
     @classmethod
     def trained(cls) -> Classifier:
-        """The one whose weights are part of the package."""
-        return cls(packaged(WEIGHTS))
+        """The one whose weights are beside this file."""
+        return cls(read(Path(__file__).with_name(f"{WEIGHTS}.npz"))[0])
 
     def answers(self, graph: Graph) -> Floats:
         """How well each block suits each job, (J, N)."""

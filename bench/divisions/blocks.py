@@ -12,7 +12,6 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-
 from hulk_placement.cost.closed_form.arrays import Floats, Ints
 from hulk_placement.gnn.graphs import LIMIT, Figures, figures_of
 from hulk_placement.split.division import Divisions, along, cut

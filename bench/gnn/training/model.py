@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from hulk_placement.gnn.graphs import NUM_EDGE, NUM_GRAPH, NUM_NODE, Graphs
+from hulk_placement.gnn.network import NUM_ROUNDS
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 from torch_geometric.utils import scatter
-
-from hulk_placement.gnn.graphs import NUM_EDGE, NUM_GRAPH, NUM_NODE, Graphs
-from hulk_placement.gnn.network import NUM_ROUNDS
 
 WIDTH, READ = 32, 64
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from hulk_placement.split import exact, guided, local
 from hulk_placement.split.division import Divisions, Progress
-from hulk_placement.split.searches import exact, guided, local
 
 FEW = 8000
 """Layouts; where there is no work for as many to be priced, the network is asked which: by trial on other clusters."""

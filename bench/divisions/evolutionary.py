@@ -8,11 +8,11 @@ from __future__ import annotations
 import random
 
 import numpy as np
-
 from hulk_placement.cost.closed_form.arrays import Ints
 from hulk_placement.split import moves
 from hulk_placement.split.division import Divisions, Progress, move, nothing
-from hulk_placement.split.searches import sampling
+
+from bench.divisions import sampling
 
 POPULATION = 24
 

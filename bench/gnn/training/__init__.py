@@ -1,4 +1,4 @@
-"""Training of the value network: needs the extra `gnn` (torch, torch_geometric), which planning never does."""
+"""Training of the value network: needs torch and torch_geometric, which planning never does."""
 
 import warnings
 

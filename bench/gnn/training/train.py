@@ -1,4 +1,4 @@
-"""`hulk gnn train`: problems drawn by a seed, samples, a network; samples of the search it guides, a better network.
+"""`python -m bench.gnn.training`: problems drawn by a seed, samples, a network; then one that such a network guides.
 
 What the guided search asks about is labelled as well, because a search finds the shares that its network is wrong
 about. Beside the value network the classifier of the paper's formulation, by one good division of each problem.
@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
-from hulk_placement.gnn.classify import WEIGHTS as CLASSIFIER
 from hulk_placement.gnn.network import WEIGHTS, Network
-from hulk_placement.gnn.training.classifier import Example, classifier_of, example_of
-from hulk_placement.gnn.training.clusters import DATA_VERSION
-from hulk_placement.gnn.training.fit import Score, fit
-from hulk_placement.gnn.training.samples import Sample, labelled, problem, searched
 from hulk_placement.gnn.weights import write
+
+from bench.divisions.classify import WEIGHTS as CLASSIFIER
+from bench.gnn.training.classifier import Example, classifier_of, example_of
+from bench.gnn.training.clusters import DATA_VERSION
+from bench.gnn.training.fit import Score, fit
+from bench.gnn.training.samples import Sample, labelled, problem, searched
 
 GUIDED_SHARE = 1 / 3
 """Of all problems: those whose search the first network guides."""
@@ -61,7 +61,7 @@ def train(
     tell(f"{num_problems} problems: {score}")
     classifier, share = classifier_of(collected.examples, seed)
     tell(str(share))
-    made = {"command": f"hulk gnn train --seed {seed} --problems {num_problems}", "data": DATA_VERSION}
+    made = {"command": f"python -m bench.gnn.training --seed {seed} --problems {num_problems}", "data": DATA_VERSION}
     write(folder / f"{WEIGHTS}.npz", network.exported(), {**made, "score": asdict(score)})
     write(folder / f"{CLASSIFIER}.npz", classifier.exported(), {**made, "score": asdict(share)})
     return score

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trial, Trials
 

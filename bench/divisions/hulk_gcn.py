@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hulk_placement.gnn.classify import Classifier, classified
 from hulk_placement.split.division import Divisions, Progress
+
+from bench.divisions.classify import Classifier, classified
 
 
 def search(divisions: Divisions, progress: Progress, seed: int) -> None:

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from hulk_placement.cost.closed_form.arrays import Floats
+from hulk_placement.split import local
+from hulk_placement.split.division import Divisions
 from numpy.typing import NDArray
 from torch_geometric.nn import DenseGraphConv
 
-from hulk_placement.cost.closed_form.arrays import Floats
-from hulk_placement.gnn.blocks import NUM_FIGURES, Graph, equal_pieces, graph_of, parts_of
-from hulk_placement.gnn.classify import NUM_LAYERS, WITHOUT_LAYOUT, balanced
-from hulk_placement.gnn.training import samples
-from hulk_placement.split.division import Divisions
-from hulk_placement.split.searches import local
+from bench.divisions.blocks import NUM_FIGURES, Graph, equal_pieces, graph_of, parts_of
+from bench.divisions.classify import NUM_LAYERS, WITHOUT_LAYOUT, balanced
+from bench.gnn.training import samples
 
 WIDTH = 32
 EPOCHS = 20

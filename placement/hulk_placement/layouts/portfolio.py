@@ -13,10 +13,9 @@ import random
 from collections.abc import Callable, Iterator
 
 from hulk_placement.cost.closed_form.setting import Option
-from hulk_placement.layouts import starts
+from hulk_placement.layouts import exact, starts
 from hulk_placement.layouts.annealing import annealed
 from hulk_placement.layouts.drafts import EIGHTHS, Draft, Drafts
-from hulk_placement.layouts.searches import exact
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Trials
 

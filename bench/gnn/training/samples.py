@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
 from hulk_placement.cost.closed_form.arrays import Floats
 from hulk_placement.gnn.graphs import Graphs, figures_of, graphs_of
 from hulk_placement.gnn.guide import Guide
 from hulk_placement.gnn.network import Network
-from hulk_placement.gnn.training import clusters
+from hulk_placement.split import guided, local
 from hulk_placement.split.division import Divisions
-from hulk_placement.split.searches import guided, local
 from hulk_placement.split.together import divisions_of
+from numpy.typing import NDArray
+
+from bench.gnn.training import clusters
 
 SEARCHED = 2000
 """Layouts priced in the search whose shares are labelled, or divisions asked about where few are new."""

@@ -10,13 +10,14 @@ from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.layouts.admission import accelerators_needed, admitted
 from hulk_placement.layouts.joined import unjoined
 from hulk_placement.layouts.reasons import least_cost
-from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import space_of
 from hulk_placement.layouts.trials import Shape, Trials
 from hulk_placement.solution import Unplaced
 from hulk_placement.topology import Topology
 from hulk_placement.words import counted
 from hulk_placement.workload import Workload
+
+from bench.layout_searches import SEARCHES
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-
 from hulk_placement.cost.closed_form.arrays import Floats
-from hulk_placement.gnn.training.model import Value, batch_of
-from hulk_placement.gnn.training.samples import Sample, padded
+
+from bench.gnn.training.model import Value, batch_of
+from bench.gnn.training.samples import Sample, padded
 
 BATCH = 256
 LEARNING_RATE, WEIGHT_DECAY = 4e-3, 1e-4

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-
 from hulk_placement.cost.closed_form.arrays import Ints
-from hulk_placement.layouts.searches import sampling
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trial, Trials
+
+from bench.layout_searches import sampling
 
 POPULATION = 32
 SWAPS = 4

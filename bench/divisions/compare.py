@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
 from hulk_placement.cost.closed_form.arrays import Floats
 from hulk_placement.solution import Budget
 from hulk_placement.split.division import Divisions
 from hulk_placement.split.job import Job
-from hulk_placement.split.searches import SEARCHES
 from hulk_placement.split.together import DIVISION_SHARE, divide, divisions_of, work_on
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
+
+from bench.divisions import SEARCHES
 
 UNLIMITED = 10**15
 """Evaluations: the seconds end a search."""
@@ -70,7 +70,7 @@ def _row(
     start_s = clock()
     divisions = divisions_of(workloads, topology)
     work = work_on(divisions, Budget(iterations=UNLIMITED, seconds=seconds), clock)
-    final = divide(work, name, seed)
+    final = divide(work, SEARCHES[name], seed)
     return Row(
         search=name,
         cost=math.inf if final is None else math.exp(final.value / len(final.jobs)),

@@ -12,8 +12,8 @@ import numpy as np
 from hulk_placement.cost.closed_form.arrays import Floats, Ints
 from hulk_placement.gnn.guide import Guide
 from hulk_placement.gnn.network import Network
+from hulk_placement.split import local
 from hulk_placement.split.division import Divisions, Progress, along, cut, speed_by_pool
-from hulk_placement.split.searches import local
 
 PROPOSED_END = 0.4
 """Part of the work after which no more divisions are drawn and changed by guesses alone."""

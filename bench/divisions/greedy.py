@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from hulk_placement.split.division import Divisions, Progress, along, cut, move, nothing, speed_by_pool
 
 
