@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
-
 from hulk_placement.fleet.place import largest
 from hulk_placement.fleet.problem import Problem
 from hulk_placement.fleet.program import Rows, solve

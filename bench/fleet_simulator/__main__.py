@@ -1,4 +1,4 @@
-"""`hulk fleet simulate`: what policies make of jobs that arrive on one fleet, beside what none can exceed."""
+"""`python -m bench.fleet_simulator`: what policies make of jobs that arrive on one fleet, beside what none exceeds."""
 
 import math
 import sys
@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from hulk_placement.fleet.policies import POLICIES
-from hulk_placement.fleet.simulation import Outcome, Scenario, simulate
-from hulk_placement.fleet.simulation.draws import read_trace
-from hulk_placement.fleet.simulation.jobs_file import read_jobs
-from hulk_placement.fleet.simulation.links import LinkTimes
-from hulk_placement.fleet.simulation.offline import bound
-from hulk_placement.fleet.simulation.picture import svg as draw
-from hulk_placement.fleet.simulation.presets import PUBLISHED, Switches, gadget, mobihoc
-from hulk_placement.fleet.simulation.report import document
-from hulk_placement.fleet.types import Settings
-
-from hulk_operator.cli.fleet_tables import fleet_tables
-from hulk_operator.cli.options import HELP, PLAIN
+from hulk_operator.cli.options import PLAIN
 from hulk_operator.cli.output import Output, emit, note
 from hulk_operator.cli.planner_files import any_topology
+from hulk_placement.fleet.types import Settings
+
+from bench.fleet_simulator import Outcome, Scenario, simulate
+from bench.fleet_simulator.draws import read_trace
+from bench.fleet_simulator.jobs_file import read_jobs
+from bench.fleet_simulator.links import LinkTimes
+from bench.fleet_simulator.offline import bound
+from bench.fleet_simulator.picture import svg as draw
+from bench.fleet_simulator.policies import POLICIES
+from bench.fleet_simulator.presets import PUBLISHED, Switches, gadget, mobihoc
+from bench.fleet_simulator.report import document
+from bench.fleet_simulator.tables import fleet_tables
 
 PRESETS = ("gadget", "mobihoc")
 OPTIONS_OF = {
@@ -31,15 +31,7 @@ OPTIONS_OF = {
 }
 """Options that mean nothing elsewhere."""
 
-fleet_app = typer.Typer(help="Many jobs on one fleet.", no_args_is_help=True, context_settings=HELP, **PLAIN)
 
-
-@fleet_app.callback()
-def fleet() -> None:
-    """Many jobs on one fleet."""
-
-
-@fleet_app.command("simulate")
 def fleet_simulate(
     context: typer.Context,
     jobs: Annotated[Path | None, typer.Option(help="Table of jobs (CSV), with --topology.")] = None,
@@ -193,3 +185,17 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def main() -> None:
+    """Entry point."""
+    app = typer.Typer(**PLAIN)
+    app.command()(fleet_simulate)
+    try:
+        app()
+    except (ValueError, OSError) as error:
+        raise SystemExit(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Group, RenderableType
-
 from hulk_operator.cli.table_format import sentence, table
+from rich.console import Group, RenderableType
 
 COLUMNS = (
     "POLICY",

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hulk_placement.fleet.simulation.run import Outcome
-from hulk_placement.fleet.simulation.scenario import Scenario
+from bench.fleet_simulator.run import Outcome
+from bench.fleet_simulator.scenario import Scenario
 
 
 def document(

@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from hulk_placement.fleet.decide import decide
+from hulk_placement.fleet.problem import ask
 from hulk_placement.fleet.room import workers
-from hulk_placement.fleet.simulation.scenario import Scenario
-from hulk_placement.fleet.simulation.state import Life, Span
 from hulk_placement.fleet.types import Allocation, Job, MoveKind
+
+from bench.fleet_simulator.policies import OVERRUNNING, POLICIES
+from bench.fleet_simulator.policies.paper import overruns
+from bench.fleet_simulator.scenario import Scenario
+from bench.fleet_simulator.state import Life, Span
 
 CLOSE_S = 1e-6
 MOST_EVENTS = 100_000
@@ -84,10 +88,12 @@ class _Run:
     def _decide(self, live: list[Life]) -> None:
         running = {life.job.key: life.mapping for life in live if life.mapping}
         jobs, begun_s = [life.as_job() for life in live], self.clock()
-        decision = decide(self.now_s, jobs, self.scenario.topology, running, self.scenario.step_times, self.settings)
+        asked = (self.now_s, jobs, self.scenario.topology, running, self.scenario.step_times, self.settings)
+        decision = decide(*asked, POLICIES)
         self.longest_s = max(self.longest_s, self.clock() - begun_s)
         self.num_decisions += 1
-        self.overruns += decision.overruns
+        if self.settings.policy in OVERRUNNING:
+            self.overruns += overruns(ask(*asked), decision.workers)
         self._carry_out(decision)
 
     def _carry_out(self, decision: Allocation) -> None:

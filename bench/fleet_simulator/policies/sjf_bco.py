@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-
 from hulk_placement.fleet.policies.fifo import asked, can_ever
 from hulk_placement.fleet.problem import Problem
 from hulk_placement.fleet.room import Counts, Floats, Room

@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-
 from hulk_placement.fleet.place import place
 from hulk_placement.fleet.program import Rows, solve
 from hulk_placement.fleet.room import Floats, Room
-from hulk_placement.fleet.simulation.scenario import Scenario
 from hulk_placement.fleet.types import Job, PlacedStepTimes
 from hulk_placement.fleet.utility import UtilityKind
 from hulk_placement.fleet.worth import upper_hull
+
+from bench.fleet_simulator.scenario import Scenario
 
 NUM_POINTS = 400
 

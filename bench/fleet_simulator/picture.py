@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-from hulk_placement.fleet.simulation.run import Outcome
-from hulk_placement.fleet.simulation.scenario import Scenario
-from hulk_placement.fleet.simulation.state import Span
+from bench.fleet_simulator.run import Outcome
+from bench.fleet_simulator.scenario import Scenario
+from bench.fleet_simulator.state import Span
 
 WIDTH, LEFT, TOP, ROW, GAP = 980.0, 120.0, 44.0, 9.0, 26.0
 MOST_ROWS = 80

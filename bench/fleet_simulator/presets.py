@@ -6,14 +6,14 @@ import math
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-
-from hulk_placement.fleet.simulation.draws import Bursts
-from hulk_placement.fleet.simulation.scenario import Scenario
-from hulk_placement.fleet.simulation.speeds import Alone, Contended
-from hulk_placement.fleet.step_times import PaperStepTimes
 from hulk_placement.fleet.types import Job, Ring, Settings
 from hulk_placement.fleet.utility import Utility, UtilityKind
 from hulk_placement.topology import Link, Machine, Topology
+
+from bench.fleet_simulator.draws import Bursts
+from bench.fleet_simulator.scenario import Scenario
+from bench.fleet_simulator.speeds import Alone, Contended
+from bench.fleet_simulator.step_times import PaperStepTimes
 
 SLOT_S = 3600.0
 NUM_SLOTS = 200

@@ -1,4 +1,4 @@
-"""`hulk fleet simulate`: presets and files, what it prints and writes, and what it refuses."""
+"""`python -m bench.fleet_simulator`: presets and files, what it prints and writes, and what it refuses."""
 
 import json
 import sys
@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hulk_operator.cli import main
+
+from bench.fleet_simulator.__main__ import main
 
 Hulk = Any
 
@@ -24,7 +25,7 @@ def hulk(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     """hulk(arguments...) -> (exit code or message, standard output, standard error)."""
 
     def call(*arguments: object) -> tuple[Any, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hulk", "fleet", "simulate", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["fleet_simulator", *map(str, arguments)])
         with pytest.raises(SystemExit) as caught:
             main()
         printed = capsys.readouterr()
