@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from hulk_placement.split import exact, guided, local, portfolio
+from hulk_placement.solve import guided, portfolio
+from hulk_placement.split import exact, local
 from hulk_placement.split.division import Divisions, Progress
 
 from bench.divisions import evolutionary, greedy, hulk_gcn, sampling

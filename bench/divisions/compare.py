@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from hulk_placement.cost.closed_form.arrays import Floats
 from hulk_placement.solution import Budget
+from hulk_placement.solve.together import DIVISION_SHARE, divide, divisions_of, work_on
 from hulk_placement.split.division import Divisions
 from hulk_placement.split.job import Job
-from hulk_placement.split.together import DIVISION_SHARE, divide, divisions_of, work_on
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 

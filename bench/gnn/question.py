@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from hulk_placement.gnn.guide import Guide
 from hulk_placement.solution import Budget
-from hulk_placement.split import guided
+from hulk_placement.solve import guided
+from hulk_placement.solve.together import DIVISION_SHARE, divisions_of, work_on
 from hulk_placement.split.division import Divisions, Progress
 from hulk_placement.split.finals import finals
-from hulk_placement.split.together import DIVISION_SHARE, divisions_of, work_on
 
 from bench import clusters
 from bench.divisions import SEARCHES

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hulk_placement.cost.predict import predict
-from hulk_placement.files.cities import coordinates
-from hulk_placement.files.light import Coordinates
+from hulk_placement.geography.cities import coordinates
+from hulk_placement.geography.light import Coordinates
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import Layer, Model
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot

@@ -19,9 +19,9 @@ from hulk_placement.gnn.network import Network
 from hulk_placement.gnn.weights import Single, read
 from hulk_placement.model import Layer, Model
 from hulk_placement.solution import Budget
+from hulk_placement.solve.together import DIVISION_SHARE, divisions_of, work_on
 from hulk_placement.split.division import Divisions, Progress
 from hulk_placement.split.finals import finals
-from hulk_placement.split.together import DIVISION_SHARE, divisions_of, work_on
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 from split_cases import model, topology, workload

@@ -9,7 +9,7 @@ import pytest
 from depth import num_examples
 from hulk_placement.cost.compute import share_by_speed
 from hulk_placement.cost.predict import predict
-from hulk_placement.data_parallel import place_replicas
+from hulk_placement.layouts.data_parallel import place_replicas
 from hulk_placement.layouts.place import place as place_layout
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan

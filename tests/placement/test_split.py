@@ -15,12 +15,12 @@ from depth import num_examples
 from hulk_placement.plan import Plan
 from hulk_placement.solution import Budget, Solution
 from hulk_placement.solve import solve
+from hulk_placement.solve.together import divide, divisions_of, work_on
 from hulk_placement.split.arrange import part_of
 from hulk_placement.split.division import Divisions, nothing
 from hulk_placement.split.finals import CONSTRUCTED_WORTH, Final
 from hulk_placement.split.moves import drawn
 from hulk_placement.split.pools import Pools, assign
-from hulk_placement.split.together import divide, divisions_of, work_on
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 from hypothesis import example, given, settings

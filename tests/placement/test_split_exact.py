@@ -9,7 +9,7 @@ import pytest
 from hulk_placement.model import Layer, Model
 from hulk_placement.solution import Budget
 from hulk_placement.solve import solve
-from hulk_placement.split.together import divide, divisions_of, work_on
+from hulk_placement.solve.together import divide, divisions_of, work_on
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from split_cases import model, topology, workload

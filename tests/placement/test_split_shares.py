@@ -11,7 +11,7 @@ import pytest
 from hulk_placement.files.topology_reading import read_topology
 from hulk_placement.files.workload_reading import read_workload
 from hulk_placement.solution import Budget
-from hulk_placement.split.together import divide, divisions_of, work_on
+from hulk_placement.solve.together import divide, divisions_of, work_on
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 

@@ -15,9 +15,10 @@ from hulk_placement.cost.closed_form.arrays import Floats
 from hulk_placement.gnn.graphs import Graphs, figures_of, graphs_of
 from hulk_placement.gnn.guide import Guide
 from hulk_placement.gnn.network import Network
-from hulk_placement.split import guided, local
+from hulk_placement.solve import guided
+from hulk_placement.solve.together import divisions_of
+from hulk_placement.split import local
 from hulk_placement.split.division import Divisions
-from hulk_placement.split.together import divisions_of
 from numpy.typing import NDArray
 
 from bench.gnn.training import clusters

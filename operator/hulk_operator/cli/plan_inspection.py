@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hulk_placement.advice import advise
-from hulk_placement.files.light import Coordinates
+from hulk_placement.geography.light import Coordinates
 from hulk_placement.plan import Plan
 from hulk_placement.report.html import page
 from hulk_placement.report.rows import View

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from hulk_placement.files.light import Coordinates
+from hulk_placement.geography.light import Coordinates
 from hulk_placement.plan import Plan
 from hulk_placement.report.rows import View
 from hulk_placement.topology import Topology

@@ -25,8 +25,8 @@ from hulk_placement.layouts.reducing import flows_s, ways, with_all_flows
 from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Trials
 from hulk_placement.plan import Plan
-from hulk_placement.ring.region_graph import Work
 from hulk_placement.schedule.exact import DEFAULT_S
+from hulk_placement.search.ring.region_graph import Work
 from hulk_placement.search.why import stopped
 from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.topology import Topology

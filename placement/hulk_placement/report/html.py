@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from jinja2 import Environment
 
 from hulk_placement.cost.breakdown import Part
-from hulk_placement.files.cities import coordinates as of_city
-from hulk_placement.files.light import Coordinates
+from hulk_placement.geography.cities import coordinates as of_city
+from hulk_placement.geography.light import Coordinates
 from hulk_placement.report import units
 from hulk_placement.report.chart import Chart, chart
 from hulk_placement.report.labels import link_words

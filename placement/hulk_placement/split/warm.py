@@ -12,8 +12,9 @@ from hulk_placement.schedule.operations import operations_of
 from hulk_placement.schedule.packed import packed
 from hulk_placement.schedule.shapes import v
 from hulk_placement.solution import Budget
-from hulk_placement.split import guided, local
-from hulk_placement.split.together import divide, divisions_of, work_on
+from hulk_placement.solve import guided
+from hulk_placement.solve.together import divide, divisions_of, work_on
+from hulk_placement.split import local
 
 
 def warm() -> None:

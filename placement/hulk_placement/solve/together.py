@@ -10,18 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from hulk_placement.data_parallel import best_of
 from hulk_placement.layouts.admission import admitted
+from hulk_placement.layouts.data_parallel import best_of
 from hulk_placement.layouts.place import best_plan
 from hulk_placement.plan import Plan
 from hulk_placement.search.pins import bound
 from hulk_placement.solution import Budget, Unplaced
-from hulk_placement.split import portfolio
+from hulk_placement.solve import portfolio
+from hulk_placement.solve.gaps import against_all
 from hulk_placement.split.arrange import Arranged
 from hulk_placement.split.division import Divisions, Progress
 from hulk_placement.split.estimate import IMPOSSIBLE
 from hulk_placement.split.finals import Final, Work, finals
-from hulk_placement.split.gaps import against_all
 from hulk_placement.split.job import Job
 from hulk_placement.split.pools import Pools
 from hulk_placement.stages import as_planned

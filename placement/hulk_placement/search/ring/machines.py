@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hulk_placement.cost.gloo import Ring
-from hulk_placement.ring.region_graph import Work
+from hulk_placement.search.ring.region_graph import Work
 
 
 @dataclass(frozen=True, slots=True)

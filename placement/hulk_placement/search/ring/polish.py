@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from hulk_placement.ring.region_graph import Work
+from hulk_placement.search.ring.region_graph import Work
 
 Order = tuple[int, ...]
 Evaluate = Callable[[Order], tuple[float, int]]

@@ -11,7 +11,7 @@ import bisect
 from collections.abc import Mapping
 
 from hulk_placement.cost.gloo import Ring
-from hulk_placement.ring.region_graph import Demand, RegionGraph, Work
+from hulk_placement.search.ring.region_graph import Demand, RegionGraph, Work
 
 MOST_PER_LIMIT = 1000
 """Iterations after which the search under one limit gives up: with many regions, no walk takes long to prove."""

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from hulk_placement.data_parallel import best_of, place_replicas
 from hulk_placement.layouts import place as layouts
+from hulk_placement.layouts.data_parallel import best_of, place_replicas
 from hulk_placement.plan import Plan
 from hulk_placement.search.problem import NO_MEMORY
 from hulk_placement.solution import Budget, Solution, Unplaced, precedence
-from hulk_placement.split.together import place_together
+from hulk_placement.solve.together import place_together
 from hulk_placement.stages import staged
 from hulk_placement.topology import Topology, less
 from hulk_placement.workload import Workload

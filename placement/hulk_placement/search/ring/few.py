@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hulk_placement.cost.gloo import Ring
-from hulk_placement.ring.machines import MachineGraph
-from hulk_placement.ring.region_graph import Work
+from hulk_placement.search.ring.machines import MachineGraph
+from hulk_placement.search.ring.region_graph import Work
 
 MAX_SLOTS = 12
 """Up to this many worker slots there are few enough sets, 2 ** 12 of them, for a few hundredths of a second."""

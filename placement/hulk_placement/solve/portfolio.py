@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hulk_placement.split import exact, guided, local
+from hulk_placement.solve import guided
+from hulk_placement.split import exact, local
 from hulk_placement.split.division import Divisions, Progress
 
 FEW = 8000

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from hulk_placement.cost.gloo import Ring
-from hulk_placement.ring.closed_walk import closed_walk, satisfies
-from hulk_placement.ring.region_graph import Demand, RegionGraph, Work
+from hulk_placement.search.ring.closed_walk import closed_walk, satisfies
+from hulk_placement.search.ring.region_graph import Demand, RegionGraph, Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import csv
 from functools import cache
 from importlib import resources
 
-from hulk_placement.files.light import Coordinates
+from hulk_placement.geography.light import Coordinates
 
 
 def coordinates(city: str) -> Coordinates | None:

@@ -10,7 +10,7 @@ import bisect
 from collections.abc import Sequence
 
 from hulk_placement.cost.gloo import Ring
-from hulk_placement.ring.region_graph import RegionGraph
+from hulk_placement.search.ring.region_graph import RegionGraph
 
 Matrix = Sequence[Sequence[float]]
 
