@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from hulk_placement.collective.plan import CollectivePlan
 from hulk_placement.topology import Pair
@@ -187,3 +188,19 @@ class Plan:
         for worker in self.workers:
             held[worker.machine] = held.get(worker.machine, 0) + worker.num_accelerators
         return held
+
+
+def used_pairs(plan: Plan) -> list[Pair]:
+    """The directed machine pairs that data of a step go over: between stages, and along the rings, as far as they say.
+
+    Of Hulk's own all-reduce these are not all; what it sends between regions goes over the regions' links.
+    """
+    found: dict[Pair, None] = {}
+    for replica in range(plan.layout.data):
+        machines = [plan.machine(replica, stage) for stage in range(plan.layout.pipeline)]
+        for a, b in pairwise(machines):
+            found |= {(a, b): None, (b, a): None}
+    for stage in range(plan.layout.pipeline):
+        around = [plan.machine(replica, stage) for replica in plan.ring(stage)]
+        found |= {(around[place], around[place - 1]): None for place in range(len(around))}
+    return [pair for pair in found if pair[0] != pair[1]]

@@ -31,8 +31,6 @@ COMMANDS: Final = {
     "explain": Command("job_commands", "explain", "Show a job's plan and how its prediction holds."),
     "logs": Command("job_commands", "logs", "Print the log of one worker."),
     "topology": Command("topology_commands", "topology_app", "Print the links between regions as measured."),
-    "fleet": Command("fleet", "fleet_app", "Simulate policies for many jobs on one fleet.", plans=True),
-    "gnn": Command("gnn", "gnn_app", "Train the planner's value network."),
     "crds": Command("api_commands", "crds", "Print the CustomResourceDefinitions."),
     "version": Command("api_commands", "version", "Print the version of this program and of its API."),
 }

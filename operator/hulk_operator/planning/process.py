@@ -15,7 +15,7 @@ from hulk_placement.fleet.types import Allocation, Job, Observed, Settings
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.replan.answer import Replanned, Situation
 from hulk_placement.replan.decide import Policy
-from hulk_placement.replan.moving import Moving
+from hulk_placement.restart import Moving
 from hulk_placement.solution import Budget, Solution, Unplaced, precedence
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload

@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hulk_placement.basis import used_pairs
 from hulk_placement.cost.doubts import doubts
 from hulk_placement.cost.money import accelerators_per_s, judged
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.simulate import simulate
-from hulk_placement.plan import Plan, Prediction
+from hulk_placement.plan import Plan, Prediction, used_pairs
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 

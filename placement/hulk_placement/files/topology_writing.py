@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hulk_placement.files.light import Coordinates
 from hulk_placement.files.part import API_VERSION, plain
 from hulk_placement.files.units import BANDWIDTH, FLOW, LATENCY, MEMORY, MEMORY_BANDWIDTH, NIC, ONE_WAY, SPEED, UPLINK
+from hulk_placement.geography.light import Coordinates
 from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
 
 

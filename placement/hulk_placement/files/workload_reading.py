@@ -22,7 +22,7 @@ from hulk_placement.model.presets import preset
 from hulk_placement.model.profile import parse_profile
 from hulk_placement.model.transformer import architecture
 from hulk_placement.nccl import Algorithm, Nccl, ProtocolName
-from hulk_placement.replan.moving import Moving
+from hulk_placement.restart import Moving
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload

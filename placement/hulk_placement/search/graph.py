@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from hulk_placement.cost.drawn import Shared, drawn_on
-from hulk_placement.ring.machines import Edge, MachineGraph
-from hulk_placement.ring.region_graph import RegionGraph
 from hulk_placement.search.problem import Problem
+from hulk_placement.search.ring.machines import Edge, MachineGraph
+from hulk_placement.search.ring.region_graph import RegionGraph
 from hulk_placement.topology import Link, LinkKind, Pair
 
 Figures = tuple[float, float, float]
