@@ -17,7 +17,6 @@ from hulk_placement.files.topology import TopologyFile
 from hulk_placement.files.topology_reading import to_topology
 from hulk_placement.files.workload_reading import read_workload
 from hulk_placement.solution import Unplaced
-from hulk_placement.split.warm import warm
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 from rich.console import Console
@@ -38,7 +37,6 @@ def main() -> None:
     where = str(options.topology)
     topology = to_topology(text.parse(TopologyFile, document, where), where).topology
     workloads = [read_workload(path, topology).workload for path in options.workload]
-    warm()  # what is compiled on its first use is no search's time
     console = Console(highlight=False)
     for workload in workloads:
         console.print(workload.key, *tables(workload, topology, options.seconds))
