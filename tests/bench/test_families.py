@@ -11,7 +11,7 @@ from bench.families.question import ROUNDING, floor_of, searched
 EVALUATIONS = 3000
 
 
-@pytest.mark.parametrize("cluster", drawn(short=True), ids=lambda cluster: cluster.name)
+@pytest.mark.parametrize("cluster", list(drawn(short=True)), ids=lambda cluster: cluster.name)
 def test_no_hand_made_layout_is_better_than_the_search(cluster: Cluster) -> None:
     found = searched(cluster, Parts(), EVALUATIONS)
     assert found.cost <= floor_of(cluster).cost * ROUNDING

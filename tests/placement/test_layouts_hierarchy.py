@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -82,16 +82,16 @@ def test_boxes_and_zones_are_among_the_levels_found(noise: float, seed: int) -> 
     world = nested(3, 2, noise=noise, seed=seed)
     trials = Trials(Ground.of(job(world, 4, 4), world, world.machines))
     hierarchy = hierarchy_of(trials.setting(space_of(trials.ground).options[0]))
-    for group_M in hierarchy.group_LM:
-        assert (np.diff(group_M[hierarchy.order_M]) != 0).sum() == group_M.max()
-    found = {_partition(group_M) for group_M in hierarchy.group_LM}
+    for groups in hierarchy.group_LM:
+        assert (np.diff(groups[hierarchy.order_M]) != 0).sum() == groups.max()
+    found = {_partition(groups) for groups in hierarchy.group_LM}
     for length in (3, 2):
         names = sorted({machine.name[:length] for machine in world.machines})
         assert _partition(np.array([names.index(machine.name[:length]) for machine in world.machines])) in found
 
 
-def _partition(group_M: np.ndarray) -> frozenset[frozenset[int]]:
-    return frozenset(frozenset(np.flatnonzero(group_M == group).tolist()) for group in set(group_M.tolist()))
+def _partition(groups: np.ndarray) -> frozenset[frozenset[int]]:
+    return frozenset(frozenset(np.flatnonzero(groups == group).tolist()) for group in set(groups.tolist()))
 
 
 def test_machines_that_are_alike_to_their_links_have_no_levels() -> None:
@@ -100,19 +100,19 @@ def test_machines_that_are_alike_to_their_links_have_no_levels() -> None:
 
 
 def test_a_mixture_has_a_part_of_each_pipeline_in_a_box() -> None:
-    """Two zones of two boxes of four; 4 replicas x 4 stages: two stages of two replicas in a box, a zone has two rows."""
-    order_N, boxes, zones = np.arange(16), np.arange(16) // 4, np.arange(16) // 8
+    """Two zones of two boxes of four; 4 replicas x 4 stages: two stages of two replicas in a box."""
+    cells, boxes, zones = np.arange(16), np.arange(16) // 4, np.arange(16) // 8
     blocks = blocks_of([np.full(4, 4), np.full(2, 8)], (2, WIDE), 4, 4)
     assert blocks == ((2, 2), (2, 4))
-    mesh_DP = draw(order_N, [boxes, zones], blocks, 4, 4, by_rows=True).reshape(4, 4)
-    assert (boxes[mesh_DP] == [[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 3, 3], [2, 2, 3, 3]]).all()
+    mesh = draw(cells, [boxes, zones], blocks, 4, 4, by_rows=True).reshape(4, 4)
+    assert (boxes[mesh] == [[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 3, 3], [2, 2, 3, 3]]).all()
 
 
 def test_boxes_are_stages_where_replicas_come_first() -> None:
     boxes = np.arange(16) // 4
     blocks = blocks_of([np.full(4, 4)], (NARROW,), 4, 4)
-    mesh_DP = draw(np.arange(16), [boxes], blocks, 4, 4, by_rows=True).reshape(4, 4)
-    assert (boxes[mesh_DP] == np.arange(4)).all()
+    mesh = draw(np.arange(16), [boxes], blocks, 4, 4, by_rows=True).reshape(4, 4)
+    assert (boxes[mesh] == np.arange(4)).all()
 
 
 def test_widths_beside_differ_and_nest() -> None:
@@ -139,7 +139,7 @@ def test_a_mesh_uses_no_cell_twice(
     zones = boxes // 3
     counts = [np.bincount(boxes), np.bincount(zones)]
     blocks = blocks_of(counts, (inner, outer), data, pipeline)
-    for (tall, wide), (taller, wider) in zip(blocks, blocks[1:], strict=False):
+    for (tall, wide), (taller, wider) in pairwise(blocks):
         assert taller % tall == 0
         assert wider % wide == 0
     assert pipeline % blocks[-1][1] == 0
@@ -175,5 +175,5 @@ def test_drawings_keep_to_memory_and_room(seed: int) -> None:
     assert trials.cheapest is not None
     assert trials.is_possible(trials.cheapest)
     for trial in trials.best(100):
-        used_M = np.bincount(trial.layout.machine_DP.ravel(), minlength=len(few.machines))
-        assert (used_M <= 2).all()
+        used = np.bincount(trial.layout.machine_DP.ravel(), minlength=len(few.machines))
+        assert (used <= 2).all()
