@@ -1,7 +1,7 @@
 """`python -m bench planner`: how good and how quick searches over layouts are. Predictions only, nothing is trained.
 
 Clusters are drawn over measured cloud links by printed seeds. Seconds are processor time of the one process that
-searches, so that other programs on the machine do not count; what is compiled was compiled before.
+searches, so that other programs on the machine do not count.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 from hulk_placement.layouts.compare import Comparison, compare
 from hulk_placement.layouts.searches import SEARCHES
-from hulk_placement.layouts.warm import warm
 from rich.console import Console
 from rich.table import Table
 
@@ -44,7 +43,6 @@ GROWTH = (4, 16, 64, 256, 1000)
 def run(short: bool = False) -> None:
     """Print every table."""
     console, raw = Console(highlight=False, width=160), Raw("planner")
-    warm()
     gaps(console, raw, 9 if short else NUM_SMALL)
     for name, (num_machines, num_regions, aim_s) in SIZES.items():
         if not (short and num_machines == 1000):

@@ -16,7 +16,6 @@ from hulk_placement.report.view import advice_rows
 from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.solve import solve
 from hulk_placement.split import compare as division
-from hulk_placement.split.warm import warm
 from hulk_placement.stages import as_planned
 from hulk_placement.topology import Topology, less
 from hulk_placement.workload import Workload
@@ -42,7 +41,6 @@ def look_closer(report: PlanReports, look: Look) -> PlanReports:
     """The report with what was asked for: searches for all jobs together, each job alone as if there were no other."""
     if not look.compare:
         return report
-    warm()  # what is compiled on its first use is no search's time
     jobs = tuple(_closer(job, look) for job in report.jobs)
     return report.model_copy(update={"jobs": jobs, "together": _together(report, look)})
 
