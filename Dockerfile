@@ -2,8 +2,9 @@
 #
 # The build context is a folder with requirements.txt, wheels/ (every dependency) and hulk_operator-*.whl;
 # `hulk-lab image` makes it and prints where it is. BASE decides which Python and torch jobs get: an image with Python 3.11
-# or newer and its venv module. wheels/ are those of the machine that made the context; for another Python or
-# architecture pip takes the same versions, with the same checksums, from the package index.
+# or newer and its venv module. wheels/ are those of the machine that made the context; for another Python pip takes the
+# same versions, with the same checksums, from the package index. For another architecture make the context there: Hulk's
+# own wheel holds a library.
 ARG BASE=docker.io/library/python:3.11-slim
 FROM ${BASE}
 
@@ -25,11 +26,7 @@ RUN --mount=type=bind,source=wheels,target=/wheels \
 COPY hulk_operator-*.whl /opt/hulk/
 RUN /opt/hulk/bin/python -m pip install --quiet --no-index --no-deps /opt/hulk/hulk_operator-*.whl
 
-# The planner's compiled loops, for any processor of this architecture: the root of a running container is read-only.
 ENV PATH=/opt/hulk/bin:$PATH \
-    PYTHONUNBUFFERED=1 \
-    HULK_COMPILED_DIR=/opt/hulk/compiled \
-    NUMBA_CPU_NAME=generic
-RUN /opt/hulk/bin/python -m hulk_placement.split.warm
+    PYTHONUNBUFFERED=1
 USER 65532:65532
 CMD ["hulk", "--help"]

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from hulk_placement.cost.closed_form.setting import Ground, Option
+from hulk_placement.layouts import portfolio
 from hulk_placement.layouts.parts import Parts
-from hulk_placement.layouts.searches import portfolio
 from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Shape, Trials
-from hulk_placement.layouts.warm import warm
 from rich.console import Console
 from rich.table import Table
 
@@ -56,7 +55,6 @@ class Found:
 def run(short: bool = False) -> None:
     """Print the table and the worst ratios."""
     console, raw = Console(highlight=False, width=160), Raw("families")
-    warm()
     ratios: dict[bool, list[float]] = {False: [], True: []}
     table = Table(
         "cluster",

@@ -5,7 +5,8 @@ use pyo3::prelude::*;
 
 use super::arrays::Grid;
 use super::links::Loads;
-use super::pipeline::{Chain, Progress};
+use super::pipeline::Stage;
+use super::progress::Progress;
 use super::sync::Sums;
 
 /// Room to evaluate layouts of so many replicas and stages.
@@ -15,8 +16,8 @@ pub struct Cache {
     pub ends_dp: Grid,
     /// By how much a cell's bytes are over its memory, as a part of that, and layers that must not be there; (D, P).
     pub excess_dp: Grid,
-    /// The stages and ways of the replica that was weighed last.
-    pub chain: Chain,
+    /// The stages of the replicas that were weighed last: of two, as moves touch two.
+    pub chains: [Vec<Stage>; 2],
     pub progress: Progress,
     pub sums: Sums,
     pub loads: Loads,
@@ -34,7 +35,7 @@ impl Cache {
         Self {
             ends_dp: nothing.clone(),
             excess_dp: nothing,
-            chain: Chain::of(num_stages),
+            chains: [0, 1].map(|_| vec![Stage::default(); num_stages]),
             progress: Progress::default(),
             sums: Sums::of(num_stages, num_regions, num_machines),
             loads: Loads::of(num_regions),

@@ -12,7 +12,7 @@ use super::arrays::{Layout, Setting, max};
 use super::cache::Cache;
 use super::links::crossing_seconds;
 use super::memory::memory_bytes;
-use super::pipeline::{least_s, pipeline_ends};
+use super::pipeline::{Way, least_s, pipeline_ends};
 use super::price::{egress_price, lacking_cells, price_per_s};
 use super::shares::{filled, num_batches};
 use super::tied::tied_seconds;
@@ -24,41 +24,49 @@ const EXCESS_COST: f64 = 10.0;
 
 /// Times one replica's pipeline, and weighs its cells, into the cache. Infinite where a link must not be used.
 pub fn time_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replica: usize) {
-    weigh_replica(setting, layout, cache, replica);
-    end_replica(setting, layout, cache, replica);
+    weigh_replica(setting, layout, cache, replica, 0);
+    end_replica(setting, layout, cache, replica, 0);
 }
 
-/// Weighs one replica's cells, into the cache, with its stages and ways: they stay until the next replica is weighed.
-pub fn weigh_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replica: usize) {
+/// Weighs one replica's cells, into the cache, and its stages and ways, into one of the chains there.
+pub fn weigh_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replica: usize, chain: usize) {
     let (machines, first, num) = (
         layout.row(replica),
         &layout.first,
         num_batches(setting, layout, replica),
     );
     let (num_stages, size) = (layout.num_stages, filled(setting, layout, replica));
-    let (chain, excess_p) = (&mut cache.chain, cache.excess_dp.row_mut(replica));
-    for (s, &machine) in machines.iter().enumerate() {
+    let cells = cache.chains[chain].iter_mut().zip(cache.excess_dp.row_mut(replica));
+    for (s, ((stage, excess), &machine)) in cells.zip(machines).enumerate() {
         let (kind, low, high) = (setting.kind(machine), first[s], first[s + 1]);
         let (forward_j, backward_j) = (setting.forward_kj.row(kind), setting.backward_kj.row(kind));
-        chain.forward_s[s] = size * (forward_j[high] - forward_j[low]);
-        chain.backward_s[s] = size * (backward_j[high] - backward_j[low]);
+        stage.forward_s = size * (forward_j[high] - forward_j[low]);
+        stage.backward_s = size * (backward_j[high] - backward_j[low]);
         if setting.recompute {
-            chain.backward_s[s] += chain.forward_s[s];
+            stage.backward_s += stage.forward_s;
         }
         let need = memory_bytes(setting, low, high, s, num_stages, num);
-        excess_p[s] = max(0.0, need / setting.memory_k[kind] - 1.0);
+        *excess = max(0.0, need / setting.memory_k[kind] - 1.0);
         if setting.has_bans() {
-            excess_p[s] += setting.banned_mj.at(machine, high) - setting.banned_mj.at(machine, low);
+            *excess += setting.banned_mj.at(machine, high) - setting.banned_mj.at(machine, low);
         }
-        if s + 1 < num_stages {
-            let (next, num_bytes) = (machines[s + 1], size * setting.output_l[high - 1]);
-            for (ways, source, target) in [(&mut chain.there, machine, next), (&mut chain.back, next, machine)] {
-                let (latency_s, flow) = setting.pair(source, target);
-                ways.latency_s[s] = latency_s;
-                ways.send_s[s] = if flow > 0.0 { num_bytes / flow } else { f64::INFINITY };
-                ways.packets[s] = cold_packets(setting, source, target, num_bytes);
-            }
+        if let Some(&next) = machines.get(s + 1) {
+            let num_bytes = size * setting.output_l[high - 1];
+            stage.there = way(setting, machine, next, num_bytes);
+            stage.back = way(setting, next, machine, num_bytes);
         }
+    }
+}
+
+/// What it takes to send so many bytes from one machine to another.
+#[inline]
+fn way(setting: &Setting, source: usize, target: usize, num_bytes: f64) -> Way {
+    let (latency_s, flow) = setting.pair(source, target);
+    let send_s = if flow > 0.0 { num_bytes / flow } else { f64::INFINITY };
+    Way {
+        send_s,
+        latency_s,
+        packets: cold_packets(setting, source, target, num_bytes),
     }
 }
 
@@ -69,29 +77,37 @@ fn cold_packets(setting: &Setting, source: usize, target: usize, num_bytes: f64)
     if is_cold { packets_of(num_bytes) } else { 0.0 }
 }
 
-/// Times the pipeline of the replica that was weighed last, into the cache.
-pub fn end_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replica: usize) {
+/// Times the pipeline of a replica that was weighed, into the cache; when it ends.
+pub fn end_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replica: usize, chain: usize) -> f64 {
     let num = num_batches(setting, layout, replica);
-    let (chain, ends_p) = (&cache.chain, cache.ends_dp.row_mut(replica));
-    if layout.num_stages == 1 {
-        ends_p[0] = num as f64 * (chain.forward_s[0] + chain.backward_s[0]);
-    } else {
-        pipeline_ends(
-            setting.schedule,
-            num,
-            chain,
-            setting.overlap,
-            ends_p,
-            &mut cache.progress,
-        );
+    let (chain, ends_p) = (&cache.chains[chain], cache.ends_dp.row_mut(replica));
+    if let [only] = chain.as_slice() {
+        ends_p[0] = num as f64 * (only.forward_s + only.backward_s);
+        return ends_p[0];
     }
+    pipeline_ends(
+        setting.schedule,
+        num,
+        chain,
+        setting.overlap,
+        ends_p,
+        &mut cache.progress,
+    )
 }
 
-/// What no layout costs less than that has the replica that was weighed last: its own seconds, and what it lacks.
-pub fn least_cost(setting: &Setting, layout: &Layout, cache: &Cache, replica: usize) -> f64 {
-    let excess: f64 = cache.excess_dp.row(replica).iter().sum();
-    let seconds = least_s(setting.schedule, num_batches(setting, layout, replica), &cache.chain);
-    floor(setting, layout, seconds, excess)
+/// What no layout costs less than that has a replica that was weighed: its own seconds, and what it lacks.
+pub fn least_cost(setting: &Setting, layout: &Layout, cache: &Cache, replica: usize, chain: usize) -> f64 {
+    let seconds = least_s(
+        setting.schedule,
+        num_batches(setting, layout, replica),
+        &cache.chains[chain],
+    );
+    cost_from(setting, layout, cache, replica, seconds)
+}
+
+/// What no layout costs less than that has a replica that was weighed and ends so late.
+pub fn cost_from(setting: &Setting, layout: &Layout, cache: &Cache, replica: usize, end_s: f64) -> f64 {
+    floor(setting, layout, end_s, cache.excess_dp.row(replica).iter().sum())
 }
 
 /// What no layout costs less than that takes so long at least and lacks so much at least.

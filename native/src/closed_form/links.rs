@@ -91,6 +91,9 @@ pub fn boundary_bytes(setting: &Setting, layout: &Layout, replica: usize, stage:
 
 /// Seconds that the activations and gradients of a step keep the busiest region link or uplink busy.
 pub fn crossing_seconds(setting: &Setting, layout: &Layout, loads: &mut Loads) -> f64 {
+    if layout.num_stages == 1 {
+        return 0.0;
+    }
     let mut has_crossed = false;
     for replica in 0..layout.num_replicas() {
         for (stage, ends) in layout.row(replica).windows(2).enumerate() {

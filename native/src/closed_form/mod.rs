@@ -6,11 +6,13 @@
 pub mod arrays;
 pub mod cache;
 pub mod evaluate;
+pub mod extract;
 pub mod groups;
 pub mod links;
 pub mod memory;
 pub mod pipeline;
 pub mod price;
+pub mod progress;
 pub mod python;
 pub mod rings;
 pub mod shares;
