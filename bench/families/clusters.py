@@ -104,7 +104,8 @@ class Cluster:
         (level,) = (number for number, level in enumerate(self.levels) if level.name == self.mixed)
         group_M = self.group_LM[level]
         kind_G: Ints = np.array([rng.randrange(len(SPEEDS)) for _ in range(group_M.max() + 1)])
-        return kind_G[group_M]
+        kind_M: Ints = kind_G[group_M]
+        return kind_M
 
     def _link(self, rng: random.Random, a: int, b: int) -> Link:
         """Between two machines, or between those of one region."""
