@@ -41,7 +41,11 @@ def growth(console: Console, sizes: Sequence[int]) -> None:
 
 
 def grown(case: Case) -> Grown:
+<<<<<<< HEAD
     """One row, in a process that has done nothing else."""
+=======
+    """One row, in a process that has done nothing else; what is compiled was compiled before."""
+>>>>>>> main
     empty = peak_bytes()
     topology = case.topology()
     workload = case.workload(topology)

@@ -11,12 +11,17 @@ import statistics
 import time
 from collections.abc import Sequence
 
+<<<<<<< HEAD
 from hulk_placement.layouts.compare import Comparison, compare
 from hulk_placement.layouts.searches import SEARCHES
+=======
+>>>>>>> main
 from rich.console import Console
 from rich.table import Table
 
 from bench import clusters
+from bench.layout_searches import SEARCHES
+from bench.layout_searches.compare import Comparison, compare
 from bench.planner.cases import SINGLE, Case, Outcome, free_workload, searched, small_model
 from bench.planner.growth import growth
 from bench.planner.worth import worth

@@ -10,7 +10,11 @@ import pytest
 import typer
 from hulk_operator.cli.app import COMMANDS
 
+<<<<<<< HEAD
 PLANNER = {"hulk_native", "ortools", "pandas", "scipy", "torch"}
+=======
+PLANNER = {"ortools", "pandas", "scipy", "torch"}
+>>>>>>> main
 CLIENT = {"aiohttp", "kubernetes", "pydantic", "numpy", "highspy", "rich", "yaml", "jinja2"}
 MOST_MODULES_FOR_HELP = 250
 """Python itself and typer are some 190 of them."""

@@ -30,8 +30,11 @@ COMMANDS: Final = {
     "explain": Command("job_commands", "explain", "Show a job's plan and how its prediction holds."),
     "logs": Command("job_commands", "logs", "Print the log of one worker."),
     "topology": Command("topology_commands", "topology_app", "Print the links between regions as measured."),
+<<<<<<< HEAD
     "fleet": Command("fleet", "fleet_app", "Simulate policies for many jobs on one fleet."),
     "gnn": Command("gnn", "gnn_app", "Train the planner's value network."),
+=======
+>>>>>>> main
     "crds": Command("api_commands", "crds", "Print the CustomResourceDefinitions."),
     "version": Command("api_commands", "version", "Print the version of this program and of its API."),
 }
@@ -43,7 +46,13 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """The named command itself, in place of the entry that stands for it in lists."""
         name, listed, rest = super().resolve_command(ctx, args)
+<<<<<<< HEAD
         return name, listed if name is None else load(name), rest
+=======
+        if name is None:
+            return name, listed, rest
+        return name, load(name), rest
+>>>>>>> main
 
 
 def load(name: str) -> Any:

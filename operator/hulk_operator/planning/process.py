@@ -15,7 +15,7 @@ from hulk_placement.fleet.types import Allocation, Job, Observed, Settings
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.replan.answer import Replanned, Situation
 from hulk_placement.replan.decide import Policy
-from hulk_placement.replan.moving import Moving
+from hulk_placement.restart import Moving
 from hulk_placement.solution import Budget, Solution, Unplaced, precedence
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -178,8 +178,12 @@ def at_most(budget: Budget, seconds: float) -> Budget:
 
 
 def _load() -> None:
+<<<<<<< HEAD
     import hulk_placement.replan.replan
     import hulk_placement.solve  # noqa: F401 # while the first problem is still gathered
+=======
+    import hulk_placement.solve  # noqa: F401
+>>>>>>> main
 
 
 def _solve(workloads: Sequence[Workload], running: Sequence[Plan], topology: Topology, budget: Budget) -> Solution:

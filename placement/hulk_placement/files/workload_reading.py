@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hulk_placement.files import text
 from hulk_placement.files.constraints import allowed_machines, contradictions, layer_pins
@@ -14,14 +14,15 @@ from hulk_placement.files.moving import to_moving
 from hulk_placement.files.profile import GroupedProfile, profiled_model
 from hulk_placement.files.training_memory import to_kept, to_memory
 from hulk_placement.files.wishes import affordable
-from hulk_placement.files.workload import ModelPart, SyncPart, TrainablePart, WorkloadFile
+from hulk_placement.files.workload import ModelPart, NcclPart, SyncPart, TrainablePart, WorkloadFile
 from hulk_placement.model import Architecture, Model, Trainable, Transformer
 from hulk_placement.model.architecture import AS_COUNTED
 from hulk_placement.model.hugging_face import from_config
 from hulk_placement.model.presets import preset
 from hulk_placement.model.profile import parse_profile
 from hulk_placement.model.transformer import architecture
-from hulk_placement.replan.moving import Moving
+from hulk_placement.nccl import Algorithm, Nccl, ProtocolName
+from hulk_placement.restart import Moving
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -138,6 +139,22 @@ def _workload(document: WorkloadFile, model: Model, topology: Topology) -> Workl
         likely_flops_per_s={speed.machine: speed.flops_per_second for speed in document.likely_speeds},
         sync=_sync(document.sync),
         memory=to_memory(training.memory),
+        stage_transport=training.stage_transport,
+        nccl=_nccl(document.nccl),
+        optimizer_s=training.optimizer_seconds,
+        step_overhead_s=training.step_overhead_seconds,
+        end_collectives=training.small_all_reduces,
+    )
+
+
+def _nccl(asked: NcclPart) -> Nccl:
+    return Nccl(
+        num_channels=asked.channels,
+        buffer_bytes=asked.buffer_bytes,
+        num_sockets=asked.sockets_per_channel,
+        window_bytes=asked.window_bytes,
+        algorithm=cast("Algorithm | None", asked.algorithm),
+        protocol=cast("ProtocolName | None", asked.protocol),
     )
 
 

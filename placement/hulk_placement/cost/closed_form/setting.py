@@ -12,7 +12,7 @@ import numpy as np
 
 from hulk_placement.accelerators.framework_memory import FrameworkMemory, framework_memory
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Setting
-from hulk_placement.cost.closed_form.joins import Joins
+from hulk_placement.cost.closed_form.joins import Joins, apart
 from hulk_placement.cost.closed_form.pipeline import SCHEDULES
 from hulk_placement.cost.closed_form.sync import GLOO, WAN
 from hulk_placement.cost.compute import Passes, kind_seconds
@@ -69,9 +69,8 @@ class Ground:
         """The ground of these machines; links that the workload may not use have rate 0."""
         regions = tuple(dict.fromkeys(machine.region for machine in machines))
         region = {name: number for number, name in enumerate(regions)}
-        own = {name for pair in topology.node_links for name in pair}
-        apart = [machine for machine in machines if machine.name in own]
-        place = {machine.name: len(regions) + number for number, machine in enumerate(apart)}
+        having_own = apart(topology, machines)
+        place = {machine.name: len(regions) + number for number, machine in enumerate(having_own)}
         speeds = kinds_of(workload, topology, (machine.name for machine in machines))
         return cls(
             workload=workload,
@@ -80,7 +79,7 @@ class Ground:
             regions=regions,
             region_M=np.array([region[machine.region] for machine in machines]),
             place_M=np.array([place.get(machine.name, region[machine.region]) for machine in machines]),
-            joins=Joins.of(workload, topology, regions, apart),
+            joins=Joins.of(workload, topology, regions, having_own),
             speeds=speeds,
             figures=tuple(
                 Figures(
@@ -128,6 +127,8 @@ class Ground:
         tensor_s_KL = np.array([_tensor_seconds(workload, kind.inside, option) for kind in kinds])
         modes = {"ring": GLOO, "wan": WAN}
         cells = worker_cells(workload.accelerators_per_worker, option.tensor)
+        is_nccl = workload.stage_transport == "nccl"
+        inside_K = [(workload.nccl.inside or kind.inside) if is_nccl else SAME_MACHINE for kind in kinds]
         return Setting(
             kind_M=np.array([number[figure] for figure in self.figures]),
             region_M=self.region_M,
@@ -141,8 +142,8 @@ class Ground:
             backward_KJ=_sums(seconds.kinds_backward_s[compute_K] + tensor_s_KL),
             **_bytes(workload, option),
             **self.joins._asdict(),
-            inside_latency_K=np.full(len(kinds), SAME_MACHINE.latency_s),
-            inside_flow_K=np.full(len(kinds), SAME_MACHINE.bandwidth_bytes_per_s),
+            inside_latency_K=np.array([link.latency_s for link in inside_K]),
+            inside_flow_K=np.array([link.bandwidth_bytes_per_s for link in inside_K]),
             banned_MJ=_banned(workload, self.machines),
             price_limit=(workload.max_price_per_hour or math.inf) * LIMIT_ROUNDING / 3600,
             global_batch=workload.global_batch,
