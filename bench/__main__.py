@@ -17,6 +17,7 @@
     placements   planned machines beside those that others choose, measured on real trainings in three labs
     gnn          whether the value network helps to divide machines among jobs; predictions only, nothing measured
     step_model   the evaluator's closed form beside its simulation of a step, and what each takes; nothing is run
+    closed_form  the closed form beside the simulation over boxes in zones in regions, where searches go; nothing is run
     gloo_model   prices of gloo's all-reduces beside measured ones and beside the event simulation; nothing is run
     schedules    how short the schedules of pipelines are that a search finds; nothing is executed
     pipelines    a step of a pipeline by Hulk's runtime beside torch.distributed.pipelining, on this machine
@@ -56,6 +57,7 @@ from bench import (
     starting,
 )
 from bench.allreduce import whole as all_reduces
+from bench.closed_form import question as closed_form
 from bench.fleet import question as fleet
 from bench.gil import question as gil
 from bench.gloo_model import question as gloo_model
@@ -87,6 +89,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "placements": placements.run,
     "gnn": gnn.run,
     "step_model": step_model.run,
+    "closed_form": closed_form.run,
     "gloo_model": gloo_model.run,
     "schedules": schedules.run,
     "pipelines": pipelines.run,
