@@ -148,7 +148,7 @@ def found(seed: int, evaluations: int = EVALUATIONS) -> Case:
     num = sum(machine.num_accelerators for machine in topology.machines)
     pipeline = rng.choice([None, *(each for each in (2, 4, 4, 8) if each <= min(num, trained.num_layers))])
     workload = _workload(trained, num * 2 ** rng.randint(1, 4), topology)
-    workload = replace(workload, pipeline=pipeline, min_workers=num if rng.random() < 0.5 else 1)
+    workload = replace(workload, pipeline=pipeline, min_workers=num - num % (pipeline or 1) if rng.random() < 0.5 else 1)
     plan = place(workload, topology, Budget(iterations=evaluations, seed=seed))
     assert isinstance(plan, Plan), plan
     return Case(plan, workload, topology)

@@ -4,13 +4,12 @@
 //! step = max over stages s of (last backward pass of any replica's stage s + all-reduce of its gradients)
 //! ```
 //!
-//! Pipelines are timed exactly, each alone on its links (`pipeline`); all that crosses a region link or an uplink in a
-//! step bounds the step from below. Gradients of all stages are reduced at the same time, over rings that follow one
+//! Pipelines are timed exactly, each with the rates that its transfers have beside those of the others (`pipeline`,
+//! `sharing`). Gradients of all stages are reduced at the same time, over rings that follow one
 //! tour.
 
 use super::arrays::{Layout, Setting, max};
 use super::cache::Cache;
-use super::links::crossing_seconds;
 use super::memory::memory_bytes;
 use super::pipeline::{least_s, pipeline_ends};
 use super::price::{egress_price, lacking_cells, price_per_s};
@@ -22,13 +21,7 @@ use crate::windows::packets_of;
 /// a worker lacks. A layer where it must not be weighs more (`setting.BANNED`): the way back leads downhill.
 const EXCESS_COST: f64 = 10.0;
 
-/// Times one replica's pipeline, and weighs its cells, into the cache. Infinite where a link must not be used.
-pub fn time_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replica: usize) {
-    weigh_replica(setting, layout, cache, replica);
-    end_replica(setting, layout, cache, replica);
-}
-
-/// Weighs one replica's cells, into the cache, with its stages and ways: they stay until the next replica is weighed.
+/// Weighs one replica's cells, into the cache, with its stages and ways.
 pub fn weigh_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replica: usize) {
     let (machines, first, num) = (
         layout.row(replica),
@@ -36,7 +29,8 @@ pub fn weigh_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, repl
         num_batches(setting, layout, replica),
     );
     let (num_stages, size) = (layout.num_stages, filled(setting, layout, replica));
-    let (chain, excess_p) = (&mut cache.chain, cache.excess_dp.row_mut(replica));
+    let (chain, excess_p) = (&mut cache.chains[replica], cache.excess_dp.row_mut(replica));
+    cache.is_weighed_d[replica] = true;
     for (s, &machine) in machines.iter().enumerate() {
         let (kind, low, high) = (setting.kind(machine), first[s], first[s + 1]);
         let (forward_j, backward_j) = (setting.forward_kj.row(kind), setting.backward_kj.row(kind));
@@ -69,10 +63,10 @@ fn cold_packets(setting: &Setting, source: usize, target: usize, num_bytes: f64)
     if is_cold { packets_of(num_bytes) } else { 0.0 }
 }
 
-/// Times the pipeline of the replica that was weighed last, into the cache.
+/// Times the pipeline of a replica that was weighed, alone on its links, into the cache.
 pub fn end_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replica: usize) {
     let num = num_batches(setting, layout, replica);
-    let (chain, ends_p) = (&cache.chain, cache.ends_dp.row_mut(replica));
+    let (chain, ends_p) = (&cache.chains[replica], cache.alone_dp.row_mut(replica));
     if layout.num_stages == 1 {
         ends_p[0] = num as f64 * (chain.forward_s[0] + chain.backward_s[0]);
     } else {
@@ -87,10 +81,14 @@ pub fn end_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replic
     }
 }
 
-/// What no layout costs less than that has the replica that was weighed last: its own seconds, and what it lacks.
+/// What no layout costs less than that has a replica that was weighed: its own seconds, and what it lacks.
 pub fn least_cost(setting: &Setting, layout: &Layout, cache: &Cache, replica: usize) -> f64 {
     let excess: f64 = cache.excess_dp.row(replica).iter().sum();
-    let seconds = least_s(setting.schedule, num_batches(setting, layout, replica), &cache.chain);
+    let seconds = least_s(
+        setting.schedule,
+        num_batches(setting, layout, replica),
+        &cache.chains[replica],
+    );
     floor(setting, layout, seconds, excess)
 }
 
@@ -109,13 +107,23 @@ fn floor(setting: &Setting, layout: &Layout, seconds: f64, excess: f64) -> f64 {
 /// Infinite where a link must not be used. `is_moved`: cells, layers or the tour have changed since the all-reduces were
 /// timed last; they are not timed where the cost is more than `most` whatever they take, and then the answer is `None`.
 pub fn combine(setting: &Setting, layout: &Layout, cache: &mut Cache, is_moved: bool, most: f64) -> Option<f64> {
-    let (mut last_s, mut excess) = (0.0, 0.0);
+    let mut excess = cache.excess_dp.values.iter().sum();
+    if floor(
+        setting,
+        layout,
+        cache.alone_dp.values.iter().copied().fold(0.0, max),
+        excess,
+    ) > most
+    {
+        return None;
+    }
+    share_links(setting, layout, cache);
+    let mut last_s = 0.0;
     for stage in 0..layout.num_stages {
-        let mut ready_s = 0.0;
-        for replica in 0..layout.num_replicas() {
-            ready_s = max(ready_s, cache.ends_dp.at(replica, stage));
-            excess += cache.excess_dp.at(replica, stage);
-        }
+        let ends_dp = &cache.sharing.ends_dp;
+        let ready_s = (0..layout.num_replicas())
+            .map(|replica| ends_dp.at(replica, stage))
+            .fold(0.0, max);
         cache.ready_p[stage] = ready_s;
         last_s = max(last_s, ready_s);
     }
@@ -138,6 +146,27 @@ pub fn combine(setting: &Setting, layout: &Layout, cache: &mut Cache, is_moved: 
     Some(cost * (1.0 + EXCESS_COST * excess))
 }
 
+/// Finds when the cells of all replicas that have been timed alone end beside each other.
+pub fn share_links(setting: &Setting, layout: &Layout, cache: &mut Cache) {
+    if !cache.sharing.is_any_scarce(setting, layout) {
+        cache.sharing.ends_dp.values.copy_from_slice(&cache.alone_dp.values);
+        return;
+    }
+    for replica in 0..layout.num_replicas() {
+        if !cache.is_weighed_d[replica] {
+            weigh_replica(setting, layout, cache, replica);
+        }
+    }
+    let Cache {
+        sharing,
+        chains,
+        alone_dp,
+        progress,
+        ..
+    } = cache;
+    sharing.update(setting, layout, chains, alone_dp, progress);
+}
+
 /// Seconds of a step whose pipelines end after `last_s`: without overlap, or where several steps share one all-reduce,
 /// this begins when all stages are ready.
 fn step_seconds(setting: &Setting, layout: &Layout, cache: &mut Cache, last_s: f64) -> f64 {
@@ -152,7 +181,7 @@ fn step_seconds(setting: &Setting, layout: &Layout, cache: &mut Cache, last_s: f
     } else {
         last_s + sync_p.iter().copied().fold(0.0, max)
     };
-    let mut step_s = max(last_s, crossing_seconds(setting, layout, &mut cache.loads));
+    let mut step_s = last_s;
     if setting.inner_steps == 1 {
         step_s = max(step_s, summed_s);
     } else {
@@ -174,18 +203,27 @@ fn is_alike(setting: &Setting, layout: &Layout, replica: usize) -> bool {
     })
 }
 
-/// The cost of a layout, from nothing.
-pub fn evaluate(setting: &Setting, layout: &Layout, cache: &mut Cache) -> f64 {
+/// Times and weighs all replicas, each alone on its links.
+pub fn time_alone(setting: &Setting, layout: &Layout, cache: &mut Cache) {
     for replica in 0..layout.num_replicas() {
         if replica > 0 && is_alike(setting, layout, replica) {
             let width = layout.num_stages;
-            for grid in [&mut cache.ends_dp, &mut cache.excess_dp] {
+            for grid in [&mut cache.alone_dp, &mut cache.excess_dp] {
                 grid.values
                     .copy_within((replica - 1) * width..replica * width, replica * width);
             }
+            let (before, after) = cache.chains.split_at_mut(replica);
+            after[0].clone_from(&before[replica - 1]);
+            cache.is_weighed_d[replica] = true;
         } else {
-            time_replica(setting, layout, cache, replica);
+            weigh_replica(setting, layout, cache, replica);
+            end_replica(setting, layout, cache, replica);
         }
     }
+}
+
+/// The cost of a layout, from nothing.
+pub fn evaluate(setting: &Setting, layout: &Layout, cache: &mut Cache) -> f64 {
+    time_alone(setting, layout, cache);
     combine(setting, layout, cache, true, f64::INFINITY).unwrap_or(f64::INFINITY)
 }

@@ -1,6 +1,7 @@
 //! The closed form of a step: what searches evaluate, a million times a second where they change a layout bit by bit.
 //!
-//! `evaluate` prices a layout of a `Setting`: `pipeline` times one replica, `sync` the all-reduces, `tied` what stages
+//! `evaluate` prices a layout of a `Setting`: `pipeline` times one replica, `sharing` what
+//! replicas do beside each other, `sync` the all-reduces, `tied` what stages
 //! that share parameters send each other, `links` what crosses regions. Python hands over arrays (`python`).
 
 pub mod arrays;
@@ -14,6 +15,7 @@ pub mod price;
 pub mod python;
 pub mod rings;
 pub mod shares;
+pub mod sharing;
 pub mod sync;
 #[cfg(test)]
 pub mod testing;

@@ -12,7 +12,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 use super::moves::{KINDS, Move, NUM_MOVES, below, change, undo};
 use crate::closed_form::arrays::{Grid, Layout, Setting};
 use crate::closed_form::cache::Cache;
-use crate::closed_form::evaluate::{combine, end_replica, least_cost, weigh_replica};
+use crate::closed_form::evaluate::{combine, end_replica, least_cost, share_links, weigh_replica};
 
 /// How a call of `Annealing::run` goes about it.
 pub struct Plan {
@@ -51,11 +51,12 @@ impl Annealing<'_> {
     pub fn run(&mut self, plan: &Plan) {
         let mut chance = Xoshiro256PlusPlus::seed_from_u64(plan.seed);
         let mut kept = Kept {
-            ends_dp: self.cache.ends_dp.clone(),
+            alone_dp: self.cache.alone_dp.clone(),
             excess_dp: self.cache.excess_dp.clone(),
             machines: self.layout.machines.clone(),
             is_of_several: self.setting.worker_cells > 1,
         };
+        share_links(&self.setting, self.layout, self.cache);
         let (num_replicas, mut slowest, mut is_stale) = (self.layout.num_replicas(), self.slowest(), true);
         let cooling = (plan.cold / plan.hot).powf(1.0 / plan.num_moves as f64);
         let mut temperature = plan.hot;
@@ -170,7 +171,7 @@ impl Annealing<'_> {
     fn slowest(&self) -> usize {
         let (mut worst, mut worst_s) = (0, -1.0);
         for replica in 0..self.layout.num_replicas() {
-            let end_s = self.cache.ends_dp.at(replica, 0);
+            let end_s = self.cache.sharing.ends_dp.at(replica, 0);
             if end_s > worst_s {
                 (worst, worst_s) = (replica, end_s);
             }
@@ -181,7 +182,7 @@ impl Annealing<'_> {
 
 /// What was known before a move.
 struct Kept {
-    ends_dp: Grid,
+    alone_dp: Grid,
     excess_dp: Grid,
     /// Of the layout, where a move changes more cells than it says.
     machines: Vec<usize>,
@@ -190,13 +191,18 @@ struct Kept {
 
 impl Kept {
     fn keep(&mut self, cache: &Cache, touched: Touched) {
-        copy(&cache.ends_dp, &mut self.ends_dp, touched);
+        copy(&cache.alone_dp, &mut self.alone_dp, touched);
         copy(&cache.excess_dp, &mut self.excess_dp, touched);
     }
 
     fn give_back(&self, cache: &mut Cache, touched: Touched) {
-        copy(&self.ends_dp, &mut cache.ends_dp, touched);
+        copy(&self.alone_dp, &mut cache.alone_dp, touched);
         copy(&self.excess_dp, &mut cache.excess_dp, touched);
+        match touched {
+            Touched::None => {}
+            Touched::All => cache.is_weighed_d.fill(false),
+            Touched::Two(a, b) => (cache.is_weighed_d[a], cache.is_weighed_d[b]) = (false, false),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Cache, Floats, Layout, Setting
-from hulk_placement.cost.closed_form.evaluate import crossing_seconds, memory_bytes, time_replica
+from hulk_placement.cost.closed_form.evaluate import memory_bytes, time_replicas
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.cost.closed_form.shares import filled, num_batches
 from hulk_placement.cost.closed_form.sync import tied_seconds
@@ -30,10 +30,9 @@ from hulk_placement.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Pipelines:
-    """All pipelines of a plan, each alone on its links; D replicas, P stages, seconds and bytes.
+    """All pipelines of a plan, beside each other on their links; D replicas, P stages, seconds and bytes.
 
-    `crossing_s`: how long activations and gradients keep the busiest link between regions busy in a step. `tied_s`: how
-    much longer a step is for gradients of parameters that stages share. `memory_DP`: of one accelerator of each cell.
+    `tied_s`: how much longer a step is for gradients of parameters that stages share. `memory_DP`: of one accelerator of each cell.
     `backward_DP`: seconds of each cell's last backward pass, with what it computes anew.
     """
 
@@ -41,7 +40,6 @@ class Pipelines:
     compute_DP: Floats
     backward_DP: Floats
     memory_DP: Floats
-    crossing_s: float
     tied_s: float
 
     @property
@@ -68,7 +66,7 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
     if plan.schedule == "explicit":
         ends_DP = _in_own_order(plan, timed, layout, topology, free_links)
     else:
-        ends_DP = _in_known_order(timed, layout, alike_D)
+        ends_DP = _in_known_order(timed, layout)
     shares_D = np.array(plan.shares) / plan.micro_batch
     filled_D = np.array([filled(setting, layout, replica) for replica in range(plan.layout.data)])
     return Pipelines(
@@ -76,7 +74,6 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
         compute_DP=_seconds(setting, layout, forward=1 + setting.recompute) * shares_D[:, None],
         backward_DP=_seconds(setting, layout, forward=int(setting.recompute)) * filled_D[:, None],
         memory_DP=_memory(plan, setting, layout, alike_D),
-        crossing_s=crossing_seconds(timed, layout),
         tied_s=tied_seconds(setting, layout),
     )
 
@@ -103,12 +100,11 @@ def _sync_of(plan: Plan, workload: Workload) -> Sync:
     return replace(workload.sync, mode="auto") if workload.sync.is_local else workload.sync
 
 
-def _in_known_order(setting: Setting, layout: Layout, alike_D: list[int]) -> Floats:
+def _in_known_order(setting: Setting, layout: Layout) -> Floats:
     """When the cells of a schedule that the closed form knows end."""
     cache = Cache(*layout.machine_DP.shape, len(setting.uplink_R), len(setting.kind_M))
-    for replica in set(alike_D):
-        time_replica(setting, layout, cache, replica)
-    return cache.ends_DP[alike_D]
+    time_replicas(setting, layout, cache)
+    return cache.ends_DP
 
 
 def _in_own_order(plan: Plan, setting: Setting, layout: Layout, topology: Topology, free_links: bool) -> Floats:
