@@ -2,8 +2,9 @@
 #
 # The build context is a folder with requirements.txt, wheels/ (every dependency) and hulk_operator-*.whl;
 # `hulk-lab image` makes it and prints where it is. BASE decides which Python and torch jobs get: an image with Python 3.11
-# or newer and its venv module. wheels/ are those of the machine that made the context; for another Python or
-# architecture pip takes the same versions, with the same checksums, from the package index.
+# or newer and its venv module. wheels/ are those of the machine that made the context; for another Python pip takes the
+# same versions, with the same checksums, from the package index. For another architecture make the context there: Hulk's
+# own wheel holds a library.
 ARG BASE=docker.io/library/python:3.11-slim
 FROM ${BASE}
 

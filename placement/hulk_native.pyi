@@ -4,6 +4,9 @@ from typing import final
 
 from hulk_placement.cost.closed_form.arrays import Bools, Floats, Ints, Layout, Setting
 from hulk_placement.cost.closed_form.pipeline import Chain
+from hulk_placement.cost.simulation.blocks import Blocks
+from hulk_placement.cost.simulation.sharing import Flows
+from hulk_placement.cost.simulation.sums import Sums
 
 # closed_form
 
@@ -25,9 +28,7 @@ def tied_seconds(setting: Setting, layout: Layout) -> float: ...
 def slack_seconds(setting: Setting, layout: Layout, replica: int, early: int, late: int) -> tuple[float, float]: ...
 def lacking_cells(setting: Setting, layout: Layout) -> int: ...
 def ring_cut(num_bytes: float, num_ranks: int, num_buckets: int) -> tuple[int, float]: ...
-def edge_seconds(
-    hops: int, segment: float, num_buckets: int, way_s: float, flow: float, full_s: float
-) -> float: ...
+def edge_seconds(hops: int, segment: float, num_buckets: int, way_s: float, flow: float, full_s: float) -> float: ...
 def pipeline_ends(schedule: int, num_micro_batches: int, chain: Chain, overlap: bool) -> Floats: ...
 def least_s(schedule: int, num_micro_batches: int, chain: Chain) -> float: ...
 
@@ -61,3 +62,23 @@ def estimate(
     shapes: Ints,
     limits: tuple[int, int, int],
 ) -> Floats: ...
+
+# windows of silent TCP connections
+
+INITIAL_PACKETS: float
+PACKET_BYTES: float
+MOST_PIECES: float
+AT_ONCE_BYTES: float
+
+def packets_of(num_bytes: float) -> float: ...
+
+# simulation of a step
+
+def run_step(blocks: Blocks, flows: Flows, sums: Sums) -> None:
+    """Go through the step until nothing is left that can happen; results are written into the arrays of all three."""
+
+def input_of(num_stages: int, cell: int, kind: int) -> int | None:
+    """The channel that a block's input comes over."""
+
+def output_of(num_stages: int, cell: int, kind: int) -> int | None:
+    """The channel that a block's output leaves over."""

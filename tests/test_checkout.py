@@ -86,8 +86,10 @@ def test_nothing_reads_outside_the_checkout(repository: Path) -> None:
 
 def _files(repository: Path) -> list[Path]:
     """Text files of the repository, also where only its tree was exported; not this one, which has examples."""
-    made = {line.strip().rstrip("/") for line in (repository / ".gitignore").read_text().splitlines()}
-    rooms = [path for path in repository.iterdir() if path.name not in made | {".git"}]
+    made = {line.strip().strip("/") for line in (repository / ".gitignore").read_text().splitlines()} | {".git"}
+    rooms = [path for path in repository.iterdir() if path.name not in made]
     files = [path for room in rooms for path in (room.rglob("*") if room.is_dir() else [room]) if path.is_file()]
-    kept = [path for path in files if path.suffix in TEXT and "__pycache__" not in path.parts]
+    built = [repository / name for name in made if "/" in name]
+    kept = [path for path in files if path.suffix in TEXT and not any(map(path.is_relative_to, built))]
+    kept = [path for path in kept if "__pycache__" not in path.parts]
     return [path for path in kept if path != Path(__file__)]

@@ -3,8 +3,10 @@
 
 use pyo3::prelude::*;
 
+mod arrays;
 mod closed_form;
 mod layouts;
+mod simulation;
 mod windows;
 
 /// The extension module `hulk_native`.
@@ -21,4 +23,19 @@ mod hulk_native {
     use super::layouts::python::{
         anneal, cells_for, construct_layout, estimate_py, split_layers, stages_that_hold, tour_of,
     };
+    use super::windows;
+
+    #[pymodule_export]
+    const INITIAL_PACKETS: f64 = windows::INITIAL_PACKETS;
+    #[pymodule_export]
+    const PACKET_BYTES: f64 = windows::PACKET_BYTES;
+    #[pymodule_export]
+    const MOST_PIECES: f64 = windows::MOST_PIECES;
+    #[pymodule_export]
+    const AT_ONCE_BYTES: f64 = windows::AT_ONCE_BYTES;
+    #[pymodule_export]
+    use super::windows::packets_of;
+
+    #[pymodule_export]
+    use super::simulation::{input_of, output_of, run_step};
 }

@@ -15,3 +15,12 @@ def test_it_names_its_licence_and_carries_the_text(repository: Path) -> None:
         text = wheel.read(metadata.replace("METADATA", "licenses/LICENSE"))
     assert {"License-Expression: Apache-2.0", "License-File: LICENSE"} <= set(said)
     assert text == (repository / "LICENSE").read_bytes()
+
+
+def test_it_brings_the_native_loops_for_every_python_from_3_11_on() -> None:
+    built = python.build_project()
+    with zipfile.ZipFile(built) as wheel:
+        assert "hulk_native.abi3.so" in wheel.namelist()
+    _, _, interpreter, abi, platform = built.stem.split("-")
+    assert (interpreter, abi) == ("cp311", "abi3")
+    assert platform != "any"

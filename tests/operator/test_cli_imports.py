@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import typer
@@ -53,6 +54,16 @@ def test_names_of_commands_are_completed_without_loading_them() -> None:
 def test_options_of_a_command_are_completed() -> None:
     environment = {"_HULK_COMPLETE": "complete_bash", "COMP_WORDS": "hulk logs --fo", "COMP_CWORD": "2"}
     assert loaded(**environment)[0].split() == ["--follow"]
+
+
+def test_a_plan_from_files_loads_no_client_and_no_constraint_solver() -> None:
+    examples = Path(__file__).parents[2] / "examples"
+    job, topology = str(examples / "hulkjob.yaml"), str(examples / "topology.yaml")
+    printed, modules = loaded("plan", "-f", job, "--topology", topology, KUBECONFIG="/does/not/exist")
+    assert "predicted" in printed
+    assert "hulk_operator.cli.plan_sources" in modules
+    unneeded = {"aiohttp", "jinja2", "kubernetes", "ortools", "pandas", "requests", "torch"}
+    assert not modules & (unneeded | {"hulk_operator.reconcile", "hulk_operator.probing", "hulk_operator.planning"})
 
 
 @pytest.mark.parametrize("arguments", [("status", "one"), ("logs", "one"), ("topology",)])

@@ -20,5 +20,8 @@ def test_the_serving_process_loads_no_search() -> None:
     assert not modules & SEARCHES
 
 
-def test_a_search_loads_them() -> None:
-    assert {"numba", "ortools", "highspy"} <= loaded("hulk_placement.split.warm")
+def test_the_planner_loads_no_solver_before_a_search_needs_it() -> None:
+    modules = loaded("hulk_placement.solve", "hulk_placement.replan.replan")
+    assert "numba" in modules
+    assert not modules & {"ortools", "pandas", "highspy", "jinja2"}
+    assert {"ortools", "pandas"} <= loaded("hulk_placement.schedule.exact")

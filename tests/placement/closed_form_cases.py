@@ -30,8 +30,8 @@ class Case:
 
     setting: Setting
     layout: Layout
-    size_P: Ints
-    order_N: Ints
+    size_p: Ints
+    order_n: Ints
     shape: tuple[int, int]
 
 
@@ -40,18 +40,18 @@ def drawn(seed: int) -> Case:
     chance = random.Random(seed)
     num_regions, num_kinds, num_layers = chance.randint(1, 4), chance.randint(1, 3), chance.randint(4, 9)
     num_pools = chance.randint(num_regions, num_regions + 2)
-    region_P = [*range(num_regions), *(chance.randrange(num_regions) for _ in range(num_pools - num_regions))]
-    kind_P, size_P = [chance.randrange(num_kinds) for _ in region_P], [chance.randint(1, 3) for _ in region_P]
-    region_M, kind_M = np.repeat(region_P, size_P), np.repeat(kind_P, size_P)
+    region_p = [*range(num_regions), *(chance.randrange(num_regions) for _ in range(num_pools - num_regions))]
+    kind_p, size_p = [chance.randrange(num_kinds) for _ in region_p], [chance.randint(1, 3) for _ in region_p]
+    region_m, kind_m = np.repeat(region_p, size_p), np.repeat(kind_p, size_p)
     worker_cells, slots = chance.choice((1, 1, 1, 2)), chance.choice((2, 4))
-    num_cells, most_stages = slots * len(region_M), min(4, num_layers)
+    num_cells, most_stages = slots * len(region_m), min(4, num_layers)
     data, stages = chance.randint(1, 4), chance.randint(1, most_stages)
     micro_batch, global_batch = chance.randint(1, 4), chance.randint(16, 90)
     is_pinned = chance.random() < 0.2
     setting = Setting(
-        kind_M=kind_M,
-        region_M=region_M,
-        slots_M=np.full(len(region_M), slots),
+        kind_M=kind_m,
+        region_M=region_m,
+        slots_M=np.full(len(region_m), slots),
         worker_cells=worker_cells,
         memory_K=np.array([chance.choice((math.inf, chance.uniform(2e9, 3e10))) for _ in range(num_kinds)]),
         price_K=np.array([chance.uniform(1e-4, 2e-3) for _ in range(num_kinds)]),
@@ -59,12 +59,12 @@ def drawn(seed: int) -> Case:
         forward_KJ=_sums([[chance.uniform(0.01, 0.2) for _ in range(num_layers)] for _ in range(num_kinds)]),
         backward_KJ=_sums([[chance.uniform(0.02, 0.4) for _ in range(num_layers)] for _ in range(num_kinds)]),
         **_layers(chance, num_layers),
-        **_links(chance, region_M, num_regions),
+        **_links(chance, region_m, num_regions),
         inside_latency_K=np.array([chance.uniform(1e-6, 1e-5) for _ in range(num_kinds)]),
         inside_flow_K=np.array([chance.uniform(1e9, 1e11) for _ in range(num_kinds)]),
-        banned_MJ=_sums([[1000.0 * (chance.random() < 0.1) for _ in range(num_layers)] for _ in region_M])
+        banned_MJ=_sums([[1000.0 * (chance.random() < 0.1) for _ in range(num_layers)] for _ in region_m])
         if is_pinned
-        else np.zeros((len(region_M), 1)),
+        else np.zeros((len(region_m), 1)),
         price_limit=chance.choice((math.inf, math.inf, chance.uniform(1e-3, 2e-2))),
         global_batch=global_batch,
         micro_batch=micro_batch,
@@ -82,69 +82,71 @@ def drawn(seed: int) -> Case:
     cuts = sorted(chance.sample(range(1, num_layers), stages - 1))
     ends = sorted(chance.sample(range(1, global_batch), data - 1))
     layout = Layout(
-        machine_DP=np.array([[chance.randrange(len(region_M)) for _ in range(stages)] for _ in range(data)]),
+        machine_DP=np.array([[chance.randrange(len(region_m)) for _ in range(stages)] for _ in range(data)]),
         first_P=np.array([0, *cuts, num_layers]),
         shares_D=np.diff([0, *ends, global_batch]),
         tour_W=np.array(tour),
     )
     size = chance.randint(1, min(most_stages, num_cells))
     shape = chance.randint(1, max(1, min(4, num_cells // size))), size
-    order_N = np.repeat(np.arange(len(region_M)), slots)
-    return Case(setting, layout, np.array(size_P), order_N, shape)
+    order_n = np.repeat(np.arange(len(region_m)), slots)
+    return Case(setting, layout, np.array(size_p), order_n, shape)
 
 
 def _layers(chance: random.Random, num_layers: int) -> dict[str, Floats]:
     """What the layers hold and send; ties of one or two later layers to the first one."""
-    kept_L = np.array([chance.uniform(1e7, 4e8) for _ in range(num_layers)])
-    rows = [kept_L]
+    kept_l = np.array([chance.uniform(1e7, 4e8) for _ in range(num_layers)])
+    rows = [kept_l]
     while 2 << (len(rows) - 1) <= num_layers:
         step, last = 1 << (len(rows) - 1), rows[-1]
         rows.append(np.maximum(last, np.concatenate([last[step:], last[-1:].repeat(step)])))
     gradient = [chance.uniform(1e5, 2e8) for _ in range(num_layers)]
     tied = sorted(chance.sample(range(1, num_layers), chance.choice((0, 0, 1, 2))))
-    tied_T = sorted((chance.uniform(1e5, gradient[0]) for _ in tied), reverse=True)
+    tied_t = sorted((chance.uniform(1e5, gradient[0]) for _ in tied), reverse=True)
     return {
         "held_J": _sums([4 * each for each in gradient]),
         "gradient_J": _sums(gradient),
-        "kept_J": _sums(kept_L),
+        "kept_J": _sums(kept_l),
         "input_J": _sums([chance.uniform(1e5, 1e7) for _ in range(num_layers)]),
         "peak_GL": np.array(rows),
-        "output_L": np.array([chance.choice((chance.uniform(1e3, 1e5), chance.uniform(1e6, 5e7))) for _ in kept_L]),
+        "output_L": np.array([chance.choice((chance.uniform(1e3, 1e5), chance.uniform(1e6, 5e7))) for _ in kept_l]),
         "ties_T2": np.array([(layer, 0) for layer in tied], np.int64).reshape(-1, 2),  # type: ignore[dict-item]
-        "tied_held_T": 4 * np.array(tied_T),
-        "tied_gradient_T": np.array(tied_T),
+        "tied_held_T": 4 * np.array(tied_t),
+        "tied_gradient_T": np.array(tied_t),
     }
 
 
-def _links(chance: random.Random, region_M: Ints, num_regions: int) -> dict[str, Floats]:
+def _links(chance: random.Random, region_m: Ints, num_regions: int) -> dict[str, Floats]:
     """What links carry: of regions, and of some machines that have a place of their own."""
     has_gap, regions = chance.random() < 0.05, range(num_regions)
     near = np.eye(num_regions, dtype=np.bool_)
-    latency_RR = np.where(near, 1e-4, [[chance.uniform(1e-3, 0.2) for _ in regions] for _ in regions])
-    capacity_RR = np.where(near, 1e9, [[chance.uniform(1e6, 1e8) for _ in regions] for _ in regions])
-    flow_RR = capacity_RR * [[chance.choice((1.0, 0.5)) for _ in regions] for _ in regions]
-    flow_RR *= np.where(near, 1.0, [[0.0 if has_gap and chance.random() < 0.2 else 1.0 for _ in regions] for _ in regions])
-    apart = [machine for machine in range(len(region_M)) if chance.random() < 0.2]
-    place_M, region_Q = region_M.copy(), [*regions, *region_M[apart]]
-    place_M[apart] = np.arange(num_regions, len(region_Q))
-    both = np.ix_(region_Q, region_Q)
-    latency_QQ, flow_QQ = latency_RR[both], flow_RR[both]
-    own_QQ = np.where(near, capacity_RR, math.inf)[both]
-    for a in range(num_regions, len(region_Q)):
-        for b in range(num_regions, len(region_Q)):
+    latency_rr = np.where(near, 1e-4, [[chance.uniform(1e-3, 0.2) for _ in regions] for _ in regions])
+    capacity_rr = np.where(near, 1e9, [[chance.uniform(1e6, 1e8) for _ in regions] for _ in regions])
+    flow_rr = capacity_rr * [[chance.choice((1.0, 0.5)) for _ in regions] for _ in regions]
+    flow_rr *= np.where(
+        near, 1.0, [[0.0 if has_gap and chance.random() < 0.2 else 1.0 for _ in regions] for _ in regions]
+    )
+    apart = [machine for machine in range(len(region_m)) if chance.random() < 0.2]
+    place_m, region_q = region_m.copy(), [*regions, *region_m[apart]]
+    place_m[apart] = np.arange(num_regions, len(region_q))
+    both = np.ix_(region_q, region_q)
+    latency_qq, flow_qq = latency_rr[both], flow_rr[both]
+    own_qq = np.where(near, capacity_rr, math.inf)[both]
+    for a in range(num_regions, len(region_q)):
+        for b in range(num_regions, len(region_q)):
             if a != b and chance.random() < 0.5:
-                latency_QQ[a, b], flow_QQ[a, b] = chance.uniform(1e-4, 0.1), chance.uniform(1e6, 1e9)
-                own_QQ[a, b] = flow_QQ[a, b] * chance.choice((1.0, 2.0))
+                latency_qq[a, b], flow_qq[a, b] = chance.uniform(1e-4, 0.1), chance.uniform(1e6, 1e9)
+                own_qq[a, b] = flow_qq[a, b] * chance.choice((1.0, 2.0))
     return {
-        "place_M": place_M,  # type: ignore[dict-item]
-        "latency_QQ": latency_QQ,
-        "flow_QQ": flow_QQ,
-        "own_QQ": own_QQ,
-        "latency_RR": latency_RR,
-        "round_trip_RR": latency_RR + latency_RR.T,
-        "flow_RR": flow_RR,
-        "capacity_RR": capacity_RR,
-        "carried_RR": capacity_RR * np.where(near, 10.0, chance.choice((1.0, 2.0))),
+        "place_M": place_m,  # type: ignore[dict-item]
+        "latency_QQ": latency_qq,
+        "flow_QQ": flow_qq,
+        "own_QQ": own_qq,
+        "latency_RR": latency_rr,
+        "round_trip_RR": latency_rr + latency_rr.T,
+        "flow_RR": flow_rr,
+        "capacity_RR": capacity_rr,
+        "carried_RR": capacity_rr * np.where(near, 10.0, chance.choice((1.0, 2.0))),
         "uplink_R": np.array([chance.choice((math.inf, chance.uniform(1e6, 1e8))) for _ in regions]),
         "egress_RR": np.where(near, 0.0, [[chance.uniform(0.0, 1e-10) for _ in regions] for _ in regions]),
     }
@@ -167,14 +169,14 @@ def costs(case: Case) -> list[float]:
             np.ones(data, np.int64),
             case.layout.tour_W,
         )
-        construct_layout(case.setting, layout, case.order_N, by_rows)
+        construct_layout(case.setting, layout, case.order_n, by_rows)
         found.append(_cost(case.setting, layout))
     setting = case.setting
-    usable_P = np.full(len(case.size_P), int(setting.slots_M[0]) * setting.tensor)
-    first_P = np.cumsum([0, *case.size_P[:-1]])
-    both_RR, limits = np.maximum(setting.latency_RR, setting.latency_RR.T), (1, 24, 0)
-    values_S = estimate(setting, both_RR, usable_P * case.size_P, usable_P, first_P, WAYS, limits)
-    return [*found, *values_S.tolist()]
+    usable_p = np.full(len(case.size_p), int(setting.slots_M[0]) * setting.tensor)
+    first_p = np.cumsum([0, *case.size_p[:-1]])
+    both_rr, limits = np.maximum(setting.latency_RR, setting.latency_RR.T), (1, 24, 0)
+    values_s = estimate(setting, both_rr, usable_p * case.size_p, usable_p, first_p, WAYS, limits)
+    return [*found, *values_s.tolist()]
 
 
 def _cost(setting: Setting, layout: Layout) -> float:

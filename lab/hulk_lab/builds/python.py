@@ -22,7 +22,10 @@ from hulk_lab.paths import CACHE, REPOSITORY
 from hulk_lab.prerequisites import MissingPrerequisiteError
 
 _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
-_SOURCES = ("operator", "placement", "runtime", "pyproject.toml", "README.md", "LICENSE")
+_SOURCES = (
+    *("operator", "placement", "runtime", "pyproject.toml", "README.md", "LICENSE", "tools/hatch_native.py"),
+    *("native/src", "native/Cargo.toml", "native/Cargo.lock", "native/pyproject.toml"),
+)
 
 
 @dataclass(frozen=True, slots=True)

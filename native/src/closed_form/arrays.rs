@@ -108,6 +108,7 @@ pub const WAN: usize = 2;
 
 /// Everything that a layout's cost depends on but the layout itself; of one micro-batch size and tensor degree.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Setting<'a> {
     pub kind_m: &'a [i64],
     pub region_m: &'a [i64],

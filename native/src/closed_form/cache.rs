@@ -5,7 +5,8 @@ use pyo3::prelude::*;
 
 use super::arrays::Grid;
 use super::links::Loads;
-use super::pipeline::{Chain, Progress};
+use super::pipeline::Stage;
+use super::progress::Progress;
 use super::sharing::Sharing;
 use super::sync::Sums;
 
@@ -16,8 +17,8 @@ pub struct Cache {
     pub alone_dp: Grid,
     /// By how much a cell's bytes are over its memory, as a part of that, and layers that must not be there; (D, P).
     pub excess_dp: Grid,
-    /// The stages and ways of each replica, and whether they are of the layout as it is.
-    pub chains: Vec<Chain>,
+    /// The stages of each replica, and whether they are of the layout as it is.
+    pub chains: Vec<Vec<Stage>>,
     pub is_weighed_d: Vec<bool>,
     pub sharing: Sharing,
     pub progress: Progress,
@@ -37,7 +38,7 @@ impl Cache {
         Self {
             alone_dp: nothing.clone(),
             excess_dp: nothing,
-            chains: vec![Chain::of(num_stages); num_replicas],
+            chains: vec![vec![Stage::default(); num_stages]; num_replicas],
             is_weighed_d: vec![false; num_replicas],
             sharing: Sharing::of(num_replicas, num_stages, num_regions, num_machines),
             progress: Progress::default(),

@@ -11,7 +11,7 @@
 use super::arrays::{Layout, Setting, max};
 use super::cache::Cache;
 use super::memory::memory_bytes;
-use super::pipeline::{least_s, pipeline_ends};
+use super::pipeline::{Way, least_s, pipeline_ends};
 use super::price::{egress_price, lacking_cells, price_per_s};
 use super::shares::{filled, num_batches};
 use super::tied::tied_seconds;
@@ -21,7 +21,7 @@ use crate::windows::packets_of;
 /// a worker lacks. A layer where it must not be weighs more (`setting.BANNED`): the way back leads downhill.
 const EXCESS_COST: f64 = 10.0;
 
-/// Weighs one replica's cells, into the cache, with its stages and ways.
+/// Weighs one replica's cells, and its stages and ways, into the cache.
 pub fn weigh_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replica: usize) {
     let (machines, first, num) = (
         layout.row(replica),
@@ -29,30 +29,38 @@ pub fn weigh_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, repl
         num_batches(setting, layout, replica),
     );
     let (num_stages, size) = (layout.num_stages, filled(setting, layout, replica));
-    let (chain, excess_p) = (&mut cache.chains[replica], cache.excess_dp.row_mut(replica));
     cache.is_weighed_d[replica] = true;
-    for (s, &machine) in machines.iter().enumerate() {
+    let cells = cache.chains[replica].iter_mut().zip(cache.excess_dp.row_mut(replica));
+    for (s, ((stage, excess), &machine)) in cells.zip(machines).enumerate() {
         let (kind, low, high) = (setting.kind(machine), first[s], first[s + 1]);
         let (forward_j, backward_j) = (setting.forward_kj.row(kind), setting.backward_kj.row(kind));
-        chain.forward_s[s] = size * (forward_j[high] - forward_j[low]);
-        chain.backward_s[s] = size * (backward_j[high] - backward_j[low]);
+        stage.forward_s = size * (forward_j[high] - forward_j[low]);
+        stage.backward_s = size * (backward_j[high] - backward_j[low]);
         if setting.recompute {
-            chain.backward_s[s] += chain.forward_s[s];
+            stage.backward_s += stage.forward_s;
         }
         let need = memory_bytes(setting, low, high, s, num_stages, num);
-        excess_p[s] = max(0.0, need / setting.memory_k[kind] - 1.0);
+        *excess = max(0.0, need / setting.memory_k[kind] - 1.0);
         if setting.has_bans() {
-            excess_p[s] += setting.banned_mj.at(machine, high) - setting.banned_mj.at(machine, low);
+            *excess += setting.banned_mj.at(machine, high) - setting.banned_mj.at(machine, low);
         }
-        if s + 1 < num_stages {
-            let (next, num_bytes) = (machines[s + 1], size * setting.output_l[high - 1]);
-            for (ways, source, target) in [(&mut chain.there, machine, next), (&mut chain.back, next, machine)] {
-                let (latency_s, flow) = setting.pair(source, target);
-                ways.latency_s[s] = latency_s;
-                ways.send_s[s] = if flow > 0.0 { num_bytes / flow } else { f64::INFINITY };
-                ways.packets[s] = cold_packets(setting, source, target, num_bytes);
-            }
+        if let Some(&next) = machines.get(s + 1) {
+            let num_bytes = size * setting.output_l[high - 1];
+            stage.there = way(setting, machine, next, num_bytes);
+            stage.back = way(setting, next, machine, num_bytes);
         }
+    }
+}
+
+/// What it takes to send so many bytes from one machine to another.
+#[inline]
+fn way(setting: &Setting, source: usize, target: usize, num_bytes: f64) -> Way {
+    let (latency_s, flow) = setting.pair(source, target);
+    let send_s = if flow > 0.0 { num_bytes / flow } else { f64::INFINITY };
+    Way {
+        send_s,
+        latency_s,
+        packets: cold_packets(setting, source, target, num_bytes),
     }
 }
 
@@ -63,33 +71,37 @@ fn cold_packets(setting: &Setting, source: usize, target: usize, num_bytes: f64)
     if is_cold { packets_of(num_bytes) } else { 0.0 }
 }
 
-/// Times the pipeline of a replica that was weighed, alone on its links, into the cache.
-pub fn end_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replica: usize) {
+/// Times the pipeline of a replica that was weighed, alone on its links, into the cache; when it ends.
+pub fn end_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replica: usize) -> f64 {
     let num = num_batches(setting, layout, replica);
     let (chain, ends_p) = (&cache.chains[replica], cache.alone_dp.row_mut(replica));
-    if layout.num_stages == 1 {
-        ends_p[0] = num as f64 * (chain.forward_s[0] + chain.backward_s[0]);
-    } else {
-        pipeline_ends(
-            setting.schedule,
-            num,
-            chain,
-            setting.overlap,
-            ends_p,
-            &mut cache.progress,
-        );
+    if let [only] = chain.as_slice() {
+        ends_p[0] = num as f64 * (only.forward_s + only.backward_s);
+        return ends_p[0];
     }
+    pipeline_ends(
+        setting.schedule,
+        num,
+        chain,
+        setting.overlap,
+        ends_p,
+        &mut cache.progress,
+    )
 }
 
 /// What no layout costs less than that has a replica that was weighed: its own seconds, and what it lacks.
 pub fn least_cost(setting: &Setting, layout: &Layout, cache: &Cache, replica: usize) -> f64 {
-    let excess: f64 = cache.excess_dp.row(replica).iter().sum();
     let seconds = least_s(
         setting.schedule,
         num_batches(setting, layout, replica),
         &cache.chains[replica],
     );
-    floor(setting, layout, seconds, excess)
+    cost_from(setting, layout, cache, replica, seconds)
+}
+
+/// What no layout costs less than that has a replica that was weighed and ends so late.
+pub fn cost_from(setting: &Setting, layout: &Layout, cache: &Cache, replica: usize, end_s: f64) -> f64 {
+    floor(setting, layout, end_s, cache.excess_dp.row(replica).iter().sum())
 }
 
 /// What no layout costs less than that takes so long at least and lacks so much at least.
@@ -107,27 +119,25 @@ fn floor(setting: &Setting, layout: &Layout, seconds: f64, excess: f64) -> f64 {
 /// Infinite where a link must not be used. `is_moved`: cells, layers or the tour have changed since the all-reduces were
 /// timed last; they are not timed where the cost is more than `most` whatever they take, and then the answer is `None`.
 pub fn combine(setting: &Setting, layout: &Layout, cache: &mut Cache, is_moved: bool, most: f64) -> Option<f64> {
-    let mut excess = cache.excess_dp.values.iter().sum();
-    if floor(
-        setting,
-        layout,
-        cache.alone_dp.values.iter().copied().fold(0.0, max),
-        excess,
-    ) > most
-    {
+    let (mut alone_s, mut excess) = (0.0, 0.0);
+    for (&end_s, &lacking) in cache.alone_dp.values.iter().zip(&cache.excess_dp.values) {
+        alone_s = max(alone_s, end_s);
+        excess += lacking;
+    }
+    if floor(setting, layout, alone_s, excess) > most {
         return None;
     }
     share_links(setting, layout, cache);
     let mut last_s = 0.0;
     for stage in 0..layout.num_stages {
-        let ends_dp = &cache.sharing.ends_dp;
-        let ready_s = (0..layout.num_replicas())
-            .map(|replica| ends_dp.at(replica, stage))
-            .fold(0.0, max);
+        let mut ready_s = 0.0;
+        for replica in 0..layout.num_replicas() {
+            ready_s = max(ready_s, cache.sharing.ends_dp.at(replica, stage));
+        }
         cache.ready_p[stage] = ready_s;
         last_s = max(last_s, ready_s);
     }
-    if floor(setting, layout, last_s, excess) > most {
+    if last_s > alone_s && floor(setting, layout, last_s, excess) > most {
         return None;
     }
     if is_moved {
@@ -213,7 +223,7 @@ pub fn time_alone(setting: &Setting, layout: &Layout, cache: &mut Cache) {
                     .copy_within((replica - 1) * width..replica * width, replica * width);
             }
             let (before, after) = cache.chains.split_at_mut(replica);
-            after[0].clone_from(&before[replica - 1]);
+            after[0].copy_from_slice(&before[replica - 1]);
             cache.is_weighed_d[replica] = true;
         } else {
             weigh_replica(setting, layout, cache, replica);

@@ -1,17 +1,18 @@
 //! The closed form of a step: what searches evaluate, a million times a second where they change a layout bit by bit.
 //!
-//! `evaluate` prices a layout of a `Setting`: `pipeline` times one replica, `sharing` what
-//! replicas do beside each other, `sync` the all-reduces, `tied` what stages
-//! that share parameters send each other, `links` what crosses regions. Python hands over arrays (`python`).
+//! `evaluate` prices a layout of a `Setting`: `pipeline` times one replica, `sharing` all of them beside each other,
+//! `sync` the all-reduces, `tied` what stages that share parameters send each other. Python hands over arrays (`python`).
 
 pub mod arrays;
 pub mod cache;
 pub mod evaluate;
+pub mod extract;
 pub mod groups;
 pub mod links;
 pub mod memory;
 pub mod pipeline;
 pub mod price;
+pub mod progress;
 pub mod python;
 pub mod rings;
 pub mod shares;

@@ -12,7 +12,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 use super::moves::{KINDS, Move, NUM_MOVES, below, change, undo};
 use crate::closed_form::arrays::{Grid, Layout, Setting};
 use crate::closed_form::cache::Cache;
-use crate::closed_form::evaluate::{combine, end_replica, least_cost, share_links, weigh_replica};
+use crate::closed_form::evaluate::{combine, cost_from, end_replica, least_cost, share_links, weigh_replica};
 
 /// How a call of `Annealing::run` goes about it.
 pub struct Plan {
@@ -50,14 +50,15 @@ impl Annealing<'_> {
     /// Makes moves.
     pub fn run(&mut self, plan: &Plan) {
         let mut chance = Xoshiro256PlusPlus::seed_from_u64(plan.seed);
-        let mut kept = Kept {
+        share_links(&self.setting, self.layout, self.cache);
+        let mut before = Before {
             alone_dp: self.cache.alone_dp.clone(),
             excess_dp: self.cache.excess_dp.clone(),
             machines: self.layout.machines.clone(),
-            is_of_several: self.setting.worker_cells > 1,
+            slowest: self.slowest(),
+            is_stale: true,
         };
-        share_links(&self.setting, self.layout, self.cache);
-        let (num_replicas, mut slowest, mut is_stale) = (self.layout.num_replicas(), self.slowest(), true);
+        let num_replicas = self.layout.num_replicas();
         let cooling = (plan.cold / plan.hot).powf(1.0 / plan.num_moves as f64);
         let mut temperature = plan.hot;
         for _ in 0..plan.num_moves {
@@ -67,7 +68,7 @@ impl Annealing<'_> {
                 continue;
             }
             let a = if chance.random() {
-                slowest
+                before.slowest
             } else {
                 below(&mut chance, num_replicas)
             };
@@ -82,57 +83,53 @@ impl Annealing<'_> {
             );
             let Some(made) = made else { continue };
             let most = self.cost - self.cost * temperature * chance.random::<f64>().ln();
-            if self.is_taken(made, &mut kept, most, &mut is_stale) {
-                slowest = self.slowest();
+            if let Some(cost) = self.cost_of(made, &mut before, most) {
+                self.take(made, &mut before, cost);
+            } else {
+                self.take_back(made, &before);
             }
         }
     }
 
-    /// Whether a move that was made costs at most so much; else it is undone.
-    ///
-    /// `is_stale`: whether the all-reduces were timed last for other cells, layers or another tour.
-    fn is_taken(&mut self, made: Move, kept: &mut Kept, most: f64, is_stale: &mut bool) -> bool {
+    /// What the layout costs with a move that was made; `None` where that is more than `most`.
+    fn cost_of(&mut self, made: Move, before: &mut Before, most: f64) -> Option<f64> {
         let touched = self.touched(made);
-        kept.keep(self.cache, touched);
-        let is_moved = *is_stale || !matches!(made, Move::Share { .. });
-        let is_timed = self.are_timed(touched, most);
-        let new = if is_timed {
-            combine(&self.setting, self.layout, self.cache, is_moved, most)
-        } else {
-            None
-        };
-        if new.is_some() {
-            *is_stale = false;
+        before.keep(self.cache, touched);
+        if !self.are_timed(touched, before.slowest, most) {
+            return None;
         }
-        match new {
-            Some(cost) if cost <= self.cost || cost <= most => {
-                self.take(made, kept, cost);
-                return true;
-            }
-            Some(_) => *is_stale = !matches!(made, Move::Share { .. }),
-            None => {}
-        }
-        if let (Move::Replace { .. }, true) = (made, kept.is_of_several) {
-            self.layout.machines.copy_from_slice(&kept.machines);
-        } else {
-            undo(self.layout, made);
-        }
-        kept.give_back(self.cache, touched);
-        false
+        let is_moved = !matches!(made, Move::Share { .. });
+        let cost = combine(
+            &self.setting,
+            self.layout,
+            self.cache,
+            is_moved || before.is_stale,
+            most,
+        )?;
+        let is_taken = cost <= self.cost || cost <= most;
+        before.is_stale = is_moved && !is_taken;
+        is_taken.then_some(cost)
     }
 
-    fn take(&mut self, made: Move, kept: &mut Kept, cost: f64) {
+    fn take(&mut self, made: Move, before: &mut Before, cost: f64) {
         self.cost = cost;
+        before.slowest = self.slowest();
         if let Move::Replace { cell, old } = made {
             self.free_m[old] += self.setting.worker_cells as i64;
             self.free_m[self.layout.machines[cell]] -= self.setting.worker_cells as i64;
         }
-        if kept.is_of_several {
-            kept.machines.copy_from_slice(&self.layout.machines);
-        }
+        before.machines.copy_from_slice(&self.layout.machines);
         if cost < self.best_cost {
             self.best_cost = cost;
             self.best.copy_from(self.layout);
+        }
+    }
+
+    fn take_back(&mut self, made: Move, before: &Before) {
+        before.give_back(self.cache, self.touched(made));
+        undo(self.layout, made);
+        if let (Move::Replace { .. }, true) = (made, self.setting.worker_cells > 1) {
+            self.layout.machines.copy_from_slice(&before.machines);
         }
     }
 
@@ -148,23 +145,35 @@ impl Annealing<'_> {
         }
     }
 
-    /// Times the replicas a move touched; false, and some are not timed, once it must cost more than `most`.
-    fn are_timed(&mut self, touched: Touched, most: f64) -> bool {
+    /// Times the replicas a move touched, of all of them `first` first; false, and some are not timed, once the layout
+    /// must cost more than `most`.
+    fn are_timed(&mut self, touched: Touched, first: usize, most: f64) -> bool {
         match touched {
             Touched::None => true,
-            Touched::Two(a, b) => self.is_timed(a, most) && (a == b || self.is_timed(b, most)),
-            Touched::All => (0..self.layout.num_replicas()).all(|replica| self.is_timed(replica, most)),
+            Touched::Two(a, b) if a == b => self.may_do(a, most) && self.does(a, most),
+            Touched::Two(a, b) => {
+                self.may_do(a, most) && self.may_do(b, most) && self.does(a, most) && self.does(b, most)
+            }
+            Touched::All => {
+                let num = self.layout.num_replicas();
+                (0..num).all(|k| {
+                    let replica = (first + k) % num;
+                    self.may_do(replica, most) && self.does(replica, most)
+                })
+            }
         }
     }
 
-    /// Times one replica; false, and it is not, where the layout is bound to cost more than `most`.
-    fn is_timed(&mut self, replica: usize, most: f64) -> bool {
+    /// Weighs a replica; whether the layout is not bound to cost more than `most` for it.
+    fn may_do(&mut self, replica: usize, most: f64) -> bool {
         weigh_replica(&self.setting, self.layout, self.cache, replica);
-        if least_cost(&self.setting, self.layout, self.cache, replica) > most {
-            return false;
-        }
-        end_replica(&self.setting, self.layout, self.cache, replica);
-        true
+        least_cost(&self.setting, self.layout, self.cache, replica) <= most
+    }
+
+    /// Times a replica that was weighed; whether the layout need not cost more than `most` for it.
+    fn does(&mut self, replica: usize, most: f64) -> bool {
+        let end_s = end_replica(&self.setting, self.layout, self.cache, replica);
+        cost_from(&self.setting, self.layout, self.cache, replica, end_s) <= most
     }
 
     /// The replica whose first stage ends last.
@@ -181,15 +190,16 @@ impl Annealing<'_> {
 }
 
 /// What was known before a move.
-struct Kept {
+struct Before {
     alone_dp: Grid,
     excess_dp: Grid,
-    /// Of the layout, where a move changes more cells than it says.
     machines: Vec<usize>,
-    is_of_several: bool,
+    slowest: usize,
+    /// Whether the all-reduces were timed last for other cells, layers or another tour.
+    is_stale: bool,
 }
 
-impl Kept {
+impl Before {
     fn keep(&mut self, cache: &Cache, touched: Touched) {
         copy(&cache.alone_dp, &mut self.alone_dp, touched);
         copy(&cache.excess_dp, &mut self.excess_dp, touched);
@@ -212,9 +222,7 @@ fn copy(source: &Grid, target: &mut Grid, touched: Touched) {
         Touched::All => target.values.copy_from_slice(&source.values),
         Touched::Two(a, b) => {
             target.copy_row(a, source);
-            if a != b {
-                target.copy_row(b, source);
-            }
+            target.copy_row(b, source);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::moves::NUM_MOVES;
 use super::pools::Pools;
 use super::{construct, estimate, fewest, layer_split, pools};
 use crate::closed_form::cache::Cache;
-use crate::closed_form::python::{LayoutArrays, SettingArrays, check, numbers, rows};
+use crate::closed_form::extract::{LayoutArrays, SettingArrays, check, numbers, rows};
 
 type Ints<'py> = PyReadonlyArray1<'py, i64>;
 type Found<'py, T> = PyResult<Bound<'py, PyArray1<T>>>;

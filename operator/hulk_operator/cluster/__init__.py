@@ -19,7 +19,6 @@ from hulk_operator.cluster.errors import (
 )
 from hulk_operator.cluster.lease import Lease, LeaseLost
 from hulk_operator.cluster.object_cache import Newest, object_key
-from hulk_operator.cluster.own_namespace import in_cluster, namespace_of
 from hulk_operator.cluster.protocol import ORIGIN, Change, Cluster, Listing, Object
 from hulk_operator.cluster.resources import (
     CONFIG_MAPS,
@@ -41,6 +40,7 @@ from hulk_operator.cluster.resources import (
 if TYPE_CHECKING:
     from hulk_operator.cluster.client import ApiCluster
     from hulk_operator.cluster.kubeconfig import connect
+    from hulk_operator.cluster.own_namespace import in_cluster, namespace_of
 
 __all__ = [
     "CONFIG_MAPS",
@@ -87,6 +87,8 @@ __all__ = [
 _MODULES = {
     "ApiCluster": "client",
     "connect": "kubeconfig",
+    "in_cluster": "own_namespace",
+    "namespace_of": "own_namespace",
 }
 
 

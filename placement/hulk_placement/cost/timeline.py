@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from hulk_native import input_of, output_of
 
-from hulk_placement.cost.simulation.blocks import Ints, input_of, output_of
+from hulk_placement.cost.simulation.blocks import Ints
 from hulk_placement.cost.simulation.outcome import Simulated
 from hulk_placement.cost.simulation.schedule import FORWARD
 from hulk_placement.cost.simulation.step import Cell, Place
@@ -124,11 +125,11 @@ class Walk:
             start_s = self.start_CI[cell][number]
             batch, kind = divmod(self.order_CI[cell][number], 2)
             channel = input_of(self.num_stages, cell, kind)
-            if channel < 0 or self.arrived_HM[channel][batch] < start_s:
+            if channel is None or self.arrived_HM[channel][batch] < start_s:
                 number -= 1
                 batch, kind = divmod(self.order_CI[cell][number], 2)
-                channel = -1 if self.overlap else output_of(self.num_stages, cell, kind)
-            if channel >= 0:
+                channel = None if self.overlap else output_of(self.num_stages, cell, kind)
+            if channel is not None:
                 batch = yield from self._sending(channel, batch)
                 cell = channel // 2
                 number = self.number_CI[cell][2 * batch + channel % 2]

@@ -193,7 +193,7 @@ def is_within_limits(setting: Setting, layout: Layout, evaluated: Cache) -> bool
     """Whether memory, pins and price allow the layout that was evaluated last, and all its workers are whole."""
     if evaluated.excess_DP.any():
         return False
-    if lacking_cells(setting, layout):
+    if setting.worker_cells > 1 and lacking_cells(setting, layout):
         return False
     if setting.price_limit == math.inf:
         return True

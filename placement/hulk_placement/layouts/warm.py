@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from hulk_placement.cost.closed_form.setting import Ground, Option
-from hulk_placement.cost.closed_form.sync import slack_seconds
-from hulk_placement.cost.pipelines import arrays_of
 from hulk_placement.cost.simulate import simulate
 from hulk_placement.layouts.cycles import MOST_EXACT, shortest_cycle
-from hulk_placement.layouts.fewest import stages_that_hold
 from hulk_placement.layouts.place import place
 from hulk_placement.model import Model, Transformer
 from hulk_placement.plan import Plan
@@ -29,9 +23,6 @@ def warm() -> None:
     plan = place(job, topology, Budget(NUM_EVALUATIONS), clock=lambda: 0.0)
     assert isinstance(plan, Plan), plan
     simulate(plan, job, topology)
-    setting, layout = arrays_of(plan, job, topology)
-    slack_seconds(setting, layout, 0, 0, 0)
-    stages_that_hold(Ground.of(job, topology, topology.machines).setting(Option(1)), math.inf, 1)
     for num_regions in (3, MOST_EXACT + 1):
         shortest_cycle(np.ones((num_regions, num_regions)), tuple(range(num_regions)))
 

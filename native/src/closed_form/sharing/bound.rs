@@ -7,7 +7,7 @@
 //! Of n replicas that share, the one looked at waits for as many bytes of each other as it sends itself, at most.
 
 use super::super::arrays::{Schedule, max, min};
-use super::super::pipeline::Chain;
+use super::super::pipeline::Stage;
 use super::resources::{Flow, Resources};
 
 /// Forward, then back: under GPipe one follows the other.
@@ -44,8 +44,8 @@ struct Around {
 
 impl Around {
     /// Of one micro-batch on its way through all stages and back; under GPipe of either phase for itself.
-    fn update(&mut self, chain: &Chain, schedule: Schedule) {
-        let last = chain.num_stages() - 1;
+    fn update(&mut self, chain: &[Stage], schedule: Schedule) {
+        let last = chain.len() - 1;
         for row in [
             &mut self.before_there,
             &mut self.after_there,
@@ -57,23 +57,23 @@ impl Around {
         }
         let mut passed_s = 0.0;
         for s in 0..last {
-            passed_s += chain.forward_s[s];
+            passed_s += chain[s].forward_s;
             self.before_there[s] = passed_s;
-            passed_s += chain.there.send_s[s] + chain.there.latency_s[s];
+            passed_s += chain[s].there.send_s + chain[s].there.latency_s;
         }
-        let forward_s = passed_s + chain.forward_s[last];
+        let forward_s = passed_s + chain[last].forward_s;
         let mut back_s = 0.0;
         for s in (0..last).rev() {
-            back_s += chain.backward_s[s + 1];
+            back_s += chain[s + 1].backward_s;
             self.before_back[s] = back_s;
-            back_s += chain.back.send_s[s] + chain.back.latency_s[s];
+            back_s += chain[s].back.send_s + chain[s].back.latency_s;
         }
-        back_s += chain.backward_s[0];
+        back_s += chain[0].backward_s;
         let is_apart = schedule == Schedule::Gpipe;
         for s in 0..last {
-            let sent_s = chain.there.send_s[s];
+            let sent_s = chain[s].there.send_s;
             self.after_there[s] = forward_s - self.before_there[s] - sent_s + if is_apart { 0.0 } else { back_s };
-            self.after_back[s] = back_s - self.before_back[s] - chain.back.send_s[s];
+            self.after_back[s] = back_s - self.before_back[s] - chain[s].back.send_s;
             if !is_apart {
                 self.before_back[s] += forward_s;
             }
@@ -106,7 +106,7 @@ impl Bounds {
     }
 
     /// Puts a replica's transfers on what they draw on.
-    pub fn load(&mut self, schedule: Schedule, chain: &Chain, flows: &[Flow], resources: &Resources) {
+    pub fn load(&mut self, schedule: Schedule, chain: &[Stage], flows: &[Flow], resources: &Resources) {
         self.around.update(chain, schedule);
         self.each(schedule, flows, resources, |used, flow, around| {
             used.begin_s = min(used.begin_s, around.before_s(flow));
@@ -121,7 +121,7 @@ impl Bounds {
     pub fn least_s(
         &mut self,
         schedule: Schedule,
-        chain: &Chain,
+        chain: &[Stage],
         flows: &[Flow],
         resources: &Resources,
     ) -> [f64; PHASES] {

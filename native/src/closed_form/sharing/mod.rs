@@ -17,7 +17,8 @@ mod resources;
 mod tests;
 
 use super::arrays::{Grid, Layout, Schedule, Setting, max};
-use super::pipeline::{Chain, Progress, forward_ends, pipeline_ends};
+use super::pipeline::{Stage, forward_ends, pipeline_ends};
+use super::progress::Progress;
 use super::shares::{filled, num_batches};
 use bound::Bounds;
 use resources::Resources;
@@ -25,7 +26,7 @@ use resources::Resources;
 /// What was timed, and the schedule's figures that it was timed with.
 #[derive(Clone, Default, PartialEq)]
 struct Timed {
-    chain: Chain,
+    chain: Vec<Stage>,
     num: usize,
     is_gpipe: bool,
     overlap: bool,
@@ -75,7 +76,7 @@ impl Sharing {
         &mut self,
         setting: &Setting,
         layout: &Layout,
-        chains: &[Chain],
+        chains: &[Vec<Stage>],
         alone_dp: &Grid,
         progress: &mut Progress,
     ) {
@@ -87,12 +88,13 @@ impl Sharing {
             let slowed = &mut self.slowed[replica];
             slowed.chain.clone_from(&chains[replica]);
             for flow in flows.iter().filter(|flow| flow.batch_bytes > 0.0 && flow.rate > 0.0) {
-                let ways = if flow.is_back {
-                    &mut slowed.chain.back
+                let stage = &mut slowed.chain[flow.boundary];
+                let way = if flow.is_back {
+                    &mut stage.back
                 } else {
-                    &mut slowed.chain.there
+                    &mut stage.there
                 };
-                ways.send_s[flow.boundary] = flow.batch_bytes / flow.rate;
+                way.send_s = flow.batch_bytes / flow.rate;
             }
             slowed.num = num_batches(setting, layout, replica);
             (slowed.is_gpipe, slowed.overlap) = (setting.schedule == Schedule::Gpipe, setting.overlap);
@@ -119,7 +121,7 @@ impl Sharing {
     }
 
     /// Times a replica with its slowed transfers, unless that is known: of itself, or of the replica before.
-    fn time(&mut self, setting: &Setting, replica: usize, alone: &Chain, alone_dp: &Grid, progress: &mut Progress) {
+    fn time(&mut self, setting: &Setting, replica: usize, alone: &[Stage], alone_dp: &Grid, progress: &mut Progress) {
         let slowed = &self.slowed[replica];
         if self.timed[replica] != *slowed {
             let width = self.timed_dp.width();
@@ -132,7 +134,7 @@ impl Sharing {
                 if slowed.is_gpipe {
                     self.forward_d[replica] = forward_ends(slowed.num, &slowed.chain, slowed.overlap, ends_s);
                 }
-                if slowed.chain == *alone {
+                if slowed.chain == alone {
                     ends_s.copy_from_slice(alone_dp.row(replica));
                 } else {
                     pipeline_ends(

@@ -1,4 +1,4 @@
-"""A replica's sequences in micro-batches: as few as hold them, all of one size. As the crate's `closed_form::shares`."""
+"""A replica's sequences in micro-batches, as few as hold them, all of one size; as the crate's `closed_form::shares`."""
 
 from __future__ import annotations
 

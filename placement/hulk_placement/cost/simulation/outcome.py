@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import hulk_native
 import numpy as np
 from numpy.typing import NDArray
 
 from hulk_placement.cost.simulation.blocks import Blocks, make_blocks
-from hulk_placement.cost.simulation.events import run
 from hulk_placement.cost.simulation.sharing import Flows, make_flows
 from hulk_placement.cost.simulation.step import Place, Step, Way
-from hulk_placement.cost.simulation.sums import Sums, all_edges, feel, make_sums
+from hulk_placement.cost.simulation.sums import Sums, all_edges, make_sums
 
 Floats = NDArray[np.float64]
 
@@ -75,8 +75,7 @@ def simulate_step(step: Step) -> Simulated:
     flows = make_flows(ways, step.resources)
     blocks = make_blocks(step, channels)
     sums = make_sums(step, len(channels))
-    run(blocks, flows, sums)
-    feel(sums)
+    hulk_native.run_step(blocks, flows, sums)
     return _simulated(step, blocks, flows, sums)
 
 
