@@ -26,11 +26,7 @@ RUN --mount=type=bind,source=wheels,target=/wheels \
 COPY hulk_operator-*.whl /opt/hulk/
 RUN /opt/hulk/bin/python -m pip install --quiet --no-index --no-deps /opt/hulk/hulk_operator-*.whl
 
-# The planner's compiled loops, for any processor of this architecture: the root of a running container is read-only.
 ENV PATH=/opt/hulk/bin:$PATH \
-    PYTHONUNBUFFERED=1 \
-    HULK_COMPILED_DIR=/opt/hulk/compiled \
-    NUMBA_CPU_NAME=generic
-RUN /opt/hulk/bin/python -m hulk_placement.split.warm
+    PYTHONUNBUFFERED=1
 USER 65532:65532
 CMD ["hulk", "--help"]

@@ -25,7 +25,7 @@ demo: tools ## Bring up the geo lab, install Hulk, train examples/hulkjob.yaml a
 .PHONY: test
 test: tools ## Lint, types, import contracts, generated files, tests; the two labs and the rest side by side (JOBS=1: one after the other)
 	@$(MAKE) --no-print-directory lint verify
-	@$(BIN)/python -m hulk_placement.split.warm & $(BIN)/hulk-lab build && wait $$!
+	@$(BIN)/hulk-lab build
 	tools/cargo test --locked
 	$(BIN)/pytest -q --doctest-modules operator placement runtime lab/hulk_lab bench
 	$(PYTEST) --durations 50 --durations-min 1
@@ -86,7 +86,6 @@ bench: tools ## Measure ring orders, predictions and deployment; print ratios
 
 .PHONY: unit
 unit: tools ## Only the tests that need no cluster
-	@$(BIN)/python -m hulk_placement.split.warm
 	$(PYTEST) -m "not controlplane and not lab and not long"
 
 .PHONY: native

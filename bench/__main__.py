@@ -14,11 +14,14 @@
     crossover    from which link speed on a synchronous step pays, local SGD below; predictions only, nothing measured
     solve        how good and how quick planning is; predictions only, nothing measured
     planner      how good and how quick searches over any layout are; predictions only, nothing measured
+    families     the layout search beside layouts that people draw, on boxes in zones in regions; predictions only
     placements   planned machines beside those that others choose, measured on real trainings in three labs
     gnn          whether the value network helps to divide machines among jobs; predictions only, nothing measured
     step_model   the evaluator's closed form beside its simulation of a step, and what each takes; nothing is run
     closed_form  the closed form beside the simulation over boxes in zones in regions, where searches go; nothing is run
     gloo_model   prices of gloo's all-reduces beside measured ones and beside the event simulation; nothing is run
+    memory       predicted peaks of memory beside published ones; nothing is run
+    published    prices of NCCL's sends and all-reduces beside what others measured; nothing is run
     schedules    how short the schedules of pipelines are that a search finds; nothing is executed
     pipelines    a step of a pipeline by Hulk's runtime beside torch.distributed.pipelining, on this machine
     stages       pipelines over regions in the geo lab: GPipe, 1F1B and the searched order, predicted and observed
@@ -58,13 +61,16 @@ from bench import (
 )
 from bench.allreduce import whole as all_reduces
 from bench.closed_form import question as closed_form
+from bench.families import question as families
 from bench.fleet import question as fleet
 from bench.gil import question as gil
 from bench.gloo_model import question as gloo_model
 from bench.gnn import question as gnn
+from bench.memory_peaks import question as memory_peaks
 from bench.pipelines import question as pipelines
 from bench.placements import question as placements
 from bench.planner import question as planner
+from bench.published import question as published
 from bench.replanning import question as replanning
 from bench.shapes import question as shapes
 from bench.sharp import question as sharp
@@ -86,11 +92,14 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "crossover": lambda short: crossover.run(factors=crossover.FACTORS[::2] if short else crossover.FACTORS),
     "solve": lambda _: bench_solve.run(),
     "planner": planner.run,
+    "families": families.run,
     "placements": placements.run,
     "gnn": gnn.run,
+    "memory": memory_peaks.run,
     "step_model": step_model.run,
     "closed_form": closed_form.run,
     "gloo_model": gloo_model.run,
+    "published": published.run,
     "schedules": schedules.run,
     "pipelines": pipelines.run,
     "shapes": shapes.run,

@@ -15,7 +15,6 @@ from hulk_placement.schedule.placement import Placement
 from hulk_placement.schedule.repetend import repetend
 from hulk_placement.schedule.search import scheduled
 from hulk_placement.schedule.shapes import SHAPES, v
-from hulk_placement.split.warm import warm_schedules
 from rich.console import Console
 from rich.table import Table
 
@@ -64,7 +63,6 @@ class Row:
 def run(short: bool = False) -> None:
     """Print every table."""
     console, raw = Console(highlight=False, width=140), Raw("schedules")
-    warm_schedules()
     shortest(console, raw, (1, 2, 3, 4) if short else (1, 2, 3, 4, 6, 8))
     bubbles(console, ("v", "x") if short else tuple(FEWEST_BUBBLES))
     periods(console, ("v",) if short else ("v", "m", "nn"))

@@ -8,16 +8,17 @@ from dataclasses import replace
 import numpy as np
 from hulk_placement.fleet.decide import decide
 from hulk_placement.fleet.predicted import PredictedStepTimes
-from hulk_placement.fleet.simulation import Scenario
-from hulk_placement.fleet.simulation.presets import SLOT_S, Switches, gadget
-from hulk_placement.fleet.simulation.speeds import Contended
-from hulk_placement.fleet.step_times import PaperStepTimes
 from hulk_placement.fleet.types import Job, Ring, Settings
 from hulk_placement.fleet.utility import Utility, UtilityKind
 from hulk_placement.model import Model
 from hulk_placement.model.presets import preset
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
+
+from bench.fleet_simulator import Scenario
+from bench.fleet_simulator.presets import SLOT_S, Switches, gadget
+from bench.fleet_simulator.speeds import Contended
+from bench.fleet_simulator.step_times import PaperStepTimes
 
 LOADS = (0.5, 1.0, 2.0, 4.0)
 NUM_SERVERS = (50, 10)

@@ -12,15 +12,15 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 
-from hulk_placement.fleet.simulation import Scenario
-from hulk_placement.fleet.simulation.offline import bound, makespan_bound
-from hulk_placement.fleet.simulation.presets import PUBLISHED, Switches, gadget, mobihoc
 from hulk_placement.fleet.utility import UtilityKind
 from rich.console import Console
 from rich.table import Table
 
 from bench.fleet.cases import LOADS, NUM_SERVERS, decision_s, hard, live_decision_s, loaded
 from bench.fleet.runs import Row, interval, leads, simulated, words, worst_lead
+from bench.fleet_simulator import Scenario
+from bench.fleet_simulator.offline import bound, makespan_bound
+from bench.fleet_simulator.presets import PUBLISHED, Switches, gadget, mobihoc
 from bench.raw import Raw
 from bench.verdicts import verdict
 

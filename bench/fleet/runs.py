@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hulk_placement.fleet.simulation import Scenario, simulate
+from bench.fleet_simulator import Scenario, simulate
 
 STUDENT = {1: 12.71, 2: 4.303, 3: 3.182, 4: 2.776, 9: 2.262, 19: 2.093}
 """Quantiles for a 95 % interval by degrees of freedom; 1.96 where there are more."""

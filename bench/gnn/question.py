@@ -23,12 +23,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from hulk_placement.gnn.guide import Guide
 from hulk_placement.solution import Budget
+from hulk_placement.solve import guided
+from hulk_placement.solve.together import DIVISION_SHARE, divisions_of, work_on
 from hulk_placement.split.division import Divisions, Progress
 from hulk_placement.split.finals import finals
-from hulk_placement.split.searches import SEARCHES, guided
-from hulk_placement.split.together import DIVISION_SHARE, divisions_of, work_on
 
 from bench import clusters
+from bench.divisions import SEARCHES
 from bench.gnn.formula import Formula
 from bench.gnn.table import MOST_JOBS, SEARCHED, WITHOUT, Row, show
 from bench.job_mixes import draw_jobs

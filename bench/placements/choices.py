@@ -23,6 +23,7 @@ from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 
+from bench.layout_searches import SEARCHES
 from bench.training import Size
 
 BUDGET = Budget(seconds=MAX_SEARCH_S)
@@ -57,7 +58,7 @@ def searched(
 ) -> tuple[str, ...]:
     """What a search over layouts chooses, where machines have these speeds. RuntimeError where it finds nothing."""
     topology = topology_of(lab, flops_per_s)
-    found = place(workload_of(topology, num_workers, size), topology, BUDGET, search=search)
+    found = place(workload_of(topology, num_workers, size), topology, BUDGET, search=SEARCHES[search])
     if not isinstance(found, Plan):
         raise RuntimeError(f"{search}: {found.message}")
     return tuple(worker.machine for worker in found.workers)

@@ -14,7 +14,6 @@ from typing import Any
 
 from hulk_lab import spec
 from hulk_lab.processes import NotReadyError
-from hulk_placement.layouts.warm import warm
 from rich.console import Console
 from rich.table import Table
 
@@ -55,7 +54,6 @@ def in_lab(name: str, asked: Sequence[str] = (), *, more: bool = False, keep: bo
     """
     lab, num_workers = spec.load(FILES[name]), SHAPES[name].num_workers
     raw, pod = Raw(f"placements-{name}", fresh=not more), pod_on(lab, SIZE)
-    warm()
 
     def prepare(geo: Geo) -> None:
         geo.install()

@@ -6,7 +6,8 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
-from hulk_placement.layouts.place import place
+from hulk_placement.layouts import portfolio
+from hulk_placement.layouts.place import Search, place
 from hulk_placement.model import Layer, Model
 from hulk_placement.model.presets import preset
 from hulk_placement.plan import Plan
@@ -66,7 +67,7 @@ def small_model(num_layers: int, parameters: int, flops: float) -> Model:
     return Model(tuple(Layer(name(n), parameters, flops, 2 * flops, 1 << 20, 1 << 21) for n in range(num_layers)))
 
 
-def searched(workload: Workload, topology: Topology, seconds: float, search: str = "portfolio") -> Outcome:
+def searched(workload: Workload, topology: Topology, seconds: float, search: Search = portfolio.search) -> Outcome:
     """One search for so many seconds of this process's processor time, tables and plans made in them too."""
     started_s = time.process_time()
     budget = Budget(iterations=1 << 62, seconds=seconds)

@@ -7,7 +7,6 @@ import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hulk_placement.layouts.warm import warm
 from rich.console import Console
 from rich.table import Table
 
@@ -43,7 +42,6 @@ def growth(console: Console, sizes: Sequence[int]) -> None:
 
 def grown(case: Case) -> Grown:
     """One row, in a process that has done nothing else; what is compiled was compiled before."""
-    warm()
     empty = peak_bytes()
     topology = case.topology()
     workload = case.workload(topology)

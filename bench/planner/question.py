@@ -11,13 +11,12 @@ import statistics
 import time
 from collections.abc import Sequence
 
-from hulk_placement.layouts.compare import Comparison, compare
-from hulk_placement.layouts.searches import SEARCHES
-from hulk_placement.layouts.warm import warm
 from rich.console import Console
 from rich.table import Table
 
 from bench import clusters
+from bench.layout_searches import SEARCHES
+from bench.layout_searches.compare import Comparison, compare
 from bench.planner.cases import SINGLE, Case, Outcome, free_workload, searched, small_model
 from bench.planner.growth import growth
 from bench.planner.worth import worth
@@ -44,7 +43,6 @@ GROWTH = (4, 16, 64, 256, 1000)
 def run(short: bool = False) -> None:
     """Print every table."""
     console, raw = Console(highlight=False, width=160), Raw("planner")
-    warm()
     gaps(console, raw, 9 if short else NUM_SMALL)
     for name, (num_machines, num_regions, aim_s) in SIZES.items():
         if not (short and num_machines == 1000):

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hulk_placement.cost.closed_form.setting import Ground
+from hulk_placement.layouts import portfolio
 from hulk_placement.layouts.parts import Parts
-from hulk_placement.layouts.searches import portfolio
 from hulk_placement.layouts.space import space_of
 from hulk_placement.layouts.trials import Trials
 from rich.console import Console

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hulk_placement.split.warm import warm_schedules
 from hulk_runtime.plan.wire import Model
 from rich.console import Console
 from rich.table import Table
@@ -88,7 +87,6 @@ def run(short: bool = False) -> None:
 
 def measure(size: Size) -> list[Row]:
     """All rows."""
-    warm_schedules()
     found: list[Row] = []
     with all_ranks() as ask:
         costs = costs_of(GPT, ask(ranks.sums_s, GPT, (1, size.num_samples)))

@@ -5,13 +5,19 @@ use pyo3::prelude::*;
 
 mod arrays;
 mod closed_form;
+mod cycles;
+mod graphs;
 mod layouts;
+mod messages;
+mod packing;
 mod simulation;
 mod windows;
 
 /// The extension module `hulk_native`.
 #[pymodule]
 mod hulk_native {
+    use super::windows;
+
     #[pymodule_export]
     use super::closed_form::cache::Cache;
     #[pymodule_export]
@@ -23,7 +29,6 @@ mod hulk_native {
     use super::layouts::python::{
         anneal, cells_for, construct_layout, estimate_py, split_layers, stages_that_hold, tour_of,
     };
-    use super::windows;
 
     #[pymodule_export]
     const INITIAL_PACKETS: f64 = windows::INITIAL_PACKETS;
@@ -36,6 +41,18 @@ mod hulk_native {
     #[pymodule_export]
     use super::windows::packets_of;
 
+    #[pymodule_export]
+    use super::cycles::cycle_of;
+    #[pymodule_export]
+    const MOST_EXACT_REGIONS: usize = super::cycles::MOST_EXACT_REGIONS;
+    #[pymodule_export]
+    const GRAPH_LIMIT: f64 = super::graphs::LIMIT;
+    #[pymodule_export]
+    use super::graphs::fill_graphs;
+    #[pymodule_export]
+    use super::messages::exchange_messages;
+    #[pymodule_export]
+    use super::packing::pack;
     #[pymodule_export]
     use super::simulation::{input_of, output_of, run_step};
 }

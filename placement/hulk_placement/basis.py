@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
-from hulk_placement.plan import Plan
+from hulk_placement.plan import Plan, used_pairs
 from hulk_placement.topology import Link, LinkKind, Pair, Topology
 from hulk_placement.workload import Workload
 
@@ -42,22 +41,6 @@ def basis_of(plan: Plan, workload: Workload, topology: Topology) -> Basis:
         uplinks={region: rate for region, rate in topology.uplinks.items() if region in regions},
         speeds={machine.name: machine.flops_per_s for machine in machines if machine.flops_per_s is not None},
     )
-
-
-def used_pairs(plan: Plan) -> list[Pair]:
-    """The directed machine pairs that data of a step go over: between stages, and along the rings, as far as they say.
-
-    Of Hulk's own all-reduce these are not all; what it sends between regions goes over the regions' links.
-    """
-    found: dict[Pair, None] = {}
-    for replica in range(plan.layout.data):
-        machines = [plan.machine(replica, stage) for stage in range(plan.layout.pipeline)]
-        for a, b in pairwise(machines):
-            found |= {(a, b): None, (b, a): None}
-    for stage in range(plan.layout.pipeline):
-        around = [plan.machine(replica, stage) for replica in plan.ring(stage)]
-        found |= {(around[place], around[place - 1]): None for place in range(len(around))}
-    return [pair for pair in found if pair[0] != pair[1]]
 
 
 def _known(links: Mapping[Pair, Link]) -> dict[Pair, Link]:

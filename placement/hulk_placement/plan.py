@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from hulk_placement.collective.plan import CollectivePlan
 from hulk_placement.topology import Pair
@@ -26,8 +27,9 @@ class Prediction:
 
     `step_s` is `compute_s` of the cell that computes longest, `bubble_s` in which pipelines fill, drain and wait for
     transfers, and `communication_s` that a step then still waits for the replicas to come together; with local SGD a
-    step's part of what an outer one waits. `tied_s` of that are for parameters that stages share. `memory_bytes`: of
-    the accelerator that holds most. `price`: of the accelerators for a step and of what it sends between regions.
+    step's part of what an outer one waits. `tied_s` of that are for parameters that stages share. `overhead_s` is what
+    a step takes besides: the optimizer, and what ends a step. `memory_bytes`: of the accelerator that holds most.
+    `price`: of the accelerators for a step and of what it sends between regions.
     `rank_compute_s` has one entry per rank; `bottleneck` is the (source, target) pair of machines whose link holds the
     all-reduce back, None without communication. `calibrated` says that every machine's speed was measured.
     """
@@ -42,6 +44,7 @@ class Prediction:
     bubble_s: float = 0.0
     tied_s: float = 0.0
     price: float = 0.0
+    overhead_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,3 +188,19 @@ class Plan:
         for worker in self.workers:
             held[worker.machine] = held.get(worker.machine, 0) + worker.num_accelerators
         return held
+
+
+def used_pairs(plan: Plan) -> list[Pair]:
+    """The directed machine pairs that data of a step go over: between stages, and along the rings, as far as they say.
+
+    Of Hulk's own all-reduce these are not all; what it sends between regions goes over the regions' links.
+    """
+    found: dict[Pair, None] = {}
+    for replica in range(plan.layout.data):
+        machines = [plan.machine(replica, stage) for stage in range(plan.layout.pipeline)]
+        for a, b in pairwise(machines):
+            found |= {(a, b): None, (b, a): None}
+    for stage in range(plan.layout.pipeline):
+        around = [plan.machine(replica, stage) for replica in plan.ring(stage)]
+        found |= {(around[place], around[place - 1]): None for place in range(len(around))}
+    return [pair for pair in found if pair[0] != pair[1]]

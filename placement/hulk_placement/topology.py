@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+import numpy as np
 
 from hulk_placement.accelerators.table import INSIDE_RTT_S, INSIDE_SHARE, look_up
 
@@ -50,6 +52,8 @@ class Machine:
     unknown, `price_per_hour` 0 that none is stated. `inside` is the link between two accelerators of the machine where
     it is known better than by the product; see `Topology.inside`. `keeps_windows`: whether its TCP connections keep
     their congestion windows while they are silent (Linux: net.ipv4.tcp_slow_start_after_idle = 0, or BBR).
+    `nic_bytes_per_s` caps what leaves the machine, and what enters it, over all its links together, those inside its
+    region too; None: no cap is known.
     """
 
     name: str
@@ -63,6 +67,7 @@ class Machine:
     inside: Link | None = None
     price_per_hour: float = 0.0
     keeps_windows: bool = False
+    nic_bytes_per_s: float | None = None
 
     def __post_init__(self) -> None:
         if not self.name or not self.region:
@@ -78,6 +83,8 @@ class Machine:
                 f"machine {self.name}: memory bandwidth {self.memory_bandwidth_bytes_per_s} B/s and price "
                 f"{self.price_per_hour} an hour must be >= 0 and finite"
             )
+        if self.nic_bytes_per_s is not None and not is_positive(self.nic_bytes_per_s):
+            raise ValueError(f"machine {self.name}: NIC {self.nic_bytes_per_s} B/s must be > 0 and finite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,9 @@ class Link:
 
     `one_way_s` is how long the way there takes of the round trip, None: half. `flow_bytes_per_s` is what one TCP flow
     gets of the bandwidth, None: as much as the link. `shared` names the directed region link whose capacity the link
-    draws on; None inside a region and inside a machine.
+    draws on; None inside a region, inside a machine, and with `own_wire`: then the two machines share neither their
+    regions' link and uplinks nor their NICs with anybody. `by_size` are points (bytes of a message, bytes/s that it
+    gets, its latency included), by rising bytes; () where all messages get the bandwidth.
     """
 
     rtt_s: float
@@ -97,6 +106,8 @@ class Link:
     shared: Pair | None = None
     flow_bytes_per_s: float | None = None
     one_way_s: float | None = None
+    own_wire: bool = False
+    by_size: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rtt_s) and self.rtt_s >= 0):
@@ -109,6 +120,9 @@ class Link:
             raise ValueError(f"link: {self.num_streams} streams must be >= 1, age {self.age_s} s must be >= 0")
         if self.flow_bytes_per_s is not None and not is_positive(self.flow_bytes_per_s):
             raise ValueError(f"link: one flow's {self.flow_bytes_per_s} B/s must be > 0 and finite")
+        sizes = [num_bytes for num_bytes, _ in self.by_size]
+        if not all(is_positive(figure) for point in self.by_size for figure in point) or sizes != sorted(set(sizes)):
+            raise ValueError(f"link: bandwidths by size {self.by_size} must be > 0 and finite, of rising sizes")
 
     @property
     def latency_s(self) -> float:
@@ -119,6 +133,27 @@ class Link:
     def one_flow_bytes_per_s(self) -> float:
         """What one TCP flow gets that has the link to itself."""
         return min(self.bandwidth_bytes_per_s, self.flow_bytes_per_s or math.inf)
+
+    def at(self, num_bytes: float) -> Link:
+        """The link as messages of one size find it: with the bandwidth that makes such a message take its seconds.
+
+        Between two points the rate is interpolated over the logarithm of the size; beyond the ends it is theirs. A
+        message takes bytes / rate, of which the latency passes on the way; what is left keeps the link busy. Many
+        messages after each other never get more than the largest rate of all points, nor than the bandwidth.
+
+        >>> Link(0.0, 200.0, by_size=((1.0, 50.0), (100.0, 150.0))).at(10).bandwidth_bytes_per_s
+        100.0
+        """
+        if not self.by_size:
+            return self
+        return replace(self, bandwidth_bytes_per_s=self._rate_at(num_bytes), by_size=())
+
+    def _rate_at(self, num_bytes: float) -> float:
+        sizes, rates = zip(*self.by_size, strict=True)
+        rate = float(np.interp(math.log(max(num_bytes, 1.0)), np.log(sizes), rates))
+        most = min(self.bandwidth_bytes_per_s, max(rates))
+        busy_s = num_bytes / rate - self.latency_s
+        return min(most, num_bytes / busy_s) if busy_s > 0 else most
 
     def one_flow_s(self, num_bytes: float) -> float:
         """Seconds until so many bytes are there that one TCP flow sends alone."""
@@ -194,11 +229,18 @@ class Topology:
         return self._turns[name]
 
     def link(self, source: str, target: str) -> Link:
-        """The link between two machines: measured or declared, else its region pair's (inferred), else unknown."""
+        """The link between two machines: measured or declared, else its region pair's (inferred), else unknown.
+
+        No wider than the NICs of both.
+        """
         src, dst = self._by_name[source], self._by_name[target]
         if source == target:
             return SAME_MACHINE
-        return self._by_nodes.get((source, target)) or self.region_link(src.region, dst.region)
+        link = self._by_nodes.get((source, target)) or self.region_link(src.region, dst.region)
+        narrowest = min(src.nic_bytes_per_s or math.inf, dst.nic_bytes_per_s or math.inf)
+        if link.own_wire or narrowest >= link.bandwidth_bytes_per_s:
+            return link
+        return replace(link, bandwidth_bytes_per_s=narrowest)
 
     def inside(self, name: str) -> Link:
         """The link between two accelerators of a machine, for a transport that uses it: declared, else its product's.
@@ -229,6 +271,21 @@ class Topology:
         """Bytes/s that a directed link between two regions carries: at least what any machine pair alone gets of it."""
         return max(self.region_link(*regions).bandwidth_bytes_per_s, self._widest.get(regions, 0.0))
 
+    def at_message(self, num_bytes: float) -> Topology:
+        """The topology as messages of one size find it (`Link.at`); itself where no link's bandwidth goes by size."""
+        links = (*self.node_links.values(), *self.region_links.values())
+        if not any(link.by_size for link in links):
+            return self
+        return self.with_links(lambda link: link.at(num_bytes))
+
+    def with_links(self, changed: Callable[[Link], Link]) -> Topology:
+        """The topology with every known link changed."""
+        return replace(
+            self,
+            node_links={pair: changed(link) for pair, link in self.node_links.items()},
+            region_links={pair: changed(link) for pair, link in self.region_links.items()},
+        )
+
     def with_shares(self, shares: Mapping[Pair, float]) -> Topology:
         """The topology as a job sees it that has only a share of some directed links between regions.
 
@@ -257,7 +314,7 @@ class Topology:
 
     def _drawing_on(self, regions: Pair, link: Link) -> Link:
         """A link between two regions shares their link, and no flow on it gets more than their uplinks carry."""
-        if regions[0] == regions[1]:
+        if regions[0] == regions[1] or link.own_wire:
             return replace(link, shared=None)
         narrowest = min((self.uplinks[region] for region in regions if region in self.uplinks), default=math.inf)
         if narrowest >= link.one_flow_bytes_per_s:
@@ -269,6 +326,7 @@ class Topology:
         groups: dict[Pair, list[Link]] = {}
         for (source, target), link in self.node_links.items():
             known = source in by_name and target in by_name and link.kind is not LinkKind.UNKNOWN
+            known = known and not link.own_wire  # says nothing of the others' link
             if known and source != target:
                 groups.setdefault((by_name[source].region, by_name[target].region), []).append(link)
         return {pair: _median(links) for pair, links in groups.items()}

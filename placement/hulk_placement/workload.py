@@ -8,10 +8,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hulk_placement.accelerators.framework_memory import FrameworkMemory, framework_memory
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER, PRECISIONS, Model
+from hulk_placement.nccl import Nccl
 from hulk_placement.sync import Sync
-from hulk_placement.topology import is_positive
+from hulk_placement.topology import Machine, is_amount, is_positive
+from hulk_placement.training_memory import NO_OVERHEAD, BytesPerParameter, Overhead, TrainingMemory
 
 OBJECTIVES = ("time", "throughput-per-money")
 """What a plan is to do best: take the least time for a step, or do the most sequences for its price."""
@@ -21,6 +24,12 @@ SCHEDULES = ("1f1b", "gpipe")
 
 SHARES = ("planned", "equal")
 """How a batch falls on unequal replicas: so that the slowest is quickest, or as equal as whole numbers allow."""
+
+STAGE_TRANSPORTS = ("gloo", "nccl")
+"""What stages send each other tensors over."""
+
+END_COLLECTIVES = 2
+"""Small all-reduces that end a step, where a workload does not say how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,11 @@ class Workload:
     None of `micro_batch`, `recompute` and the degrees `data`, `pipeline` and `tensor`; and the order of blocks in
     pipelines where `schedule` is, which else is one of SCHEDULES. With `stages_if_needed` it may have stages in place
     of one where no machine has the memory for a whole model. `objective` is one of OBJECTIVES; a plan's accelerators
-    together cost at most `max_price_per_hour`. Higher `priority` goes first, then the older `created_s`.
+    together cost at most `max_price_per_hour`. `stage_transport` is one of STAGE_TRANSPORTS, None: NCCL where a plan's
+    sums go over it, else gloo; `nccl` are NCCL's settings. `optimizer_s` are the seconds of an update where they are
+    known, `step_overhead_s` what a step takes besides, `end_collectives` small all-reduces end it
+    (`cost.overhead`). Higher `priority` goes first, then the older `created_s`. `memory`: what is stated of the memory
+    that a training takes.
     """
 
     key: str
@@ -71,6 +84,12 @@ class Workload:
     likely_flops_per_s: Mapping[str, float] = field(default_factory=dict)
     kept: Mapping[str, int] = field(default_factory=dict)
     sync: Sync = field(default_factory=Sync)
+    memory: TrainingMemory = field(default_factory=TrainingMemory)
+    stage_transport: str | None = None
+    nccl: Nccl = field(default_factory=Nccl)
+    optimizer_s: float | None = None
+    step_overhead_s: float = 0.0
+    end_collectives: int = END_COLLECTIVES
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_workers <= self.max_workers:
@@ -105,6 +124,14 @@ class Workload:
             raise ValueError(f"{self.key}: objective {self.objective!r} must be one of {', '.join(OBJECTIVES)}")
         if self.max_price_per_hour is not None and not is_positive(self.max_price_per_hour):
             raise ValueError(f"{self.key}: at most {self.max_price_per_hour} an hour must be > 0 and finite")
+        if self.stage_transport not in (None, *STAGE_TRANSPORTS):
+            among = ", ".join(STAGE_TRANSPORTS)
+            raise ValueError(f"{self.key}: stage transport {self.stage_transport!r} must be one of {among}")
+        if not is_amount(self.optimizer_s or 0.0) or not is_amount(self.step_overhead_s) or self.end_collectives < 0:
+            raise ValueError(
+                f"{self.key}: an update of {self.optimizer_s} s, {self.step_overhead_s} s besides and "
+                f"{self.end_collectives} small all-reduces must be >= 0 and finite"
+            )
         if self.precision not in PRECISIONS or self.optimizer not in OPTIMIZER_BYTES_PER_PARAMETER:
             raise ValueError(f"{self.key}: precision {self.precision!r} or optimizer {self.optimizer!r} is not known")
 
@@ -113,9 +140,35 @@ class Workload:
         """Whether what machines cost decides, or limits, what is chosen: a machine without a price is not used then."""
         return self.objective != "time" or self.max_price_per_hour is not None
 
+    @property
+    def bytes_per_parameter(self) -> BytesPerParameter:
+        """Of each trained parameter that an accelerator has."""
+        return self.memory.per_parameter(self.optimizer, self.precision, self.sync.is_local, self.data)
+
     def replica_bytes(self, micro_batch: int) -> int:
-        """What a rank that holds the whole model holds at its peak."""
-        return self.model.memory_bytes(micro_batch, self.optimizer, self.sync.is_local)
+        """What the tensors of a rank that holds the whole model take at its peak; 0 where too little is known of it.
+
+        Parameters, gradients, optimizer state and buckets, and the activations of a micro-batch.
+        """
+        if not self.model.is_counted:
+            return 0
+        kept = sum(self.memory.kept_bytes(layer, tensor=1) for layer in self.model.layers)
+        return math.ceil(self.model.state_bytes(self.bytes_per_parameter.total) + micro_batch * kept)
+
+    def overhead(self, framework: FrameworkMemory, tensor: int = 1) -> Overhead:
+        """What a rank takes of an accelerator besides its tensors, by the framework memory of its product.
+
+        Nothing where too little is known of the model. One communicator is of the ranks that sum gradients or pass
+        activations on, another of those that share layers.
+        """
+        if not self.model.is_counted:
+            return NO_OVERHEAD
+        is_alone = self.max_workers * self.accelerators_per_worker == 1
+        return self.memory.overhead(framework, 0 if is_alone else 1 + (tensor > 1))
+
+    def room_bytes(self, machine: Machine, tensor: int = 1) -> float:
+        """What tensors may take of an accelerator of a machine; infinite where its memory is not known."""
+        return self.overhead(framework_memory(machine.product), tensor).room(machine.memory_bytes)
 
     @property
     def digest(self) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
-from hulk_placement.fleet.policies import POLICIES
-from hulk_placement.fleet.simulation.offline import bound
 from hulk_placement.fleet.utility import UtilityKind
 
 from bench.fleet.cases import hard
 from bench.fleet.question import PARTS
 from bench.fleet.runs import Row, interval, leads, simulated, words, worst_lead
+from bench.fleet_simulator.offline import bound
+from bench.fleet_simulator.policies import POLICIES
 
 
 def row(seed: int, policy: str, utility: float) -> Row:

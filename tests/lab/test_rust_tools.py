@@ -12,7 +12,7 @@ NO_CLIPPY = 'case "$1" in --version) echo cargo 1.96.0;; clippy) exit 101;; esac
 ALL = "apt-get install -y --no-install-recommends rustc-web cargo-web"
 
 
-def rust(repository: Path, folder: Path, *arguments: str, **scripts: str) -> "subprocess.CompletedProcess[str]":
+def rust(repository: Path, folder: Path, *arguments: str, **scripts: str) -> subprocess.CompletedProcess[str]:
     """Run it where these programs come first in PATH; `apt-get` prints how it is called and installs nothing."""
     folder.mkdir()
     for name, script in {"apt-get": "echo apt-get $* >&2", "id": "echo 0", "cc": ":", **scripts}.items():

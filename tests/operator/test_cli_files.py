@@ -491,8 +491,8 @@ def test_a_lost_machine_moves_a_running_plan_and_the_new_one_is_saved(hulk: Hulk
     [
         (("--step", "20001"), "the training has only 20000 steps"),
         (("-w", EXAMPLES / "workload.yaml"), "--from is of one workload"),
-        (("--html", "page.html"), "--html and --compare are of new plans"),
-        (("--compare",), "--html and --compare are of new plans"),
+        (("--html", "page.html"), "--html and --advise are of new plans"),
+        (("--advise",), "--html and --advise are of new plans"),
     ],
 )
 def test_what_cannot_be_asked_of_a_running_plan_is_one_sentence(

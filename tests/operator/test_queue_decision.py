@@ -12,11 +12,12 @@ from hulk_operator.planning.fleet_jobs import Contestant
 from hulk_operator.planning.queue_decision import Contest, is_contested
 from hulk_placement.fleet import decide as policy
 from hulk_placement.fleet.quotas import Quotas
-from hulk_placement.fleet.simulation import run as simulation
 from hulk_placement.fleet.types import Allocation, Job, Move, MoveKind, Settings
 from hulk_placement.fleet.utility import Utility
 from hulk_placement.topology import Machine, Topology
 from views import GENERATION, job, running, status
+
+from bench.fleet_simulator import run as simulation
 
 KEPT = {"checkpoint": {"storage": {"url": "s3://bucket/x"}}}
 CLUSTER = Topology(tuple(Machine(name, "eu", num_accelerators=2) for name in "abc"))

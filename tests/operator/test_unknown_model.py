@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from fake_cluster import FakeCluster
 from hulk_operator.api import HulkJob, HulkJobStatus, HulkTopologySpec, Observed, ObservedModel
-from hulk_operator.cli.plan_reports import plan_from_files
 from hulk_operator.cli.cluster_plans import plan_from_cluster
+from hulk_operator.cli.plan_reports import plan_from_files
 from hulk_operator.cluster import HULK_JOBS, HULK_TOPOLOGIES, ApiResource, Object
 from hulk_operator.inputs.speeds import ShownSpeeds, with_measured_speeds
 from hulk_operator.inputs.unknown_model import ASSUMED_PARAMETERS, measured_model, reference_speeds, template_digest

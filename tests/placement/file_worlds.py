@@ -16,10 +16,12 @@ from hulk_placement.model import (
     TimesRow,
     Transformer,
 )
+from hulk_placement.nccl import Nccl
 from hulk_placement.plan import ALGORITHMS, NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.sync import COMPRESSIONS, ON_REGION_LOSS, Sync
 from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
-from hulk_placement.workload import OBJECTIVES, SHARES, Workload
+from hulk_placement.training_memory import SHARDED, TrainingMemory
+from hulk_placement.workload import OBJECTIVES, SHARES, STAGE_TRANSPORTS, Workload
 from hypothesis import strategies as st
 
 NAMES = st.text(st.sampled_from("abz09-. é:#'"), min_size=1, max_size=4).filter(lambda name: name == name.strip())
@@ -36,7 +38,12 @@ LINKS = st.one_of(
         age_s=PRICES,
         kind=KINDS,
         flow_bytes_per_s=st.none() | FIGURES,
+        by_size=st.just(())
+        | st.dictionaries(FIGURES, FIGURES, min_size=1, max_size=3).map(lambda points: tuple(sorted(points.items()))),
     ),
+)
+MACHINE_LINKS = st.one_of(
+    LINKS, st.builds(Link, rtt_s=FIGURES, bandwidth_bytes_per_s=FIGURES, kind=KINDS, own_wire=st.just(True))
 )
 INSIDE = st.builds(Link, FIGURES, FIGURES, kind=st.just(LinkKind.DECLARED))
 
@@ -75,6 +82,7 @@ def topologies(draw: st.DrawFn) -> Topology:
                 inside=st.none() | INSIDE,
                 price_per_hour=PRICES,
                 keeps_windows=st.booleans(),
+                nic_bytes_per_s=st.none() | FIGURES,
             )
         )
         for name in names
@@ -84,7 +92,7 @@ def topologies(draw: st.DrawFn) -> Topology:
     of_nodes = st.tuples(st.sampled_from(names), st.sampled_from(names)).filter(lambda pair: pair[0] != pair[1])
     return Topology(
         machines,
-        node_links=draw(directed(st.dictionaries(of_nodes, LINKS, max_size=6))) if len(names) > 1 else {},
+        node_links=draw(directed(st.dictionaries(of_nodes, MACHINE_LINKS, max_size=6))) if len(names) > 1 else {},
         region_links=draw(directed(st.dictionaries(pairs, LINKS, max_size=6))),
         uplinks=draw(st.dictionaries(st.sampled_from(used), FIGURES)),
         egress_price_per_gb=draw(st.dictionaries(pairs, PRICES, max_size=4)),
@@ -133,6 +141,33 @@ SYNCS = st.one_of(
 )
 
 
+_BYTES = st.none() | st.floats(0, 1e6)
+MEMORIES = st.builds(
+    TrainingMemory,
+    weight_bytes=_BYTES,
+    gradient_bytes=_BYTES,
+    optimizer_bytes=_BYTES,
+    bucket_bytes=_BYTES,
+    sharded=st.sampled_from(SHARDED),
+    is_sequence_parallel=st.booleans(),
+    activation_shares=st.dictionaries(st.integers(1, 64), st.floats(0.01, 1), max_size=2).map(
+        lambda shares: tuple(shares.items())
+    ),
+    framework_bytes=st.none() | st.integers(0, 1 << 40).map(float),
+    reserve_share=st.none() | st.floats(0, 1),
+)
+
+NCCLS = st.builds(
+    Nccl,
+    num_channels=st.integers(1, 64),
+    buffer_bytes=st.integers(1 << 10, 1 << 30),
+    num_sockets=st.integers(1, 64),
+    window_bytes=st.integers(1 << 10, 1 << 30),
+    algorithm=st.sampled_from([None, "ring", "tree"]),
+    protocol=st.sampled_from([None, "Simple", "LL", "LL128"]),
+)
+
+
 @st.composite
 def workloads(draw: st.DrawFn, topology: Topology) -> Workload:
     """A workload without contradictions on some of the topology's machines."""
@@ -176,6 +211,12 @@ def workloads(draw: st.DrawFn, topology: Topology) -> Workload:
         likely_flops_per_s={name: draw(FIGURES) for name in list(speeds)[1:]},
         measured_micro_batch={name: draw(st.integers(1, 64)) for name in list(speeds)[:1]},
         sync=draw(SYNCS),
+        memory=draw(MEMORIES),
+        stage_transport=draw(st.sampled_from([None, *STAGE_TRANSPORTS])),
+        nccl=draw(NCCLS),
+        optimizer_s=draw(st.none() | SECONDS),
+        step_overhead_s=draw(SECONDS),
+        end_collectives=draw(st.integers(0, 9)),
     )
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hulk_placement.cost.predict import predict
-from hulk_placement.files.cities import coordinates
-from hulk_placement.files.light import Coordinates
+from hulk_placement.geography.cities import coordinates
+from hulk_placement.geography.light import Coordinates
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import Layer, Model
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
-from hulk_placement.report.rows import SearchRow, SearchRows, View
+from hulk_placement.report.rows import View
 from hulk_placement.report.view import view
 from hulk_placement.solution import Budget
 from hulk_placement.solve import solve
@@ -78,35 +78,12 @@ def ring_of(regions: list[str], name: str = "team/ring") -> View:
 
 
 def searched(name: str) -> View:
-    """What the planner finds for three regions, with searches beside it."""
+    """What the planner finds for three regions."""
     regions = [name, "eu-west", "us-east"]
     topology = world(regions)
     workload = job(topology, pipeline=1, tensor=1, max_workers=6)
     plan = solve((workload,), (), topology, Budget(500)).plans[workload.key]
-    rows = (
-        SearchRow(
-            search="portfolio",
-            seconds=1.0,
-            evaluations=123_456,
-            layout="6 x 1 x 1, micro-batch 2",
-            step_microseconds=2_000_000,
-            gap=0.1,
-        ),
-        SearchRow(
-            search="local",
-            seconds=1.0,
-            evaluations=12,
-            layout="6 x 1 x 1, micro-batch 1",
-            step_microseconds=2_000_000,
-            gap=0.0,
-            is_proven=True,
-        ),
-        SearchRow(search="exact", seconds=1.0, evaluations=12, is_time_over=True),
-        SearchRow(search="random", seconds=0.1, evaluations=12, is_proven=True),
-        SearchRow(search="greedy", seconds=0.1, evaluations=3),
-    )
-    searches = SearchRows(rows=rows, seconds_each=1.0, bound_microseconds=1_800_000, bound_is_reached=False)
-    return view(plan, workload, topology).model_copy(update={"searches": searches})
+    return view(plan, workload, topology)
 
 
 def staged(num_stages: int) -> View:

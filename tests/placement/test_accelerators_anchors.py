@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hulk_placement.accelerators import look_up
-from hulk_placement.accelerators.efficiency import layer_seconds, seconds
+from hulk_placement.cost.efficiency import layer_seconds, seconds
 from hulk_placement.model import Layer
 
 VALUE_BYTES, SCORE_BYTES = 2, 4

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from hulk_placement.accelerators import Accelerator, look_up
-from hulk_placement.accelerators.efficiency import LAUNCH_S, layer_seconds, seconds
 from hulk_placement.accelerators.table import PRECISIONS, _table
+from hulk_placement.cost.efficiency import LAUNCH_S, layer_seconds, seconds
 from hulk_placement.model import Layer
 from hypothesis import given
 from hypothesis import strategies as st

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hulk_placement.accelerators import look_up
-from hulk_placement.accelerators.efficiency import layer_seconds as by_curve
 from hulk_placement.cost.compute import is_any_known, is_calibrated, layer_seconds, speeds, work
+from hulk_placement.cost.efficiency import layer_seconds as by_curve
 from hulk_placement.cost.known import ASSUMED_FLOPS_PER_S, Source, kinds_of
 from hulk_placement.model import Layer, LayerTimes, Model, TimesRow
 from hulk_placement.solve import solve

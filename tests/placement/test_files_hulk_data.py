@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from hulk_placement.files import text
-from hulk_placement.files.cities import coordinates
 from hulk_placement.files.hulk_data import Imported, import_hulk
-from hulk_placement.files.light import distance_km
 from hulk_placement.files.topology import TopologyFile
 from hulk_placement.files.topology_reading import to_topology
+from hulk_placement.geography.cities import coordinates
+from hulk_placement.geography.light import distance_km
 from hulk_placement.topology import UNKNOWN_BANDWIDTH_BYTES_PER_S, LinkKind, Topology
 
 NODES = "node,City,Capability,Memory\n0,Tokyo ,8.6,160\n1,Paris,7.0,64  \n2,Nowhere,8.0,\n3, Paris,7.0,64\n\n"

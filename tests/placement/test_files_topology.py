@@ -9,10 +9,10 @@ import pytest
 import yaml
 from file_worlds import topologies
 from hulk_placement.files import text
-from hulk_placement.files.light import distance_km, least_rtt_s
 from hulk_placement.files.topology import TopologyFile
 from hulk_placement.files.topology_reading import ReadTopology, read_topology, to_topology
 from hulk_placement.files.topology_writing import topology_document
+from hulk_placement.geography.light import distance_km, least_rtt_s
 from hulk_placement.topology import UNKNOWN_BANDWIDTH_BYTES_PER_S, Link, LinkKind, Topology
 from hypothesis import given
 

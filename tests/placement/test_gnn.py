@@ -13,22 +13,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hulk_placement.gnn.blocks import by_size, equal_pieces, graph_of, parts_of
-from hulk_placement.gnn.classify import Classifier
-from hulk_placement.gnn.graphs import LIMIT, Graphs, figures_of, graphs_of
+from hulk_native import GRAPH_LIMIT
+from hulk_placement.gnn.graphs import Graphs, figures_of, graphs_of
 from hulk_placement.gnn.guide import Guide
 from hulk_placement.gnn.network import Network
-from hulk_placement.gnn.training.clusters import DATA_VERSION
-from hulk_placement.gnn.weights import Single, packaged, read
+from hulk_placement.gnn.weights import Single, read
 from hulk_placement.model import Layer, Model
 from hulk_placement.solution import Budget
+from hulk_placement.solve.together import DIVISION_SHARE, divisions_of, work_on
 from hulk_placement.split.division import Divisions, Progress
 from hulk_placement.split.finals import finals
-from hulk_placement.split.searches import SEARCHES, guided, sampling
-from hulk_placement.split.together import DIVISION_SHARE, divisions_of, work_on
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 from split_cases import model, topology, workload
+
+from bench.divisions import SEARCHES, guided, sampling
+from bench.divisions.blocks import by_size, equal_pieces, graph_of, parts_of
+from bench.divisions.classify import Classifier
+from bench.gnn.training.clusters import DATA_VERSION
 
 SPEEDS = {"a0": 4e12, "a1": 1e12, "b0": 1e12, "b1": 2e12, "c0": 1e12}
 
@@ -67,7 +69,8 @@ def with_shipped(network: Any, name: str) -> Any:
     """A network of torch with the package's weights; each parameter is known by the value that it is exported with."""
     import torch
 
-    exported, weights = network.exported(), packaged(name)
+    trained = Classifier if name == "classify" else Network
+    exported, weights = network.exported(), trained.trained().weights
     assert exported.keys() == weights.keys()
     for parameter in network.parameters():
         (own,) = (key for key, array in exported.items() if np.array_equal(array.T, parameter.detach().numpy()))
@@ -93,7 +96,7 @@ def test_figures_are_finite_and_within_limits() -> None:
     graphs = graphs_of(figures_of(divisions.jobs[1]), shares(divisions))
     for array in graphs[:3]:
         assert np.isfinite(array).all()
-        assert np.abs(array).max() <= LIMIT
+        assert np.abs(array).max() <= GRAPH_LIMIT
     assert graphs.share_BN.sum(axis=1) == pytest.approx(np.ones(len(graphs.ideal_B)))
 
 
@@ -118,7 +121,7 @@ def test_the_order_of_pools_and_padding_change_nothing() -> None:
 def test_numpy_answers_as_pytorch_geometric_does(is_shipped: bool) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch_geometric")
-    from hulk_placement.gnn.training.model import Value, batch_of
+    from bench.gnn.training.model import Value, batch_of
 
     torch.manual_seed(1)
     network, divisions = with_shipped(Value(), "value") if is_shipped else Value(), problem()
@@ -133,7 +136,7 @@ def test_numpy_answers_as_pytorch_geometric_does(is_shipped: bool) -> None:
 def test_the_classifier_answers_as_pytorch_geometric_does(is_shipped: bool) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch_geometric")
-    from hulk_placement.gnn.training.classifier import Convolution
+    from bench.gnn.training.classifier import Convolution
 
     torch.manual_seed(1)
     network = with_shipped(Convolution(), "classify") if is_shipped else Convolution()
@@ -160,7 +163,7 @@ def test_the_classifier_is_right_more_often_than_one_class_on_clusters_it_has_no
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("torch_geometric")
-    from hulk_placement.gnn.training import classifier, samples
+    from bench.gnn.training import classifier, samples
 
     monkeypatch.setattr(samples, "SEARCHED", 200)
     found = [classifier.example_of(samples.problem(99, number)[0], 0) for number in range(8)]
@@ -217,19 +220,19 @@ def test_a_network_that_is_wrong_does_no_harm_at_convergence() -> None:
 
 
 def test_weights_are_small_and_say_how_they_were_made() -> None:
-    for name in ("value", "classify"):
-        with resources.as_file(resources.files("hulk_placement.gnn").joinpath(f"{name}.npz")) as path:
+    for package, name in (("hulk_placement.gnn", "value"), ("bench.divisions", "classify")):
+        with resources.as_file(resources.files(package).joinpath(f"{name}.npz")) as path:
             weights, made = read(path)
             assert path.stat().st_size < 1_000_000
         assert all(np.isfinite(array).all() for array in weights.values())
-        assert made["command"].startswith("hulk gnn train --seed ")
+        assert made["command"].startswith("python -m bench.gnn.training --seed ")
         assert made["data"] == DATA_VERSION
         assert made["score"]
     assert made["score"]["share_right"] > made["score"]["share_of_one_class"]
 
 
 def test_planning_imports_neither_torch_nor_pytorch_geometric() -> None:
-    lines = "import sys, hulk_placement.solve, hulk_placement.split.compare; print('torch' in sys.modules)"
+    lines = "import sys, hulk_placement.solve, bench.divisions.compare; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
 
@@ -239,15 +242,15 @@ def test_training_is_the_same_for_a_seed_and_what_it_writes_can_be_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch_geometric")
-    from hulk_placement.gnn.training import samples
-    from hulk_placement.gnn.training.train import train
+    from bench.gnn.training import samples
+    from bench.gnn.training.train import train
 
     monkeypatch.setattr(samples, "SEARCHED", 60)
     monkeypatch.setattr(samples, "NUM_SHARES", 2)
     scores = [train(seed=3, num_problems=12, folder=tmp_path / name) for name in "ab"]
     assert scores[0] == scores[1]
     (weights, made), (others, _) = (read(tmp_path / name / "value.npz") for name in "ab")
-    assert made["command"] == "hulk gnn train --seed 3 --problems 12"
+    assert made["command"] == "python -m bench.gnn.training --seed 3 --problems 12"
     assert all(np.array_equal(weights[name], others[name]) for name in weights)
     divisions = problem()
     assert np.isfinite(Network(weights).ratios(graphs_of(figures_of(divisions.jobs[0]), shares(divisions)))).all()

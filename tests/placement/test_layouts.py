@@ -23,7 +23,6 @@ from hulk_placement.layouts.annealing import annealed
 from hulk_placement.layouts.parts import Parts
 from hulk_placement.layouts.place import place
 from hulk_placement.layouts.plans import plan_of
-from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Shape, Trials, copy_of
 from hulk_placement.model import Layer, Model
@@ -34,6 +33,8 @@ from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from bench.layout_searches import SEARCHES
 
 GIB = 1 << 30
 SMALL = Space((Option(1),), (1, 2, 3, 4))
@@ -134,8 +135,9 @@ def test_regions_that_hold_more_than_may_be_are_used_with_as_many_as_may_be(num:
 def test_memory_of_one_stage_is_the_models() -> None:
     trained = model()
     world = topology({"a0": 1e12})
-    setting = Ground.of(workload(world, trained), world, world.machines).setting(Option(micro_batch=3))
-    assert memory_bytes(setting, 0, 4, 0, 1, 5) == trained.memory_bytes(3, "adamw")
+    job = workload(world, trained)
+    setting = Ground.of(job, world, world.machines).setting(Option(micro_batch=3))
+    assert memory_bytes(setting, 0, 4, 0, 1, 5) == job.replica_bytes(3)
 
 
 def test_recomputing_keeps_inputs_and_one_layer() -> None:
@@ -340,7 +342,7 @@ def test_every_layout_that_is_possible_has_whole_workers(search: str, each: int,
     world = replace(topology({"a0": 1e12, "b0": 1e12, "c0": 1e12}), machines=machines)
     job = workload(world, model(), 12, tensor=tensor, accelerators_per_worker=each, max_workers=3)
     job = replace(job, candidates={machine.name: machine.num_accelerators // each for machine in machines})
-    plan = place(job, world, Budget(3000), clock=lambda: 0.0, search=search)
+    plan = place(job, world, Budget(3000), clock=lambda: 0.0, search=SEARCHES[search])
     assert isinstance(plan, Plan)
     held = plan.accelerators()
     assert all(num % each == 0 and num <= sizes[name][0] for name, num in held.items()), held
@@ -375,7 +377,7 @@ def test_all_numbers_of_stages_are_looked_at_before_a_plan_is_proven() -> None:
     trained = model(num_layers=10, parameters=10**9, output=1)
     job = workload(world, trained, 32, micro_batch=1)
     for search in ("exact", "portfolio"):
-        plan = place(job, world, Budget(10**6), clock=lambda: 0.0, search=search)
+        plan = place(job, world, Budget(10**6), clock=lambda: 0.0, search=SEARCHES[search])
         assert isinstance(plan, Plan)
         assert plan.layout == Layout(1, 5, 1)
 

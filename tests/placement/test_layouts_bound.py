@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from hulk_placement.cost.closed_form.setting import Ground
-from hulk_placement.data_parallel import best_of
+from hulk_placement.layouts.data_parallel import best_of
 from hulk_placement.layouts.reasons import least_step_s
 from hulk_placement.layouts.space import space_of
 from hulk_placement.layouts.trials import Trials

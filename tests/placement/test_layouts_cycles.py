@@ -6,7 +6,8 @@ import itertools
 
 import numpy as np
 import pytest
-from hulk_placement.layouts.cycles import MOST_EXACT, shortest_cycle
+from hulk_native import MOST_EXACT_REGIONS
+from hulk_placement.layouts.cycles import shortest_cycle
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ def test_no_cycle_has_a_quicker_worst_edge(num: int, seed: int, missing: float) 
     assert worst(seconds, cycle) == least
 
 
-@pytest.mark.parametrize("num", [MOST_EXACT + 1, 24])
+@pytest.mark.parametrize("num", [MOST_EXACT_REGIONS + 1, 24])
 def test_many_regions_on_a_circle_are_visited_in_turn(num: int) -> None:
     """Names are shuffled; only neighbours are near."""
     places = np.random.default_rng(num).permutation(num)

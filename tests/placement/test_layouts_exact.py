@@ -16,20 +16,20 @@ from hulk_placement.cost.predict import predict
 from hulk_placement.cost.simulate import simulate
 from hulk_placement.fit import misfits, unknown_links
 from hulk_placement.layer_pins import LayerPin
-from hulk_placement.layouts.compare import Comparison, compare
 from hulk_placement.layouts.place import place
 from hulk_placement.layouts.plans import plan_of
-from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Shape, Trials
 from hulk_placement.model import Layer, Model
 from hulk_placement.plan import Plan
-from hulk_placement.report.rows import outcome_words
-from hulk_placement.report.searches import search_rows
 from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from split_cases import model, topology, workload
+
+from bench.compare.__main__ import outcome_words
+from bench.layout_searches import SEARCHES
+from bench.layout_searches.compare import Comparison, compare
 
 
 def test_looking_at_every_layout_ends_with_the_time_where_no_machine_has_the_memory() -> None:
@@ -76,12 +76,12 @@ def test_impossible_is_said_only_where_everything_was_looked_at() -> None:
     job, world = tight(TIGHT[0], replace(TIGHT[0], name="a1", flops_per_s=2e13))
     found = compare(job, world, 100.0, lambda: 0.0, ["exact", "greedy"])
     assert isinstance(found, Comparison)
-    words = [outcome_words(row) for row in search_rows(found, job, 100.0).rows]
+    words = [outcome_words(row) for row in found.rows]
     assert words == ["impossible: it has looked at everything", "no plan found in what it tries"]
     ticks = iter(range(1_000))
     found = compare(job, world, 1.0, lambda: float(next(ticks)), ["exact"])
     assert isinstance(found, Comparison)
-    (row,) = search_rows(found, job, 1.0).rows
+    (row,) = found.rows
     assert outcome_words(row) == f"no plan found when the time ended, after {row.seconds:.2f} s"
     assert row.seconds >= 1.0
 
@@ -98,7 +98,7 @@ def test_what_lacks_a_little_hides_no_layout_that_is_possible(search: str) -> No
     asked = workload(
         world, trained=model(2), layer_pins=(pin,), objective="throughput-per-money", max_price_per_hour=4.0
     )
-    found = place(asked, world, Budget(4000), search=search)
+    found = place(asked, world, Budget(4000), search=SEARCHES[search])
     assert isinstance(found, Plan), found
     assert {worker.machine for worker in found.workers} == {"a1"}
 
@@ -112,7 +112,7 @@ def test_what_a_step_costs_is_not_taken_for_its_seconds(search: str) -> None:
     )
     world = Topology(machines, region_links={("a", "a"): Link(1e-4, 1e9)})
     asked = workload(world, objective="throughput-per-money")
-    found = place(asked, world, Budget(2000), search=search)
+    found = place(asked, world, Budget(2000), search=SEARCHES[search])
     assert isinstance(found, Plan)
     assert [worker.machine for worker in found.workers] == ["a1"]
     assert found.prediction.price == pytest.approx(24 / 3600)
@@ -162,7 +162,7 @@ def test_searches_end_where_no_shape_has_room(search: str) -> None:
     """One layer and two micro-batches are two accelerators at most, and three are asked for."""
     world = topology({"a0": 1e12, "a1": 1e12, "a2": 1e12})
     asked = workload(world, trained=model(1), micro_batch=2, min_workers=3)
-    found = place(asked, world, Budget(2000), search=search)
+    found = place(asked, world, Budget(2000), search=SEARCHES[search])
     assert found == Unplaced(
         "ContradictoryPlacement",
         "Layouts have at most 2 accelerators, with 1 layer and a global batch of 4; at least 3 are asked for: the two "
@@ -180,7 +180,7 @@ def test_where_there_are_few_layouts_the_only_possible_one_is_found() -> None:
     sizes = (20_000_000, 20_000_000, 4_000_000)
     trained = Model(tuple(Layer(f"layer.{n}", size, 1e12, 2e12, 1000, 1000) for n, size in enumerate(sizes)))
     asked = workload(world, trained=trained, layer_pins=(LayerPin((2,), machines=("a0",)),))
-    found = place(asked, world, Budget(1), search="greedy")
+    found = place(asked, world, Budget(1), search=SEARCHES["greedy"])
     assert isinstance(found, Plan), found
     assert ([worker.machine for worker in found.workers], found.stages) == (["a1", "a0"], (0, 2))
 
@@ -194,7 +194,7 @@ def test_machines_of_other_sizes_are_told_apart(each: int, order: int) -> None:
     world = replace(world, machines=tuple(machines), region_links={("a", "a"): Link(0.5, 1e5)})
     asked = workload(world, trained=model(num_layers=2, flops=1e11), min_workers=2, max_workers=2, tensor=1)
     asked = replace(asked, accelerators_per_worker=each, candidates={"a0": 1, "a1": 2})
-    found = place(asked, world, Budget(100_000), clock=lambda: 0.0, search="exact")
+    found = place(asked, world, Budget(100_000), clock=lambda: 0.0, search=SEARCHES["exact"])
     assert isinstance(found, Plan)
     assert found.accelerators() == {"a1": 2 * each}
 
@@ -202,7 +202,7 @@ def test_machines_of_other_sizes_are_told_apart(each: int, order: int) -> None:
 def test_machines_that_a_pin_tells_apart_are_not_alike() -> None:
     world = topology({"a0": 1e12, "a1": 1e12})
     asked = workload(world, pipeline=1, tensor=1, data=1, layer_pins=(LayerPin((0,), machines=("a1",)),))
-    found = place(asked, world, Budget(1000), clock=lambda: 0.0, search="exact")
+    found = place(asked, world, Budget(1000), clock=lambda: 0.0, search=SEARCHES["exact"])
     assert isinstance(found, Plan)
     assert set(found.accelerators()) == {"a1"}
 
@@ -226,7 +226,7 @@ def test_whole_micro_batches_are_shared_by_sequences(search: str) -> None:
     """1 and 3 sequences keep a machine and one of three times the speed busy as long; 2 and 2 do not."""
     world = topology({"a0": 1e12, "a1": 3e12})
     asked = workload(world, global_batch=4, micro_batch=2, data=2, pipeline=1, tensor=1)
-    found = place(asked, world, Budget(2_000), clock=lambda: 0.0, search=search)
+    found = place(asked, world, Budget(2_000), clock=lambda: 0.0, search=SEARCHES[search])
     assert isinstance(found, Plan)
     assert dict(zip(found.rank_machines, found.shares, strict=True)) == {"a0": 1, "a1": 3}
 
@@ -332,7 +332,7 @@ def hubs(counts: dict[str, int], good: set[str]) -> tuple[Workload, Topology]:
 )
 def test_rings_that_come_back_to_hubs_are_looked_at(counts: dict[str, int], good: set[str]) -> None:
     asked, world = hubs(counts, good)
-    found = place(asked, world, Budget(100_000), clock=lambda: 0.0, search="exact")
+    found = place(asked, world, Budget(100_000), clock=lambda: 0.0, search=SEARCHES["exact"])
     assert isinstance(found, Plan)
     assert found.optimality_gap == 0.0
     best_s = math.inf

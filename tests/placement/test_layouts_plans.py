@@ -10,11 +10,11 @@ import pytest
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.layouts.plans import plan_of, ring_of
 from hulk_placement.layouts.reducing import ways
-from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import space_of
 from hulk_placement.layouts.trials import Trials
 from hulk_placement.sync import Sync
 
+from bench.layout_searches import SEARCHES
 from bench.planner.cases import Case
 
 NUM_EVALUATIONS = 400

@@ -10,7 +10,6 @@ from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.layer_pins import LayerPin, stages_needed
 from hulk_placement.layouts.joined import unjoined
 from hulk_placement.layouts.place import place
-from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import space_of
 from hulk_placement.layouts.trials import Trials
 from hulk_placement.model import Layer, Model
@@ -19,6 +18,8 @@ from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from bench.layout_searches import SEARCHES
 
 LINK = Link(0.01, 1e8)
 IN_A, IN_B = LayerPin((0,), regions=("a",)), LayerPin((1,), regions=("b",))

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.layouts.place import place
-from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Trials
 from hulk_placement.model import Layer, Model
@@ -15,6 +14,8 @@ from hulk_placement.plan import Plan
 from hulk_placement.solution import Budget
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import SCHEDULES, Workload
+
+from bench.layout_searches import SEARCHES
 
 ACTIVATIONS = 2_000_000
 

@@ -25,8 +25,8 @@ def workload(model: Model, **changes: Any) -> Workload:
 def test_a_model_is_the_sum_of_its_layers() -> None:
     assert (MODEL.num_layers, MODEL.num_parameters, MODEL.gradient_bytes) == (2, 110, 440)
     assert (MODEL.flops_per_sequence, MODEL.activation_bytes_per_sequence) == (33.0, 55)
-    assert MODEL.memory_bytes(3, "adamw") == 110 * (4 + 4 + 4 + 8) + 3 * 55
-    assert MODEL.memory_bytes(3, "sgd") == 110 * 12 + 3 * 55
+    assert workload(MODEL).replica_bytes(3) == 110 * (4 + 4 + 4 + 8) + 3 * 55
+    assert workload(MODEL, optimizer="sgd").replica_bytes(3) == 110 * 12 + 3 * 55
 
 
 @given(st.integers(1, 10**12), st.floats(1e-3, 1e30), st.integers(0, 10**12))

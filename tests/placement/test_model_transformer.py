@@ -9,6 +9,7 @@ import torch
 from hulk_placement.model import Model, Transformer
 from hulk_placement.model.hugging_face import from_config
 from hulk_placement.model.transformer import architecture, shape_of
+from hulk_placement.workload import Workload
 from hulk_runtime.examples.gpt_model import Gpt as BundledGpt
 from hulk_runtime.plan.wire import Model as WireModel
 from torch import nn
@@ -136,7 +137,7 @@ def test_state_per_parameter(optimizer: str) -> None:
     held = list(model.parameters()) + [p.grad for p in model.parameters() if p.grad is not None]
     held += [value for state in optimize.state.values() for value in state.values() if value.numel() > 1]
     bucket_copy = sum(p.nbytes for p in model.parameters())
-    state = Model.of(shape).memory_bytes(0, optimizer)
+    state = Workload("t/job", Model.of(shape), 1, {"a": 1}, optimizer=optimizer).replica_bytes(0)
     assert state == sum(tensor.nbytes for tensor in held) + bucket_copy
 
 

@@ -8,11 +8,11 @@ import random
 
 import pytest
 from hulk_placement.cost.gloo import cut_ring
-from hulk_placement.ring.few import quickest_ring
-from hulk_placement.ring.machines import MachineGraph
-from hulk_placement.ring.region_graph import Work
 from hulk_placement.search.graph import machine_graph
 from hulk_placement.search.problem import Problem, build
+from hulk_placement.search.ring.few import quickest_ring
+from hulk_placement.search.ring.machines import MachineGraph
+from hulk_placement.search.ring.region_graph import Work
 from hulk_placement.solve import solve
 from hulk_placement.topology import Link, Machine, Topology
 from worlds import workload

@@ -9,12 +9,12 @@ from depth import num_examples
 from hulk_placement.cost.gloo import Ring, cut_ring, quickest
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan
-from hulk_placement.ring.joining import joining_s
-from hulk_placement.ring.region_graph import Work
 from hulk_placement.search.baselines import BASELINES
 from hulk_placement.search.evaluate import evaluate
 from hulk_placement.search.graph import region_graphs
 from hulk_placement.search.problem import Problem, build
+from hulk_placement.search.ring.joining import joining_s
+from hulk_placement.search.ring.region_graph import Work
 from hulk_placement.search.workers import WorkerSearch
 from hulk_placement.solution import Budget
 from hulk_placement.solve import solve

@@ -8,8 +8,8 @@ import pytest
 from hulk_placement.cost.compute import share_out
 from hulk_placement.cost.gloo import cut_ring
 from hulk_placement.cost.predict import allreduce
-from hulk_placement.ring.region_graph import Demand, RegionGraph, Work
-from hulk_placement.ring.regions import Walk, best_walk
+from hulk_placement.search.ring.region_graph import Demand, RegionGraph, Work
+from hulk_placement.search.ring.regions import Walk, best_walk
 from hulk_placement.solution import Budget
 from hulk_placement.solve import solve
 from hulk_placement.topology import Link, Machine, Topology

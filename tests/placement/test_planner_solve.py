@@ -20,7 +20,7 @@ from hulk_placement.search.job import place
 from hulk_placement.search.problem import Problem, build
 from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.solve import solve
-from hulk_placement.split.together import RING_SHARE
+from hulk_placement.solve.together import RING_SHARE
 from hulk_placement.topology import Link, LinkKind, Machine, Topology
 from hulk_placement.workload import Workload
 from hypothesis import assume, given, settings

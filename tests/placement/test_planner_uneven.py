@@ -9,7 +9,7 @@ import pytest
 from depth import num_examples
 from hulk_placement.cost.compute import share_by_speed
 from hulk_placement.cost.predict import predict
-from hulk_placement.data_parallel import place_replicas
+from hulk_placement.layouts.data_parallel import place_replicas
 from hulk_placement.layouts.place import place as place_layout
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan
@@ -24,6 +24,8 @@ from hulk_placement.workload import Workload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import jobs, orders, profile, workload, worlds
+
+from bench.layout_searches import SEARCHES
 
 SPEEDS = st.lists(st.sampled_from([1e11, 3e11, 1e12, 2.5e12]), min_size=1, max_size=4)
 
@@ -152,7 +154,7 @@ def test_with_layouts_beside_it_is_no_worse_and_the_bound_still_holds(data: st.D
 def test_layouts_with_equal_shares_have_equal_shares(search: str) -> None:
     topology = unequal(slow=9e11)
     job = workload(topology, shares="equal", global_batch=34, min_workers=3, sync=Sync("ring"))
-    plan = place_layout(job, topology, Budget(3000), search=search)
+    plan = place_layout(job, topology, Budget(3000), search=SEARCHES[search])
     assert isinstance(plan, Plan)
     shares = dict(zip(plan.rank_machines, plan.shares, strict=True))
     assert shares == {"a": 12, "b": 11, "c": 11} or shares == {"a": 11, "b": 12, "c": 11}

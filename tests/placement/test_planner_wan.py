@@ -22,10 +22,10 @@ from hulk_placement.cost.simulate import simulate
 from hulk_placement.layouts.reducing import ways
 from hulk_placement.model import Layer, Model, Transformer
 from hulk_placement.plan import Plan
-from hulk_placement.ring.region_graph import Work
 from hulk_placement.search.making import make_plan
 from hulk_placement.search.problem import Problem, build
 from hulk_placement.search.region_sets import MOST_LISTED_REGIONS, RegionSets
+from hulk_placement.search.ring.region_graph import Work
 from hulk_placement.search.transport import _collective
 from hulk_placement.search.why_wan import crossover
 from hulk_placement.solve import solve

@@ -16,8 +16,9 @@ from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.replan.answer import Situation
 from hulk_placement.replan.changes import Changes, LinkDrifted, MachineAdded, changes
 from hulk_placement.replan.decide import Policy, Verdict, Weighed, decide
-from hulk_placement.replan.moving import Moving, Restart, move_cost
+from hulk_placement.replan.moving import move_cost
 from hulk_placement.replan.replan import replan
+from hulk_placement.restart import Moving, Restart
 from hulk_placement.solution import Budget
 from hulk_placement.solve import solve
 from hulk_placement.topology import Link, LinkKind, Machine, Topology

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hulk_placement.basis import Basis, basis_of, used_pairs
+from hulk_placement.basis import Basis, basis_of
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.cost.predict import predict
 from hulk_placement.files import text
@@ -19,7 +19,7 @@ from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.space import space_of
 from hulk_placement.layouts.trials import Trials
 from hulk_placement.model import Model, Transformer
-from hulk_placement.plan import Block, Plan
+from hulk_placement.plan import Block, Plan, used_pairs
 from hulk_placement.replan.changes import changes
 from hulk_placement.solution import Budget
 from hulk_placement.sync import Sync

@@ -12,12 +12,6 @@ from report_cases import CASES, HOSTILE
 
 __all__ = ["opened_browser"]  # a fixture
 
-WITHOUT_A_PLAN = (
-    "no plan found when the time ended, after 1.00 s",
-    "impossible: it has looked at everything",
-    "no plan found in what it tries",
-)
-
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_page_can_be_read_at_every_width_by_day_and_by_night(case: str, browser: Browser, tmp_path: Path) -> None:
@@ -85,13 +79,3 @@ def test_stages_show_what_runs_when_and_how_busy_their_links_are(browser: Browse
     assert set(links) == {"link 0 → 1", "link 1 → 0"}
     assert whole.locator("h2", has_text="What runs when").count() == 0
     assert whole.locator("svg.gantt").count() == 0
-
-
-def test_searches_are_side_by_side(browser: Browser, tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    path.write_text(page([CASES["searched, with hostile names"]()[0]], {}), encoding="utf-8")
-    table = Opened(browser, 1280, "light", path).page.locator("section", has_text="What other searches find")
-    text = table.last.inner_text()
-    for words in ("123,456", "10.0 %", "proven best", "6 × 1 × 1", *WITHOUT_A_PLAN):
-        assert words in text
-    assert text.count("proven best") == 1

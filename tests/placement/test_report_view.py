@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
-from hulk_placement.layouts.compare import Comparison, Row, compare
-from hulk_placement.layouts.searches import SEARCHES
-from hulk_placement.report.searches import search_rows
 from report_cases import GIB, job, pipelined, ring_of, staged, world
+
+from bench.layout_searches import SEARCHES
+from bench.layout_searches.compare import Comparison, compare
 
 
 def test_every_layer_has_its_place_and_pins_are_shown() -> None:
@@ -32,21 +31,27 @@ def test_parts_of_step_price_and_memory_sum_to_the_whole() -> None:
         for row in view.memory:
             parts = (row.parameter_bytes, row.gradient_bytes, row.optimizer_bytes)
             others = (row.activation_bytes, row.recompute_bytes, row.buffer_bytes)
-            assert sum(parts) + sum(others) == pytest.approx(row.total_bytes, abs=6)
+            beside = (row.framework_bytes, row.reserve_bytes)
+            assert sum(parts) + sum(others) + sum(beside) == pytest.approx(row.total_bytes, abs=8)
 
 
 def test_the_verdict_says_how_much_is_missing() -> None:
-    """Stage 0: 5 layers of 20 bytes for each of 5 million parameters, 2 x 2 sequences of 64 MiB / 2 a layer."""
-    view = pipelined(memory_bytes=GIB)
+    """Stage 0: 5 layers of 20 bytes for each of 5 million parameters, 2 x 2 sequences of 64 MiB / 2 a layer.
+
+    A V100's process takes 329 MiB besides, NCCL 160 MiB for replicas and stages and for the two ranks of a layer each,
+    and the allocator a twentieth of the tensors.
+    """
+    view = pipelined(memory_bytes=GIB * 3 // 2)
     fullest = view.memory[0]
-    expected = 5 * (20 * 10_000_000 // 2 + 4 * (64 << 20) // 2)
+    tensors = 5 * (20 * 10_000_000 // 2 + 4 * (64 << 20) // 2)
+    expected = round(1.05 * tensors + (329 + 2 * 160) * (1 << 20))
     assert (fullest.machines, fullest.total_bytes) == (("frankfurt-0", "frankfurt-1"), expected)
-    assert (fullest.fits, fullest.missing_bytes) == (False, expected - GIB)
+    assert (fullest.fits, fullest.missing_bytes) == (False, expected - GIB * 3 // 2)
     assert [row.fits for row in view.memory] == [False, True]
 
 
 def test_what_would_make_a_plan_fit_comes_before_what_would_make_it_faster() -> None:
-    advice = pipelined(memory_bytes=GIB).advice
+    advice = pipelined(memory_bytes=GIB * 3 // 2).advice
     assert advice is not None
     assert advice.are_to_fit
     changes = {row.change for row in advice.rows}
@@ -57,32 +62,6 @@ def test_what_would_make_a_plan_fit_comes_before_what_would_make_it_faster() -> 
 def test_a_ring_goes_with_the_data_and_ends_where_it_began() -> None:
     (stage,) = ring_of(["a", "b"]).stages
     assert [(visit.region, visit.replicas) for visit in stage.ring] == [("b", 2), ("a", 2)]
-
-
-def test_gaps_are_to_what_is_proven() -> None:
-    rows = (
-        Row("greedy", 4.0, None, 3, 0.1, False),
-        Row("portfolio", 2.5, None, 99, 1.0, False),
-        Row("random", math.inf, None, 5, 1.0, False),
-    )
-    workload = job(world(["a"]))
-    found = search_rows(Comparison(rows, 2.0), workload, 1.0)
-    assert [row.search for row in found.rows] == ["portfolio", "greedy", "random"]
-    assert [row.gap for row in found.rows] == pytest.approx([0.2, 0.5, None])
-    assert (found.bound_microseconds, found.bound_is_reached) == (2_000_000, False)
-    proven = (*rows, Row("exact", 2.4, None, 7, 0.5, True))
-    found = search_rows(Comparison(proven, 2.0), workload, 1.0)
-    assert [row.gap for row in found.rows[:2]] == pytest.approx([0.0, 0.04])
-    assert (found.bound_microseconds, found.bound_is_reached) == (2_400_000, True)
-
-
-def test_gaps_of_prices_are_to_a_price() -> None:
-    rows = (Row("portfolio", 2.5, None, 99, 1.0, False), Row("greedy", 4.0, None, 3, 0.1, False))
-    workload = replace(job(world(["a"])), objective="throughput-per-money")
-    found = search_rows(Comparison(rows, 2.0), workload, 1.0)
-    assert [row.gap for row in found.rows] == pytest.approx([0.2, 0.5])
-    assert [row.price_per_step for row in found.rows] == [2.5, 4.0]
-    assert (found.bound_microseconds, found.bound_price_per_step) == (None, 2.0)
 
 
 def test_every_search_is_compared_by_its_own_work() -> None:

@@ -137,7 +137,7 @@ def test_a_pipeline_alone_is_the_closed_form(
     name: str, num: int, stages: list[tuple[tuple[float, ...], bool]], num_bytes: float, overlap: bool
 ) -> None:
     """Over silent connections too, whose windows grow; only some machines' do."""
-    forward, backward, send, back, latency, back_latency = np.array([figures for figures, _ in stages]).T
+    forward, backward, send, back, latency, back_latency = np.array([figures for figures, _ in stages]).T.copy()
     is_cold = np.array([cold for _, cold in stages])
     ways = [
         (Way((1,), num_bytes / s, there, is_cold=a), Way((1,), num_bytes / b, here, is_cold=c))

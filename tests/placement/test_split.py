@@ -15,19 +15,20 @@ from depth import num_examples
 from hulk_placement.plan import Plan
 from hulk_placement.solution import Budget, Solution
 from hulk_placement.solve import solve
+from hulk_placement.solve.together import divide, divisions_of, work_on
 from hulk_placement.split.arrange import part_of
-from hulk_placement.split.compare import compare
 from hulk_placement.split.division import Divisions, nothing
 from hulk_placement.split.finals import CONSTRUCTED_WORTH, Final
 from hulk_placement.split.moves import drawn
 from hulk_placement.split.pools import Pools, assign
-from hulk_placement.split.searches import SEARCHES, portfolio
-from hulk_placement.split.together import divide, divisions_of, work_on
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from split_cases import model, renamed, topology, workload
+
+from bench.divisions import SEARCHES, portfolio
+from bench.divisions.compare import compare
 
 GIB = 1 << 30
 WORK = Budget(20_000)
@@ -38,7 +39,7 @@ def no_time() -> float:
 
 
 def divided(jobs: list[Workload], world: Topology, search: str = "portfolio") -> Final:
-    found = divide(work_on(divisions_of(jobs, world), WORK, no_time), search, 0)
+    found = divide(work_on(divisions_of(jobs, world), WORK, no_time), SEARCHES[search], 0)
     assert found is not None
     return found
 

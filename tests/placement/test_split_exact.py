@@ -9,11 +9,13 @@ import pytest
 from hulk_placement.model import Layer, Model
 from hulk_placement.solution import Budget
 from hulk_placement.solve import solve
-from hulk_placement.split.compare import compare
-from hulk_placement.split.together import divide, divisions_of, work_on
+from hulk_placement.solve.together import divide, divisions_of, work_on
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from split_cases import model, topology, workload
+
+from bench.divisions import SEARCHES
+from bench.divisions.compare import compare
 
 Case = Callable[[], tuple[list[Workload], Topology]]
 
@@ -71,7 +73,7 @@ CASES = {fast_but_full: ({"m2", "m3"}, {"m1"}), second_of_its_region: ({"m3"}, {
 def test_layouts_that_no_constructed_one_stands_for_reach_the_division(case: Case, search: str) -> None:
     jobs, world = case()
     divisions = divisions_of(jobs, world)
-    final = divide(work_on(divisions, WORK, lambda: 0.0), search, 0)
+    final = divide(work_on(divisions, WORK, lambda: 0.0), SEARCHES[search], 0)
     assert final is not None
     assert divisions.is_proven
     assert final.value == divisions.proven

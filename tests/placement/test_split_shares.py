@@ -11,9 +11,11 @@ import pytest
 from hulk_placement.files.topology_reading import read_topology
 from hulk_placement.files.workload_reading import read_workload
 from hulk_placement.solution import Budget
-from hulk_placement.split.together import divide, divisions_of, work_on
+from hulk_placement.solve.together import divide, divisions_of, work_on
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
+
+from bench.divisions import SEARCHES
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "planner"
 
@@ -28,7 +30,7 @@ def two_jobs() -> tuple[list[Workload], Topology]:
 
 def mean_step_s(search: str, seed: int, iterations: int) -> float:
     jobs, topology = two_jobs()
-    final = divide(work_on(divisions_of(jobs, topology), Budget(iterations), clock=lambda: 0.0), search, seed)
+    final = divide(work_on(divisions_of(jobs, topology), Budget(iterations), clock=lambda: 0.0), SEARCHES[search], seed)
     assert final is not None
     return math.exp(final.value / 2)
 

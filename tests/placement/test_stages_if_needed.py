@@ -9,7 +9,7 @@ from hulk_placement.model import Model, Transformer
 from hulk_placement.plan import Plan
 from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.solve import solve
-from hulk_placement.split.together import divisions_of
+from hulk_placement.solve.together import divisions_of
 from hulk_placement.stages import as_planned, staged
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload

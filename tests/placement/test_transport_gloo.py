@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 import worlds
+from hulk_native import PACKET_BYTES
 from hulk_placement.cost.gloo import (
+    CUBIC,
     HEADER_BYTES,
     PACED_SHARE,
     SOFTWARE_S,
@@ -37,6 +39,10 @@ MIB = 1 << 20
 def test_settings_that_cannot_be(settings: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Gloo(**settings)  # type: ignore[arg-type]
+
+
+def test_windows_are_counted_in_packets_of_the_usual_mtu() -> None:
+    assert CUBIC.packet_bytes == PACKET_BYTES
 
 
 def test_bbr_paces_a_burst_by_hand() -> None:

@@ -7,10 +7,10 @@ import worlds
 from hulk_placement.cost.gloo import SOFTWARE_S, Gloo, cut_ring
 from hulk_placement.cost.groups import Group
 from hulk_placement.cost.hierarchical import Hierarchical
-from hulk_placement.cost.nccl import Nccl
 from hulk_placement.cost.parameter_server import ParameterServer
 from hulk_placement.cost.predict import allreduce
 from hulk_placement.cost.transports import Transport, allreduce_seconds
+from hulk_placement.nccl import Nccl
 from hulk_placement.topology import Link, Machine, Topology
 from hypothesis import given
 from hypothesis import strategies as st

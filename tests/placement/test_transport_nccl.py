@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from hulk_placement.cost.groups import Group
-from hulk_placement.cost.nccl import PROTOCOLS, Nccl
 from hulk_placement.cost.nccl_tree import parents
 from hulk_placement.cost.transports import allreduce_seconds
+from hulk_placement.nccl import PROTOCOLS, Nccl
 from hulk_placement.topology import Link, Machine, Topology
 from hypothesis import given
 from hypothesis import strategies as st

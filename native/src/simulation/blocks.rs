@@ -49,6 +49,8 @@ pub struct Arrays<'py> {
     num_sent: PyReadwriteArray1<'py, i64>,
     #[pyo3(attribute("sending_HM"))]
     sending: PyReadwriteArray2<'py, f64>,
+    #[pyo3(attribute("sent_HM"))]
+    sent: PyReadwriteArray2<'py, f64>,
     #[pyo3(attribute("arrived_HM"))]
     arrived: PyReadwriteArray2<'py, f64>,
     #[pyo3(attribute("held_by_HM"))]
@@ -80,6 +82,7 @@ impl Arrays<'_> {
             queue: self.queue.as_array_mut(),
             num_sent: self.num_sent.as_slice_mut()?,
             sending: self.sending.as_array_mut(),
+            sent: self.sent.as_array_mut(),
             arrived: self.arrived.as_array_mut(),
             held_by: self.held_by.as_array_mut(),
         })
@@ -111,8 +114,9 @@ pub struct Blocks<'a> {
     /// Micro-batches in the order in which they are sent.
     queue: ArrayViewMut2<'a, i64>,
     num_sent: &'a mut [i64],
-    /// When the first byte leaves.
+    /// When the first byte leaves, when the last one has, and when that is there.
     sending: ArrayViewMut2<'a, f64>,
+    sent: ArrayViewMut2<'a, f64>,
     arrived: ArrayViewMut2<'a, f64>,
     /// The resource that held the transfer back in the end.
     held_by: ArrayViewMut2<'a, i64>,
@@ -249,6 +253,7 @@ impl Blocks<'_> {
     pub fn end_transfer(&mut self, flows: &mut Flows, events: &mut Events, channel: usize, now_s: f64) {
         let batch = self.queue[[channel, self.num_sent[channel] as usize]] as usize;
         self.num_sent[channel] += 1;
+        self.sent[[channel, batch]] = now_s;
         self.held_by[[channel, batch]] = flows.limit(channel) as i64;
         events.push(Event::new(now_s + self.latency[channel], Kind::Arrived, channel, batch));
         self.send_next(flows, events, channel, now_s);

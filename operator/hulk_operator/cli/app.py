@@ -15,24 +15,21 @@ from hulk_operator.cli.options import HELP, PLAIN
 
 
 class Command(NamedTuple):
-    """Where a command or a group of commands is, what it does in one line, and whether it runs the planner."""
+    """Where a command or a group of commands is, and what it does in one line."""
 
     module: str
     attribute: str
     help: str
-    plans: bool = False
 
 
 COMMANDS: Final = {
-    "plan": Command("plan_commands", "plan", "Print the plan of jobs and why, creating nothing.", plans=True),
-    "predict": Command("plan_commands", "predict", "Predict the step of a given plan.", plans=True),
-    "schedule": Command("schedule", "schedule", "Find and draw the order of a pipeline's blocks.", plans=True),
+    "plan": Command("plan_commands", "plan", "Print the plan of jobs and why, creating nothing."),
+    "predict": Command("plan_commands", "predict", "Predict the step of a given plan."),
+    "schedule": Command("schedule", "schedule", "Find and draw the order of a pipeline's blocks."),
     "status": Command("job_commands", "status", "Show how jobs and sweeps are."),
     "explain": Command("job_commands", "explain", "Show a job's plan and how its prediction holds."),
     "logs": Command("job_commands", "logs", "Print the log of one worker."),
     "topology": Command("topology_commands", "topology_app", "Print the links between regions as measured."),
-    "fleet": Command("fleet", "fleet_app", "Simulate policies for many jobs on one fleet.", plans=True),
-    "gnn": Command("gnn", "gnn_app", "Train the planner's value network."),
     "crds": Command("api_commands", "crds", "Print the CustomResourceDefinitions."),
     "version": Command("api_commands", "version", "Print the version of this program and of its API."),
 }
@@ -46,8 +43,6 @@ class LazyGroup(TyperGroup):
         name, listed, rest = super().resolve_command(ctx, args)
         if name is None:
             return name, listed, rest
-        if COMMANDS[name].plans:
-            ctx.with_resource(_compiling())
         return name, load(name), rest
 
 
@@ -60,14 +55,6 @@ def load(name: str) -> Any:
     alone = typer.Typer(**PLAIN)
     alone.command(name, context_settings=HELP)(found)
     return typer.main.get_command(alone)
-
-
-def _compiling() -> Any:
-    from hulk_placement.compiled import announced
-
-    from hulk_operator.cli.output import note
-
-    return announced(lambda: note("compiling the planner, once per installation, takes some minutes"))
 
 
 def _version(asked: bool) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from hulk_placement.report.rows import MemoryRow, SearchRows, StageRow, View, outcome_words
+from hulk_placement.report.rows import MemoryRow, StageRow, View
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -15,10 +15,6 @@ BAR = 24
 MOST_ROWS = 12
 MOST_STAGES = 64
 MOST_NAMES = 4
-NETWORKS_DIVIDE = (
-    "The networks (gnn, hulk-gcn) divide machines among jobs; they do not search for the layout of one, so they have "
-    "no rows here."
-)
 
 
 def details(view: View) -> Tables:
@@ -79,12 +75,14 @@ def few(names: list[str] | tuple[str, ...]) -> str:
 
 
 def _memory(view: View) -> Tables:
-    numbers = ("PARAMETERS", "GRADIENTS", "OPTIMIZER", "ACTIVATIONS", "RECOMPUTED", "BUFFERS", "TOTAL", "OF", "VERDICT")
+    parts = ("PARAMETERS", "GRADIENTS", "OPTIMIZER", "ACTIVATIONS", "RECOMPUTED", "BUFFERS", "FRAMEWORK", "RESERVE")
+    numbers = (*parts, "TOTAL", "OF", "VERDICT")
     made = table("MEMORY OF ONE ACCELERATOR", "STAGE", *numbers, numbers=("STAGE", *numbers[:-1]))
     for row in view.memory[:MOST_ROWS]:
         states = (row.parameter_bytes, row.gradient_bytes, row.optimizer_bytes)
-        others = (row.activation_bytes, row.recompute_bytes, row.buffer_bytes, row.total_bytes, row.capacity_bytes)
-        sizes = (units.size(part) if part else units.ABSENT for part in (*states, *others))
+        others = (row.activation_bytes, row.recompute_bytes, row.buffer_bytes, row.framework_bytes, row.reserve_bytes)
+        sums = (row.total_bytes, row.capacity_bytes)
+        sizes = (units.size(part) if part else units.ABSENT for part in (*states, *others, *sums))
         made.add_row(few(row.machines), str(row.stage), *sizes, _verdict(row))
     if len(view.memory) > MOST_ROWS:
         made.add_row(f"... {len(view.memory) - MOST_ROWS} more (-o json has all)")
@@ -129,35 +127,6 @@ def _price(view: View) -> Tables:
     yield made
 
 
-def _searches(view: View) -> Tables:
-    if view.searches is None:
-        return
-    yield from searches(view.searches, "SEARCH", "LAYOUT")
-    yield Text(NETWORKS_DIVIDE, style="dim")
-
-
-def searches(found: SearchRows, title: str, layout: str) -> Tables:
-    """Searches side by side, under these headings."""
-    is_priced = found.bound_price_per_step is not None
-    numbers = ("PRICE" if is_priced else "STEP", "GAP", "EVALUATIONS", "TIME")
-    made = table(title, *numbers, layout, numbers=numbers)
-    for row in found.rows:
-        value = units.duration(row.step_microseconds) if row.price_per_step is None else f"{row.price_per_step:.4g}"
-        gap = units.ABSENT if row.gap is None else units.percent(row.gap)
-        made.add_row(
-            row.search,
-            value,
-            "proven best" if row.is_proven and row.layout else gap,
-            f"{row.evaluations:,}",
-            f"{row.seconds:.2f} s",
-            outcome_words(row),
-        )
-    yield made
-    bound = f"a price of {found.bound_price_per_step:.4g}" if is_priced else units.duration(found.bound_microseconds)
-    how = f"the best of all {layout.lower()}s" if found.bound_is_reached else "nothing is below: a proven bound"
-    yield Text(f"{found.seconds_each:g} s each, by the closed form; {bound}: {how}", style="dim")
-
-
 def _advice(view: View) -> Tables:
     if view.advice is None:
         return
@@ -179,4 +148,4 @@ def _advice(view: View) -> Tables:
     )
 
 
-_SECTIONS: tuple[Callable[[View], Tables], ...] = (_step, _stages, _memory, _links, _price, _searches, _advice)
+_SECTIONS: tuple[Callable[[View], Tables], ...] = (_step, _stages, _memory, _links, _price, _advice)

@@ -35,10 +35,8 @@ def plan(
     ] = None,
     save: Annotated[Path | None, typer.Option(help="Write the plan of the one workload to this file.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page that shows the plans to this file.")] = None,
-    compare: Annotated[
-        bool, typer.Option("--compare", help="Run every search, and plan anew for changes that would help.")
-    ] = False,
-    seconds: Annotated[float, typer.Option(help="Of each search and each new plan of --compare.")] = 1.0,
+    advise: Annotated[bool, typer.Option("--advise", help="Plan anew for changes that would help.")] = False,
+    seconds: Annotated[float, typer.Option(help="Of each new plan of --advise.")] = 1.0,
     current: Annotated[
         Path | None,
         typer.Option("--from", help="Plan that is carried out (kind Plan): say what changed, and whether to move."),
@@ -56,12 +54,12 @@ def plan(
     """Print the plan of jobs and why, creating nothing: from files alone, or for the cluster as it is now."""
     if bool(file) == bool(workload):
         raise ValueError("give jobs with -f, or workloads with -w")
-    look = Look(compare, seconds)
+    look = Look(advise, seconds)
     if current is None and (step or held != math.inf):
         raise ValueError("--step and --held are of a plan that is carried out: give it with --from")
     if current is not None:
-        if html is not None or compare:
-            raise ValueError("--html and --compare are of new plans: they do not go with --from")
+        if html is not None or advise:
+            raise ValueError("--html and --advise are of new plans: they do not go with --from")
         _replan(workload or [], topology, save, Running(current, step, held), output, details)
         return
     if workload:
@@ -73,7 +71,7 @@ def plan(
     else:
         report = _plan_jobs(file or [], topology, namespace, Target(kubeconfig, context))
     report = look_closer(report, look)
-    emit(report.wire(), tables.plans(report) if details or compare else plan_screen.plans(report), output)
+    emit(report.wire(), tables.plans(report) if details or advise else plan_screen.plans(report), output)
     if save is not None:
         _save(report, save)
     if html is not None:

@@ -1,4 +1,4 @@
-"""Looks closer at plans that were made: searches side by side, changes planned anew, a page to look at."""
+"""Looks closer at plans that were made: changes planned anew, a page to look at."""
 
 import math
 import time
@@ -7,18 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hulk_placement.advice import advise
-from hulk_placement.files.light import Coordinates
-from hulk_placement.layouts.compare import compare
+from hulk_placement.geography.light import Coordinates
 from hulk_placement.plan import Plan
-from hulk_placement.report.rows import SearchRows, View
-from hulk_placement.report.searches import division_rows, search_rows
+from hulk_placement.report.rows import View
 from hulk_placement.report.view import advice_rows
-from hulk_placement.solution import Budget, Unplaced
+from hulk_placement.solution import Budget
 from hulk_placement.solve import solve
-from hulk_placement.split import compare as division
-from hulk_placement.split.warm import warm
-from hulk_placement.stages import as_planned
-from hulk_placement.topology import Topology, less
+from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
 from hulk_operator.cli.output import note
@@ -27,9 +22,9 @@ from hulk_operator.cli.reports import Made, PlanReport, PlanReports
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What to look at: `seconds` go to each search, and to each new plan of a changed input."""
+    """What to look at: `seconds` go to each new plan of a changed input."""
 
-    compare: bool = False
+    advise: bool = False
     seconds: float = 1.0
     clock: Callable[[], float] = time.monotonic
 
@@ -39,49 +34,18 @@ class Look:
 
 
 def look_closer(report: PlanReports, look: Look) -> PlanReports:
-    """The report with what was asked for: searches for all jobs together, each job alone as if there were no other."""
-    if not look.compare:
+    """The report with what was asked for: which changes would help, each job alone as if there were no other."""
+    if not look.advise:
         return report
-    warm()  # what is compiled on its first use is no search's time
-    jobs = tuple(_closer(job, look) for job in report.jobs)
-    return report.model_copy(update={"jobs": jobs, "together": _together(report, look)})
-
-
-def _together(report: PlanReports, look: Look) -> SearchRows | None:
-    """Searches that divide the machines among the jobs that have a plan; None where there is one job, or no mean.
-
-    Machines that are given to a job by name are none of the others'.
-    """
-    made = [job.made for job in report.jobs if job.made is not None]
-    workloads = [as_planned(one.workload, one.plan) for one in made if not one.workload.pins]
-    if len(workloads) < 2:
-        return None
-    topology = made[0].topology
-    for one in made:
-        topology = less(topology, one.plan.accelerators()) if one.workload.pins else topology
-    objectives = sorted({workload.objective for workload in workloads})
-    if len(objectives) > 1:
-        note(f"no searches for all jobs together: objectives {' and '.join(objectives)} have no mean in common")
-        return None
-    found = division.compare(workloads, topology, look.seconds, look.clock)
-    return division_rows(found, objectives == ["time"], look.seconds)
+    return report.model_copy(update={"jobs": tuple(_closer(job, look) for job in report.jobs)})
 
 
 def _closer(job: PlanReport, look: Look) -> PlanReport:
     made, details = job.made, job.details
     if made is None or details is None:
         return job
-    asked = as_planned(made.workload, made.plan)
-    found = compare(asked, made.topology, look.seconds, look.clock)
-    if isinstance(found, Unplaced):
-        note(f"{job.job}: no searches are compared: {found.message}")
-    seen = details.model_copy(
-        update={
-            "searches": None if isinstance(found, Unplaced) else search_rows(found, asked, look.seconds),
-            "advice": advice_rows(advise(made.plan, made.workload, made.topology, _replan(made, look))),
-        }
-    )
-    return job.model_copy(update={"details": seen})
+    advised = advise(made.plan, made.workload, made.topology, _replan(made, look))
+    return job.model_copy(update={"details": details.model_copy(update={"advice": advice_rows(advised)})})
 
 
 def _replan(made: Made, look: Look) -> Callable[[Workload, Topology], Plan | None]:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from hulk_placement.files.light import Coordinates
+from hulk_placement.geography.light import Coordinates
 from hulk_placement.plan import Plan
-from hulk_placement.report.rows import SearchRows, View
+from hulk_placement.report.rows import View
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 from pydantic import Field, InstanceOf
@@ -128,7 +128,6 @@ class PlanReports(Resource):
     """What `hulk plan` prints: all jobs of the files, planned together."""
 
     jobs: tuple[PlanReport, ...]
-    together: SearchRows | None = None  # searches that divide machines among all jobs; steps are geometric means
     coordinates: dict[str, Coordinates] = Field(default_factory=dict, exclude=True, repr=False)  # of regions, for a map
 
 

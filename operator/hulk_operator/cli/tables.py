@@ -12,7 +12,7 @@ from rich.text import Text
 
 from hulk_operator.api import HulkJob, RegionLinkRate
 from hulk_operator.cli import units
-from hulk_operator.cli.detail_tables import details, searches
+from hulk_operator.cli.detail_tables import details
 from hulk_operator.cli.queue_state import queue_state
 from hulk_operator.cli.reports import (
     BottleneckRow,
@@ -39,9 +39,6 @@ def plans(report: PlanReports) -> RenderableType:
         if number:
             parts.append("")
         parts.extend(_plan(job))
-    if report.together is not None:
-        parts += ["", *searches(report.together, "SEARCH FOR ALL JOBS", "DIVISION")]
-        parts.append(Text("steps are the jobs' geometric means", style="dim"))
     return Group(*parts)
 
 

@@ -142,11 +142,10 @@ def _num_workers(one: Contestant) -> tuple[int, int]:
 
 
 def _memory_bytes(workload: Workload) -> int:
-    """What a worker needs at least; 0 where stages may divide the model."""
+    """What the tensors of a worker need at least; 0 where stages may divide the model."""
     if workload.pipeline != 1 or workload.stages_if_needed:
         return 0
-    each = workload.model.memory_bytes(workload.micro_batch or 1, workload.optimizer)
-    return each * workload.accelerators_per_worker
+    return workload.replica_bytes(workload.micro_batch or 1) * workload.accelerators_per_worker
 
 
 def _steps_done(job: HulkJob) -> int:

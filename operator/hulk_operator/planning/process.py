@@ -15,7 +15,7 @@ from hulk_placement.fleet.types import Allocation, Job, Observed, Settings
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.replan.answer import Replanned, Situation
 from hulk_placement.replan.decide import Policy
-from hulk_placement.replan.moving import Moving
+from hulk_placement.restart import Moving
 from hulk_placement.solution import Budget, Solution, Unplaced, precedence
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -94,7 +94,7 @@ class Search:
     def __init__(self, budget: Budget, failed: Callable[[], None], idle_s: float = IDLE_S) -> None:
         self._failed = failed
         self._budget = at_most(budget, MAX_SEARCH_S)
-        self._searching = ChildProcess(failed, _warm, idle_s)
+        self._searching = ChildProcess(failed, _load, idle_s)
         self._beside = ChildProcess(failed, idle_s=idle_s)
         self._num_searches = 0
 
@@ -177,10 +177,8 @@ def at_most(budget: Budget, seconds: float) -> Budget:
 # What runs in the child: only there are the searches loaded.
 
 
-def _warm() -> None:
-    from hulk_placement.split.warm import warm
-
-    warm()
+def _load() -> None:
+    import hulk_placement.solve  # noqa: F401
 
 
 def _solve(workloads: Sequence[Workload], running: Sequence[Plan], topology: Topology, budget: Budget) -> Solution:

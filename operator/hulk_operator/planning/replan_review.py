@@ -14,7 +14,7 @@ from hulk_placement.plan import Plan
 from hulk_placement.replan.answer import Replanned, Situation
 from hulk_placement.replan.changes import Changes, changes
 from hulk_placement.replan.decide import Policy
-from hulk_placement.replan.moving import Moving, Restart
+from hulk_placement.restart import Moving, Restart
 from hulk_placement.topology import Link, LinkKind, Topology
 from hulk_placement.workload import Workload
 

@@ -29,6 +29,8 @@ class Part(StrEnum):
     """What a step then waits for the replicas' gradients."""
     TIED = "shared parameters"
     """What stages that share parameters, an embedding and a head, then wait for each other's gradients of these."""
+    END = "optimizer and end of step"
+    """The update, small all-reduces that end a step, and what is stated of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ def step_parts(plan: Plan, workload: Workload, topology: Topology) -> tuple[Step
         StepPart(Part.TRANSFERS, waits_s, slowest_boundary(plan, workload, topology) if waits_s else None),
         StepPart(Part.SYNC, found.communication_s - tied_s, found.bottleneck),
         StepPart(Part.TIED, tied_s, slowest_tie(plan, workload, topology) if tied_s else None),
+        StepPart(Part.END, found.overhead_s),
     )
     return tuple(part for part in parts if part.seconds > 1e-9 * found.step_s)
 

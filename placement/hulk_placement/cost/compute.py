@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hulk_placement.accelerators import efficiency
+from hulk_placement.cost import efficiency
 from hulk_placement.cost.known import Kind, Kinds, Knowledge, Source, kinds_of, work
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload

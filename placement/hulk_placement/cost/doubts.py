@@ -17,10 +17,11 @@ from itertools import chain
 import numpy as np
 
 from hulk_placement.cost.pipelines import time_pipelines
-from hulk_placement.cost.predict import TRANSPORTS, predict, stage_groups
+from hulk_placement.cost.predict import predict, stage_groups, transport_of
 from hulk_placement.cost.simulation.plans import step_of
 from hulk_placement.cost.simulation.step import AllReduce, Phase, Step
 from hulk_placement.cost.transports import allreduce_seconds
+from hulk_placement.cost.wires import for_sums
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -89,8 +90,9 @@ class _Step:
         if not self.step.is_early:
             self.ready_P = np.full_like(self.ready_P, self.ready_P.max())
         self.spread_s = float(self.ready_P.max() - self.ready_P.min())
-        passed_s = float(self.pipelines.ends_DP.max())
-        self.reduced_s = passed_s + (self.predicted_s - self.pipelines.tied_s - passed_s) * self.apart
+        passed_s = max(float(self.pipelines.ends_DP.max()), self.pipelines.nic_s)
+        summed_s = self.predicted_s - self.pipelines.tied_s - self.step.after_s
+        self.reduced_s = passed_s + (summed_s - passed_s) * self.apart
         self.transfers, self.reduces, self.ties = _transfers(self.step), _reduces(self.step), _ties(self.step)
         self.met = [r for r, uses in self.reduces.items() if self._is_contended(r, uses)]
         self.alone_P = _alone(plan, workload, topology) if plan.layout.data > 1 and plan.collective is None else []
@@ -174,7 +176,8 @@ def _alone(plan: Plan, workload: Workload, topology: Topology) -> list[float]:
     """Seconds of each stage's all-reduces if no other stage had any."""
     groups, tensor = stage_groups(plan, workload), plan.layout.tensor
     stages = [groups[stage * tensor : (stage + 1) * tensor] for stage in range(plan.layout.pipeline)]
-    return [allreduce_seconds(TRANSPORTS[plan.algorithm], stage, topology)[0].seconds for stage in stages]
+    seen, transport = for_sums(plan, groups, topology), transport_of(plan, workload)
+    return [allreduce_seconds(transport, stage, seen)[0].seconds for stage in stages]
 
 
 def _num_turns(group: AllReduce) -> int:

@@ -9,12 +9,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hulk_placement.basis import used_pairs
 from hulk_placement.cost.doubts import doubts
 from hulk_placement.cost.money import accelerators_per_s, judged
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.simulate import simulate
-from hulk_placement.plan import Plan, Prediction
+from hulk_placement.plan import Plan, Prediction, used_pairs
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -36,12 +35,13 @@ def foresee(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
     if not doubts(plan, workload, topology):
         return predicted
     simulated = simulate(plan, workload, topology)
-    step_s, passed_s = simulated.step_s, max(predicted.compute_s, float(simulated.ends_DP.max()))
+    computed_s = float(simulated.ends_DP.max()) + simulated.step.held_s
+    step_s, passed_s = simulated.step_s, max(predicted.compute_s, computed_s)
     return replace(
         predicted,
         step_s=step_s,
         bubble_s=passed_s - predicted.compute_s,
-        communication_s=max(0.0, step_s - passed_s),
+        communication_s=max(0.0, step_s - predicted.overhead_s - passed_s),
         tied_s=simulated.end_s - simulated.reduced_s,
         price=predicted.price + accelerators_per_s(plan, topology) * (step_s - predicted.step_s),
     )

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 
+from hulk_native import INITIAL_PACKETS
+
 from hulk_placement.cost.gloo import SOFTWARE_S, Gloo
 from hulk_placement.topology import Link
 
-INITIAL_PACKETS = 10
-"""The window of a connection that was never used (RFC 6928), and the least after silence."""
 LEAST_TIMEOUT_S = 0.2
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hulk_placement.accelerators import Accelerator, look_up
-from hulk_placement.accelerators.efficiency import layer_seconds
+from hulk_placement.cost.efficiency import layer_seconds
 from hulk_placement.topology import Machine, Topology
 from hulk_placement.workload import Workload
 

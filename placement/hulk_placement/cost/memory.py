@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
-from hulk_placement.cost.closed_form.setting import COPIES
+from hulk_placement.accelerators.framework_memory import NO_FRAMEWORK, FrameworkMemory, framework_memory
 from hulk_placement.cost.ties import held_bytes, trained_parameters
-from hulk_placement.model import optimizer_bytes_per_parameter
-from hulk_placement.model.layer import BYTES_PER_FP32, Layer
 from hulk_placement.plan import Block, Plan
+from hulk_placement.sync import Sync
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -24,7 +23,8 @@ class Memory:
 
     `activations` are kept for the backward passes of `in_flight` micro-batches; with recomputation they are the layers'
     inputs, and `recompute` is the one layer whose activations are made again. `buffers`: what the all-reduce works on.
-    `optimizer`: its state, with local SGD also the outer one's.
+    `optimizer`: its state, with local SGD also the outer one's. `framework`: what the process takes besides its
+    tensors, `reserve`: what torch's allocator holds besides them.
     """
 
     parameters: float
@@ -33,6 +33,8 @@ class Memory:
     activations: float
     recompute: float
     buffers: float
+    framework: float = 0.0
+    reserve: float = 0.0
 
     @property
     def total(self) -> float:
@@ -40,8 +42,10 @@ class Memory:
         return math.fsum(getattr(self, field.name) for field in fields(self))
 
 
-def cell_memory(plan: Plan, workload: Workload, replica: int, stage: int) -> Memory:
-    """What an accelerator of one stage of one replica holds.
+def cell_memory(
+    plan: Plan, workload: Workload, replica: int, stage: int, framework: FrameworkMemory = NO_FRAMEWORK
+) -> Memory:
+    """What an accelerator of one stage of one replica holds, of a product with so much framework memory.
 
     A model of one layer of 1,000 parameters that keeps 500 bytes a sequence, in micro-batches of two:
 
@@ -49,33 +53,50 @@ def cell_memory(plan: Plan, workload: Workload, replica: int, stage: int) -> Mem
     >>> from hulk_placement.plan import NOT_PREDICTED, Layout, WorkerSlot
     >>> job = Workload("a/b", Model.of_totals(1000, 1.0, 500), 4, {"m": 1}, optimizer="adamw")
     >>> plan = Plan("a/b", 1, (WorkerSlot("m", "r", 1),), (4,), 2, 1, NOT_PREDICTED, Layout(1))
-    >>> cell_memory(plan, job, 0, 0)
-    Memory(parameters=4000.0, gradients=4000.0, optimizer=8000.0, activations=1000.0, recompute=0.0, buffers=4000.0)
+    >>> found = cell_memory(plan, job, 0, 0)
+    >>> found.parameters, found.gradients, found.optimizer, found.activations, found.buffers, found.total
+    (4000.0, 4000.0, 8000.0, 1000.0, 4000.0, 21000.0)
     """
-    layers, tensor = workload.model.layers, plan.layout.tensor
+    layers, tensor, stated = workload.model.layers, plan.layout.tensor, workload.memory
+    each = of_plan(plan, workload).bytes_per_parameter
     first, last = plan.stages[stage], [*plan.stages, len(layers)][stage + 1]
     trained = trained_parameters(layers, first, last) / tensor
-    kept = [_kept_bytes(layer, tensor) * plan.micro_batch for layer in layers[first:last]]
+    kept = [stated.kept_bytes(layer, tensor) * plan.micro_batch for layer in layers[first:last]]
     num_flying = in_flight(plan, replica, stage)
-    inputs = sum(layer.output_bytes for layer in layers[max(0, first - 1) : last - 1]) * plan.micro_batch
-    return Memory(
-        parameters=held_bytes(layers, first, last, BYTES_PER_FP32) / tensor,
-        gradients=trained * BYTES_PER_FP32,
-        optimizer=trained * optimizer_bytes_per_parameter(workload.optimizer, plan.inner_steps is not None),
-        activations=float(num_flying * (inputs if plan.recompute else sum(kept))),
+    inputs = sum(stated.input_bytes(layer, tensor) for layer in layers[max(0, first - 1) : last - 1])
+    found = Memory(
+        parameters=held_bytes(layers, first, last, each.weights) / tensor,
+        gradients=trained * each.gradients,
+        optimizer=trained * each.optimizer,
+        activations=float(num_flying * (inputs * plan.micro_batch if plan.recompute else sum(kept))),
         recompute=max(kept) if plan.recompute else 0.0,
-        buffers=trained * BYTES_PER_FP32 * (COPIES - 2),
+        buffers=trained * each.buckets,
     )
+    overhead = workload.overhead(framework, tensor)
+    return replace(found, framework=overhead.fixed_bytes, reserve=overhead.reserve_share * found.total)
 
 
-def cells_memory(plan: Plan, workload: Workload) -> Iterator[tuple[int, int, Memory]]:
+def of_plan(plan: Plan, workload: Workload) -> Workload:
+    """The workload with what a plan has chosen of it: how gradients are synchronised, the number of replicas."""
+    return replace(workload, sync=_sync_of(plan, workload), data=plan.layout.data)
+
+
+def _sync_of(plan: Plan, workload: Workload) -> Sync:
+    """The workload's, but local SGD where the plan has inner steps, and only there."""
+    if plan.inner_steps is not None:
+        return replace(workload.sync, mode="local", inner_steps=plan.inner_steps)
+    return replace(workload.sync, mode="auto") if workload.sync.is_local else workload.sync
+
+
+def cells_memory(plan: Plan, workload: Workload, topology: Topology) -> Iterator[tuple[int, int, Memory]]:
     """Every (replica, stage) and what an accelerator there holds; of each stage's cells most are alike."""
-    known: dict[tuple[int, int], Memory] = {}
+    known: dict[tuple[int, int, FrameworkMemory], Memory] = {}
     for replica in range(plan.layout.data):
         for stage in range(plan.layout.pipeline):
-            alike = stage, in_flight(plan, replica, stage)
+            framework = framework_memory(topology.machine(plan.machine(replica, stage)).product)
+            alike = stage, in_flight(plan, replica, stage), framework
             if alike not in known:
-                known[alike] = cell_memory(plan, workload, replica, stage)
+                known[alike] = cell_memory(plan, workload, replica, stage, framework)
             yield replica, stage, known[alike]
 
 
@@ -83,7 +104,7 @@ def fits(plan: Plan, workload: Workload, topology: Topology) -> bool:
     """Whether every cell fits its machine, as far as that is known."""
     return all(
         memory.total <= (topology.machine(plan.machine(replica, stage)).memory_bytes or math.inf)
-        for replica, stage, memory in cells_memory(plan, workload)
+        for replica, stage, memory in cells_memory(plan, workload, topology)
     )
 
 
@@ -105,9 +126,3 @@ def _most_kept(blocks: Sequence[Block]) -> int:
         kept += 1 if kind == "F" else -1
         most = max(most, kept)
     return most
-
-
-def _kept_bytes(layer: Layer, tensor: int) -> float:
-    """Per sequence, of one tensor-parallel rank."""
-    whole = layer.replicated_activation_bytes
-    return whole + (layer.activation_bytes - whole) / tensor

@@ -1,4 +1,4 @@
-"""NCCL's tree all-reduce between machines: two binary trees, half of the bytes each. NOT MEASURED here (`cost.nccl`).
+"""NCCL's tree all-reduce between machines: two binary trees, half of the bytes each. Not measured by anybody here.
 
 Machines sum along a chain inside, then up the tree, and the sum comes back down. In the second tree the leaves of the
 first are inner nodes, so that both directions of all machines' links are used (Sanders, Speck and Traeff 2009; NCCL's
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from hulk_placement.cost.groups import Group, GroupTime, Sharing, exactly
-from hulk_placement.cost.nccl import Nccl, Protocol
+from hulk_placement.nccl import PROTOCOLS, Nccl
 from hulk_placement.topology import Pair, Topology
 
 
@@ -57,37 +57,26 @@ def tree_edges(ranks: Sequence[str]) -> Counter[Pair]:
     return Counter(up + [(target, source) for source, target in up])
 
 
-def nccl_tree_times(groups: Sequence[Group], topology: Topology, transport: Nccl) -> tuple[GroupTime, ...]:
-    """What each group's tree takes, all at the same time; with the quickest protocol where none is set."""
-    trees = [_Trees(group, topology, transport) for group in groups]
-    sharing = Sharing([tree.edges for tree in trees], topology)
-    half_bytes = [group.num_bytes / 2 for group in groups]
-    return tuple(
-        min((tree.time(number, sharing, half_bytes, protocol) for protocol in tree.protocols), key=lambda t: t.seconds)
-        if len(tree.group.machines) > 1
-        else exactly(0.0, None)
-        for number, tree in enumerate(trees)
-    )
-
-
-class _Trees:
+class Trees:
     """Both trees of a group: machines in the order in which ranks first name them."""
 
     def __init__(self, group: Group, topology: Topology, transport: Nccl) -> None:
         self.group, self.topology, self.transport = group, topology, transport
         counts = Counter(group.machines)
         self.machines, self.chain_hops = list(counts), {name: count - 1 for name, count in counts.items() if count > 1}
-        self.protocols = list(transport.protocols(len(self.machines) > 1))
+        self.protocol = PROTOCOLS[transport.protocol or "Simple"]
         self.num_channels = max(1, transport.num_channels // 2)  # of each tree
         self.parents = parents(len(self.machines))
         self.edges = tree_edges(group.machines)
 
-    def time(self, number: int, sharing: Sharing, half_bytes: Sequence[float], protocol: Protocol) -> GroupTime:
-        """All bytes through the fullest link, after one chunk went the longest way."""
+    def time(self, number: int, sharing: Sharing, edge_bytes: Sequence[float]) -> GroupTime:
+        """All bytes through the fullest link, after one chunk went the longest way.
+
+        `edge_bytes`: what an edge of each group carries.
+        """
+        protocol = self.protocol
         chunk_bytes = min(self.transport.slot_bytes(protocol), self.group.num_bytes / self.transport.num_channels)
-        depth_s = max(
-            self._depth_s(tree, node, chunk_bytes, protocol) for tree in self.parents for node in range(len(tree))
-        )
+        depth_s = max(self._depth_s(tree, node, chunk_bytes) for tree in self.parents for node in range(len(tree)))
         chain_s, through = 0.0, list[tuple[float, Pair]]()
         for name, num_hops in self.chain_hops.items():
             inside = self.transport.link(name, name, self.topology)
@@ -96,14 +85,14 @@ class _Trees:
             sent_bytes = min(2, num_hops) * self.group.num_bytes * protocol.wire_share  # up, and down, by those between
             through.append((sent_bytes / inside.bandwidth_bytes_per_s, (name, name)))
         for pair, link in sharing.links[number].items():
-            rate = self.transport.rate(link, sharing.num_sharing(number, pair, half_bytes), protocol, self.num_channels)
-            through.append((half_bytes[number] / rate, pair))
+            rate = self.transport.rate(link, sharing.num_sharing(number, pair, edge_bytes), protocol, self.num_channels)
+            through.append((edge_bytes[number] / rate, pair))
         through_s, fullest = max(through)
         return exactly(chain_s + depth_s + through_s, fullest)
 
-    def _depth_s(self, tree: list[int | None], node: int, chunk_bytes: float, protocol: Protocol) -> float:
+    def _depth_s(self, tree: list[int | None], node: int, chunk_bytes: float) -> float:
         """From a node to the root and back."""
-        seconds, parent = 0.0, tree[node]
+        protocol, seconds, parent = self.protocol, 0.0, tree[node]
         while parent is not None:
             ends = self.machines[node], self.machines[parent]
             for link in (self.topology.link(*ends), self.topology.link(*reversed(ends))):

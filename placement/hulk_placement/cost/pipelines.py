@@ -8,23 +8,28 @@ over their number.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hulk_placement.accelerators.framework_memory import framework_memory
+from hulk_placement.cost.blocking import blocking_ends
 from hulk_placement.cost.closed_form.arrays import Cache, Floats, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import memory_bytes, time_replicas
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.cost.closed_form.shares import filled, num_batches
 from hulk_placement.cost.closed_form.sync import tied_seconds
-from hulk_placement.cost.memory import in_flight
+from hulk_placement.cost.drawn import drawn_on
+from hulk_placement.cost.memory import in_flight, of_plan
 from hulk_placement.cost.simulation.outcome import simulate_step
 from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import Place, Step, Way
 from hulk_placement.cost.simulation.ways import Ways
+from hulk_placement.cost.wires import for_stages, is_nccl_between_stages
 from hulk_placement.plan import Plan
-from hulk_placement.sync import Sync
 from hulk_placement.topology import Topology
+from hulk_placement.training_memory import Overhead
 from hulk_placement.workload import Workload
 
 
@@ -32,7 +37,9 @@ from hulk_placement.workload import Workload
 class Pipelines:
     """All pipelines of a plan, beside each other on their links; D replicas, P stages, seconds and bytes.
 
-    `tied_s`: how much longer a step is for gradients of parameters that stages share. `memory_DP`: of one accelerator of each cell.
+    `nic_s`: how long activations and gradients keep the busiest NIC busy in a step.
+    `tied_s`: how much longer a step is for gradients of parameters that stages share. `held_s`: how much later all has
+    been computed because sends that block hold their receivers, too. `memory_DP`: of one accelerator of each cell.
     `backward_DP`: seconds of each cell's last backward pass, with what it computes anew.
     """
 
@@ -40,7 +47,9 @@ class Pipelines:
     compute_DP: Floats
     backward_DP: Floats
     memory_DP: Floats
+    nic_s: float
     tied_s: float
+    held_s: float = 0.0
 
     @property
     def ready_P(self) -> Floats:
@@ -61,20 +70,28 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
     With `free_links` as if what stages send each other were there at once.
     """
     setting, layout = arrays_of(plan, workload, topology)
+    seen = for_stages(plan, workload, topology)
     timed = _without_links(setting) if free_links else setting
     alike_D = _alike(plan, layout)
     if plan.schedule == "explicit":
-        ends_DP = _in_own_order(plan, timed, layout, topology, free_links)
+        ends_DP = _in_own_order(plan, timed, layout, stage_ways(plan, workload, topology), free_links)
     else:
         ends_DP = _in_known_order(timed, layout)
+    unheld_s = held_s = float(ends_DP.max())
+    if plan.layout.pipeline > 1 and not (plan.overlap or free_links):
+        held_DP = _blocking(plan, setting, layout, stage_ways(plan, workload, topology), alike_D)
+        ends_DP = np.maximum(ends_DP, held_DP)
+        held_s = float(ends_DP.max())
     shares_D = np.array(plan.shares) / plan.micro_batch
     filled_D = np.array([filled(setting, layout, replica) for replica in range(plan.layout.data)])
     return Pipelines(
         ends_DP=ends_DP,
         compute_DP=_seconds(setting, layout, forward=1 + setting.recompute) * shares_D[:, None],
         backward_DP=_seconds(setting, layout, forward=int(setting.recompute)) * filled_D[:, None],
-        memory_DP=_memory(plan, setting, layout, alike_D),
+        memory_DP=_memory(plan, setting, layout, alike_D, _overheads(plan, workload, topology)),
+        nic_s=_nic_s(plan, setting, layout, seen),
         tied_s=tied_seconds(setting, layout),
+        held_s=held_s - unheld_s,
     )
 
 
@@ -86,18 +103,13 @@ def arrays_of(plan: Plan, workload: Workload, topology: Topology) -> tuple[Setti
     allows them or not: only searches must keep off them.
     """
     names = list(dict.fromkeys(plan.rank_machines))
-    allowing = replace(workload, allow_unknown_links=True, sync=_sync_of(plan, workload))
-    ground = Ground.of(allowing, topology, [topology.machine(name) for name in names])
+    transport = "nccl" if is_nccl_between_stages(plan, workload) else "gloo"
+    allowing = replace(of_plan(plan, workload), allow_unknown_links=True, stage_transport=transport)
+    seen = for_stages(plan, workload, topology)
+    ground = Ground.of(allowing, seen, [seen.machine(name) for name in names])
     schedule = "gpipe" if plan.schedule == "explicit" else plan.schedule
     option = Option(plan.micro_batch, plan.layout.tensor, schedule, plan.recompute, plan.overlap)
     return ground.setting(option), _layout(plan, names, len(workload.model.layers), len(ground.regions))
-
-
-def _sync_of(plan: Plan, workload: Workload) -> Sync:
-    """The workload's, but local SGD where the plan has inner steps, and only there."""
-    if plan.inner_steps is not None:
-        return replace(workload.sync, mode="local", inner_steps=plan.inner_steps)
-    return replace(workload.sync, mode="auto") if workload.sync.is_local else workload.sync
 
 
 def _in_known_order(setting: Setting, layout: Layout) -> Floats:
@@ -107,14 +119,39 @@ def _in_known_order(setting: Setting, layout: Layout) -> Floats:
     return cache.ends_DP
 
 
-def _in_own_order(plan: Plan, setting: Setting, layout: Layout, topology: Topology, free_links: bool) -> Floats:
+def stage_ways(plan: Plan, workload: Workload, topology: Topology) -> Ways:
+    """The ways between a plan's stages, by their transport."""
+    nccl = workload.nccl if is_nccl_between_stages(plan, workload) else None
+    return Ways(for_stages(plan, workload, topology), nccl)
+
+
+def _in_own_order(plan: Plan, setting: Setting, layout: Layout, ways: Ways, free_links: bool) -> Floats:
     """When the cells of a schedule given block by block end: no closed form has that, the simulation does."""
-    ways = Ways(topology)
     replicas = [replica_of(plan, number, setting, layout, ways) for number in range(plan.layout.data)]
     if free_links:
         at_once = Way((ways.number(Place("inside machine", ("",)), math.inf),), 1.0, 0.0)
         replicas = [replace(replica, ways=((at_once, at_once),) * len(replica.ways)) for replica in replicas]
     return simulate_step(Step(ways.resources, tuple(replicas), overlap=plan.overlap)).ends_DP
+
+
+def _blocking(plan: Plan, setting: Setting, layout: Layout, ways: Ways, alike_D: list[int]) -> Floats:
+    """When the cells end where a send holds both of its stages."""
+    rows = {number: blocking_ends(replica_of(plan, number, setting, layout, ways)) for number in set(alike_D)}
+    return np.array([rows[number] for number in alike_D])
+
+
+def _nic_s(plan: Plan, setting: Setting, layout: Layout, topology: Topology) -> float:
+    """Seconds that what stages send each other in a step keeps the busiest NIC busy, out or in."""
+    busy_s: Counter[tuple[str, str]] = Counter()
+    for replica, share in enumerate(plan.shares):
+        for stage, last in enumerate(layout.first_P[1:-1]):
+            ends = plan.machine(replica, stage), plan.machine(replica, stage + 1)
+            for pair in (ends, ends[::-1]):
+                for shared, bytes_per_s in drawn_on(*pair, topology):
+                    if shared.part in ("NIC out of", "NIC into"):
+                        num_bytes = share / setting.micro_batch * setting.output_L[last - 1]
+                        busy_s[shared.part, shared.ends[0]] += num_bytes / bytes_per_s
+    return max(busy_s.values(), default=0.0)
 
 
 def _layout(plan: Plan, names: list[str], num_layers: int, num_regions: int) -> Layout:
@@ -154,13 +191,22 @@ def _seconds(setting: Setting, layout: Layout, forward: int) -> Floats:
     return found
 
 
-def _memory(plan: Plan, setting: Setting, layout: Layout, alike_D: list[int]) -> Floats:
+def _overheads(plan: Plan, workload: Workload, topology: Topology) -> dict[str, Overhead]:
+    """What the framework takes, by the names of machines."""
+    products = {name: topology.machine(name).product for name in plan.rank_machines}
+    return {
+        name: workload.overhead(framework_memory(product), plan.layout.tensor) for name, product in products.items()
+    }
+
+
+def _memory(plan: Plan, setting: Setting, layout: Layout, alike_D: list[int], overheads: dict[str, Overhead]) -> Floats:
     num_stages, first_P = layout.machine_DP.shape[1], layout.first_P
 
     def of_cell(replica: int, stage: int) -> float:
         own_order = plan.schedule == "explicit"
         num = in_flight(plan, replica, stage) if own_order else num_batches(setting, layout, replica)
-        return memory_bytes(setting, first_P[stage], first_P[stage + 1], stage, num_stages, num)
+        held = memory_bytes(setting, first_P[stage], first_P[stage + 1], stage, num_stages, num)
+        return overheads[plan.machine(replica, stage)].total(held)
 
     found = {replica: [of_cell(replica, stage) for stage in range(num_stages)] for replica in set(alike_D)}
     return np.array([found[replica] for replica in alike_D])

@@ -26,13 +26,15 @@ from hulk_placement.cost.gloo_rings import ring_times
 from hulk_placement.cost.groups import Group, GroupTime
 from hulk_placement.cost.hierarchical import Hierarchical
 from hulk_placement.cost.money import accelerators_per_s, egress
-from hulk_placement.cost.nccl import Nccl
+from hulk_placement.cost.overhead import overhead_s
 from hulk_placement.cost.parameter_server import ParameterServer
 from hulk_placement.cost.pipelines import Pipelines, time_pipelines
 from hulk_placement.cost.ties import trained_parameters
 from hulk_placement.cost.transports import Transport, allreduce_seconds
 from hulk_placement.cost.wan import wan_seconds
+from hulk_placement.cost.wires import for_sums
 from hulk_placement.model.layer import BYTES_PER_FP32
+from hulk_placement.nccl import Nccl
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.topology import Pair, Topology
 from hulk_placement.workload import Workload
@@ -43,7 +45,12 @@ TRANSPORTS: dict[str, Transport] = {
     "nccl": Nccl(),
     "parameter-server": ParameterServer(),
 }
-"""What runs each of a plan's algorithms but "wan"."""
+"""What runs each of a plan's algorithms but "wan"; NCCL with its default settings."""
+
+
+def transport_of(plan: Plan, workload: Workload) -> Transport:
+    """What runs a plan's sums, but of "wan", with the workload's settings."""
+    return workload.nccl if plan.algorithm == "nccl" else TRANSPORTS[plan.algorithm]
 
 
 def predict(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
@@ -61,6 +68,7 @@ def predict(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
         memory_bytes=round(float(pipelines.memory_DP.max())) if workload.model.is_counted else 0,
         price=accelerators_per_s(plan, topology) * step.seconds + egress(plan, workload, topology, step.groups),
         calibrated=is_calibrated(workload, topology, sorted(set(plan.rank_machines)), plan.layout.tensor),
+        overhead_s=step.overhead_s,
     )
 
 
@@ -71,25 +79,27 @@ def step_seconds(plan: Plan, workload: Workload, topology: Topology) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step in its parts; `last` is the all-reduce that ends last, `passed_s` how long all other work takes."""
+    """A step in its parts; `last` is the all-reduce that ends last, `passed_s` how long all work before it takes."""
 
     pipelines: Pipelines
     groups: list[Group]
     last: GroupTime
     passed_s: float
     communication_s: float
+    overhead_s: float
 
     @property
     def seconds(self) -> float:
         """All of it."""
-        return self.passed_s + self.communication_s
+        return self.passed_s + self.communication_s + self.overhead_s
 
     @classmethod
     def of(cls, plan: Plan, workload: Workload, topology: Topology) -> _Step:
         """The plan's step."""
         pipelines, groups = time_pipelines(plan, workload, topology), stage_groups(plan, workload)
         if plan.collective is None:
-            times = list(allreduce_seconds(TRANSPORTS[plan.algorithm], groups, topology))[:: plan.layout.tensor]
+            seen, transport = for_sums(plan, groups, topology), transport_of(plan, workload)
+            times = list(allreduce_seconds(transport, groups, seen))[:: plan.layout.tensor]
         else:
             times = [_wan(plan, plan.collective, workload, topology, pipelines)]
         ready_s, computed_s = pipelines.ready_P, float(pipelines.ends_DP.max())
@@ -97,8 +107,9 @@ class _Step:
             ready_s = ready_s * 0 + computed_s
         ends_s = [float(ready) + time.seconds for ready, time in zip(ready_s, times, strict=True)]
         last = max(range(len(ends_s)), key=ends_s.__getitem__)
-        communication_s = max(0.0, ends_s[last] - computed_s) / (plan.inner_steps or 1) + pipelines.tied_s
-        return cls(pipelines, groups, times[last], computed_s, communication_s)
+        passed_s = max(computed_s, pipelines.nic_s)
+        communication_s = max(0.0, ends_s[last] - passed_s) / (plan.inner_steps or 1) + pipelines.tied_s
+        return cls(pipelines, groups, times[last], passed_s, communication_s, overhead_s(plan, workload, topology))
 
 
 def stage_groups(plan: Plan, workload: Workload) -> list[Group]:

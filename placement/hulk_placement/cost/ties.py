@@ -41,7 +41,7 @@ def ties(plan: Plan, workload: Workload) -> Iterator[Tie]:
             yield Tie(replica, ends, Group(machines, max(1, num_bytes)))
 
 
-def held_bytes(layers: Sequence[Layer], first: int, last: int, per_trained: int) -> int:
+def held_bytes(layers: Sequence[Layer], first: int, last: int, per_trained: float) -> float:
     """What parameters of a stage's layers take, and those of earlier layers that layers here use.
 
     So many bytes each that is trained, its value alone each that is frozen.

@@ -14,9 +14,9 @@ from hulk_placement.cost.gloo import Gloo
 from hulk_placement.cost.gloo_rings import ring_times
 from hulk_placement.cost.groups import Group, GroupTime
 from hulk_placement.cost.hierarchical import Hierarchical, hierarchical_times
-from hulk_placement.cost.nccl import Nccl, nccl_ring_times
-from hulk_placement.cost.nccl_tree import nccl_tree_times
+from hulk_placement.cost.nccl import nccl_times
 from hulk_placement.cost.parameter_server import ParameterServer, server_times
+from hulk_placement.nccl import Nccl
 from hulk_placement.topology import Topology
 
 Transport = Gloo | Hierarchical | Nccl | ParameterServer
@@ -50,11 +50,5 @@ def _of_one_bucket(
     match transport:
         case ParameterServer():
             return server_times(buckets, topology, transport)
-        case Nccl(algorithm="ring"):
-            return nccl_ring_times(buckets, topology, transport)
-        case Nccl(algorithm="tree"):
-            return nccl_tree_times(buckets, topology, transport)
-    both = zip(
-        nccl_ring_times(buckets, topology, transport), nccl_tree_times(buckets, topology, transport), strict=True
-    )
-    return tuple(min(times, key=lambda time: time.seconds) for times in both)
+        case Nccl():
+            return nccl_times(buckets, topology, transport)

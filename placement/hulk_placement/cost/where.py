@@ -17,7 +17,7 @@ from hulk_placement.cost.simulation.outcome import Simulated
 from hulk_placement.cost.simulation.step import Cell, Place
 from hulk_placement.cost.timeline import Span, Walk
 
-Part = Literal["compute", "bubble", "transfer", "all-reduce"]
+Part = Literal["compute", "bubble", "transfer", "all-reduce", "blocking sends", "end of step"]
 
 Charged = defaultdict[Place | None, float]
 """Seconds by place; None: in other cells."""
@@ -34,7 +34,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A step in rows, which add up to it: compute, bubble, transfers and all-reduces, the longest place first.
+    """A step in rows, which add up to it: compute, bubble, transfers and all-reduces by place, the rest.
 
     `cell`: the replica and stage that the step is seen from.
     """
@@ -72,7 +72,9 @@ def where(simulated: Simulated) -> Where:
         exposed[place] += seconds / simulated.step.num_steps_apart
     replica, stage = divmod(cell, walk.num_stages)
     rows = [Row("compute", None, float(simulated.busy_DP[replica, stage])), Row("bubble", None, bubble_s)]
-    return Where((replica, stage), (*rows, *_rows("transfer", waits), *_rows("all-reduce", exposed)))
+    besides = Row("blocking sends", None, simulated.step.held_s), Row("end of step", None, simulated.step.after_s)
+    last = [row for row in besides if row.seconds]
+    return Where((replica, stage), (*rows, *_rows("transfer", waits), *_rows("all-reduce", exposed), *last))
 
 
 def _charge(charged: Charged, spans: Iterable[Span], early_s: float) -> None:

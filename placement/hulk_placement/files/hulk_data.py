@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hulk_placement.files.cities import coordinates
 from hulk_placement.files.hulk_rows import EDGES, NODES, Node, read_edges, read_nodes
 from hulk_placement.files.part import API_VERSION, plain
 from hulk_placement.files.text import parse
 from hulk_placement.files.topology import TopologyFile
 from hulk_placement.files.topology_reading import to_topology
+from hulk_placement.geography.cities import coordinates
 from hulk_placement.topology import Pair
 
 

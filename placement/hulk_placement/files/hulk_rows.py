@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hulk_placement.files.cities import coordinates
-from hulk_placement.files.light import least_rtt_s
+from hulk_placement.geography.cities import coordinates
+from hulk_placement.geography.light import least_rtt_s
 from hulk_placement.topology import Pair
 
 NODES, EDGES = "node_feature.csv", "edge.txt"

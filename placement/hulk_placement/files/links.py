@@ -83,6 +83,8 @@ def _put(found: Links, are_regions: bool, entry: DeclaredLink, where: str, seen:
         raise ValueError(f"{source} -> {target} is one machine; the link in it is its `inside`")
     if not are_regions and price is not None:
         raise ValueError(f"{source} -> {target} are machines; prices are of regions")
+    if are_regions and entry.own_wire:
+        raise ValueError(f"{source} -> {target} are regions; a wire of their own have machines (between: machines)")
     link = UNKNOWN if entry.unknown else _link(entry)
     for pair in _pairs(source, target, entry.symmetric):
         key = are_regions, pair
@@ -97,7 +99,8 @@ def _put(found: Links, are_regions: bool, entry: DeclaredLink, where: str, seen:
 
 def _link(entry: DeclaredLink) -> Link | None:
     """The link; None where the entry tells only a price."""
-    rtt_s, rate = entry.figure(LATENCY), entry.figure(BANDWIDTH)
+    rtt_s, by_size = entry.figure(LATENCY), _by_size(entry)
+    rate = entry.figure(BANDWIDTH) or max((rate for _, rate in by_size), default=None)
     if rtt_s is None:
         return None
     return Link(
@@ -108,7 +111,15 @@ def _link(entry: DeclaredLink) -> Link | None:
         age_s=entry.age_seconds,
         kind=LinkKind(entry.known),
         flow_bytes_per_s=entry.figure(FLOW),
+        own_wire=entry.own_wire,
+        by_size=by_size,
     )
+
+
+def _by_size(entry: DeclaredLink) -> tuple[tuple[float, float], ...]:
+    """Bytes of a message and the bytes/s that it gets."""
+    points = [(point.message_bytes, point.figure(BANDWIDTH)) for point in entry.bandwidth_by_size or ()]
+    return tuple((num_bytes, rate) for num_bytes, rate in points if rate is not None)
 
 
 def _pairs(source: str, target: str, symmetric: bool) -> Iterable[Pair]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hulk_placement.files.workload import MovingPart
-from hulk_placement.replan.moving import Moving, Restart
+from hulk_placement.restart import Moving, Restart
 
 
 def to_moving(document: MovingPart | None) -> Moving:

@@ -116,8 +116,8 @@ def parse(model: type[M], values: Any, where: str) -> M:
     except (TypeError, RecursionError) as error:
         raise ValueError(f"{where}: not a map of texts, numbers, lists and maps: {error}") from error
     except ValidationError as error:
-        keys = set(_keys(model.model_json_schema()))
-        raise mistaken(where, [_sentence(entry, keys) for entry in _causes(error.errors())]) from error
+        schema = model.model_json_schema()
+        raise mistaken(where, [_sentence(entry, schema) for entry in _causes(error.errors())]) from error
 
 
 def mistaken(where: str, mistakes: list[str]) -> ValueError:
@@ -144,10 +144,10 @@ def _causes(entries: list[ErrorDetails]) -> list[ErrorDetails]:
     ]
 
 
-def _sentence(entry: ErrorDetails, keys: set[str]) -> str:
+def _sentence(entry: ErrorDetails, schema: dict[str, Any]) -> str:
     place, kind = _place(entry["loc"]), entry["type"]
     if kind == "extra_forbidden":
-        close = get_close_matches(str(entry["loc"][-1]), keys, n=1)
+        close = get_close_matches(str(entry["loc"][-1]), _keys_at(schema, entry["loc"][:-1]), n=1)
         return f"{place}: no key of this document{f'; did you mean {close[0]}?' if close else ''}"
     if kind == "missing":
         return f"{place}: missing"
@@ -174,12 +174,28 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
 
 
-def _keys(schema: Any) -> Iterator[str]:
-    """Every key that a document may have anywhere."""
-    if isinstance(schema, dict):
-        yield from schema.get("properties", ())
-        for child in schema.values():
-            yield from _keys(child)
-    elif isinstance(schema, list):
-        for child in schema:
-            yield from _keys(child)
+def _keys_at(schema: dict[str, Any], loc: tuple[int | str, ...]) -> list[str]:
+    """The keys that a document may have at a place.
+
+    >>> link = {"properties": {"source": {"type": "string"}}}
+    >>> _keys_at({"properties": {"links": {"items": {"$ref": "#/$defs/L"}}}, "$defs": {"L": link}}, ("links", 3))
+    ['source']
+    """
+    parts = [schema]
+    for step in loc:
+        parts = [child for part in parts for child in _children(part, step, schema.get("$defs", {}))]
+    return [key for part in parts for key in part.get("properties", ())]
+
+
+def _children(part: dict[str, Any], step: int | str, defs: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The parts that one step of a place leads to, in each of the forms that a value may have."""
+    child = part.get("items") if isinstance(step, int) else part.get("properties", {}).get(step)
+    forms = [child] if isinstance(child, dict) else []
+    while forms:
+        form = forms.pop()
+        if "$ref" in form:
+            forms.append(defs[form["$ref"].rsplit("/", 1)[-1]])
+        elif "anyOf" in form:
+            forms.extend(form["anyOf"])
+        else:
+            yield form

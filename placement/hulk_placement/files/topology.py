@@ -6,16 +6,21 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from hulk_placement.files.part import API_VERSION, Amount, Count, Many, Name, Number, OneOf, Part, Quantity
+from hulk_placement.files.part import API_VERSION, Amount, Count, Many, Name, Number, OneOf, Part, Positive, Quantity
 from hulk_placement.files.units import (
     BANDWIDTH,
     FLOW,
     LATENCY,
     MATRIX_RATES,
+    MEMORY,
+    MEMORY_BANDWIDTH,
+    NIC,
+    SPEED,
     Accelerator,
     Bandwidth,
     Flow,
     Latency,
+    Nic,
     Uplink,
 )
 
@@ -53,8 +58,10 @@ class InsideLink(Latency, Bandwidth):
     )
 
 
-class Machine(Accelerator):
+class Machine(Accelerator, Nic):
     """A machine, or `count` of them that are alike."""
+
+    QUANTITIES: ClassVar[tuple[Quantity, ...]] = (MEMORY, MEMORY_BANDWIDTH, SPEED, NIC)
 
     name: Name
     """The machine's name; with `count`, name-0, name-1 and so on."""
@@ -77,6 +84,15 @@ class Machine(Accelerator):
     net.ipv4.tcp_slow_start_after_idle = 0 or BBR; else stages between regions wait for them to grow in every step."""
 
 
+class SizePoint(Bandwidth):
+    """What messages of one size get of a link: their bytes over all their seconds, the latency among them."""
+
+    QUANTITIES: ClassVar[tuple[Quantity, ...]] = (Quantity(BANDWIDTH.name, BANDWIDTH.units, required=True),)
+
+    message_bytes: Positive
+    """Bytes of a message."""
+
+
 class Link(Latency, Bandwidth, Flow):
     """What is known of a link from `source` to `target`, two machines or two regions; of a region to itself: inside it.
 
@@ -95,6 +111,12 @@ class Link(Latency, Bandwidth, Flow):
     """Whether all of it holds from target to source as well."""
     bandwidth: Literal["unknown"] | None = None
     """`unknown`: only the latency is known. Such a link is planned with the bandwidth of an unknown one."""
+    bandwidth_by_size: Annotated[tuple[SizePoint, ...], Field(min_length=1)] | None = None
+    """What messages of some sizes get, as benchmarks of send and receive print it; between two sizes it changes with
+    the size's logarithm, beyond the ends it stays. Without a bandwidth, that is the largest of these."""
+    own_wire: bool = False
+    """Whether two machines have this link to themselves: it shares neither their regions' link and uplinks nor their
+    NICs. Of machines only."""
     streams: Count = 1
     """How many TCP connections together reached the bandwidth."""
     unknown: bool = False
@@ -109,7 +131,7 @@ class Link(Latency, Bandwidth, Flow):
     @model_validator(mode="after")
     def _said(self) -> Link:
         has_latency, has_flow = self.figure(LATENCY) is not None, self.figure(FLOW) is not None
-        has_rate = self.figure(BANDWIDTH) is not None
+        has_rate = self.figure(BANDWIDTH) is not None or self.bandwidth_by_size is not None
         if has_rate and self.bandwidth:
             raise ValueError("bandwidth is unknown, and a bandwidth is given")
         if self.unknown and (has_latency or has_rate or self.bandwidth):
@@ -119,6 +141,11 @@ class Link(Latency, Bandwidth, Flow):
             raise ValueError(f"{missing} is missing")
         if has_flow and not has_rate:
             raise ValueError("the rate of one flow is given, but no bandwidth")
+        sizes = [point.message_bytes for point in self.bandwidth_by_size or ()]
+        if sizes != sorted(set(sizes)):
+            raise ValueError(f"bandwidthBySize: sizes {', '.join(f'{size:g}' for size in sizes)} must rise")
+        if self.own_wire and not has_rate:
+            raise ValueError("it is a wire of its own, but no bandwidth is given")
         if not (has_latency or self.unknown or self.egress_price_per_gigabyte is not None):
             raise ValueError("it says nothing: give a latency and a bandwidth, or unknown: true, or a price")
         return self

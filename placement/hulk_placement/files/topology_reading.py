@@ -9,12 +9,12 @@ from pathlib import Path
 
 from hulk_placement.accelerators import look_up
 from hulk_placement.files import text
-from hulk_placement.files.light import Coordinates, below_light
 from hulk_placement.files.links import Links, links_of
 from hulk_placement.files.places import Places
 from hulk_placement.files.topology import InsideLink, TopologyFile
 from hulk_placement.files.topology import Machine as DeclaredMachine
-from hulk_placement.files.units import BANDWIDTH, LATENCY, MEMORY, MEMORY_BANDWIDTH, SPEED, UPLINK
+from hulk_placement.files.units import BANDWIDTH, LATENCY, MEMORY, MEMORY_BANDWIDTH, NIC, SPEED, UPLINK
+from hulk_placement.geography.light import Coordinates, below_light
 from hulk_placement.topology import UNKNOWN_BANDWIDTH_BYTES_PER_S, Link, LinkKind, Machine, Topology
 
 
@@ -108,6 +108,7 @@ def _machine(entry: DeclaredMachine, name: str, region_price: float | None) -> M
         inside=None if entry.inside is None else _inside(entry.inside),
         price_per_hour=price or 0.0,
         keeps_windows=entry.keeps_windows,
+        nic_bytes_per_s=entry.figure(NIC),
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hulk_placement.files.light import Coordinates
 from hulk_placement.files.part import API_VERSION, plain
-from hulk_placement.files.units import BANDWIDTH, FLOW, LATENCY, MEMORY, MEMORY_BANDWIDTH, ONE_WAY, SPEED, UPLINK
+from hulk_placement.files.units import BANDWIDTH, FLOW, LATENCY, MEMORY, MEMORY_BANDWIDTH, NIC, ONE_WAY, SPEED, UPLINK
+from hulk_placement.geography.light import Coordinates
 from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
 
 
@@ -40,6 +40,7 @@ def _machine(machine: Machine) -> dict[str, Any]:
     said |= MEMORY.write(machine.memory_bytes or None)
     said |= MEMORY_BANDWIDTH.write(machine.memory_bandwidth_bytes_per_s or None)
     said |= SPEED.write(machine.flops_per_s)
+    said |= NIC.write(machine.nic_bytes_per_s)
     if machine.inside is not None:
         said["inside"] = LATENCY.write(machine.inside.rtt_s) | BANDWIDTH.write(machine.inside.bandwidth_bytes_per_s)
     said |= {"pricePerHour": plain(machine.price_per_hour)} if machine.price_per_hour else {}
@@ -80,6 +81,10 @@ def _figures(link: Link) -> dict[str, Any]:
         **BANDWIDTH.write(link.bandwidth_bytes_per_s),
         **FLOW.write(link.flow_bytes_per_s),
     }
+    if link.by_size:
+        points = [{"messageBytes": plain(size), **BANDWIDTH.write(rate)} for size, rate in link.by_size]
+        said |= {"bandwidthBySize": points}
+    said |= {"ownWire": True} if link.own_wire else {}
     said |= {"streams": link.num_streams} if link.num_streams > 1 else {}
     said |= {"known": link.kind.value} if link.kind is not LinkKind.DECLARED else {}
     return said | ({"ageSeconds": plain(link.age_s)} if link.age_s else {})

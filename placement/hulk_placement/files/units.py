@@ -38,7 +38,9 @@ def _prefixed(name: str, prefix: str, units: dict[str, tuple[int, int]]) -> Quan
 BANDWIDTH = _prefixed("bandwidth", "bandwidth", _RATES)
 FLOW = _prefixed("the rate of one flow", "flow", _RATES)
 UPLINK = _prefixed("uplink", "uplink", _RATES)
+NIC = _prefixed("the NIC's rate", "nic", _RATES)
 MEMORY = _prefixed("memory", "memory", _SIZES)
+FRAMEWORK = _prefixed("framework memory", "framework", _SIZES)
 MEMORY_BANDWIDTH = Quantity(
     "memory bandwidth",
     {"memoryBandwidthGigabytesPerSecond": (1_000_000_000, 1), "memoryBandwidthBytesPerSecond": (1, 1)},
@@ -110,6 +112,22 @@ class Uplink(Part):
     uplink_gigabytes_per_second: Positive | None = None
     """The same, 10^9 bytes/s."""
     uplink_bytes_per_second: Positive | None = None
+    """The same, bytes/s."""
+
+
+class Nic(Part):
+    """What leaves, or enters, a machine at most."""
+
+    QUANTITIES: ClassVar[tuple[Quantity, ...]] = (NIC,)
+
+    nic_megabits_per_second: Positive | None = None
+    """What all flows that leave the machine, or all that enter it, carry together, 10^6 bit/s, those inside its region
+    too; absent = no limit, with NCCL that of its widest link."""
+    nic_gigabits_per_second: Positive | None = None
+    """The same, 10^9 bit/s."""
+    nic_gigabytes_per_second: Positive | None = None
+    """The same, 10^9 bytes/s."""
+    nic_bytes_per_second: Positive | None = None
     """The same, bytes/s."""
 
 

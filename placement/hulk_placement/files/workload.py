@@ -20,10 +20,12 @@ from hulk_placement.files.part import (
     Positive,
 )
 from hulk_placement.files.profile import GroupedProfile
+from hulk_placement.files.training_memory import MemoryPart
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER, PRECISIONS
 from hulk_placement.model.presets import PRESETS
+from hulk_placement.nccl import ALGORITHMS, PROTOCOLS
 from hulk_placement.sync import COMPRESSIONS, MODES, ON_REGION_LOSS
-from hulk_placement.workload import SCHEDULES, SHARES
+from hulk_placement.workload import END_COLLECTIVES, SCHEDULES, SHARES, STAGE_TRANSPORTS
 
 Names = Annotated[tuple[Name, ...], Field(min_length=1)]
 
@@ -93,15 +95,44 @@ class Training(Part):
     micro_batch: Count | None = None
     """Sequences that an accelerator computes at a time; absent = the plan chooses."""
     precision: Annotated[str, OneOf(PRECISIONS)] = "fp32"
-    """Of activations and products; parameters, gradients and optimizer state have four bytes in every precision."""
+    """Of activations and products; parameters, gradients and optimizer state have four bytes unless `memory` says."""
     optimizer: Annotated[str, OneOf(tuple(OPTIMIZER_BYTES_PER_PARAMETER))] = "adamw"
-    """What it keeps for each parameter: adamw two values, sgd none."""
+    """What it keeps for each parameter: adamw and adam two values, sgd-momentum one, sgd and adafactor none."""
     shares: Annotated[str, OneOf(SHARES)] = "planned"
     """How the batch falls on unequal replicas: so that the slowest is quickest (planned), or as many each (equal)."""
     steps: Count | None = None
     """Optimizer steps of the whole training; they say how long it takes and what it costs."""
     recompute: bool | None = None
     """Whether the backward pass computes activations anew; absent = the plan chooses."""
+    memory: MemoryPart | None = None
+    """What it takes of an accelerator's memory, where that is known better than by product, optimizer and precision."""
+    stage_transport: Annotated[str, OneOf(STAGE_TRANSPORTS)] | None = None
+    """What pipeline stages send each other tensors over; absent = nccl in plans whose sync is nccl, else gloo."""
+    optimizer_seconds: Amount | None = None
+    """What the optimizer's update takes in a step; absent = with NCCL by the bytes that it moves over the accelerators'
+    memory bandwidth, else not counted."""
+    step_overhead_seconds: Amount = 0
+    """What a step takes besides, however many micro-batches it has: loading data, barriers, logging."""
+    small_all_reduces: Annotated[int, Field(ge=0, le=1000)] = END_COLLECTIVES
+    """All-reduces of a single value over a pipeline's ranks that end a step over NCCL: overflow and norm of the
+    gradients in Megatron-LM and DeepSpeed, barriers in others. Each takes the links' latencies."""
+
+
+class NcclPart(Part):
+    """NCCL's settings, as its environment variables have them; see the log of NCCL_DEBUG=INFO for those in force."""
+
+    algorithm: Annotated[str, OneOf(ALGORITHMS)] | None = None
+    """NCCL_ALGO; absent = what NCCL's tuner takes."""
+    protocol: Annotated[str, OneOf(tuple(PROTOCOLS))] | None = None
+    """NCCL_PROTO; absent = what NCCL's tuner takes."""
+    channels: Annotated[int, Field(ge=1, le=64)] = 2
+    """Channels, each with a connection of its own to a peer (NCCL_MIN_NCHANNELS, NCCL_MAX_NCHANNELS)."""
+    sockets_per_channel: Annotated[int, Field(ge=1, le=64)] = 1
+    """NCCL_SOCKET_NTHREADS x NCCL_NSOCKS_PERTHREAD: 16 on AWS, 4 on Google's gVNIC, else 1, if not set."""
+    buffer_bytes: Annotated[int, Field(ge=1 << 10, le=1 << 40)] = 4 << 20
+    """NCCL_BUFFSIZE."""
+    window_bytes: Annotated[int, Field(ge=1 << 10, le=1 << 40)] = 4 << 20
+    """What a socket has in flight at most: the last figure of net.ipv4.tcp_wmem. It counts in all-reduces."""
 
 
 class Parallelism(Part):
@@ -247,6 +278,8 @@ class WorkloadFile(Part):
     """How many workers a plan may have."""
     sync: SyncPart = SyncPart()
     """How replicas bring their gradients together."""
+    nccl: NcclPart = NcclPart()
+    """NCCL's settings, for plans whose sums or stages go over it."""
     objective: Literal["time", "throughputPerMoney"] = "time"
     """What a plan is to do best: the shortest step, or the most sequences for the price."""
     constraints: Constraints = Constraints()

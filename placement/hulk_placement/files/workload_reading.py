@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hulk_placement.files import text
 from hulk_placement.files.constraints import allowed_machines, contradictions, layer_pins
 from hulk_placement.files.moving import to_moving
 from hulk_placement.files.profile import GroupedProfile, profiled_model
+from hulk_placement.files.training_memory import to_kept, to_memory
 from hulk_placement.files.wishes import affordable
-from hulk_placement.files.workload import ModelPart, SyncPart, TrainablePart, WorkloadFile
+from hulk_placement.files.workload import ModelPart, NcclPart, SyncPart, TrainablePart, WorkloadFile
 from hulk_placement.model import Architecture, Model, Trainable, Transformer
+from hulk_placement.model.architecture import AS_COUNTED
 from hulk_placement.model.hugging_face import from_config
 from hulk_placement.model.presets import preset
 from hulk_placement.model.profile import parse_profile
-from hulk_placement.replan.moving import Moving
+from hulk_placement.model.transformer import architecture
+from hulk_placement.nccl import Algorithm, Nccl, ProtocolName
+from hulk_placement.restart import Moving
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -53,14 +57,14 @@ def to_workload(
     Files that it names are looked for in `folder`.
     """
     try:
-        model = _model(document.model, document.training.precision, folder or Path())
+        model = _model(document, folder or Path())
         mistakes = contradictions(document, model, topology)
     except ValueError as error:
         raise ValueError(f"{where}: model: {error}") from error
     if mistakes:
         raise text.mistaken(where, mistakes)
     moving = to_moving(document.moving)
-    odd = chain(_unknown_store(moving, topology), _unpriced(document, topology))
+    odd = chain(_unknown_store(moving, topology), _unpriced(document, topology), _undivided(document))
     warnings = tuple(f"{where}: {warning}" for warning in odd)
     try:
         return ReadWorkload(_workload(document, model, topology), document.training.steps, moving, warnings)
@@ -75,6 +79,16 @@ def _unknown_store(moving: Moving, topology: Topology) -> Iterator[str]:
         yield (
             f"moving.storeRegion: the topology has no {moving.store_region}; reading a checkpoint from there is priced "
             "as over a link of which nothing is known"
+        )
+
+
+def _undivided(document: WorkloadFile) -> Iterator[str]:
+    """That what replicas divide counts whole, because their number is not known."""
+    memory = document.training.memory
+    if memory is not None and memory.sharded != "none" and document.parallelism.data is None:
+        yield (
+            f"training.memory.sharded: {memory.sharded} count whole, as if each replica kept them, until "
+            "parallelism.data says how many replicas divide them"
         )
 
 
@@ -124,6 +138,23 @@ def _workload(document: WorkloadFile, model: Model, topology: Topology) -> Workl
         },
         likely_flops_per_s={speed.machine: speed.flops_per_second for speed in document.likely_speeds},
         sync=_sync(document.sync),
+        memory=to_memory(training.memory),
+        stage_transport=training.stage_transport,
+        nccl=_nccl(document.nccl),
+        optimizer_s=training.optimizer_seconds,
+        step_overhead_s=training.step_overhead_seconds,
+        end_collectives=training.small_all_reduces,
+    )
+
+
+def _nccl(asked: NcclPart) -> Nccl:
+    return Nccl(
+        num_channels=asked.channels,
+        buffer_bytes=asked.buffer_bytes,
+        num_sockets=asked.sockets_per_channel,
+        window_bytes=asked.window_bytes,
+        algorithm=cast("Algorithm | None", asked.algorithm),
+        protocol=cast("ProtocolName | None", asked.protocol),
     )
 
 
@@ -138,13 +169,21 @@ def _sync(asked: SyncPart) -> Sync:
     )
 
 
-def _model(asked: ModelPart, precision: str, folder: Path) -> Model:
+def _model(document: WorkloadFile, folder: Path) -> Model:
+    asked, precision, kept = document.model, document.training.precision, to_kept(document.training.memory)
     trainable = _trainable(asked.trainable)
     if asked.profile is not None or asked.profile_file is not None:
+        if kept != AS_COUNTED:
+            raise ValueError(
+                "training.memory: dropout, bytesPerScore and bytesPerLogit exclude a profile, whose activationBytes "
+                "have them"
+            )
         measured = profiled_model(asked.profile) if asked.profile else _profile_in(folder / (asked.profile_file or ""))
         measured = measured.at_length(asked.sequence_length) if asked.sequence_length else measured
         return measured if trainable.is_all else measured.training(trainable, precision)
-    return Model.of(_described(asked, folder), precision, trainable)
+    described = _described(asked, folder)
+    counted = architecture(described) if isinstance(described, Transformer) else described
+    return Model.of(replace(counted, kept=kept), precision, trainable)
 
 
 def _described(asked: ModelPart, folder: Path) -> Transformer | Architecture:

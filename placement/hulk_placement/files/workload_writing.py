@@ -9,11 +9,13 @@ from typing import Any
 
 from hulk_placement.files.part import API_VERSION, plain
 from hulk_placement.files.profile import profile_values
+from hulk_placement.files.training_memory import memory_values
 from hulk_placement.files.workload_reading import OBJECTIVES
 from hulk_placement.layer_pins import LayerPin, as_spans
 from hulk_placement.model import Model, Transformer
+from hulk_placement.nccl import Nccl
 from hulk_placement.sync import Sync
-from hulk_placement.workload import Workload
+from hulk_placement.workload import END_COLLECTIVES, Workload
 
 
 def workload_document(workload: Workload, num_steps: int | None = None) -> dict[str, Any]:
@@ -32,6 +34,11 @@ def workload_document(workload: Workload, num_steps: int | None = None) -> dict[
             steps=num_steps,
             shares=workload.shares,
             recompute=workload.recompute,
+            memory=memory_values(workload.memory),
+            stageTransport=workload.stage_transport,
+            optimizerSeconds=workload.optimizer_s,
+            stepOverheadSeconds=workload.step_overhead_s or None,
+            smallAllReduces=workload.end_collectives if workload.end_collectives != END_COLLECTIVES else None,
         ),
         "parallelism": _given(
             data=workload.data, pipeline=workload.pipeline, tensor=workload.tensor, schedule=workload.schedule
@@ -42,6 +49,7 @@ def workload_document(workload: Workload, num_steps: int | None = None) -> dict[
             "acceleratorsPerWorker": workload.accelerators_per_worker,
         },
         "sync": _sync(workload.sync),
+        "nccl": _nccl(workload.nccl),
         "objective": objective,
         "constraints": _constraints(workload),
         "measuredSpeeds": [
@@ -80,6 +88,20 @@ def _sync(sync: Sync) -> dict[str, Any]:
         "onRegionLoss": sync.on_region_loss,
         "fixedShares": sync.fixed_shares,
     }
+
+
+def _nccl(nccl: Nccl) -> dict[str, Any]:
+    """What differs from the defaults."""
+    usual = Nccl()
+    figures = {
+        "algorithm": (nccl.algorithm, usual.algorithm),
+        "protocol": (nccl.protocol, usual.protocol),
+        "channels": (nccl.num_channels, usual.num_channels),
+        "socketsPerChannel": (nccl.num_sockets, usual.num_sockets),
+        "bufferBytes": (nccl.buffer_bytes, usual.buffer_bytes),
+        "windowBytes": (nccl.window_bytes, usual.window_bytes),
+    }
+    return {key: figure for key, (figure, default) in figures.items() if figure != default}
 
 
 def _model(model: Model, precision: str) -> dict[str, Any]:

@@ -8,18 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from hulk_placement.fleet.policies import POLICIES
+from hulk_placement.fleet.policies import POLICIES, Policy
 from hulk_placement.fleet.policies.improve import total_gain
-from hulk_placement.fleet.policies.paper import overruns
 from hulk_placement.fleet.problem import Problem, ask
 from hulk_placement.fleet.reasons import expected_starts, moves_of, moving_reason, waiting_reason
 from hulk_placement.fleet.relax import relax
 from hulk_placement.fleet.types import Allocation, Job, Mapped, Settings, StepTimes
 from hulk_placement.fleet.worth import all_worths
 from hulk_placement.topology import Topology
-
-OVERRUNNING = ("gadget-paper", "exact")
-"""Policies that may give out more than there is: the first of anything, the second of bandwidth."""
 
 
 def decide(
@@ -29,6 +25,7 @@ def decide(
     running: Mapping[str, Mapped],
     step_times: StepTimes,
     settings: Settings | None = None,
+    policies: Mapping[str, Policy] = POLICIES,
 ) -> Allocation:
     """Who has which workers from `now_s` on; jobs whose work is done get none.
 
@@ -36,12 +33,12 @@ def decide(
     a policy that there is not, or two jobs of one key.
     """
     settings = settings or Settings()
-    if settings.policy not in POLICIES:
-        raise ValueError(f"policy {settings.policy!r} must be one of {', '.join(POLICIES)}")
+    if settings.policy not in policies:
+        raise ValueError(f"policy {settings.policy!r} must be one of {', '.join(policies)}")
     if len({job.key for job in jobs}) != len(jobs):
         raise ValueError(f"{len(jobs)} jobs have only {len({job.key for job in jobs})} different keys")
     problem = ask(now_s, jobs, topology, running, step_times, settings)
-    chosen = POLICIES[settings.policy](problem)
+    chosen = policies[settings.policy](problem)
     return _told(problem, running, chosen)
 
 
@@ -49,9 +46,8 @@ def _told(problem: Problem, running: Mapping[str, Mapped], chosen: Mapping[str, 
     """The decision with what to say to whom."""
     jobs = {job.key: job for job in problem.jobs}
     moves = moves_of(problem, running, chosen)
-    told = tuple(overruns(problem, chosen)) if problem.settings.policy in OVERRUNNING else ()
     if not problem.settings.explain:
-        return Allocation(chosen, tuple(moves), overruns=told)
+        return Allocation(chosen, tuple(moves))
     reasons = {move.job: moving_reason(problem, jobs[move.job], move) for move in moves}
     waiting = [job for job in problem.jobs if job.key not in chosen]
     room = problem.room()
@@ -66,7 +62,6 @@ def _told(problem: Problem, running: Mapping[str, Mapped], chosen: Mapping[str, 
         reasons=reasons,
         position={job.key: position for position, job in enumerate(waiting, 1)},
         expected_start_s=expected_starts(problem, chosen, waiting),
-        overruns=told,
         shares=_shares(problem, chosen),
         **_measured(problem, chosen),
     )

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from hulk_placement.accelerators.framework_memory import framework_memory
 from hulk_placement.fleet.quotas import MANY, Quotas
 from hulk_placement.fleet.types import Job, Mapped, Settings
 from hulk_placement.topology import LinkKind, Pair, Topology
@@ -70,7 +71,7 @@ class Room:
         wanted = job.accelerators_per_worker
         most = self.size // wanted if wanted else np.full(len(self.names), MANY, dtype=np.int64)
         if job.memory_bytes_per_worker and wanted:
-            enough = self.memory * wanted >= job.memory_bytes_per_worker
+            enough = self._tensor_memory(job) * wanted >= job.memory_bytes_per_worker
             most = np.where(enough | (self.memory == 0), most, 0)
         if job.candidates is not None:
             allowed = np.zeros(len(self.names), dtype=np.int64)
@@ -80,6 +81,15 @@ class Room:
             most = np.minimum(most, allowed)
         self._admits[job.key] = most
         return most
+
+    def _tensor_memory(self, job: Job) -> Floats:
+        """Bytes of an accelerator of each machine without what the job's framework takes."""
+        if job.workload is None:
+            return self.memory.astype(np.float64)
+        products = [machine.product for machine in self.topology.machines]
+        overheads = {product: job.workload.overhead(framework_memory(product)) for product in set(products)}
+        rooms = zip(products, self.memory.tolist(), strict=True)
+        return np.array([overheads[product].room(memory) for product, memory in rooms])
 
     def admits(self, job: Job) -> Counts:
         """How many more workers of the job each machine can hold now."""

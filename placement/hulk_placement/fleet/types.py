@@ -212,8 +212,7 @@ class Allocation:
 
     `workers` has every job that runs. `reasons` has a sentence for each job that waits, moves or is stopped;
     `position` its place in the queue, from 1, and `expected_start_s` when its turn is expected, where that can be told.
-    `bound` is the relaxation's upper bound of the gain per second that `achieved` is part of. `overruns` are
-    sentences on capacity that `gadget-paper` exceeds, and on bandwidth that `exact` does; every other policy has none.
+    `bound` is the relaxation's upper bound of the gain per second that `achieved` is part of.
     """
 
     workers: Mapping[str, Mapped]
@@ -223,7 +222,6 @@ class Allocation:
     expected_start_s: Mapping[str, float] = field(default_factory=dict)
     bound: float = 0.0
     achieved: float = 0.0
-    overruns: Sequence[str] = ()
     shares: Mapping[str, float] = field(default_factory=dict)
     """Of the accelerators that are given out, each namespace's part."""
 

@@ -1,4 +1,4 @@
-"""A job on shares of pools -> the graphs that the value network reads, compiled.
+"""A job on shares of pools -> the graphs that the value network reads (`hulk_native.fill_graphs`).
 
 Nodes are the pools that a share has something of, edges all pairs of them with each itself. Figures are relative to the
 job (`ideal`: all accelerators of the share always busy, nothing sent), their logarithms to base 10, at most 4 off 0.
@@ -20,8 +20,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from hulk_native import fill_graphs
 
-from hulk_placement.compiled import compiled, inlined
 from hulk_placement.cost.closed_form.arrays import Floats, Ints
 from hulk_placement.gnn.weights import Single
 from hulk_placement.layouts import starts
@@ -29,7 +29,6 @@ from hulk_placement.split.division import speed_by_pool
 from hulk_placement.split.job import Job
 
 NUM_NODE, NUM_EDGE, NUM_GRAPH = 7, 4, 6
-LIMIT = 4.0
 NEVER = 30.0
 """Logarithm of what is 0 (its negative) or infinite."""
 
@@ -113,64 +112,8 @@ def graphs_of(figures: Figures, counts_BP: Ints) -> Graphs:
         num_B=num_B,
         ideal_B=np.zeros(num_graphs),
     )
-    _fill(figures, np.ascontiguousarray(counts_BP), graphs)
+    fill_graphs(figures, counts_BP, graphs)
     return graphs
-
-
-@inlined
-def _within(value: float) -> float:
-    return max(-LIMIT, min(LIMIT, value))
-
-
-@compiled
-def _fill(figures: Figures, counts_BP: Ints, graphs: Graphs) -> None:
-    """Write the figures of each graph."""
-    pools = np.zeros(counts_BP.shape[1], np.int64)
-    is_seen_R = np.zeros(figures.region_P.max() + 1, np.bool_)
-    log_layers, log_states = math.log10(figures.num_layers), math.log10(figures.states_bytes)
-    for b in range(counts_BP.shape[0]):
-        total, accelerators, memory, num, num_regions = 0.0, 0.0, 0.0, 0, 0
-        is_seen_R[:] = False
-        for pool in range(counts_BP.shape[1]):
-            count = counts_BP[b, pool]
-            if count > 0 and figures.speed_P[pool] > 0.0:
-                pools[num] = pool
-                num += 1
-                total += count * figures.speed_P[pool]
-                accelerators += count
-                memory += count * figures.memory_P[pool]
-                num_regions += not is_seen_R[figures.region_P[pool]]
-                is_seen_R[figures.region_P[pool]] = True
-        ideal_s = figures.global_batch / total
-        graphs.ideal_B[b] = ideal_s
-        log_mean, log_ideal = math.log10(total / accelerators), math.log10(ideal_s)
-        log_layer_s = -log_mean - log_layers
-        for i in range(num):
-            pool = pools[i]
-            count, speed, log_memory = counts_BP[b, pool], figures.speed_P[pool], math.log10(figures.memory_P[pool])
-            share, log_count = count * speed / total, math.log10(count)
-            graphs.share_BN[b, i] = share
-            node = graphs.node_BN7[b, i]
-            node[0] = _within(math.log10(speed) - log_mean)
-            node[1] = _within(log_count)
-            node[2] = _within(math.log10(share))
-            node[3] = _within(log_memory - log_states + log_layers)
-            node[4] = _within(log_memory + log_count - log_states)
-            node[5] = _within(figures.log_size_P[pool])
-            node[6] = _within(figures.log_gradient_s_P[pool] - log_ideal)
-            for j in range(num):
-                edge, other = graphs.edge_BNN4[b, i, j], pools[j]
-                edge[0] = _within(figures.log_activation_s_PP[pool, other] - log_layer_s)
-                edge[1] = _within(figures.log_reduce_s_PP[pool, other] - log_ideal)
-                edge[2] = _within(figures.log_latency_s_PP[pool, other] - log_layer_s)
-                edge[3] = figures.unknown_PP[pool, other]
-        graph = graphs.graph_B6[b]
-        graph[0] = _within(log_layers)
-        graph[1] = _within(math.log10(figures.global_batch))
-        graph[2] = _within(math.log10(accelerators))
-        graph[3] = _within(math.log10(memory) - log_states)
-        graph[4] = _within(math.log10(num_regions))
-        graph[5] = _within(math.log10(num))
 
 
 def log_step(graphs: Graphs, ratio_B: Single) -> Floats:

@@ -1,4 +1,4 @@
-"""The value network's forward pass, from weights that the training exported: numpy, and one compiled loop.
+"""The value network's forward pass, from weights that the training exported: numpy, and one loop of `hulk_native`.
 
 Of each graph, twice over its nodes i with hidden state h (width 32), edges e and the graph's own figures g:
 
@@ -16,9 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from hulk_native import exchange_messages
 
-from hulk_placement.compiled import compiled
-from hulk_placement.cost.closed_form.arrays import Ints
 from hulk_placement.gnn.graphs import Graphs
 from hulk_placement.gnn.weights import Single, packaged
 
@@ -47,7 +46,7 @@ class Network:
         seen = np.zeros((num_graphs, most, 2 * width), np.float32)
         for k in range(NUM_ROUNDS):
             sent, got = h @ w[f"source{k}"], _linear(h, w[f"target{k}"], w[f"edge_bias{k}"])
-            _exchange(sent, got, graphs.edge_BNN4, w[f"edge{k}"], share_BN, graphs.num_B, seen)
+            exchange_messages(sent, got, graphs.edge_BNN4, w[f"edge{k}"], share_BN, graphs.num_B, seen)
             own, others, whole = np.split(w[f"update{k}"], (width, 3 * width))
             update = h @ own + seen @ others + (graphs.graph_B6 @ whole + w[f"update_bias{k}"])[:, None, :]
             h = (h + _relu(update)) * is_node
@@ -62,27 +61,3 @@ def _linear(values: Single, weights: Single, bias: Single) -> Single:
 
 def _relu(values: Single) -> Single:
     return np.asarray(np.maximum(values, 0, out=values))
-
-
-@compiled
-def _exchange(
-    sent: Single, got: Single, edge: Single, weights: Single, share_BN: Single, num_B: Ints, seen: Single
-) -> None:
-    """Messages of all pairs of nodes (i, j), summed by shares and their maximum, into `seen` (B, N, twice the width).
-
-    In numpy their array of (B, N, N, width) would be written and read from memory five times.
-    """
-    width = sent.shape[2]
-    for b in range(sent.shape[0]):
-        for i in range(num_B[b]):
-            into, here = seen[b, i], got[b, i]
-            into[:] = np.float32(0.0)
-            for j in range(num_B[b]):
-                share, there, figures = share_BN[b, j], sent[b, j], edge[b, i, j]
-                for c in range(width):
-                    made = there[c] + here[c]
-                    made += figures[0] * weights[0, c] + figures[1] * weights[1, c]
-                    made += figures[2] * weights[2, c] + figures[3] * weights[3, c]
-                    made = max(made, np.float32(0.0))
-                    into[c] += share * made
-                    into[width + c] = max(into[width + c], made)

@@ -78,9 +78,18 @@ class Drafts:
         """The sets of regions that were tried, by the cheapest draft on each."""
         return sorted(self._least, key=self._least.__getitem__)
 
+    def best_shapes(self, num: int) -> list[tuple[Option, int]]:
+        """The options and numbers of stages of the cheapest drafts, so many different ones."""
+        found = dict.fromkeys(
+            (draft.option, draft.pipeline) for draft in sorted(self.costs, key=self.costs.__getitem__)
+        )
+        return list(found)[:num]
+
     def _build(self, draft: Draft) -> float:
         trials = self.trials
-        if self._shape(draft, self._most_room(draft)).num_accelerators < self.space.least:
+        most_room = self._most_room(draft)
+        most = self._shape(draft, most_room)
+        if most.data > most_room or most.num_accelerators < self.space.least:
             return math.inf
         order_N, tour_W = self._order(draft)
         if draft.is_aligned:

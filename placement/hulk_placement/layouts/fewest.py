@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from hulk_native import stages_that_hold
 
+from hulk_placement.accelerators.framework_memory import framework_memory
 from hulk_placement.cost.closed_form.evaluate import memory_bytes
 from hulk_placement.cost.closed_form.setting import Ground, Option, holds_workers, whole_cells
 from hulk_placement.layouts.space import Space
@@ -58,9 +59,10 @@ def fits(ground: Ground, space: Space, machine: Machine) -> Iterator[Fit]:
     """
     for option in leanest(space, machine):
         setting, num_batches = ground.setting(option), math.ceil(ground.workload.global_batch / option.micro_batch)
+        room_bytes = ground.workload.room_bytes(machine, option.tensor)
         cells_each = int(whole_cells([machine], option.tensor, setting.worker_cells)[0])
         for data in [space.data] if space.data else _divisions(num_batches, len(setting.output_L)):
-            holds_P = stages_that_hold(setting, float(machine.memory_bytes), math.ceil(num_batches / data))
+            holds_P = stages_that_hold(setting, room_bytes, math.ceil(num_batches / data))
             for num_stages in map(int, np.flatnonzero(holds_P)):
                 least = space.smallest(option, num_stages).data
                 num_replicas = max(least, space.whole_up(data, num_stages * option.tensor))
@@ -92,8 +94,14 @@ def _divisions(num_batches: int, most_in_flight: int) -> Iterator[int]:
 
 def _lack(ground: Ground, space: Space, machine: Machine) -> Lack | None:
     """The layer that lacks most where it is split as far as it can be, with one micro-batch in flight."""
-    settings = [ground.setting(option) for option in leanest(space, machine)]
-    layers = range(len(ground.workload.model.layers))
-    need_L = [min((memory_bytes(each, n, n + 1, 0, 1, 1) for each in settings), default=0.0) for n in layers]
+    workload, framework = ground.workload, framework_memory(machine.product)
+    options = [
+        (ground.setting(option), workload.overhead(framework, option.tensor)) for option in leanest(space, machine)
+    ]
+    layers = range(len(workload.model.layers))
+    need_L = [
+        min((overhead.total(memory_bytes(each, n, n + 1, 0, 1, 1)) for each, overhead in options), default=0.0)
+        for n in layers
+    ]
     worst = int(np.argmax(need_L))
     return Lack(worst, need_L[worst]) if need_L[worst] > machine.memory_bytes else None

@@ -11,9 +11,8 @@ import math
 from collections.abc import Iterator
 
 from hulk_placement.cost.closed_form.arrays import Ints
-from hulk_placement.layouts import starts
+from hulk_placement.layouts import exact, starts
 from hulk_placement.layouts.fewest import fits
-from hulk_placement.layouts.searches import exact
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape, Trials
 from hulk_placement.topology import Machine

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from hulk_placement.accelerators.framework_memory import framework_memory
 from hulk_placement.cost.closed_form.evaluate import memory_bytes
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.cost.closed_form.shares import num_batches
@@ -64,11 +65,13 @@ def _nearest(trials: Trials) -> Iterator[str]:
     first, last = layout.first_P[stage : stage + 2]
     setting, workload = trials.setting(shape.option), trials.ground.workload
     need = memory_bytes(setting, first, last, int(stage), shape.pipeline, num_batches(setting, layout, int(replica)))
+    overhead = workload.overhead(framework_memory(machine.product), shape.option.tensor)
     size = f"micro-batches of {shape.option.micro_batch}{tokens_words(workload)}"
     yield (
         f"None of {trials.num_evaluations} layouts evaluated fits: the one that lacks least, {shape.data} x "
-        f"{shape.pipeline} x {shape.option.tensor} (data x pipeline x tensor), needs {gib(round(need))} of an "
-        f"accelerator of {machine.name} with {gib(machine.memory_bytes)}, activations of {size} and buffers included."
+        f"{shape.pipeline} x {shape.option.tensor} (data x pipeline x tensor), needs "
+        f"{gib(round(overhead.total(need)))} of an accelerator of {machine.name} with {gib(machine.memory_bytes)}, "
+        f"activations of {size} and buffers included{overhead.words(need)}."
     )
     smaller = would_fit(workload, lambda asked: _fits(trials, nearest, asked))
     if smaller:

@@ -15,11 +15,15 @@ SWAP, REPLACE, SHIFT, SHARE, TOUR = range(NUM_MOVES)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Local search; layers and shares by the speed of machines; tours by what edges between regions take."""
+    """Local search; layers and shares by the speed of machines; tours by what edges between regions take.
+
+    `drawings`: layouts drawn along the levels of the link hierarchy.
+    """
 
     annealing: bool = True
     uneven: bool = True
     tours: bool = True
+    drawings: bool = True
 
     def moves(self) -> Ints:
         """Which moves annealing may make, 1 or 0 each."""

@@ -12,7 +12,7 @@ from functools import partial
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.cost.foresee import ROUNDING, promising
 from hulk_placement.cost.money import judged
-from hulk_placement.layouts import reasons
+from hulk_placement.layouts import portfolio, reasons
 from hulk_placement.layouts.admission import accelerators_needed, admitted
 from hulk_placement.layouts.beginning import begin_at
 from hulk_placement.layouts.directions import turned
@@ -22,16 +22,18 @@ from hulk_placement.layouts.ordering import plan_timing_s, reordered, trial_timi
 from hulk_placement.layouts.own_links import exchanged, finalists
 from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.reducing import flows_s, ways, with_all_flows
-from hulk_placement.layouts.searches import SEARCHES
 from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Trials
 from hulk_placement.plan import Plan
-from hulk_placement.ring.region_graph import Work
 from hulk_placement.schedule.found import DEFAULT_S
+from hulk_placement.search.ring.region_graph import Work
 from hulk_placement.search.why import stopped
 from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
+
+Search = Callable[[Trials, Space, Callable[[], bool], int], None]
+"""Workload and machines, what may be tried, whether to go on, and a seed."""
 
 SEARCH_SHARE = 0.85
 """Of the seconds, at most; the others are for making plans of what was found."""
@@ -54,7 +56,7 @@ def place(
     topology: Topology,
     budget: Budget,
     clock: Callable[[], float] = time.monotonic,
-    search: str = "portfolio",
+    search: Search = portfolio.search,
     start: Plan | None = None,
 ) -> Plan | Unplaced:
     """The best plan of any layout that the search finds within the budget, or why there is none.
@@ -84,7 +86,7 @@ def place(
 
     if start is not None:
         begin_at(trials, space, start)
-    SEARCHES[search](trials, space, going_on, budget.seed)
+    search(trials, space, going_on, budget.seed)
     schedule_s = min(DEFAULT_S, SCHEDULE_SHARE * budget.seconds) if budget.seconds < math.inf else None
     found = best_plan(trials, space, lambda: last_s - clock(), schedule_s, budget.seed)
     if isinstance(found, Plan) and work.stopped_at is not None:

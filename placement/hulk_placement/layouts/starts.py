@@ -36,17 +36,18 @@ def grown_sets(setting: Setting, speed_R: Floats) -> Iterator[Regions]:
     both_RR = np.maximum(seconds_RR, seconds_RR.T)
     seen: set[frozenset[int]] = set()
     for start in sorted(range(len(speed_R)), key=lambda r: -speed_R[r]):
-        chosen = [start]
+        chosen, near_R = [start], both_RR[:, start].copy()
         while True:
             if frozenset(chosen) not in seen:
                 seen.add(frozenset(chosen))
                 yield tuple(chosen)
-            rest = [r for r in range(len(speed_R)) if r not in chosen]
-            worth = [(speed_R[r] / both_RR[r, chosen].min(), -r) for r in rest]
-            best = max(worth, default=(0.0, 0))
-            if best[0] <= 0.0:
+            worth_R = speed_R / near_R
+            worth_R[chosen] = 0.0
+            best = int(worth_R.argmax())
+            if worth_R[best] <= 0.0:
                 break
-            chosen.append(-best[1])
+            chosen.append(best)
+            near_R = np.minimum(near_R, both_RR[:, best])
 
 
 def tours(setting: Setting, regions: Regions, num_stages: int) -> list[Ints]:

@@ -8,7 +8,7 @@
 
 from hulk_placement.model.architecture import Architecture
 from hulk_placement.model.layer import PRECISIONS, Layer
-from hulk_placement.model.layers import OPTIMIZER_BYTES_PER_PARAMETER, Known, Model, optimizer_bytes_per_parameter
+from hulk_placement.model.layers import OPTIMIZER_BYTES_PER_PARAMETER, Known, Model
 from hulk_placement.model.times import LayerTimes, TimesRow
 from hulk_placement.model.trainable import Trainable
 from hulk_placement.model.transformer import Transformer
@@ -24,5 +24,4 @@ __all__ = [
     "TimesRow",
     "Trainable",
     "Transformer",
-    "optimizer_bytes_per_parameter",
 ]

@@ -68,6 +68,47 @@ class Block:
         return count
 
 
+LOGIT_BYTES = 8
+"""The logits and their softmax in four bytes each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a program keeps for the backward pass that the architecture leaves open.
+
+    `has_dropout`: a mask of a byte a value behind attention and behind the MLP, and where the scores are kept another
+    one and a second copy of them (Korthikanti et al. 2022, arXiv 2205.05198, section 4.1: the 2 sbh and 3 as^2b of 34
+    sbh + 5 as^2b). `score_bytes`: what attention keeps of each of its square of scores, dropout's mask and copy among
+    it, None: as the architecture says, 0: they are computed again, in a fused kernel or as that paper's selective
+    recomputation does. `logit_bytes`: of each logit, the logits, their softmax and
+    what its gradient takes beside them.
+    """
+
+    has_dropout: bool = False
+    score_bytes: float | None = None
+    logit_bytes: float = LOGIT_BYTES
+
+    def of_block(self, block: Block, hidden: int, tokens: int, source_tokens: int) -> Count:
+        """What is kept of a block beside its own count; `tokens` look at themselves, and at so many of a source."""
+        parts = ((block.attention, tokens), (block.cross, source_tokens))
+        square = sum(p.heads * tokens * num for p, num in parts if p is not None and p.keeps_scores)
+        masks = tokens * hidden * block.num_tensor_allreduces * self.has_dropout
+        if self.score_bytes is not None:
+            return Count(split_bytes=round(square * (self.score_bytes - BYTES_PER_FP32)), whole_bytes=masks)
+        return Count(split=square * self.has_dropout, split_bytes=square * self.has_dropout, whole_bytes=masks)
+
+    def with_scores(self, block: Block) -> Block:
+        """The block with its scores kept, or not, as is stated."""
+        if self.score_bytes is None:
+            return block
+        keeps = self.score_bytes > 0
+        cross = None if block.cross is None else replace(block.cross, keeps_scores=keeps)
+        return replace(block, attention=replace(block.attention, keeps_scores=keeps), cross=cross)
+
+
+AS_COUNTED = Kept()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedding:
     """A vocabulary's vectors, of `width` values that a matrix widens (0: of the model's own width).
@@ -104,8 +145,8 @@ class Head:
     transform: Norm | None = None
     has_pooler: bool = False
 
-    def count(self, vocabulary: int, hidden: int, width: int, tokens: int) -> Count:
-        """Kept with the logits: their softmax, both in four bytes whatever the precision."""
+    def count(self, vocabulary: int, hidden: int, width: int, tokens: int, logit_bytes: float = LOGIT_BYTES) -> Count:
+        """Kept with the logits: their softmax, in so many bytes together whatever the precision."""
         count = self.norm.count(tokens, hidden, "norm") if self.norm else Count()
         if self.has_pooler:
             count += linear(1, hidden, hidden, bias=True, part=".dense") + Count(whole=hidden)
@@ -120,7 +161,7 @@ class Head:
         if self.matrix == "tied":
             matrix, *bias = logits.weights
             logits = replace(logits, weights=(replace(matrix, part=TIED, num_parameters=0), *bias))
-        return count + logits + Count(fp32=2 * tokens * vocabulary)
+        return count + logits + Count(split_bytes=round(logit_bytes * tokens * vocabulary))
 
 
 TIED = "tied"
@@ -163,7 +204,8 @@ class Architecture:
 
     `sequence_length`: tokens of a training sequence; of an encoder-decoder those of the encoder, and `target_length`
     those of the decoder. The head's matrix is tied to the embedding or not; the embedding of a decoder behind an
-    encoder is the encoder's. `notes`: sentences that a user should know of how a description was read.
+    encoder is the encoder's. `kept`: what a program of it keeps. `notes`: sentences that a user
+    should know of how a description was read.
     """
 
     hidden: int
@@ -175,6 +217,7 @@ class Architecture:
     embedding: Embedding = Embedding()
     head: Head = Head()
     target_length: int = 0
+    kept: Kept = field(default=AS_COUNTED, compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -219,7 +262,7 @@ class Architecture:
         values, carried = source * self.hidden, 0
         yield _Part(self.names.embedding, self.embedding.count(self.vocabulary, self.hidden, source), values, 1, values)
         for number, block in enumerate(self.encoder):
-            yield _block(f"{self.names.encoder}.{number}", block, self.hidden, source, source, values)
+            yield self._block(f"{self.names.encoder}.{number}", block, source, source, values)
         if self.encoder and self.decoder:
             norm = self.head.norm.count(source, self.hidden) if self.head.norm else Count()
             yield _Part(self.names.encoder_norm, norm, values)
@@ -228,12 +271,18 @@ class Architecture:
             yield _Part(self.names.decoder_embedding, Count(), values + carried, 1, values, tied)
         for number, block in enumerate(self.decoder):
             sent = values + carried * (number + 1 < len(self.decoder))
-            yield _block(f"{self.names.decoder}.{number}", block, self.hidden, tokens, source, sent)
+            yield self._block(f"{self.names.decoder}.{number}", block, tokens, source, sent)
         yield self._head(tokens)
+
+    def _block(self, name: str, block: Block, tokens: int, source_tokens: int, sent: int) -> _Part:
+        counted = self.kept.with_scores(block)
+        count = counted.count(self.hidden, tokens, source_tokens)
+        count += self.kept.of_block(counted, self.hidden, tokens, source_tokens)
+        return _Part(name, count, sent, block.num_tensor_allreduces, tokens * self.hidden)
 
     def _head(self, tokens: int) -> _Part:
         width = self.embedding.width or self.hidden
-        count = self.head.count(self.vocabulary, self.hidden, width, tokens)
+        count = self.head.count(self.vocabulary, self.hidden, width, tokens, self.kept.logit_bytes)
         tied = self.vocabulary * width if self.head.matrix == "tied" else 0
         return _Part(self.names.head, count, tied=tied)
 
@@ -266,16 +315,14 @@ class _Part:
             forward_flops=count.flops,
             backward_flops=2 * count.flops + count.recomputed_flops - unneeded,
             output_bytes=self.sent * value_bytes,
-            activation_bytes=(count.split + count.whole) * value_bytes + count.fp32 * BYTES_PER_FP32,
-            replicated_activation_bytes=count.whole * value_bytes,
+            activation_bytes=(count.split + count.whole) * value_bytes
+            + count.fp32 * BYTES_PER_FP32
+            + count.split_bytes
+            + count.whole_bytes,
+            replicated_activation_bytes=count.whole * value_bytes + count.whole_bytes,
             tensor_bytes=self.num_allreduces * self.reduced * value_bytes,
             num_tensor_allreduces=self.num_allreduces,
             tied_to=0 if self.tied else None,
             tied_parameters=self.tied,
             frozen=frozen,
         )
-
-
-def _block(name: str, block: Block, hidden: int, tokens: int, source_tokens: int, sent: int) -> _Part:
-    count = block.count(hidden, tokens, source_tokens)
-    return _Part(name, count, sent, block.num_tensor_allreduces, tokens * hidden)

@@ -94,11 +94,11 @@ class Layer:
         """Those of an earlier layer that have a gradient here too."""
         return self.tied_parameters - self.frozen.tied_parameters
 
-    def held_bytes(self, per_trained: int) -> int:
+    def held_bytes(self, per_trained: float) -> float:
         """What its own parameters take: so many bytes each that is trained, its value alone each that is frozen."""
         return self.trained_parameters * per_trained + self.frozen.num_parameters * self.frozen.value_bytes
 
-    def tied_held_bytes(self, per_trained: int) -> int:
+    def tied_held_bytes(self, per_trained: float) -> float:
         """The same of an earlier layer's."""
         return self.trained_tied_parameters * per_trained + self.frozen.tied_parameters * self.frozen.value_bytes
 

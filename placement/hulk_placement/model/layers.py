@@ -13,7 +13,18 @@ from hulk_placement.model.times import LayerTimes
 from hulk_placement.model.trainable import Trainable, partly_frozen
 from hulk_placement.model.transformer import Transformer
 
-OPTIMIZER_BYTES_PER_PARAMETER = {"adamw": 2 * BYTES_PER_FP32, "sgd": 0}
+OPTIMIZER_BYTES_PER_PARAMETER = {
+    "adamw": 2 * BYTES_PER_FP32,
+    "adam": 2 * BYTES_PER_FP32,
+    "sgd": 0,
+    "sgd-momentum": BYTES_PER_FP32,
+    "adamw-bf16": 4,
+    "adamw-8bit": 2,
+    "adafactor": 0,
+}
+"""What each keeps of a parameter: Adam two moments, SGD one or none (Rajbhandari et al. 2020, arXiv 1910.02054, section
+3.1); in blocks of eight bits a byte each (Dettmers et al. 2022, arXiv 2110.02861); Adafactor sums of rows and columns,
+which do not count (Shazeer and Stern 2018, arXiv 1804.04235)."""
 OUTER_BYTES_PER_PARAMETER = 2 * BYTES_PER_FP32
 """Of local SGD: from where the round began, and the outer velocity (Douillard et al. 2023, arXiv 2311.08105)."""
 
@@ -101,7 +112,8 @@ class Model:
         """
         described = transformer.architecture(what) if isinstance(what, Transformer) else what
         shape = transformer.shape_of(described)
-        counted = described if shape is None else replace(transformer.architecture(shape), names=described.names)
+        bundled = shape and replace(transformer.architecture(shape), names=described.names, kept=described.kept)
+        counted = bundled or described
         return cls(
             counted.layers(precision, trainable),
             shape=shape,
@@ -183,7 +195,7 @@ class Model:
         bare = (replace(layer, activation_bytes=0, replicated_activation_bytes=0) for layer in self.layers)
         return replace(self, layers=tuple(bare))
 
-    def state_bytes(self, per_trained: int) -> int:
+    def state_bytes(self, per_trained: float) -> float:
         """So many bytes of each parameter that is trained, and the values of the frozen ones."""
         return sum(layer.held_bytes(per_trained) for layer in self.layers)
 
@@ -201,30 +213,6 @@ class Model:
     def gradient_bytes(self) -> int:
         """Bytes that one all-reduce of all gradients reduces."""
         return self.num_trained * BYTES_PER_FP32
-
-    def memory_bytes(self, micro_batch: int, optimizer: str, is_local: bool = False) -> int:
-        """Bytes one data-parallel rank holds at its peak.
-
-        Parameters + gradients + the all-reduce's bucket copy of them, 4 bytes each; optimizer state (two moments for
-        AdamW, none for plain SGD: Rajbhandari et al. 2020, arXiv 1910.02054, section 3.1), that of local SGD where
-        `is_local`; a micro-batch's activations. Of frozen parameters their values alone.
-
-        >>> Model.of_totals(1000, 1.0, 500).memory_bytes(micro_batch=2, optimizer="adamw")
-        21000
-        """
-        if not self.is_counted:
-            return 0
-        per_parameter = 3 * BYTES_PER_FP32 + optimizer_bytes_per_parameter(optimizer, is_local)
-        return self.state_bytes(per_parameter) + micro_batch * self.activation_bytes_per_sequence
-
-
-def optimizer_bytes_per_parameter(optimizer: str, is_local: bool) -> int:
-    """What an optimizer keeps of each parameter, and the outer one of local SGD.
-
-    >>> [optimizer_bytes_per_parameter(name, is_local) for name in ("adamw", "sgd") for is_local in (False, True)]
-    [8, 16, 0, 8]
-    """
-    return OPTIMIZER_BYTES_PER_PARAMETER[optimizer] + is_local * OUTER_BYTES_PER_PARAMETER
 
 
 def split_flops(flops: float) -> tuple[float, float]:

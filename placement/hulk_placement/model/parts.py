@@ -2,7 +2,7 @@
 
 Counted are the trained values, the matrix products (a multiply-add is two operations: Kaplan et al. 2020, arXiv
 2001.08361, section 2.1) and the values that PyTorch keeps for the backward pass, each operation keeping what its
-gradient needs (Korthikanti et al. 2022, arXiv 2205.05198, section 4). Without dropout.
+gradient needs (Korthikanti et al. 2022, arXiv 2205.05198, section 4). Without dropout, which `Kept` adds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Count:
 
     `flops`: of the forward pass; the backward pass is twice that and `recomputed_flops`. Kept for it: `split` values,
     of which tensor-parallel ranks keep a part each, `whole` values, which each of them keeps, both in the precision of
-    training, and `fp32` values, split too, in four bytes whatever the precision.
+    training, `fp32` values, split too, in four bytes whatever the precision, and of what no precision changes, such as
+    dropout's masks, `split_bytes` and `whole_bytes`.
     """
 
     weights: tuple[Weight, ...] = ()
@@ -38,6 +39,8 @@ class Count:
     split: int = 0
     whole: int = 0
     fp32: int = 0
+    split_bytes: int = 0
+    whole_bytes: int = 0
 
     def __add__(self, other: Count) -> Count:
         return Count(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(Count)))

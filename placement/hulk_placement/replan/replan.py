@@ -13,7 +13,8 @@ from hulk_placement.replan import starts
 from hulk_placement.replan.answer import Replanned, Situation
 from hulk_placement.replan.changes import Changes, changes
 from hulk_placement.replan.decide import Policy, Verdict, Weighed, amount, decide
-from hulk_placement.replan.moving import MoveCost, Moving, move_cost
+from hulk_placement.replan.moving import MoveCost, move_cost
+from hulk_placement.restart import Moving
 from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload

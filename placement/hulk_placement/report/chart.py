@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hulk_placement.files.light import Coordinates
+from hulk_placement.geography.light import Coordinates
 from hulk_placement.report import labels
 from hulk_placement.report.labels import Box
 from hulk_placement.report.projection import Frame, GridLine, Paper, Point

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from jinja2 import Environment
 
 from hulk_placement.cost.breakdown import Part
-from hulk_placement.files.cities import coordinates as of_city
-from hulk_placement.files.light import Coordinates
+from hulk_placement.geography.cities import coordinates as of_city
+from hulk_placement.geography.light import Coordinates
 from hulk_placement.report import units
 from hulk_placement.report.chart import Chart, chart
 from hulk_placement.report.labels import link_words
 from hulk_placement.report.projection import NARROW, WIDE
-from hulk_placement.report.rows import StageRow, View, outcome_words
+from hulk_placement.report.rows import StageRow, View
 from hulk_placement.report.schedule.html import figure
 from hulk_placement.report.templates import environment
 
@@ -40,6 +40,8 @@ COMPONENTS = (
     ("activations", "activation_bytes"),
     ("recomputed layer", "recompute_bytes"),
     ("buffers", "buffer_bytes"),
+    ("framework", "framework_bytes"),
+    ("allocator's reserve", "reserve_bytes"),
 )
 
 
@@ -65,12 +67,6 @@ class Job:
     def has_pins(self) -> bool:
         """Whether any layer is pinned."""
         return any(stage.pins for stage in self.view.stages)
-
-    @property
-    def is_priced(self) -> bool:
-        """Whether searches were after the cheapest step."""
-        searches = self.view.searches
-        return searches is not None and searches.bound_price_per_step is not None
 
     @property
     def transport(self) -> str:
@@ -122,7 +118,6 @@ def _environment() -> Environment:
             "duration": lambda value: NOTHING if value is None else units.duration(value),
             "few": few,
             "link": link_words,
-            "outcome": outcome_words,
             "percent": lambda value: NOTHING if value is None else units.percent(value),
             "px": lambda length: f"{length:.1f}",
             "seconds": lambda value: units.duration(round(value * 1e6)),

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hulk_placement.files.light import Coordinates
+from hulk_placement.geography.light import Coordinates
 
 Point = tuple[float, float]
 

@@ -66,6 +66,8 @@ class MemoryRow(Row):
     activation_bytes: int
     recompute_bytes: int
     buffer_bytes: int
+    framework_bytes: int
+    reserve_bytes: int
     total_bytes: int
     capacity_bytes: int | None = None  # None: not known
     fits: bool | None = None
@@ -130,30 +132,6 @@ class AdviceRows(Row):
     searched_again_microseconds: int | None = None
 
 
-class SearchRow(Row):
-    """What one search found in its time; without a layout nothing."""
-
-    search: str
-    seconds: float
-    evaluations: int
-    layout: str | None = None
-    step_microseconds: int | None = None
-    price_per_step: float | None = None  # in place of the step, where the job asks for the cheapest
-    gap: float | None = None  # to the bound: (step - bound) / step, of both the seconds or the prices
-    is_proven: bool = False  # none is better; without a layout: none is possible
-    is_time_over: bool = False  # the time ended it, not that it had nothing left to try
-
-
-class SearchRows(Row):
-    """The searches side by side, by the closed form that they go by, and the step or the price that none can beat."""
-
-    rows: tuple[SearchRow, ...]
-    seconds_each: float
-    bound_microseconds: int | None = None
-    bound_price_per_step: float | None = None  # in place of the step's, where the job asks for the cheapest
-    bound_is_reached: bool  # by a search that has looked at everything
-
-
 class View(Row):
     """Everything that a plan's report shows. `blocks`, what stages do when, is for the page alone."""
 
@@ -178,23 +156,5 @@ class View(Row):
     flows: tuple[FlowRow, ...] = ()
     price: PriceRows | None = None
     advice: AdviceRows | None = None
-    searches: SearchRows | None = None
     why: tuple[str, ...] = ()
     blocks: ScheduleView | None = Field(default=None, exclude=True, repr=False)
-
-
-def outcome_words(row: SearchRow) -> str:
-    """The layout that a search found, or why it has none.
-
-    >>> outcome_words(SearchRow(search="exact", seconds=1.0, evaluations=9, is_time_over=True))
-    'no plan found when the time ended, after 1.00 s'
-    >>> outcome_words(SearchRow(search="exact", seconds=0.2, evaluations=9, is_proven=True))
-    'impossible: it has looked at everything'
-    """
-    if row.layout is not None:
-        return row.layout
-    if row.is_proven:
-        return "impossible: it has looked at everything"
-    if row.is_time_over:
-        return f"no plan found when the time ended, after {row.seconds:.2f} s"
-    return "no plan found in what it tries"

@@ -148,7 +148,7 @@ def _pins(workload: Workload, first: int, last: int) -> Iterator[str]:
 def _memory(plan: Plan, workload: Workload, topology: Topology) -> Iterator[MemoryRow]:
     """The fullest cell of each machine; machines that are alike in one row, the fullest for their size first."""
     fullest: dict[str, tuple[int, Memory]] = {}
-    for replica, stage, memory in cells_memory(plan, workload):
+    for replica, stage, memory in cells_memory(plan, workload, topology):
         name = plan.machine(replica, stage)
         if name not in fullest or memory.total > fullest[name][1].total:
             fullest[name] = stage, memory
@@ -172,6 +172,8 @@ def _memory_row(product: str, capacity: int, stage: int, memory: Memory, names: 
         activation_bytes=round(memory.activations),
         recompute_bytes=round(memory.recompute),
         buffer_bytes=round(memory.buffers),
+        framework_bytes=round(memory.framework),
+        reserve_bytes=round(memory.reserve),
         total_bytes=total,
         capacity_bytes=capacity or None,
         fits=total <= capacity if capacity else None,

@@ -7,7 +7,7 @@ operations  blocks and transfers alike: what the searches order
 memory      what one micro-batch holds of a device at least, and limits
 timing      the earliest starts under given orders, and the check of every result
 bounds      what no schedule is shorter than
-packed      greedy schedules, found at once, and better rules for them (packing: the compiled part)
+packed      greedy schedules, found at once, and better rules for them (packing: their arrays)
 exact       schedules of so many micro-batches, by constraint programming: proven, or the best with its bound
 repetend    the repeating pattern with the shortest period
 unrolled    a pattern, its warm-up and cool-down for any number of micro-batches

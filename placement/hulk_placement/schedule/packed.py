@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
+from hulk_native import pack
 
 from hulk_placement.schedule.bounds import least_makespan
 from hulk_placement.schedule.memory import Memory, check_enough, limit_of
 from hulk_placement.schedule.operations import Operations
-from hulk_placement.schedule.packing import Floats, Tables, pack, tables_of
+from hulk_placement.schedule.packing import Floats, Tables, tables_of
 from hulk_placement.schedule.timing import Schedule
 
 STEPS = (0.05, 0.2, 1.0)
@@ -82,7 +83,7 @@ class Packer:
         resources = len(self.operations.resources)
         starts_ON = pack(self._tables, self.num_micro_batches, resources, self._limit_D, rule.slope, rule.offset_O)
         self.num_tried += 1
-        if math.isnan(starts_ON[0, 0]):
+        if starts_ON is None:
             return
         schedule = Schedule(self.operations, starts_ON)
         if self.best is None or schedule.makespan <= self.best.makespan:

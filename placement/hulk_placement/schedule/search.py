@@ -1,7 +1,8 @@
 """The best schedule that a few seconds find: greedy ones at once, a pattern that repeats, greedy ones by better rules.
 
 Where there are few micro-batches, the solver orders all their operations, and may prove that no schedule is shorter. It
-takes longer to load than most plans to make, so what calls it (`exact`, `repetend`, `unrolled`) is imported where it runs.
+takes longer to load than most plans to make, so what calls it (`exact`, `repetend`, `unrolled`) is imported where it
+runs.
 """
 
 from __future__ import annotations

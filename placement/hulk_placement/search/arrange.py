@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hulk_placement.ring.regions import Walk
 from hulk_placement.search.choice import Choice
 from hulk_placement.search.problem import Problem
+from hulk_placement.search.ring.regions import Walk
 from hulk_placement.search.sizes import Shares
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hulk_placement.ring.machines import Size
-from hulk_placement.ring.regions import Walk
 from hulk_placement.search.problem import Problem
+from hulk_placement.search.ring.machines import Size
+from hulk_placement.search.ring.regions import Walk
 from hulk_placement.search.sizes import NUM_BUCKETS, Shares, inside_machine_s
 
 

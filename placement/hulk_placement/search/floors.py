@@ -8,10 +8,10 @@ import math
 
 from hulk_placement.cost.gloo import quickest
 from hulk_placement.cost.known import work
-from hulk_placement.ring.joining import joining_s
-from hulk_placement.ring.region_graph import Demand, RegionGraph, Work
-from hulk_placement.ring.regions import best_walk
 from hulk_placement.search.problem import Problem
+from hulk_placement.search.ring.joining import joining_s
+from hulk_placement.search.ring.region_graph import Demand, RegionGraph, Work
+from hulk_placement.search.ring.regions import best_walk
 from hulk_placement.search.room import Room, least_compute_s
 from hulk_placement.search.sizes import NUM_BUCKETS, Shares, compute_seconds, size_of
 

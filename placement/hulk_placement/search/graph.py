@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from hulk_placement.cost.drawn import Shared, drawn_on
-from hulk_placement.ring.machines import Edge, MachineGraph
-from hulk_placement.ring.region_graph import RegionGraph
 from hulk_placement.search.problem import Problem
+from hulk_placement.search.ring.machines import Edge, MachineGraph
+from hulk_placement.search.ring.region_graph import RegionGraph
 from hulk_placement.topology import Link, LinkKind, Pair
 
 Figures = tuple[float, float, float]
@@ -103,7 +103,7 @@ def machine_graph(problem: Problem) -> MachineGraph:
         link = problem.topology.link(*ends)
         if link.kind is LinkKind.UNKNOWN and not problem.workload.allow_unknown_links:
             return None
-        found = () if link.shared is None else drawn_on(*ends, problem.topology)
+        found = drawn_on(*ends, problem.topology) if link.shared is not None or _has_nic(problem, ends) else ()
         drawn = tuple((numbered.setdefault(shared, len(numbered)), rate) for shared, rate in found)
         return Edge(link.rtt_s, link.bandwidth_bytes_per_s, link.one_flow_bytes_per_s, drawn)
 
@@ -117,13 +117,18 @@ def machine_graph(problem: Problem) -> MachineGraph:
     )
 
 
+def _has_nic(problem: Problem, ends: Pair) -> bool:
+    return any(problem.topology.machine(name).nic_bytes_per_s for name in ends)
+
+
 def _classes(problem: Problem) -> tuple[int, ...]:
-    """Machines alike to the ring get one number: same region, room and speed, and no link of their own."""
+    """Machines alike to the ring get one number: same region, room, speed and NIC, and no link of their own."""
     named = {name for pair in problem.topology.node_links for name in pair}
     numbers: dict[tuple[object, ...], int] = {}
     found = []
     for machine, name in enumerate(problem.names):
-        alike = (problem.region_of[machine], problem.num_slots[machine], problem.speed[machine])
+        nic = problem.topology.machine(name).nic_bytes_per_s
+        alike = (problem.region_of[machine], problem.num_slots[machine], problem.speed[machine], nic)
         key = (*alike, name) if name in named else alike
         found.append(numbers.setdefault(key, len(numbers)))
     return tuple(found)

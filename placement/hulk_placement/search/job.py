@@ -9,8 +9,6 @@ from functools import partial
 
 from hulk_placement.cost.compute import SLOWEST_FLOPS_PER_S, is_any_known
 from hulk_placement.plan import Plan, Prediction
-from hulk_placement.ring.polish import polish
-from hulk_placement.ring.region_graph import Work
 from hulk_placement.search import uneven, why
 from hulk_placement.search.arrange import arrange
 from hulk_placement.search.baselines import BASELINES
@@ -21,6 +19,8 @@ from hulk_placement.search.making import make_plan
 from hulk_placement.search.over_machines import Candidate, candidate, quickest, tried_all
 from hulk_placement.search.pins import pinned_order
 from hulk_placement.search.problem import Problem, build
+from hulk_placement.search.ring.polish import polish
+from hulk_placement.search.ring.region_graph import Work
 from hulk_placement.search.sizes import NUM_BUCKETS
 from hulk_placement.search.transport import choose
 from hulk_placement.search.workers import WorkerSearch

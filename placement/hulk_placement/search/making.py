@@ -44,6 +44,6 @@ def _micro_batch(problem: Problem, order: Order, largest_share: int) -> int:
     workload = problem.workload
     if workload.micro_batch is not None:
         return min(workload.micro_batch, largest_share)
-    memory = [m for m in (problem.topology.machine(problem.names[a]).memory_bytes for a in order) if m]
-    fits = [n for n in range(1, largest_share + 1) if not memory or workload.replica_bytes(n) <= min(memory)]
+    room = min(workload.room_bytes(problem.topology.machine(problem.names[a])) for a in order)
+    fits = [n for n in range(1, largest_share + 1) if workload.replica_bytes(n) <= room]
     return max(fits)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hulk_placement.ring.few import MAX_SLOTS, quickest_ring
-from hulk_placement.ring.machines import best_order
-from hulk_placement.ring.region_graph import Work
 from hulk_placement.search.choice import one_machine
 from hulk_placement.search.evaluate import Order, evaluate
 from hulk_placement.search.graph import machine_graph
 from hulk_placement.search.problem import Problem
+from hulk_placement.search.ring.few import MAX_SLOTS, quickest_ring
+from hulk_placement.search.ring.machines import best_order
+from hulk_placement.search.ring.region_graph import Work
 from hulk_placement.search.sizes import NUM_BUCKETS, planned_size
 
 MAX_EXACT_SLOTS = 24

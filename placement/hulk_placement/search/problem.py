@@ -11,10 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from hulk_placement.accelerators.framework_memory import framework_memory
 from hulk_placement.cost.compute import speeds
 from hulk_placement.search.would_fit import parameters_words, tokens_words, would_fit
 from hulk_placement.solution import Unplaced
 from hulk_placement.topology import LinkKind, Machine, Topology
+from hulk_placement.training_memory import NO_OVERHEAD
 from hulk_placement.words import counted, gib, some
 from hulk_placement.workload import Workload
 
@@ -83,7 +85,7 @@ def build(workload: Workload, topology: Topology) -> Problem | Unplaced:
         sieve.keep(lambda m: m.region in workload.regions, f"outside the regions {', '.join(workload.regions)}")
     if not sieve.machines:
         return Unplaced("NoCandidates", f"None of {len(topology.machines)} machines is allowed: {sieve.reasons()}.")
-    sieve.keep(_has_memory(workload), f"with less accelerator memory than {gib(_least_memory(workload))}")
+    sieve.keep(_has_memory(workload), _too_small(workload, sieve.machines))
     if not sieve.machines:
         return Unplaced(NO_MEMORY, _no_memory(workload, sieve.last))
     sieve.keep(lambda m: has_room_for_a_pod(workload, m), NO_ROOM)
@@ -137,19 +139,27 @@ def _least_memory(workload: Workload) -> int:
 
 def _has_memory(workload: Workload) -> Callable[[Machine], bool]:
     need = _least_memory(workload)
-    return lambda machine: machine.memory_bytes == 0 or machine.memory_bytes >= need
+    return lambda machine: workload.room_bytes(machine) >= need
+
+
+def _too_small(workload: Workload, machines: list[Machine]) -> str:
+    has_framework = any(workload.overhead(framework_memory(m.product)) != NO_OVERHEAD for m in machines)
+    beside = " besides the framework's" if has_framework else ""
+    return f"with less accelerator memory than {gib(_least_memory(workload))}{beside}"
 
 
 def _no_memory(workload: Workload, machines: list[Machine]) -> str:
     most = max(machines, key=lambda m: m.memory_bytes)
+    overhead, least = workload.overhead(framework_memory(most.product)), _least_memory(workload)
     state = replace(workload, model=workload.model.without_activations()).replica_bytes(1)
     need = (
-        f"A rank needs {gib(_least_memory(workload))} ({parameters_words(workload.model)}, {workload.optimizer}, "
-        f"micro-batch {workload.micro_batch or 1}{tokens_words(workload)}; {gib(state)} without activations); the "
+        f"A rank needs {gib(round(overhead.total(least)))} ({parameters_words(workload.model)}, {workload.optimizer}, "
+        f"micro-batch {workload.micro_batch or 1}{tokens_words(workload)}; {gib(state)} without activations"
+        f"{overhead.words(least)}); the "
         f"largest accelerator among {len(machines)} machines has {gib(most.memory_bytes)} ({most.name}, "
         f"{most.product})."
     )
-    smaller = would_fit(workload, lambda asked: _least_memory(asked) <= most.memory_bytes)
+    smaller = would_fit(workload, lambda asked: _least_memory(asked) <= asked.room_bytes(most))
     return f"{need} {smaller}".rstrip()
 
 

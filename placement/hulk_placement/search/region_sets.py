@@ -13,9 +13,9 @@ from hulk_placement.collective.bound import Bound
 from hulk_placement.collective.network import build_network
 from hulk_placement.collective.plan import WIRE_SHARE
 from hulk_placement.cost.compute import layer_seconds
-from hulk_placement.ring.region_graph import Work
 from hulk_placement.search.evaluate import Order
 from hulk_placement.search.problem import Problem
+from hulk_placement.search.ring.region_graph import Work
 from hulk_placement.search.sizes import compute_seconds
 
 MOST_LISTED_REGIONS = 6

@@ -5,8 +5,8 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable
 
-from hulk_placement.ring.region_graph import Demand
 from hulk_placement.search.problem import Problem
+from hulk_placement.search.ring.region_graph import Demand
 from hulk_placement.search.sizes import Shares
 
 

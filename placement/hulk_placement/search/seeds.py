@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hulk_placement.cost.gloo import Ring
-from hulk_placement.ring.closed_walk import satisfies
-from hulk_placement.ring.joining import Matrix, edge_seconds
-from hulk_placement.ring.region_graph import Demand, RegionGraph, Work
-from hulk_placement.ring.regions import Walk, walk_of
 from hulk_placement.search.choice import Choice, in_ring
 from hulk_placement.search.problem import Problem
+from hulk_placement.search.ring.closed_walk import satisfies
+from hulk_placement.search.ring.joining import Matrix, edge_seconds
+from hulk_placement.search.ring.region_graph import Demand, RegionGraph, Work
+from hulk_placement.search.ring.regions import Walk, walk_of
 from hulk_placement.search.room import Room, least_compute_s
 from hulk_placement.search.sizes import NUM_BUCKETS, Shares, size_of
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, fields
 from hulk_placement.cost.compute import share_by_speed
 from hulk_placement.cost.gloo import Ring, cut_ring
 from hulk_placement.cost.known import work
-from hulk_placement.ring.machines import Size
 from hulk_placement.search.problem import Problem
+from hulk_placement.search.ring.machines import Size
 from hulk_placement.topology import SAME_MACHINE
 
 NUM_BUCKETS = (1, 2)

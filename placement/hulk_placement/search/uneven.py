@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from hulk_placement.ring.region_graph import RegionGraph, Work
 from hulk_placement.search.evaluate import Order, links_known
 from hulk_placement.search.floors import Floors, lowest_s
 from hulk_placement.search.problem import Problem
+from hulk_placement.search.ring.region_graph import RegionGraph, Work
 from hulk_placement.search.room import Room
 
 Evaluate = Callable[[Order], Any]

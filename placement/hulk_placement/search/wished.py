@@ -16,11 +16,11 @@ from functools import partial
 from hulk_placement.cost.known import work
 from hulk_placement.cost.money import LIMIT_ROUNDING, accelerators_per_s, judged, ring_egress
 from hulk_placement.plan import Plan
-from hulk_placement.ring.region_graph import Work
 from hulk_placement.search import uneven
 from hulk_placement.search.evaluate import Order, evaluate, links_known
 from hulk_placement.search.job import place
 from hulk_placement.search.problem import Problem, build
+from hulk_placement.search.ring.region_graph import Work
 from hulk_placement.search.sizes import NUM_BUCKETS
 from hulk_placement.search.why import none_better, unproven
 from hulk_placement.solution import Budget, Unplaced

@@ -17,12 +17,12 @@ import heapq
 import math
 from functools import partial
 
-from hulk_placement.ring.machines import Size
-from hulk_placement.ring.region_graph import RegionGraph, Work
-from hulk_placement.ring.regions import any_walk, best_walk
 from hulk_placement.search.choice import Choice, in_ring, one_machine
 from hulk_placement.search.floors import Floors
 from hulk_placement.search.problem import Problem
+from hulk_placement.search.ring.machines import Size
+from hulk_placement.search.ring.region_graph import RegionGraph, Work
+from hulk_placement.search.ring.regions import any_walk, best_walk
 from hulk_placement.search.room import Room
 from hulk_placement.search.seeds import seeds
 from hulk_placement.search.sizes import NUM_BUCKETS, Shares, size_of

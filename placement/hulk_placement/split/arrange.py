@@ -11,9 +11,8 @@ import numpy as np
 from hulk_placement.cost.closed_form.arrays import Ints, Setting
 from hulk_placement.cost.closed_form.setting import Ground, Option, whole_cells
 from hulk_placement.layouts import drafts as layouts
-from hulk_placement.layouts import starts
+from hulk_placement.layouts import exact, portfolio, starts
 from hulk_placement.layouts.annealing import MOVES_A_CALL, annealed
-from hulk_placement.layouts.searches import exact, portfolio
 from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Shape, Trials
 from hulk_placement.split.division import Divisions

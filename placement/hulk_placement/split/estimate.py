@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hulk_native import cells_for, estimate, tour_of
 
 __all__ = ["ALIGNED", "COLUMNS", "IMPOSSIBLE", "ROWS", "TOO_FEW", "WAYS", "cells_for", "estimate", "tour_of"]
 
-COLUMNS, ROWS, ALIGNED = 0, 1, 2
+COLUMNS: Final = 0
+ROWS: Final = 1
+ALIGNED: Final = 2
 """Ways of cutting cells into stages and replicas; with `ALIGNED` added no row or column is in two regions."""
 
 WAYS = (ROWS, COLUMNS, ALIGNED + ROWS, ALIGNED + COLUMNS)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from hulk_placement.fleet import decide as fleet
 from hulk_placement.fleet.types import Job, Ring
 from hulk_placement.fleet.utility import Utility, UtilityKind
 from hulk_placement.topology import Machine, Topology
 from hypothesis import strategies as st
+
+from bench.fleet_simulator.policies import POLICIES
+
+decide = partial(fleet.decide, policies=POLICIES)
+"""With the published policies beside those of the queue."""
 
 SECOND = Ring(gradient_bytes=0.0, forward_s=0.0, samples=1, backward_s=1.0)
 """A step takes a second, however many workers there are."""

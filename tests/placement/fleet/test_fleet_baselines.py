@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fleet_cases import SECOND, job, machines, sigmoid
-from hulk_placement.fleet.decide import decide
-from hulk_placement.fleet.simulation import Outcome, Scenario, simulate
-from hulk_placement.fleet.simulation.scenario import Speeds
-from hulk_placement.fleet.simulation.speeds import Alone, Contended
-from hulk_placement.fleet.step_times import PaperStepTimes
+from fleet_cases import SECOND, decide, job, machines, sigmoid
 from hulk_placement.fleet.types import Job, Ring, Settings
 from hulk_placement.fleet.utility import Utility, UtilityKind
 from hulk_placement.topology import Topology
+
+from bench.fleet_simulator import Outcome, Scenario, simulate
+from bench.fleet_simulator.scenario import Speeds
+from bench.fleet_simulator.speeds import Alone, Contended
+from bench.fleet_simulator.step_times import PaperStepTimes
 
 TIMES = PaperStepTimes()
 

@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from depth import num_examples
-from fleet_cases import fleets, job, machines
-from hulk_placement.fleet.decide import decide
-from hulk_placement.fleet.policies.paper import decompose
+from fleet_cases import decide, fleets, job, machines
 from hulk_placement.fleet.problem import Problem, ask
-from hulk_placement.fleet.step_times import PaperStepTimes
 from hulk_placement.fleet.types import Job, Settings
 from hulk_placement.fleet.utility import Utility, UtilityKind
 from hulk_placement.fleet.worth import all_worths, mapping_gain
 from hulk_placement.topology import Topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from bench.fleet_simulator.policies.paper import decompose, overruns
+from bench.fleet_simulator.step_times import PaperStepTimes
 
 TIMES = PaperStepTimes()
 ALIKE = Settings(lookahead_slots=1000, slot_s=10.0)
@@ -139,17 +139,18 @@ def test_the_published_policy_tells_what_it_exceeds_and_the_repaired_one_exceeds
     found, over = 0, 0
     for seed in range(40):
         config = Settings(policy="gadget-paper", seed=seed)
-        decision = decide(0.0, jobs, machines(3, 3, 3), {}, TIMES, config)
+        asked = (0.0, jobs, machines(3, 3, 3), {}, TIMES, config)
+        decision = decide(*asked)
         held = dict.fromkeys(("m0", "m1", "m2"), 0)
         for mapping in decision.workers.values():
             for machine, count in mapping.items():
                 held[machine] += count
         wide = {machine for machine, count in held.items() if count > 3}
-        assert {text.split(":")[0] for text in decision.overruns} == wide
+        assert {text.split(":")[0] for text in overruns(ask(*asked), decision.workers)} == wide
         over += bool(wide)
         found += len(decision.workers)
-        repaired = decide(0.0, jobs, machines(3, 3, 3), {}, TIMES, replace(config, policy="gadget-repaired"))
+        repaired = decide(*asked[:-1], replace(config, policy="gadget-repaired"))
         assert len(repaired.workers) == 4
-        assert not repaired.overruns
+        assert not overruns(ask(*asked), repaired.workers)
     assert over > 0
     assert found > 40 * 3

@@ -6,16 +6,18 @@ from dataclasses import replace
 
 import pytest
 from depth import num_examples
-from fleet_cases import SECOND, fleets, job, machines, sigmoid
-from hulk_placement.fleet.decide import decide
+from fleet_cases import SECOND, decide, fleets, job, machines, sigmoid
 from hulk_placement.fleet.place import place
+from hulk_placement.fleet.problem import ask
 from hulk_placement.fleet.room import Room
-from hulk_placement.fleet.step_times import PaperStepTimes
 from hulk_placement.fleet.types import Job, MoveKind, Settings
 from hulk_placement.fleet.utility import Utility, UtilityKind
 from hulk_placement.topology import Link, Machine, Topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from bench.fleet_simulator.policies.paper import overruns
+from bench.fleet_simulator.step_times import PaperStepTimes
 
 TIMES = PaperStepTimes()
 SAFE = ("gadget", "gadget-repaired", "fifo", "drf", "las", "srpt", "sjf-bco", "exact")
@@ -215,7 +217,8 @@ def test_what_is_reserved_of_an_uplink_beyond_its_rate_is_told(policy: str) -> N
     ring = replace(SECOND, bandwidth_bytes_per_s=1e9)
     one = job("a", min_workers=2, max_workers=2, accelerators_per_worker=1, ring=ring, candidates={"m0": 1, "m1": 1})
     jobs = [one, replace(one, key="b")]
-    told = decide(0.0, jobs, topology, {}, TIMES, Settings(policy=policy)).overruns
+    asked = (0.0, jobs, topology, {}, TIMES, Settings(policy=policy))
+    told = overruns(ask(*asked), decide(*asked).workers)
     assert list(told) == [f"uplink of r0, {way}: 2e+09 B/s reserved of 1.5e+09" for way in ("out", "in")]
     assert len(decide(0.0, jobs, topology, {}, TIMES, Settings()).workers) == 1
 

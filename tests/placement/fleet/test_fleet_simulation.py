@@ -10,20 +10,21 @@ import numpy as np
 import pytest
 from depth import num_examples
 from fleet_cases import SECOND, fleets, job, machines, sigmoid
-from hulk_placement.fleet.simulation import Outcome, Scenario, simulate
-from hulk_placement.fleet.simulation.draws import Bursts, read_trace
-from hulk_placement.fleet.simulation.jobs_file import read_jobs
-from hulk_placement.fleet.simulation.links import LinkTimes
-from hulk_placement.fleet.simulation.offline import bound, makespan_bound
-from hulk_placement.fleet.simulation.picture import svg
-from hulk_placement.fleet.simulation.presets import BATCH, NUM_SLOTS, SLOT_S, Switches, gadget, mobihoc
-from hulk_placement.fleet.simulation.speeds import Alone, Contended
-from hulk_placement.fleet.step_times import PaperStepTimes
 from hulk_placement.fleet.types import Job, Ring, Settings
 from hulk_placement.fleet.utility import Utility, UtilityKind
 from hulk_placement.topology import Link, Machine, Topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from bench.fleet_simulator import Outcome, Scenario, simulate
+from bench.fleet_simulator.draws import Bursts, read_trace
+from bench.fleet_simulator.jobs_file import read_jobs
+from bench.fleet_simulator.links import LinkTimes
+from bench.fleet_simulator.offline import bound, makespan_bound
+from bench.fleet_simulator.picture import svg
+from bench.fleet_simulator.presets import BATCH, NUM_SLOTS, SLOT_S, Switches, gadget, mobihoc
+from bench.fleet_simulator.speeds import Alone, Contended
+from bench.fleet_simulator.step_times import PaperStepTimes
 
 TIMES = PaperStepTimes()
 

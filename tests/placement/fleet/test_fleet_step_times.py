@@ -10,12 +10,13 @@ from fleet_cases import job
 from hulk_placement.cost.predict import predict
 from hulk_placement.fleet.decide import decide
 from hulk_placement.fleet.predicted import PredictedStepTimes, plan_on
-from hulk_placement.fleet.step_times import PaperStepTimes
 from hulk_placement.fleet.types import Job, Observed, Ring, Settings
 from hulk_placement.model import Model
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
+
+from bench.fleet_simulator.step_times import PaperStepTimes
 
 TWO = Topology(
     tuple(Machine(name, name[0], num_accelerators=4, flops_per_s=1e12) for name in ("a0", "a1", "b0", "b1")),

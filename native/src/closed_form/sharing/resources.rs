@@ -43,14 +43,12 @@ pub struct Resource {
     pub bytes_per_s: f64,
     /// Bytes a second that all transfers would take, each alone.
     wanted: f64,
-    /// Transfers that draw on it.
-    num_flows: u32,
 }
 
 impl Resource {
     /// Whether some transfers wait where all are under way at the same time.
     pub fn is_scarce(&self) -> bool {
-        self.num_flows > 1 && self.wanted > self.bytes_per_s * (1.0 + ROUNDING)
+        self.wanted > self.bytes_per_s * (1.0 + ROUNDING)
     }
 }
 
@@ -211,12 +209,10 @@ impl Resources {
             self.resources.push(Resource {
                 bytes_per_s,
                 wanted: 0.0,
-                num_flows: 0,
             });
         }
         let resource = &mut self.resources[number as usize];
         resource.wanted += flow.alone;
-        resource.num_flows += 1;
         flow.used[flow.num_used] = number;
         flow.num_used += 1;
     }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +45,7 @@ class Joins(NamedTuple):
             round_trip_RR,
             flow_RR,
             capacity_RR,
-            carried_RR=np.array([[topology.capacity((a, b)) for b in regions] for a in regions], np.float64),
+            carried_RR=_carried(topology, regions),
             uplink_R=np.array([topology.uplinks.get(name, math.inf) for name in regions], np.float64),
             egress_RR=np.array([[prices.get((a, b), 0.0) / 1e9 for b in regions] for a in regions]),
         )
@@ -60,6 +61,36 @@ class Joins(NamedTuple):
         )
         of_regions = (latency_RR, round_trip_RR, flow_RR, capacity_RR, carried_RR)
         return Joins(latency_RR, flow_RR, _own(capacity_RR), *of_regions, self.uplink_R[regions], egress_RR)
+
+
+def _carried(topology: Topology, regions: Sequence[str]) -> Floats:
+    """Bytes a second between regions, over their link and the wires that machine pairs have to themselves together.
+
+    So what crosses on such a wire never keeps the regions' link busy for longer than it does.
+    """
+    number = {region: number for number, region in enumerate(regions)}
+    region_of = {machine.name: number.get(machine.region) for machine in topology.machines}
+    carried_RR = np.array([[topology.capacity((a, b)) for b in regions] for a in regions], np.float64)
+    for (source, target), link in topology.node_links.items():
+        a, b = region_of.get(source), region_of.get(target)
+        if link.own_wire and a is not None and b is not None:
+            carried_RR[a, b] += link.bandwidth_bytes_per_s
+    return carried_RR
+
+
+def apart(topology: Topology, machines: Iterable[Machine]) -> list[Machine]:
+    """The machines that have figures of their own: links, or a NIC that is narrower than a link of their region's."""
+    own = {name for pair in topology.node_links for name in pair}
+    regions = list(dict.fromkeys(machine.region for machine in topology.machines))
+    widest = {
+        a: max(max(topology.region_link(*pair).bandwidth_bytes_per_s for pair in ((a, b), (b, a))) for b in regions)
+        for a in {machine.region for machine in topology.machines if machine.nic_bytes_per_s}
+    }
+    return [
+        machine
+        for machine in machines
+        if machine.name in own or (machine.nic_bytes_per_s or math.inf) < widest.get(machine.region, 0.0)
+    ]
 
 
 def _own(capacity_RR: Floats) -> Floats:
@@ -80,11 +111,14 @@ def _with_own_links(
     both = np.ix_(region_Q, region_Q)
     latency_QQ, flow_QQ, own_QQ = (np.ascontiguousarray(array_RR[both]) for array_RR in figures)
     place = {machine.name: place for place, machine in enumerate(apart, len(regions))}
+    for ends, nic in _narrowest(topology, regions, apart):
+        flow_QQ[ends] = min(flow_QQ[ends], nic)
+        own_QQ[ends] = min(own_QQ[ends], nic) if own_QQ[ends] < math.inf else math.inf
     for source, target in topology.node_links:
         if source in place and target in place and source != target:
-            link, ends = topology.link(source, target), (place[source], place[target])
-            latency_QQ[ends], flow_QQ[ends] = link.latency_s, _rate(link, workload)
-            own_QQ[ends] = link.bandwidth_bytes_per_s
+            link, own = topology.link(source, target), (place[source], place[target])
+            latency_QQ[own], flow_QQ[own] = link.latency_s, _rate(link, workload)
+            own_QQ[own] = link.bandwidth_bytes_per_s
     return latency_QQ, flow_QQ, own_QQ
 
 
@@ -101,3 +135,13 @@ def _figures(links: list[list[Link]], workload: Workload) -> tuple[Floats, Float
         np.array([[link.rtt_s for link in row] for row in links], np.float64),
         np.array([[_rate(link, workload) for link in row] for row in links], np.float64),
     )
+
+
+def _narrowest(
+    topology: Topology, regions: Sequence[str], apart: Sequence[Machine]
+) -> Iterator[tuple[tuple[int, int], float]]:
+    """By pair of places the narrower of their NICs, where one has a limit."""
+    nics = [math.inf] * len(regions) + [machine.nic_bytes_per_s or math.inf for machine in apart]
+    for a, b in product(range(len(nics)), repeat=2):
+        if min(nics[a], nics[b]) < math.inf:
+            yield (a, b), min(nics[a], nics[b])

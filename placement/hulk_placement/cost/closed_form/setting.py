@@ -10,23 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from hulk_placement.accelerators.framework_memory import FrameworkMemory, framework_memory
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Setting
-from hulk_placement.cost.closed_form.joins import Joins
+from hulk_placement.cost.closed_form.joins import Joins, apart
 from hulk_placement.cost.closed_form.pipeline import SCHEDULES
 from hulk_placement.cost.closed_form.sync import GLOO, WAN
 from hulk_placement.cost.compute import Passes, kind_seconds
 from hulk_placement.cost.known import Kinds, kinds_of
 from hulk_placement.cost.money import LIMIT_ROUNDING
-from hulk_placement.model import optimizer_bytes_per_parameter
 from hulk_placement.model.layer import BYTES_PER_FP32
 from hulk_placement.topology import SAME_MACHINE, Link, Machine, Topology
 from hulk_placement.workload import Workload
 
 BANNED = 1000.0
 """What a layer where it must not be counts for: more than machines that may have it are slower or dearer."""
-
-COPIES = 3
-"""Of every parameter: itself, its gradient, and the bucket that the all-reduce works on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +43,7 @@ class Figures:
 
     compute: int
     memory_bytes: int
+    framework: FrameworkMemory
     price_per_hour: float
     inside: Link
     keeps_windows: bool
@@ -71,9 +69,8 @@ class Ground:
         """The ground of these machines; links that the workload may not use have rate 0."""
         regions = tuple(dict.fromkeys(machine.region for machine in machines))
         region = {name: number for number, name in enumerate(regions)}
-        own = {name for pair in topology.node_links for name in pair}
-        apart = [machine for machine in machines if machine.name in own]
-        place = {machine.name: len(regions) + number for number, machine in enumerate(apart)}
+        having_own = apart(topology, machines)
+        place = {machine.name: len(regions) + number for number, machine in enumerate(having_own)}
         speeds = kinds_of(workload, topology, (machine.name for machine in machines))
         return cls(
             workload=workload,
@@ -82,12 +79,13 @@ class Ground:
             regions=regions,
             region_M=np.array([region[machine.region] for machine in machines]),
             place_M=np.array([place.get(machine.name, region[machine.region]) for machine in machines]),
-            joins=Joins.of(workload, topology, regions, apart),
+            joins=Joins.of(workload, topology, regions, having_own),
             speeds=speeds,
             figures=tuple(
                 Figures(
                     int(compute),
                     machine.memory_bytes,
+                    framework_memory(machine.product),
                     machine.price_per_hour,
                     topology.inside(machine.name),
                     machine.keeps_windows,
@@ -129,21 +127,23 @@ class Ground:
         tensor_s_KL = np.array([_tensor_seconds(workload, kind.inside, option) for kind in kinds])
         modes = {"ring": GLOO, "wan": WAN}
         cells = worker_cells(workload.accelerators_per_worker, option.tensor)
+        is_nccl = workload.stage_transport == "nccl"
+        inside_K = [(workload.nccl.inside or kind.inside) if is_nccl else SAME_MACHINE for kind in kinds]
         return Setting(
             kind_M=np.array([number[figure] for figure in self.figures]),
             region_M=self.region_M,
             place_M=self.place_M,
             slots_M=whole_cells(self.machines, option.tensor, cells),
             worker_cells=cells,
-            memory_K=np.array([float(kind.memory_bytes) or math.inf for kind in kinds]),
+            memory_K=np.array([_room_bytes(workload, kind, option.tensor) for kind in kinds]),
             price_K=np.array([kind.price_per_hour / 3600 * option.tensor for kind in kinds]),
             is_cold_K=np.array([not kind.keeps_windows for kind in kinds]),
             forward_KJ=_sums(seconds.kinds_forward_s[compute_K] + tensor_s_KL),
             backward_KJ=_sums(seconds.kinds_backward_s[compute_K] + tensor_s_KL),
             **_bytes(workload, option),
             **self.joins._asdict(),
-            inside_latency_K=np.full(len(kinds), SAME_MACHINE.latency_s),
-            inside_flow_K=np.full(len(kinds), SAME_MACHINE.bandwidth_bytes_per_s),
+            inside_latency_K=np.array([link.latency_s for link in inside_K]),
+            inside_flow_K=np.array([link.bandwidth_bytes_per_s for link in inside_K]),
             banned_MJ=_banned(workload, self.machines),
             price_limit=(workload.max_price_per_hour or math.inf) * LIMIT_ROUNDING / 3600,
             global_batch=workload.global_batch,
@@ -190,20 +190,25 @@ def _banned(workload: Workload, machines: Sequence[Machine]) -> Floats:
     return _sums(banned_ML)
 
 
+def _room_bytes(workload: Workload, kind: Figures, tensor: int) -> float:
+    """What tensors may take of an accelerator: all but what the framework takes of it."""
+    return workload.overhead(kind.framework, tensor).room(kind.memory_bytes)
+
+
 def _bytes(workload: Workload, option: Option) -> dict[str, Any]:
     """The arrays of bytes, by the layers' figures; see `Setting`."""
-    layers, t, b = workload.model.layers, option.tensor, option.micro_batch
+    layers, t, b, memory = workload.model.layers, option.tensor, option.micro_batch, workload.memory
     output_L = np.array([float(layer.output_bytes) for layer in layers]) * b
-    whole_L = np.array([float(layer.replicated_activation_bytes) for layer in layers])
-    kept_L = (whole_L + (np.array([layer.activation_bytes for layer in layers]) - whole_L) / t) * b
-    per_parameter = COPIES * BYTES_PER_FP32 + optimizer_bytes_per_parameter(workload.optimizer, workload.sync.is_local)
+    input_L = np.array([memory.input_bytes(layer, t) for layer in layers]) * b
+    kept_L = np.array([memory.kept_bytes(layer, t) for layer in layers]) * b
+    per_parameter = workload.bytes_per_parameter.total
     tied = [n for n, layer in enumerate(layers) if layer.tied_to is not None]
     tied.sort(key=lambda n: (layers[n].tied_to, -layers[n].tied_parameters, n))
     return {
         "held_J": _sums(np.array([layer.held_bytes(per_parameter) for layer in layers]) / t),
         "gradient_J": _sums(np.array([BYTES_PER_FP32 * layer.trained_parameters for layer in layers]) / t),
         "kept_J": _sums(kept_L),
-        "input_J": _sums(np.concatenate([[0.0], output_L[:-1]])),
+        "input_J": _sums(np.concatenate([[0.0], input_L[:-1]])),
         "peak_GL": _maxima(kept_L),
         "output_L": output_L,
         "ties_T2": np.array([(n, layers[n].tied_to) for n in tied], np.int64).reshape(-1, 2),

@@ -1,4 +1,4 @@
-"""A replica's sequences in micro-batches, as few as hold them, all of one size; as the crate's `closed_form::shares`."""
+"""A replica's sequences in micro-batches, as few as hold them, all of one size: as `closed_form::shares` in the crate."""
 
 from __future__ import annotations
 

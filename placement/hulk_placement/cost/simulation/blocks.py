@@ -43,8 +43,9 @@ class Blocks(NamedTuple):
     """Micro-batches in the order in which they are sent."""
     num_sent_H: Ints
     sending_HM: Floats
-    """When the first byte leaves."""
+    sent_HM: Floats
     arrived_HM: Floats
+    """When the first byte leaves, when the last one has, and when that is there."""
     held_by_HM: Ints
     """The resource that held the transfer back in the end."""
 
@@ -86,6 +87,7 @@ def make_blocks(step: Step, channels: Sequence[Way]) -> Blocks:
         queue_HM=np.zeros((2 * num_cells, most), np.int64),
         num_sent_H=np.zeros(2 * num_cells, np.int64),
         sending_HM=never_HM.copy(),
+        sent_HM=never_HM.copy(),
         arrived_HM=never_HM.copy(),
         held_by_HM=np.full((2 * num_cells, most), -1),
     )

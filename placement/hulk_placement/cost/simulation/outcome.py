@@ -36,7 +36,8 @@ class Simulated:
     """One simulated step, with all that happened in it.
 
     Where replicas reduce once in several steps, `step_s` has that part of what they wait for each other, and all of
-    what stages then wait for parameters that they share; the rest tells of the step in which replicas do. `ends_DP`,
+    what stages then wait for parameters that they share, and what the events do not know of a step (`Step.held_s`,
+    `Step.after_s`); the rest tells of the step in which replicas do. `ends_DP`,
     `busy_DP`: when the last backward pass of each cell ends, and how long the cell computes. `uses`: by resource, in
     the order of the step's.
     """
@@ -103,4 +104,5 @@ def _simulated(step: Step, blocks: Blocks, flows: Flows, sums: Sums) -> Simulate
     )
     computed_s = float(ends_C.max())
     borne_s = (found.reduced_s - computed_s) / step.num_steps_apart
-    return replace(found, step_s=computed_s + borne_s + found.end_s - found.reduced_s)
+    besides_s = step.held_s + step.after_s
+    return replace(found, step_s=computed_s + borne_s + found.end_s - found.reduced_s + besides_s)

@@ -11,13 +11,15 @@ from hulk_placement.collective.network import build_network
 from hulk_placement.cost.closed_form.arrays import Layout, Setting
 from hulk_placement.cost.closed_form.sync import holds_tie, slack_seconds
 from hulk_placement.cost.gloo import AT_A_TIME
-from hulk_placement.cost.pipelines import arrays_of
-from hulk_placement.cost.predict import TRANSPORTS, stage_groups
+from hulk_placement.cost.overhead import overhead_s
+from hulk_placement.cost.pipelines import arrays_of, stage_ways, time_pipelines
+from hulk_placement.cost.predict import stage_groups, transport_of
 from hulk_placement.cost.simulation.reducing import buckets_of, own_buckets, sending
 from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import AllReduce, Bucket, Step
 from hulk_placement.cost.simulation.ways import Ways
 from hulk_placement.cost.ties import ties
+from hulk_placement.cost.wires import for_sums
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -29,12 +31,23 @@ NUM_AT_A_TIME = {"ring": AT_A_TIME}
 def step_of(plan: Plan, workload: Workload, topology: Topology) -> Step:
     """One step of the plan; KeyError when it names a machine that the topology lacks."""
     setting, layout = arrays_of(plan, workload, topology)
-    ways = Ways(topology)
+    ways = stage_ways(plan, workload, topology)
     replicas = tuple(replica_of(plan, number, setting, layout, ways) for number in range(plan.layout.data))
     ready = [ready_parts(setting, layout, stage, plan.num_buckets) for stage in range(plan.layout.pipeline)]
-    reduces = (*_reduces(plan, workload, ready, ways), *_ties(plan, workload, setting, layout, ways))
+    sums = replace(ways, topology=for_sums(plan, stage_groups(plan, workload), topology))  # draws on the same resources
+    reduces = (*_reduces(plan, workload, ready, sums), *_ties(plan, workload, setting, layout, ways))
     is_early = plan.overlap and plan.inner_steps is None
-    return Step(ways.resources, replicas, reduces, plan.overlap, is_early, plan.inner_steps or 1)
+    blocks = plan.layout.pipeline > 1 and not plan.overlap
+    return Step(
+        ways.resources,
+        replicas,
+        reduces,
+        plan.overlap,
+        is_early,
+        num_steps_apart=plan.inner_steps or 1,
+        after_s=overhead_s(plan, workload, topology),
+        held_s=time_pipelines(plan, workload, topology).held_s if blocks else 0.0,
+    )
 
 
 def ready_parts(setting: Setting, layout: Layout, stage: int, num_buckets: int) -> list[float]:
@@ -60,7 +73,7 @@ def _reduces(plan: Plan, workload: Workload, ready: Sequence[Sequence[float]], w
     for stage, group in enumerate(stage_groups(plan, workload)[:: plan.layout.tensor]):
         members = tuple((replica, stage) for replica in range(plan.layout.data))
         if plan.collective is None:
-            buckets = buckets_of(TRANSPORTS[plan.algorithm], group, ready[stage], plan.layout.tensor, ways, stage)
+            buckets = buckets_of(transport_of(plan, workload), group, ready[stage], plan.layout.tensor, ways, stage)
             yield AllReduce(members, buckets, NUM_AT_A_TIME.get(plan.algorithm, 1))
         else:
             yield AllReduce(members, _own(plan, workload, ways), plan.num_buckets)

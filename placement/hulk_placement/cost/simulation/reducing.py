@@ -19,8 +19,8 @@ from hulk_placement.cost.gloo import AT_A_TIME, SOFTWARE_S, Gloo, cut_ring
 from hulk_placement.cost.gloo_rings import ring_times
 from hulk_placement.cost.groups import Group
 from hulk_placement.cost.hierarchical import Hierarchical, by_region, inside_seconds
-from hulk_placement.cost.nccl import Nccl, nccl_ring_times, ring_edges
-from hulk_placement.cost.nccl_tree import nccl_tree_times, tree_edges
+from hulk_placement.cost.nccl import nccl_edges, nccl_times
+from hulk_placement.cost.nccl_ring import ring_edges
 from hulk_placement.cost.parameter_server import ParameterServer, client_edges
 from hulk_placement.cost.simulation.outcome import simulate_step
 from hulk_placement.cost.simulation.schedule import schedule
@@ -28,6 +28,7 @@ from hulk_placement.cost.simulation.step import AllReduce, Bucket, Edge, Phase, 
 from hulk_placement.cost.simulation.ways import Ways
 from hulk_placement.cost.transports import Transport
 from hulk_placement.cost.wan import simulated
+from hulk_placement.nccl import Nccl
 from hulk_placement.topology import Pair
 
 LEAST_S = 1e-9
@@ -204,18 +205,11 @@ def _lasting(machine: str, seconds: float, ways: Ways) -> Edge:
 
 
 def _nccl(transport: Nccl, group: Group, num_flows: int, ways: Ways) -> Phase:
-    """NCCL's ring or trees, whichever is quicker with as many at a time as there are ranks, as edges that keep pace."""
-    n, groups = len(group.machines), [group] * num_flows
-    shapes: list[tuple[float, Counter[Pair], float]] = []
-    if transport.algorithm != "tree":
-        time = nccl_ring_times(groups, ways.topology, transport)[0]
-        shapes.append((time.seconds, ring_edges(group), 2 * (n - 1) / n * group.num_bytes))
-    if transport.algorithm != "ring":
-        time = nccl_tree_times(groups, ways.topology, transport)[0]
-        edges = tree_edges(group.machines) or ring_edges(group)  # on one machine trees have none
-        shapes.append((time.seconds, edges, group.num_bytes / 2))
-    seconds, edges, num_bytes = min(shapes, key=lambda shape: shape[0])
-    first = min(sorted(edges), key=lambda e: transport.link(e[0], e[1], ways.topology).one_flow_bytes_per_s)
+    """The ring or the trees that NCCL takes, with as many at a time as there are ranks, as edges that keep pace."""
+    seconds = nccl_times([group] * num_flows, ways.topology, transport)[0].seconds
+    chosen, edges, num_bytes = nccl_edges(group, ways.topology, transport)
+    edges = edges or ring_edges(group)  # trees have none on one machine
+    first = min(sorted(edges), key=lambda e: chosen.link(e[0], e[1], ways.topology).one_flow_bytes_per_s)
     return (_in_pace(_drawn_by(edges, first, ways), num_bytes, seconds, 0.0, num_flows),)
 
 

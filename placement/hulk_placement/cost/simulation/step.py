@@ -22,15 +22,18 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where bytes go: a directed link between two regions, a region's uplink, inside a region, inside a machine.
+    """Where bytes go: a directed link between regions, an uplink, inside a region or a machine, a wire, a NIC.
 
-    `ends` are the names: (source, target) of a link, (region,) or (machine,) of the others.
+    `ends` are the names: regions (source, target) of a link, machines (source, target) of a wire that two have to
+    themselves between regions, (region,) or (machine,) of the others.
 
     >>> print(Place("link", ("eu", "us")), Place("uplink out of", ("eu",)), sep=", ")
     link eu > us, uplink out of eu
     """
 
-    kind: Literal["link", "uplink out of", "uplink into", "inside region", "inside machine"]
+    kind: Literal[
+        "link", "uplink out of", "uplink into", "inside region", "inside machine", "wire", "NIC out of", "NIC into"
+    ]
     ends: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -185,7 +188,8 @@ class Step:
 
     With `overlap` a stage computes while it sends; without, it waits until what it sent has arrived. With `is_early` a
     group reduces as soon as its members' gradients are there, else when all cells have computed. Replicas reduce once
-    in `num_steps_apart` steps: a step bears its part of that.
+    in `num_steps_apart` steps: a step bears its part of that. When all is summed it takes `after_s` more, and
+    `held_s` of sends that hold their receivers, too (`cost.blocking`), which the events do not know.
     """
 
     resources: tuple[Resource, ...]
@@ -194,10 +198,14 @@ class Step:
     overlap: bool = True
     is_early: bool = True
     num_steps_apart: int = 1
+    after_s: float = 0.0
+    held_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.num_steps_apart < 1:
             raise ValueError(f"all-reduces {self.num_steps_apart} steps apart: must be >= 1")
+        if not (0 <= self.after_s < math.inf and 0 <= self.held_s < math.inf):
+            raise ValueError(f"step: {self.after_s} s after its sums and {self.held_s} s held must be >= 0 and finite")
         if not self.replicas or len({len(replica.ways) for replica in self.replicas}) != 1:
             raise ValueError(f"{len(self.replicas)} replicas must be >= 1, all of as many stages")
         cells = [cell for group in self.all_reduces if not group.after_all for cell in group.members]

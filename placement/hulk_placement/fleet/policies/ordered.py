@@ -1,4 +1,4 @@
-"""Policies that sort jobs and serve them in that order, interrupting the others: LAS and SRPT."""
+"""Policies that sort jobs and serve them in that order, interrupting the others: SRPT."""
 
 from __future__ import annotations
 
@@ -7,26 +7,8 @@ from typing import Any
 
 from hulk_placement.fleet.place import place
 from hulk_placement.fleet.policies.counts import Counting
-from hulk_placement.fleet.policies.fifo import asked
 from hulk_placement.fleet.problem import Problem, carry_out
 from hulk_placement.fleet.types import Job
-
-QUEUE_SLOTS = 8.0
-"""LAS: a job that held more accelerator-slots than this leaves the first queue for the second."""
-
-
-def las(problem: Problem) -> dict[str, dict[str, int]]:
-    """Least attained service in Tiresias's two queues: first those that held few accelerator-seconds, then by arrival.
-
-    Each job gets the fixed number of workers that it asks for, or none.
-    """
-    limit_s = QUEUE_SLOTS * problem.settings.slot_s
-    room = problem.room()
-    return _served(
-        problem,
-        lambda job: (-job.priority, job.served_s > limit_s, job.arrived_s),
-        lambda job, most: count if (count := asked(room, job, problem.settings)) <= most else 0,
-    )
 
 
 def srpt(problem: Problem) -> dict[str, dict[str, int]]:
@@ -39,10 +21,10 @@ def srpt(problem: Problem) -> dict[str, dict[str, int]]:
         return problem.left_s(job, mapping or {})
 
     times = {job.key: left_s(job) for job in problem.jobs}
-    return _served(problem, lambda job: (-job.priority, times[job.key], job.arrived_s), lambda job, most: most, True)
+    return served(problem, lambda job: (-job.priority, times[job.key], job.arrived_s), lambda job, most: most, True)
 
 
-def _served(
+def served(
     problem: Problem, rank: Callable[[Job], Any], count: Callable[[Job, int], int], resizes: bool = False
 ) -> dict[str, dict[str, int]]:
     """Jobs by rank, each with the count that it makes of the most that it could have; or fewer, where it `resizes`."""

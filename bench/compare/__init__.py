@@ -1,0 +1,1 @@
+"""Every search side by side on a user's own files."""

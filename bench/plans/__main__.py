@@ -1,0 +1,5 @@
+"""`python -m bench.plans`: see `question`."""
+
+from bench.plans.question import main
+
+main()

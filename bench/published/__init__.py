@@ -1,0 +1,1 @@
+"""Prices of NCCL's operations beside what others measured."""

@@ -1,0 +1,1 @@
+"""Where places are, and what light takes between them."""

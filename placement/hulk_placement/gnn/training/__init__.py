@@ -1,5 +1,0 @@
-"""Training of the value network: needs the extra `gnn` (torch, torch_geometric), which planning never does."""
-
-import warnings
-
-warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", FutureWarning)  # torch_geometric still calls it
