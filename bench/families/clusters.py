@@ -103,7 +103,9 @@ class Cluster:
             return np.zeros(self.num_machines, np.int64)
         (level,) = (number for number, level in enumerate(self.levels) if level.name == self.mixed)
         group_M = self.group_LM[level]
-        return np.array([rng.randrange(len(SPEEDS)) for _ in range(group_M.max() + 1)])[group_M]
+        kind_G: Ints = np.array([rng.randrange(len(SPEEDS)) for _ in range(group_M.max() + 1)])
+        kind_M: Ints = kind_G[group_M]
+        return kind_M
 
     def _link(self, rng: random.Random, a: int, b: int) -> Link:
         """Between two machines, or between those of one region."""

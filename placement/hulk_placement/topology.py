@@ -153,7 +153,7 @@ class Link:
         rate = float(np.interp(math.log(max(num_bytes, 1.0)), np.log(sizes), rates))
         most = min(self.bandwidth_bytes_per_s, max(rates))
         busy_s = num_bytes / rate - self.latency_s
-        return min(most, num_bytes / busy_s) if busy_s > 0 else most
+        return float(min(most, num_bytes / busy_s)) if busy_s > 0 else most
 
     def one_flow_s(self, num_bytes: float) -> float:
         """Seconds until so many bytes are there that one TCP flow sends alone."""

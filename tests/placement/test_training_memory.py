@@ -64,7 +64,8 @@ def total(asked: Workload, tensor: int = 2, recompute: bool = False, framework: 
 def test_stating_more_never_counts_less(
     name: str, stated: float, more: float, tensor: int, recompute: bool, precision: str
 ) -> None:
-    few, many = (job(TrainingMemory(**{name: amount}), precision=precision) for amount in (stated, stated + more))
+    memories = (replace(NOTHING_STATED, **{name: amount}) for amount in (stated, stated + more))  # type: ignore[arg-type]
+    few, many = (job(memory, precision=precision) for memory in memories)
     assert total(few, tensor, recompute) <= total(many, tensor, recompute)
     reserved = replace(many, memory=replace(many.memory, reserve_share=0.5))
     assert total(replace(many, memory=replace(many.memory, reserve_share=0.0)), tensor) <= total(reserved, tensor)

@@ -118,7 +118,7 @@ pub fn tour_of<'py>(
     both: PyReadonlyArray2<'py, f64>,
     weight: PyReadonlyArray1<'py, f64>,
 ) -> Found<'py, i64> {
-    array(py, &pools::tour_of(rows(&both)?, weight.as_slice()?))
+    Ok(array(py, &pools::tour_of(rows(&both)?, weight.as_slice()?)))
 }
 
 /// The cells that a way of cutting uses: all, or as many of each region as fill its rows or columns.
@@ -130,10 +130,8 @@ pub fn cells_for<'py>(
     num_stages: usize,
     way: usize,
 ) -> Found<'py, i64> {
-    array(
-        py,
-        &pools::cells_for(&setting.view()?, &numbers(order.as_slice()?), num_stages, way),
-    )
+    let cells = pools::cells_for(&setting.view()?, &numbers(order.as_slice()?), num_stages, way);
+    Ok(array(py, &cells))
 }
 
 /// The logarithm of the cost of each shape (stages, eighths of the replicas there is room for, way of cutting).
@@ -171,10 +169,10 @@ pub fn estimate_py<'py>(
         .to_pyarray(py))
 }
 
-fn array<'py>(py: Python<'py>, values: &[usize]) -> Found<'py, i64> {
-    Ok(values
+fn array<'py>(py: Python<'py>, values: &[usize]) -> Bound<'py, PyArray1<i64>> {
+    values
         .iter()
         .map(|&value| value as i64)
         .collect::<Vec<i64>>()
-        .to_pyarray(py))
+        .to_pyarray(py)
 }

@@ -49,5 +49,5 @@ def _namespace(files: list[Any], context: str | None) -> str | None:
     named = [file["current-context"] for file in files if "current-context" in file]
     current = context or (named[-1] if named else None)
     contexts = (each for file in files for each in file.get("contexts") or ())
-    found = next((each["context"] for each in contexts if each["name"] == current), {})
-    return found.get("namespace")
+    found: list[str | None] = [each["context"].get("namespace") for each in contexts if each["name"] == current]
+    return found[0] if found else None

@@ -95,7 +95,7 @@ def _choices(transport: Nccl, group: Group, topology: Topology) -> Iterator[tupl
     """What may be in force: what is set, else what NCCL enables."""
     machines = set(group.machines)
     is_nvlink = len(machines) == 1 and _inside(transport, group, topology) >= NVLINK_BYTES_PER_S
-    protocols: list[ProtocolName] = ["Simple", "LL", *(("LL128",) if is_nvlink else ())]  # type: ignore[list-item]
+    protocols: list[ProtocolName] = ["Simple", "LL", *(("LL128",) if is_nvlink else ())]
     algorithms: list[Algorithm] = ["ring"]
     if len(machines) >= LEAST_MACHINES_OF_A_TREE:
         algorithms.append("tree")

@@ -11,9 +11,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from hulk_native import MOST_EXACT_REGIONS
 
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Setting
-from hulk_placement.layouts.cycles import MOST_EXACT, shortest_cycle
+from hulk_placement.layouts.cycles import shortest_cycle
 
 GAP = 1.5
 """Between the seconds of two levels, at least."""
@@ -155,7 +156,7 @@ def _order(far_QQ: Floats, labels: list[Ints], above: list[Ints]) -> Ints:
 
 def _walk(far_GG: Floats, groups: Ints) -> list[int]:
     """Groups in the order of a cycle; of many the nearest next."""
-    if len(groups) <= MOST_EXACT:
+    if len(groups) <= MOST_EXACT_REGIONS:
         return shortest_cycle(np.exp(far_GG - far_GG.min()), tuple(groups.tolist()))
     walk, left = [int(groups[0])], list(groups[1:].tolist())
     while left:

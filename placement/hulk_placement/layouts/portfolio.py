@@ -26,7 +26,7 @@ NUM_SETS = 6
 NUM_FEW = 4
 """Numbers of stages that stand for all of them."""
 
-MOST_REGIONS = 24
+MOST_REGIONS = 32
 """Of more, sets of regions are not all tried before anything else: there are half as many as regions squared."""
 
 NUM_LATER = 16
