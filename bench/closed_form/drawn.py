@@ -122,7 +122,9 @@ def by_chance(seed: int) -> Case:
         rng.shuffle(order)
     cells = order[: num_replicas * num_stages]
     if rng.random() < 0.5:
-        cells = [cells[stage * num_replicas + replica] for replica in range(num_replicas) for stage in range(num_stages)]
+        cells = [
+            cells[stage * num_replicas + replica] for replica in range(num_replicas) for stage in range(num_stages)
+        ]
     share = 2 ** rng.randint(1, 6)
     workload = _workload(trained, share * num_replicas, topology)
     plan = Plan(
@@ -148,7 +150,9 @@ def found(seed: int, evaluations: int = EVALUATIONS) -> Case:
     num = sum(machine.num_accelerators for machine in topology.machines)
     pipeline = rng.choice([None, *(each for each in (2, 4, 4, 8) if each <= min(num, trained.num_layers))])
     workload = _workload(trained, num * 2 ** rng.randint(1, 4), topology)
-    workload = replace(workload, pipeline=pipeline, min_workers=num - num % (pipeline or 1) if rng.random() < 0.5 else 1)
+    workload = replace(
+        workload, pipeline=pipeline, min_workers=num - num % (pipeline or 1) if rng.random() < 0.5 else 1
+    )
     plan = place(workload, topology, Budget(iterations=evaluations, seed=seed))
     assert isinstance(plan, Plan), plan
     return Case(plan, workload, topology)

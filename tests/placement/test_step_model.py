@@ -96,11 +96,16 @@ def plan(machines: str, layout: Layout, **changes: Any) -> Plan:
 
 
 TWO_STAGES = Layout(2, 2)
+FOUR_PIPELINES = (
+    plan("a0 b0 a1 b1 a2 b2 a3 b3", Layout(4, 2), shares=(2,) * 4),
+    job(output=50_000_000, seconds=0.5),
+    world(),
+)
 DOUBTED = {
     Doubt.TRANSFERS_MEET: (
-        plan("a0 b0 a1 b1 a2 b2 a3 b3", Layout(4, 2), shares=(2,) * 4),
-        job(output=50_000_000, seconds=0.5),
-        world(),
+        plan("a0 b0 a1 b1", Layout(1, 4), shares=(8,)),
+        job((1000,) * 4, output=5_000_000, seconds=0.05),
+        world(rate=2e7, rtt_s=0.0),
     ),
     Doubt.ALL_REDUCES_MEET: (
         plan("a0 a1 b0 b1 b2 b3", Layout(3, 2)),
@@ -139,6 +144,10 @@ DOUBTED = {
 def test_each_reason_why_the_closed_form_may_be_off(doubt: Doubt) -> None:
     assert doubts(*DOUBTED[doubt]) == (doubt,)
     assert abs(difference(*DOUBTED[doubt])) > TOLERANCE
+
+
+def test_pipelines_that_go_in_step_share_a_link_alike_at_both_speeds() -> None:
+    assert difference(*FOUR_PIPELINES) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_schedule_given_block_by_block_is_that_of_its_name() -> None:
@@ -198,7 +207,7 @@ def promised_parts(made: Plan, workload: Workload, topology: Topology) -> dict[P
 
 def test_what_transfers_wait_for_each_other_is_booked_as_transfers() -> None:
     """Four pipelines share the ocean's link; their replicas have 8 kB to sum, inside the regions."""
-    given = DOUBTED[Doubt.TRANSFERS_MEET]
+    given = FOUR_PIPELINES
     found, simulated = promised_parts(*given), where(simulate(*given))
     assert found[Part.TRANSFERS].seconds == pytest.approx(simulated.seconds("transfer"), rel=0.01)
     assert found[Part.TRANSFERS].link in {("a0", "b0"), ("b0", "a0")}
