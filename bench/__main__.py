@@ -18,6 +18,7 @@
     placements   planned machines beside those that others choose, measured on real trainings in three labs
     gnn          whether the value network helps to divide machines among jobs; predictions only, nothing measured
     step_model   the evaluator's closed form beside its simulation of a step, and what each takes; nothing is run
+    closed_form  the closed form beside the simulation over boxes in zones in regions, where searches go; nothing is run
     gloo_model   prices of gloo's all-reduces beside measured ones and beside the event simulation; nothing is run
     memory       predicted peaks of memory beside published ones; nothing is run
     published    prices of NCCL's sends and all-reduces beside what others measured; nothing is run
@@ -59,6 +60,7 @@ from bench import (
     starting,
 )
 from bench.allreduce import whole as all_reduces
+from bench.closed_form import question as closed_form
 from bench.families import question as families
 from bench.fleet import question as fleet
 from bench.gil import question as gil
@@ -95,6 +97,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "gnn": gnn.run,
     "memory": memory_peaks.run,
     "step_model": step_model.run,
+    "closed_form": closed_form.run,
     "gloo_model": gloo_model.run,
     "published": published.run,
     "schedules": schedules.run,

@@ -22,8 +22,8 @@ mod hulk_native {
     use super::closed_form::cache::Cache;
     #[pymodule_export]
     use super::closed_form::python::{
-        crossing_seconds, edge_seconds, evaluate_py, holds_tie, lacking_cells, least_s, memory_bytes, pipeline_ends,
-        ring_cut, slack_seconds, tied_seconds, time_replica,
+        edge_seconds, evaluate_py, holds_tie, lacking_cells, least_s, memory_bytes, pipeline_ends, ring_cut,
+        slack_seconds, tied_seconds, time_replicas,
     };
     #[pymodule_export]
     use super::layouts::python::{

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-
-import numpy as np
 
 from hulk_placement.accelerators.table import INSIDE_RTT_S, INSIDE_SHARE, look_up
 
@@ -150,10 +149,15 @@ class Link:
 
     def _rate_at(self, num_bytes: float) -> float:
         sizes, rates = zip(*self.by_size, strict=True)
-        rate = float(np.interp(math.log(max(num_bytes, 1.0)), np.log(sizes), rates))
-        most: float = min(self.bandwidth_bytes_per_s, max(rates))
+        upper = bisect_left(sizes, num_bytes)
+        if 0 < upper < len(sizes):
+            part = math.log(num_bytes / sizes[upper - 1]) / math.log(sizes[upper] / sizes[upper - 1])
+            rate = rates[upper - 1] + part * (rates[upper] - rates[upper - 1])
+        else:
+            rate = rates[min(upper, len(sizes) - 1)]
+        most = min(self.bandwidth_bytes_per_s, max(rates))
         busy_s = num_bytes / rate - self.latency_s
-        return float(min(most, num_bytes / busy_s)) if busy_s > 0 else most
+        return min(most, num_bytes / busy_s) if busy_s > 0 else most
 
     def one_flow_s(self, num_bytes: float) -> float:
         """Seconds until so many bytes are there that one TCP flow sends alone."""

@@ -96,11 +96,16 @@ def plan(machines: str, layout: Layout, **changes: Any) -> Plan:
 
 
 TWO_STAGES = Layout(2, 2)
+FOUR_PIPELINES = (
+    plan("a0 b0 a1 b1 a2 b2 a3 b3", Layout(4, 2), shares=(2,) * 4),
+    job(output=50_000_000, seconds=0.5),
+    world(),
+)
 DOUBTED = {
     Doubt.TRANSFERS_MEET: (
-        plan("a0 b0 a1 b1 a2 b2 a3 b3", Layout(4, 2), shares=(2,) * 4),
-        job(output=50_000_000, seconds=0.5),
-        world(),
+        plan("a0 b0 a1 b1", Layout(1, 4), shares=(8,)),
+        job((1000,) * 4, output=5_000_000, seconds=0.05),
+        world(rate=2e7, rtt_s=0.0),
     ),
     Doubt.ALL_REDUCES_MEET: (
         plan("a0 a1 b0 b1 b2 b3", Layout(3, 2)),
@@ -139,6 +144,10 @@ DOUBTED = {
 def test_each_reason_why_the_closed_form_may_be_off(doubt: Doubt) -> None:
     assert doubts(*DOUBTED[doubt]) == (doubt,)
     assert abs(difference(*DOUBTED[doubt])) > TOLERANCE
+
+
+def test_pipelines_that_go_in_step_share_a_link_alike_at_both_speeds() -> None:
+    assert difference(*FOUR_PIPELINES) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_schedule_given_block_by_block_is_that_of_its_name() -> None:
@@ -198,7 +207,7 @@ def promised_parts(made: Plan, workload: Workload, topology: Topology) -> dict[P
 
 def test_what_transfers_wait_for_each_other_is_booked_as_transfers() -> None:
     """Four pipelines share the ocean's link; their replicas have 8 kB to sum, inside the regions."""
-    given = DOUBTED[Doubt.TRANSFERS_MEET]
+    given = FOUR_PIPELINES
     found, simulated = promised_parts(*given), where(simulate(*given))
     assert found[Part.TRANSFERS].seconds == pytest.approx(simulated.seconds("transfer"), rel=0.01)
     assert found[Part.TRANSFERS].link in {("a0", "b0"), ("b0", "a0")}
@@ -272,14 +281,14 @@ def test_a_step_without_an_end_is_refused_with_its_slowest_link(rate: float, ste
 
 
 def test_a_promise_of_another_step_costs_as_much_more_of_its_accelerators() -> None:
-    """Eight accelerators at 3600 an hour are 8 a second; traffic costs what it costs, 4 x 2 x 50 MB each way."""
+    """Four accelerators at 3600 an hour are 4 a second; traffic costs what it costs, 3 x 8 x 5 MB each way."""
     made, workload, topology = DOUBTED[Doubt.TRANSFERS_MEET]
     machines = tuple(replace(machine, price_per_hour=3600.0) for machine in topology.machines)
     priced = replace(topology, machines=machines, egress_price_per_gb={("a", "b"): 10.0, ("b", "a"): 20.0})
     closed_form, promised = predict(made, workload, priced), foresee(made, workload, priced)
     assert promised.step_s > closed_form.step_s + 1.0
-    assert closed_form.price == pytest.approx(8 * closed_form.step_s + 0.4 * 30)
-    assert promised.price == pytest.approx(8 * promised.step_s + 0.4 * 30)
+    assert closed_form.price == pytest.approx(4 * closed_form.step_s + 0.12 * 30)
+    assert promised.price == pytest.approx(4 * promised.step_s + 0.12 * 30)
 
 
 def test_buckets_that_two_stages_send_each_other_share_a_connection() -> None:
@@ -364,10 +373,11 @@ def test_machines_whose_own_link_is_faster_than_their_regions_have_that(tied: in
 
 
 def test_pipelines_without_links_of_their_own_share_what_their_regions_have() -> None:
-    """Two of three pipelines inherit 10 MB/s; 20 MB of activations of each keep that busy for 4 s, one of 100 MB/s."""
+    """Two of three pipelines inherit 10 MB/s; 20 MB of each keep that busy for 4 s, then for 4 s back."""
     topology, asked = world(rate=1e7, node_links=FAST_PAIR), job((1000, 1000), 20_000_000, seconds=0.001)
-    step_s = step_seconds(plan("a0 b0 a1 b1 a2 b2", Layout(3, 2)), asked, topology)
-    assert step_s == pytest.approx(4.0, rel=0.1)
+    given = plan("a0 b0 a1 b1 a2 b2", Layout(3, 2)), asked, topology
+    assert step_seconds(*given) == pytest.approx(8.0, rel=0.01)
+    assert abs(difference(*given)) < 0.01
 
 
 def test_what_two_stages_send_each_other_takes_each_its_own_way() -> None:

@@ -7,17 +7,20 @@ use super::arrays::Grid;
 use super::links::Loads;
 use super::pipeline::Stage;
 use super::progress::Progress;
+use super::sharing::Sharing;
 use super::sync::Sums;
 
 /// Room to evaluate layouts of so many replicas and stages.
 #[pyclass(module = "hulk_native")]
 pub struct Cache {
-    /// When the last backward pass of each cell ends, in seconds; (D, P).
-    pub ends_dp: Grid,
+    /// When the last backward pass of each cell ends if its pipeline is alone on its links, in seconds; (D, P).
+    pub alone_dp: Grid,
     /// By how much a cell's bytes are over its memory, as a part of that, and layers that must not be there; (D, P).
     pub excess_dp: Grid,
-    /// The stages of the replicas that were weighed last: of two, as moves touch two.
-    pub chains: [Vec<Stage>; 2],
+    /// The stages of each replica, and whether they are of the layout as it is.
+    pub chains: Vec<Vec<Stage>>,
+    pub is_weighed_d: Vec<bool>,
+    pub sharing: Sharing,
     pub progress: Progress,
     pub sums: Sums,
     pub loads: Loads,
@@ -33,9 +36,11 @@ impl Cache {
     pub fn new(num_replicas: usize, num_stages: usize, num_regions: usize, num_machines: usize) -> Self {
         let nothing = Grid::filled(num_replicas, num_stages, 0.0);
         Self {
-            ends_dp: nothing.clone(),
+            alone_dp: nothing.clone(),
             excess_dp: nothing,
-            chains: [0, 1].map(|_| vec![Stage::default(); num_stages]),
+            chains: vec![vec![Stage::default(); num_stages]; num_replicas],
+            is_weighed_d: vec![false; num_replicas],
+            sharing: Sharing::of(num_replicas, num_stages, num_regions, num_machines),
             progress: Progress::default(),
             sums: Sums::of(num_stages, num_regions, num_machines),
             loads: Loads::of(num_regions),
@@ -48,7 +53,7 @@ impl Cache {
     /// When the last backward pass of each cell ends, in seconds; (D, P), a copy.
     #[getter(ends_DP)]
     fn ends<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        matrix(py, &self.ends_dp)
+        matrix(py, &self.sharing.ends_dp)
     }
 
     /// By how much a cell's bytes are over its memory, as a part of that, and layers that must not be there; a copy.
@@ -68,8 +73,8 @@ impl Cache {
     /// Replicas, stages, regions and machines.
     pub fn shape(&self) -> [usize; 4] {
         [
-            self.ends_dp.num_rows(),
-            self.ends_dp.width(),
+            self.alone_dp.num_rows(),
+            self.alone_dp.width(),
             self.num_regions,
             self.cells_m.len(),
         ]

@@ -4,13 +4,12 @@
 //! step = max over stages s of (last backward pass of any replica's stage s + all-reduce of its gradients)
 //! ```
 //!
-//! Pipelines are timed exactly, each alone on its links (`pipeline`); all that crosses a region link or an uplink in a
-//! step bounds the step from below. Gradients of all stages are reduced at the same time, over rings that follow one
+//! Pipelines are timed exactly, each with the rates that its transfers have beside those of the others (`pipeline`,
+//! `sharing`). Gradients of all stages are reduced at the same time, over rings that follow one
 //! tour.
 
 use super::arrays::{Layout, Setting, max};
 use super::cache::Cache;
-use super::links::crossing_seconds;
 use super::memory::memory_bytes;
 use super::pipeline::{Way, least_s, pipeline_ends};
 use super::price::{egress_price, lacking_cells, price_per_s};
@@ -22,21 +21,16 @@ use crate::windows::packets_of;
 /// a worker lacks. A layer where it must not be weighs more (`setting.BANNED`): the way back leads downhill.
 const EXCESS_COST: f64 = 10.0;
 
-/// Times one replica's pipeline, and weighs its cells, into the cache. Infinite where a link must not be used.
-pub fn time_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replica: usize) {
-    weigh_replica(setting, layout, cache, replica, 0);
-    end_replica(setting, layout, cache, replica, 0);
-}
-
-/// Weighs one replica's cells, into the cache, and its stages and ways, into one of the chains there.
-pub fn weigh_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replica: usize, chain: usize) {
+/// Weighs one replica's cells, and its stages and ways, into the cache.
+pub fn weigh_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replica: usize) {
     let (machines, first, num) = (
         layout.row(replica),
         &layout.first,
         num_batches(setting, layout, replica),
     );
     let (num_stages, size) = (layout.num_stages, filled(setting, layout, replica));
-    let cells = cache.chains[chain].iter_mut().zip(cache.excess_dp.row_mut(replica));
+    cache.is_weighed_d[replica] = true;
+    let cells = cache.chains[replica].iter_mut().zip(cache.excess_dp.row_mut(replica));
     for (s, ((stage, excess), &machine)) in cells.zip(machines).enumerate() {
         let (kind, low, high) = (setting.kind(machine), first[s], first[s + 1]);
         let (forward_j, backward_j) = (setting.forward_kj.row(kind), setting.backward_kj.row(kind));
@@ -77,10 +71,10 @@ fn cold_packets(setting: &Setting, source: usize, target: usize, num_bytes: f64)
     if is_cold { packets_of(num_bytes) } else { 0.0 }
 }
 
-/// Times the pipeline of a replica that was weighed, into the cache; when it ends.
-pub fn end_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replica: usize, chain: usize) -> f64 {
+/// Times the pipeline of a replica that was weighed, alone on its links, into the cache; when it ends.
+pub fn end_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replica: usize) -> f64 {
     let num = num_batches(setting, layout, replica);
-    let (chain, ends_p) = (&cache.chains[chain], cache.ends_dp.row_mut(replica));
+    let (chain, ends_p) = (&cache.chains[replica], cache.alone_dp.row_mut(replica));
     if let [only] = chain.as_slice() {
         ends_p[0] = num as f64 * (only.forward_s + only.backward_s);
         return ends_p[0];
@@ -96,11 +90,11 @@ pub fn end_replica(setting: &Setting, layout: &Layout, cache: &mut Cache, replic
 }
 
 /// What no layout costs less than that has a replica that was weighed: its own seconds, and what it lacks.
-pub fn least_cost(setting: &Setting, layout: &Layout, cache: &Cache, replica: usize, chain: usize) -> f64 {
+pub fn least_cost(setting: &Setting, layout: &Layout, cache: &Cache, replica: usize) -> f64 {
     let seconds = least_s(
         setting.schedule,
         num_batches(setting, layout, replica),
-        &cache.chains[chain],
+        &cache.chains[replica],
     );
     cost_from(setting, layout, cache, replica, seconds)
 }
@@ -125,17 +119,25 @@ fn floor(setting: &Setting, layout: &Layout, seconds: f64, excess: f64) -> f64 {
 /// Infinite where a link must not be used. `is_moved`: cells, layers or the tour have changed since the all-reduces were
 /// timed last; they are not timed where the cost is more than `most` whatever they take, and then the answer is `None`.
 pub fn combine(setting: &Setting, layout: &Layout, cache: &mut Cache, is_moved: bool, most: f64) -> Option<f64> {
-    let (mut last_s, mut excess) = (0.0, 0.0);
+    let (mut alone_s, mut excess) = (0.0, 0.0);
+    for (&end_s, &lacking) in cache.alone_dp.values.iter().zip(&cache.excess_dp.values) {
+        alone_s = max(alone_s, end_s);
+        excess += lacking;
+    }
+    if floor(setting, layout, alone_s, excess) > most {
+        return None;
+    }
+    share_links(setting, layout, cache);
+    let mut last_s = 0.0;
     for stage in 0..layout.num_stages {
         let mut ready_s = 0.0;
         for replica in 0..layout.num_replicas() {
-            ready_s = max(ready_s, cache.ends_dp.at(replica, stage));
-            excess += cache.excess_dp.at(replica, stage);
+            ready_s = max(ready_s, cache.sharing.ends_dp.at(replica, stage));
         }
         cache.ready_p[stage] = ready_s;
         last_s = max(last_s, ready_s);
     }
-    if floor(setting, layout, last_s, excess) > most {
+    if last_s > alone_s && floor(setting, layout, last_s, excess) > most {
         return None;
     }
     if is_moved {
@@ -154,6 +156,27 @@ pub fn combine(setting: &Setting, layout: &Layout, cache: &mut Cache, is_moved: 
     Some(cost * (1.0 + EXCESS_COST * excess))
 }
 
+/// Finds when the cells of all replicas that have been timed alone end beside each other.
+pub fn share_links(setting: &Setting, layout: &Layout, cache: &mut Cache) {
+    if !cache.sharing.is_any_scarce(setting, layout) {
+        cache.sharing.ends_dp.values.copy_from_slice(&cache.alone_dp.values);
+        return;
+    }
+    for replica in 0..layout.num_replicas() {
+        if !cache.is_weighed_d[replica] {
+            weigh_replica(setting, layout, cache, replica);
+        }
+    }
+    let Cache {
+        sharing,
+        chains,
+        alone_dp,
+        progress,
+        ..
+    } = cache;
+    sharing.update(setting, layout, chains, alone_dp, progress);
+}
+
 /// Seconds of a step whose pipelines end after `last_s`: without overlap, or where several steps share one all-reduce,
 /// this begins when all stages are ready.
 fn step_seconds(setting: &Setting, layout: &Layout, cache: &mut Cache, last_s: f64) -> f64 {
@@ -168,7 +191,7 @@ fn step_seconds(setting: &Setting, layout: &Layout, cache: &mut Cache, last_s: f
     } else {
         last_s + sync_p.iter().copied().fold(0.0, max)
     };
-    let mut step_s = max(last_s, crossing_seconds(setting, layout, &mut cache.loads));
+    let mut step_s = last_s;
     if setting.inner_steps == 1 {
         step_s = max(step_s, summed_s);
     } else {
@@ -190,18 +213,27 @@ fn is_alike(setting: &Setting, layout: &Layout, replica: usize) -> bool {
     })
 }
 
-/// The cost of a layout, from nothing.
-pub fn evaluate(setting: &Setting, layout: &Layout, cache: &mut Cache) -> f64 {
+/// Times and weighs all replicas, each alone on its links.
+pub fn time_alone(setting: &Setting, layout: &Layout, cache: &mut Cache) {
     for replica in 0..layout.num_replicas() {
         if replica > 0 && is_alike(setting, layout, replica) {
             let width = layout.num_stages;
-            for grid in [&mut cache.ends_dp, &mut cache.excess_dp] {
+            for grid in [&mut cache.alone_dp, &mut cache.excess_dp] {
                 grid.values
                     .copy_within((replica - 1) * width..replica * width, replica * width);
             }
+            let (before, after) = cache.chains.split_at_mut(replica);
+            after[0].copy_from_slice(&before[replica - 1]);
+            cache.is_weighed_d[replica] = true;
         } else {
-            time_replica(setting, layout, cache, replica);
+            weigh_replica(setting, layout, cache, replica);
+            end_replica(setting, layout, cache, replica);
         }
     }
+}
+
+/// The cost of a layout, from nothing.
+pub fn evaluate(setting: &Setting, layout: &Layout, cache: &mut Cache) -> f64 {
+    time_alone(setting, layout, cache);
     combine(setting, layout, cache, true, f64::INFINITY).unwrap_or(f64::INFINITY)
 }

@@ -1,4 +1,4 @@
-//! What crosses links between regions in a step, and how long that keeps them busy.
+//! What crosses links between regions at a step's end, and how long that keeps them busy.
 
 use super::arrays::{Grid, Layout, Setting, max};
 
@@ -60,19 +60,6 @@ impl Loads {
         }
         worst_s
     }
-
-    /// Seconds of the busiest region link or uplink.
-    pub fn busiest_s(&self, setting: &Setting) -> f64 {
-        let mut worst_s = self.busiest_uplink_s(setting);
-        for a in 0..setting.num_regions() {
-            for b in 0..setting.num_regions() {
-                if self.all_rr.at(a, b) > 0.0 {
-                    worst_s = max(worst_s, self.link_s(setting, a, b));
-                }
-            }
-        }
-        worst_s
-    }
 }
 
 pub fn row_sum(grid: &Grid, number: usize) -> f64 {
@@ -87,28 +74,4 @@ pub fn column_sum(grid: &Grid, number: usize) -> f64 {
 #[inline]
 pub fn boundary_bytes(setting: &Setting, layout: &Layout, replica: usize, stage: usize) -> f64 {
     layout.shares[replica] as f64 / setting.micro_batch as f64 * setting.output_l[layout.first[stage + 1] - 1]
-}
-
-/// Seconds that the activations and gradients of a step keep the busiest region link or uplink busy.
-pub fn crossing_seconds(setting: &Setting, layout: &Layout, loads: &mut Loads) -> f64 {
-    if layout.num_stages == 1 {
-        return 0.0;
-    }
-    let mut has_crossed = false;
-    for replica in 0..layout.num_replicas() {
-        for (stage, ends) in layout.row(replica).windows(2).enumerate() {
-            let (a, b) = (ends[0], ends[1]);
-            if setting.region(a) == setting.region(b) {
-                continue;
-            }
-            if !has_crossed {
-                loads.clear();
-                has_crossed = true;
-            }
-            let num_bytes = boundary_bytes(setting, layout, replica, stage);
-            loads.add(setting, a, b, num_bytes);
-            loads.add(setting, b, a, num_bytes);
-        }
-    }
-    if has_crossed { loads.busiest_s(setting) } else { 0.0 }
 }

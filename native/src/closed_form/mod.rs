@@ -1,7 +1,7 @@
 //! The closed form of a step: what searches evaluate, a million times a second where they change a layout bit by bit.
 //!
-//! `evaluate` prices a layout of a `Setting`: `pipeline` times one replica, `sync` the all-reduces, `tied` what stages
-//! that share parameters send each other, `links` what crosses regions. Python hands over arrays (`python`).
+//! `evaluate` prices a layout of a `Setting`: `pipeline` times one replica, `sharing` all of them beside each other,
+//! `sync` the all-reduces, `tied` what stages that share parameters send each other. Python hands over arrays (`python`).
 
 pub mod arrays;
 pub mod cache;
@@ -16,6 +16,7 @@ pub mod progress;
 pub mod python;
 pub mod rings;
 pub mod shares;
+pub mod sharing;
 pub mod sync;
 #[cfg(test)]
 pub mod testing;

@@ -1,4 +1,5 @@
-//! How long a pipeline takes: the exact times of one replica's blocks under a schedule's order, alone on its links.
+//! How long a pipeline takes: the exact times of one replica's blocks under a schedule's order, its transfers of one
+//! rate each (`sharing` says which).
 //!
 //! Stage s of P computes a forward pass of each of M micro-batches after stage s - 1's has arrived, and a backward pass
 //! after stage s + 1's has. The order on every stage is the schedule's:
@@ -20,7 +21,7 @@ use super::progress::Progress;
 use crate::windows::INITIAL_PACKETS;
 
 /// What one micro-batch takes on the way over a boundary between stages, in one direction.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 pub struct Way {
     /// Seconds for which a transfer keeps it.
     pub send_s: f64,
@@ -30,7 +31,7 @@ pub struct Way {
 }
 
 /// What one micro-batch takes on a stage, and on the ways to the next stage and back; these count for none but the last.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 pub struct Stage {
     pub forward_s: f64,
     pub backward_s: f64,
@@ -83,6 +84,12 @@ fn chain_ends(begin_s: f64, num: usize, is_back: bool, chain: &[Stage], overlap:
     }
 }
 
+/// Writes when each stage's last forward pass ends under GPipe, windows being open; when the last stage's does.
+pub fn forward_ends(num: usize, chain: &[Stage], overlap: bool, ends_s: &mut [f64]) -> f64 {
+    chain_ends(0.0, num, false, chain, overlap, ends_s);
+    ends_s[chain.len() - 1]
+}
+
 /// Writes when each stage's last backward pass ends to `ends_s` (P), and returns the latest of them, in seconds.
 pub fn pipeline_ends(
     schedule: Schedule,
@@ -105,8 +112,7 @@ pub fn pipeline_ends(
         }
         (Schedule::Gpipe, _) if must_grow => progress.gpipe(num, chain, overlap, ends_s),
         (Schedule::Gpipe, _) => {
-            chain_ends(0.0, num, false, chain, overlap, ends_s);
-            let begin_s = ends_s[chain.len() - 1];
+            let begin_s = forward_ends(num, chain, overlap, ends_s);
             chain_ends(begin_s, num, true, chain, overlap, ends_s);
         }
     }

@@ -21,17 +21,13 @@ pub fn evaluate_py(setting: SettingArrays<'_>, layout: LayoutArrays<'_>, cache: 
     Ok(evaluate::evaluate(&setting, &layout, cache))
 }
 
-/// Times one replica's pipeline, and weighs its cells, into the cache.
+/// Times all replicas' pipelines beside each other, and weighs their cells, into the cache.
 #[pyfunction]
-pub fn time_replica(
-    setting: SettingArrays<'_>,
-    layout: LayoutArrays<'_>,
-    cache: &mut Cache,
-    replica: usize,
-) -> PyResult<()> {
+pub fn time_replicas(setting: SettingArrays<'_>, layout: LayoutArrays<'_>, cache: &mut Cache) -> PyResult<()> {
     let (setting, layout) = (setting.view()?, layout.read()?);
     check(&setting, &layout, cache)?;
-    evaluate::time_replica(&setting, &layout, cache, replica);
+    evaluate::time_alone(&setting, &layout, cache);
+    evaluate::share_links(&setting, &layout, cache);
     Ok(())
 }
 
@@ -59,17 +55,6 @@ pub fn memory_bytes(
 #[pyfunction]
 pub fn holds_tie(setting: SettingArrays<'_>, first: usize, last: usize, number: usize) -> PyResult<bool> {
     Ok(memory::holds_tie(&setting.view()?, first, last, number))
-}
-
-/// Seconds that the activations and gradients of a step keep the busiest region link or uplink busy.
-#[pyfunction]
-pub fn crossing_seconds(setting: SettingArrays<'_>, layout: LayoutArrays<'_>) -> PyResult<f64> {
-    let (setting, layout) = (setting.view()?, layout.read()?);
-    Ok(links::crossing_seconds(
-        &setting,
-        &layout,
-        &mut links::Loads::of(setting.num_regions()),
-    ))
 }
 
 /// Seconds that a step is longer because stages that share parameters sum their gradients.

@@ -12,7 +12,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 use super::moves::{KINDS, Move, NUM_MOVES, below, change, undo};
 use crate::closed_form::arrays::{Grid, Layout, Setting};
 use crate::closed_form::cache::Cache;
-use crate::closed_form::evaluate::{combine, cost_from, end_replica, least_cost, weigh_replica};
+use crate::closed_form::evaluate::{combine, cost_from, end_replica, least_cost, share_links, weigh_replica};
 
 /// How a call of `Annealing::run` goes about it.
 pub struct Plan {
@@ -50,8 +50,9 @@ impl Annealing<'_> {
     /// Makes moves.
     pub fn run(&mut self, plan: &Plan) {
         let mut chance = Xoshiro256PlusPlus::seed_from_u64(plan.seed);
+        share_links(&self.setting, self.layout, self.cache);
         let mut before = Before {
-            ends_dp: self.cache.ends_dp.clone(),
+            alone_dp: self.cache.alone_dp.clone(),
             excess_dp: self.cache.excess_dp.clone(),
             machines: self.layout.machines.clone(),
             slowest: self.slowest(),
@@ -149,29 +150,29 @@ impl Annealing<'_> {
     fn are_timed(&mut self, touched: Touched, first: usize, most: f64) -> bool {
         match touched {
             Touched::None => true,
-            Touched::Two(a, b) if a == b => self.may_do(a, 0, most) && self.does(a, 0, most),
+            Touched::Two(a, b) if a == b => self.may_do(a, most) && self.does(a, most),
             Touched::Two(a, b) => {
-                self.may_do(a, 0, most) && self.may_do(b, 1, most) && self.does(a, 0, most) && self.does(b, 1, most)
+                self.may_do(a, most) && self.may_do(b, most) && self.does(a, most) && self.does(b, most)
             }
             Touched::All => {
                 let num = self.layout.num_replicas();
                 (0..num).all(|k| {
                     let replica = (first + k) % num;
-                    self.may_do(replica, 0, most) && self.does(replica, 0, most)
+                    self.may_do(replica, most) && self.does(replica, most)
                 })
             }
         }
     }
 
     /// Weighs a replica; whether the layout is not bound to cost more than `most` for it.
-    fn may_do(&mut self, replica: usize, chain: usize, most: f64) -> bool {
-        weigh_replica(&self.setting, self.layout, self.cache, replica, chain);
-        least_cost(&self.setting, self.layout, self.cache, replica, chain) <= most
+    fn may_do(&mut self, replica: usize, most: f64) -> bool {
+        weigh_replica(&self.setting, self.layout, self.cache, replica);
+        least_cost(&self.setting, self.layout, self.cache, replica) <= most
     }
 
     /// Times a replica that was weighed; whether the layout need not cost more than `most` for it.
-    fn does(&mut self, replica: usize, chain: usize, most: f64) -> bool {
-        let end_s = end_replica(&self.setting, self.layout, self.cache, replica, chain);
+    fn does(&mut self, replica: usize, most: f64) -> bool {
+        let end_s = end_replica(&self.setting, self.layout, self.cache, replica);
         cost_from(&self.setting, self.layout, self.cache, replica, end_s) <= most
     }
 
@@ -179,7 +180,7 @@ impl Annealing<'_> {
     fn slowest(&self) -> usize {
         let (mut worst, mut worst_s) = (0, -1.0);
         for replica in 0..self.layout.num_replicas() {
-            let end_s = self.cache.ends_dp.at(replica, 0);
+            let end_s = self.cache.sharing.ends_dp.at(replica, 0);
             if end_s > worst_s {
                 (worst, worst_s) = (replica, end_s);
             }
@@ -190,7 +191,7 @@ impl Annealing<'_> {
 
 /// What was known before a move.
 struct Before {
-    ends_dp: Grid,
+    alone_dp: Grid,
     excess_dp: Grid,
     machines: Vec<usize>,
     slowest: usize,
@@ -200,13 +201,18 @@ struct Before {
 
 impl Before {
     fn keep(&mut self, cache: &Cache, touched: Touched) {
-        copy(&cache.ends_dp, &mut self.ends_dp, touched);
+        copy(&cache.alone_dp, &mut self.alone_dp, touched);
         copy(&cache.excess_dp, &mut self.excess_dp, touched);
     }
 
     fn give_back(&self, cache: &mut Cache, touched: Touched) {
-        copy(&self.ends_dp, &mut cache.ends_dp, touched);
+        copy(&self.alone_dp, &mut cache.alone_dp, touched);
         copy(&self.excess_dp, &mut cache.excess_dp, touched);
+        match touched {
+            Touched::None => {}
+            Touched::All => cache.is_weighed_d.fill(false),
+            Touched::Two(a, b) => (cache.is_weighed_d[a], cache.is_weighed_d[b]) = (false, false),
+        }
     }
 }
 

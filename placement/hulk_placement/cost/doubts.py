@@ -90,7 +90,7 @@ class _Step:
         if not self.step.is_early:
             self.ready_P = np.full_like(self.ready_P, self.ready_P.max())
         self.spread_s = float(self.ready_P.max() - self.ready_P.min())
-        passed_s = max(float(self.pipelines.ends_DP.max()), self.pipelines.crossing_s)
+        passed_s = max(float(self.pipelines.ends_DP.max()), self.pipelines.nic_s)
         summed_s = self.predicted_s - self.pipelines.tied_s - self.step.after_s
         self.reduced_s = passed_s + (summed_s - passed_s) * self.apart
         self.transfers, self.reduces, self.ties = _transfers(self.step), _reduces(self.step), _ties(self.step)

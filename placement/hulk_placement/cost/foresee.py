@@ -1,4 +1,7 @@
-"""What is promised of a plan: the closed form where it holds, the simulation of a step where it may be off."""
+"""What is promised of a plan: the closed form where it holds, the simulation of a step where it may be off.
+
+Searches go by the closed form; the last few plans are ranked by what is promised of them.
+"""
 
 from __future__ import annotations
 
@@ -47,18 +50,17 @@ def foresee(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
 def promising(
     plans: Sequence[Plan], workload: Workload, topology: Topology, left_s: Callable[[], float] = lambda: math.inf
 ) -> Plan:
-    """The best of plans by the closed form; of those that cost the same by it that of which least is promised.
+    """The plan of which least is promised: by the closed form where that holds, by the simulation where it may be off.
 
-    The first of them where no seconds are left to look.
+    The best by the closed form of those that there are no seconds left to look at, and of those that are alike.
     """
-    least = min(judged(plan, workload) for plan in plans)
-    alike = [plan for plan in plans if judged(plan, workload) <= least * ROUNDING]
-    best, best_cost = alike[0], math.inf
-    for plan in alike if len(alike) > 1 else ():
+    by_formula = sorted(plans, key=lambda plan: judged(plan, workload))
+    best, best_cost = by_formula[0], math.inf
+    for plan in by_formula if len(plans) > 1 else ():
         if left_s() <= 0 or endless(plan, plan.prediction, topology):
             break
         cost = judged(replace(plan, prediction=foresee(plan, workload, topology)), workload)
-        if cost < best_cost:
+        if cost < best_cost / ROUNDING:
             best, best_cost = plan, cost
     return best
 

@@ -16,7 +16,7 @@ import numpy as np
 from hulk_placement.accelerators.framework_memory import framework_memory
 from hulk_placement.cost.blocking import blocking_ends
 from hulk_placement.cost.closed_form.arrays import Cache, Floats, Layout, Setting
-from hulk_placement.cost.closed_form.evaluate import crossing_seconds, memory_bytes, time_replica
+from hulk_placement.cost.closed_form.evaluate import memory_bytes, time_replicas
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.cost.closed_form.shares import filled, num_batches
 from hulk_placement.cost.closed_form.sync import tied_seconds
@@ -35,9 +35,9 @@ from hulk_placement.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Pipelines:
-    """All pipelines of a plan, each alone on its links; D replicas, P stages, seconds and bytes.
+    """All pipelines of a plan, beside each other on their links; D replicas, P stages, seconds and bytes.
 
-    `crossing_s`: how long activations and gradients keep the busiest link between regions, or NIC, busy in a step.
+    `nic_s`: how long activations and gradients keep the busiest NIC busy in a step.
     `tied_s`: how much longer a step is for gradients of parameters that stages share. `held_s`: how much later all has
     been computed because sends that block hold their receivers, too. `memory_DP`: of one accelerator of each cell.
     `backward_DP`: seconds of each cell's last backward pass, with what it computes anew.
@@ -47,7 +47,7 @@ class Pipelines:
     compute_DP: Floats
     backward_DP: Floats
     memory_DP: Floats
-    crossing_s: float
+    nic_s: float
     tied_s: float
     held_s: float = 0.0
 
@@ -76,7 +76,7 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
     if plan.schedule == "explicit":
         ends_DP = _in_own_order(plan, timed, layout, stage_ways(plan, workload, topology), free_links)
     else:
-        ends_DP = _in_known_order(timed, layout, alike_D)
+        ends_DP = _in_known_order(timed, layout)
     unheld_s = float(ends_DP.max())
     if plan.layout.pipeline > 1 and not (plan.overlap or free_links):  # what blocks knows nothing of cold windows
         ends_DP = np.maximum(ends_DP, _blocking(plan, setting, layout, stage_ways(plan, workload, topology), alike_D))
@@ -87,7 +87,7 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
         compute_DP=_seconds(setting, layout, forward=1 + setting.recompute) * shares_D[:, None],
         backward_DP=_seconds(setting, layout, forward=int(setting.recompute)) * filled_D[:, None],
         memory_DP=_memory(plan, setting, layout, alike_D, _overheads(plan, workload, topology)),
-        crossing_s=max(crossing_seconds(timed, layout), _nic_s(plan, setting, layout, seen)),
+        nic_s=_nic_s(plan, setting, layout, seen),
         tied_s=tied_seconds(setting, layout),
         held_s=float(ends_DP.max()) - unheld_s,
     )
@@ -110,13 +110,11 @@ def arrays_of(plan: Plan, workload: Workload, topology: Topology) -> tuple[Setti
     return ground.setting(option), _layout(plan, names, len(workload.model.layers), len(ground.regions))
 
 
-def _in_known_order(setting: Setting, layout: Layout, alike_D: list[int]) -> Floats:
+def _in_known_order(setting: Setting, layout: Layout) -> Floats:
     """When the cells of a schedule that the closed form knows end."""
-    num_replicas, num_stages = layout.machine_DP.shape
-    cache = Cache(num_replicas, num_stages, len(setting.uplink_R), len(setting.kind_M))
-    for replica in set(alike_D):
-        time_replica(setting, layout, cache, replica)
-    return cache.ends_DP[alike_D]
+    cache = Cache(*layout.machine_DP.shape, len(setting.uplink_R), len(setting.kind_M))
+    time_replicas(setting, layout, cache)
+    return cache.ends_DP
 
 
 def stage_ways(plan: Plan, workload: Workload, topology: Topology) -> Ways:

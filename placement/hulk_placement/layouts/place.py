@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from hulk_placement.cost.closed_form.setting import Ground
-from hulk_placement.cost.foresee import promising
+from hulk_placement.cost.foresee import ROUNDING, promising
 from hulk_placement.cost.money import judged
 from hulk_placement.layouts import portfolio, reasons
 from hulk_placement.layouts.admission import accelerators_needed, admitted
@@ -128,12 +128,14 @@ def best_plan(
     if not found:
         return reasons.impossible(trials, space)
     best = promising(found, workload, topology, left_s)
+    best_cost = judged(best, workload)
     best = with_all_flows(best, workload, topology, left_s)
     if schedule_s is not None and plan_timing_s(best) < left_s():
         best = reordered(best, workload, topology, schedule_s, seed)
     # The search weighs neither two-level all-reduces nor orders of blocks.
     is_known = trials.knows_links and workload.sync.mode == "ring" and best.schedule != "explicit"
-    reached, is_proven = judged(best, workload), trials.is_proven and is_known
+    reached = judged(best, workload)
+    is_proven = trials.is_proven and is_known and best_cost <= min(judged(plan, workload) for plan in found) * ROUNDING
     floor = max(reasons.least_cost(trials, space), trials.proven_cost if is_known else 0.0)
     gap = 0.0 if is_proven or not reached else max(0.0, 1 - floor / reached)
     best = replace(best, iterations=trials.num_evaluations, optimality_gap=gap)

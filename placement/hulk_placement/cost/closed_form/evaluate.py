@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from hulk_native import crossing_seconds, evaluate, lacking_cells, memory_bytes, time_replica
+from hulk_native import evaluate, lacking_cells, memory_bytes, time_replicas
 
-__all__ = ["crossing_seconds", "evaluate", "lacking_cells", "memory_bytes", "time_replica"]
+__all__ = ["evaluate", "lacking_cells", "memory_bytes", "time_replicas"]
