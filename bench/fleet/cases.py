@@ -82,7 +82,7 @@ def live_decision_s(num_jobs: int, num_machines: int, seed: int) -> tuple[float,
     model = Model(preset("gpt2").layers("bf16"))
     jobs = [_live(_job(n, rng), model, topology) for n in range(num_jobs + 1)]
     settings, times = Settings(slot_s=SLOT_S), PredictedStepTimes(topology)
-    decide(0.0, jobs[:1], topology, {}, times, settings)  # compiled, where it was not
+    decide(0.0, jobs[:1], topology, {}, times, settings)  # what is loaded at the first is no decision's time
     begun = time.process_time()
     first = decide(0.0, jobs[:-1], topology, {}, times, settings)
     middle = time.process_time()

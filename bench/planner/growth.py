@@ -41,7 +41,7 @@ def growth(console: Console, sizes: Sequence[int]) -> None:
 
 
 def grown(case: Case) -> Grown:
-    """One row, in a process that has done nothing else; what is compiled was compiled before."""
+    """One row, in a process that has done nothing else."""
     empty = peak_bytes()
     topology = case.topology()
     workload = case.workload(topology)

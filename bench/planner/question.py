@@ -1,7 +1,7 @@
 """`python -m bench planner`: how good and how quick searches over layouts are. Predictions only, nothing is trained.
 
 Clusters are drawn over measured cloud links by printed seeds. Seconds are processor time of the one process that
-searches, so that other programs on the machine do not count; what is compiled was compiled before.
+searches, so that other programs on the machine do not count.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def _compared(case: Case) -> Compared:
 
 
 def _timed(work: Callable[[], float]) -> tuple[float, float]:
-    """Seconds of the second time: what is compiled at the first is no evaluation's time."""
+    """Seconds of the second time: what is loaded at the first is no evaluation's time."""
     work()
     start_s = time.perf_counter()
     found = work()

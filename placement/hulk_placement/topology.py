@@ -151,7 +151,7 @@ class Link:
     def _rate_at(self, num_bytes: float) -> float:
         sizes, rates = zip(*self.by_size, strict=True)
         rate = float(np.interp(math.log(max(num_bytes, 1.0)), np.log(sizes), rates))
-        most = min(self.bandwidth_bytes_per_s, max(rates))
+        most: float = min(self.bandwidth_bytes_per_s, max(rates))
         busy_s = num_bytes / rate - self.latency_s
         return float(min(most, num_bytes / busy_s)) if busy_s > 0 else most
 

@@ -10,7 +10,7 @@ import pytest
 import typer
 from hulk_operator.cli.app import COMMANDS
 
-PLANNER = {"ortools", "pandas", "scipy", "torch"}
+PLANNER = {"hulk_native", "ortools", "pandas", "scipy", "torch"}
 CLIENT = {"aiohttp", "kubernetes", "pydantic", "numpy", "highspy", "rich", "yaml", "jinja2"}
 MOST_MODULES_FOR_HELP = 250
 """Python itself and typer are some 190 of them."""

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-SEARCHES = {"ortools", "highspy", "pandas", "scipy", "torch", "hulk_placement.solve"}
+SEARCHES = {"hulk_native", "ortools", "highspy", "pandas", "scipy", "torch", "hulk_placement.solve"}
 SERVING = ("hulk_operator.handlers.operator", "hulk_operator.handlers.serving", "hulk_operator.handlers.workers")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hulk_placement.cost.groups import Group
 from hulk_placement.cost.nccl_tree import parents
+from hulk_placement.cost.nccl_tuning import tuned
 from hulk_placement.cost.transports import allreduce_seconds
 from hulk_placement.nccl import PROTOCOLS, Nccl
 from hulk_placement.topology import Link, Machine, Topology
@@ -83,9 +84,11 @@ def test_inside_a_machine() -> None:
     time = allreduce_seconds(nvlink, [group], topology)[0]
     assert time.seconds == pytest.approx(2 * 7 / 8 * 64 * MIB / 2e11, rel=0.5)
     assert time.worst == ("a", "a")
-    between = {id(protocol) for protocol in Nccl().protocols(crosses_machines=True)}
-    assert id(PROTOCOLS["LL128"]) not in between
-    assert id(PROTOCOLS["LL128"]) in {id(protocol) for protocol in Nccl().protocols(crosses_machines=False)}
+    sizes = [1 << power for power in range(10, 30)]
+    inside = {tuned(nvlink, Group(("a",) * 8, size), topology).protocol for size in sizes}
+    between = {tuned(nvlink, Group(("a", "b"), size), topology).protocol for size in sizes}
+    assert "LL128" in inside
+    assert "LL128" not in between
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "tree", None])

@@ -41,9 +41,7 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """The named command itself, in place of the entry that stands for it in lists."""
         name, listed, rest = super().resolve_command(ctx, args)
-        if name is None:
-            return name, listed, rest
-        return name, load(name), rest
+        return name, listed if name is None else load(name), rest
 
 
 def load(name: str) -> Any:

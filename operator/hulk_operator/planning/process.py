@@ -178,7 +178,8 @@ def at_most(budget: Budget, seconds: float) -> Budget:
 
 
 def _load() -> None:
-    import hulk_placement.solve  # noqa: F401
+    import hulk_placement.replan.replan
+    import hulk_placement.solve  # noqa: F401 # while the first problem is still gathered
 
 
 def _solve(workloads: Sequence[Workload], running: Sequence[Plan], topology: Topology, budget: Budget) -> Solution:

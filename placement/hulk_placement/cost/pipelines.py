@@ -77,11 +77,9 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
         ends_DP = _in_own_order(plan, timed, layout, stage_ways(plan, workload, topology), free_links)
     else:
         ends_DP = _in_known_order(timed, layout)
-    unheld_s = held_s = float(ends_DP.max())
-    if plan.layout.pipeline > 1 and not (plan.overlap or free_links):
-        held_DP = _blocking(plan, setting, layout, stage_ways(plan, workload, topology), alike_D)
-        ends_DP = np.maximum(ends_DP, held_DP)
-        held_s = float(ends_DP.max())
+    unheld_s = float(ends_DP.max())
+    if plan.layout.pipeline > 1 and not (plan.overlap or free_links):  # what blocks knows nothing of cold windows
+        ends_DP = np.maximum(ends_DP, _blocking(plan, setting, layout, stage_ways(plan, workload, topology), alike_D))
     shares_D = np.array(plan.shares) / plan.micro_batch
     filled_D = np.array([filled(setting, layout, replica) for replica in range(plan.layout.data)])
     return Pipelines(
@@ -91,7 +89,7 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
         memory_DP=_memory(plan, setting, layout, alike_D, _overheads(plan, workload, topology)),
         nic_s=_nic_s(plan, setting, layout, seen),
         tied_s=tied_seconds(setting, layout),
-        held_s=held_s - unheld_s,
+        held_s=float(ends_DP.max()) - unheld_s,
     )
 
 

@@ -1,4 +1,4 @@
-"""A replica's sequences in micro-batches, as few as hold them, all of one size: as `closed_form::shares` in the crate."""
+"""A replica's sequences in micro-batches, as few as hold them, all of one size: `closed_form::shares` in Python."""
 
 from __future__ import annotations
 
