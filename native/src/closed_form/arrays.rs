@@ -176,6 +176,12 @@ impl Setting<'_> {
         self.banned_mj.width() > 1
     }
 
+    /// Whether some machines have places of their own, and with them links of their own.
+    #[inline]
+    pub fn has_own_links(&self) -> bool {
+        self.own_qq.width() > self.num_regions()
+    }
+
     #[inline]
     pub fn kind(&self, machine: usize) -> usize {
         self.kind_m[machine] as usize

@@ -20,6 +20,9 @@ pub struct Groups {
     ends: Vec<usize>,
     /// Bytes that one rank of each stage brings to the all-reduce; (P).
     pub bytes_p: Vec<f64>,
+    /// The machines of the stages, stage after stage, each once, with their regions; they end where `machine_ends` says.
+    machines: Vec<(usize, usize)>,
+    machine_ends: Vec<usize>,
     /// By machine the number of the count and stage that met it last.
     seen_m: Vec<u32>,
     number: u32,
@@ -35,6 +38,8 @@ impl Groups {
             walks: Vec::new(),
             ends: vec![0; num_stages + 1],
             bytes_p: vec![0.0; num_stages],
+            machines: Vec::new(),
+            machine_ends: vec![0; num_stages + 1],
             seen_m: vec![0; num_machines],
             number: 0,
         }
@@ -46,6 +51,7 @@ impl Groups {
         self.twin_pr.values.fill(NONE);
         self.visits_pr.values.fill(0);
         self.walks.clear();
+        self.machines.clear();
         for stage in 0..layout.num_stages {
             self.count(setting, layout, stage);
             self.walk(layout, stage);
@@ -67,9 +73,12 @@ impl Groups {
             count_r[region] += 1;
             if self.seen_m[machine] == number {
                 *self.twin_pr.at_mut(stage, region) = machine;
+            } else {
+                self.seen_m[machine] = number;
+                self.machines.push((machine, region));
             }
-            self.seen_m[machine] = number;
         }
+        self.machine_ends[stage + 1] = self.machines.len();
     }
 
     /// A number that no machine was seen with.
@@ -154,21 +163,12 @@ impl Groups {
     }
 
     /// The machines of a stage in regions where it is on several, each once, with their regions.
-    pub fn each_of_several(
-        &mut self,
-        setting: &Setting,
-        layout: &Layout,
-        stage: usize,
-        mut visit: impl FnMut(usize, usize),
-    ) {
-        let number = self.next_number();
-        for replica in 0..layout.num_replicas() {
-            let machine = layout.machine(replica, stage);
-            let region = setting.region(machine);
-            if self.seen_m[machine] != number && self.only_pr.at(stage, region) == NONE {
-                self.seen_m[machine] = number;
-                visit(machine, region);
-            }
-        }
+    pub fn each_of_several(&self, stage: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let machines = &self.machines[self.machine_ends[stage]..self.machine_ends[stage + 1]];
+        let only_r = self.only_pr.row(stage);
+        machines
+            .iter()
+            .copied()
+            .filter(move |&(_, region)| only_r[region] == NONE)
     }
 }

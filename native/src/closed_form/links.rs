@@ -6,7 +6,7 @@ use super::arrays::{Grid, Layout, Setting, max};
 pub struct Loads {
     /// Of all machines.
     all_rr: Grid,
-    /// Of machines that have no link of their own there.
+    /// Of machines that have no link of their own there; not kept where none has any.
     inherited_rr: Grid,
 }
 
@@ -19,9 +19,11 @@ impl Loads {
         }
     }
 
-    pub fn clear(&mut self) {
+    pub fn clear(&mut self, setting: &Setting) {
         self.all_rr.values.fill(0.0);
-        self.inherited_rr.values.fill(0.0);
+        if setting.has_own_links() {
+            self.inherited_rr.values.fill(0.0);
+        }
     }
 
     /// Puts what one machine sends another on the link between their regions.
@@ -29,7 +31,8 @@ impl Loads {
     pub fn add(&mut self, setting: &Setting, source: usize, target: usize, num_bytes: f64) {
         let (a, b) = (setting.region(source), setting.region(target));
         *self.all_rr.at_mut(a, b) += num_bytes;
-        if setting.own_qq.at(setting.place(source), setting.place(target)) == f64::INFINITY {
+        let has_own = || setting.own_qq.at(setting.place(source), setting.place(target)) < f64::INFINITY;
+        if setting.has_own_links() && !has_own() {
             *self.inherited_rr.at_mut(a, b) += num_bytes;
         }
     }
@@ -41,9 +44,14 @@ impl Loads {
 
     /// Seconds that a link is busy with all that crosses it, and with what has no own link there.
     pub fn link_s(&self, setting: &Setting, a: usize, b: usize) -> f64 {
+        let inherited_rr = if setting.has_own_links() {
+            &self.inherited_rr
+        } else {
+            &self.all_rr
+        };
         max(
             self.carried_s(setting, a, b),
-            self.inherited_rr.at(a, b) / setting.capacity_rr.at(a, b),
+            inherited_rr.at(a, b) / setting.capacity_rr.at(a, b),
         )
     }
 

@@ -3,7 +3,7 @@
 //! By stage only the number of cells in each region counts: the machines of a region are alike to a ring, and the walk
 //! over regions is the layout's tour. The plan that is chosen in the end gets rings over machines.
 
-use super::arrays::{Grid, Layout, Setting, max};
+use super::arrays::{Grid, Layout, Setting, max, min};
 use super::groups::Groups;
 use super::links::{column_sum, row_sum};
 
@@ -105,7 +105,7 @@ impl Rings {
     /// Finds what the rings of all stages put on a pair of machines in a region, over what one ring does.
     ///
     /// At most: of the stage's machines there the one that brings the second most bytes stands for the busiest pair.
-    pub fn share(&mut self, setting: &Setting, layout: &Layout, groups: &mut Groups) {
+    pub fn share(&mut self, layout: &Layout, groups: &Groups) {
         self.sharing_pr.values.fill(1.0);
         if layout.num_stages == 1 {
             return;
@@ -113,26 +113,28 @@ impl Rings {
         for &machine in &layout.machines {
             self.load_m[machine] = 0.0;
         }
-        for stage in 0..layout.num_stages {
-            let own = groups.bytes_p[stage];
-            if own > 0.0 {
-                groups.each_of_several(setting, layout, stage, |machine, _| self.load_m[machine] += own);
+        for (stage, &own) in groups.bytes_p.iter().enumerate() {
+            for (machine, _) in groups.each_of_several(stage) {
+                self.load_m[machine] += own;
             }
         }
-        for stage in 0..layout.num_stages {
-            let own = groups.bytes_p[stage];
-            let (most_r, second_r) = (&mut self.out_s, &mut self.into_s);
-            most_r.fill(0.0);
-            second_r.fill(0.0);
-            let sharing_r = self.sharing_pr.row_mut(stage);
+        for (stage, &own) in groups.bytes_p.iter().enumerate() {
             if own > 0.0 {
-                groups.each_of_several(setting, layout, stage, |machine, region| {
-                    let (load, most) = (self.load_m[machine], most_r[region]);
-                    most_r[region] = max(most, load);
-                    second_r[region] = max(second_r[region], if load < most { load } else { most });
-                    sharing_r[region] = max(1.0, second_r[region] / own);
-                });
+                self.share_of(groups, stage, own);
             }
+        }
+    }
+
+    fn share_of(&mut self, groups: &Groups, stage: usize, own: f64) {
+        let (most_r, second_r) = (&mut self.out_s, &mut self.into_s);
+        most_r.fill(0.0);
+        second_r.fill(0.0);
+        let sharing_r = self.sharing_pr.row_mut(stage);
+        for (machine, region) in groups.each_of_several(stage) {
+            let (load, most) = (self.load_m[machine], most_r[region]);
+            most_r[region] = max(most, load);
+            second_r[region] = max(second_r[region], min(most, load));
+            sharing_r[region] = max(1.0, second_r[region] / own);
         }
     }
 

@@ -35,7 +35,7 @@ impl Sums {
             return;
         }
         self.groups.update(setting, layout);
-        self.rings.share(setting, layout, &mut self.groups);
+        self.rings.share(layout, &self.groups);
         let is_apart = self.groups.are_apart(setting, layout);
         let mut quickest_s = f64::INFINITY;
         if setting.transports & GLOO != 0 || !is_apart {

@@ -22,7 +22,7 @@ pub fn tied_seconds(setting: &Setting, layout: &Layout, loads: &mut Loads) -> f6
     if setting.num_ties() == 0 {
         return 0.0;
     }
-    loads.clear();
+    loads.clear(setting);
     for number in 0..setting.num_ties() {
         load(setting, layout, loads, number);
     }
