@@ -131,7 +131,7 @@ def _transports(plan: Plan, workload: Workload, topology: Topology) -> Iterator[
         for algorithm, words in (
             ("ring", "gloo's ring"),
             ("hierarchical", "gloo in two levels, inside regions and between them"),
-            ("nccl", "NCCL over sockets (not measured)"),
+            ("nccl", "NCCL over sockets"),
         ):
             if plan.algorithm != algorithm:
                 changed = replace(plan, algorithm=algorithm, collective=None)

@@ -2,11 +2,15 @@
 
 NCCL opens its sockets on one interface of a machine: all that a machine sends leaves through that NIC, and all that it
 receives enters there, whatever other machine it comes from. A NIC without a stated limit is taken to be as wide as the
-machine's widest link (assumption: one NIC, measured by that link). Between stages NCCL uses all its connections to a
-peer (`Nccl.between_stages`), and they are not slowed down after they were silent: slow start after idle is a rule of
-each TCP connection, but no published step over shaped links shows it (assumption), while gloo's was measured
-(`cost.windows`). Where a link's bandwidth goes by the size of messages, stages send micro-batches of the largest
-boundary, sums what crosses an edge of a ring.
+machine's widest link (assumption: one NIC, measured by that link).
+
+Between stages NCCL uses all its connections to a peer (`Nccl.between_stages`), and they are not slowed down after they
+were silent. Slow start after idle is a rule of each TCP connection, and gloo's was measured (`cost.windows`). NCCL's
+transfers over links of 1 to 5 Gbit/s take their bytes and no more (`python -m bench published`), so it is left out
+(assumption: over 10 Gbit/s and 10 to 20 ms there and back they take two to three round trips more).
+
+Where a link's bandwidth goes by the size of messages, stages send micro-batches of the largest boundary, sums what
+crosses an edge of a ring.
 """
 
 from __future__ import annotations

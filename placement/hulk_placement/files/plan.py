@@ -131,7 +131,8 @@ class PlanFile(Part):
     buckets: Buckets = 1
     """Equal buckets of gradients: gloo reduces two at a time, Hulk's own, NCCL and a server one after the other."""
     overlap: bool = True
-    """Whether stages compute while they send, and gradients are reduced while others are still computed."""
+    """Whether stages compute while they send, and gradients are reduced while others are still computed; else a
+    transfer holds the stage that sends and the one that receives until it has arrived."""
     recompute: bool = False
     """Whether the backward pass computes activations anew, keeping only the layers' inputs."""
     attempt: Count = 1
