@@ -1,13 +1,15 @@
 """Profile and node counts -> LabSpec: the WANs that all-reduces are timed on.
 
 A and B are the lab's own files. C and D are tables of one-way milliseconds and Mbit/s of link rate, headers included; a
-lab's file wants TCP payload, 1448 / 1500 of that. E is drawn by a seed: four regions, every direction its own.
+lab's file wants TCP payload, 1448 / 1500 of that. E is drawn by a seed: four regions, every direction its own. So is
+every profile `REGIONS@SEED`, as `5@7`.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -16,8 +18,8 @@ from hulk_lab.spec import HEADER_BYTES, LabSpec, LinkSpec, NodeSpec, RegionSpec,
 
 MTU = 1500
 SEED = 4
-MOST_NODES = 3
-"""A region of the drawn profile has 1 to so many nodes, unless counts are given."""
+MOST_NODES, MOST_DRAWN_NODES = 3, 2
+"""A region of profile E, and of those drawn by other seeds, has 1 to so many nodes, unless counts are given."""
 
 Table: TypeAlias = Mapping[tuple[str, str], tuple[float, float]]
 
@@ -42,10 +44,10 @@ _D: Table = {
 """Near and slow: bytes decide, not round trips."""
 
 
-def _drawn(seed: int) -> Table:
+def _drawn(seed: int, regions: str = "potw") -> Table:
     draw = random.Random(seed)
     table: dict[tuple[str, str], tuple[float, float]] = {}
-    for source, target in itertools.combinations("potw", 2):
+    for source, target in itertools.combinations(regions, 2):
         one_way_ms = draw.uniform(15, 110)
         for pair in ((source, target), (target, source)):
             table[pair] = (round(one_way_ms * draw.uniform(0.9, 1.1)), round(10 ** draw.uniform(1.2, 2.2)))
@@ -54,6 +56,8 @@ def _drawn(seed: int) -> Table:
 
 TABLES: Mapping[str, Table] = {"C": _C, "D": _D, "E": _drawn(SEED)}
 PROFILES = ("A", "B", *TABLES)
+DRAWN = re.compile(r"([2-8])@(\d+)")
+"""A profile of so many regions, drawn by a seed."""
 
 
 def lab_spec(profile: str, nodes: Sequence[int] | None, name: str) -> LabSpec:
@@ -79,6 +83,9 @@ def default_nodes(profile: str) -> tuple[int, ...]:
     if profile == "E":
         draw = random.Random(f"nodes {SEED}")
         return tuple(draw.randint(1, MOST_NODES) for _ in "potw")
+    if drawn := DRAWN.fullmatch(profile):
+        draw = random.Random(f"nodes {profile}")
+        return tuple(draw.randint(1, MOST_DRAWN_NODES) for _ in range(int(drawn[1])))
     return (2, 2, 2)
 
 
@@ -99,13 +106,19 @@ def node_counts(profile: str, nodes: str) -> tuple[int, ...]:
     return (counts[0] // num_regions,) * num_regions
 
 
+def _table(profile: str) -> Table | None:
+    if drawn := DRAWN.fullmatch(profile):
+        return _drawn(int(drawn[2]), "potwvxyz"[: int(drawn[1])])
+    return TABLES.get(profile)
+
+
 def _links(profile: str) -> tuple[LinkSpec, ...]:
-    if profile in TABLES:
+    if table := _table(profile):
         payload = (MTU - HEADER_BYTES) / MTU
         return tuple(
             LinkSpec(source=source, target=target, one_way_ms=one_way_ms, mbit_per_s=round(mbit_per_s * payload, 2))
-            for (source, target), (one_way_ms, mbit_per_s) in TABLES[profile].items()
+            for (source, target), (one_way_ms, mbit_per_s) in table.items()
         )
     if profile not in PROFILES:
-        raise ValueError(f"profile {profile!r} is none of {', '.join(PROFILES)}")
+        raise ValueError(f"profile {profile!r} is none of {', '.join(PROFILES)} and no REGIONS@SEED such as 5@7")
     return load(_FILES / f"profile-{profile.lower()}.yaml").links
