@@ -23,7 +23,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.allreduce", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("question", nargs="*", default=["speed"], help=f"of speed, prediction, ddp, {', '.join(QUESTIONS)}")
+    parser.add_argument(
+        "question", nargs="*", default=["speed"], help=f"of speed, prediction, ddp, {', '.join(QUESTIONS)}"
+    )
     parser.add_argument("--profiles", default="A,B", help=f"of {','.join(PROFILES)}, or REGIONS@SEED")
     parser.add_argument("--nodes", nargs="*", default=["3", "6"], help="6, or one count a region: 2,1,3,1")
     parser.add_argument("--sizes", default="0.25,1,4,16,64", help="MiB")
