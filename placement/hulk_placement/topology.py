@@ -148,7 +148,7 @@ class Link:
         return replace(self, bandwidth_bytes_per_s=self._rate_at(num_bytes), by_size=())
 
     def _rate_at(self, num_bytes: float) -> float:
-        sizes, rates = zip(*self.by_size, strict=True)
+        sizes, rates = [size for size, _ in self.by_size], [rate for _, rate in self.by_size]
         upper = bisect_left(sizes, num_bytes)
         if 0 < upper < len(sizes):
             part = math.log(num_bytes / sizes[upper - 1]) / math.log(sizes[upper] / sizes[upper - 1])

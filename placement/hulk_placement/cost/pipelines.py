@@ -112,7 +112,8 @@ def arrays_of(plan: Plan, workload: Workload, topology: Topology) -> tuple[Setti
 
 def _in_known_order(setting: Setting, layout: Layout) -> Floats:
     """When the cells of a schedule that the closed form knows end."""
-    cache = Cache(*layout.machine_DP.shape, len(setting.uplink_R), len(setting.kind_M))
+    num_replicas, num_stages = layout.machine_DP.shape
+    cache = Cache(num_replicas, num_stages, len(setting.uplink_R), len(setting.kind_M))
     time_replicas(setting, layout, cache)
     return cache.ends_DP
 
