@@ -21,7 +21,7 @@ from hulk_placement.cost.simulate import simulate
 from hulk_placement.cost.simulation.schedule import Schedule, schedule
 from hulk_placement.cost.simulation.step import Replica, Way
 from hulk_placement.cost.where import where
-from hulk_placement.model import Layer, Model
+from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER, Layer, Model
 from hulk_placement.nccl import PROTOCOLS, Nccl
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.topology import Link, Machine, Topology
@@ -271,3 +271,11 @@ def test_a_limit_never_makes_a_step_shorter(seed: int) -> None:
         limited_s = predict(case.plan, workload, replace(case.topology, machines=machines)).step_s
         assert limited_s >= before_s * (1 - 1e-9)
         before_s = limited_s
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZER_BYTES_PER_PARAMETER)
+def test_every_optimizer_of_a_workload_has_its_update_priced(optimizer: str) -> None:
+    """An update at least reads the gradient and writes the parameter, and what it keeps of it is read and written."""
+    assert UPDATE_BYTES[optimizer] >= 12 + 2 * OPTIMIZER_BYTES_PER_PARAMETER[optimizer]
+    made = plan("a0 b0", Layout(1, 2)), job(stage_transport="nccl", optimizer=optimizer), world()
+    assert predict(*made).overhead_s == pytest.approx(optimizer_s(*made) + end_s(*made))

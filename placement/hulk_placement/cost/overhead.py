@@ -21,13 +21,26 @@ from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
-UPDATE_BYTES = {"adamw": 80, "sgd": 12}
-"""Bytes that an update reads and writes for each trained parameter, all values of four bytes.
+UPDATE_BYTES = {
+    "adamw": 80,
+    "adam": 72,
+    "sgd": 12,
+    "sgd-momentum": 32,
+    "adamw-bf16": 52,
+    "adamw-8bit": 16,
+    "adafactor": 40,
+}
+"""Bytes that an update reads and writes for each trained parameter, values of four bytes where nothing else is said.
 
 torch's AdamW goes through lists of tensors operation by operation unless told otherwise (`foreach`): decay (8 bytes),
 the first moment blended with the gradient (12), the second scaled (8) and given the gradient's square (12), its root
 (8), correction (8) and epsilon (8), and the quotient taken from the parameter (16). SGD without momentum reads
 parameter and gradient and writes the parameter.
+
+The others are counted by the same operations, and were not measured (assumption): Adam without decay; momentum scaled
+(8), given the gradient (12) and taken from the parameter (12); AdamW with moments of two bytes; in one kernel with
+moments of one byte (parameter 8, gradient 4, moments 4); Adafactor's squares (8), their means by row and column (8),
+the update (8), its norm (4) and the parameter (12).
 """
 
 MEMORY_SHARE = 0.8

@@ -141,6 +141,8 @@ def _blocking(plan: Plan, setting: Setting, layout: Layout, ways: Ways, alike_D:
 
 def _nic_s(plan: Plan, setting: Setting, layout: Layout, topology: Topology) -> float:
     """Seconds that what stages send each other in a step keeps the busiest NIC busy, out or in."""
+    if not any(machine.nic_bytes_per_s for machine in topology.machines):
+        return 0.0
     busy_s: Counter[tuple[str, str]] = Counter()
     for replica, share in enumerate(plan.shares):
         for stage, last in enumerate(layout.first_P[1:-1]):
