@@ -21,7 +21,6 @@
     closed_form  the closed form beside the simulation over boxes in zones in regions, where searches go; nothing is run
     gloo_model   prices of gloo's all-reduces beside measured ones and beside the event simulation; nothing is run
     memory       predicted peaks of memory beside published ones; nothing is run
-    published    prices of NCCL's sends and all-reduces beside what others measured; nothing is run
     schedules    how short the schedules of pipelines are that a search finds; nothing is executed
     pipelines    a step of a pipeline by Hulk's runtime beside torch.distributed.pipelining, on this machine
     stages       pipelines over regions in the geo lab: GPipe, 1F1B and the searched order, predicted and observed
@@ -70,7 +69,6 @@ from bench.memory_peaks import question as memory_peaks
 from bench.pipelines import question as pipelines
 from bench.placements import question as placements
 from bench.planner import question as planner
-from bench.published import question as published
 from bench.replanning import question as replanning
 from bench.shapes import question as shapes
 from bench.sharp import question as sharp
@@ -99,7 +97,6 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "step_model": step_model.run,
     "closed_form": closed_form.run,
     "gloo_model": gloo_model.run,
-    "published": published.run,
     "schedules": schedules.run,
     "pipelines": pipelines.run,
     "shapes": shapes.run,

@@ -8,6 +8,3 @@ LINKS: Final = Path(__file__).with_name("links.csv")
 
 ALLREDUCES: Final = Path(__file__).with_name("allreduce.csv")
 """128 all-reduces by gloo over emulated links."""
-
-NCCL_SHAPED: Final = Path(__file__).with_name("nccl_shaped.csv")
-"""82 sends and all-reduces by NCCL over shaped links."""

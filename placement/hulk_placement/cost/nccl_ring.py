@@ -9,7 +9,6 @@ chunk of every channel:
     T = loops x 2 (n - 1) x max( mean over edges (one way + hop + slice / rate), max over edges (chunks / rate) )
 
 A link never carries more than the buffers of all channels a round trip. Source: Hu et al. 2025 (arXiv 2507.04786).
-`python -m bench published` compares it with all-reduces that others measured.
 """
 
 from __future__ import annotations

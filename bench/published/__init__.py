@@ -1,1 +1,0 @@
-"""Prices of NCCL's operations beside what others measured."""
