@@ -15,6 +15,7 @@
     solve        how good and how quick planning is; predictions only, nothing measured
     planner      how good and how quick searches over any layout are; predictions only, nothing measured
     families     the layout search beside layouts that people draw, on boxes in zones in regions; predictions only
+    moves        how many changed layouts a second the compiled annealing prices; predictions only, nothing measured
     placements   planned machines beside those that others choose, measured on real trainings in three labs
     gnn          whether the value network helps to divide machines among jobs; predictions only, nothing measured
     step_model   the evaluator's closed form beside its simulation of a step, and what each takes; nothing is run
@@ -52,6 +53,7 @@ from bench import (
     crossover,
     deployment,
     light,
+    moves,
     predict,
     queue,
     ring_order,
@@ -91,6 +93,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "solve": lambda _: bench_solve.run(),
     "planner": planner.run,
     "families": families.run,
+    "moves": moves.run,
     "placements": placements.run,
     "gnn": gnn.run,
     "memory": memory_peaks.run,

@@ -83,7 +83,7 @@ async def outcomes(
         async with operator(kubeconfig, log, METRICS_PORT, lease_namespace) as process:
             await make_first_plan(first)
             tasks = {
-                name: asyncio.create_task(with_log(faults[name](corner), log), name=name)
+                name: asyncio.create_task(with_log(faults[name](corner), log, corner.name), name=name)
                 for name, corner in corners.items()
             }
             yield tasks
@@ -105,11 +105,13 @@ async def make_first_plan(corner: Corner) -> None:
     await corner.until(lambda job: holds(job.status, ConditionType.PLANNED), wait_s=LOADING_S)
 
 
-async def with_log(fault: Coroutine[Any, Any, None], log: Path) -> None:
-    """A fault that fails says what the operator logged last."""
+async def with_log(fault: Coroutine[Any, Any, None], log: Path, corner: str) -> None:
+    """A fault that fails says what the operator logged of its corner, and of everything at last."""
     try:
         await fault
     except Exception as error:
-        said = await asyncio.to_thread(log.read_text)
-        error.add_note(f"The operator's log ends:\n{said[-4000:]}")
+        said = (await asyncio.to_thread(log.read_text)).splitlines()
+        own = "\n".join(line for line in said if corner in line)
+        last = "\n".join(said[-20:])
+        error.add_note(f"The operator's log of {corner}:\n{own[-8000:]}\nThe log ends:\n{last[-4000:]}")
         raise

@@ -1,6 +1,7 @@
 """What stays when an attempt is over: pods that run Hulk's launcher, as far as the next plan has a worker for them."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -131,6 +132,25 @@ def test_a_pod_that_is_being_deleted_is_waited_for_and_the_others_are_not() -> N
     made = decide(view(over, pods=(pod(0), pod(1, delete_by=NOW), failed(2, 1)), memory=Memory(swept_to=1)))
     assert made.actions == ()
     assert made.requeue_after_s == 30
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "changes", "waits"),
+    [
+        ("the eviction has said so, and not yet deleted", 1, {}, True),
+        ("it was given up", 31, {}, False),
+        ("the pod has ended by itself", 1, {"phase": "Failed"}, False),
+    ],
+)
+def test_a_pod_that_will_be_deleted_is_waited_for(
+    name: str, seconds: int, changes: dict[str, Any], waits: bool
+) -> None:
+    """Its room counts as taken until it is gone: planned before that, a job without a spare node would get no plan."""
+    evicted = pod(1, disruption=Reason("EvictionByEvictionAPI", "Eviction API: evicting"), **changes)
+    known: dict[str, Any] = {"pods": (pod(0), evicted, pod(2)), "memory": Memory(swept_to=1)}
+    released = decide(view(running(), **known)).view.status
+    made = decide(replace(view(released, **known), now=NOW + timedelta(seconds=seconds)))
+    assert [action for _, action in made.actions] == ([] if waits else [RequestPlan()]), name
 
 
 def test_the_next_plan_takes_over_what_it_can_and_makes_only_what_lacks() -> None:

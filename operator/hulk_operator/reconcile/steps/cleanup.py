@@ -4,11 +4,11 @@ from datetime import timedelta
 
 from hulk_operator.api import ConditionType
 from hulk_operator.pods import WorkerPod
-from hulk_operator.reconcile.attempt_state import in_force, lost
+from hulk_operator.reconcile.attempt_state import in_force, lost, seconds_left
 from hulk_operator.reconcile.held_pods import is_held
 from hulk_operator.reconcile.retained_pods import staying
 from hulk_operator.reconcile.types import NOTHING, DeletePods, Outcome, Sweep, View
-from hulk_operator.status import holds
+from hulk_operator.status import condition, holds
 
 
 def kept_attempt(view: View) -> int:
@@ -47,16 +47,23 @@ def drain(view: View) -> Outcome:
     """Wait for the pods of earlier attempts, while they can still end by themselves.
 
     A pod on a dead node, one that outlived its grace period, or one that a finalizer keeps, is not waited for; the
-    planning pass does not hand out its accelerators as long as it is there. While pods stay, only those that are being
-    deleted end. Pods of a deleted job whose names the next attempt may need are waited for until they are gone.
+    planning pass does not hand out its accelerators as long as it is there. While pods stay, only those end that are
+    being deleted, or soon will be: an eviction, a preemption and a taint say so before they delete. Without that wait
+    the next plan would find their room taken, and a job that gets no plan keeps no pods. Pods of a deleted job whose
+    names the next attempt may need are waited for until they are gone.
     """
     if in_force(view):
         return NOTHING
     if any(is_held(view, pod) and pod.attempt > view.status.attempt for pod in view.leftovers):
         return Outcome(stop=True)
-    ending = [pod for pod in view.pods if pod.delete_by is not None] if staying(view) else view.pods
+    ending = [pod for pod in view.pods if pod.interrupted and not _is_over(pod)] if staying(view) else view.pods
     left_s = [left for pod in (*ending, *view.leftovers) if (left := _seconds_to_wait(view, pod)) > 0]
     return Outcome(stop=True, requeue_after_s=max(left_s)) if left_s else NOTHING
+
+
+def _is_over(pod: WorkerPod) -> bool:
+    """Whether a pod has ended and nobody deletes it: it holds no room."""
+    return pod.ended and pod.delete_by is None
 
 
 def _seconds_to_wait(view: View, pod: WorkerPod) -> float:
@@ -66,5 +73,7 @@ def _seconds_to_wait(view: View, pod: WorkerPod) -> float:
     if pod.node and (node is None or node.ready != "True" or pod.node in lost(view)):
         return 0.0
     if pod.delete_by is None:
-        return view.timing.leftover_s
+        told = condition(view.status, ConditionType.PLANNED) if pod.disruption else None
+        start = told.last_transition_time if told else view.now
+        return seconds_left(view, start, view.timing.leftover_s)
     return (pod.delete_by + timedelta(seconds=view.timing.leftover_s) - view.now).total_seconds()
