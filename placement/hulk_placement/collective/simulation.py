@@ -146,7 +146,7 @@ class _Run:
         self.is_capped = min(network.egress) < math.inf
         self.egress_free, self.ingress_free = [0.0] * num, [0.0] * num
         self.inside_free = [0.0] * num
-        self.inside_s = [_inside_s(network, r, num_bytes) for r in range(num)]
+        self.inside_s = [_inside_s(network, transport, r, num_bytes) for r in range(num)]
         self.events: list[tuple[float, int, int, int, _Part | None, float]] = []
         self.num_events = 0
         self.end_s = 0.0
@@ -302,10 +302,10 @@ def _way(pattern: Pattern, network: Network) -> _Way:
     )
 
 
-def _inside_s(network: Network, region: int, num_bytes: int) -> tuple[float, float]:
-    """Latency of a hop between a region's ranks, and the seconds in which each sends (n - 1) / n of the vector."""
+def _inside_s(network: Network, transport: Transport, region: int, num_bytes: int) -> tuple[float, float]:
+    """Delay of a hop between a region's ranks, and the seconds in which each sends (n - 1) / n of the vector."""
     num_ranks = len(network.ranks[region])
     if num_ranks == 1:
         return 0.0, 0.0
     sent = num_bytes * (num_ranks - 1) / num_ranks
-    return network.inside_latency_s[region], sent / network.inside_rate[region]
+    return network.inside_latency_s[region] + transport.hop_s, sent / network.inside_rate[region]
