@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hulk_placement.cost.buckets import Bucket, Gradients, ddp_seconds, ddp_simulated
 from hulk_placement.cost.gloo import Gloo
 from hulk_placement.cost.groups import Group, GroupTime
 from hulk_placement.cost.hierarchical import Hierarchical
 from hulk_placement.cost.transports import Transport, allreduce_seconds
 
+from bench.gloo_model.buckets import Bucket, Gradients, ddp_seconds, ddp_simulated
 from bench.gloo_model.rows import topology
 
 MIB = 1 << 20

@@ -11,13 +11,13 @@ from pathlib import Path
 from hulk_placement.cost.gloo import HEADER_BYTES, Gloo, cut_ring
 from hulk_placement.cost.gloo_rings import ring_times
 from hulk_placement.cost.groups import Group, GroupTime, Sharing
-from hulk_placement.cost.simulation.gloo_events import Collective, simulate
 from hulk_placement.topology import Link, Machine, Topology
 
 from bench.allreduce.case import Case
 from bench.allreduce.gloo_orders import INSIDE_BYTES_PER_S, INSIDE_RTT_S
 from bench.allreduce.profiles import MTU
 from bench.data import ALLREDUCES
+from bench.gloo_model.events import Collective, simulate
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from hulk_placement.cost.gloo import (
     cut_ring,
     quickest,
 )
-from hulk_placement.cost.idle import first_use_s, restart_s
+from hulk_placement.cost.idle import restart_s
 from hulk_placement.cost.point_to_point import send_receive_s
 from hulk_placement.topology import Link
 from hypothesis import given
@@ -120,9 +120,9 @@ def test_a_window_that_must_grow_again(transport: Gloo, silence_s: float, round_
 
 
 def test_what_a_link_carries_in_a_round_trip_is_window_enough() -> None:
-    link, burst = Link(0.1 - SOFTWARE_S, 8 * 10 * 1448 / 0.1), 1e9
-    assert first_use_s(link, burst, Gloo("bbr")) == pytest.approx(0.2169925001442312)
-    assert first_use_s(link, 10 * 1448, Gloo()) == 0.0
+    link = Link(0.1 - SOFTWARE_S, 8 * 10 * 1448 / 0.1)
+    assert restart_s(link, 1e9, Gloo(), 9.0) == pytest.approx(0.2169925001442312)
+    assert restart_s(link, 10 * 1448, Gloo(), 9.0) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,6 @@ def restart_s(link: Link, burst_bytes: float, transport: Gloo, silence_s: float)
     return _growing_s(link, burst_bytes, transport, halvings) if halvings else 0.0
 
 
-def first_use_s(link: Link, burst_bytes: float, transport: Gloo) -> float:
-    """Extra seconds of the first operation ever that sends such bursts over the link; BBR grows its window as well."""
-    return _growing_s(link, burst_bytes, transport, halvings=64)
-
-
 def _growing_s(link: Link, burst_bytes: float, transport: Gloo, halvings: int) -> float:
     """R (log2(1 + w / W) - 1): round trips until a window of W bytes has doubled often enough for a burst.
 

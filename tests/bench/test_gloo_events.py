@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hulk_placement.cost.buckets import Bucket, Gradients, ddp_seconds, ddp_simulated
 from hulk_placement.cost.gloo import SOFTWARE_S, Gloo, cut_ring
 from hulk_placement.cost.gloo_rings import ring_times
 from hulk_placement.cost.groups import Group
-from hulk_placement.cost.simulation.gloo_events import Collective, simulate
 from hulk_placement.topology import Link, Machine, Topology
 
 from bench.gloo_model import drawn
+from bench.gloo_model.buckets import Bucket, Gradients, ddp_seconds, ddp_simulated
+from bench.gloo_model.events import Collective, simulate
 
 MIB = 1 << 20
 MACHINES = tuple(Machine(name + i, name) for name in "PQ" for i in "01")

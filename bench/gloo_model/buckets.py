@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 from hulk_placement.cost.gloo import AT_A_TIME, CUBIC, SOFTWARE_S, Gloo, Ring, cut_ring
 from hulk_placement.cost.groups import Group, Sharing, weighted
-from hulk_placement.cost.simulation.gloo_events import Collective, simulate
 from hulk_placement.topology import Pair, Topology
+
+from bench.gloo_model.events import Collective, simulate
 
 
 @dataclass(frozen=True, slots=True)
