@@ -73,10 +73,11 @@ def lay_out(work: Work, seed: int) -> LaidOut | None:
     """
     found = [laid_out for laid_out in _begun(work) if laid_out is not None]
     best = min(found, key=lambda laid_out: not laid_out.is_possible, default=None)
-    for number, arranged in enumerate([] if best is None else best.jobs):
+    jobs = [] if best is None else best.jobs
+    for number, arranged in enumerate(jobs):
         if (now := work.done()) >= 1.0:
             break
-        until = now + (1.0 - now) / (len(best.jobs) - number)
+        until = now + (1.0 - now) / (len(jobs) - number)
         arranged.improve(lambda until=until: work.done() < until, seed + number)  # type: ignore[misc]
     return best
 
