@@ -45,7 +45,7 @@ FEW_S, SIX_S, LARGE_S = 2.0, 10.0, 10.0
 """Aims: up to four micro-batches, six of them, large cases."""
 
 DEFAULT_S = 2.0
-OTHERS = ("two-phase", "fast", "1f1b", "gpipe")
+OTHERS = ("fast", "1f1b", "gpipe")
 
 
 @dataclass(frozen=True, slots=True)

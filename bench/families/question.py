@@ -2,7 +2,7 @@
 
 Predictions only, nothing is trained. Clusters are boxes in zones in regions (`bench.families.clusters`); floors are the
 families of `bench.families.floors`, with layers and sequences split as well as the search splits them. Each cluster is
-searched with and without the drawings of the link hierarchy, for the processor seconds that are the aim of its size.
+searched for the processor seconds that are the aim of its size.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.layouts import portfolio
-from hulk_placement.layouts.parts import Parts
 from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Shape, Trials
 from rich.console import Console
@@ -53,38 +52,22 @@ class Found:
 
 
 def run(short: bool = False) -> None:
-    """Print the table and the worst ratios."""
+    """Print the table and the worst ratio."""
     console, raw = Console(highlight=False, width=160), Raw("families")
-    ratios: dict[bool, list[float]] = {False: [], True: []}
-    table = Table(
-        "cluster",
-        "best drawn by hand",
-        "degrees",
-        "s",
-        "without: s",
-        "ratio",
-        "with: s",
-        "ratio",
-        "degrees",
-        "evaluations",
-    )
+    ratios = []
+    headings = "best drawn by hand", "degrees", "s", "searched: s", "ratio", "degrees", "evaluations"
+    table = Table("cluster", *headings)
     for cluster in drawn(short):
-        floor = floor_of(cluster)
-        found = {is_drawn: searched(cluster, Parts(drawings=is_drawn)) for is_drawn in (False, True)}
-        for is_drawn, row in found.items():
-            ratios[is_drawn].append(row.cost / floor.cost)
-            raw.add(row, cluster=cluster.name, drawings=is_drawn, floor_s=floor.cost, family=floor.family)
-        before, after = found[False], found[True]
+        floor, found = floor_of(cluster), searched(cluster)
+        ratios.append(found.cost / floor.cost)
+        raw.add(found, cluster=cluster.name, floor_s=floor.cost, family=floor.family)
         table.add_row(
             *(cluster.name, floor.family, _words(floor.degrees), f"{floor.cost:.3f}"),
-            *(f"{before.cost:.3f}", f"{before.cost / floor.cost:.3f}", f"{after.cost:.3f}"),
-            *(f"{after.cost / floor.cost:.3f}", _words(after.degrees), f"{after.num_evaluations:,}"),
+            *(f"{found.cost:.3f}", f"{ratios[-1]:.3f}", _words(found.degrees), f"{found.num_evaluations:,}"),
         )
     console.print(table)
-    for is_drawn, values in ratios.items():
-        what = "with" if is_drawn else "without"
-        console.print(f"{what} drawings: worst ratio {max(values):.3f}, median {statistics.median(values):.3f}")
-    console.print(verdict("worst ratio", max(ratios[True]), "at most", ROUNDING))
+    console.print(f"worst ratio {max(ratios):.3f}, median {statistics.median(ratios):.3f}")
+    console.print(verdict("worst ratio", max(ratios), "at most", ROUNDING))
 
 
 def seconds_of(cluster: Cluster) -> float:
@@ -93,7 +76,7 @@ def seconds_of(cluster: Cluster) -> float:
     return next(seconds for most, seconds in SECONDS if num <= most)
 
 
-def searched(cluster: Cluster, parts: Parts, most_evaluations: float = math.inf) -> Found:
+def searched(cluster: Cluster, most_evaluations: float = math.inf) -> Found:
     """One search, for the processor seconds of its size, or for so many evaluations where they are said."""
     cluster.workload  # noqa: B018 - drawn before the time counts
     start_s = time.process_time()
@@ -102,7 +85,7 @@ def searched(cluster: Cluster, parts: Parts, most_evaluations: float = math.inf)
     def going_on() -> bool:
         return trials.num_evaluations < most_evaluations and time.process_time() - start_s < seconds
 
-    trials = Trials(Ground.of(cluster.workload, cluster.topology, cluster.topology.machines), parts)
+    trials = Trials(Ground.of(cluster.workload, cluster.topology, cluster.topology.machines))
     portfolio.search(trials, space_of(trials.ground), going_on, cluster.seed)
     best = trials.cheapest
     cost, degrees = (math.inf, ()) if best is None else (best.cost, best.shape.degrees)

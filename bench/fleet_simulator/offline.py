@@ -19,11 +19,12 @@ import numpy as np
 from hulk_placement.fleet.place import place
 from hulk_placement.fleet.program import Rows, solve
 from hulk_placement.fleet.room import Floats, Room
-from hulk_placement.fleet.types import Job, PlacedStepTimes
+from hulk_placement.fleet.types import Job
 from hulk_placement.fleet.utility import UtilityKind
 from hulk_placement.fleet.worth import upper_hull
 
 from bench.fleet_simulator.scenario import Scenario
+from bench.fleet_simulator.step_times import PlacedStepTimes
 
 NUM_POINTS = 400
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from hulk_placement.fleet.room import workers
 from hulk_placement.fleet.types import Job, Mapped
@@ -24,3 +25,21 @@ class PaperStepTimes:
         per_byte_s = 2 / ring.bandwidth_bytes_per_s + 1 / ring.reduce_bytes_per_s
         summing_s = ring.gradient_bytes * (count - 1) / count * per_byte_s
         return summing_s + ring.forward_s * ring.samples + ring.backward_s + ring.latency_s
+
+
+@runtime_checkable
+class SharedStepTimes(Protocol):
+    """Step times that know what rings on the same links do to each other."""
+
+    def shared_step_s(self, job: Job, mapping: Mapped, num_rings: int) -> float:
+        """Seconds of a step where so many rings leave the fullest of the job's machines, its own among them."""
+        ...
+
+
+@runtime_checkable
+class PlacedStepTimes(Protocol):
+    """Step times that differ by where workers are, and know how short they can be."""
+
+    def least_step_s(self, job: Job, admits: Mapped, count: int) -> float:
+        """Seconds that no mapping of so many workers beats, with no more on a machine than it admits."""
+        ...

@@ -7,11 +7,12 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hulk_placement.cost.buckets import Bucket, Gradients, ddp_seconds, ddp_simulated
 from hulk_placement.cost.gloo_rings import ring_times
 from hulk_placement.cost.groups import Group
-from hulk_placement.cost.simulation.gloo_events import Collective, simulate
 from hulk_placement.topology import Link, Machine, Topology
+
+from bench.gloo_model.buckets import Bucket, Gradients, ddp_seconds, ddp_simulated
+from bench.gloo_model.events import Collective, simulate
 
 
 @dataclass(frozen=True, slots=True)

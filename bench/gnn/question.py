@@ -26,7 +26,7 @@ from hulk_placement.solution import Budget
 from hulk_placement.solve import guided
 from hulk_placement.solve.together import DIVISION_SHARE, divisions_of, work_on
 from hulk_placement.split.division import Divisions, Progress
-from hulk_placement.split.finals import finals
+from hulk_placement.split.laid_out import lay_out
 
 from bench import clusters
 from bench.divisions import SEARCHES
@@ -76,7 +76,7 @@ def measure(name: str, num_machines: int, number: int, seconds: float) -> Row:
     left_s = max(1e-3, seconds - (time.process_time() - begun_s))
     work = work_on(divisions, Budget(iterations=10**12, seconds=left_s), time.process_time)
     search_of(name)(divisions, lambda: work.done() / DIVISION_SHARE, number)
-    final = finals(work, number) if divisions.is_any_possible() else None
+    final = lay_out(work, number) if divisions.is_any_possible() else None
     return Row(
         num_machines=num_machines,
         num_jobs=num_jobs,

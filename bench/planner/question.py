@@ -19,7 +19,6 @@ from bench.layout_searches import SEARCHES
 from bench.layout_searches.compare import Comparison, compare
 from bench.planner.cases import SINGLE, Case, Outcome, free_workload, searched, small_model
 from bench.planner.growth import growth
-from bench.planner.worth import worth
 from bench.raw import Raw
 from bench.verdicts import verdict
 
@@ -33,9 +32,6 @@ NUM_CLUSTERS = 32
 
 NUM_SMALL = 36
 EXACT_S, SMALL_S = 120.0, 0.5
-WORTH_S = (0.1, 1.0, 10.0)
-WORTH_SIZES, NUM_WORTH = ((8, 8), (80, 5)), 32
-"""Machines and regions; clusters of each."""
 
 GROWTH = (4, 16, 64, 256, 1000)
 
@@ -48,8 +44,6 @@ def run(short: bool = False) -> None:
         if not (short and num_machines == 1000):
             speed(console, raw, name, _cases(num_machines, num_regions, 4 if short else NUM_CLUSTERS), aim_s)
     growth(console, GROWTH[:3] if short else GROWTH)
-    cases = [case for size in WORTH_SIZES[: 1 if short else None] for case in _cases(*size, 4 if short else NUM_WORTH)]
-    worth(console, raw, cases, WORTH_S[:1] if short else WORTH_S)
 
 
 def _cases(num_machines: int, num_regions: int, num: int) -> list[Case]:

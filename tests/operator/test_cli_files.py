@@ -91,13 +91,8 @@ def test_a_plan_is_simulated_too_and_its_links_say_where_the_step_goes(hulk: Hul
     for words in ("SIMULATED, EVENT BY EVENT", "by the closed form", "link "):
         assert words in table
     closed_form_s = simulated["closedFormMicroseconds"] / 1e6
-    if simulated["doubts"]:
-        assert found["stepMicroseconds"] == simulated["stepMicroseconds"]
-        assert f"{closed_form_s:.2f} s, which may be off here: the step above is simulated" in table
-    else:
-        assert found["stepMicroseconds"] / 1e6 == closed_form_s
-        assert closed_form_s == pytest.approx(simulated["stepMicroseconds"] / 1e6, rel=0.05)
-    assert bool(simulated["doubts"]) == (name == "measured-plan.yaml")
+    assert found["stepMicroseconds"] == simulated["stepMicroseconds"]
+    assert closed_form_s == pytest.approx(simulated["stepMicroseconds"] / 1e6, rel=0.1)
 
 
 def test_the_link_that_most_of_a_step_is_spent_on_is_named_with_what_for(hulk: Hulk) -> None:
@@ -135,10 +130,8 @@ def test_what_is_odd_about_a_topology_is_a_note_beside_the_output(hulk: Hulk) ->
     json.loads(printed)
 
 
-@pytest.mark.parametrize(("degrees", "is_doubted"), [("pipeline: 2", False), ("data: 3, pipeline: 2", True)])
-def test_a_plan_that_is_saved_is_predicted_as_it_was_planned(
-    hulk: Hulk, tmp_path: Path, degrees: str, is_doubted: bool
-) -> None:
+@pytest.mark.parametrize("degrees", ["pipeline: 2", "data: 3, pipeline: 2"])
+def test_a_plan_that_is_saved_is_predicted_as_it_was_planned(hulk: Hulk, tmp_path: Path, degrees: str) -> None:
     saved, workload = tmp_path / "plan.yaml", tmp_path / "workload.yaml"
     text = (EXAMPLES / "measured-workload.yaml").read_text()
     workload.write_text(text.replace("{pipeline: 2}", f"{{{degrees}}}"))
@@ -148,8 +141,6 @@ def test_a_plan_that_is_saved_is_predicted_as_it_was_planned(
     (planned,) = json.loads(printed)["jobs"]
     _, again, _ = hulk("predict", *files, "-p", saved, "-o", "json")
     found = json.loads(again)
-    assert bool(found["simulated"]["doubts"]) == is_doubted
-    assert (found["stepMicroseconds"] != found["simulated"]["closedFormMicroseconds"]) == is_doubted
     assert found["stepMicroseconds"] == planned["prediction"]["stepMicroseconds"]
     said = saved.read_text().splitlines()[0]
     assert said == f"# Predicted: {found['stepMicroseconds'] / 1e6:.6g} s a step."

@@ -139,7 +139,7 @@ def test_pages_and_drawings_are_written(hulk: Hulk, tmp_path: Path) -> None:
     [
         ("-p nope -n 2", "--placement nope: neither a file nor one of v, interleaved, wave, x, m, nn, k"),
         ("-p v -n 0", "--micro-batches 0: must be >= 1"),
-        ("-p v -n 2 --mode best", "--mode best: none of searched, optimal, two-phase, fast, "),
+        ("-p v -n 2 --mode best", "--mode best: none of searched, optimal, fast, "),
         ("-p v -n 2 --mode fast --time-optimal", "--time-optimal is --mode optimal: it does not go with --mode fast"),
         ("-p interleaved -n 6 --mode interleaved", "interleaved 1F1B needs a multiple of 4 micro-batches, not 6"),
         ("-p v -n 200000", "200000 micro-batches of 8 blocks and transfers are 1600000: at most 200000"),

@@ -243,9 +243,9 @@ def test_equal_shares_stay_in_their_order_when_a_document_is_written_again() -> 
 
 def test_network_of_machines() -> None:
     machines = tuple(Machine(name, name[0]) for name in ("b1", "a1", "b2"))
-    links = {("a", "b"): Link(0.1, 5e6), ("b", "a"): Link(0.2, 1e6), ("b", "b"): Link(0.002, 1e8)}
+    links = {("a", "b"): Link(0.1, 2e6), ("b", "a"): Link(0.2, 1e6), ("b", "b"): Link(0.002, 1e8)}
     topology = Topology(machines, region_links=links, uplinks={"a": 3e6})
-    net = build_network(topology.with_shares({("a", "b"): 0.4}), ["b1", "a1", "b2"])
+    net = build_network(topology, ["b1", "a1", "b2"])
     assert (net.regions, net.ranks) == (("b", "a"), ((0, 2), (1,)))
     assert net.rate == ((0.0, 1e6), (2e6, 0.0))
     assert net.latency_s == ((0.0, 0.1), (0.05, 0.0))

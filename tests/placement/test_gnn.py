@@ -22,7 +22,7 @@ from hulk_placement.model import Layer, Model
 from hulk_placement.solution import Budget
 from hulk_placement.solve.together import DIVISION_SHARE, divisions_of, work_on
 from hulk_placement.split.division import Divisions, Progress
-from hulk_placement.split.finals import finals
+from hulk_placement.split.laid_out import lay_out
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 from split_cases import model, topology, workload
@@ -54,7 +54,7 @@ def divided(
     divisions = divisions or divisions_of(jobs, world)
     work = work_on(divisions, Budget(20_000), lambda: 0.0)
     search(divisions, lambda: work.done() / DIVISION_SHARE, 0)
-    final = finals(work, 0)
+    final = lay_out(work, 0)
     assert final is not None
     return final.value
 

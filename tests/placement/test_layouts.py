@@ -20,7 +20,6 @@ from hulk_placement.cost.gloo import cut_ring
 from hulk_placement.cost.predict import predict
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.layouts.annealing import annealed
-from hulk_placement.layouts.parts import Parts
 from hulk_placement.layouts.place import place
 from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.space import Space, space_of
@@ -515,9 +514,7 @@ def test_annealing_costs_are_those_of_the_layout_from_scratch(
     cost = best_cost = evaluate(setting, layout, cache)
     fresh = Cache(2, 3, 3, 6)
     for call in range(60):
-        cost, best_cost = anneal(
-            setting, layout, cache, free, best, cost, best_cost, 3, 0.1, 0.01, 60 * seed + call, Parts().moves()
-        )
+        cost, best_cost = anneal(setting, layout, cache, free, best, cost, best_cost, 3, 0.1, 0.01, 60 * seed + call)
         assert evaluate(setting, layout, fresh) == cost
         assert evaluate(setting, best, fresh) == best_cost
         held = np.bincount(layout.machine_DP.ravel(), minlength=6)

@@ -103,7 +103,7 @@ def test_what_is_held_for_how_long_by_hand() -> None:
     assert least_makespan(operations, 10, memory=2.0) == 1 + 3 + 10 * 4
 
 
-@pytest.mark.parametrize("mode", ["searched", "optimal", "fast", "two-phase"])
+@pytest.mark.parametrize("mode", ["searched", "optimal", "fast"])
 def test_a_device_that_holds_nothing_needs_no_memory(mode: str) -> None:
     """Of two stages the second one keeps no activations."""
     blocks = tuple(replace(block, memory=0.0) if block.devices == (1,) else block for block in v(2, 1, 3).blocks)
@@ -213,14 +213,6 @@ def test_every_mode_keeps_what_every_schedule_must(mode: str, num: int) -> None:
     assert found.bound <= least * (1 + 1e-9) <= found.schedule.makespan * (1 + 2e-9)
 
 
-def test_two_phases_wait_for_each_other() -> None:
-    """Between the barriers the pattern repeats; without them warm-up and cool-down overlap it."""
-    barriers, free = (scheduled(v(4, 1, 3), 32, MEMORY, 60, mode) for mode in ("two-phase", "searched"))
-    assert barriers.pattern is not None
-    assert barriers.pattern.period == barriers.pattern.operations.busiest
-    assert free.schedule.makespan < barriers.schedule.makespan
-
-
 def test_what_a_mode_cannot_do_is_said_with_the_numbers() -> None:
     with pytest.raises(ValueError, match="device 0 holds 32 at most, and has 16"):
         scheduled(v(4), 32, MEMORY, mode="gpipe")
@@ -232,7 +224,7 @@ def test_what_a_mode_cannot_do_is_said_with_the_numbers() -> None:
         scheduled(v(4), 8, mode="zero-bubble")
     with pytest.raises(ValueError, match="0 micro-batches: must be >= 1"):
         scheduled(v(4), 0)
-    for mode in ("searched", "optimal", "fast", "two-phase"):
+    for mode in ("searched", "optimal", "fast"):
         with pytest.raises(ValueError, match=r"device 0: one micro-batch alone holds 1 of memory, and there is 0.5"):
             scheduled(v(4), 8, 0.5, mode=mode)
 

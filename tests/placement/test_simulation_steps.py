@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from hulk_native import packets_of
 from hulk_placement.cost.closed_form.pipeline import SCHEDULES, Chain, pipeline_ends
 from hulk_placement.cost.simulation.outcome import Simulated, simulate_step
 from hulk_placement.cost.simulation.schedule import BACKWARD, FORWARD, Schedule, schedule
 from hulk_placement.cost.simulation.step import AllReduce, Bucket, Edge, Place, Replica, Resource, Step, Way
 from hulk_placement.cost.timeline import Span, chain, timeline
 from hulk_placement.cost.where import Row, where
-from hulk_placement.cost.windows import packets_of
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -18,7 +18,7 @@ from hulk_placement.solve import solve
 from hulk_placement.solve.together import divide, divisions_of, work_on
 from hulk_placement.split.arrange import part_of
 from hulk_placement.split.division import Divisions, nothing
-from hulk_placement.split.finals import CONSTRUCTED_WORTH, Final
+from hulk_placement.split.laid_out import CONSTRUCTED_WORTH, LaidOut
 from hulk_placement.split.moves import drawn
 from hulk_placement.split.pools import Pools, assign
 from hulk_placement.topology import Topology
@@ -38,7 +38,7 @@ def no_time() -> float:
     return 0.0
 
 
-def divided(jobs: list[Workload], world: Topology, search: str = "portfolio") -> Final:
+def divided(jobs: list[Workload], world: Topology, search: str = "portfolio") -> LaidOut:
     found = divide(work_on(divisions_of(jobs, world), WORK, no_time), SEARCHES[search], 0)
     assert found is not None
     return found

@@ -1,56 +1,17 @@
-"""gloo's closed form by its settings: BBR, buckets, a flow's own limit; and its inverse that searches use."""
+"""gloo's closed form: buckets, a flow's own limit; and its inverse that searches use."""
 
 from __future__ import annotations
 
 import pytest
 import worlds
-from hulk_native import PACKET_BYTES
-from hulk_placement.cost.gloo import (
-    CUBIC,
-    HEADER_BYTES,
-    PACED_SHARE,
-    SOFTWARE_S,
-    UNPACED_PACKETS,
-    Gloo,
-    Ring,
-    cut_ring,
-    quickest,
-)
-from hulk_placement.cost.idle import first_use_s, restart_s
+from hulk_placement.cost.gloo import SOFTWARE_S, Ring, cut_ring, quickest
 from hulk_placement.cost.point_to_point import send_receive_s
 from hulk_placement.topology import Link
 from hypothesis import given
 from hypothesis import strategies as st
 
-TRANSPORTS = st.sampled_from([Gloo(), Gloo("bbr"), Gloo("bbr", 9000)])
-RINGS = st.builds(cut_ring, st.integers(1, 1 << 28), st.integers(2, 60), st.integers(1, 2), TRANSPORTS)
+RINGS = st.builds(cut_ring, st.integers(1, 1 << 28), st.integers(2, 60), st.integers(1, 2))
 MIB = 1 << 20
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"congestion_control": "reno"}, "'reno' must be one of cubic, bbr"),
-        ({"mtu_bytes": 52}, "52 bytes must be > 52"),
-        ({"router_buffer_s": 0.0}, "0.0 s must be > 0"),
-        ({"router_buffer_s": float("nan")}, "nan s must be > 0"),
-    ],
-)
-def test_settings_that_cannot_be(settings: dict[str, object], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        Gloo(**settings)  # type: ignore[arg-type]
-
-
-def test_windows_are_counted_in_packets_of_the_usual_mtu() -> None:
-    assert CUBIC.packet_bytes == PACKET_BYTES
-
-
-def test_bbr_paces_a_burst_by_hand() -> None:
-    """Two ranks, 1 MiB: 4 segments of 256 KiB, K = 2. Paced longer than the link needs."""
-    ring, round_trip_s = cut_ring(MIB, 2, 1, Gloo("bbr")), 0.1 + SOFTWARE_S
-    paced_s = PACED_SHARE * round_trip_s / 2 * (1 - UNPACED_PACKETS * (1500 - HEADER_BYTES) / (MIB / 2))
-    assert paced_s > (MIB / 4) / 1e9
-    assert ring.edge_s(0.1, 1e9, 1) == pytest.approx(2 * (round_trip_s + 2 * paced_s))
 
 
 def test_two_buckets_fill_the_link_while_one_turns_round() -> None:
@@ -80,15 +41,14 @@ def test_most_sharing_is_the_most_that_meets_the_limit(
     st.integers(1, 1 << 28),
     st.lists(st.integers(2, 60), min_size=1, max_size=5),
     st.integers(1, 2),
-    TRANSPORTS,
     worlds.RTTS,
     worlds.BANDWIDTHS,
     st.integers(1, 20),
 )
 def test_the_quickest_ring_bounds_all(
-    size: int, nums: list[int], buckets: int, transport: Gloo, rtt: float, rate: float, sharing: int
+    size: int, nums: list[int], buckets: int, rtt: float, rate: float, sharing: int
 ) -> None:
-    rings = [cut_ring(size, num, buckets, transport) for num in nums]
+    rings = [cut_ring(size, num, buckets) for num in nums]
     least = min(ring.edge_s(rtt, rate, sharing) for ring in rings)
     assert quickest(rings).edge_s(rtt, rate, sharing) <= least * (1 + 1e-12)
 
@@ -101,28 +61,6 @@ def test_more_sharing_a_slower_link_or_a_longer_way_is_never_quicker(
     assert ring.edge_s(rtt, rate, sharing + 1) >= seconds
     assert ring.edge_s(rtt, rate / 2, sharing) >= seconds
     assert ring.edge_s(rtt + 0.01, rate, sharing) >= seconds
-
-
-@pytest.mark.parametrize(
-    ("transport", "silence_s", "round_trips"),
-    [
-        (Gloo(), 0.2, 0.0),  # shorter than the timeout of 0.3 s
-        (Gloo(), 0.4, 0.5849625007211562),  # one timeout: half of the window, log2(1 + 2) - 1
-        (Gloo(), 0.7, 1.321928094887362),  # two: log2(1 + 4) - 1
-        (Gloo(), 9.0, 2.169925001442312),  # ten packets: log2(1 + 8) - 1
-        (Gloo("bbr"), 9.0, 0.0),
-        (Gloo(slow_start_after_idle=False), 9.0, 0.0),
-    ],
-)
-def test_a_window_that_must_grow_again(transport: Gloo, silence_s: float, round_trips: float) -> None:
-    link = Link(0.1 - SOFTWARE_S, 1e9)
-    assert restart_s(link, 8 * 10 * 1448, transport, silence_s) == pytest.approx(round_trips * 0.1)
-
-
-def test_what_a_link_carries_in_a_round_trip_is_window_enough() -> None:
-    link, burst = Link(0.1 - SOFTWARE_S, 8 * 10 * 1448 / 0.1), 1e9
-    assert first_use_s(link, burst, Gloo("bbr")) == pytest.approx(0.2169925001442312)
-    assert first_use_s(link, 10 * 1448, Gloo()) == 0.0
 
 
 @pytest.mark.parametrize(

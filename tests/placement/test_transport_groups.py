@@ -18,9 +18,7 @@ from hypothesis import strategies as st
 MIB = 1 << 20
 ALL: list[Transport] = [
     Gloo(),
-    Gloo("bbr", router_buffer_s=0.1),
     Hierarchical(),
-    Hierarchical("all"),
     Nccl(),
     Nccl(algorithm="ring", protocol="Simple"),
     Nccl(algorithm="tree"),
@@ -41,7 +39,7 @@ def seconds(transport: Transport, groups: list[Group], topology: Topology) -> li
 @EVERY
 def test_one_rank_has_nobody_to_talk_to(transport: Transport) -> None:
     time = allreduce_seconds(transport, [Group(("P0",), MIB)], FULL)[0]
-    assert (time.low_s, time.seconds, time.high_s, time.worst) == (0.0, 0.0, 0.0, None)
+    assert (time.seconds, time.worst) == (0.0, None)
 
 
 @EVERY
@@ -120,17 +118,6 @@ def test_gloo_with_two_groups_by_hand() -> None:
     groups = [Group(("P0", "O0"), 2 * MIB), Group(("P1", "O1"), 4 * MIB)]
     expected = [cut_ring(g.num_bytes, 2, 1).edge_s(0.1, 1e6, q) for g, q in zip(groups, (3, 1.5), strict=True)]
     assert seconds(Gloo(), groups, topology) == pytest.approx(expected)
-
-
-def test_bursts_of_several_groups_overflow_a_buffer_together() -> None:
-    """Segments of 1 MiB, 4 MiB of buffer: two groups' bursts fit, three do not."""
-    machines = tuple(Machine(f"{name}{i}", name) for name in "PO" for i in range(3))
-    topology = Topology(machines, region_links={(a, b): Link(0.1, 4 * MIB * 1448 / 1500) for a, b in ("PO", "OP")})
-    groups = [Group((f"P{i}", f"O{i}"), 4 * MIB) for i in range(3)]
-    gloo = Gloo(router_buffer_s=1.0)
-    assert all(time.low_s == time.high_s for time in allreduce_seconds(gloo, groups[:2], topology))
-    for time in allreduce_seconds(gloo, groups, topology):
-        assert time.high_s - time.low_s == pytest.approx((1.55 - 0.15) * 2 * (0.1 + SOFTWARE_S))
 
 
 def test_a_server_by_hand() -> None:

@@ -1,4 +1,4 @@
-"""gloo's prices against what was measured: the table of single all-reduces, DDP's buckets, two levels, silence."""
+"""gloo's prices against what was measured: the table of single all-reduces, DDP's buckets, two levels."""
 
 from __future__ import annotations
 
@@ -20,28 +20,16 @@ def measured() -> list[Row]:
     return rows()
 
 
-@pytest.mark.parametrize(
-    ("control", "mtu", "num_rows", "mean_error"),
-    [("cubic", 1500, 44, 0.015), ("bbr", 1500, 46, 0.015), ("bbr", 9000, 13, 0.01)],
-)
-def test_rows_whose_bursts_fit(measured: list[Row], control: str, mtu: int, num_rows: int, mean_error: float) -> None:
-    transport = Gloo(control, mtu).congestion_control, mtu
-    fit = [
-        row for row in measured if row.fits and (row.transport.congestion_control, row.transport.mtu_bytes) == transport
-    ]
-    assert len(fit) == num_rows
-    assert statistics.mean(abs(row.error) for row in fit) < mean_error
-    assert all(row.predicted.low_s == row.predicted.high_s == row.plain_s for row in fit)
+def test_rows_whose_bursts_fit(measured: list[Row]) -> None:
+    fit = [row for row in measured if row.fits]
+    assert len(fit) == 44
+    assert statistics.mean(abs(row.error) for row in fit) < 0.015
 
 
-@pytest.mark.parametrize(("control", "num_rows", "num_within"), [("cubic", 8, 8), ("bbr", 17, 15)])
-def test_rows_whose_bursts_overflow(measured: list[Row], control: str, num_rows: int, num_within: int) -> None:
-    over = [row for row in measured if not row.fits and row.transport.congestion_control == control]
-    assert len(over) == num_rows
-    assert sum(row.is_within for row in over) == num_within
-    for row in over:
-        assert row.predicted.low_s <= row.predicted.seconds <= row.predicted.high_s
-        assert row.predicted.low_s <= 1.03 * row.measured_s
+def test_rows_whose_bursts_overflow_take_longer_than_predicted(measured: list[Row]) -> None:
+    over = [row for row in measured if not row.fits]
+    assert len(over) == 8
+    assert all(row.error < 0 for row in over)
 
 
 def test_simulated_rows(measured: list[Row]) -> None:
@@ -61,21 +49,13 @@ def test_two_levels() -> None:
     assert max(abs(figure.error) for figure in small) < 0.01
 
 
-def test_two_levels_win_where_latency_counts_and_lose_where_their_bursts_overflow() -> None:
-    """Measured: 0.9 against 1.45 s at 0.25 MiB on A, 3.13 against 2.57 s at 16 MiB on B."""
-    gloo = Gloo(router_buffer_s=0.15)
-    for profile, mib, wins in (("A", 0.25, True), ("B", 16, False)):
-        size = int(mib * figures.MIB)
-        two = allreduce_seconds(Hierarchical("all", gloo), [Group(figures.REGION_ORDER, size)], topology(profile))[0]
-        flat = allreduce_seconds(gloo, [Group(figures.FOLD, size)], topology(profile))[0]
-        assert (two.seconds < flat.seconds) == wins
-    assert figures.shared_16().seconds == pytest.approx(3.13, rel=0.04)
-
-
-def test_silence() -> None:
-    errors = [figure.error for figure in figures.silence()]
-    assert max(map(abs, errors[:2])) < 0.01  # the case with the recorded time in use
-    assert max(map(abs, errors)) < 0.25
+def test_two_levels_win_where_latency_counts() -> None:
+    """Measured: 0.9 against 1.45 s at 0.25 MiB on A."""
+    two, flat = (
+        allreduce_seconds(transport, [Group(order, figures.MIB // 4)], topology("A"))[0].seconds
+        for transport, order in ((Hierarchical(), figures.REGION_ORDER), (Gloo(), figures.FOLD))
+    )
+    assert two < flat
 
 
 def test_the_best_ring_is_neither_region_order_nor_the_smallest_sum() -> None:

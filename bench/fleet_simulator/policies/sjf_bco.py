@@ -15,7 +15,9 @@ import numpy as np
 from hulk_placement.fleet.policies.fifo import asked, can_ever
 from hulk_placement.fleet.problem import Problem
 from hulk_placement.fleet.room import Counts, Floats, Room
-from hulk_placement.fleet.types import Job, SharedStepTimes
+from hulk_placement.fleet.types import Job
+
+from bench.fleet_simulator.step_times import SharedStepTimes
 
 HALVINGS = 4
 

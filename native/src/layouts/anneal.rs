@@ -9,7 +9,7 @@ use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-use super::moves::{KINDS, Move, NUM_MOVES, below, change, undo};
+use super::moves::{KINDS, Move, below, change, undo};
 use crate::closed_form::arrays::{Grid, Layout, Setting};
 use crate::closed_form::cache::Cache;
 use crate::closed_form::evaluate::{combine, cost_from, end_replica, least_cost, share_links, weigh_replica};
@@ -21,8 +21,6 @@ pub struct Plan {
     pub hot: f64,
     pub cold: f64,
     pub seed: u64,
-    /// Which kinds of move are made.
-    pub allowed: [bool; NUM_MOVES],
 }
 
 /// The replicas that a move touches.
@@ -63,24 +61,14 @@ impl Annealing<'_> {
         let mut temperature = plan.hot;
         for _ in 0..plan.num_moves {
             temperature *= cooling;
-            let number = below(&mut chance, NUM_MOVES);
-            if !plan.allowed[number] {
-                continue;
-            }
+            let kind = KINDS[below(&mut chance, KINDS.len())];
             let a = if chance.random() {
                 before.slowest
             } else {
                 below(&mut chance, num_replicas)
             };
             let replicas = (a, below(&mut chance, num_replicas));
-            let made = change(
-                &self.setting,
-                self.layout,
-                self.free_m,
-                &mut chance,
-                KINDS[number],
-                replicas,
-            );
+            let made = change(&self.setting, self.layout, self.free_m, &mut chance, kind, replicas);
             let Some(made) = made else { continue };
             let most = self.cost - self.cost * temperature * chance.random::<f64>().ln();
             if let Some(cost) = self.cost_of(made, &mut before, most) {
@@ -248,7 +236,6 @@ mod tests {
                 hot: 0.5,
                 cold: 0.1,
                 seed,
-                allowed: [true; NUM_MOVES],
             };
             let (layout_mut, best_mut) = (&mut layout, &mut best);
             let mut annealing = Annealing {
@@ -325,7 +312,6 @@ mod tests {
                 hot: 0.5,
                 cold: 0.4,
                 seed,
-                allowed: [true; NUM_MOVES],
             };
             let (layout_mut, best_cost) = (&mut layout, cost);
             let best_mut = &mut best;

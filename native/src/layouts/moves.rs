@@ -5,9 +5,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::closed_form::arrays::{Layout, Setting};
 
-pub const NUM_MOVES: usize = 5;
-
-/// Kinds of move; their numbers are those of `hulk_placement.layouts.anneal`.
+/// Kinds of move.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Two cells change machines.
@@ -22,7 +20,7 @@ pub enum Kind {
     Tour,
 }
 
-pub const KINDS: [Kind; NUM_MOVES] = [Kind::Swap, Kind::Replace, Kind::Shift, Kind::Share, Kind::Tour];
+pub const KINDS: [Kind; 5] = [Kind::Swap, Kind::Replace, Kind::Shift, Kind::Share, Kind::Tour];
 
 /// A move that was made, and what takes it back.
 #[derive(Clone, Copy)]
@@ -176,14 +174,14 @@ mod tests {
         let (setting, mut layout) = (world.setting(), world.layout(2, 3));
         let (before, free_m) = (layout.clone(), [1; 8]);
         let mut chance = Xoshiro256PlusPlus::seed_from_u64(0);
-        let mut num_made = [0; NUM_MOVES];
+        let mut num_made = [0; KINDS.len()];
         for number in 0..2000 {
-            let kind = KINDS[number % NUM_MOVES];
+            let kind = KINDS[number % KINDS.len()];
             let replicas = (below(&mut chance, 2), below(&mut chance, 2));
             if let Some(made) = change(&setting, &mut layout, &free_m, &mut chance, kind, replicas) {
                 assert_ne!(layout, before);
                 undo(&mut layout, made);
-                num_made[number % NUM_MOVES] += 1;
+                num_made[number % KINDS.len()] += 1;
             }
             assert_eq!(layout, before);
         }

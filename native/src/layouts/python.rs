@@ -6,7 +6,6 @@ use pyo3::prelude::*;
 
 use super::anneal::{Annealing, Plan};
 use super::estimate::Limits;
-use super::moves::NUM_MOVES;
 use super::pools::Pools;
 use super::{construct, estimate, fewest, layer_split, pools};
 use crate::closed_form::cache::Cache;
@@ -60,7 +59,7 @@ pub fn stages_that_hold<'py>(
 /// Makes `num_moves` moves from a layout whose replicas are timed; its cost now, and that of `best`, which is updated.
 ///
 /// `free`: cells for which each machine has room left, updated. `hot`, `cold`: temperatures at the first and the last
-/// move. `allowed` (moves): 0 where a move is not made. The same seed makes the same moves.
+/// move. The same seed makes the same moves.
 #[pyfunction]
 #[expect(
     clippy::too_many_arguments,
@@ -79,20 +78,14 @@ pub fn anneal(
     hot: f64,
     cold: f64,
     seed: u64,
-    allowed: Ints<'_>,
 ) -> PyResult<(f64, f64)> {
     let (view, mut now, mut best_now) = (setting.view()?, layout.read()?, best.read()?);
     check(&view, &now, cache)?;
-    let (mut kinds, given) = ([false; NUM_MOVES], allowed.as_slice()?);
-    for (kind, &is_allowed) in kinds.iter_mut().zip(given) {
-        *kind = is_allowed != 0;
-    }
     let plan = Plan {
         num_moves,
         hot,
         cold,
         seed,
-        allowed: kinds,
     };
     let free_m = free.as_slice_mut()?;
     let mut annealing = Annealing {

@@ -155,9 +155,6 @@ def _head(report: PredictReport) -> Lines:
 def _step(report: PredictReport) -> Lines:
     step = units.duration(report.step_microseconds)
     yield sentence("step", f"{step} predicted = {tables.step_words(report.breakdown)}")
-    if report.simulated.doubts:
-        closed_form = units.duration(report.simulated.closed_form_microseconds)
-        yield sentence("closed form", f"{closed_form}, which may be off here: the step above is simulated")
     yield sentence("throughput", f"{report.sequences_per_second:.4g} sequences/s")
     if report.guessed_speeds is not None:
         yield sentence("speeds", report.guessed_speeds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hulk_placement.cost.doubts import doubts
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.simulate import simulate
 from hulk_placement.cost.where import where
@@ -38,7 +37,6 @@ class SimulatedReport(Resource):
     replica: int  # the cell that the parts are seen from: all others wait for it in the end
     stage: int
     rows: tuple[SimulatedRow, ...]
-    doubts: tuple[str, ...]  # why the closed form may be more than 5 % off; () where both hold
 
 
 def simulated_report(plan: Plan, workload: Workload, topology: Topology) -> SimulatedReport:
@@ -59,7 +57,6 @@ def simulated_report(plan: Plan, workload: Workload, topology: Topology) -> Simu
             )
             for row in parts.rows
         ),
-        doubts=tuple(doubts(plan, workload, topology)),
     )
 
 
@@ -78,5 +75,3 @@ def simulated_table(report: SimulatedReport) -> Iterator[RenderableType]:
     yield ""
     yield made
     yield Text(f"as stage {report.stage} of replica {report.replica} sees it, which the step ends with", style="dim")
-    for doubt in report.doubts:
-        yield Text(f"the closed form may be off: {doubt}", style="yellow")

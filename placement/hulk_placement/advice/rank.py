@@ -9,8 +9,6 @@ from functools import cached_property
 
 from hulk_placement.advice.changes import Change, changes
 from hulk_placement.cost.closed_form.pipeline import SCHEDULES
-from hulk_placement.cost.doubts import doubts
-from hulk_placement.cost.foresee import foresee
 from hulk_placement.cost.memory import fits
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.simulate import simulate
@@ -67,11 +65,6 @@ class _Step:
         self.global_batch = workload.global_batch
 
     @cached_property
-    def needs_simulation(self) -> bool:
-        """Whether the closed form does not know the plan's order of blocks, or may be off."""
-        return self.plan.schedule not in SCHEDULES or bool(doubts(*self._given))
-
-    @cached_property
     def closed_s(self) -> float:
         """Of a sequence."""
         return predict(*self._given).step_s / self.global_batch
@@ -81,14 +74,9 @@ class _Step:
         """Of a sequence."""
         return simulate(*self._given).step_s / self.global_batch
 
-    @cached_property
-    def promised_s(self) -> float:
-        """Seconds of a step that `foresee` says."""
-        return foresee(*self._given).step_s
-
     def share_saved_by(self, other: _Step, may_simulate: bool) -> float:
-        """Of a sequence's time, both by one evaluator: simulated where either needs it, else by the closed form."""
-        if may_simulate and (self.needs_simulation or other.needs_simulation):
+        """Of a sequence's time, both by one evaluator: simulated where there is time, else by the closed form."""
+        if may_simulate:
             return 1 - other.simulated_s / self.simulated_s
         return 1 - other.closed_s / self.closed_s
 
@@ -109,7 +97,7 @@ def advise(plan: Plan, workload: Workload, topology: Topology, replan: Replan | 
     if again is not None:
         found = _Step(again, workload, topology)
         if now.share_saved_by(found, may_simulate=True) > 0:
-            base, base_s = found, min(base_s, found.promised_s)
+            base, base_s = found, min(base_s, found.simulated_s * found.global_batch)
     best = sorted(kept, key=lambda words: -kept[words].share)[:MOST_PLANNED_ANEW]
     made = [
         _row(change, base, base_s, _Step(new, change.workload, change.topology), is_new_plan=True)

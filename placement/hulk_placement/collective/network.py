@@ -80,7 +80,7 @@ class Network:
 def build_network(topology: Topology, machines: Sequence[str], allow_unknown: bool = False) -> Network:
     """The network of ranks on these machines (one entry a rank, in rank order); regions in order of first appearance.
 
-    What other jobs leave of the links is in `topology.with_shares`. Links that are unknown are absent unless allowed.
+    Links that are unknown are absent unless allowed.
     """
     by_region: dict[str, list[int]] = {}
     for rank, machine in enumerate(machines):

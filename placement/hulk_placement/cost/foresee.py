@@ -1,4 +1,4 @@
-"""What is promised of a plan: the closed form where it holds, the simulation of a step where it may be off.
+"""What is promised of a plan: one step of it, simulated.
 
 Searches go by the closed form; the last few plans are ranked by what is promised of them.
 """
@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hulk_placement.cost.doubts import doubts
 from hulk_placement.cost.money import accelerators_per_s, judged
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.simulate import simulate
@@ -32,8 +31,6 @@ def foresee(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
     predicted = predict(plan, workload, topology)
     if why := endless(plan, predicted, topology):
         raise ValueError(f"{plan.key}: {why}")
-    if not doubts(plan, workload, topology):
-        return predicted
     simulated = simulate(plan, workload, topology)
     computed_s = float(simulated.ends_DP.max()) + simulated.step.held_s
     step_s, passed_s = simulated.step_s, max(predicted.compute_s, computed_s)
@@ -50,7 +47,7 @@ def foresee(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
 def promising(
     plans: Sequence[Plan], workload: Workload, topology: Topology, left_s: Callable[[], float] = lambda: math.inf
 ) -> Plan:
-    """The plan of which least is promised: by the closed form where that holds, by the simulation where it may be off.
+    """The plan of which least is promised (`foresee`).
 
     The best by the closed form of those that there are no seconds left to look at, and of those that are alike.
     """

@@ -38,20 +38,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class GroupTime:
-    """Seconds of a group's all-reduce and the (source, target) pair of machines that holds it back, None for one rank.
-
-    `low_s` and `high_s` differ from `seconds` where what happens on the way is known as a range only.
-    """
+    """Seconds of a group's all-reduce and the (source, target) machines that hold it back, None for one rank."""
 
     seconds: float
     worst: Pair | None
-    low_s: float
-    high_s: float
-
-
-def exactly(seconds: float, worst: Pair | None) -> GroupTime:
-    """A time that is one figure."""
-    return GroupTime(seconds, worst, seconds, seconds)
 
 
 class Sharing:

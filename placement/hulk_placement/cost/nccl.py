@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hulk_placement.cost.groups import Group, GroupTime, Sharing, exactly
+from hulk_placement.cost.groups import Group, GroupTime, Sharing
 from hulk_placement.cost.nccl_ring import ring_edge_bytes, ring_edges, ring_time
 from hulk_placement.cost.nccl_tree import Trees, tree_edges
 from hulk_placement.cost.nccl_tuning import tuned
@@ -41,7 +41,7 @@ def nccl_times(groups: Sequence[Group], topology: Topology, transport: Nccl) -> 
     times = []
     for number, (group, edges) in enumerate(zip(groups, found, strict=True)):
         if len(group.machines) < 2:
-            times.append(exactly(0.0, None))
+            times.append(GroupTime(0.0, None))
         elif edges.transport.algorithm == "tree":
             times.append(Trees(group, topology, edges.transport).time(number, sharing, num_bytes))
         else:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from hulk_placement.cost.groups import Group, GroupTime, exactly
+from hulk_placement.cost.groups import Group, GroupTime
 from hulk_placement.nccl import PROTOCOLS, Nccl, Protocol
 from hulk_placement.topology import Link, Pair
 
@@ -53,7 +53,7 @@ def ring_time(group: Group, ways: Ways, transport: Nccl) -> GroupTime:
     whole_s, worst = _step(ways, transport, protocol, chunk_bytes)
     last_s, worst_last = _step(ways, transport, protocol, left_bytes)
     seconds = 2 * (len(ways) - 1) * (num_loops * whole_s + (last_s if left_bytes else 0.0))
-    return exactly(seconds, worst if num_loops else worst_last)
+    return GroupTime(seconds, worst if num_loops else worst_last)
 
 
 def _step(ways: Ways, transport: Nccl, protocol: Protocol, chunk_bytes: float) -> tuple[float, Pair]:

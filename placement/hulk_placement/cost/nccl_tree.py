@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
-from hulk_placement.cost.groups import Group, GroupTime, Sharing, exactly
+from hulk_placement.cost.groups import Group, GroupTime, Sharing
 from hulk_placement.nccl import PROTOCOLS, Nccl
 from hulk_placement.topology import Pair, Topology
 
@@ -88,7 +88,7 @@ class Trees:
             rate = self.transport.rate(link, sharing.num_sharing(number, pair, edge_bytes), protocol, self.num_channels)
             through.append((edge_bytes[number] / rate, pair))
         through_s, fullest = max(through)
-        return exactly(chain_s + depth_s + through_s, fullest)
+        return GroupTime(chain_s + depth_s + through_s, fullest)
 
     def _depth_s(self, tree: list[int | None], node: int, chunk_bytes: float) -> float:
         """From a node to the root and back."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hulk_placement.cost.groups import Group, GroupTime, Sharing, exactly
+from hulk_placement.cost.groups import Group, GroupTime, Sharing
 from hulk_placement.cost.point_to_point import send_receive_s
 from hulk_placement.topology import Link, Pair, Topology
 
@@ -28,7 +28,7 @@ def server_times(groups: Sequence[Group], topology: Topology, transport: Paramet
     there = _one_way(groups, [client_edges(group, transport) for group in groups], topology)
     back = _one_way(groups, [client_edges(group, transport, back=True) for group in groups], topology)
     return tuple(
-        exactly(there_s + back_s, max((there_s, there_pair), (back_s, back_pair))[1] if there_pair else None)
+        GroupTime(there_s + back_s, max((there_s, there_pair), (back_s, back_pair))[1] if there_pair else None)
         for (there_s, there_pair), (back_s, back_pair) in zip(there, back, strict=True)
     )
 

@@ -21,7 +21,7 @@ from itertools import pairwise
 from hulk_placement.collective.network import build_network
 from hulk_placement.collective.plan import CollectivePlan
 from hulk_placement.cost.compute import is_calibrated
-from hulk_placement.cost.gloo import CUBIC
+from hulk_placement.cost.gloo import Gloo
 from hulk_placement.cost.gloo_rings import ring_times
 from hulk_placement.cost.groups import Group, GroupTime
 from hulk_placement.cost.hierarchical import Hierarchical
@@ -40,7 +40,7 @@ from hulk_placement.topology import Pair, Topology
 from hulk_placement.workload import Workload
 
 TRANSPORTS: dict[str, Transport] = {
-    "ring": CUBIC,
+    "ring": Gloo(),
     "hierarchical": Hierarchical(),
     "nccl": Nccl(),
     "parameter-server": ParameterServer(),
@@ -139,7 +139,7 @@ def _wan(
     backward_s = pipelines.common_backward_s if is_early else 0.0
     seconds, link = wan_seconds(collective, network, workload.model.gradient_bytes, plan.num_buckets, backward_s)
     ends = None if link is None else tuple(machines[network.ranks[region][0]] for region in link)
-    return GroupTime(seconds, None if ends is None else (ends[0], ends[1]), seconds, seconds)
+    return GroupTime(seconds, None if ends is None else (ends[0], ends[1]))
 
 
 def allreduce(

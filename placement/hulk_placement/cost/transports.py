@@ -22,25 +22,22 @@ from hulk_placement.topology import Topology
 Transport = Gloo | Hierarchical | Nccl | ParameterServer
 
 
-def allreduce_seconds(
-    transport: Transport, groups: Sequence[Group], topology: Topology, silence_s: float = 0.0
-) -> tuple[GroupTime, ...]:
+def allreduce_seconds(transport: Transport, groups: Sequence[Group], topology: Topology) -> tuple[GroupTime, ...]:
     """Seconds of each group's all-reduce and the edge that holds it back; all groups begin together.
 
-    `silence_s` is how long connections were idle before: gloo's TCP connections may have to grow their windows again.
     A group of one rank takes 0 seconds. KeyError when a group names a machine that the topology lacks.
     """
     match transport:
         case Gloo():
-            return ring_times(groups, topology, transport, silence_s)
+            return ring_times(groups, topology)
         case Hierarchical():
-            return hierarchical_times(groups, topology, transport, silence_s)
+            return hierarchical_times(groups, topology)
     nums = [group.num_buckets for group in groups]
     buckets = [
         replace(g, num_bytes=math.ceil(g.num_bytes / num), num_buckets=1) for g, num in zip(groups, nums, strict=True)
     ]
     times = zip(nums, _of_one_bucket(transport, buckets, topology), strict=True)
-    return tuple(GroupTime(num * time.seconds, time.worst, num * time.low_s, num * time.high_s) for num, time in times)
+    return tuple(GroupTime(num * time.seconds, time.worst) for num, time in times)
 
 
 def _of_one_bucket(

@@ -5,7 +5,7 @@ receives enters there, whatever other machine it comes from. A NIC without a sta
 machine's widest link (assumption: one NIC, measured by that link).
 
 Between stages NCCL uses all its connections to a peer (`Nccl.between_stages`), and they are not slowed down after they
-were silent. Slow start after idle is a rule of each TCP connection, and gloo's was measured (`cost.windows`). NCCL's
+were silent. Slow start after idle is a rule of each TCP connection, and gloo's was measured (`windows.rs`). NCCL's
 transfers over links of 1 to 5 Gbit/s take their bytes and no more (measured for Yuan et al. 2022, arXiv 2206.01288), so
 it is left out (assumption: over 10 Gbit/s and 10 to 20 ms there and back they take two to three round trips more).
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from hulk_placement.fleet.utility import Utility
 from hulk_placement.workload import Workload
@@ -115,24 +115,6 @@ class StepTimes(Protocol):
 
     def step_s(self, job: Job, mapping: Mapped) -> float:
         """Seconds of one step, > 0; ValueError where the job says too little to tell."""
-        ...
-
-
-@runtime_checkable
-class SharedStepTimes(Protocol):
-    """Step times that know what rings on the same links do to each other."""
-
-    def shared_step_s(self, job: Job, mapping: Mapped, num_rings: int) -> float:
-        """Seconds of a step where so many rings leave the fullest of the job's machines, its own among them."""
-        ...
-
-
-@runtime_checkable
-class PlacedStepTimes(Protocol):
-    """Step times that differ by where workers are, and know how short they can be."""
-
-    def least_step_s(self, job: Job, admits: Mapped, count: int) -> float:
-        """Seconds that no mapping of so many workers beats, with no more on a machine than it admits."""
         ...
 
 

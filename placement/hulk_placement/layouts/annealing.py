@@ -26,20 +26,19 @@ def annealed(
 ) -> Trial:
     """The best layout that annealing finds from one, itself at worst."""
     setting, cache = trials.setting(trial.shape.option), trials.cache(trial.shape)
-    allowed = trials.parts.moves()
-    layout = best_toured(setting, trial.layout, cache) if trials.parts.tours else copy_of(trial.layout)
+    layout = best_toured(setting, trial.layout, cache)
     best = copy_of(layout)
     free_M = setting.slots_M - np.bincount(layout.machine_DP.ravel(), minlength=len(setting.slots_M))
     cost = best_cost = evaluate(setting, layout, cache)
     num_moves = 0
     for call in range(num_calls):
         hot, cold = (HOT * (COLD / HOT) ** (step / num_calls) for step in (call, call + 1))
-        moves = (moves_a_call, hot, cold, seed * 1_000_003 + call, allowed)
+        moves = (moves_a_call, hot, cold, seed * 1_000_003 + call)
         cost, best_cost = anneal(setting, layout, cache, free_M, best, cost, best_cost, *moves)
         num_moves += moves_a_call
         if not going_on():
             break
-    best = best_toured(setting, best, cache) if trials.parts.tours else best
+    best = best_toured(setting, best, cache)
     return trials.keep(trial.shape, best, evaluate(setting, best, cache), num_moves)
 
 

@@ -137,8 +137,7 @@ class Drafts:
         if key not in self._tours:
             seconds_RR = self._edge_seconds(draft.option, num_stages)
             walk = starts.folded if draft.is_folded else starts.cycle
-            is_searched = self.trials.parts.tours
-            self._tours[key] = walk(seconds_RR, draft.regions) if is_searched else np.arange(len(seconds_RR))
+            self._tours[key] = walk(seconds_RR, draft.regions)
         return self._tours[key]
 
     def _edge_seconds(self, option: Option, num_stages: int) -> Floats:

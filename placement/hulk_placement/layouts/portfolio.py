@@ -58,11 +58,11 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
     """
     drafts, rng = Drafts(trials, space), random.Random(seed)
     sets, is_many = _sets(trials, space), len(trials.ground.regions) > MOST_REGIONS
-    if is_many and trials.parts.drawings:
+    if is_many:
         shapes = list(itertools.product(probes(space), spread(space.pipelines, NUM_FEW)))
         draw_all(trials, space, shapes, going_on)
     construct(drafts, itertools.islice(sets, NUM_LATER if is_many else None), going_on)
-    if not is_many and trials.parts.drawings and going_on():
+    if not is_many and going_on():
         draw_all(trials, space, drafts.best_shapes(NUM_DRAWN), going_on)
     for trial in trials.best(1) if is_many else ():
         annealed(trials, trial, NUM_CALLS, going_on, seed)
@@ -71,8 +71,7 @@ def search(trials: Trials, space: Space, going_on: Going, seed: int) -> None:
         num_before = trials.num_evaluations
         for _ in range(NUM_DESCENTS):
             drafts.descend(next(beginnings), going_on)
-        if trials.parts.annealing:
-            improve(trials, length, going_on, seed + length)
+        improve(trials, length, going_on, seed + length)
         length *= 2
         construct(drafts, itertools.islice(sets, NUM_LATER), going_on)
         if going_on() and exact.are_few(trials, space):

@@ -13,7 +13,6 @@ from hulk_native import construct_layout
 from hulk_placement.cost.closed_form.arrays import Cache, Floats, Ints, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import evaluate, lacking_cells
 from hulk_placement.cost.closed_form.setting import Ground, Option
-from hulk_placement.layouts.parts import Parts
 
 LIMITS = ("memory", "price", "pins", "workers")
 """What a layout may lack: searches may pass through such layouts, links that must not be used they never use."""
@@ -56,7 +55,6 @@ class Trials:
     """What was tried on one ground; of each shape on each set of regions the best, and the best possible one, kept."""
 
     ground: Ground
-    parts: Parts = field(default_factory=Parts)
     num_evaluations: int = 0
     is_exhausted: bool = False
     """Whether all layouts were looked at whose rings follow one tour."""
@@ -139,7 +137,7 @@ class Trials:
             tour_W=tour_W.copy(),
         )
         setting = self.setting(shape.option)
-        construct_layout(self.parts.to_split_by(setting), layout, order_N, by_rows)
+        construct_layout(setting, layout, order_N, by_rows)
         return self.keep(shape, layout, evaluate(setting, layout, self.cache(shape)))
 
     def keep(self, shape: Shape, layout: Layout, cost: float, num_evaluations: int = 1) -> Trial:

@@ -34,12 +34,9 @@ def repetend(
     max_micro_batches: int = 16,
     seconds: float = DEFAULT_S,
     seed: int = 0,
-    *,
-    is_in_turn: bool = False,
 ) -> Repetend:
     """The pattern with the shortest period, and of these one through which a micro-batch is quickest.
 
-    `is_in_turn`: what a block needs is in no later repetition, as where barriers part them from what comes before.
     ValueError where one micro-batch alone needs more memory than there is, or no pattern was found in time.
     """
     began = time.perf_counter()
@@ -48,7 +45,7 @@ def repetend(
     operations = operations_of(placement)
     check_enough(operations, memory)
     ticks = in_ticks(operations)
-    model = _Model(ticks.operations, memory, max_micro_batches, is_in_turn)
+    model = _Model(ticks.operations, memory, max_micro_batches)
     model.minimize_period()
     solver = solver_for(seconds * (1 - LAST_SHARE), seed)
     status = solver.solve(model.model)
@@ -56,7 +53,7 @@ def repetend(
         raise ValueError(f"no pattern of {max_micro_batches} micro-batches was found in {seconds:g} s")
     bound = max(least_period(operations, memory), solver.best_objective_bound * ticks.length if ticks.is_exact else 0.0)
     period = int(solver.value(model.period))
-    last = _Model(ticks.operations, memory, max_micro_batches, is_in_turn, period)
+    last = _Model(ticks.operations, memory, max_micro_batches, period)
     last.minimize_passage(like=model, solved=solver)
     again = solver_for(seconds - (time.perf_counter() - began), seed)
     best = (last, again) if again.solve(last.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE) else (model, solver)
@@ -76,9 +73,7 @@ def _told(
 class _Model:
     """The constraints of a pattern, in ticks; `given` is its period, where that is known."""
 
-    def __init__(
-        self, operations: Operations, memory: Memory, most: int, is_in_turn: bool, given: int | None = None
-    ) -> None:
+    def __init__(self, operations: Operations, memory: Memory, most: int, given: int | None = None) -> None:
         self.model, self.operations, self.most = cp_model.CpModel(), operations, most
         ops = operations.operations
         one_by_one = int(operations.one_by_one())
@@ -94,8 +89,6 @@ class _Model:
         for number, one in enumerate(ops):
             for needed, lag in one.after:
                 self.model.add(self.offsets[number] >= self.offsets[needed] + int(ops[needed].span + lag))
-                if is_in_turn:
-                    self.model.add(self.late[number] >= self.late[needed])
         for resource in range(len(operations.resources)):
             self._share(resource, memory)
 

@@ -184,16 +184,6 @@ def _one_by_one(task: _Task) -> Schedule:
     return earliest(task.operations, Schedule(task.operations, starts_ON).orders(), task.num)
 
 
-def _two_phase(task: _Task) -> Found:
-    from hulk_placement.schedule.repetend import repetend
-    from hulk_placement.schedule.unrolled import in_phases
-
-    most = min(MAX_MICRO_BATCHES, task.num)
-    pattern = repetend(task.placement, task.memory, most, task.left_s / 2, task.seed, is_in_turn=True)
-    schedule = in_phases(task.placement, pattern, task.num, task.memory, task.left_s, task.seed)
-    return task.found(schedule, pattern=pattern)
-
-
 def _fast(task: _Task) -> Found:
     return task.found(packed(task.operations, task.num, task.memory))
 
@@ -205,9 +195,8 @@ def _named(mode: str, task: _Task) -> Found:
 _MAKERS: dict[str, Callable[[_Task], Found]] = {
     "searched": _searched,
     "optimal": _optimal,
-    "two-phase": _two_phase,
     "fast": _fast,
     **{mode: partial(_named, mode) for mode in NAMED},
 }
 MODES = tuple(_MAKERS)
-"""How a schedule is made: `two-phase` is Tessel's way with barriers, `fast` greedy alone, `optimal` the solver's."""
+"""How a schedule is made: `fast` is greedy alone, `optimal` the solver's."""

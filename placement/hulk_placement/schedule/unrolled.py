@@ -3,9 +3,6 @@
 The three are found together, without barriers between them: in a schedule of few micro-batches those in the middle
 follow each other by the pattern's period, and all others are free. Such a schedule is cut in its middle, and as many
 periods as are asked for are put in there.
-
-Tessel's way (HPCA 2024) is here too, to compare with: there the pattern's repetitions begin when the whole warm-up has
-ended, and the cool-down when all repetitions have.
 """
 
 from __future__ import annotations
@@ -63,38 +60,3 @@ def stretched(schedule: Schedule, middle: int, period: float, num_micro_batches:
     between_ON = starts_ON[:, [middle]] + period * np.arange(1, more + 1)
     behind_ON = starts_ON[:, middle + 1 :] + period * more
     return Schedule(schedule.operations, np.hstack([starts_ON[:, : middle + 1], between_ON, behind_ON]))
-
-
-def in_phases(
-    placement: Placement, pattern: Repetend, num_micro_batches: int, memory: Memory, seconds: float, seed: int
-) -> Schedule:
-    """The pattern repeated between two barriers, with the shortest warm-up before and cool-down behind them.
-
-    ValueError where there are fewer micro-batches than the pattern has, or no such schedule was found in time.
-    """
-    rounds, late_O = pattern.num_micro_batches, pattern.late_O
-    if num_micro_batches < rounds:
-        raise ValueError(f"the pattern has blocks of {rounds} micro-batches, and there are {num_micro_batches}")
-    few = min(num_micro_batches, 2 * rounds)
-    first = float((pattern.offset_O + pattern.period * (rounds - 1 - late_O)).min())
-
-    def constrain(model: cp_model.CpModel, starts: Starts, ticks: Ticks) -> None:
-        latest = 4 * few * int(ticks.operations.one_by_one())
-        begin, end = (model.new_int_var(0, latest, name) for name in ("repetitions begin", "repetitions end"))
-        for number, row in enumerate(starts):
-            span = int(ticks.operations.operations[number].span)
-            for m, start in enumerate(row):
-                repetition = m + int(late_O[number])
-                if repetition < rounds - 1:
-                    model.add(start + span <= begin)
-                elif repetition < few:
-                    after = (float(pattern.offset_O[number]) + m * pattern.period - first) / ticks.length
-                    model.add(start == begin + round(after))
-                    model.add(start + span <= end)
-                else:
-                    model.add(start >= end)
-
-    found = time_optimal(placement, few, memory, seconds, seed=seed, constrain=constrain).schedule
-    longer = found if few == num_micro_batches else stretched(found, rounds - 1, pattern.period, num_micro_batches)
-    check(longer, memory)
-    return longer

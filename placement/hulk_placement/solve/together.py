@@ -1,7 +1,6 @@
 """Waiting jobs planned together: who cannot be placed, machines divided, every job laid out on its own, plans.
 
-The division is searched with constructed layouts, the best few are arranged in earnest, half as many in each round for
-a larger part of the work, and the best of these by the layouts found is what is planned.
+The division is searched with constructed layouts; layouts are then searched for in the best one, and planned.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from hulk_placement.solve.gaps import against_all
 from hulk_placement.split.arrange import Arranged
 from hulk_placement.split.division import Divisions, Progress
 from hulk_placement.split.estimate import IMPOSSIBLE
-from hulk_placement.split.finals import Final, Work, finals
 from hulk_placement.split.job import Job
+from hulk_placement.split.laid_out import LaidOut, Work, lay_out
 from hulk_placement.split.pools import Pools
 from hulk_placement.stages import as_planned
 from hulk_placement.topology import Topology, less
@@ -39,7 +38,7 @@ PLANNING_SHARE, RING_SHARE = 0.2, 0.6
 """Of the seconds: for making plans of what was found; where a job has one stage only, its rings are searched anew."""
 
 DIVISION_SHARE = 0.7
-"""Of the work: to search for divisions; the rest lays out the best of them."""
+"""Of the work: to search for divisions; the rest lays out the best one."""
 
 MIN_SECONDS = 0.01
 """What a job's plan may take where the time is over."""
@@ -93,7 +92,7 @@ def place_together(
     return plans, refused
 
 
-def _divided(common: Together, waiting: Sequence[Workload]) -> Final | None:
+def _divided(common: Together, waiting: Sequence[Workload]) -> LaidOut | None:
     """The division of all jobs; where they have no room together, of those that have, the first ones first."""
     final = _searched(common, waiting)
     if final is not None:
@@ -118,13 +117,13 @@ def work_on(divisions: Divisions, budget: Budget, clock: Clock, share: float = 1
     return Work(clock, share * budget.seconds, share * num_evaluations, divisions, clock())
 
 
-def divide(work: Work, search: Search, seed: int) -> Final | None:
+def divide(work: Work, search: Search, seed: int) -> LaidOut | None:
     """Search for divisions with a part of the work, lay out the best with the rest; None where not all have room."""
     search(work.divisions, lambda: work.done() / DIVISION_SHARE, seed)
-    return finals(work, seed) if work.divisions.is_any_possible() else None
+    return lay_out(work, seed) if work.divisions.is_any_possible() else None
 
 
-def _searched(common: Together, workloads: Sequence[Workload]) -> Final | None:
+def _searched(common: Together, workloads: Sequence[Workload]) -> LaidOut | None:
     divisions = divisions_of(workloads, common.topology)
     are_rings = any((job.pipeline, job.tensor) == (1, 1) for job in workloads)
     work = work_on(divisions, common.budget, common.clock, 1.0 - (RING_SHARE if are_rings else PLANNING_SHARE))
@@ -160,7 +159,7 @@ def _alone(common: Together, workload: Workload, end_s: float, num_jobs: int) ->
     return bound(workload) if workload.pins else as_planned(workload, outcome)
 
 
-def _plans(common: Together, final: Final, end_s: float) -> dict[str, Plan]:
+def _plans(common: Together, final: LaidOut, end_s: float) -> dict[str, Plan]:
     """The plan of each job on the machines that are its own."""
     plans: dict[str, Plan] = {}
     for number, arranged in enumerate(final.jobs):
@@ -179,7 +178,7 @@ def _plans(common: Together, final: Final, end_s: float) -> dict[str, Plan]:
     return plans
 
 
-def _sentences(final: Final, arranged: Arranged) -> tuple[str, ...]:
+def _sentences(final: LaidOut, arranged: Arranged) -> tuple[str, ...]:
     num_others = len(final.jobs) - 1
     if not num_others:
         return ()

@@ -1,7 +1,7 @@
 """Every division there is, each job's step searched exactly: for a few machines and jobs, with a proof.
 
 What cannot be better than the best known is not looked at: no job is quicker than with all that is left for it. The
-layouts of the best are kept for the finals. Of machines with links of their own nothing is proven: those of a pool are
+layouts of the best are kept for `laid_out`. Of machines with links of their own nothing is proven: those of a pool are
 alike here, and of all ways to hand them out one is tried.
 """
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from hulk_placement.collective.network import Network
 from hulk_placement.collective.plan import CollectivePlan
-from hulk_placement.cost.gloo import AT_A_TIME, SOFTWARE_S, Gloo, cut_ring
+from hulk_placement.cost.gloo import AT_A_TIME, SOFTWARE_S, cut_ring
 from hulk_placement.cost.gloo_rings import ring_times
 from hulk_placement.cost.groups import Group
-from hulk_placement.cost.hierarchical import Hierarchical, by_region, inside_seconds
+from hulk_placement.cost.hierarchical import Hierarchical, by_region, inside_seconds, leaders
 from hulk_placement.cost.nccl import nccl_edges, nccl_times
 from hulk_placement.cost.nccl_ring import ring_edges
 from hulk_placement.cost.parameter_server import ParameterServer, client_edges
@@ -44,7 +44,7 @@ def buckets_of(
     levels begin when all gradients are there.
     """
     if isinstance(transport, Hierarchical):
-        return (Bucket(1.0, _two_levels(transport, group, num_flows, ways)),)
+        return (Bucket(1.0, _two_levels(group, num_flows, ways)),)
     num = group.num_buckets
     one = replace(group, num_bytes=math.ceil(group.num_bytes / num), num_buckets=1)
     phases: tuple[Phase, ...]
@@ -146,9 +146,9 @@ def _ring_edge(group: Group, num_buckets: int, num_flows: int, ways: Ways, conne
     return _sharing(edge, rate, ways, connection)
 
 
-def _rings(group: Group, gloo: Gloo, num_flows: int, ways: Ways) -> Edge:
+def _rings(group: Group, num_flows: int, ways: Ways) -> Edge:
     """As many rings as there are flows, each reducing and gathering in one."""
-    time, num_bytes = ring_times([group] * num_flows, ways.topology, gloo)[0], _edge_bytes(group)
+    time, num_bytes = ring_times([group] * num_flows, ways.topology)[0], _edge_bytes(group)
     assert time.worst is not None
     drawn = _drawn_by(group.edges(), time.worst, ways)
     latency_s = _latency_s(time.worst, time.seconds, num_bytes * num_flows, drawn, ways)
@@ -183,19 +183,17 @@ def _in_pace(drawn: tuple[int, ...], num_bytes: float, alone_s: float, latency_s
     return Edge(Way(drawn, rate, latency_s, num_flows), num_bytes * num_flows)
 
 
-def _two_levels(transport: Hierarchical, group: Group, num_flows: int, ways: Ways) -> tuple[Phase, ...]:
+def _two_levels(group: Group, num_flows: int, ways: Ways) -> tuple[Phase, ...]:
     """Inside each region, rings of their leaders, inside each region again."""
     regions = by_region(group, ways.topology)
-    num = 1 if transport.members == "one" else min(map(len, regions))
-    inside = [inside_seconds(names, group.num_bytes, num, ways.topology, transport.gloo) for names in regions]
+    inside = [inside_seconds(names, group.num_bytes, ways.topology) for names in regions]
     before, after = (
         tuple(_lasting(names[0], lasting[side], ways) for names, lasting in zip(regions, inside, strict=True))
         for side in (0, 1)
     )
     if len(regions) == 1:
         return before, after
-    leaders = Group(tuple(names[0] for names in regions), math.ceil(group.num_bytes / num), group.num_buckets)
-    return before, (_rings(leaders, transport.gloo, num * num_flows, ways),), after
+    return before, (_rings(leaders(group, regions), num_flows, ways),), after
 
 
 def _lasting(machine: str, seconds: float, ways: Ways) -> Edge:

@@ -61,7 +61,7 @@ class Way:
 
     The first resource names the way. A ring whose edges keep pace with each other is one way over all their resources;
     what it uses twice is named twice. `num_flows` equal flows go this way, each with that rate at most: where flows
-    share a resource, they get that many shares. `is_cold`: stages find its connections silent (`cost.windows`).
+    share a resource, they get that many shares. `is_cold`: stages find its connections silent (`windows.rs`).
     """
 
     resources: tuple[int, ...]

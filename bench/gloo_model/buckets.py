@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hulk_placement.cost.gloo import AT_A_TIME, CUBIC, SOFTWARE_S, Gloo, Ring, cut_ring
+from hulk_placement.cost.gloo import AT_A_TIME, SOFTWARE_S, Ring, cut_ring
 from hulk_placement.cost.groups import Group, Sharing, weighted
-from hulk_placement.cost.simulation.gloo_events import Collective, simulate
 from hulk_placement.topology import Pair, Topology
+
+from bench.gloo_model.events import Collective, simulate
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Gradients:
     buckets: tuple[Bucket, ...]
 
 
-def ddp_seconds(groups: Sequence[Gradients], topology: Topology, transport: Gloo = CUBIC) -> tuple[float, ...]:
+def ddp_seconds(groups: Sequence[Gradients], topology: Topology) -> tuple[float, ...]:
     """Seconds from the end of the backward pass to each group's last reduced bucket; 0 where all were done before.
 
     Groups that use the same links are taken to fill them evenly, by all of their bytes.
@@ -47,18 +48,17 @@ def ddp_seconds(groups: Sequence[Gradients], topology: Topology, transport: Gloo
     found = []
     for number, group in enumerate(groups):
         ways = [_Way(number, pair, sharing, num_bytes) for pair in sharing.links[number]]
-        found.append(max(0.0, _last_end(group, ways, transport)) if ways else 0.0)
+        found.append(max(0.0, _last_end(group, ways)) if ways else 0.0)
     return tuple(found)
 
 
-def ddp_simulated(groups: Sequence[Gradients], topology: Topology, transport: Gloo = CUBIC) -> tuple[float, ...]:
+def ddp_simulated(groups: Sequence[Gradients], topology: Topology) -> tuple[float, ...]:
     """As `ddp_seconds`, by the event simulation of all groups' rings together."""
     first_s = min(0.0, *(bucket.ready_s for group in groups for bucket in group.buckets))
     running = [(number, bucket) for number, g in enumerate(groups) if len(g.machines) > 1 for bucket in g.buckets]
     ends = simulate(
         [Collective(groups[number].machines, b.num_bytes, b.ready_s - first_s, number) for number, b in running],
         topology,
-        transport,
     )
     found = [0.0] * len(groups)
     for (number, _), end_s in zip(running, ends, strict=True):
@@ -91,11 +91,11 @@ class _Way:
         return max(start_s + alone_s + behind_s, self.busy_s + self.round_trip_s + turning_s)
 
 
-def _last_end(group: Gradients, ways: Sequence[_Way], transport: Gloo) -> float:
+def _last_end(group: Gradients, ways: Sequence[_Way]) -> float:
     ends = [float("-inf")] * AT_A_TIME
     last_s = before_s = float("-inf")
     for bucket in group.buckets:
-        ring = cut_ring(bucket.num_bytes, len(group.machines), 1, transport)
+        ring = cut_ring(bucket.num_bytes, len(group.machines), 1)
         start_s = max(bucket.ready_s, min(ends))
         others = sum(end > start_s for end in ends)
         together = start_s == before_s

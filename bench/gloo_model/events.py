@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from hulk_placement.cost.drawn import drawn_on
-from hulk_placement.cost.gloo import AT_A_TIME, CUBIC, SOFTWARE_S, Gloo, cut_ring
+from hulk_placement.cost.gloo import AT_A_TIME, SOFTWARE_S, cut_ring
 from hulk_placement.topology import Topology
 
 
@@ -31,7 +31,7 @@ class Collective:
     group: int = 0
 
 
-def simulate(collectives: Sequence[Collective], topology: Topology, transport: Gloo = CUBIC) -> tuple[float, ...]:
+def simulate(collectives: Sequence[Collective], topology: Topology) -> tuple[float, ...]:
     """When each collective has ended on its last rank, in seconds from 0."""
     events = _Events()
     groups: dict[int, _Group] = {}
@@ -40,7 +40,7 @@ def simulate(collectives: Sequence[Collective], topology: Topology, transport: G
         num_ranks = len(collective.machines)
         if collective.group not in groups:
             groups[collective.group] = _Group(events, num_ranks)
-        ring = _Ring(events, groups[collective.group], _edges(collective, topology, transport))
+        ring = _Ring(events, groups[collective.group], _edges(collective, topology))
         groups[collective.group].issued.append((collective.ready_s, ring))
         rings.append(ring)
     for group in groups.values():
@@ -59,16 +59,16 @@ class _Edge:
     num_hops: int
 
 
-def _edges(collective: Collective, topology: Topology, transport: Gloo) -> list[_Edge]:
+def _edges(collective: Collective, topology: Topology) -> list[_Edge]:
     machines = collective.machines
-    ring = cut_ring(collective.num_bytes, len(machines), 1, transport)
+    ring = cut_ring(collective.num_bytes, len(machines), 1)
     edges = []
     for rank, source in enumerate(machines):
         target = machines[rank - 1]
         link = topology.link(source, target)
         round_trip_s = link.rtt_s + SOFTWARE_S
         flow = link.one_flow_bytes_per_s
-        own_s = max(ring.segment_bytes / flow, transport.pace_s(round_trip_s, ring.segment_bytes))
+        own_s = ring.segment_bytes / flow
         queues: list[tuple[Hashable, float]] = [((collective.group, rank), own_s)]
         on_links = drawn_on(source, target, topology)
         queues += [(shared, ring.segment_bytes / bytes_per_s) for shared, bytes_per_s in on_links]

@@ -1,12 +1,9 @@
-"""From the best divisions by constructed layouts to the best by layouts searched for: successive halving.
-
-A job that has the same machines in several divisions is laid out once for all of them.
-"""
+"""From the best division by constructed layouts to layouts searched for."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from hulk_placement.cost.closed_form.arrays import Ints
@@ -14,8 +11,11 @@ from hulk_placement.split.arrange import Arranged
 from hulk_placement.split.division import Divisions
 from hulk_placement.split.pools import assign
 
-FINALISTS = 4
-"""Divisions that are arranged; half as many in each round."""
+MOST_BEGUN = 4
+"""Divisions, at most, that are begun until every job of one has a layout."""
+
+BEGUN_SHARE = 0.25
+"""Of the work that is left, at most: to begin them."""
 
 CONSTRUCTED_WORTH = 20
 """Evaluations of an annealed layout that take as long as constructing one and pricing it."""
@@ -48,7 +48,7 @@ class Work:
 
 
 @dataclass
-class Final:
+class LaidOut:
     """A division in which each job is laid out, and the sum of the logarithms of what their steps take."""
 
     counts: Ints
@@ -59,45 +59,47 @@ class Final:
         """Infinite where a job has no possible layout."""
         return sum(arranged.value for arranged in self.jobs)
 
-
-def finals(work: Work, seed: int) -> Final | None:
-    """The best of the best divisions after all are laid out; None where in none every job has room."""
-    field = _entered(work)
-    while field:
-        begun = work.done()
-        is_last = len(field) == 1
-        end = 1.0 if is_last else begun + (1.0 - begun) / 2
-        jobs = list({id(arranged): arranged for final in field for arranged in final.jobs}.values())
-        for number, arranged in enumerate(jobs):
-            if (now := work.done()) >= end:
-                break
-            until = now + (end - now) / (len(jobs) - number)
-            arranged.improve(lambda until=until: work.done() < until, seed + number)  # type: ignore[misc]
-        if is_last:
-            return field[0]
-        field = sorted(field, key=lambda final: final.value)[: len(field) // 2]
-    return None
+    @property
+    def is_possible(self) -> bool:
+        """Whether every job has a layout."""
+        return self.value < math.inf
 
 
-def _entered(work: Work) -> list[Final]:
-    """The best divisions, each job begun; as many as a quarter of what is left of the work is enough for."""
-    begun = work.done()
-    field: list[Final] = []
-    end = begun + (1.0 - begun) / 4
-    for counts in work.divisions.best(FINALISTS):
-        if field and work.done() >= end:
+def lay_out(work: Work, seed: int) -> LaidOut | None:
+    """The best division, each job laid out with its part of what is left of the work.
+
+    Where a job has no layout there, the next one; of several without one the best. None where too few accelerators are
+    given to some job in all of them.
+    """
+    found = [laid_out for laid_out in _begun(work) if laid_out is not None]
+    best = min(found, key=lambda laid_out: not laid_out.is_possible, default=None)
+    jobs = [] if best is None else best.jobs
+    for number, arranged in enumerate(jobs):
+        if (now := work.done()) >= 1.0:
             break
-        final = _final(work, counts)
-        if final is not None:
-            for arranged in final.jobs:
-                if not arranged.is_begun:
-                    arranged.begin(lambda: work.done() < end)
-            field.append(final)
-    possible = [final for final in field if final.value < math.inf]
-    return possible or field[:1]
+        until = now + (1.0 - now) / (len(jobs) - number)
+        arranged.improve(lambda until=until: work.done() < until, seed + number)  # type: ignore[misc]
+    return best
 
 
-def _final(work: Work, counts: Ints) -> Final | None:
+def _begun(work: Work) -> Iterator[LaidOut | None]:
+    """The best divisions, each job begun, up to the first in which all have a layout."""
+    begun = work.done()
+    end = begun + BEGUN_SHARE * (1.0 - begun)
+    for number, counts in enumerate(work.divisions.best(MOST_BEGUN)):
+        if number and work.done() >= end:
+            return
+        found = _arranged(work, counts)
+        for arranged in found.jobs if found else ():
+            if not arranged.is_begun:
+                arranged.begin(lambda: work.done() < end)
+        yield found
+        if found and found.is_possible:
+            return
+
+
+def _arranged(work: Work, counts: Ints) -> LaidOut | None:
+    """The jobs of a division; one that has the same machines in several divisions is laid out once for all of them."""
     jobs = []
     for number, machines in enumerate(assign(work.divisions.pools, counts[:-1])):
         key = (number, frozenset(machines.items()))
@@ -107,4 +109,4 @@ def _final(work: Work, counts: Ints) -> Final | None:
                 return None
             work.divisions.arranged[key] = arranged
         jobs.append(work.divisions.arranged[key])
-    return Final(counts, jobs)
+    return LaidOut(counts, jobs)
