@@ -200,21 +200,16 @@ def _lost(machines: int, is_whole: bool) -> Asked:
     else:
         topology = clusters.draw(300 + machines, machines, 3, kinds=EIGHT)
         job = free_workload(topology, Model.of(preset("gpt2-xl"), "bf16"), 512)
-    budget = Budget(2_000)
-    plan = solve([job], [], topology, budget).plans[job.key]
-    lost = plan.workers[0].machine
+    budget, lost = Budget(2_000), topology.machines[0].name
+    rest = tuple(machine for machine in topology.machines if machine.name != lost)
     left = {name: count for name, count in job.candidates.items() if name != lost}
-    topology = replace(topology, machines=tuple(m for m in topology.machines if m.name != lost))
+    again = replace(job, candidates=left, attempt=2)
     if is_whole:
-        kept: dict[str, int] = {}
-        for worker in plan.workers[1:]:
-            kept[worker.machine] = kept.get(worker.machine, 0) + 1
-        waiting = tuple(
-            replace(m, num_accelerators=m.num_accelerators - kept.get(m.name, 0)) for m in topology.machines
-        )
-        topology = replace(topology, machines=waiting)
-        return Asked((replace(job, candidates=left, kept=kept, attempt=2),), topology, budget)
-    return Asked((replace(job, candidates=left, attempt=2),), topology, budget, running=(plan,))
+        kept = {machine.name: 1 for machine in rest if machine.name in left}
+        taken = tuple(replace(m, num_accelerators=m.num_accelerators - kept.get(m.name, 0)) for m in rest)
+        return Asked((replace(again, kept=kept),), replace(topology, machines=taken), budget)
+    plan = solve([job], [], topology, budget).plans[job.key]
+    return Asked((again,), replace(topology, machines=rest), budget, running=(plan,))
 
 
 GROUPS: dict[str, Callable[[], Drawn]] = {

@@ -1,8 +1,9 @@
 """`python -m bench plans`: plans of today beside the recorded ones; predictions only, nothing is run.
 
-The table `recorded.json` has what the planner answered at the commit that it names. A ratio above 1 is a plan that
-costs more than the recorded one. `python -m bench.plans --record` writes the table anew; `--only WORDS` asks the cases
-whose group or name has the words.
+The table `recorded.json` has the plans of the commit that it names. Today's predictor prices both. A ratio above 1 is a
+plan that costs more than the recorded one; recorded plans that lack memory by today's estimate are counted and not
+compared. `python -m bench.plans --record` writes the table anew; `--only WORDS` asks the cases whose
+group or name has the words.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import argparse
 import statistics
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
-from bench.plans.cases import questions
-from bench.plans.table import Row, answered, read, write
+from bench.plans.cases import Asked, questions
+from bench.plans.table import Row, answered, priced, read, write
 from bench.verdicts import verdict
 
 MEDIAN, WORST = 1.005, 1.03
@@ -47,7 +49,7 @@ def _rows(console: Console | None, words: str) -> list[Row]:
         if words in question.group or words in question.name:
             rows.append(answered(question))
             if console is not None:
-                console.print(f"{rows[-1].cost:.6g} {rows[-1].cpu_s:.2f} s  {question.group}: {question.name}")
+                console.print(f"{rows[-1].cpu_s:.2f} s  {question.group}: {question.name}: {rows[-1].layouts}")
     return rows
 
 
@@ -55,35 +57,52 @@ def show(rows: Sequence[Row]) -> None:
     """Ratios by group, and every case that is not as it was."""
     console = Console(highlight=False, width=160)
     commit, before = read()
+    asked = {f"{question.group}: {question.name}": question.draw() for question in questions()}
     table = Table("cases", "number", "median", "worst", "case", "proven before", "now", "CPU s before", "now")
-    pairs = [(row, before[f"{row.group}: {row.name}"]) for row in rows]
+    pairs = [_pair(row, before[f"{row.group}: {row.name}"], asked[f"{row.group}: {row.name}"]) for row in rows]
     for group in dict.fromkeys(row.group for row in rows):
-        own = [(now, old) for now, old in pairs if now.group == group]
-        table.add_row(group, *_row(own))
+        table.add_row(group, *_row([pair for pair in pairs if pair.now.group == group]))
     table.add_row("all", *_row(pairs))
-    console.print(f"Cost of plans now / at {commit}", table)
-    ratios = [ratio(now, old) for now, old in pairs]
+    console.print(f"Cost of plans now / at {commit}, by today's predictor", table)
+    compared = [pair for pair in pairs if pair.is_compared]
+    console.print(f"{len(pairs) - len(compared)} recorded plans lack memory by today's estimate")
+    ratios = [pair.ratio for pair in compared]
     console.print(verdict("median ratio", statistics.median(ratios), "at most", MEDIAN))
     console.print(verdict("worst ratio", max(ratios), "at most", WORST))
-    for now, old in pairs:
-        if not 0.9995 < ratio(now, old) < 1.0005 or now.is_proven != old.is_proven:
-            words = f"{old.layouts} -> {now.layouts}; proven {old.is_proven} -> {now.is_proven}"
-            console.print(f"{ratio(now, old):.4f}  {now.group}: {now.name}: {words}")
+    for pair in pairs:
+        if not 0.9995 < pair.ratio < 1.0005 or pair.now.is_proven != pair.old.is_proven:
+            words = f"{pair.old.layouts} -> {pair.now.layouts}; proven {pair.old.is_proven} -> {pair.now.is_proven}"
+            lacks = "" if pair.is_compared else "; the recorded one lacks memory"
+            console.print(f"{pair.ratio:.4f}  {pair.now.group}: {pair.now.name}: {words}{lacks}")
 
 
-def _row(pairs: Sequence[tuple[Row, Row]]) -> list[str]:
-    ratios = [ratio(now, old) for now, old in pairs]
-    worst = max(ratios)
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A case now and as recorded; the ratio of today's prices."""
+
+    now: Row
+    old: Row
+    ratio: float
+    is_compared: bool
+
+
+def _pair(now: Row, old: Row, asked: Asked) -> Pair:
+    today, recorded = priced(now, asked), priced(old, asked)
+    ratio = 1.0 if today.cost == recorded.cost else today.cost / recorded.cost
+    return Pair(now, old, ratio, recorded.fits)
+
+
+def _row(pairs: Sequence[Pair]) -> list[str]:
+    """Ratios are of the cases that are compared, the other columns of all."""
+    compared = [pair for pair in pairs if pair.is_compared]
+    worst = max(compared, key=lambda pair: pair.ratio, default=None)
     return [
-        *(str(len(pairs)), f"{statistics.median(ratios):.4f}", f"{worst:.4f}", pairs[ratios.index(worst)][0].name),
-        *(str(sum(old.is_proven for _, old in pairs)), str(sum(now.is_proven for now, _ in pairs))),
-        *(f"{sum(old.cpu_s for _, old in pairs):.1f}", f"{sum(now.cpu_s for now, _ in pairs):.1f}"),
+        str(len(compared)),
+        "" if worst is None else f"{statistics.median(pair.ratio for pair in compared):.4f}",
+        *(("", "") if worst is None else (f"{worst.ratio:.4f}", worst.now.name)),
+        *(str(sum(pair.old.is_proven for pair in pairs)), str(sum(pair.now.is_proven for pair in pairs))),
+        *(f"{sum(pair.old.cpu_s for pair in pairs):.1f}", f"{sum(pair.now.cpu_s for pair in pairs):.1f}"),
     ]
-
-
-def ratio(now: Row, old: Row) -> float:
-    """Of the costs; 1 where both have no plan."""
-    return 1.0 if now.cost == old.cost else now.cost / old.cost
 
 
 def _commit() -> str:
