@@ -10,12 +10,12 @@ from hulk_placement.files import text
 from hulk_placement.files.part import API_VERSION
 from hulk_placement.files.placement import LinksFile, PlacementFile
 from hulk_placement.files.placement_reading import ReadPlacement, read_links, read_placement, to_links, to_placement
-from hulk_placement.files.placement_writing import links_document, placement_document
 from hulk_placement.schedule.links import DeviceLink
 from hulk_placement.schedule.placement import Block, Kind, Placement
 from hulk_placement.schedule.shapes import SHAPES, split_weights
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_writing import links_document, placement_document
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "planner"
 TIMES = st.floats(min_value=0, max_value=1e9, allow_subnormal=False)

@@ -17,10 +17,10 @@ from hulk_placement.files.plan_writing import plan_document
 from hulk_placement.files.topology_reading import read_topology
 from hulk_placement.files.topology_writing import topology_document
 from hulk_placement.files.workload_reading import read_workload
-from hulk_placement.files.workload_writing import workload_document
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from workload_writing import workload_document
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "planner"

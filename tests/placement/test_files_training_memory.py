@@ -8,8 +8,8 @@ from hulk_placement.files.topology import TopologyFile
 from hulk_placement.files.topology_reading import to_topology
 from hulk_placement.files.workload import WorkloadFile
 from hulk_placement.files.workload_reading import ReadWorkload, to_workload
-from hulk_placement.files.workload_writing import workload_document
 from hulk_placement.training_memory import TrainingMemory
+from workload_writing import workload_document
 
 HEAD = "apiVersion: hulk.dev/files/v1\n"
 MODEL = "model: {transformer: {layers: 4, hidden: 16, heads: 2, sequenceLength: 8, vocabulary: 32}}\n"

@@ -16,7 +16,6 @@ from hulk_placement.files.topology import TopologyFile
 from hulk_placement.files.topology_reading import to_topology
 from hulk_placement.files.workload import WorkloadFile
 from hulk_placement.files.workload_reading import read_workload, to_workload
-from hulk_placement.files.workload_writing import workload_document
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import Layer, LayerTimes, Model, TimesRow, Transformer
 from hulk_placement.model.presets import preset
@@ -24,6 +23,7 @@ from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from workload_writing import workload_document
 
 TOPOLOGY: Topology = to_topology(
     text.parse(

@@ -32,8 +32,6 @@ class Draft:
     by_rows: bool = True
     is_folded: bool = False
     least_memory: float = 0.0
-    is_aligned: bool = False
-    """Whether no row or column is in two regions: what is over in a region stays unused."""
     is_fast: bool = False
     """Whether of more cells than are used the slowest are left out; else those at the tour's end."""
     is_dealt: bool = False
@@ -92,10 +90,6 @@ class Drafts:
         if most.data > most_room or most.num_accelerators < self.space.least:
             return math.inf
         order_N, tour_W = self._order(draft)
-        if draft.is_aligned:
-            setting = trials.setting(draft.option)
-            num = draft.pipeline if draft.by_rows else starts.most_aligned(setting, order_N, draft.pipeline)
-            order_N = starts.aligned(setting, order_N, max(1, num))
         room = min(len(order_N) // draft.pipeline, trials.num_batches(draft.option))
         shape = self._shape(draft, room)
         if draft.is_fast:
@@ -182,10 +176,6 @@ def _turns(drafts: Drafts, draft: Draft) -> list[Draft]:
     return [replace(draft, is_dealt=not draft.is_dealt)]
 
 
-def _alignments(drafts: Drafts, draft: Draft) -> list[Draft]:
-    return [replace(draft, is_aligned=not draft.is_aligned, by_rows=by_rows) for by_rows in (True, False)]
-
-
 def _tours(drafts: Drafts, draft: Draft) -> list[Draft]:
     return [replace(draft, is_folded=not draft.is_folded)] if len(draft.regions) > 2 else []
 
@@ -210,7 +200,6 @@ CHOICES: tuple[Callable[[Drafts, Draft], list[Draft]], ...] = (
     _traded,
     _directions,
     _turns,
-    _alignments,
     _tours,
     _memories,
     _speeds,

@@ -136,31 +136,6 @@ def fastest(setting: Setting, order_N: Ints, num: int) -> Ints:
     return order_N[np.sort(ranked_N[:num])]
 
 
-def aligned(setting: Setting, order_N: Ints, multiple: int) -> Ints:
-    """The cells without those that are over where each region has so many, or twice as many, ...; the slowest go.
-
-    Of whole workers.
-    """
-    multiple = math.lcm(multiple, setting.worker_cells)
-    region_N = setting.region_M[order_N]
-    _, first_G, group_N = np.unique(region_N, return_index=True, return_inverse=True)
-    kept_G = np.bincount(group_N) // multiple * multiple
-    return order_N[np.arange(len(order_N)) - first_G[group_N] < kept_G[group_N]]
-
-
-def most_aligned(setting: Setting, order_N: Ints, num_groups: int) -> int:
-    """The most cells, of whole workers, that so many groups can have each, no group's cells in two regions.
-
-    0 where there is no room.
-    """
-    count_G = np.unique(setting.region_M[order_N], return_counts=True)[1]
-    low, high = 0, len(order_N) // num_groups
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if (count_G // middle).sum() >= num_groups else (low, middle - 1)
-    return low // setting.worker_cells * setting.worker_cells
-
-
 def speed_by_region(setting: Setting) -> Floats:
     """Micro-batches a second that all cells of each region compute together; (R,)."""
     seconds_K = setting.forward_KJ[:, -1] + setting.backward_KJ[:, -1]

@@ -79,15 +79,8 @@ class Arranged:
         for draft in drafts:
             if not going_on():
                 break
-            begun = layouts.Draft(
-                regions,
-                draft.option,
-                draft.pipeline,
-                draft.eighths,
-                draft.way % ALIGNED == ROWS,
-                is_aligned=draft.way >= ALIGNED,
-            )
-            other.descend(begun, going_on)
+            by_rows = draft.way % ALIGNED == ROWS
+            other.descend(layouts.Draft(regions, draft.option, draft.pipeline, draft.eighths, by_rows), going_on)
         self.is_begun = True
 
     def construct(self) -> list[Draft]:
