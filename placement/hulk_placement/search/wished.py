@@ -80,7 +80,7 @@ class Wish:
 
     def value(self, num_buckets: int, order: Order) -> tuple[float, float]:
         """The excess, then a step's seconds or price."""
-        step_s, workload = evaluate(self.problem, order, num_buckets)[0], self.problem.workload
+        step_s, workload = evaluate(self.problem, order, num_buckets), self.problem.workload
         if workload.objective == "time":
             return self.excess(order), step_s
         ranks = [self.problem.names[machine] for machine in order for _ in range(workload.accelerators_per_worker)]
