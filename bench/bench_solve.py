@@ -86,7 +86,7 @@ def planned(job: Workload, topology: Topology, budget: Budget | None = None) -> 
 
 def best_s(problem: Problem, order: Order) -> float:
     """Predicted step of an order with the better number of buckets."""
-    return min(evaluate(problem, order, buckets)[0] for buckets in NUM_BUCKETS)
+    return min(evaluate(problem, order, buckets) for buckets in NUM_BUCKETS)
 
 
 def best_random_s(problem: Problem, draw: random.Random) -> float:

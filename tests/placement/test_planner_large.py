@@ -88,7 +88,7 @@ def test_hardly_any_search_finds_a_good_large_ring(num_regions: int) -> None:
     topology = world(num_regions)
     problem = build(heavy(topology), topology)
     assert isinstance(problem, Problem)
-    plain_s = min(evaluate(problem, order(problem), buckets)[0] for order in BASELINES.values() for buckets in (1, 2))
+    plain_s = min(evaluate(problem, order(problem), buckets) for order in BASELINES.values() for buckets in (1, 2))
     assert plan.prediction.step_s < 0.6 * plain_s
     assert len(plan.workers) > 20 * ACCELERATORS
 

@@ -100,7 +100,7 @@ def test_workers_of_several_accelerators_get_shares_by_speed() -> None:
 def best_by_trying_all(problem: Problem) -> float | None:
     number = {name: machine for machine, name in enumerate(problem.names)}
     found = [
-        evaluate(problem, tuple(number[name] for name in order), num_buckets)[0]
+        evaluate(problem, tuple(number[name] for name in order), num_buckets)
         for order in orders(problem.workload, problem.topology)
         if number.keys() >= set(order)
         for num_buckets in (1, 2)

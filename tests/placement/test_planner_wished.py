@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 from depth import num_examples
 from hulk_placement.cost.money import accelerators_per_s
+from hulk_placement.layouts.data_parallel import LAYOUT_SHARE
+from hulk_placement.layouts.place import place
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan
 from hulk_placement.search.problem import Problem, build
@@ -19,6 +21,8 @@ from hulk_placement.workload import Workload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import jobs, orders, workload, worlds
+
+from bench.plans.cases import questions
 
 MONEY = "throughput-per-money"
 
@@ -124,6 +128,22 @@ def test_it_is_run_as_the_job_says(mode: str) -> None:
     assert isinstance(plan, Plan)
     assert plan.algorithm in {"ring": ("ring",), "wan": ("wan",)}.get(mode, ("ring", "wan"))
     assert (plan.inner_steps is not None) == (mode == "local")
+
+
+@pytest.mark.parametrize(
+    "name", ["whole models, seed 1, below a price", "32 machines in racks of 4, whole models"], ids=["limit", "links"]
+)
+def test_no_worse_than_the_search_over_layouts(name: str) -> None:
+    """Below a price, and where machine pairs have links of their own: moves of single workers end at 1.5 times this."""
+    asked = next(question for question in questions() if question.name == name).draw()
+    (job,) = asked.jobs
+    plan = solve([job], [], asked.topology, asked.budget).plans[job.key]
+    part = replace(asked.budget, iterations=int(asked.budget.iterations * LAYOUT_SHARE))
+    found = place(replace(job, sync=Sync("ring")), asked.topology, part)
+    assert isinstance(found, Plan)
+    assert plan.prediction.step_s <= found.prediction.step_s
+    prices = [sentence for sentence in plan.why if sentence.startswith("Its accelerators cost ")]
+    assert len(prices) == job.goes_by_prices
 
 
 @settings(max_examples=num_examples(50), deadline=None)

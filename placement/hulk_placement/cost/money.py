@@ -26,6 +26,16 @@ def judged(plan: Plan, workload: Workload) -> float:
     return plan.prediction.step_s if workload.objective == "time" else plan.prediction.price
 
 
+def price_words(plan: Plan, workload: Workload, topology: Topology) -> str:
+    """What the plan costs, beside the limit that the workload sets."""
+    limit = workload.max_price_per_hour
+    return (
+        f"Its accelerators cost {accelerators_per_s(plan, topology) * 3600:g} an hour"
+        f"{'' if limit is None else f', of at most {limit:g}'}; a step costs {plan.prediction.price:.4g} with what it "
+        "sends between regions."
+    )
+
+
 def least_per_hour(priced: Iterable[tuple[float, int]], num: int) -> float:
     """Price an hour of so many accelerators, the cheapest there are: of (price of one, how many of them there are).
 

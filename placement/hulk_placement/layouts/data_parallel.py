@@ -1,8 +1,8 @@
 """Plans of data parallelism alone, where each rank holds the whole model: what every search for them finds, the best.
 
-With equal shares the search over rings is exact. With shares by speed it is exact in nothing: there the search over
-layouts, of one stage and one rank a replica, looks as well, and the evaluator decides. What no plan can beat is known
-from floors that hold for all shares.
+With equal shares the search over rings is exact over regions. With shares by speed, for money, and where machines have
+links of their own it is not: there the search over layouts, of one stage and one rank a replica, looks as well, and the
+evaluator decides. What no plan can beat is known from floors that hold for all shares.
 """
 
 from __future__ import annotations
@@ -32,20 +32,19 @@ def place_replicas(
 ) -> Plan | Unplaced:
     """The best plan of one stage and one rank a replica, or why there is none."""
     workload = replace(workload, pipeline=1, tensor=1)
-    if workload.goes_by_prices:
-        return place_wished(workload, topology, budget, clock)
+    search_rings = place_wished if workload.goes_by_prices else place_keeping
     if not _has_layouts(workload, topology):
-        return place_keeping(workload, topology, budget, clock)
-    found = place_keeping(workload, topology, _part(budget, 1 - LAYOUT_SHARE), clock)
+        return search_rings(workload, topology, budget, clock)
+    found = search_rings(workload, topology, _part(budget, 1 - LAYOUT_SHARE), clock)
     if isinstance(found, Unplaced) or not found.optimality_gap:
         return found
     ring = replace(workload, sync=Sync("ring"), recompute=False)  # the layouts' other transports are not run
     other = layouts.place(ring, topology, _part(budget, LAYOUT_SHARE), clock)
-    if isinstance(other, Unplaced) or other.prediction.step_s >= found.prediction.step_s:
+    if isinstance(other, Unplaced) or judged(other, workload) >= judged(found, workload):
         return found
-    least_s = (1 - found.optimality_gap) * found.prediction.step_s
-    other = replace(other, optimality_gap=max(0.0, 1 - least_s / other.prediction.step_s))
-    return replace(other, why=(*unproven(other), *none_better(other)))
+    least = (1 - found.optimality_gap) * judged(found, workload)
+    other = replace(other, optimality_gap=max(0.0, 1 - least / judged(other, workload)))
+    return replace(other, why=(*unproven(other), *none_better(other, workload.objective)))
 
 
 def best_of(plans: Sequence[Plan], workload: Workload) -> Plan:
@@ -65,8 +64,9 @@ def _part(budget: Budget, share: float) -> Budget:
 
 
 def _has_layouts(workload: Workload, topology: Topology) -> bool:
-    """Whether the search over layouts knows plans that the exact one may miss, and all that the workload asks for."""
+    """Whether the search over layouts knows plans that the other one may miss, and all that the workload asks for."""
     sync, names = workload.sync, workload.candidates.keys() & {machine.name for machine in topology.machines}
     is_uneven = workload.shares == "planned" and len({*speeds(workload, topology, sorted(names)).values()}) > 1
+    is_inexact = is_uneven or workload.goes_by_prices or bool(topology.node_links)
     is_ring = sync.mode in ("auto", "ring") and sync.on_region_loss == "restart"
-    return is_uneven and is_ring and workload.accelerators_per_worker == 1 and not workload.pins and not workload.kept
+    return is_inexact and is_ring and workload.accelerators_per_worker == 1 and not workload.pins and not workload.kept

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from hulk_placement.cost.closed_form.setting import Ground
+from hulk_placement.cost.money import price_words
 from hulk_placement.layouts.joined import missing_links
 from hulk_placement.layouts.memory import lacks_memory, no_memory, with_degrees
 from hulk_placement.layouts.space import Space
@@ -84,6 +85,8 @@ def sentences(trials: Trials, plan: Plan) -> tuple[str, ...]:
         found.append(
             "Hulk's own all-reduce is for regions: each stage's replicas are in one, where gloo's ring sums them."
         )
+    if trials.ground.workload.goes_by_prices:
+        found.append(price_words(plan, trials.ground.workload, trials.ground.topology))
     return (*found, *none_better(plan, trials.ground.workload.objective, "with every machine always busy"))
 
 

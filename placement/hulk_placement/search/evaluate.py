@@ -11,14 +11,12 @@ Order = tuple[int, ...]
 """Machines by number, in rank order."""
 
 
-def evaluate(problem: Problem, order: Order, num_buckets: int) -> tuple[float, int]:
-    """Seconds of a step in this order, and the worker whose edge to the one before it is the ring's worst."""
+def evaluate(problem: Problem, order: Order, num_buckets: int) -> float:
+    """Seconds of a step in this order."""
     compute_s = compute_seconds(problem, [problem.speed[m] for m in order])
-    names = [problem.names[m] for m in order]
-    ranks = [name for name in names for _ in range(problem.workload.accelerators_per_worker)]
-    ring_s, worst = allreduce(ranks, problem.workload.model.gradient_bytes, num_buckets, problem.topology)
-    edges = [(names[worker], names[worker - 1]) for worker in range(len(names))]
-    return compute_s + ring_s, edges.index(worst) if worst in edges else 0
+    ranks = [problem.names[m] for m in order for _ in range(problem.workload.accelerators_per_worker)]
+    ring_s, _ = allreduce(ranks, problem.workload.model.gradient_bytes, num_buckets, problem.topology)
+    return compute_s + ring_s
 
 
 def links_known(problem: Problem, order: Order) -> bool:

@@ -13,13 +13,12 @@ from hulk_placement.search import uneven, why
 from hulk_placement.search.arrange import arrange
 from hulk_placement.search.baselines import BASELINES
 from hulk_placement.search.choice import Choice, one_machine
-from hulk_placement.search.evaluate import Order, evaluate, links_known
+from hulk_placement.search.evaluate import evaluate, links_known
 from hulk_placement.search.graph import region_graphs
 from hulk_placement.search.making import make_plan
 from hulk_placement.search.over_machines import Candidate, candidate, quickest, tried_all
 from hulk_placement.search.pins import pinned_order
 from hulk_placement.search.problem import Problem, build
-from hulk_placement.search.ring.polish import polish
 from hulk_placement.search.ring.region_graph import Work
 from hulk_placement.search.sizes import NUM_BUCKETS
 from hulk_placement.search.transport import choose
@@ -62,25 +61,23 @@ def _place_ring(built: Problem, problem: Problem, seed: int, work: Work) -> Plan
     """
     num_steps = problem.workload.sync.planned_inner_steps or 1
     spaced = replace(problem, speed=tuple(speed / num_steps for speed in problem.speed))
-    best, bound_s = (_best_uneven if problem.is_uneven else _best_equal)(spaced, seed, work)
+    best, bound_s = _best_uneven(spaced, seed, work) if problem.is_uneven else _best_equal(spaced, work)
     if best is None:
         return why.not_found(problem, work.done) if work.incomplete else why.no_ring(problem)
     return _plan(built, best, (best.step_s - bound_s) / num_steps, work.done)
 
 
-def _best_equal(problem: Problem, seed: int, work: Work) -> tuple[Candidate | None, float]:
+def _best_equal(problem: Problem, work: Work) -> tuple[Candidate | None, float]:
     """The best ring with equal shares, and the seconds below which no step can be."""
     plain = list(_baselines(problem))
     choices, bound_s = _search(problem, work)
     best = min([*_arranged(problem, choices), *plain], key=lambda found: found.step_s, default=None)
-    if best is not None and best.step_s > bound_s:
-        return _improve(problem, best, bound_s, seed, work)
-    return best, bound_s
+    return (best, bound_s) if best is None else _improve(problem, best, bound_s, work)
 
 
 def _best_uneven(problem: Problem, seed: int, work: Work) -> tuple[Candidate | None, float]:
     """The best ring with shares by speed, made better worker by worker, and what no shares and no ring can beat."""
-    starts = [*_baselines(problem), *_like_equal(problem, seed, work)]
+    starts = [*_baselines(problem), *_like_equal(problem, work)]
     best = min((start for start in starts if links_known(problem, start.order)), key=lambda s: s.step_s, default=None)
     if best is None:
         return None, 0.0
@@ -93,32 +90,24 @@ def _best_uneven(problem: Problem, seed: int, work: Work) -> tuple[Candidate | N
     return best, bound_s
 
 
-def _like_equal(problem: Problem, seed: int, work: Work) -> Iterator[Candidate]:
-    """The best rings with equal shares, and with machines that are all as fast as their mean.
-
-    Each search has a third of the work that is left.
-    """
-    for like in (uneven.equal(problem), uneven.levelled(problem)):
-        part = work.part((work.limit - work.done) // 3)
-        found, _ = _best_equal(like, seed, part)
-        work.add(part)
-        if found is not None:
-            orders = {found.order, uneven.quickened(problem, found.order)}
-            yield from (candidate(problem, order, found.num_buckets) for order in sorted(orders))
+def _like_equal(problem: Problem, work: Work) -> Iterator[Candidate]:
+    """The best ring with equal shares, on a half of the work that is left, with its machines and with the fastest."""
+    part = work.part((work.limit - work.done) // 2)
+    found, _ = _best_equal(uneven.equal(problem), part)
+    work.add(part)
+    if found is not None:
+        orders = {found.order, uneven.quickened(problem, found.order)}
+        yield from (candidate(problem, order, found.num_buckets) for order in sorted(orders))
 
 
 def _moved(problem: Problem, best: Candidate, seed: int, work: Work) -> Candidate:
     """The better of the candidate and what moves of single workers make of it."""
     part = work.part(round((work.limit - work.done) * (MOVES_SHARE if problem.workload.sync.may_use_wan else 1)))
     for num_buckets in NUM_BUCKETS:
-        moved = uneven.moved(problem, best.order, partial(_step_s, problem, num_buckets), seed, part)
+        moved = uneven.moved(problem, best.order, partial(evaluate, problem, num_buckets=num_buckets), seed, part)
         best = min(best, candidate(problem, moved, num_buckets), key=lambda found: found.step_s)
     work.add(part)
     return best
-
-
-def _step_s(problem: Problem, num_buckets: int, order: Order) -> float:
-    return evaluate(problem, order, num_buckets)[0]
 
 
 def _place_pinned(problem: Problem) -> Plan | Unplaced:
@@ -157,19 +146,13 @@ def _baselines(problem: Problem) -> Iterator[Candidate]:
             yield from (candidate(problem, order, buckets) for buckets in NUM_BUCKETS)
 
 
-def _improve(problem: Problem, best: Candidate, bound_s: float, seed: int, work: Work) -> tuple[Candidate, float]:
-    """The candidate made better over single machines, and the bound it is measured against."""
-    best, bound_s = quickest(problem, best, bound_s, work)
+def _improve(problem: Problem, best: Candidate, bound_s: float, work: Work) -> tuple[Candidate, float]:
+    """The better of the candidate and the rings over single machines, and the bound it is measured against."""
+    if best.step_s > bound_s:
+        best, bound_s = quickest(problem, best, bound_s, work)
     if best.step_s > bound_s:
         best, bound_s = tried_all(problem, best, bound_s, work)
-    if work.exhausted or best.step_s <= bound_s:
-        return best, bound_s
-    same_region = [
-        [b for b, other in enumerate(problem.region_of) if other == region and b != a]
-        for a, region in enumerate(problem.region_of)
-    ]
-    order = polish(best.order, lambda order: evaluate(problem, order, best.num_buckets), same_region, seed, work)
-    return candidate(problem, order, best.num_buckets), bound_s
+    return best, bound_s
 
 
 def _plan(problem: Problem, best: Candidate, saved_s: float, iterations: int) -> Plan:

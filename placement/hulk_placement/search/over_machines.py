@@ -28,7 +28,7 @@ class Candidate:
 
 def candidate(problem: Problem, order: Order, num_buckets: int) -> Candidate:
     """The order with the seconds of its step."""
-    return Candidate(order, num_buckets, evaluate(problem, order, num_buckets)[0])
+    return Candidate(order, num_buckets, evaluate(problem, order, num_buckets))
 
 
 def quickest(problem: Problem, best: Candidate, bound_s: float, work: Work) -> tuple[Candidate, float]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from hulk_placement.cost.known import work
-from hulk_placement.cost.money import LIMIT_ROUNDING, accelerators_per_s, judged, ring_egress
+from hulk_placement.cost.money import LIMIT_ROUNDING, judged, price_words, ring_egress
 from hulk_placement.plan import Plan
 from hulk_placement.search import uneven
 from hulk_placement.search.evaluate import Order, evaluate, links_known
@@ -80,7 +80,7 @@ class Wish:
 
     def value(self, num_buckets: int, order: Order) -> tuple[float, float]:
         """The excess, then a step's seconds or price."""
-        step_s, workload = evaluate(self.problem, order, num_buckets)[0], self.problem.workload
+        step_s, workload = evaluate(self.problem, order, num_buckets), self.problem.workload
         if workload.objective == "time":
             return self.excess(order), step_s
         ranks = [self.problem.names[machine] for machine in order for _ in range(workload.accelerators_per_worker)]
@@ -113,15 +113,13 @@ class Wish:
 
     def told(self, plan: Plan, quickest: Plan) -> Plan:
         """The plan with its gap and what it costs."""
-        asked, per_hour = self.problem.workload, accelerators_per_s(plan, self.problem.topology) * 3600
-        limit = f", of at most {asked.max_price_per_hour:g}" if asked.max_price_per_hour is not None else ""
+        asked = self.problem.workload
         quickest_s, found = (1 - quickest.optimality_gap) * quickest.prediction.step_s, self.reached(plan)
         least = quickest_s if asked.objective == "time" else self._least_price()
         plan = replace(plan, optimality_gap=max(0.0, 1 - least / found) if found else 0.0)
         why = [sentence for sentence in unproven(plan) if not sentence.startswith("Left out")]
         why += [
-            f"Its accelerators cost {per_hour:g} an hour{limit}; a step costs {plan.prediction.price:.4g} with what it "
-            f"sends between regions.",
+            price_words(plan, asked, self.problem.topology),
             f"The shortest step of all is {quickest.prediction.step_s:.3f} s, for {quickest.prediction.price:.4g}.",
             *none_better(plan, asked.objective),
         ]
