@@ -91,13 +91,17 @@ def _best_uneven(problem: Problem, seed: int, work: Work) -> tuple[Candidate | N
 
 
 def _like_equal(problem: Problem, work: Work) -> Iterator[Candidate]:
-    """The best ring with equal shares, on a half of the work that is left, with its machines and with the fastest."""
-    part = work.part((work.limit - work.done) // 2)
-    found, _ = _best_equal(uneven.equal(problem), part)
-    work.add(part)
-    if found is not None:
-        orders = {found.order, uneven.quickened(problem, found.order)}
-        yield from (candidate(problem, order, found.num_buckets) for order in sorted(orders))
+    """The best rings with equal shares, and with machines that are all as fast as their mean.
+
+    Each search has a third of the work that is left.
+    """
+    for like in (uneven.equal(problem), uneven.levelled(problem)):
+        part = work.part((work.limit - work.done) // 3)
+        found, _ = _best_equal(like, part)
+        work.add(part)
+        if found is not None:
+            orders = {found.order, uneven.quickened(problem, found.order)}
+            yield from (candidate(problem, order, found.num_buckets) for order in sorted(orders))
 
 
 def _moved(problem: Problem, best: Candidate, seed: int, work: Work) -> Candidate:

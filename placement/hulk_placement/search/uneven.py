@@ -1,7 +1,8 @@
-"""Shares by speed: the search with equal shares is a start, moves make its ring better, a bound says how good.
+"""Shares by speed: the searches with equal shares are starts, moves make their best ring better, a bound says how good.
 
 With equal shares a slow machine sets the pace of all, and the exact search leaves it out; with shares by speed it only
-helps less than others. The moves of single machines bring it in.
+helps less than others. So the exact search runs a second time with all machines as fast as their mean, where one is
+left out for its links alone. The optimum lies between the two, and is looked for by moves of single machines.
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ TRIES_A_SLOT = 12
 def equal(problem: Problem) -> Problem:
     """The problem with equal shares."""
     return replace(problem, workload=replace(problem.workload, shares="equal"))
+
+
+def levelled(problem: Problem) -> Problem:
+    """The problem with machines that are all as fast as the mean of their slots."""
+    slots = problem.useful_slots
+    mean = sum(speed * num for speed, num in zip(problem.speed, slots, strict=True)) / sum(slots)
+    return replace(problem, speed=(mean,) * len(problem.speed))
 
 
 def quickened(problem: Problem, order: Order) -> Order:
