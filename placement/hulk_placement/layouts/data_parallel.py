@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hulk_placement.cost.compute import speeds
+from hulk_placement.cost.foresee import ROUNDING
 from hulk_placement.cost.money import judged
 from hulk_placement.layouts import place as layouts
 from hulk_placement.plan import Plan
@@ -40,7 +41,7 @@ def place_replicas(
         return found
     ring = replace(workload, sync=Sync("ring"), recompute=False)  # the layouts' other transports are not run
     other = layouts.place(ring, topology, _part(budget, LAYOUT_SHARE), clock)
-    if isinstance(other, Unplaced) or judged(other, workload) >= judged(found, workload):
+    if isinstance(other, Unplaced) or judged(other, workload) * ROUNDING >= judged(found, workload):
         return found
     least = (1 - found.optimality_gap) * judged(found, workload)
     other = replace(other, optimality_gap=max(0.0, 1 - least / judged(other, workload)))
