@@ -1,8 +1,8 @@
 """Messages in pieces over several connections, of which gloo makes as many as it is told of interfaces."""
 
+import hulk_native
 import pytest
 import torch
-from hulk_placement.cost import windows
 from hulk_runtime.entry import NUM_CONNECTIONS, several
 from hulk_runtime.pipeline.striping import AT_ONCE_BYTES, MOST_PIECES, beside, stripes
 
@@ -36,7 +36,7 @@ def test_an_interface_is_named_several_times_and_a_list_stays_as_it_is() -> None
 
 
 def test_predictions_count_the_connections_and_pieces_that_there_are() -> None:
-    assert (windows.MOST_PIECES, windows.AT_ONCE_BYTES) == (MOST_PIECES, AT_ONCE_BYTES)
+    assert (hulk_native.MOST_PIECES, hulk_native.AT_ONCE_BYTES) == (MOST_PIECES, AT_ONCE_BYTES)
 
 
 def test_a_short_message_has_a_connection_of_its_own() -> None:
