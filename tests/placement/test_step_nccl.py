@@ -121,6 +121,20 @@ def test_stages_take_the_sums_transport_where_none_is_stated() -> None:
     assert predict(made, job(), topology).step_s < predict(made, job(stage_transport="gloo"), topology).step_s
 
 
+@pytest.mark.parametrize(("algorithm", "num_replicas", "sums_s"), [("ring", 2, 0.4), ("parameter-server", 4, 0.8)])
+def test_sums_over_gloo_leave_accelerators_links_to_stages(algorithm: Any, num_replicas: int, sums_s: float) -> None:
+    """On one machine, 400 MB of gradients a stage through its memory at 1 GB/s, whatever stages send over.
+
+    Two replicas exchange them; a server gets those of the others together, and sends them the sum.
+    """
+    layers = tuple(Layer(f"layer.{n}", 100 * MB, 1e12 / 3, 2e12 / 3, 4, 4) for n in range(2))
+    machine = Machine("a0", "a", num_accelerators=8, flops_per_s=1e12, inside=Link(0.0, 1e12))
+    made = plan("a0 " * 2 * num_replicas, Layout(num_replicas, 2), algorithm=algorithm)
+    workload = replace(job(stage_transport="nccl", end_collectives=0), model=Model(layers))
+    for step in (predict, simulate):
+        assert step(made, workload, Topology((machine,))).step_s == pytest.approx(2.0 + sums_s, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("nccl", "rate"), [(Nccl(), 2e6), (Nccl(num_sockets=16), 3.2e7), (Nccl(num_channels=4, num_sockets=64), 1e8)]
 )

@@ -34,7 +34,11 @@ def step_of(plan: Plan, workload: Workload, topology: Topology) -> Step:
     ways = stage_ways(plan, workload, topology)
     replicas = tuple(replica_of(plan, number, setting, layout, ways) for number in range(plan.layout.data))
     ready = [ready_parts(setting, layout, stage, plan.num_buckets) for stage in range(plan.layout.pipeline)]
-    sums = replace(ways, topology=for_sums(plan, stage_groups(plan, workload), topology))  # draws on the same resources
+    sums = replace(  # draws on the same resources
+        ways,
+        topology=for_sums(plan, stage_groups(plan, workload), topology),
+        nccl=workload.nccl if plan.algorithm == "nccl" else None,
+    )
     reduces = (*_reduces(plan, workload, ready, sums), *_ties(plan, workload, setting, layout, ways))
     is_early = plan.overlap and plan.inner_steps is None
     blocks = plan.layout.pipeline > 1 and not plan.overlap
