@@ -7,8 +7,9 @@ use super::cache::Cache;
 use super::extract::{LayoutArrays, SettingArrays, check, schedule_of};
 use super::pipeline::{Stage, Way};
 use super::progress::Progress;
+use super::resources::Resources;
 use super::rings::Cut;
-use super::{evaluate, links, memory, pipeline, price, tied};
+use super::{evaluate, memory, pipeline, price, tied};
 
 type Floats<'py> = PyReadonlyArray1<'py, f64>;
 
@@ -64,7 +65,7 @@ pub fn tied_seconds(setting: SettingArrays<'_>, layout: LayoutArrays<'_>) -> PyR
     Ok(tied::tied_seconds(
         &setting,
         &layout,
-        &mut links::Loads::of(setting.num_regions()),
+        &mut Resources::of(setting.num_regions(), setting.num_machines()),
     ))
 }
 
