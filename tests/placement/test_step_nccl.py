@@ -188,6 +188,17 @@ def test_sums_get_the_rate_of_what_crosses_an_edge() -> None:
     assert found.communication_s == pytest.approx(0.4, rel=1e-3)
 
 
+def test_ties_get_the_rate_of_their_own_bytes() -> None:
+    """100 MB at the largest rate, 1.25 s after 25 ms; an activation of 4 bytes, at another rate, takes 50 ms as long."""
+    sized = Link(0.05, 1e8, by_size=((4.0, 4 / 0.05), (1e8, 8e7)))
+    topology = replace(world(), region_links={("a", "b"): sized, ("b", "a"): sized})
+    layers = [Layer(f"layer.{n}", 25 * MB, 1e9, 2e9, 4, 4) for n in range(2)]
+    layers[1] = replace(layers[1], tied_to=0, tied_parameters=25 * MB)
+    given = plan("a0 b0", Layout(1, 2)), replace(job(), model=Model(tuple(layers))), topology
+    assert predict(*given).tied_s == pytest.approx(0.025 + 1.25 - 0.05, rel=1e-3)
+    assert simulate(*given).step_s == pytest.approx(predict(*given).step_s, rel=1e-3)
+
+
 WAY = Way((0,), 1.0, 0.0)
 
 

@@ -30,16 +30,17 @@ fn exchanges<'a>(
 /// The two stages send each other what they have, as soon as they have it, each tensor-parallel rank its own; all of
 /// them share what they draw on, and the last one through has waited for all. What is on its way while the last
 /// micro-batch goes back to the earlier stage, or the next step's first one comes to the later one, costs nothing.
-pub fn tied_seconds(setting: &Setting, layout: &Layout, resources: &mut Resources) -> f64 {
+/// `at_ties`: the setting with links as messages of that size find them.
+pub fn tied_seconds(setting: &Setting, at_ties: &Setting, layout: &Layout, resources: &mut Resources) -> f64 {
     if setting.num_ties() == 0 {
         return 0.0;
     }
-    resources.begin(setting, layout, setting.tensor);
+    resources.begin(at_ties, layout, setting.tensor);
     for (replica, (early, late), rank_bytes) in exchanges(setting, layout) {
         let (a, b) = (layout.machine(replica, early), layout.machine(replica, late));
         let num_bytes = rank_bytes * setting.tensor as f64;
         for (is_back, source, target) in [(false, a, b), (true, b, a)] {
-            resources.add(setting, Flow::of(early, is_back, num_bytes, num_bytes), source, target);
+            resources.add(at_ties, Flow::of(early, is_back, num_bytes, num_bytes), source, target);
         }
     }
     let mut worst_s = 0.0;
@@ -48,7 +49,7 @@ pub fn tied_seconds(setting: &Setting, layout: &Layout, resources: &mut Resource
         let (a, b) = (layout.machine(replica, early), layout.machine(replica, late));
         let (there_s, back_s) = slack_seconds(setting, layout, replica, early, late);
         for (flow, source, target, slack_s) in [(flows[0], a, b, there_s), (flows[1], b, a, back_s)] {
-            let (latency_s, rate) = setting.pair(source, target);
+            let (latency_s, rate) = at_ties.pair(source, target);
             let sent_s = if rate > 0.0 {
                 max(rank_bytes / rate, resources.busy_s(&flow))
             } else {

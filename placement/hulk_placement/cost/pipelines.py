@@ -24,7 +24,7 @@ from hulk_placement.cost.simulation.outcome import simulate_step
 from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import Place, Step, Way
 from hulk_placement.cost.simulation.ways import Ways
-from hulk_placement.cost.wires import for_stages, is_nccl_between_stages
+from hulk_placement.cost.wires import for_stages, for_ties, is_nccl_between_stages
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.training_memory import Overhead
@@ -66,6 +66,7 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
     With `free_links` as if what stages send each other were there at once.
     """
     setting, layout = arrays_of(plan, workload, topology)
+    at_ties = _arrays_of(plan, workload, for_ties(plan, workload, topology))[0] if topology.goes_by_size else setting
     timed = _without_links(setting) if free_links else setting
     alike_D = _alike(plan, layout)
     if plan.schedule == "explicit":
@@ -82,7 +83,7 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
         compute_DP=_seconds(setting, layout, forward=1 + setting.recompute) * shares_D[:, None],
         backward_DP=_seconds(setting, layout, forward=int(setting.recompute)) * filled_D[:, None],
         memory_DP=_memory(plan, setting, layout, alike_D, _overheads(plan, workload, topology)),
-        tied_s=tied_seconds(setting, layout),
+        tied_s=tied_seconds(setting, at_ties, layout),
         held_s=float(ends_DP.max()) - unheld_s,
     )
 
@@ -94,10 +95,14 @@ def arrays_of(plan: Plan, workload: Workload, topology: Topology) -> tuple[Setti
     not know counts as gpipe. Links of which nothing is known have the price of an unknown link, whether the workload
     allows them or not: only searches must keep off them.
     """
+    return _arrays_of(plan, workload, for_stages(plan, workload, topology))
+
+
+def _arrays_of(plan: Plan, workload: Workload, seen: Topology) -> tuple[Setting, Layout]:
+    """Over links as a transport sees them."""
     names = list(dict.fromkeys(plan.rank_machines))
     transport = "nccl" if is_nccl_between_stages(plan, workload) else "gloo"
     allowing = replace(of_plan(plan, workload), allow_unknown_links=True, stage_transport=transport)
-    seen = for_stages(plan, workload, topology)
     ground = Ground.of(allowing, seen, [seen.machine(name) for name in names])
     schedule = "gpipe" if plan.schedule == "explicit" else plan.schedule
     option = Option(plan.micro_batch, plan.layout.tensor, schedule, plan.recompute, plan.overlap)
