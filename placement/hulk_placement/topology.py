@@ -122,6 +122,12 @@ class Link:
         sizes = [num_bytes for num_bytes, _ in self.by_size]
         if not all(is_positive(figure) for point in self.by_size for figure in point) or sizes != sorted(set(sizes)):
             raise ValueError(f"link: bandwidths by size {self.by_size} must be > 0 and finite, of rising sizes")
+        for num_bytes, rate in self.by_size:
+            if num_bytes / rate < self.latency_s:
+                raise ValueError(
+                    f"link: a message of {num_bytes:g} bytes at {rate:g} B/s takes {num_bytes / rate:g} s with its "
+                    f"latency, but the latency alone is {self.latency_s:g} s"
+                )
 
     @property
     def latency_s(self) -> float:
@@ -275,12 +281,14 @@ class Topology:
         """Bytes/s that a directed link between two regions carries: at least what any machine pair alone gets of it."""
         return max(self.region_link(*regions).bandwidth_bytes_per_s, self._widest.get(regions, 0.0))
 
+    @property
+    def goes_by_size(self) -> bool:
+        """Whether some link's bandwidth goes by the size of messages."""
+        return any(link.by_size for link in (*self.node_links.values(), *self.region_links.values()))
+
     def at_message(self, num_bytes: float) -> Topology:
         """The topology as messages of one size find it (`Link.at`); itself where no link's bandwidth goes by size."""
-        links = (*self.node_links.values(), *self.region_links.values())
-        if not any(link.by_size for link in links):
-            return self
-        return self.with_links(lambda link: link.at(num_bytes))
+        return self.with_links(lambda link: link.at(num_bytes)) if self.goes_by_size else self
 
     def with_links(self, changed: Callable[[Link], Link]) -> Topology:
         """The topology with every known link changed."""

@@ -101,6 +101,7 @@ FOUR_PIPELINES = (
     job(output=50_000_000, seconds=0.5),
     world(),
 )
+TIES_MEET = plan("a0 a1 a0 a1", TWO_STAGES), job((100_000_000, 1000), seconds=0.1, tied=100_000_000), world()
 APART = {
     "transfers meet": (
         plan("a0 b0 a1 b1", Layout(1, 4), shares=(8,)),
@@ -121,11 +122,6 @@ APART = {
         plan("a0 a1 b0 a2 a3 a1", Layout(2, 3)),
         job((1000, 1000, 10_000_000), output=20_000_000, seconds=0.1),
         world(rtt_s=0.001),
-    ),
-    "ties meet": (
-        plan("a0 a1 a0 a1", TWO_STAGES),
-        job((100_000_000, 1000), seconds=0.1, tied=100_000_000),
-        world(),
     ),
     "uplinks full": (
         plan("a0 a1 b0 b1", Layout(2, 2, 4)),
@@ -210,10 +206,34 @@ def test_what_transfers_wait_for_each_other_is_booked_as_transfers() -> None:
 
 
 def test_what_stages_share_is_booked_apart_where_several_replicas_sum_it_over_one_link() -> None:
-    made, workload, topology = APART["ties meet"]
+    made, workload, topology = TIES_MEET
     found, simulated = promised_parts(made, workload, topology), simulate(made, workload, topology)
     assert found[Part.TIED].seconds == pytest.approx(simulated.end_s - simulated.reduced_s)
-    assert found[Part.TIED].seconds > 1.5 * predict(made, workload, topology).tied_s
+
+
+@pytest.mark.parametrize(
+    ("machines", "changes", "sent_s"),
+    [
+        ("a0 a1 a0 a1", {}, 0.8),
+        ("a0 a1 a0 a2", {}, 0.4),
+        ("a0 a1 a0 a2", {"nic_bytes_per_s": 1e9}, 0.8),
+        ("a0 b0 a0 b0", {"own": Link(1e-4, 5e8), "pairs": "00"}, 1.6),
+        ("a0 b0 a1 b1", {"own": Link(1e-4, 5e8), "pairs": "0011", "uplinks": {"a": 5e8}}, 1.6),
+        ("a0 b0 a1 b1", {"own": Link(1e-4, 5e8, own_wire=True), "pairs": "0011", "uplinks": {"a": 5e8}}, 0.8),
+    ],
+    ids=["one pair", "two pairs", "one NIC", "one pair's own link", "two pairs over an uplink", "two wires"],
+)
+def test_ties_wait_for_those_with_which_they_share(machines: str, changes: dict[str, Any], sent_s: float) -> None:
+    """Two replicas, 400 MB each way of each, at 1 GB/s inside a region; the next micro-batch hides its forward pass."""
+    topology = world(rate=2e9, uplinks=changes.get("uplinks", {}))
+    nics = (replace(machine, nic_bytes_per_s=changes.get("nic_bytes_per_s")) for machine in topology.machines)
+    pairs = {(f"a{n}", f"b{n}") for n in changes.get("pairs", "")}
+    own = {ends[::way]: changes["own"] for ends in pairs for way in (1, -1)}
+    topology = replace(topology, machines=tuple(nics), node_links=own)
+    made, workload = plan(machines, TWO_STAGES), TIES_MEET[1]
+    simulated = simulate(made, workload, topology)
+    for tied_s in (predict(made, workload, topology).tied_s, simulated.end_s - simulated.reduced_s):
+        assert tied_s == pytest.approx(sent_s - 0.1 / 3, rel=0.01)
 
 
 def test_one_replica_has_nothing_to_synchronise_however_its_transfers_meet() -> None:

@@ -121,6 +121,20 @@ def test_stages_take_the_sums_transport_where_none_is_stated() -> None:
     assert predict(made, job(), topology).step_s < predict(made, job(stage_transport="gloo"), topology).step_s
 
 
+@pytest.mark.parametrize(("algorithm", "num_replicas", "sums_s"), [("ring", 2, 0.4), ("parameter-server", 4, 0.8)])
+def test_sums_over_gloo_leave_accelerators_links_to_stages(algorithm: Any, num_replicas: int, sums_s: float) -> None:
+    """On one machine, 400 MB of gradients a stage through its memory at 1 GB/s, whatever stages send over.
+
+    Two replicas exchange them; a server gets those of the others together, and sends them the sum.
+    """
+    layers = tuple(Layer(f"layer.{n}", 100 * MB, 1e12 / 3, 2e12 / 3, 4, 4) for n in range(2))
+    machine = Machine("a0", "a", num_accelerators=8, flops_per_s=1e12, inside=Link(0.0, 1e12))
+    made = plan("a0 " * 2 * num_replicas, Layout(num_replicas, 2), algorithm=algorithm)
+    workload = replace(job(stage_transport="nccl", end_collectives=0), model=Model(layers))
+    for step in (predict, simulate):
+        assert step(made, workload, Topology((machine,))).step_s == pytest.approx(2.0 + sums_s, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("nccl", "rate"), [(Nccl(), 2e6), (Nccl(num_sockets=16), 3.2e7), (Nccl(num_channels=4, num_sockets=64), 1e8)]
 )
@@ -172,6 +186,17 @@ def test_sums_get_the_rate_of_what_crosses_an_edge() -> None:
     made, workload = plan("a0 b0", Layout(2), stages=(0,)), job(num_layers=1, nccl=RING, optimizer_s=0.0)
     found = predict(replace(made, algorithm="nccl"), workload, topology)
     assert found.communication_s == pytest.approx(0.4, rel=1e-3)
+
+
+def test_ties_get_the_rate_of_their_own_bytes() -> None:
+    """100 MB at the largest rate, 1.25 s after 25 ms; an activation of 4 bytes, at another rate, takes 50 ms as long."""
+    sized = Link(0.05, 1e8, by_size=((4.0, 4 / 0.05), (1e8, 8e7)))
+    topology = replace(world(), region_links={("a", "b"): sized, ("b", "a"): sized})
+    layers = [Layer(f"layer.{n}", 25 * MB, 1e9, 2e9, 4, 4) for n in range(2)]
+    layers[1] = replace(layers[1], tied_to=0, tied_parameters=25 * MB)
+    given = plan("a0 b0", Layout(1, 2)), replace(job(), model=Model(tuple(layers))), topology
+    assert predict(*given).tied_s == pytest.approx(0.025 + 1.25 - 0.05, rel=1e-3)
+    assert simulate(*given).step_s == pytest.approx(predict(*given).step_s, rel=1e-3)
 
 
 WAY = Way((0,), 1.0, 0.0)

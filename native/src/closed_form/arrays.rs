@@ -117,6 +117,7 @@ pub struct Setting<'a> {
     pub memory_k: &'a [f64],
     pub price_k: &'a [f64],
     pub is_cold_k: &'a [bool],
+    pub nic_k: &'a [f64],
     pub forward_kj: Rows<'a>,
     pub backward_kj: Rows<'a>,
     pub held_j: &'a [f64],
@@ -131,6 +132,7 @@ pub struct Setting<'a> {
     pub latency_qq: Rows<'a>,
     pub flow_qq: Rows<'a>,
     pub own_qq: Rows<'a>,
+    pub is_wire_qq: Rows<'a, bool>,
     pub inside_latency_k: &'a [f64],
     pub inside_flow_k: &'a [f64],
     pub latency_rr: Rows<'a>,
@@ -195,6 +197,12 @@ impl Setting<'_> {
     #[inline]
     pub fn place(&self, machine: usize) -> usize {
         self.place_m[machine] as usize
+    }
+
+    /// Whether all that two machines send each other is on a wire that they share with nobody.
+    #[inline]
+    pub fn is_wire(&self, source: usize, target: usize) -> bool {
+        self.is_wire_qq.at(self.place(source), self.place(target))
     }
 
     /// The layer that uses another one's parameters, and that other, earlier one.

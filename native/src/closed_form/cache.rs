@@ -4,9 +4,9 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods, ToPyArray};
 use pyo3::prelude::*;
 
 use super::arrays::Grid;
-use super::links::Loads;
 use super::pipeline::Stage;
 use super::progress::Progress;
+use super::resources::Resources;
 use super::sharing::Sharing;
 use super::sync::Sums;
 
@@ -23,7 +23,7 @@ pub struct Cache {
     pub sharing: Sharing,
     pub progress: Progress,
     pub sums: Sums,
-    pub loads: Loads,
+    pub ties: Resources,
     pub cells_m: Vec<usize>,
     /// When the gradients of each stage are ready in all replicas; (P).
     pub ready_p: Vec<f64>,
@@ -43,7 +43,7 @@ impl Cache {
             sharing: Sharing::of(num_replicas, num_stages, num_regions, num_machines),
             progress: Progress::default(),
             sums: Sums::of(num_stages, num_regions, num_machines),
-            loads: Loads::of(num_regions),
+            ties: Resources::of(num_regions, num_machines),
             cells_m: vec![0; num_machines],
             ready_p: vec![0.0; num_stages],
             num_regions,

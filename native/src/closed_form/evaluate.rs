@@ -197,7 +197,7 @@ fn step_seconds(setting: &Setting, layout: &Layout, cache: &mut Cache, last_s: f
     } else {
         step_s += max(0.0, summed_s - step_s) / setting.inner_steps as f64;
     }
-    step_s + tied_seconds(setting, layout, &mut cache.loads)
+    step_s + tied_seconds(setting, setting, layout, &mut cache.ties)
 }
 
 /// Whether a replica takes as long, and needs as much, as the one before.

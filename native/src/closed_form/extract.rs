@@ -28,6 +28,8 @@ pub struct SettingArrays<'py> {
     price_k: Floats<'py>,
     #[pyo3(attribute("is_cold_K"))]
     is_cold_k: PyReadonlyArray1<'py, bool>,
+    #[pyo3(attribute("nic_K"))]
+    nic_k: Floats<'py>,
     #[pyo3(attribute("forward_KJ"))]
     forward_kj: Matrix<'py>,
     #[pyo3(attribute("backward_KJ"))]
@@ -56,6 +58,8 @@ pub struct SettingArrays<'py> {
     flow_qq: Matrix<'py>,
     #[pyo3(attribute("own_QQ"))]
     own_qq: Matrix<'py>,
+    #[pyo3(attribute("is_wire_QQ"))]
+    is_wire_qq: PyReadonlyArray2<'py, bool>,
     #[pyo3(attribute("inside_latency_K"))]
     inside_latency_k: Floats<'py>,
     #[pyo3(attribute("inside_flow_K"))]
@@ -100,6 +104,7 @@ impl SettingArrays<'_> {
             memory_k: self.memory_k.as_slice()?,
             price_k: self.price_k.as_slice()?,
             is_cold_k: self.is_cold_k.as_slice()?,
+            nic_k: self.nic_k.as_slice()?,
             forward_kj: rows(&self.forward_kj)?,
             backward_kj: rows(&self.backward_kj)?,
             held_j: self.held_j.as_slice()?,
@@ -114,6 +119,7 @@ impl SettingArrays<'_> {
             latency_qq: rows(&self.latency_qq)?,
             flow_qq: rows(&self.flow_qq)?,
             own_qq: rows(&self.own_qq)?,
+            is_wire_qq: rows(&self.is_wire_qq)?,
             inside_latency_k: self.inside_latency_k.as_slice()?,
             inside_flow_k: self.inside_flow_k.as_slice()?,
             latency_rr: rows(&self.latency_rr)?,

@@ -14,6 +14,7 @@ pub mod pipeline;
 pub mod price;
 pub mod progress;
 pub mod python;
+pub mod resources;
 pub mod rings;
 pub mod shares;
 pub mod sharing;

@@ -7,8 +7,9 @@ use super::cache::Cache;
 use super::extract::{LayoutArrays, SettingArrays, check, schedule_of};
 use super::pipeline::{Stage, Way};
 use super::progress::Progress;
+use super::resources::Resources;
 use super::rings::Cut;
-use super::{evaluate, links, memory, pipeline, price, tied};
+use super::{evaluate, memory, pipeline, price, tied};
 
 type Floats<'py> = PyReadonlyArray1<'py, f64>;
 
@@ -57,14 +58,16 @@ pub fn holds_tie(setting: SettingArrays<'_>, first: usize, last: usize, number: 
     Ok(memory::holds_tie(&setting.view()?, first, last, number))
 }
 
-/// Seconds that a step is longer because stages that share parameters sum their gradients.
+/// Seconds that a step is longer because stages that share parameters sum their gradients; `at_ties`: the setting with
+/// links as messages of that size find them.
 #[pyfunction]
-pub fn tied_seconds(setting: SettingArrays<'_>, layout: LayoutArrays<'_>) -> PyResult<f64> {
+pub fn tied_seconds(setting: SettingArrays<'_>, at_ties: SettingArrays<'_>, layout: LayoutArrays<'_>) -> PyResult<f64> {
     let (setting, layout) = (setting.view()?, layout.read()?);
     Ok(tied::tied_seconds(
         &setting,
+        &at_ties.view()?,
         &layout,
-        &mut links::Loads::of(setting.num_regions()),
+        &mut Resources::of(setting.num_regions(), setting.num_machines()),
     ))
 }
 

@@ -1,8 +1,8 @@
 //! How much longer a step is because stages share parameters and sum their gradients.
 
-use super::arrays::{Layout, Setting, max, min};
-use super::links::Loads;
+use super::arrays::{Layout, Setting, max};
 use super::memory::holds_tie;
+use super::resources::{Flow, Resources};
 use super::rings::SOFTWARE_S;
 use super::shares::filled;
 
@@ -13,84 +13,52 @@ fn stages_of(setting: &Setting, layout: &Layout, number: usize) -> Option<(usize
     holds_tie(setting, layout.first[late], layout.first[late + 1], number).then_some((early, late))
 }
 
+/// All exchanges: a replica, its earlier and its later stage, and the bytes that a tensor-parallel rank of each sends.
+fn exchanges<'a>(
+    setting: &'a Setting,
+    layout: &'a Layout,
+) -> impl Iterator<Item = (usize, (usize, usize), f64)> + use<'a> {
+    (0..setting.num_ties()).flat_map(move |number| {
+        let num_bytes = setting.tied_gradient_t[number];
+        let of_replicas = move |stages| (0..layout.num_replicas()).map(move |replica| (replica, stages, num_bytes));
+        stages_of(setting, layout, number).into_iter().flat_map(of_replicas)
+    })
+}
+
 /// Seconds that a step is longer, all replicas' exchanges at once.
 ///
 /// The two stages send each other what they have, as soon as they have it, each tensor-parallel rank its own; all of
-/// them share the link. What is on its way while the last micro-batch goes back to the earlier stage, or the next
-/// step's first one comes to the later one, costs nothing.
-pub fn tied_seconds(setting: &Setting, layout: &Layout, loads: &mut Loads) -> f64 {
+/// them share what they draw on, and the last one through has waited for all. What is on its way while the last
+/// micro-batch goes back to the earlier stage, or the next step's first one comes to the later one, costs nothing.
+/// `at_ties`: the setting with links as messages of that size find them.
+pub fn tied_seconds(setting: &Setting, at_ties: &Setting, layout: &Layout, resources: &mut Resources) -> f64 {
     if setting.num_ties() == 0 {
         return 0.0;
     }
-    loads.clear(setting);
-    for number in 0..setting.num_ties() {
-        load(setting, layout, loads, number);
-    }
-    let (mut worst_s, mut least_slack_s) = (0.0, f64::INFINITY);
-    for number in 0..setting.num_ties() {
-        let (late_s, slack_s) = late_and_slack(setting, layout, loads, number);
-        worst_s = max(worst_s, late_s);
-        least_slack_s = min(least_slack_s, slack_s);
-    }
-    if least_slack_s < f64::INFINITY {
-        worst_s = max(worst_s, loads.busiest_uplink_s(setting) - least_slack_s);
-    }
-    worst_s
-}
-
-/// What the stages of one tie put on links between regions, there and back.
-fn load(setting: &Setting, layout: &Layout, loads: &mut Loads, number: usize) {
-    let Some((early, late)) = stages_of(setting, layout, number) else {
-        return;
-    };
-    let num_bytes = setting.tied_gradient_t[number] * setting.tensor as f64;
-    for replica in 0..layout.num_replicas() {
+    resources.begin(at_ties, layout, setting.tensor);
+    for (replica, (early, late), rank_bytes) in exchanges(setting, layout) {
         let (a, b) = (layout.machine(replica, early), layout.machine(replica, late));
-        if setting.region(a) != setting.region(b) {
-            loads.add(setting, a, b, num_bytes);
-            loads.add(setting, b, a, num_bytes);
+        let num_bytes = rank_bytes * setting.tensor as f64;
+        for (is_back, source, target) in [(false, a, b), (true, b, a)] {
+            resources.add(at_ties, Flow::of(early, is_back, num_bytes, num_bytes), source, target);
         }
     }
-}
-
-/// How much longer the slowest replica's exchange of one tie takes than is free, and the least that is free.
-///
-/// Of the second only exchanges between regions count: others cross no uplink.
-fn late_and_slack(setting: &Setting, layout: &Layout, loads: &Loads, number: usize) -> (f64, f64) {
-    let (mut worst_s, mut least_slack_s) = (0.0, f64::INFINITY);
-    let Some((early, late)) = stages_of(setting, layout, number) else {
-        return (worst_s, least_slack_s);
-    };
-    let num_bytes = setting.tied_gradient_t[number];
-    for replica in 0..layout.num_replicas() {
+    let mut worst_s = 0.0;
+    for ((replica, (early, late), rank_bytes), flows) in exchanges(setting, layout).zip(resources.flows.chunks_exact(2))
+    {
         let (a, b) = (layout.machine(replica, early), layout.machine(replica, late));
         let (there_s, back_s) = slack_seconds(setting, layout, replica, early, late);
-        for (source, target, slack_s) in [(a, b, there_s), (b, a, back_s)] {
-            let (latency_s, flow) = setting.pair(source, target);
-            let (from, to) = (setting.region(source), setting.region(target));
-            let own = setting.own_qq.at(setting.place(source), setting.place(target));
-            let mut full_s = if a == b {
-                0.0
-            } else {
-                num_bytes * setting.tensor as f64 / own
-            };
-            if from != to && own < f64::INFINITY {
-                full_s = max(full_s, loads.carried_s(setting, from, to));
-            } else if from != to {
-                full_s = loads.link_s(setting, from, to);
-            }
-            let sent_s = if flow > 0.0 {
-                max(num_bytes / flow, full_s)
+        for (flow, source, target, slack_s) in [(flows[0], a, b, there_s), (flows[1], b, a, back_s)] {
+            let (latency_s, rate) = at_ties.pair(source, target);
+            let sent_s = if rate > 0.0 {
+                max(rank_bytes / rate, resources.busy_s(&flow))
             } else {
                 f64::INFINITY
             };
             worst_s = max(worst_s, latency_s + 0.5 * SOFTWARE_S + sent_s - slack_s);
-            if from != to {
-                least_slack_s = min(least_slack_s, slack_s);
-            }
         }
     }
-    (worst_s, least_slack_s)
+    worst_s
 }
 
 /// Seconds that a micro-batch takes from one stage of a replica to a later one, forward, and back.

@@ -8,7 +8,6 @@ over their number.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,13 +19,12 @@ from hulk_placement.cost.closed_form.evaluate import memory_bytes, time_replicas
 from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.cost.closed_form.shares import filled, num_batches
 from hulk_placement.cost.closed_form.sync import tied_seconds
-from hulk_placement.cost.drawn import drawn_on
 from hulk_placement.cost.memory import in_flight, of_plan
 from hulk_placement.cost.simulation.outcome import simulate_step
 from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import Place, Step, Way
 from hulk_placement.cost.simulation.ways import Ways
-from hulk_placement.cost.wires import for_stages, is_nccl_between_stages
+from hulk_placement.cost.wires import for_stages, for_ties, is_nccl_between_stages
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.training_memory import Overhead
@@ -37,7 +35,6 @@ from hulk_placement.workload import Workload
 class Pipelines:
     """All pipelines of a plan, beside each other on their links; D replicas, P stages, seconds and bytes.
 
-    `nic_s`: how long activations and gradients keep the busiest NIC busy in a step.
     `tied_s`: how much longer a step is for gradients of parameters that stages share. `held_s`: how much later all has
     been computed because sends that block hold their receivers, too. `memory_DP`: of one accelerator of each cell.
     `backward_DP`: seconds of each cell's last backward pass, with what it computes anew.
@@ -47,7 +44,6 @@ class Pipelines:
     compute_DP: Floats
     backward_DP: Floats
     memory_DP: Floats
-    nic_s: float
     tied_s: float
     held_s: float = 0.0
 
@@ -70,7 +66,7 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
     With `free_links` as if what stages send each other were there at once.
     """
     setting, layout = arrays_of(plan, workload, topology)
-    seen = for_stages(plan, workload, topology)
+    at_ties = _arrays_of(plan, workload, for_ties(plan, workload, topology))[0] if topology.goes_by_size else setting
     timed = _without_links(setting) if free_links else setting
     alike_D = _alike(plan, layout)
     if plan.schedule == "explicit":
@@ -87,8 +83,7 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
         compute_DP=_seconds(setting, layout, forward=1 + setting.recompute) * shares_D[:, None],
         backward_DP=_seconds(setting, layout, forward=int(setting.recompute)) * filled_D[:, None],
         memory_DP=_memory(plan, setting, layout, alike_D, _overheads(plan, workload, topology)),
-        nic_s=_nic_s(plan, setting, layout, seen),
-        tied_s=tied_seconds(setting, layout),
+        tied_s=tied_seconds(setting, at_ties, layout),
         held_s=float(ends_DP.max()) - unheld_s,
     )
 
@@ -100,10 +95,14 @@ def arrays_of(plan: Plan, workload: Workload, topology: Topology) -> tuple[Setti
     not know counts as gpipe. Links of which nothing is known have the price of an unknown link, whether the workload
     allows them or not: only searches must keep off them.
     """
+    return _arrays_of(plan, workload, for_stages(plan, workload, topology))
+
+
+def _arrays_of(plan: Plan, workload: Workload, seen: Topology) -> tuple[Setting, Layout]:
+    """Over links as a transport sees them."""
     names = list(dict.fromkeys(plan.rank_machines))
     transport = "nccl" if is_nccl_between_stages(plan, workload) else "gloo"
     allowing = replace(of_plan(plan, workload), allow_unknown_links=True, stage_transport=transport)
-    seen = for_stages(plan, workload, topology)
     ground = Ground.of(allowing, seen, [seen.machine(name) for name in names])
     schedule = "gpipe" if plan.schedule == "explicit" else plan.schedule
     option = Option(plan.micro_batch, plan.layout.tensor, schedule, plan.recompute, plan.overlap)
@@ -137,22 +136,6 @@ def _blocking(plan: Plan, setting: Setting, layout: Layout, ways: Ways, alike_D:
     """When the cells end where a send holds both of its stages."""
     rows = {number: blocking_ends(replica_of(plan, number, setting, layout, ways)) for number in set(alike_D)}
     return np.array([rows[number] for number in alike_D])
-
-
-def _nic_s(plan: Plan, setting: Setting, layout: Layout, topology: Topology) -> float:
-    """Seconds that what stages send each other in a step keeps the busiest NIC busy, out or in."""
-    if not any(machine.nic_bytes_per_s for machine in topology.machines):
-        return 0.0
-    busy_s: Counter[tuple[str, str]] = Counter()
-    for replica, share in enumerate(plan.shares):
-        for stage, last in enumerate(layout.first_P[1:-1]):
-            ends = plan.machine(replica, stage), plan.machine(replica, stage + 1)
-            for pair in (ends, ends[::-1]):
-                for shared, bytes_per_s in drawn_on(*pair, topology):
-                    if shared.part in ("NIC out of", "NIC into"):
-                        num_bytes = share / setting.micro_batch * setting.output_L[last - 1]
-                        busy_s[shared.part, shared.ends[0]] += num_bytes / bytes_per_s
-    return max(busy_s.values(), default=0.0)
 
 
 def _layout(plan: Plan, names: list[str], num_layers: int, num_regions: int) -> Layout:

@@ -107,9 +107,8 @@ class _Step:
             ready_s = ready_s * 0 + computed_s
         ends_s = [float(ready) + time.seconds for ready, time in zip(ready_s, times, strict=True)]
         last = max(range(len(ends_s)), key=ends_s.__getitem__)
-        passed_s = max(computed_s, pipelines.nic_s)
-        communication_s = max(0.0, ends_s[last] - passed_s) / (plan.inner_steps or 1) + pipelines.tied_s
-        return cls(pipelines, groups, times[last], passed_s, communication_s, overhead_s(plan, workload, topology))
+        communication_s = max(0.0, ends_s[last] - computed_s) / (plan.inner_steps or 1) + pipelines.tied_s
+        return cls(pipelines, groups, times[last], computed_s, communication_s, overhead_s(plan, workload, topology))
 
 
 def stage_groups(plan: Plan, workload: Workload) -> list[Group]:

@@ -9,8 +9,8 @@ were silent. Slow start after idle is a rule of each TCP connection, and gloo's 
 transfers over links of 1 to 5 Gbit/s take their bytes and no more (measured for Yuan et al. 2022, arXiv 2206.01288), so
 it is left out (assumption: over 10 Gbit/s and 10 to 20 ms there and back they take two to three round trips more).
 
-Where a link's bandwidth goes by the size of messages, stages send micro-batches of the largest boundary, sums what
-crosses an edge of a ring.
+Where a link's bandwidth goes by the size of messages, stages send micro-batches of the largest boundary, and gradients
+of all parameters that they share; sums send what crosses an edge of a ring.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from hulk_placement.cost.groups import Group
 from hulk_placement.cost.nccl_ring import ring_edge_bytes
+from hulk_placement.cost.ties import ties
 from hulk_placement.plan import Plan
 from hulk_placement.topology import LinkKind, Topology
 from hulk_placement.workload import Workload
@@ -33,7 +34,17 @@ def is_nccl_between_stages(plan: Plan, workload: Workload) -> bool:
 def for_stages(plan: Plan, workload: Workload, topology: Topology) -> Topology:
     """The topology as what stages send each other finds it."""
     outputs = [layer.output_bytes for layer in workload.model.layers[:-1]]
-    seen = topology.at_message(max(1.0, plan.micro_batch * max(outputs, default=0)))
+    return _between_stages(plan, workload, topology.at_message(max(1.0, plan.micro_batch * max(outputs, default=0))))
+
+
+def for_ties(plan: Plan, workload: Workload, topology: Topology) -> Topology:
+    """The topology as the gradients of parameters that stages share find it."""
+    num_bytes = max((tie.group.num_bytes for tie in ties(plan, workload)), default=1)
+    return _between_stages(plan, workload, topology.at_message(num_bytes))
+
+
+def _between_stages(plan: Plan, workload: Workload, seen: Topology) -> Topology:
+    """The topology by the transport of stages."""
     if not is_nccl_between_stages(plan, workload):
         return seen
     machines = tuple(replace(machine, keeps_windows=True) for machine in seen.machines)

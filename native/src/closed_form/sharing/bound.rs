@@ -8,7 +8,7 @@
 
 use super::super::arrays::{Schedule, max, min};
 use super::super::pipeline::Stage;
-use super::resources::{Flow, Resources};
+use super::super::resources::{Flow, Resources};
 
 /// Forward, then back: under GPipe one follows the other.
 const PHASES: usize = 2;

@@ -12,16 +12,15 @@
 //! meet. Where nothing is scarce (`resources`) a pipeline takes what it takes alone.
 
 mod bound;
-mod resources;
 #[cfg(test)]
 mod tests;
 
 use super::arrays::{Grid, Layout, Schedule, Setting, max};
 use super::pipeline::{Stage, forward_ends, pipeline_ends};
 use super::progress::Progress;
+use super::resources::Resources;
 use super::shares::{filled, num_batches};
 use bound::Bounds;
-use resources::Resources;
 
 /// What was timed, and the schedule's figures that it was timed with.
 #[derive(Clone, Default, PartialEq)]

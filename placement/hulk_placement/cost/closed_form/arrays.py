@@ -40,6 +40,8 @@ class Setting(NamedTuple):
     """Of one cell for a second."""
     is_cold_K: Bools
     """Whether windows of its TCP connections close while they are silent."""
+    nic_K: Floats
+    """Bytes a second that leave a machine, or enter it, over all its links; infinite where no limit is known."""
     forward_KJ: Floats
     backward_KJ: Floats
     held_J: Floats
@@ -68,6 +70,8 @@ class Setting(NamedTuple):
 
     Infinite where they have but their regions' link.
     """
+    is_wire_QQ: Bools
+    """Whether what two machines have to themselves is all that they share: no region's link, uplink, nor NIC."""
     inside_latency_K: Floats
     inside_flow_K: Floats
     """Between two cells on one machine."""

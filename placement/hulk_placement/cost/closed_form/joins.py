@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hulk_placement.cost.closed_form.arrays import Floats, Ints
+from hulk_placement.cost.closed_form.arrays import Bools, Floats, Ints
 from hulk_placement.topology import Link, LinkKind, Machine, Topology
 from hulk_placement.workload import Workload
 
@@ -20,6 +20,7 @@ class Joins(NamedTuple):
     latency_QQ: Floats
     flow_QQ: Floats
     own_QQ: Floats
+    is_wire_QQ: Bools
     latency_RR: Floats
     round_trip_RR: Floats
     flow_RR: Floats
@@ -41,11 +42,12 @@ class Joins(NamedTuple):
             latency_QQ,
             flow_QQ,
             own_QQ,
+            _wires(topology, len(regions), apart),
             latency_RR,
             round_trip_RR,
             flow_RR,
             capacity_RR,
-            carried_RR=_carried(topology, regions),
+            carried_RR=np.array([[topology.capacity((a, b)) for b in regions] for a in regions], np.float64),
             uplink_R=np.array([topology.uplinks.get(name, math.inf) for name in regions], np.float64),
             egress_RR=np.array([[prices.get((a, b), 0.0) / 1e9 for b in regions] for a in regions]),
         )
@@ -60,22 +62,8 @@ class Joins(NamedTuple):
             np.ascontiguousarray(array[both]) for array in (self.round_trip_RR, self.capacity_RR, self.carried_RR)
         )
         of_regions = (latency_RR, round_trip_RR, flow_RR, capacity_RR, carried_RR)
-        return Joins(latency_RR, flow_RR, _own(capacity_RR), *of_regions, self.uplink_R[regions], egress_RR)
-
-
-def _carried(topology: Topology, regions: Sequence[str]) -> Floats:
-    """Bytes a second between regions, over their link and the wires that machine pairs have to themselves together.
-
-    So what crosses on such a wire never keeps the regions' link busy for longer than it does.
-    """
-    number = {region: number for number, region in enumerate(regions)}
-    region_of = {machine.name: number.get(machine.region) for machine in topology.machines}
-    carried_RR = np.array([[topology.capacity((a, b)) for b in regions] for a in regions], np.float64)
-    for (source, target), link in topology.node_links.items():
-        a, b = region_of.get(source), region_of.get(target)
-        if link.own_wire and a is not None and b is not None:
-            carried_RR[a, b] += link.bandwidth_bytes_per_s
-    return carried_RR
+        is_wire_RR = np.zeros_like(latency_RR, np.bool_)
+        return Joins(latency_RR, flow_RR, _own(capacity_RR), is_wire_RR, *of_regions, self.uplink_R[regions], egress_RR)
 
 
 def apart(topology: Topology, machines: Iterable[Machine]) -> list[Machine]:
@@ -120,6 +108,16 @@ def _with_own_links(
             latency_QQ[own], flow_QQ[own] = link.latency_s, _rate(link, workload)
             own_QQ[own] = link.bandwidth_bytes_per_s
     return latency_QQ, flow_QQ, own_QQ
+
+
+def _wires(topology: Topology, num_regions: int, apart: Sequence[Machine]) -> Bools:
+    """By pair of places whether two machines have a wire to themselves."""
+    place = {machine.name: place for place, machine in enumerate(apart, num_regions)}
+    is_wire_QQ = np.zeros((num_regions + len(apart),) * 2, np.bool_)
+    for (source, target), link in topology.node_links.items():
+        if link.own_wire and source in place and target in place:
+            is_wire_QQ[place[source], place[target]] = True
+    return is_wire_QQ
 
 
 def _rate(link: Link, workload: Workload) -> float:

@@ -47,6 +47,7 @@ class Figures:
     price_per_hour: float
     inside: Link
     keeps_windows: bool
+    nic_bytes_per_s: float
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ class Ground:
                     machine.price_per_hour,
                     topology.inside(machine.name),
                     machine.keeps_windows,
+                    machine.nic_bytes_per_s or math.inf,
                 )
                 for compute, machine in zip(speeds.kind_of, machines, strict=True)
             ),
@@ -138,6 +140,7 @@ class Ground:
             memory_K=np.array([_room_bytes(workload, kind, option.tensor) for kind in kinds]),
             price_K=np.array([kind.price_per_hour / 3600 * option.tensor for kind in kinds]),
             is_cold_K=np.array([not kind.keeps_windows for kind in kinds]),
+            nic_K=np.array([kind.nic_bytes_per_s for kind in kinds]),
             forward_KJ=_sums(seconds.kinds_forward_s[compute_K] + tensor_s_KL),
             backward_KJ=_sums(seconds.kinds_backward_s[compute_K] + tensor_s_KL),
             **_bytes(workload, option),

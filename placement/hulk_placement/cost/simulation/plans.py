@@ -19,7 +19,7 @@ from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import AllReduce, Bucket, Step
 from hulk_placement.cost.simulation.ways import Ways
 from hulk_placement.cost.ties import ties
-from hulk_placement.cost.wires import for_sums
+from hulk_placement.cost.wires import for_sums, for_ties
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -34,8 +34,13 @@ def step_of(plan: Plan, workload: Workload, topology: Topology) -> Step:
     ways = stage_ways(plan, workload, topology)
     replicas = tuple(replica_of(plan, number, setting, layout, ways) for number in range(plan.layout.data))
     ready = [ready_parts(setting, layout, stage, plan.num_buckets) for stage in range(plan.layout.pipeline)]
-    sums = replace(ways, topology=for_sums(plan, stage_groups(plan, workload), topology))  # draws on the same resources
-    reduces = (*_reduces(plan, workload, ready, sums), *_ties(plan, workload, setting, layout, ways))
+    sums = replace(  # draws on the same resources
+        ways,
+        topology=for_sums(plan, stage_groups(plan, workload), topology),
+        nccl=workload.nccl if plan.algorithm == "nccl" else None,
+    )
+    tied = replace(ways, topology=for_ties(plan, workload, topology))
+    reduces = (*_reduces(plan, workload, ready, sums), *_ties(plan, workload, setting, layout, tied))
     is_early = plan.overlap and plan.inner_steps is None
     blocks = plan.layout.pipeline > 1 and not plan.overlap
     return Step(

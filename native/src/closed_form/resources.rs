@@ -2,17 +2,18 @@
 //!
 //! As `hulk_placement.cost.drawn`: inside a region each machine pair has a link of its own. Between two regions all draw
 //! on the regions' link and on both uplinks; machine pairs with an own link on that too, all others on the part of the
-//! regions' link that is inherited.
+//! regions' link that is inherited. All draw on both machines' NICs; but a wire of two machines' own is all that is drawn
+//! on there.
 
 use std::collections::HashMap;
 
-use super::super::arrays::{Layout, Setting, max, min};
+use super::arrays::{Layout, Setting, max, min};
 
 /// Sums of rates are exact to so much.
 const ROUNDING: f64 = 1e-9;
 
-/// Most resources that one transfer draws on: a link, its region pair's, an uplink at either end.
-const MOST: usize = 4;
+/// Most resources that one transfer draws on: a link, its region pair's, an uplink and a NIC at either end.
+const MOST: usize = 6;
 
 /// The transfers of one boundary of one replica in one direction, in a step.
 #[derive(Clone, Copy)]
@@ -31,6 +32,20 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// What crosses a boundary, on nothing yet.
+    pub fn of(boundary: usize, is_back: bool, batch_bytes: f64, step_bytes: f64) -> Self {
+        Self {
+            boundary,
+            is_back,
+            batch_bytes,
+            step_bytes,
+            alone: 0.0,
+            rate: 0.0,
+            used: [0; MOST],
+            num_used: 0,
+        }
+    }
+
     /// Numbers of what it draws on.
     pub fn used(&self) -> impl Iterator<Item = usize> + '_ {
         self.used[..self.num_used].iter().map(|&number| number as usize)
@@ -43,6 +58,8 @@ pub struct Resource {
     pub bytes_per_s: f64,
     /// Bytes a second that all transfers would take, each alone.
     wanted: f64,
+    /// Of all transfers in a step.
+    bytes: f64,
 }
 
 impl Resource {
@@ -85,10 +102,14 @@ pub struct Resources {
     inherited: Numbers,
     leaving: Numbers,
     entering: Numbers,
+    out_of: Numbers,
+    into: Numbers,
     pairs: HashMap<(usize, usize), u32>,
     /// Number of the layout that was looked at last, by which entries of `Numbers` are known to be of it.
     layout: u32,
     seen_m: Vec<u32>,
+    /// Whether two transfers may go between the same machines in the same direction.
+    may_meet: bool,
     num_slots: usize,
 }
 
@@ -103,9 +124,12 @@ impl Resources {
             inherited: Numbers::of(pairs),
             leaving: Numbers::of(num_regions),
             entering: Numbers::of(num_regions),
+            out_of: Numbers::of(num_machines),
+            into: Numbers::of(num_machines),
             pairs: HashMap::new(),
             layout: 0,
             seen_m: vec![0; num_machines],
+            may_meet: false,
             num_slots: 0,
         }
     }
@@ -117,40 +141,29 @@ impl Resources {
         layout: &Layout,
         batch_bytes: impl Fn(usize, usize) -> (f64, f64),
     ) -> bool {
-        self.begin(layout);
-        let may_meet = setting.worker_cells > 1 || self.is_any_machine_twice(layout);
+        self.begin(setting, layout, 1);
         for replica in 0..layout.num_replicas() {
             for (boundary, ends) in layout.row(replica).windows(2).enumerate() {
                 let (batch, step) = batch_bytes(replica, boundary);
                 for (is_back, source, target) in [(false, ends[0], ends[1]), (true, ends[1], ends[0])] {
-                    let mut flow = Flow {
-                        boundary,
-                        is_back,
-                        batch_bytes: batch,
-                        step_bytes: step,
-                        alone: setting.pair(source, target).1,
-                        rate: 0.0,
-                        used: [0; MOST],
-                        num_used: 0,
-                    };
-                    flow.rate = flow.alone;
-                    if source != target && flow.alone > 0.0 && batch > 0.0 {
-                        self.draw(setting, &mut flow, source, target, may_meet);
-                    }
-                    self.flows.push(flow);
+                    let flow = Flow::of(boundary, is_back, batch, step);
+                    self.add(setting, flow, source, target);
                 }
             }
         }
         self.resources.iter().any(Resource::is_scarce)
     }
 
-    fn begin(&mut self, layout: &Layout) {
+    /// Forgets the transfers of the layout before; each of the next ones is of so many ranks.
+    pub fn begin(&mut self, setting: &Setting, layout: &Layout, num_ranks: usize) {
         if self.layout == u32::MAX {
             for numbers in [
                 &mut self.carried,
                 &mut self.inherited,
                 &mut self.leaving,
                 &mut self.entering,
+                &mut self.out_of,
+                &mut self.into,
             ] {
                 numbers.seen.fill(0);
             }
@@ -162,6 +175,24 @@ impl Resources {
         self.flows.clear();
         self.resources.clear();
         self.pairs.clear();
+        self.may_meet = num_ranks > 1 || setting.worker_cells > 1 || self.is_any_machine_twice(layout);
+    }
+
+    /// Adds a transfer from one machine to another.
+    pub fn add(&mut self, setting: &Setting, mut flow: Flow, source: usize, target: usize) {
+        flow.alone = setting.pair(source, target).1;
+        flow.rate = flow.alone;
+        if source != target && flow.alone > 0.0 && flow.batch_bytes > 0.0 {
+            self.draw(setting, &mut flow, source, target);
+        }
+        self.flows.push(flow);
+    }
+
+    /// Seconds that all transfers of a step keep the busiest busy of what one of them draws on.
+    pub fn busy_s(&self, flow: &Flow) -> f64 {
+        flow.used()
+            .map(|r| self.resources[r].bytes / self.resources[r].bytes_per_s)
+            .fold(0.0, max)
     }
 
     /// Else no two transfers go between the same machines in the same direction.
@@ -172,14 +203,18 @@ impl Resources {
             .any(|&machine| std::mem::replace(&mut self.seen_m[machine], self.layout) == self.layout)
     }
 
-    fn draw(&mut self, setting: &Setting, flow: &mut Flow, source: usize, target: usize, may_meet: bool) {
+    fn draw(&mut self, setting: &Setting, flow: &mut Flow, source: usize, target: usize) {
         let (a, b) = (setting.region(source), setting.region(target));
         let own = setting.own_qq.at(setting.place(source), setting.place(target));
-        if may_meet && own < f64::INFINITY {
+        if self.may_meet && own < f64::INFINITY {
             let next = self.resources.len() as u32;
             let number = *self.pairs.entry((source, target)).or_insert(next);
             self.take(flow, number, own);
         }
+        if setting.is_wire(source, target) {
+            return;
+        }
+        self.draw_nics(setting, flow, source, target);
         if a == b {
             return;
         }
@@ -204,15 +239,29 @@ impl Resources {
         }
     }
 
+    fn draw_nics(&mut self, setting: &Setting, flow: &mut Flow, source: usize, target: usize) {
+        let (out_of, into) = (setting.nic_k[setting.kind(source)], setting.nic_k[setting.kind(target)]);
+        if out_of < f64::INFINITY {
+            let number = number(&mut self.out_of, source, self.layout, self.resources.len());
+            self.take(flow, number, out_of);
+        }
+        if into < f64::INFINITY {
+            let number = number(&mut self.into, target, self.layout, self.resources.len());
+            self.take(flow, number, into);
+        }
+    }
+
     fn take(&mut self, flow: &mut Flow, number: u32, bytes_per_s: f64) {
         if number as usize == self.resources.len() {
             self.resources.push(Resource {
                 bytes_per_s,
                 wanted: 0.0,
+                bytes: 0.0,
             });
         }
         let resource = &mut self.resources[number as usize];
         resource.wanted += flow.alone;
+        resource.bytes += flow.step_bytes;
         flow.used[flow.num_used] = number;
         flow.num_used += 1;
     }
