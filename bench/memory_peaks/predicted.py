@@ -8,6 +8,7 @@ from itertools import accumulate
 from hulk_placement.accelerators.framework_memory import NO_FRAMEWORK, framework_memory
 from hulk_placement.cost.memory import cell_memory
 from hulk_placement.model.architecture import AS_COUNTED
+from hulk_placement.nccl import Nccl
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.training_memory import TrainingMemory
 from hulk_placement.workload import Workload
@@ -52,6 +53,7 @@ def workload(peak: Peak, *, stated_kept: bool, memory: TrainingMemory) -> Worklo
         data=peak.data,
         recompute=peak.recompute,
         memory=memory,
+        nccl=Nccl(num_channels=max(1, framework_memory(peak.product).inside_channels)),
     )
 
 
@@ -80,4 +82,5 @@ def _plan(peak: Peak, job: Workload) -> Plan:
         layout=Layout(peak.data, peak.pipeline, peak.tensor),
         stages=(0, *(1 + first for first in accumulate(each))),
         recompute=peak.recompute,
+        algorithm="nccl",
     )

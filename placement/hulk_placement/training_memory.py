@@ -136,10 +136,10 @@ class TrainingMemory:
         """What recomputation keeps of a sequence of the output of the layer before."""
         return layer.output_bytes / (tensor if self.is_sequence_parallel else 1)
 
-    def overhead(self, framework: FrameworkMemory, num_communicators: int) -> Overhead:
-        """What a process takes besides tensors on an accelerator of so much framework memory."""
+    def overhead(self, framework: FrameworkMemory, num_channels: int) -> Overhead:
+        """What a process takes besides tensors on an accelerator of so much framework memory, with NCCL's channels."""
         assumed = framework.context_bytes + framework.workspace_bytes
-        assumed += num_communicators * framework.communicator_bytes
+        assumed += num_channels * framework.channel_bytes
         return Overhead(
             float(_first(self.framework_bytes, assumed)), float(_first(self.reserve_share, framework.reserve_share))
         )

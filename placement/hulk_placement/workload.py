@@ -155,16 +155,19 @@ class Workload:
         kept = sum(self.memory.kept_bytes(layer, tensor=1) for layer in self.model.layers)
         return math.ceil(self.model.state_bytes(self.bytes_per_parameter.total) + micro_batch * kept)
 
-    def overhead(self, framework: FrameworkMemory, tensor: int = 1) -> Overhead:
+    def overhead(self, framework: FrameworkMemory, tensor: int = 1, algorithm: str = "ring") -> Overhead:
         """What a rank takes of an accelerator besides its tensors, by the framework memory of its product.
 
-        Nothing where too little is known of the model. One communicator is of the ranks that sum gradients or pass
-        activations on, another of those that share layers.
+        Nothing where too little is known of the model. NCCL has a communicator of the ranks that share layers, and one
+        of those that sum gradients with this algorithm, or pass activations on, where they do so over NCCL; gloo has no
+        buffers there.
         """
         if not self.model.is_counted:
             return NO_OVERHEAD
         is_alone = self.max_workers * self.accelerators_per_worker == 1
-        return self.memory.overhead(framework, 0 if is_alone else 1 + (tensor > 1))
+        is_nccl = not is_alone and "nccl" in (algorithm, self.stage_transport)
+        num_channels = (tensor > 1) * framework.inside_channels + is_nccl * self.nccl.num_channels
+        return self.memory.overhead(framework, num_channels)
 
     def room_bytes(self, machine: Machine, tensor: int = 1) -> float:
         """What tensors may take of an accelerator of a machine; infinite where its memory is not known."""

@@ -130,6 +130,13 @@ def test_what_is_odd_about_a_topology_is_a_note_beside_the_output(hulk: Hulk) ->
     json.loads(printed)
 
 
+def test_what_is_odd_about_a_workload_is_a_note_beside_its_plan(hulk: Hulk, tmp_path: Path) -> None:
+    """Replicas divide what is sharded only where their number is given."""
+    sharded = TWO_LAYERS.replace("training: {", "training: {memory: {sharded: gradients}, ")
+    _, _, notes = hulk("plan", *written(tmp_path, UNLIKE, sharded))
+    assert "training.memory.sharded: gradients count whole" in notes
+
+
 @pytest.mark.parametrize("degrees", ["pipeline: 2", "data: 3, pipeline: 2"])
 def test_a_plan_that_is_saved_is_predicted_as_it_was_planned(hulk: Hulk, tmp_path: Path, degrees: str) -> None:
     saved, workload = tmp_path / "plan.yaml", tmp_path / "workload.yaml"

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 
 NAMES = st.text(st.sampled_from("abz09-. é:#'"), min_size=1, max_size=4).filter(lambda name: name == name.strip())
 FIGURES = st.floats(min_value=1e-9, max_value=1e18, allow_subnormal=False)
+SPEEDS = st.floats(min_value=1, max_value=1e21)
 PRICES = st.floats(min_value=0, max_value=1e6)
 KINDS = st.sampled_from([kind for kind in LinkKind if kind is not LinkKind.UNKNOWN])
 LINKS = st.one_of(
@@ -82,7 +83,7 @@ def topologies(draw: st.DrawFn) -> Topology:
                 num_accelerators=st.integers(0, 16),
                 product=st.just("unknown") | NAMES,
                 memory_bytes=st.integers(0, 2**53),
-                flops_per_s=st.none() | FIGURES,
+                flops_per_s=st.none() | SPEEDS,
                 memory_bandwidth_bytes_per_s=st.just(0.0) | FIGURES,
                 inside=st.none() | INSIDE,
                 price_per_hour=PRICES,
@@ -213,7 +214,7 @@ def workloads(draw: st.DrawFn, topology: Topology) -> Workload:
         ),
         regions=draw(st.sampled_from([(), tuple(dict.fromkeys(machine.region for machine in chosen))])),
         flops_per_s=speeds,
-        likely_flops_per_s={name: draw(FIGURES) for name in list(speeds)[1:]},
+        likely_flops_per_s={name: draw(SPEEDS) for name in list(speeds)[1:]},
         measured_micro_batch={name: draw(st.integers(1, 64)) for name in list(speeds)[:1]},
         sync=draw(SYNCS),
         memory=draw(MEMORIES),

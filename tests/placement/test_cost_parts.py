@@ -16,10 +16,12 @@ from hulk_placement.cost.predict import predict, stage_groups
 from hulk_placement.cost.simulate import simulate
 from hulk_placement.cost.simulation.step import Place
 from hulk_placement.cost.ties import ties
-from hulk_placement.cost.traffic import traffic
+from hulk_placement.cost.traffic import link_traffic, traffic
 from hulk_placement.model import Layer, Model
+from hulk_placement.nccl import Nccl
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.replan.moving import checkpoint_bytes
+from hulk_placement.report.view import view
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
@@ -174,6 +176,70 @@ def test_bytes_of_an_all_reduce_by_region(case: str) -> None:
     sent = traffic(made, workload, topology, stage_groups(made, workload))
     assert sent.sync == pytest.approx(expected)
     assert sent.stages == {}
+
+
+NCCL_BY_HAND = {
+    "ring": {("a", "b"): 24_000, ("b", "a"): 24_000},
+    "tree": {("a", "b"): 16_000, ("b", "a"): 16_000},
+}
+
+
+@pytest.mark.parametrize("names", ["a0 b0 a0 b0", "a0 a0 b0 b0"])
+@pytest.mark.parametrize("algorithm", NCCL_BY_HAND)
+def test_nccl_goes_machine_after_machine_whatever_the_order_of_replicas(names: str, algorithm: Any) -> None:
+    """A ring of four ranks crosses once each way with 2 (4 - 1) / 4 of 16,000 bytes, both trees with half of them."""
+    made, topology = plan(names, 4, 1, algorithm="nccl"), world()
+    for protocol, on_wire in ("Simple", 1.0), ("LL", 2.0):
+        workload = job(nccl=Nccl(algorithm=algorithm, protocol=protocol))
+        sent = traffic(made, workload, topology, stage_groups(made, workload))
+        assert sent.sync == {pair: on_wire * num_bytes for pair, num_bytes in NCCL_BY_HAND[algorithm].items()}
+
+
+def test_a_wire_of_two_machines_own_carries_what_their_regions_link_does_not() -> None:
+    """800,000 bytes each way: of a0 and b0 over their wire, of a1 and b1 over the link; the price is of both."""
+    wire = Link(0.0, 5e6, own_wire=True)
+    topology = replace(world(), node_links={("a0", "b0"): wire, ("b0", "a0"): wire})
+    made, workload = plan("a0 b0 a1 b1", 2, 2, algorithm="nccl"), job()
+    shared, wired = link_traffic(made, workload, topology, stage_groups(made, workload))
+    assert shared.stages == {("a", "b"): 400_000, ("b", "a"): 400_000}
+    assert wired.stages == {("a0", "b0"): 400_000, ("b0", "a0"): 400_000}
+    assert not wired.sync
+    assert traffic(made, workload, topology, stage_groups(made, workload)).stages[("a", "b")] == 800_000
+    rows = view(replace(made, prediction=predict(made, workload, topology)), workload, topology).links
+    assert {(row.source, row.own_wire) for row in rows if row.stage_bytes} == {
+        ("a", False),
+        ("b", False),
+        ("a0", True),
+        ("b0", True),
+    }
+
+
+@given(
+    st.permutations(["a0", "a0", "a1", "a1", "b0", "b0", "b1", "b1"]),
+    st.sampled_from([(8, 1), (4, 2), (2, 4)]),
+    st.sampled_from(["ring", "hierarchical", "parameter-server", "nccl"]),
+    st.sampled_from([None, "ring", "tree"]),
+    st.sampled_from([None, Link(1e-4, 2e5, own_wire=True), Link(1e-4, 5e6)]),
+)
+def test_no_link_is_busy_for_longer_than_a_step(
+    names: list[str], layout: tuple[int, int], algorithm: str, nccl: Any, own: Link | None
+) -> None:
+    """In any order of replicas, with two machines' own wire or wider link, where computing takes next to nothing."""
+    topology = world(rtt_s=1e-4)
+    topology = replace(topology, machines=tuple(replace(each, flops_per_s=1e18) for each in topology.machines))
+    if own is not None:
+        topology = replace(topology, node_links={("a0", "b0"): own, ("b0", "a0"): own})
+    workload = job(num_layers=8, nccl=Nccl(algorithm=nccl))
+    layers = tuple(replace(layer, num_parameters=1_000_000) for layer in workload.model.layers)
+    workload = replace(workload, model=Model(layers))
+    made = plan(" ".join(names), *layout, algorithm=algorithm)
+    step_s = predict(made, workload, topology).step_s
+    shared, wired = link_traffic(made, workload, topology, stage_groups(made, workload))
+    busy_s = [sent / topology.capacity(pair) for pair, sent in shared.total().items() if pair[0] != pair[1]]
+    busy_s += [sent / topology.link(*pair).bandwidth_bytes_per_s for pair, sent in wired.total().items()]
+    assert max(busy_s, default=0.0) <= step_s * (1.0 if layout[1] == 1 else 1.1)  # sums and transfers that meet
+    rows = view(replace(made, prediction=predict(made, workload, topology)), workload, topology).links
+    assert max((row.busy_share or 0.0 for row in rows), default=0.0) <= 1.0
 
 
 def test_activations_cross_there_and_their_gradients_back() -> None:

@@ -14,6 +14,7 @@ from hulk_placement.model import Model, Transformer
 from hulk_placement.model.architecture import AS_COUNTED, Kept
 from hulk_placement.model.presets import preset
 from hulk_placement.model.transformer import architecture
+from hulk_placement.nccl import Nccl
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.search.problem import build
 from hulk_placement.solution import Unplaced
@@ -142,7 +143,7 @@ def test_every_product_of_the_table_has_a_framework() -> None:
     for row in csv.DictReader(table.splitlines()):
         found = framework_memory(row["product"])
         assert 300 << 20 <= found.context_bytes <= 700 << 20, row["product"]
-        assert found.communicator_bytes > 0
+        assert found.channel_bytes * found.inside_channels > 0
     assert framework_memory("NVIDIA-TITAN-RTX").context_bytes == framework_memory("Tesla-T4").context_bytes
     assert V100.context_bytes < H100.context_bytes
 
@@ -154,8 +155,30 @@ def test_what_is_left_for_tensors_and_the_framework_are_all_there_is() -> None:
         room = asked.room_bytes(machine, tensor)
         assert asked.overhead(H100, tensor).total(room) == pytest.approx(machine.memory_bytes)
         assert room < machine.memory_bytes
-    alone = replace(asked, max_workers=1)
-    assert asked.room_bytes(machine, 2) < asked.room_bytes(machine) < alone.room_bytes(machine) < machine.memory_bytes
+    over_nccl = replace(asked, stage_transport="nccl")
+    alone = replace(over_nccl, max_workers=1)
+    assert over_nccl.room_bytes(machine) < alone.room_bytes(machine) == asked.room_bytes(machine) < machine.memory_bytes
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "stage_transport", "tensor", "num_channels"),
+    [
+        ("ring", None, 1, 0),
+        ("ring", None, 2, 16),
+        ("nccl", None, 1, 64),
+        ("nccl", "nccl", 2, 80),
+        ("ring", "nccl", 1, 64),
+        ("nccl", "gloo", 1, 64),
+        ("wan", "gloo", 1, 0),
+    ],
+)
+def test_nccl_has_buffers_of_the_stated_channels_where_it_runs(
+    algorithm: str, stage_transport: str | None, tensor: int, num_channels: int
+) -> None:
+    """10 MiB each; 16 channels inside a machine with NVLink, 64 stated between machines, none of gloo."""
+    asked = replace(job(), nccl=Nccl(num_channels=64), stage_transport=stage_transport)
+    without = H100.context_bytes + H100.workspace_bytes
+    assert asked.overhead(H100, tensor, algorithm).fixed_bytes - without == num_channels * 10 << 20
 
 
 @pytest.mark.parametrize(("product", "fits"), [("unknown", True), ("NVIDIA-A100-SXM4-40GB", False)])
@@ -166,7 +189,7 @@ def test_a_machine_whose_framework_leaves_too_little_is_refused(product: str, fi
     assert isinstance(found, Unplaced) != fits
     if isinstance(found, Unplaced):
         assert found.reason == "NoMemory"
-        assert "0.60 GiB of them the framework's and its allocator's" in found.message
+        assert "0.45 GiB of them the framework's and its allocator's" in found.message
 
 
 def test_activations_of_a_block_follow_the_published_formula() -> None:

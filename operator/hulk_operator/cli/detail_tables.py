@@ -107,7 +107,7 @@ def _links(view: View) -> Tables:
             units.size(row.stage_bytes) if row.stage_bytes else units.ABSENT,
             units.size(row.sync_bytes) if row.sync_bytes else units.ABSENT,
             units.ABSENT if row.busy_share is None else units.percent(row.busy_share),
-            row.kind,
+            f"{row.kind}, own wire" if row.own_wire else row.kind,
         )
     if len(view.links) > MOST_ROWS:
         made.add_row(f"... {len(view.links) - MOST_ROWS} more (-o json has all)")

@@ -64,7 +64,10 @@ def any_topology(path: Path, stdin: TextIO) -> ReadTopology:
 def plan_workloads(paths: Sequence[Path], read: ReadTopology) -> PlanReports:
     """Plans of all workloads in the files together, and the reports of them in the files' order."""
     topology = read.topology
-    workloads = [read_workload(path, topology).workload for path in paths]
+    found = [read_workload(path, topology) for path in paths]
+    for each in found:
+        _notes(each.warnings)
+    workloads = [each.workload for each in found]
     solution = solve(workloads, (), topology)
     reports: list[PlanReport] = []
     for workload in workloads:

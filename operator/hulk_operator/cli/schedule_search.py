@@ -27,6 +27,9 @@ SEARCHED, OPTIMAL = "searched", "optimal"
 LEAST_S = 0.1
 """Of the seconds that must be left for a pattern."""
 
+MOST_SEED = 2**31 - 1
+"""What the solver takes."""
+
 MOST_BLOCKS = 200_000
 """Of all micro-batches together."""
 
@@ -59,8 +62,8 @@ class Search:
             raise ValueError(f"--micro-batches {self.num_micro_batches}: must be >= 1")
         if not (math.isfinite(self.seconds) and self.seconds > 0):
             raise ValueError(f"--seconds {self.seconds}: must be > 0 and finite")
-        if self.seed < 0:
-            raise ValueError(f"--seed {self.seed}: must be >= 0")
+        if not 0 <= self.seed <= MOST_SEED:
+            raise ValueError(f"--seed {self.seed}: must be >= 0 and <= {MOST_SEED}")
         if self.mode not in MODES:
             raise ValueError(f"--mode {self.mode}: none of {', '.join(MODES)}")
 

@@ -57,7 +57,7 @@ issue 1685 (2025).
 """
 
 _CHANNELS = {"nvlink": 16, "other": 2}
-"""Of one communicator: as many as NVLink's rings take on a machine of eight, and NCCL's least on PCIe and sockets.
+"""Of a communicator inside a machine: as many as NVLink's rings take on one of eight, and NCCL's least on PCIe.
 
 Assumed; NCCL chooses at run time between 1 and 32 or 64 (NCCL_MIN_NCHANNELS, NCCL_MAX_NCHANNELS). A ring receives over
 one connection a channel (NCCL connects algorithms when they are first used, from 2.22 on).
@@ -77,14 +77,16 @@ _SHORTEST_ALONE = 4
 
 @dataclass(frozen=True, slots=True)
 class FrameworkMemory:
-    """Bytes of one accelerator: the context's, the libraries' workspaces, one communicator's buffers.
+    """Bytes of one accelerator: the context's, the libraries' workspaces, NCCL's buffers of one channel.
 
-    `reserve_share`: of what tensors take, what the allocator holds besides.
+    `inside_channels`: of a communicator inside a machine. `reserve_share`: of what tensors take, what the allocator
+    holds besides.
     """
 
     context_bytes: int = 0
     workspace_bytes: int = 0
-    communicator_bytes: int = 0
+    channel_bytes: int = 0
+    inside_channels: int = 0
     reserve_share: float = 0.0
 
 
@@ -105,11 +107,11 @@ def framework_memory(product: str) -> FrameworkMemory:
         return NO_FRAMEWORK
     known = look_up(product)
     is_switched = known is not None and known.inside.startswith(("NVLink", "Infinity"))
-    channels = _CHANNELS["nvlink" if is_switched else "other"]
     return FrameworkMemory(
         context_bytes=_CONTEXT_MIB[architecture] * MIB,
         workspace_bytes=_WORKSPACE_MIB.get(architecture, _SMALL_WORKSPACE_MIB) * MIB,
-        communicator_bytes=channels * _CONNECTION_MIB * MIB,
+        channel_bytes=_CONNECTION_MIB * MIB,
+        inside_channels=_CHANNELS["nvlink" if is_switched else "other"],
         reserve_share=RESERVE_SHARE,
     )
 

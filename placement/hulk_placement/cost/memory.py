@@ -72,7 +72,7 @@ def cell_memory(
         recompute=max(kept) if plan.recompute else 0.0,
         buffers=trained * each.buckets,
     )
-    overhead = workload.overhead(framework, tensor)
+    overhead = workload.overhead(framework, tensor, plan.algorithm)
     return replace(found, framework=overhead.fixed_bytes, reserve=overhead.reserve_share * found.total)
 
 

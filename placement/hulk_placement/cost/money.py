@@ -52,7 +52,7 @@ def least_per_hour(priced: Iterable[tuple[float, int]], num: int) -> float:
 
 def egress(plan: Plan, workload: Workload, topology: Topology, groups: list[Group]) -> float:
     """Price of what a step sends between regions, and between a region's machines where that costs too."""
-    return _priced(traffic(plan, workload, topology, groups).total(), topology)
+    return _priced(traffic(plan, workload, topology, groups).total(), topology) if topology.egress_price_per_gb else 0.0
 
 
 def ring_egress(machines: Sequence[str], num_bytes: int, topology: Topology) -> float:

@@ -178,9 +178,8 @@ def _seconds(setting: Setting, layout: Layout, forward: int) -> Floats:
 def _overheads(plan: Plan, workload: Workload, topology: Topology) -> dict[str, Overhead]:
     """What the framework takes, by the names of machines."""
     products = {name: topology.machine(name).product for name in plan.rank_machines}
-    return {
-        name: workload.overhead(framework_memory(product), plan.layout.tensor) for name, product in products.items()
-    }
+    tensor, algorithm = plan.layout.tensor, plan.algorithm
+    return {name: workload.overhead(framework_memory(product), tensor, algorithm) for name, product in products.items()}
 
 
 def _memory(plan: Plan, setting: Setting, layout: Layout, alike_D: list[int], overheads: dict[str, Overhead]) -> Floats:

@@ -1,19 +1,23 @@
 """What a step sends from region to region: activations and their gradients between stages, and what is
 summed: gradients of all replicas, and of stages that share parameters.
 
-It is what traffic is paid for, and which links a plan uses how much. Bytes inside one machine do not count.
+It is what traffic is paid for, also over wires of two machines' own, and which links a plan uses how much. Bytes inside
+one machine do not count.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
-from hulk_placement.collective.plan import WIRE_SHARE, CollectivePlan
+from hulk_placement.collective.plan import WIRE_SHARE
 from hulk_placement.cost.groups import Group
+from hulk_placement.cost.nccl import nccl_edges
 from hulk_placement.cost.ties import ties
+from hulk_placement.cost.wires import for_sums
+from hulk_placement.nccl import PROTOCOLS, Nccl
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Link, Pair, Topology
 from hulk_placement.workload import Workload
@@ -44,31 +48,36 @@ def traffic(plan: Plan, workload: Workload, topology: Topology, groups: Sequence
 
     Over n ranks and B bytes a ring sends 2 (n - 1) / n B over every edge. Two levels: inside a region half a ring, a
     gather and a broadcast, and a ring between the regions' first ranks. A server: B there and back for each other rank.
-    Hulk's own: B times each flow's share over each of its hops; inside regions it is not counted. Two stages that share
-    parameters sum them in a ring of the two: B each way.
+    NCCL: the edges of its ring, or of its trees, with its protocol's flags. Hulk's own: B times each flow's share over
+    each of its hops; inside regions it is not counted. Two stages that share parameters sum them in a ring of the two:
+    B each way.
     """
     region = _regions(plan, topology)
-    if plan.collective is not None:
-        reduced = _flows(plan.collective, workload.model.gradient_bytes, plan.num_buckets)
-    else:
-        reduced = _of_regions(_all_reduced(plan, groups, region), region)
-    each = plan.inner_steps or 1
-    borne = ((source, target, num_bytes / each) for source, target, num_bytes in reduced)
-    return Traffic(
-        stages=_summed(_of_regions(_between_stages(plan, workload), region)),
-        sync=_summed(chain(borne, _of_regions(_tied(plan, workload), region))),
+    sync = chain(_flows(plan, workload), _of_regions(_summing(plan, workload, topology, groups), region))
+    return Traffic(_summed(_of_regions(_between_stages(plan, workload), region)), _summed(sync))
+
+
+def link_traffic(
+    plan: Plan, workload: Workload, topology: Topology, groups: Sequence[Group]
+) -> tuple[Traffic, Traffic]:
+    """The same by what carries it: regions' links, and by (source, target) machine the wires that two have alone."""
+    region = _regions(plan, topology)
+    stages, sync = list(_between_stages(plan, workload)), list(_summing(plan, workload, topology, groups))
+
+    def over(sent: Iterable[tuple[str, str, float]], own_wire: bool) -> Sent:
+        return (way for way in sent if topology.link(*way[:2]).own_wire is own_wire)
+
+    shared = chain(_flows(plan, workload), _of_regions(over(sync, own_wire=False), region))
+    return (
+        Traffic(_summed(_of_regions(over(stages, own_wire=False), region)), _summed(shared)),
+        Traffic(_summed(over(stages, own_wire=True)), _summed(over(sync, own_wire=True))),
     )
 
 
 def links_used(plan: Plan, workload: Workload, topology: Topology, groups: Sequence[Group]) -> dict[Pair, Link]:
     """The links that the plan sends over in a step: of machines, and of regions what Hulk's own all-reduce sends."""
-    sent = chain(_between_stages(plan, workload), _tied(plan, workload))
-    found: dict[Pair, Link] = {}
-    if plan.collective is None:
-        sent = chain(sent, _all_reduced(plan, groups, _regions(plan, topology)))
-    else:
-        flows = _flows(plan.collective, workload.model.gradient_bytes, plan.num_buckets)
-        found = {(a, b): topology.region_link(a, b) for a, b, num_bytes in flows if num_bytes}
+    sent = chain(_between_stages(plan, workload), _summing(plan, workload, topology, groups))
+    found = {(a, b): topology.region_link(a, b) for a, b, num_bytes in _flows(plan, workload) if num_bytes}
     return found | {(a, b): topology.link(a, b) for a, b, num_bytes in sent if a != b and num_bytes}
 
 
@@ -99,9 +108,28 @@ def _regions(plan: Plan, topology: Topology) -> dict[str, str]:
     return {name: topology.machine(name).region for name in set(plan.rank_machines)}
 
 
-def _all_reduced(plan: Plan, groups: Sequence[Group], region: Mapping[str, str]) -> Sent:
-    """The all-reduces of all groups."""
-    return (way for group in groups for way in _reduced(plan.algorithm, group, region))
+def _summing(plan: Plan, workload: Workload, topology: Topology, groups: Sequence[Group]) -> Sent:
+    """What machines send to sum gradients, of all groups and of stages that share parameters."""
+    yield from _tied(plan, workload)
+    if plan.algorithm == "nccl":
+        reduced = _nccl(groups, for_sums(plan, groups, topology), workload.nccl)
+    elif plan.collective is None:
+        region = _regions(plan, topology)
+        reduced = (way for group in groups for way in _reduced(plan.algorithm, group, region))
+    else:
+        return
+    for source, target, num_bytes in reduced:
+        yield source, target, num_bytes / (plan.inner_steps or 1)
+
+
+def _nccl(groups: Sequence[Group], seen: Topology, transport: Nccl) -> Sent:
+    """Bucket after bucket over the edges of the algorithm that is in force."""
+    for group in groups:
+        bucket_bytes = math.ceil(group.num_bytes / group.num_buckets)
+        edges = nccl_edges(replace(group, num_bytes=bucket_bytes, num_buckets=1), seen, transport)
+        num_bytes = edges.num_bytes * PROTOCOLS[edges.transport.protocol or "Simple"].wire_share
+        for (source, target), count in edges.counts.items():
+            yield source, target, count * num_bytes * group.num_bytes / bucket_bytes
 
 
 def _reduced(algorithm: str, group: Group, region: Mapping[str, str]) -> Sent:
@@ -136,9 +164,13 @@ def _two_levels(group: Group, region: Mapping[str, str]) -> Sent:
             yield names[0], name, group.num_bytes
 
 
-def _flows(collective: CollectivePlan, num_bytes: int, num_buckets: int) -> Sent:
-    names, sent_bytes = collective.network.regions, WIRE_SHARE[collective.compression] * num_bytes
-    for flow in collective.of(math.ceil(num_bytes / num_buckets)).flows:
+def _flows(plan: Plan, workload: Workload) -> Sent:
+    """What Hulk's own all-reduce sends from region to region; nothing where another runs."""
+    if plan.collective is None:
+        return
+    names, gradient_bytes = plan.collective.network.regions, workload.model.gradient_bytes
+    sent_bytes = WIRE_SHARE[plan.collective.compression] * gradient_bytes / (plan.inner_steps or 1)
+    for flow in plan.collective.of(math.ceil(gradient_bytes / plan.num_buckets)).flows:
         pattern = flow.pattern
         hops = [(a, b) for a in pattern.exchange for b in pattern.exchange if a != b]
         hops += [*pattern.reduce, *((parent, child) for child, parent in pattern.broadcast)]

@@ -151,6 +151,8 @@ def _sentence(entry: ErrorDetails, schema: dict[str, Any]) -> str:
         return f"{place}: no key of this document{f'; did you mean {close[0]}?' if close else ''}"
     if kind == "missing":
         return f"{place}: missing"
+    if kind == "model_type" and entry["input"] is None:
+        return f"{place}: without a value: write its keys under it, or leave it out"
     if kind == "value_error":
         said = entry["msg"].removeprefix("Value error, ")
         return f"{place}: {said}" if place else said

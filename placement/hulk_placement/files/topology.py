@@ -6,7 +6,18 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from hulk_placement.files.part import API_VERSION, Amount, Count, Many, Name, Number, OneOf, Part, Positive, Quantity
+from hulk_placement.files.part import (
+    API_VERSION,
+    MOST_ACCELERATORS,
+    MOST_MACHINES,
+    Amount,
+    Count,
+    Name,
+    OneOf,
+    Part,
+    Positive,
+    Quantity,
+)
 from hulk_placement.files.units import (
     BANDWIDTH,
     FLOW,
@@ -65,13 +76,13 @@ class Machine(Accelerator, Nic):
 
     name: Name
     """The machine's name; with `count`, name-0, name-1 and so on."""
-    count: Many | None = None
+    count: Annotated[int, Field(ge=1, le=MOST_MACHINES)] | None = None
     """How many machines like this one there are."""
     region: Name
     """Its region."""
     zone: str = ""
     """Its zone in the region."""
-    accelerators: Number = 1
+    accelerators: Annotated[int, Field(ge=0, le=MOST_ACCELERATORS)] = 1
     """Accelerators that are free."""
     product: Annotated[str, Field(min_length=1)] = "unknown"
     """Their product, by its label `nvidia.com/gpu.product`, such as NVIDIA-A100-SXM4-80GB."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from hulk_placement.accelerators import look_up
 from hulk_placement.files import text
 from hulk_placement.files.links import Links, links_of
+from hulk_placement.files.part import MOST_ACCELERATORS, MOST_MACHINES
 from hulk_placement.files.places import Places
 from hulk_placement.files.topology import InsideLink, TopologyFile
 from hulk_placement.files.topology import Machine as DeclaredMachine
@@ -34,6 +35,9 @@ def read_topology(path: Path) -> ReadTopology:
 
 def to_topology(document: TopologyFile, where: str = "topology") -> ReadTopology:
     """The topology that a document describes. ValueError names its mistakes; `where` is what it calls the document."""
+    too_many = list(_too_many(document))
+    if too_many:
+        raise text.mistaken(where, too_many)
     machines, mistakes = _machines(document)
     regions = frozenset(entry.region for entry in document.machines)  # of machines that are there twice as well
     places = Places(frozenset(m.name for m in machines), regions)
@@ -65,6 +69,18 @@ def _with_warnings(topology: Topology, document: TopologyFile, links: Links) -> 
             f"an unknown link, {UNKNOWN_BANDWIDTH_BYTES_PER_S / 125_000:g} Mbit/s"
         )
     return ReadTopology(topology, coordinates, tuple(warnings))
+
+
+def _too_many(document: TopologyFile) -> Iterator[str]:
+    """What all entries together have too much of."""
+    num_machines = sum(entry.count or 1 for entry in document.machines)
+    num_accelerators = sum(entry.accelerators * (entry.count or 1) for entry in document.machines)
+    for num, most, what in (
+        (num_machines, MOST_MACHINES, "machines"),
+        (num_accelerators, MOST_ACCELERATORS, "accelerators"),
+    ):
+        if num > most:
+            yield f"machines: {num} {what} in all; at most {most} are planned"
 
 
 def _machines(document: TopologyFile) -> tuple[list[Machine], list[str]]:

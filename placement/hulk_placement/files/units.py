@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from hulk_placement.files.part import Part, Positive, Quantity
 
@@ -49,6 +51,10 @@ SPEED = Quantity("speed", {"teraflopsPerSecond": (10**12, 1), "flopsPerSecond": 
 MATRIX_RATES = Quantity("bandwidth", {unit[0].lower() + unit[1:]: scale for unit, scale in _RATES.items()})
 FORWARD = _prefixed("forward time", "forward", SECONDS)
 BACKWARD = _prefixed("backward time", "backward", SECONDS)
+
+
+FlopsPerSecond = Annotated[float, Field(ge=1, le=1e21)]
+"""From less than any machine to more than all: beyond, seconds of a step would be 0 or infinite."""
 
 
 class Latency(Part):
@@ -136,9 +142,9 @@ class Speed(Part):
 
     QUANTITIES: ClassVar[tuple[Quantity, ...]] = (SPEED,)
 
-    teraflops_per_second: Positive | None = None
+    teraflops_per_second: Annotated[float, Field(ge=1e-12, le=1e9)] | None = None
     """Measured speed of one accelerator in training, 10^12 FLOP/s; absent = not measured."""
-    flops_per_second: Positive | None = None
+    flops_per_second: FlopsPerSecond | None = None
     """The same, FLOP/s."""
 
 

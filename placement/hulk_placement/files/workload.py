@@ -8,12 +8,12 @@ from pydantic import Field, model_validator
 
 from hulk_placement.files.part import (
     API_VERSION,
+    MOST_LAYERS,
     Amount,
     Batch,
     Bytes,
     Count,
     Either,
-    Many,
     Name,
     OneOf,
     Part,
@@ -21,6 +21,7 @@ from hulk_placement.files.part import (
 )
 from hulk_placement.files.profile import GroupedProfile
 from hulk_placement.files.training_memory import MemoryPart
+from hulk_placement.files.units import FlopsPerSecond
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER, PRECISIONS
 from hulk_placement.model.presets import PRESETS
 from hulk_placement.nccl import ALGORITHMS, PROTOCOLS
@@ -28,22 +29,26 @@ from hulk_placement.sync import COMPRESSIONS, MODES, ON_REGION_LOSS
 from hulk_placement.workload import END_COLLECTIVES, SCHEDULES, SHARES, STAGE_TRANSPORTS
 
 Names = Annotated[tuple[Name, ...], Field(min_length=1)]
+Width = Annotated[int, Field(ge=1, le=1 << 20)]
+"""Of a layer: 1,048,576, fifty times as wide as any that was trained."""
+Tokens = Annotated[int, Field(ge=1, le=1 << 26)]
+"""Of a sequence or a vocabulary: 67,108,864."""
 
 
 class Dimensions(Part):
     """A GPT by its dimensions: the one that Hulk's own training script trains."""
 
-    layers: Many
+    layers: Annotated[int, Field(ge=1, le=MOST_LAYERS)]
     """Blocks; the embedding and the head are layers of their own, before and after them."""
-    hidden: Count
+    hidden: Width
     """Width."""
-    heads: Count
+    heads: Width
     """Attention heads."""
-    sequence_length: Count
+    sequence_length: Tokens
     """Tokens of a sequence."""
-    vocabulary: Count
+    vocabulary: Tokens
     """Tokens that there are."""
-    feed_forward: Count | None = None
+    feed_forward: Width | None = None
     """Width inside the MLP; absent = 4 x hidden."""
 
 
@@ -81,7 +86,7 @@ class ModelPart(Part):
     """Layers as they were measured."""
     profile_file: str | None = None
     """A file with such layers (`layers:`, `times:`); its path begins where this document is."""
-    sequence_length: Count | None = None
+    sequence_length: Tokens | None = None
     """Tokens of a training sequence; absent = as many as the model could have, or as many as the profile is of."""
     trainable: TrainablePart | None = None
     """What of it is trained; absent = all."""
@@ -221,7 +226,7 @@ class MeasuredSpeed(Part):
 
     machine: Name
     """The machine."""
-    flops_per_second: Positive
+    flops_per_second: FlopsPerSecond
     """FLOP/s of one accelerator."""
     micro_batch: Count | None = None
     """Sequences of the micro-batch that it was measured with, where that is known."""
@@ -232,7 +237,7 @@ class LikelySpeed(Part):
 
     machine: Name
     """The machine."""
-    flops_per_second: Positive
+    flops_per_second: FlopsPerSecond
     """FLOP/s of one accelerator."""
 
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 from hulk_placement.files import text
 from hulk_placement.files.constraints import allowed_machines, contradictions, layer_pins
 from hulk_placement.files.moving import to_moving
+from hulk_placement.files.part import MOST_LAYERS
 from hulk_placement.files.profile import GroupedProfile, profiled_model
 from hulk_placement.files.training_memory import to_kept, to_memory
 from hulk_placement.files.wishes import affordable
@@ -26,6 +27,9 @@ from hulk_placement.restart import Moving
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
+
+MOST_PARAMETERS = 1 << 55
+"""Bytes of so many still are whole numbers of 64 bits."""
 
 OBJECTIVES = {"time": "time", "throughputPerMoney": "throughput-per-money"}
 
@@ -57,7 +61,7 @@ def to_workload(
     Files that it names are looked for in `folder`.
     """
     try:
-        model = _model(document, folder or Path())
+        model = _planned(_model(document, folder or Path()))
         mistakes = contradictions(document, model, topology)
     except ValueError as error:
         raise ValueError(f"{where}: model: {error}") from error
@@ -184,6 +188,17 @@ def _model(document: WorkloadFile, folder: Path) -> Model:
     described = _described(asked, folder)
     counted = architecture(described) if isinstance(described, Transformer) else described
     return Model.of(replace(counted, kept=kept), precision, trainable)
+
+
+def _planned(model: Model) -> Model:
+    """The model. ValueError where it has more of something than is planned."""
+    for num, most, what in (
+        (model.num_layers, MOST_LAYERS, "layers"),
+        (model.num_parameters, MOST_PARAMETERS, "parameters"),
+    ):
+        if num > most:
+            raise ValueError(f"{num:,} {what}: at most {most:,} are planned")
+    return model
 
 
 def _described(asked: ModelPart, folder: Path) -> Transformer | Architecture:

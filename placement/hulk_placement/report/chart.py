@@ -87,7 +87,7 @@ def chart(view: View, coordinates: Mapping[str, Coordinates], paper: Paper) -> C
     if len(points) > paper.most_notes:
         notes = dict.fromkeys(notes, "")
     points = _apart(points, radii, width, height)
-    crossing = [row for row in view.links if row.source != row.target]
+    crossing = [row for row in view.links if row.source != row.target and not row.own_wire]
     curves = tuple(_curves(crossing[:MOST_CURVES], points, radii))
     placed = _blocked(points, radii, curves, labels.Labels(width, height, paper.text))
     if grid:

@@ -75,7 +75,7 @@ class MemoryRow(Row):
 
 
 class LinkUseRow(Row):
-    """A directed link between regions, or inside one, that the plan sends over."""
+    """A directed link between regions, or inside one, that the plan sends over; or two machines' own wire."""
 
     source: str
     target: str
@@ -86,6 +86,7 @@ class LinkUseRow(Row):
     stage_bytes: int  # activations and their gradients in a step
     sync_bytes: int  # gradients of parameters, of replicas and of stages that share them
     busy_share: float | None = None  # of the step, at full rate; inside a region each pair has its own link
+    own_wire: bool = False
 
 
 class PriceRow(Row):

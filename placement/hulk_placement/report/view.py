@@ -12,7 +12,7 @@ from hulk_placement.cost.breakdown import step_parts
 from hulk_placement.cost.memory import Memory, cells_memory
 from hulk_placement.cost.money import GB
 from hulk_placement.cost.predict import stage_groups
-from hulk_placement.cost.traffic import Traffic, traffic
+from hulk_placement.cost.traffic import Traffic, link_traffic, traffic
 from hulk_placement.layer_pins import as_spans
 from hulk_placement.plan import Plan
 from hulk_placement.report.rows import (
@@ -30,7 +30,7 @@ from hulk_placement.report.rows import (
     VisitRow,
 )
 from hulk_placement.report.schedule.of_plan import plan_schedule
-from hulk_placement.topology import LinkKind, Machine, Topology
+from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
 from hulk_placement.workload import Workload
 
 
@@ -40,7 +40,8 @@ def view(plan: Plan, workload: Workload, topology: Topology, is_searched: bool =
     KeyError when the plan names a machine that the topology lacks.
     """
     found, layout = plan.prediction, plan.layout
-    sent = traffic(plan, workload, topology, stage_groups(plan, workload))
+    groups = stage_groups(plan, workload)
+    sent = traffic(plan, workload, topology, groups)
     return View(
         job=plan.key,
         data=layout.data,
@@ -59,7 +60,7 @@ def view(plan: Plan, workload: Workload, topology: Topology, is_searched: bool =
         step=tuple(_step(plan, workload, topology)),
         stages=tuple(_stages(plan, workload)),
         memory=tuple(_memory(plan, workload, topology)),
-        links=tuple(_links(sent, topology, found.step_s)),
+        links=tuple(_links(*link_traffic(plan, workload, topology, groups), topology, found.step_s)),
         flows=tuple(_flows(plan, workload)),
         price=_price(plan, sent, topology),
         advice=advice_rows(advise(plan, workload, topology)),
@@ -181,24 +182,37 @@ def _memory_row(product: str, capacity: int, stage: int, memory: Memory, names: 
     )
 
 
-def _links(sent: Traffic, topology: Topology, step_s: float) -> Iterator[LinkUseRow]:
-    """Links by what they carry, most first."""
-    total = sent.total()
-    for pair in sorted(total, key=lambda pair: (-total[pair], pair)):
-        link = topology.region_links.get(pair) or topology.region_link(*pair)
-        flow = link.flow_bytes_per_s
-        is_known = link.kind is not LinkKind.UNKNOWN
-        yield LinkUseRow(
-            source=pair[0],
-            target=pair[1],
-            kind=link.kind.value,
-            rtt_microseconds=microseconds(link.rtt_s) if is_known else None,
-            bandwidth_bytes_per_second=round(link.bandwidth_bytes_per_s) if is_known else None,
-            flow_bytes_per_second=None if flow is None else round(flow),
-            stage_bytes=round(sent.stages.get(pair, 0.0)),
-            sync_bytes=round(sent.sync.get(pair, 0.0)),
-            busy_share=total[pair] / link.bandwidth_bytes_per_s / step_s if is_known and pair[0] != pair[1] else None,
-        )
+def _links(shared: Traffic, wired: Traffic, topology: Topology, step_s: float) -> list[LinkUseRow]:
+    """Links of regions, and wires of two machines' own, by what they carry, most first."""
+    rows = [
+        _link_row(pair, shared, topology.region_links.get(pair) or topology.region_link(*pair), topology, step_s)
+        for pair in shared.total()
+    ]
+    rows += [_link_row(pair, wired, topology.link(*pair), topology, step_s) for pair in wired.total()]
+    return sorted(rows, key=lambda row: (-row.stage_bytes - row.sync_bytes, row.source, row.target))
+
+
+def _link_row(pair: Pair, sent: Traffic, link: Link, topology: Topology, step_s: float) -> LinkUseRow:
+    """A region pair's link is at least as wide as any that two of their machines have of their own.
+
+    The closed form's step may be some percent shorter than its fullest link needs, where sums of one stage meet
+    transfers of others: such a link is always busy.
+    """
+    flow, is_known = link.flow_bytes_per_s, link.kind is not LinkKind.UNKNOWN
+    rate = link.bandwidth_bytes_per_s if link.own_wire else topology.capacity(pair)
+    is_timed = is_known and (link.own_wire or pair[0] != pair[1])
+    return LinkUseRow(
+        source=pair[0],
+        target=pair[1],
+        kind=link.kind.value,
+        rtt_microseconds=microseconds(link.rtt_s) if is_known else None,
+        bandwidth_bytes_per_second=round(link.bandwidth_bytes_per_s) if is_known else None,
+        flow_bytes_per_second=None if flow is None else round(flow),
+        stage_bytes=round(sent.stages.get(pair, 0.0)),
+        sync_bytes=round(sent.sync.get(pair, 0.0)),
+        busy_share=min(1.0, sent.total()[pair] / rate / step_s) if is_timed else None,
+        own_wire=link.own_wire,
+    )
 
 
 def _flows(plan: Plan, workload: Workload) -> Iterator[FlowRow]:
