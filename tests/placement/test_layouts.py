@@ -25,6 +25,7 @@ from hulk_placement.layouts.plans import plan_of
 from hulk_placement.layouts.space import Space, space_of
 from hulk_placement.layouts.trials import Shape, Trials, copy_of
 from hulk_placement.model import Layer, Model
+from hulk_placement.model.presets import preset
 from hulk_placement.plan import Layout, Plan
 from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.sync import Sync
@@ -479,6 +480,21 @@ def test_the_price_stays_below_its_limit_and_money_buys_the_cheapest_step() -> N
     thrifty = place(workload(cheap, model(), objective="throughput-per-money"), cheap, Budget(5000))
     assert isinstance(thrifty, Plan)
     assert {worker.machine for worker in thrifty.workers} == {"a0"}
+
+
+@pytest.mark.parametrize("num_machines", [64, 500])
+def test_below_a_price_many_machines_give_no_worse_a_plan_than_two(num_machines: int) -> None:
+    """Of 2,000 accelerators 13 may be used."""
+    steps_s = []
+    for num in (2, num_machines):
+        world = topology({f"a{n}": 1.2e14 for n in range(num)}, num_accelerators=4, memory_bytes=40 * GIB)
+        world = replace(world, machines=tuple(replace(m, price_per_hour=2.9) for m in world.machines))
+        trained = Model.of(preset("gpt2-xl"), "bf16")
+        job = workload(world, trained, global_batch=64, micro_batch=1, max_price_per_hour=40.0)
+        found = place(job, world, Budget(300))
+        assert isinstance(found, Plan)
+        steps_s.append(found.prediction.step_s)
+    assert steps_s[1] <= steps_s[0]
 
 
 def test_evaluating_again_gives_the_same_cost() -> None:

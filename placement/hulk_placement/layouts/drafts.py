@@ -17,6 +17,9 @@ from hulk_placement.layouts.trials import Shape, Trials
 EIGHTHS = (8, 6, 4, 3, 2, 1)
 """Numbers of replicas, in eighths of all that there is room for; the most that may be where that is more."""
 
+EIGHTHS_BELOW_A_PRICE = tuple(num / 2 for num in range(16, 0, -1))
+"""Of the few that a price limit allows: every number up to 16."""
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -28,7 +31,7 @@ class Draft:
     regions: starts.Regions
     option: Option
     pipeline: int
-    eighths: int = 8
+    eighths: float = 8
     by_rows: bool = True
     is_folded: bool = False
     least_memory: float = 0.0
@@ -89,11 +92,13 @@ class Drafts:
         most = self._shape(draft, most_room)
         if most.data > most_room or most.num_accelerators < self.space.least:
             return math.inf
-        order_N, tour_W = self._order(draft)
+        setting, (order_N, tour_W) = trials.setting(draft.option), self._order(draft)
+        least = self.space.smallest(draft.option, draft.pipeline).data * draft.pipeline
+        order_N = order_N[starts.affordable(setting, order_N, least, is_fast=draft.is_fast)]
         room = min(len(order_N) // draft.pipeline, trials.num_batches(draft.option))
         shape = self._shape(draft, room)
         if draft.is_fast:
-            order_N = starts.fastest(trials.setting(draft.option), order_N, shape.data * shape.pipeline)
+            order_N = starts.fastest(setting, order_N, shape.data * shape.pipeline)
         if shape.data > room or not self.space.admits(shape) or trials.is_hopeless(shape, order_N):
             return math.inf
         return trials.build(shape, order_N, tour_W, draft.by_rows).cost
@@ -109,7 +114,9 @@ class Drafts:
     def _shape(self, draft: Draft, room: int) -> Shape:
         """The shape where there is room for so many replicas: no more than may be."""
         num = draft.pipeline * draft.option.tensor
-        data = self.space.data or max(1, self.space.whole(min(room * draft.eighths // 8, self.space.most // num), num))
+        data = self.space.data or max(
+            1, self.space.whole(min(int(room * draft.eighths / 8), self.space.most // num), num)
+        )
         return Shape(draft.option, data, draft.pipeline)
 
     def _order(self, draft: Draft) -> tuple[Ints, Ints]:
@@ -153,7 +160,8 @@ def _options(drafts: Drafts, draft: Draft) -> list[Draft]:
 def _replicas(drafts: Drafts, draft: Draft) -> list[Draft]:
     if drafts.space.data is not None:
         return []
-    return [replace(draft, eighths=eighths) for eighths in EIGHTHS]
+    is_limited = drafts.trials.setting(draft.option).price_limit < math.inf
+    return [replace(draft, eighths=num) for num in (EIGHTHS_BELOW_A_PRICE if is_limited else EIGHTHS)]
 
 
 def _traded(drafts: Drafts, draft: Draft) -> list[Draft]:

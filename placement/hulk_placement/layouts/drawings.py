@@ -27,6 +27,7 @@ from hulk_placement.layouts.meshes import (
     widths_beside,
 )
 from hulk_placement.layouts.space import Space
+from hulk_placement.layouts.starts import affordable
 from hulk_placement.layouts.trials import Shape, Trials
 
 EIGHTHS = (8, 6, 4, 3, 2, 1)
@@ -85,6 +86,10 @@ class Cells:
         begun_N = np.maximum.accumulate(np.where(first_N, np.arange(len(group_N)), 0))
         return self._of(np.arange(len(group_N)) - begun_N < num)
 
+    def affordable(self, setting: Setting, *, is_fast: bool) -> Cells:
+        """Those that a price limit allows, the first or the fastest of them."""
+        return self._of(affordable(setting, self.order_N, is_fast=is_fast))
+
     def without_slowest(self, setting: Setting, num: int) -> Cells:
         """So many of them; of equally fast ones the first."""
         seconds_N = setting.forward_KJ[setting.kind_M[self.order_N], -1]
@@ -104,7 +109,7 @@ class Drawings:
     hierarchy: Hierarchy
     costs: dict[Drawing, float] = field(default_factory=dict)
     _built: dict[tuple[Shape, Blocks, bool, int, bool, tuple[int, int] | None], float] = field(default_factory=dict)
-    _cells: dict[tuple[int, int, tuple[int, int] | None], Cells] = field(default_factory=dict)
+    _cells: dict[tuple[int, int, tuple[int, int] | None, bool], Cells] = field(default_factory=dict)
 
     def cost(self, drawing: Drawing) -> float:
         """What the drawing's layout costs; infinite where there is no room for it, or no hope."""
@@ -117,11 +122,13 @@ class Drawings:
         return _blocks(self.cells(drawing), drawing.widths, self.shape(drawing))
 
     def cells(self, drawing: Drawing) -> Cells:
-        """All cells of a drawing's tensor degree, in the order in which groups are taken."""
-        key = (drawing.option.tensor, drawing.first, drawing.each)
+        """The cells of a drawing's tensor degree in the order in which groups are taken, as many as a price allows."""
+        key = (drawing.option.tensor, drawing.first, drawing.each, drawing.is_fast)
         if key not in self._cells:
-            cells = Cells(*cells_of(self.hierarchy, self.trials.setting(drawing.option))).begun_at(drawing.first)
-            self._cells[key] = cells.few_of_each(*drawing.each) if drawing.each else cells
+            setting = self.trials.setting(drawing.option)
+            cells = Cells(*cells_of(self.hierarchy, setting)).begun_at(drawing.first)
+            cells = cells.few_of_each(*drawing.each) if drawing.each else cells
+            self._cells[key] = cells.affordable(setting, is_fast=drawing.is_fast)
         return self._cells[key]
 
     def shape(self, drawing: Drawing) -> Shape:
@@ -134,7 +141,8 @@ class Drawings:
     def is_partial(self, drawing: Drawing) -> bool:
         """Whether some cells stay unused."""
         shape = self.shape(drawing)
-        return shape.data * shape.pipeline < len(self.cells(drawing).order_N)
+        is_limited = self.trials.setting(drawing.option).price_limit < math.inf
+        return is_limited or shape.data * shape.pipeline < len(self.cells(drawing).order_N)
 
     def _cost(self, drawing: Drawing) -> float:
         trials, shape, cells = self.trials, self.shape(drawing), self.cells(drawing)

@@ -15,6 +15,7 @@ from hulk_native import MOST_EXACT_REGIONS
 
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Setting
 from hulk_placement.layouts.cycles import shortest_cycle
+from hulk_placement.layouts.starts import merit
 
 GAP = 1.5
 """Between the seconds of two levels, at least."""
@@ -51,8 +52,7 @@ def hierarchy_of(setting: Setting) -> Hierarchy:
     order_Q = _order(seconds_QQ, labels, above_L)
     rank_Q = np.empty(len(places), np.int64)
     rank_Q[order_Q] = np.arange(len(places))
-    seconds_M = setting.forward_KJ[setting.kind_M, -1]
-    order_M = np.lexsort((np.arange(len(place_M)), seconds_M, rank_Q[place_M]))
+    order_M = np.lexsort((np.arange(len(place_M)), merit(setting)[setting.kind_M], rank_Q[place_M]))
     levels = [label_Q[place_M] for label_Q in labels]
     return Hierarchy(np.array(_distinct(levels), np.int64).reshape(-1, len(place_M)), order_M)
 

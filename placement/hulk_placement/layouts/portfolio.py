@@ -91,13 +91,15 @@ def _sets(trials: Trials, space: Space) -> Iterator[starts.Regions]:
 
 
 def construct(drafts: Drafts, sets: Iterator[starts.Regions], going_on: Going) -> None:
-    """Layouts of a few shapes on some sets of regions."""
+    """Layouts of a few shapes on some sets of regions; below a price limit with fewer replicas too."""
     trials, space = drafts.trials, drafts.space
+    is_limited = space.data is None and trials.ground.workload.max_price_per_hour is not None
     for regions in sets:
         for option, pipeline in itertools.product(probes(space), spread(space.pipelines, NUM_FEW)):
             drafts.cost(Draft(regions, option, pipeline))
             drafts.cost(Draft(regions, option, pipeline, by_rows=False))
-            drafts.cost(Draft(regions, option, pipeline, by_rows=False, is_dealt=True))
+            for eighths in EIGHTHS if is_limited else EIGHTHS[:1]:
+                drafts.cost(Draft(regions, option, pipeline, eighths, by_rows=False, is_dealt=True))
         if trials.num_evaluations and not going_on():
             return
 

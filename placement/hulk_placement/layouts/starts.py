@@ -104,16 +104,17 @@ def _others(seconds_RR: Floats, regions: Regions) -> list[int]:
 def order_cells(
     setting: Setting, tour_W: Ints, regions: Regions, least_memory: float = 0.0, *, is_dealt: bool = False
 ) -> Ints:
-    """The machine of every cell that these regions have room for, in the order of a tour, in each the fastest first.
+    """The machine of every cell that these regions have room for, in the order of a tour, in each by `merit`.
 
     Machines with less memory than that are left out. `is_dealt`: equally fast machines of a region take turns, a worker
     or cell each; else all cells of a machine follow each other.
     """
+    rank_K = merit(setting)
     visit_R = np.full(len(setting.uplink_R), -1)
     visit_R[tour_W[::-1]] = np.arange(len(tour_W))[::-1]  # the first visit of each region
     visit_R[[region for region in range(len(visit_R)) if region not in regions]] = -1
     visit_M, kind_M = visit_R[setting.region_M], setting.kind_M
-    order_M = np.lexsort((setting.forward_KJ[kind_M, -1], visit_M))
+    order_M = np.lexsort((rank_K[kind_M], visit_M))
     used = order_M[(visit_M[order_M] >= 0) & (setting.memory_K[kind_M[order_M]] >= least_memory)]
     order_N = np.repeat(used, setting.slots_M[used])
     if not is_dealt:
@@ -121,7 +122,13 @@ def order_cells(
     slots_U = setting.slots_M[used]
     turn_N = np.arange(len(order_N)) - np.repeat(np.cumsum(slots_U) - slots_U, slots_U)
     turn_N //= setting.worker_cells
-    return order_N[np.lexsort((turn_N, setting.forward_KJ[kind_M[order_N], -1], visit_M[order_N]))]
+    return order_N[np.lexsort((turn_N, rank_K[kind_M[order_N]], visit_M[order_N]))]
+
+
+def merit(setting: Setting) -> Floats:
+    """By what machines of a region are taken, the least first: seconds, below a price limit what these cost; (K,)."""
+    seconds_K = setting.forward_KJ[:, -1]
+    return seconds_K if setting.price_limit == math.inf else seconds_K * setting.price_K
 
 
 def is_mixed(setting: Setting, regions: Regions) -> bool:
@@ -134,6 +141,20 @@ def fastest(setting: Setting, order_N: Ints, num: int) -> Ints:
     """So many of the cells in the order they have, without the slowest; of equal ones the first."""
     ranked_N = np.argsort(setting.forward_KJ[setting.kind_M[order_N], -1], kind="stable")
     return order_N[np.sort(ranked_N[:num])]
+
+
+def affordable(setting: Setting, order_N: Ints, least: int = 0, *, is_fast: bool = False) -> Ints:
+    """Of the cells in the order they have the first, or the fastest, as many as a price limit allows: their numbers.
+
+    `least`: so many at any price.
+    """
+    if setting.price_limit == math.inf:
+        return np.arange(len(order_N))
+    seconds_N = setting.forward_KJ[setting.kind_M[order_N], -1]
+    ranked_N = np.argsort(seconds_N, kind="stable") if is_fast else np.arange(len(order_N))
+    price_N = setting.price_K[setting.kind_M[order_N[ranked_N]]]
+    num = int(np.searchsorted(np.cumsum(price_N), setting.price_limit, side="right"))
+    return np.sort(ranked_N[: max(num, least)])
 
 
 def speed_by_region(setting: Setting) -> Floats:
