@@ -187,7 +187,7 @@ def workloads(draw: st.DrawFn, topology: Topology) -> Workload:
         lambda some: tuple(sorted(some))
     )
     names = [machine.name for machine in chosen]
-    speeds = draw(st.dictionaries(st.sampled_from(names), FIGURES))
+    speeds = draw(st.dictionaries(st.sampled_from(names), SPEEDS))
     is_priced = all(machine.price_per_hour for machine in chosen)
     return Workload(
         key=draw(NAMES),

@@ -31,8 +31,8 @@ Many = Annotated[int, Field(ge=1, le=1 << 20)]
 """Of things that are then written out one by one."""
 Batch = Annotated[int, Field(ge=1, le=1 << 17)]
 """Sequences of a step: 131,072 are twice as many as BERT was trained with in 76 minutes (arXiv 1904.00962)."""
-MOST_LAYERS = 2048
-"""Of a model; the deepest transformers that were trained have 1,000 (arXiv 2203.00555)."""
+MOST_BLOCKS, MOST_LAYERS = 2000, 2048
+"""Of a model, without and with embedding and head; the deepest that were trained have 1,000 (arXiv 2203.00555)."""
 MOST_MACHINES, MOST_ACCELERATORS = 4096, 1 << 16
 """Of a topology, together."""
 Buckets = Annotated[int, Field(ge=1, le=1 << 14)]

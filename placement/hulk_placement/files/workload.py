@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from hulk_placement.files.part import (
     API_VERSION,
-    MOST_LAYERS,
+    MOST_BLOCKS,
     Amount,
     Batch,
     Bytes,
@@ -38,7 +38,7 @@ Tokens = Annotated[int, Field(ge=1, le=1 << 26)]
 class Dimensions(Part):
     """A GPT by its dimensions: the one that Hulk's own training script trains."""
 
-    layers: Annotated[int, Field(ge=1, le=MOST_LAYERS)]
+    layers: Annotated[int, Field(ge=1, le=MOST_BLOCKS)]
     """Blocks; the embedding and the head are layers of their own, before and after them."""
     hidden: Width
     """Width."""
