@@ -141,6 +141,9 @@ def drawn(short: bool = False) -> Iterator[Cluster]:
     yield Cluster("16 in boxes, 2 x 8", levels(box=4, zone=4), degrees=(2, 8), seed=2)
     yield Cluster("32 in zones, free", levels(box=4, zone=4, region=2), seed=3)
     yield Cluster("32, mixed boxes, 4 x 8", levels(box=4, zone=4, region=2), mixed="box", degrees=(4, 8), seed=4)
+    near, far = levels(region=2), levels(world=2)
+    yield Cluster("2 of 8, 4 x 4", near, accelerators=8, degrees=(4, 4), model="gpt2", global_batch=64, seed=23)
+    yield Cluster("2 of 8, far, 4 x 4", far, accelerators=8, degrees=(4, 4), global_batch=64, seed=24)
     if short:
         return
     pairs = levels(pair=2, box=4, zone=2, world=4)

@@ -81,6 +81,15 @@ def tiles_inside(group_N: Ints, data: int, pipeline: int, wide: int) -> Grid:
     return grid
 
 
+def folded(pipeline: int) -> Ints:
+    """Columns in the order of a pipeline that goes there by the even ones and comes back by the odd ones.
+
+    >>> folded(4)
+    array([0, 2, 3, 1])
+    """
+    return np.concatenate([np.arange(0, pipeline, 2), np.arange(1, pipeline, 2)[::-1]])
+
+
 FAMILIES: dict[str, Callable[[Ints, int, int], Grid]] = {
     "pipelines inside": pipelines_inside,
     "pipelines in turn inside": pipelines_in_turn,
@@ -99,6 +108,8 @@ def grids(names: tuple[str, ...], group_LN: Ints, data: int, pipeline: int) -> I
         for wide in range(2, pipeline):
             if (grid := tiles_inside(group_N, data, pipeline, wide)) is not None:
                 yield f"{wide} stages inside {name}", grid
+                if wide % 2 == 0:
+                    yield f"folded, {wide} stages inside {name}", grid[:, folded(pipeline)]
 
 
 def _groups(group_N: Ints) -> list[Ints]:

@@ -67,6 +67,12 @@ def plan_with(gap: float, step_s: float) -> Plan:
     return replace(plan, prediction=replace(plan.prediction, step_s=step_s), optimality_gap=gap)
 
 
+def test_a_bound_that_rounding_takes_below_a_proven_step_leaves_no_gap() -> None:
+    gap = 1 - 1 / 1.27
+    assert (1 - gap) * 1.27 < 1.0
+    assert not best_of([plan_with(gap, 1.27), plan_with(0.0, 1.0)], workload(far(1, 1.0))).optimality_gap
+
+
 @pytest.mark.parametrize(
     ("gaps", "expected"), [((0.0, 0.0), 0.0), ((0.5, 0.0), 0.4), ((0.1, 0.2), 0.2)], ids=["proven", "other", "own"]
 )

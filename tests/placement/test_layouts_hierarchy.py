@@ -99,6 +99,18 @@ def test_machines_that_are_alike_to_their_links_have_no_levels() -> None:
     assert drawings_of(world, job(world, 2, 4)).num_evaluations == 0
 
 
+def test_both_ends_of_a_pipeline_that_share_parameters_are_on_one_machine() -> None:
+    """Two machines of eight far apart: what the last layer shares with the first is exchanged inside a machine."""
+    world = nested(1, 2, each=1, cells=8)
+    layers = [Layer(f"layer.{n}", 40_000_000, 1e12, 2e12, 40_000, 80_000) for n in range(8)]
+    layers[-1] = replace(layers[-1], tied_to=0, tied_parameters=40_000_000)
+    best = drawings_of(world, replace(job(world, 4, 4), model=Model(tuple(layers)))).cheapest
+    assert best is not None
+    mesh = best.layout.machine_DP
+    assert (mesh[:, 0] == mesh[:, -1]).all()
+    assert (mesh[:, 0] != mesh[:, 1]).all()
+
+
 def test_a_mixture_has_a_part_of_each_pipeline_in_a_box() -> None:
     """Two zones of two boxes of four; 4 replicas x 4 stages: two stages of two replicas in a box."""
     cells, boxes, zones = np.arange(16), np.arange(16) // 4, np.arange(16) // 8

@@ -53,7 +53,7 @@ def best_of(plans: Sequence[Plan], workload: Workload) -> Plan:
     best = min(plans, key=lambda plan: judged(plan, workload))
     reached = judged(best, workload)
     least = min((1 - plan.optimality_gap) * judged(plan, workload) for plan in plans)
-    gap = max(0.0, 1 - least / reached) if reached else 0.0
+    gap = 0.0 if least * ROUNDING >= reached else 1 - least / reached
     if gap == best.optimality_gap:
         return best
     best = replace(best, optimality_gap=gap)

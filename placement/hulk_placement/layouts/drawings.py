@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 import numpy as np
 
@@ -51,7 +52,8 @@ class Drawing:
 
     `widths`: stages of a block, by level. `eighths`: replicas as a part of all that there is room for. `first`: by how
     many of the outermost groups the order begins later. `is_fast`: the slowest of more cells than are used stay unused.
-    `each`: a level, and how many cells of each of its groups may be used; None: all.
+    `each`: a level, and how many cells of each of its groups may be used; None: all. `num_closing`: so many of the last
+    stages are where those before the first would be, so that both ends of a pipeline are in one group.
     """
 
     option: Option
@@ -62,6 +64,7 @@ class Drawing:
     first: int = 0
     is_fast: bool = False
     each: tuple[int, int] | None = None
+    num_closing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ class Drawings:
     space: Space
     hierarchy: Hierarchy
     costs: dict[Drawing, float] = field(default_factory=dict)
-    _built: dict[tuple[Shape, Blocks, bool, int, bool, tuple[int, int] | None], float] = field(default_factory=dict)
+    _built: dict[tuple[Shape, Blocks, Drawing], float] = field(default_factory=dict)
     _cells: dict[tuple[int, int, tuple[int, int] | None, bool], Cells] = field(default_factory=dict)
 
     def cost(self, drawing: Drawing) -> float:
@@ -130,6 +133,13 @@ class Drawings:
             cells = cells.few_of_each(*drawing.each) if drawing.each else cells
             self._cells[key] = cells.affordable(setting, is_fast=drawing.is_fast)
         return self._cells[key]
+
+    def closing(self, drawing: Drawing) -> list[int]:
+        """Numbers of closing stages worth a try: none, and where a model ties layers one and those of its blocks."""
+        if not len(self.trials.setting(drawing.option).ties_T2):
+            return [0]
+        wide = {width for _, width in self.blocks(drawing)} if drawing.widths else set()
+        return sorted(num for num in {0, 1, *wide} if num < drawing.pipeline)
 
     def shape(self, drawing: Drawing) -> Shape:
         """As many replicas as asked for, or as there is room for."""
@@ -155,10 +165,11 @@ class Drawings:
         if trials.is_hopeless(shape, cells.order_N):
             return math.inf
         blocks = _blocks(cells, drawing.widths, shape)
-        key = (shape, blocks, drawing.by_rows, drawing.first, drawing.is_fast, drawing.each)
+        key = (shape, blocks, replace(drawing, widths=(), eighths=8))
         if key not in self._built:
             mesh_N = draw(cells.order_N, cells.levels, blocks, shape.data, shape.pipeline, by_rows=drawing.by_rows)
-            self._built[key] = trials.build(shape, mesh_N, self._tour(cells), by_rows=True).cost
+            mesh_DP = np.roll(mesh_N.reshape(-1, shape.pipeline), -drawing.num_closing, axis=1)
+            self._built[key] = trials.build(shape, mesh_DP.ravel(), self._tour(cells), by_rows=True).cost
         return self._built[key]
 
     def _tour(self, cells: Cells) -> Ints:
@@ -174,14 +185,15 @@ def _blocks(cells: Cells, widths: Widths, shape: Shape) -> Blocks:
 
 def draw_all(trials: Trials, space: Space, shapes: Sequence[tuple[Option, int]], going_on: Going) -> None:
     """Try the plain drawings of some options and numbers of stages, then descend from the best of them."""
-    hierarchy = hierarchy_of(trials.setting(space.options[0]))
-    if not len(hierarchy.group_LM):
-        return  # all machines are alike to their links
-    drawings = Drawings(trials, space, hierarchy)
+    if len(trials.ground.machines) == 1:
+        return
+    drawings = Drawings(trials, space, hierarchy_of(trials.setting(space.options[0])))
     for option, pipeline in shapes:
-        num_levels = len(drawings.cells(Drawing(option, pipeline, ())).levels)
-        for widths in plain_widths(num_levels):
-            drawings.cost(Drawing(option, pipeline, widths))
+        plain = Drawing(option, pipeline, ())
+        num_levels = len(drawings.cells(plain).levels)
+        choices = product(plain_widths(num_levels), drawings.closing(plain)) if num_levels else ()
+        for widths, num_closing in choices:  # none where all machines are alike to their links
+            drawings.cost(replace(plain, widths=widths, num_closing=num_closing))
             if not going_on():
                 return
     best: dict[tuple[Option, int], Drawing] = {}
@@ -208,6 +220,10 @@ def _descend(drawings: Drawings, drawing: Drawing, going_on: Going) -> None:
 def _widths(drawings: Drawings, drawing: Drawing) -> list[Drawing]:
     blocks = drawings.blocks(drawing)
     return [replace(drawing, widths=widths) for widths in widths_beside(blocks, drawing.pipeline)]
+
+
+def _closing(drawings: Drawings, drawing: Drawing) -> list[Drawing]:
+    return [replace(drawing, num_closing=num) for num in drawings.closing(drawing)]
 
 
 def _rows(drawings: Drawings, drawing: Drawing) -> list[Drawing]:
@@ -238,13 +254,14 @@ def _unused(drawings: Drawings, drawing: Drawing) -> list[Drawing]:
     """Which cells are left out, where not all are used."""
     if not drawings.is_partial(drawing):
         return []
-    num = int(drawings.hierarchy.group_LM[-1].max()) + 1
+    num = len(group_sizes(drawings.cells(drawing).levels[-1]))
     others = [replace(drawing, first=first) for first in range(min(num, MOST_FIRST))]
     return [*others, replace(drawing, is_fast=not drawing.is_fast)]
 
 
 CHOICES: tuple[Callable[[Drawings, Drawing], list[Drawing]], ...] = (
     _widths,
+    _closing,
     _rows,
     _options,
     _pipelines,
