@@ -20,6 +20,7 @@ from hulk_placement.model.times import LayerTimes, TimesRow
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.topology import Link, Machine, Topology
+from hulk_placement.training_memory import NO_OVERHEAD, TrainingMemory
 from hulk_placement.workload import Workload
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -138,6 +139,25 @@ def test_what_would_do_is_said(parameters: int, num_layers: int, num_accelerator
     assert said in found.message
 
 
+@pytest.mark.parametrize(
+    ("tensor", "framework_mib", "said"),
+    [
+        (None, 0, "layer 0 (l0) alone needs 108.40 GiB of one, split among 2."),  # (220,000 + 2,000) / 2 MiB
+        (1, 0, "layer 0 (l0) alone needs 216.80 GiB of one."),
+        (1, 1_024, "layer 0 (l0) alone needs 217.80 GiB of one, 1.00 GiB of them the framework's and its allocator's."),
+        (1, 102_400, "the framework alone takes 100.00 GiB of one, before any tensor."),
+    ],
+)
+def test_what_no_accelerator_holds_is_said_with_its_degree_and_its_framework(
+    tensor: int | None, framework_mib: int, said: str
+) -> None:
+    there = cluster(2, 2)
+    memory = TrainingMemory(framework_bytes=framework_mib * MIB)
+    found = place(training(equal_layers(11_000), there, tensor=tensor, memory=memory), there, QUICK)
+    assert isinstance(found, Unplaced)
+    assert f"would do: {said}" in found.message
+
+
 def of_workers(num_workers: int, topology: Topology, each: int = 4, **asked: object) -> Workload:
     """As `training`, of so many workers at most."""
     room = {machine.name: 10 for machine in topology.machines}  # pods; accelerators are counted by the planner
@@ -214,7 +234,9 @@ def test_the_layer_that_lacks_most_is_named() -> None:
     there = cluster(1, 1)
     layers = (*equal_layers(1_000).layers, Layer("head", 7_000 * MIB, 1e9, 2e9, 0, 5_000 * MIB))
     ground = Ground.of(training(Model(layers), there), there, there.machines)
-    assert fewest_machines(ground, space_of(ground), there.machines[0]) == Lack(4, (7_000 * 20 + 5_000) * MIB)
+    assert fewest_machines(ground, space_of(ground), there.machines[0]) == Lack(
+        4, 1, (7_000 * 20 + 5_000) * MIB, NO_OVERHEAD
+    )
 
 
 def test_no_tensor_degree_is_chosen_of_which_nothing_is_known() -> None:

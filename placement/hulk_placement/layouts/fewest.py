@@ -19,6 +19,7 @@ from hulk_placement.cost.closed_form.setting import Ground, Option, holds_worker
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import Shape
 from hulk_placement.topology import Machine
+from hulk_placement.training_memory import Overhead
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,20 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """The layer that no accelerator of a kind holds, however it is split, and what it needs at least."""
+    """The layer that no accelerator of a kind holds, however it is split, and what it needs at least.
+
+    `tensor_bytes`: without what the process takes besides, which is `overhead`; at tensor degree `tensor`.
+    """
 
     layer: int
-    need_bytes: float
+    tensor: int
+    tensor_bytes: float
+    overhead: Overhead
+
+    @property
+    def need_bytes(self) -> float:
+        """Of an accelerator."""
+        return self.overhead.total(self.tensor_bytes)
 
 
 def fewest_machines(ground: Ground, space: Space, machine: Machine) -> Fit | Lack | None:
@@ -96,12 +107,14 @@ def _lack(ground: Ground, space: Space, machine: Machine) -> Lack | None:
     """The layer that lacks most where it is split as far as it can be, with one micro-batch in flight."""
     workload, framework = ground.workload, framework_memory(machine.product)
     options = [
-        (ground.setting(option), workload.overhead(framework, option.tensor)) for option in leanest(space, machine)
+        (one.tensor, ground.setting(one), workload.overhead(framework, one.tensor)) for one in leanest(space, machine)
     ]
-    layers = range(len(workload.model.layers))
-    need_L = [
-        min((overhead.total(memory_bytes(each, n, n + 1, 0, 1, 1)) for each, overhead in options), default=0.0)
-        for n in layers
+    needs = [
+        min(
+            (Lack(n, tensor, memory_bytes(each, n, n + 1, 0, 1, 1), overhead) for tensor, each, overhead in options),
+            key=lambda lack: lack.need_bytes,
+        )
+        for n in range(len(workload.model.layers) if options else 0)
     ]
-    worst = int(np.argmax(need_L))
-    return Lack(worst, need_L[worst]) if need_L[worst] > machine.memory_bytes else None
+    worst = max(needs, key=lambda lack: lack.need_bytes, default=None)
+    return worst if worst is not None and worst.need_bytes > machine.memory_bytes else None

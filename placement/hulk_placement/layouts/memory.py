@@ -105,11 +105,15 @@ def _would_do(trials: Trials, space: Space) -> str:
         several = several if num > 1 else counted(found.num_machines, "accelerator")
         return f"At least {several} of {each} would do.{_over(ground, found.shape.num_accelerators)}"
     if found is not None:
+        beside_bytes = found.overhead.total(0.0)
+        if beside_bytes > largest.memory_bytes:
+            taken = f"the framework alone takes {gib(round(beside_bytes))} of one"
+            return f"No number of accelerators of {each} would do: {taken}, before any tensor."
         name = ground.workload.model.layers[found.layer].name
-        split = f", split among its {largest.num_accelerators}" if largest.num_accelerators > 1 else ""
+        split = f", split among {found.tensor}" if found.tensor > 1 else ""
         return (
             f"No number of accelerators of {each} would do: layer {found.layer} ({name}) alone needs "
-            f"{gib(round(found.need_bytes))} of one{split}."
+            f"{gib(round(found.need_bytes))} of one{split}{found.overhead.words(found.tensor_bytes)}."
         )
     return f"No number of accelerators of {each} would do{with_degrees(ground.workload)}."
 
