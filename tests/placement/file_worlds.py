@@ -42,7 +42,7 @@ LINKS = st.one_of(
     ),
     st.builds(
         lambda link, points: replace(link, by_size=tuple(sorted(points.items()))),
-        st.builds(Link, rtt_s=st.floats(0.0, 1.0), bandwidth_bytes_per_s=FIGURES, kind=KINDS),
+        st.builds(Link, rtt_s=st.floats(1e-9, 1.0), bandwidth_bytes_per_s=FIGURES, kind=KINDS),
         st.dictionaries(st.floats(1.0, 1e18), st.floats(1e-9, 1.0), min_size=1, max_size=3),
     ),
 )

@@ -190,7 +190,7 @@ def test_sums_get_the_rate_of_what_crosses_an_edge() -> None:
 
 
 def test_ties_get_the_rate_of_their_own_bytes() -> None:
-    """100 MB at the largest rate, 1.25 s after 25 ms; an activation of 4 bytes, at another rate, takes 50 ms too."""
+    """100 MB at the largest rate, 1.25 s after 25 ms; an activation of 4 bytes, at another rate, takes 50 ms."""
     sized = Link(0.05, 1e8, by_size=((4.0, 4 / 0.05), (1e8, 8e7)))
     topology = replace(world(), region_links={("a", "b"): sized, ("b", "a"): sized})
     layers = [Layer(f"layer.{n}", 25 * MB, 1e9, 2e9, 4, 4) for n in range(2)]
