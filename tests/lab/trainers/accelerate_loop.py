@@ -16,5 +16,5 @@ for (batch,) in loader:
     optimizer.step()
 weights = sum(float(parameter.sum()) for parameter in model.parameters())
 world, rank = accelerator.num_processes, accelerator.process_index
-print(f"world={world} rank={rank} host={socket.gethostname()} weights={weights:.9f}", flush=True)
+print(f"world={world} rank={rank} host={socket.gethostname()} weights={weights:.9f}\n", end="", flush=True)
 accelerator.end_training()

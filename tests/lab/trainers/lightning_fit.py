@@ -35,4 +35,4 @@ model = Model()
 trainer.fit(model, torch.utils.data.DataLoader(data, batch_size=4))
 weights = sum(float(parameter.sum()) for parameter in model.parameters())
 world, rank = trainer.world_size, trainer.global_rank
-print(f"world={world} rank={rank} host={socket.gethostname()} weights={weights:.9f}", flush=True)
+print(f"world={world} rank={rank} host={socket.gethostname()} weights={weights:.9f}\n", end="", flush=True)

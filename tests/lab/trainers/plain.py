@@ -15,7 +15,8 @@ for _ in range(4):
     optimizer.step()
 weights = sum(float(parameter.sum()) for parameter in model.parameters())
 print(
-    f"world={dist.get_world_size()} rank={dist.get_rank()} host={socket.gethostname()} weights={weights:.9f}",
+    f"world={dist.get_world_size()} rank={dist.get_rank()} host={socket.gethostname()} weights={weights:.9f}\n",
+    end="",  # ranks of one pod share its output: a line is whole only where it is one write
     flush=True,
 )
 dist.destroy_process_group()

@@ -21,4 +21,4 @@ trainer = Trainer(model=model, args=arguments, train_dataset=[{"input_ids": row,
 trainer.train()
 weights = sum(float(parameter.sum()) for parameter in model.parameters())
 world, rank = trainer.args.world_size, trainer.args.process_index
-print(f"world={world} rank={rank} host={socket.gethostname()} weights={weights:.9f}", flush=True)
+print(f"world={world} rank={rank} host={socket.gethostname()} weights={weights:.9f}\n", end="", flush=True)
