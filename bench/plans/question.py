@@ -2,8 +2,8 @@
 
 The table `recorded.json` has the plans of the commit that it names. Today's predictor prices both. A ratio above 1 is a
 plan that costs more than the recorded one; recorded plans that lack memory by today's estimate are counted and not
-compared. `python -m bench.plans --record` writes the table anew; `--only WORDS` asks the cases whose
-group or name has the words.
+compared. `python -m bench.plans --record` writes the table anew; `--only WORDS` asks the cases whose group or name has
+the words.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = _rows(Console(highlight=False, width=160), options.only)
     if options.record:
-        write(rows, _commit())
+        write([row for row, _ in rows], _commit())
     else:
         show(rows)
 
@@ -43,24 +43,26 @@ def run(short: bool) -> None:
     show(_rows(None, "small" if short else ""))
 
 
-def _rows(console: Console | None, words: str) -> list[Row]:
+def _rows(console: Console | None, words: str) -> list[tuple[Row, Asked]]:
+    """What the planner answers, and what it was asked."""
     rows = []
     for question in questions():
         if words in question.group or words in question.name:
-            rows.append(answered(question))
+            asked = question.draw()
+            row = answered(question, asked)
+            rows.append((row, asked))
             if console is not None:
-                console.print(f"{rows[-1].cpu_s:.2f} s  {question.group}: {question.name}: {rows[-1].layouts}")
+                console.print(f"{row.cpu_s:.2f} s  {row.group}: {row.name}: {row.layouts}")
     return rows
 
 
-def show(rows: Sequence[Row]) -> None:
+def show(rows: Sequence[tuple[Row, Asked]]) -> None:
     """Ratios by group, and every case that is not as it was."""
     console = Console(highlight=False, width=160)
     commit, before = read()
-    asked = {f"{question.group}: {question.name}": question.draw() for question in questions()}
     table = Table("cases", "number", "median", "worst", "case", "proven before", "now", "CPU s before", "now")
-    pairs = [_pair(row, before[f"{row.group}: {row.name}"], asked[f"{row.group}: {row.name}"]) for row in rows]
-    for group in dict.fromkeys(row.group for row in rows):
+    pairs = [_pair(row, before[f"{row.group}: {row.name}"], asked) for row, asked in rows]
+    for group in dict.fromkeys(row.group for row, _ in rows):
         table.add_row(group, *_row([pair for pair in pairs if pair.now.group == group]))
     table.add_row("all", *_row(pairs))
     console.print(f"Cost of plans now / at {commit}, by today's predictor", table)

@@ -48,9 +48,8 @@ class Price:
     fits: bool
 
 
-def answered(question: Question) -> Row:
-    """Plan a case."""
-    asked = question.draw()
+def answered(question: Question, asked: Asked) -> Row:
+    """Plan a case that was drawn."""
     started_s = time.process_time()
     starts = {plan.key: plan for plan in asked.running}
     found = solve(asked.jobs, [], asked.topology, asked.budget, time.process_time, starts)

@@ -30,7 +30,7 @@ def test_a_plan_that_was_written_is_priced_as_it_was_found(tmp_path: Path) -> No
 
 def test_a_plan_that_lacks_memory_today_is_told_apart() -> None:
     asked = SMALL.draw()
-    row = answered(SMALL)
+    row = answered(SMALL, asked)
     tight = tuple(replace(machine, memory_bytes=1) for machine in asked.topology.machines)
     assert priced(row, asked).fits
     assert not priced(row, replace(asked, topology=replace(asked.topology, machines=tight))).fits
