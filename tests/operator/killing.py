@@ -107,10 +107,11 @@ class Killing:
     ) -> Listing:
         return await self._inner.list(resource, namespace, labels=labels, fields=fields)
 
-    def watch(
-        self, resource: ApiResource, namespace: str | None = None, *, labels: str = "", resource_version: str = ""
-    ) -> AsyncIterator[Change]:
-        return self._inner.watch(resource, namespace, labels=labels, resource_version=resource_version)
+    def pages(self, resource: ApiResource, namespace: str | None = None, **options: Any) -> AsyncIterator[Listing]:
+        return self._inner.pages(resource, namespace, **options)
+
+    def watch(self, resource: ApiResource, namespace: str | None = None, **options: Any) -> AsyncIterator[Change]:
+        return self._inner.watch(resource, namespace, **options)
 
     async def create(self, resource: ApiResource, body: Object) -> Object:
         return await self._write(f"create {resource.plural}", self._inner.create(resource, body))

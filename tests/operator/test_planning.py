@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -38,9 +39,10 @@ from hulk_operator.planning.child_process import MAX_WORK_S, ChildProcess, OnePr
 from hulk_operator.planning.planner import Planner
 from hulk_operator.pods import plan_config_map, pods
 from hulk_operator.reconcile.steps.planning import committed
-from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Planned, Unplanned, View
 from hulk_operator.status import condition
+from hulk_operator.watched import Store
+from hulk_operator.watched.informers import read
 from hulk_placement.model import Layer, Model
 from hulk_placement.solution import Budget, Solution
 from hulk_placement.topology import Machine, Topology
@@ -92,7 +94,8 @@ class World:
             if plural == "hulkjobs":
                 self.store.jobs.put(body)
         self.answered: asyncio.Queue[str] = asyncio.Queue()
-        self.planner = Planner(self.cluster, self.store, self.answered.put_nowait, lambda: NOW)
+        seen = partial(read, self.cluster)
+        self.planner = Planner(self.cluster, self.store, seen, self.answered.put_nowait, lambda: NOW)
 
     def job(self, name: str) -> HulkJob:
         found = self.store.job(f"lab/{name}")

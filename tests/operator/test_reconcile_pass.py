@@ -30,7 +30,6 @@ from hulk_operator.cluster import (
 from hulk_operator.observation import Observation, Preflight
 from hulk_operator.reconcile.recipe import RECIPE, writes
 from hulk_operator.reconcile.reconciler import Reconciler
-from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import (
     Calibration,
     FullPlan,
@@ -45,6 +44,7 @@ from hulk_operator.reconcile.types import (
     View,
 )
 from hulk_operator.status import holds
+from hulk_operator.watched import Store
 from hulk_operator.worker_client import MAX_KNOCK_SECONDS, MAX_SECONDS, ObserveError
 from views import CALIBRATION, NODES, NOW, decision, failure_of, full, job
 
@@ -167,7 +167,7 @@ class World:
                 worker = int(pod["metadata"]["labels"]["hulk.dev/worker"])
                 pod["spec"]["nodeName"] = NODES[worker]
                 pod["status"] = status(worker)
-                self.store.put_pod(self.cluster._store(PODS, pod))
+                self.store.pods.put(self.cluster._store(PODS, pod))
 
 
 def up(worker: int) -> Object:
@@ -338,7 +338,7 @@ async def test_a_job_gets_one_secret_of_32_random_bytes_and_keeps_it_over_its_at
     world.pods_become(lambda worker: {"phase": "Failed", "reason": "Evicted"})
     await world.passes()
     world.plans.answer = decision(2)
-    world.store.replace_pods(Listing((), "1000"))
+    world.store.pods.replace(Listing((), "1000"))
     await world.passes(4)
     assert world.job().status.attempt == 2
     assert world.cluster.writes.count(("deploy", "create secrets")) == 2  # the second is told that it is there
@@ -404,7 +404,7 @@ async def test_a_server_that_is_down_is_no_reason_to_give_the_plan_up() -> None:
 async def test_what_an_earlier_pass_created_is_taken_over_but_nothing_of_another_owner() -> None:
     world = World(decision())
     await world.passes(2)
-    world.store.replace_pods(Listing((), "1000"))  # the watch has told nothing yet
+    world.store.pods.replace(Listing((), "1000"))  # the watch has told nothing yet
     await world.passes()
     assert len(world.store.pods_of(KEY)) == 3
     stranger = World(decision())

@@ -18,10 +18,10 @@ from hulk_operator.api import (
 from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Forbidden, QuotaExceeded
 from hulk_operator.observation import Observation, ObservedAllReduce, ObservedRegionLink, ObservedStage, Preflight
 from hulk_operator.pods import Reason
+from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.reconcile.liveness import Hearing
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide, writes
 from hulk_operator.reconcile.steps.start_failures import refused
-from hulk_operator.reconcile.termination_record import Farewell
 from hulk_operator.reconcile.types import (
     Calibrate,
     Create,

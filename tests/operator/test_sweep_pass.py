@@ -23,9 +23,9 @@ from hulk_operator.cluster import (
 )
 from hulk_operator.metrics import Health, Snapshot, registry
 from hulk_operator.observation import Observation, Preflight
-from hulk_operator.reconcile.store import Store
 from hulk_operator.sweeps.owned_objects import sweep_key_of
 from hulk_operator.sweeps.reconciler import REFUSED_RETRY_S, SweepReconciler
+from hulk_operator.watched import Store
 from sweep_cases import document, ran
 from views import NOW
 

@@ -12,7 +12,6 @@ from hulk_operator.api import ConditionType, HulkJob, HulkSweep, SweepPhase, Tri
 from hulk_operator.cluster import CONFIG_MAPS, HULK_JOBS, HULK_SWEEPS, ClusterError, Forbidden, Object, Unavailable
 from hulk_operator.observation import Observation, ObservedTrial, Preflight
 from hulk_operator.pods import Exit, WorkerPod
-from hulk_operator.reconcile.store import Store
 from hulk_operator.sweeps.reconciler import SweepReconciler
 from hulk_operator.sweeps.shared_scheduling import (
     ChangeShared,
@@ -27,6 +26,7 @@ from hulk_operator.sweeps.shared_scheduling import (
 )
 from hulk_operator.sweeps.trial_assignment import Division, Left, config_map, divide, divide_again, read
 from hulk_operator.sweeps.trials import mistakes, trials
+from hulk_operator.watched import Store
 from hulk_operator.worker_client import ObserveError, parse_metrics
 from sweep_cases import document, ran
 from views import NOW, ago

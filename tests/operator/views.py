@@ -16,8 +16,9 @@ from hulk_operator.api import (
     RegionShare,
 )
 from hulk_operator.pods import Exit, WorkerPod
-from hulk_operator.reconcile.types import Admission, Calibration, FullPlan, Memory, NodeState, Planned, View
+from hulk_operator.reconcile.types import Admission, Calibration, FullPlan, Memory, Planned, View
 from hulk_operator.status import with_condition
+from hulk_operator.watched import NodeState
 from hulk_placement.plan import Layout as PlanLayout
 from hulk_placement.plan import Plan, Prediction, WorkerSlot
 

@@ -17,6 +17,7 @@ from hulk_operator.cluster.errors import (
     Refused,
     Unavailable,
 )
+from hulk_operator.cluster.informer import Informer, Sink
 from hulk_operator.cluster.lease import Lease, LeaseLost
 from hulk_operator.cluster.object_cache import Newest, object_key
 from hulk_operator.cluster.protocol import ORIGIN, Change, Cluster, Listing, Object
@@ -66,6 +67,7 @@ __all__ = [
     "Conflict",
     "Forbidden",
     "Gone",
+    "Informer",
     "Invalid",
     "Lease",
     "LeaseLost",
@@ -77,6 +79,7 @@ __all__ = [
     "Object",
     "QuotaExceeded",
     "Refused",
+    "Sink",
     "Unavailable",
     "connect",
     "in_cluster",

@@ -1,7 +1,7 @@
 """Nodes, pods and claims -> what is free (`Room`); room, links and declarations -> the planner's `Topology`.
 
-Everything that holds a node's resources counts: Hulk's pods and foreign ones, terminating ones until they are gone, and
-the workers of committed plans whose pods are not there yet (`Claim`).
+Everything that holds a node's resources counts (`Claim`): Hulk's pods and foreign ones, terminating ones until they are
+gone, and the workers of committed plans whose pods are not there yet.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -19,7 +19,6 @@ from hulk_operator.inputs.node import accelerator_memory_bytes, labels, product,
 from hulk_operator.inputs.pod_size import Amounts, requests
 from hulk_operator.inputs.quantity import CPU, amount_words, amounts
 
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 _UNLIMITED: Final = 1 << 30
 # The planner's work grows with the accelerators that there are; the largest job has a quarter of these.
 MAX_DECLARED_ACCELERATORS: Final = 1 << 20
@@ -27,10 +26,10 @@ MAX_DECLARED_ACCELERATORS: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one worker that has no pod yet will take of a node."""
+    """What a pod takes of a node, or several together, or a worker that has no pod yet."""
 
     node: str
-    amounts: Amounts
+    amounts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +40,13 @@ class Room:
     free: Mapping[str, Amounts]
 
 
-def room(nodes: Iterable[Object], pods: Iterable[Object], claims: Iterable[Claim] = ()) -> Room:
-    """What allocatable leaves after every pod that is bound and has not ended, and every claim."""
-    by_name = {node["metadata"]["name"]: node for node in nodes}
-    free = {name: amounts((node.get("status") or {}).get("allocatable") or {}) for name, node in by_name.items()}
-    for pod in pods:
-        if holds_room(pod) and (node := pod["spec"]["nodeName"]) in free:
-            _take(free[node], requests(pod["spec"]))
+def room(nodes: Mapping[str, Object], claims: Iterable[Claim]) -> Room:
+    """What allocatable leaves after every claim."""
+    free = {name: amounts((node.get("status") or {}).get("allocatable") or {}) for name, node in nodes.items()}
     for claim in claims:
         if claim.node in free:
             _take(free[claim.node], claim.amounts)
-    return Room(by_name, free)
-
-
-def holds_room(pod: Object) -> bool:
-    """Whether the pod is bound, and has not ended or is kept by a finalizer, whose owner may use its devices still."""
-    has_ended = (pod.get("status") or {}).get("phase") in _ENDED
-    return bool(pod["spec"].get("nodeName")) and (not has_ended or is_kept(pod))
-
-
-def is_kept(pod: Object) -> bool:
-    """Whether the pod is deleted and finalizers keep it."""
-    return "deletionTimestamp" in pod["metadata"] and bool(pod["metadata"].get("finalizers"))
+    return Room(nodes, free)
 
 
 def given_back(left: Room, kept: Mapping[str, int], own: Amounts) -> Room:
@@ -288,6 +272,6 @@ def _machine(
     )
 
 
-def _take(free: Amounts, taken: Amounts) -> None:
+def _take(free: Amounts, taken: Mapping[str, int]) -> None:
     for resource, value in taken.items():
         free[resource] = free.get(resource, 0) - value

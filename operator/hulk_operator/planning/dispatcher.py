@@ -29,8 +29,8 @@ from hulk_operator.planning.inventory import Inventory, Reader
 from hulk_operator.planning.process import Competition, Search
 from hulk_operator.planning.queue_decision import Contest, Grant, Verdict, is_contested
 from hulk_operator.planning.reservations import Held
-from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import FullPlan, Order, Place
+from hulk_operator.watched import Store
 
 logger = logging.getLogger(__name__)
 

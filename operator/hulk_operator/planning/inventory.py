@@ -1,39 +1,31 @@
-"""The cluster as one planning pass sees it: read once, all from about the same moment."""
+"""The cluster as one planning pass sees it: one snapshot of what the watches have told, and what is promised on it."""
 
 import asyncio
-import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import chain
+from itertools import chain, starmap
 from typing import Final
 
 from hulk_placement.fleet.quotas import Quotas
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
-from pydantic import ValidationError
 
 from hulk_operator import names
-from hulk_operator.api import HulkJob, HulkTopology, HulkTopologySpec, NodeProfile
+from hulk_operator.api import HulkJob, HulkTopologySpec, NodeProfile
 from hulk_operator.cluster import (
     CONFIG_MAPS,
-    HULK_TOPOLOGIES,
-    NODE_PROFILES,
-    NODES,
-    PODS,
     PRIORITY_CLASSES,
     Cluster,
-    Forbidden,
     NotFound,
     Object,
-    object_key,
 )
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.admission import admits
 from hulk_operator.inputs.node import region
 from hulk_operator.inputs.placement_constraints import Nodes, UnusableJobError
-from hulk_operator.inputs.pod_size import Amounts, requests
+from hulk_operator.inputs.pod_size import Amounts
 from hulk_operator.inputs.speeds import ShownSpeeds, with_measured_speeds
 from hulk_operator.inputs.topology import Claim, Room
 from hulk_operator.inputs.unknown_model import measured_model, reference_speeds
@@ -45,14 +37,10 @@ from hulk_operator.inputs.workloads import (
     to_workload,
 )
 from hulk_operator.planning.reservations import Held, unmet_claims
-from hulk_operator.pods import WorkerPod, is_worker, job_key_of, worker_pod
+from hulk_operator.pods import WorkerPod
 from hulk_operator.probing.link_validation import Accepted, accept, measured
 from hulk_operator.reconcile.retained_pods import usable, waiting
-from hulk_operator.reconcile.store import node_state
-
-logger = logging.getLogger(__name__)
-
-LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
+from hulk_operator.watched import NodeState, Snapshot
 
 UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a pod template that nobody has checked may raise."""
@@ -68,6 +56,7 @@ class Inventory:
     now: datetime
     declared: HulkTopologySpec = field(default_factory=HulkTopologySpec)
     workers: tuple[WorkerPod, ...] = ()  # the pods of all jobs that count as taking room
+    states: Mapping[str, NodeState] = field(default_factory=dict)
     taken: Mapping[str, Amounts] = field(default_factory=dict)  # what jobs hold, by namespace: pods and claims
 
     def quotas(self, resource: str, limits: Mapping[str, int]) -> Quotas:
@@ -95,8 +84,7 @@ class Inventory:
         """How many pods of the job wait on each node for its next plan: room that is taken for everyone else."""
         if not waiting(job, job.status):
             return {}
-        nodes = {name: node_state(node) for name, node in self.room.nodes.items()}
-        return Counter(pod.node for pod in usable(job, self.workers, nodes, self.now))
+        return Counter(pod.node for pod in usable(job, self.workers, self.states, self.now))
 
     def places(self, resource: str) -> Nodes:
         """Where nodes are, and what they cost."""
@@ -118,26 +106,20 @@ class Inventory:
 class Reader:
     """Reads inventories, and the parts of jobs that are objects of their own.
 
-    `namespace`: single-namespace mode. `texts` stand for the ConfigMaps of their names. `unseen`: told when pods may
-    not be listed, which then count as none; without it that is `Forbidden`, as nothing safe can be planned. `kept`:
-    worker pods that have ended and that finalizers keep. `jobs`: those whose first steps may have measured the model of
-    another one.
+    `seen` answers the cluster as it is now. `texts` stand for the ConfigMaps of their names. `jobs`: those whose first
+    steps may have measured the model of another one.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        namespace: str | None = None,
+        seen: Callable[[], Awaitable[Snapshot]],
         texts: Texts | None = None,
-        unseen: Callable[[Forbidden], None] | None = None,
-        kept: Callable[[], Iterable[Object]] = tuple,
         jobs: Callable[[], Iterable[HulkJob]] = tuple,
     ) -> None:
         self._cluster = cluster
-        self._namespace = namespace
+        self._seen = seen
         self._texts = texts or {}
-        self._unseen = unseen
-        self._kept = kept
         self._jobs = jobs
 
     async def inventory(self, held: Sequence[Held], now: datetime, without: Collection[str] = ()) -> Inventory:
@@ -146,18 +128,7 @@ class Reader:
         `held` was collected before this reads the pods, so that a plan in force counts by itself or by its pods, and
         one that was given up meanwhile at worst twice.
         """
-        nodes, pods, profiles, declared = await asyncio.gather(
-            self._cluster.list(NODES), self._pods(), self._profiles(), self._declared()
-        )
-        listed = {object_key(pod) for pod in pods}
-        kept = [pod for pod in self._kept() if object_key(pod) not in listed]
-        counted = [pod for pod in (*pods, *kept) if not is_worker(pod) or job_key_of(pod) not in without]
-        workers = tuple(worker_pod(pod) for pod in counted if is_worker(pod))
-        states = {node["metadata"]["name"]: node_state(node) for node in nodes.items}
-        claims = {one.job.key: unmet_claims((one,), workers, states, now) for one in held}
-        left = inputs.room(nodes.items, counted, chain.from_iterable(claims.values()))
-        links = accept(profiles.values(), left.nodes.keys(), now)
-        return Inventory(left, links, profiles, now, declared, workers, _taken(counted, claims))
+        return await asyncio.to_thread(_inventory, await self._seen(), held, now, without)
 
     async def workload(self, job: HulkJob, inventory: Inventory, own: Mapping[str, int] | None = None) -> Workload:
         """The planner's workload; UnusableJobError when the job cannot be planned as it is.
@@ -186,30 +157,6 @@ class Reader:
         shown = ShownSpeeds(seen.node or "", reference_speeds(spec, seen, products)) if seen else ShownSpeeds()
         return with_measured_speeds(workload, inventory.profiles, products, shown)
 
-    async def _pods(self) -> tuple[Object, ...]:
-        """Every pod that may hold resources; in single-namespace mode those that may be seen."""
-        try:
-            return (await self._cluster.list(PODS, fields=LIVE_PODS)).items
-        except Forbidden as error:
-            if self._namespace is not None:
-                return (await self._cluster.list(PODS, self._namespace, fields=LIVE_PODS)).items
-            if self._unseen is None:
-                raise
-            self._unseen(error)
-            return ()
-
-    async def _profiles(self) -> dict[str, NodeProfile]:
-        listing = await self._cluster.list(NODE_PROFILES)
-        found = (_readable(item) for item in listing.items)
-        return {profile.metadata.name: profile for profile in found if profile is not None}
-
-    async def _declared(self) -> HulkTopologySpec:
-        try:
-            found = await self._cluster.get(HULK_TOPOLOGIES, names.TOPOLOGY_NAME)
-        except NotFound:
-            return HulkTopologySpec()
-        return HulkTopology.model_validate(found).spec
-
     async def _model_text(self, job: HulkJob) -> str | None:
         reference = model_reference(job.spec)
         if reference is None:
@@ -236,16 +183,29 @@ class Reader:
             raise UnusableJobError("PriorityClassNotFound", f"{error.message}.") from error
 
 
-def _taken(pods: Iterable[Object], claims: Mapping[str, Iterable[Claim]]) -> dict[str, Amounts]:
+def _inventory(seen: Snapshot, held: Sequence[Held], now: datetime, without: Collection[str]) -> Inventory:
+    """In a thread: with thousands of nodes it takes longer than the event loop may stand still."""
+    workers = tuple(pod for pod in seen.workers if pod.lives and pod.job not in without)
+    states = {name: node.state for name, node in seen.nodes.items()}
+    claims = unmet_claims(held, workers, states, now)
+    bound = [Claim(pod.node, pod.amounts) for pod in workers if pod.node]
+    bodies = {name: node.body for name, node in seen.nodes.items()}
+    left = inputs.room(bodies, chain(starmap(Claim, seen.taken.items()), bound, *claims.values()))
+    links = accept(seen.profiles.values(), left.nodes.keys(), now)
+    taken = _taken(workers, claims)
+    return Inventory(left, links, seen.profiles, now, seen.declared, workers, states, taken)
+
+
+def _taken(workers: Iterable[WorkerPod], claims: Mapping[str, Iterable[Claim]]) -> dict[str, Amounts]:
     """What jobs hold by namespace: bound worker pods that have not ended, and claims of workers without one."""
-    found: dict[str, Amounts] = defaultdict(Counter)
-    for pod in pods:
-        if is_worker(pod) and inputs.holds_room(pod):
-            found[pod["metadata"]["namespace"]].update(requests(pod["spec"]))
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for pod in workers:
+        if pod.node:
+            found[names.namespace_of(pod.job)].update(pod.amounts)
     for key, mine in claims.items():
         for claim in mine:
             found[names.namespace_of(key)].update(claim.amounts)
-    return found
+    return dict(found)
 
 
 def _require_offered(resource: str, room: Room) -> None:
@@ -290,12 +250,3 @@ def _takes(node: Object, spec: Object) -> bool:
         return admits(node, spec)
     except UNUSABLE:
         return False
-
-
-def _readable(item: Object) -> NodeProfile | None:
-    """A profile; None for one that another version of the schema let through: the planner then knows less."""
-    try:
-        return NodeProfile.model_validate(item)
-    except ValidationError as error:
-        logger.warning("NodeProfile %s is not readable: %s", item["metadata"]["name"], error)
-        return None

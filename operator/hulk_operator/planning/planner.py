@@ -7,7 +7,7 @@ job's status, then as pods. The reconcile commits an answer or lets it go.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -39,9 +39,9 @@ from hulk_operator.planning.replan_review import made_of
 from hulk_operator.planning.replan_reviewer import Reviewer
 from hulk_operator.planning.reservations import Held, new_claims
 from hulk_operator.pods import is_on_host
-from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Calibration, FullPlan, Order, Planned, Review, Timing, Unplanned, View
 from hulk_operator.status import finished, holds
+from hulk_operator.watched import Snapshot, Store
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Given:
 
 
 class Planner:
-    """Answers requests for plans.
+    """Answers requests for plans, on the cluster that `seen` answers.
 
     `ready` is told the key of every job that has a new answer, `planned` the seconds that each pass took, `failed` is
     told of every defect: of a pass, of one job in it, of the search. Whatever a job holds, the others are planned.
@@ -70,9 +70,9 @@ class Planner:
         self,
         cluster: Cluster,
         store: Store,
+        seen: Callable[[], Awaitable[Snapshot]],
         ready: Callable[[str], None],
         clock: Callable[[], datetime],
-        namespace: str | None = None,
         timing: Timing | None = None,
         policy: Policy | None = None,
         budget: Budget | None = None,
@@ -82,7 +82,7 @@ class Planner:
         failed: Callable[[], None] = lambda: None,
     ) -> None:
         self._cluster = cluster
-        self._reader = Reader(cluster, namespace, kept=store.held, jobs=store.all_jobs)
+        self._reader = Reader(cluster, seen, jobs=store.all_jobs)
         self._store = store
         self._ready = ready
         self._clock = clock

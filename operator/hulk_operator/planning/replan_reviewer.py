@@ -15,8 +15,8 @@ from hulk_operator.planning.inventory import Inventory, Reader
 from hulk_operator.planning.process import Search
 from hulk_operator.planning.replan_review import Ages, is_reviewed, question, review
 from hulk_operator.planning.reservations import Held
-from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import FullPlan, Review
+from hulk_operator.watched import Store
 
 logger = logging.getLogger(__name__)
 

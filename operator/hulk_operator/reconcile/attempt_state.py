@@ -8,7 +8,7 @@ from hulk_operator.api import AvoidedNode, ConditionType, HulkJobStatus, LastFai
 from hulk_operator.api.base import MAX_MESSAGE
 from hulk_operator.api.status import MAX_AVOIDED_NODES
 from hulk_operator.pods import WorkerPod, reason_of
-from hulk_operator.reconcile.termination_record import Farewell
+from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.reconcile.types import Outcome, Remember, View
 from hulk_operator.status import condition, finished, holds, whole_second, with_condition
 

@@ -27,7 +27,6 @@ from hulk_operator.reconcile.polling import Workers
 from hulk_operator.reconcile.recipe import EVENTS_WRITE, STATUS_WRITE, decide
 from hulk_operator.reconcile.steps.queueing import queue_move
 from hulk_operator.reconcile.steps.start_failures import refused
-from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import (
     NOTHING,
     FullPlan,
@@ -41,6 +40,7 @@ from hulk_operator.reconcile.types import (
     View,
 )
 from hulk_operator.status import event, finished, holds, merge_patch, phase, transitions
+from hulk_operator.watched import Store
 
 logger = logging.getLogger(__name__)
 
@@ -204,7 +204,7 @@ class Reconciler:
 
     def _see_created(self, resource: ApiResource, created: Object) -> None:
         if resource is PODS:
-            self._store.put_pod(created)
+            self._store.pods.put(created)
 
     def _remembered(self, job: HulkJob) -> Memory:
         """What is known of this very job, not of one that had its name before."""

@@ -16,10 +16,11 @@ from hulk_placement.plan import Plan
 from hulk_operator.api import HulkJob, HulkJobStatus, PlanSummary, PredictionSummary
 from hulk_operator.cluster import ApiResource, Object, Refused
 from hulk_operator.observation import Observation, Preflight
+from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.pods.worker import Reason, WorkerPod
 from hulk_operator.reconcile.liveness import Hearing
 from hulk_operator.reconcile.silence import GangWords, Output
-from hulk_operator.reconcile.termination_record import Farewell
+from hulk_operator.watched import NodeState
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +48,6 @@ class Timing:
     replan_write_s: float = 600.0  # between two sentences on why a plan is kept
     resync_s: float = 300.0
     retry_plan_s: float = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class NodeState:
-    """What the reconcile must know of a node. `ready`: the Ready condition's status, first seen at `since`.
-
-    `products`: what each kind of accelerator that it offers stands for.
-    """
-
-    ready: str = "True"
-    since: datetime | None = None
-    cordoned: bool = False
-    taints: tuple[Mapping[str, str], ...] = ()
-    products: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

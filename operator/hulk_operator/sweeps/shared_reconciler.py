@@ -13,7 +13,6 @@ from hulk_operator.cluster import CONFIG_MAPS, HULK_JOBS, Cluster, LeaseLost, No
 from hulk_operator.observation import ObservedTrial
 from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile.polling import Workers
-from hulk_operator.reconcile.store import Store
 from hulk_operator.sweeps.owned_objects import create, owned_by
 from hulk_operator.sweeps.shared_scheduling import (
     ChangeShared,
@@ -29,6 +28,7 @@ from hulk_operator.sweeps.shared_scheduling import (
 )
 from hulk_operator.sweeps.trial_assignment import Division, config_map, number_of, read
 from hulk_operator.sweeps.trials import Trial
+from hulk_operator.watched import Store
 from hulk_operator.worker_client import ObserveError
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,139 @@
+"""Which collections are followed, and where each of them goes; or all of them read once, where nothing is followed.
+
+Pods are told in two streams that share no pod: those with the label of workers, ended ones as well, and all others that
+live. Where the operator may see the pods of one namespace only, the agents' own namespace is a third.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from hulk_operator import background, names
+from hulk_operator.cluster import (
+    HULK_TOPOLOGIES,
+    NODE_PROFILES,
+    NODES,
+    PODS,
+    Cluster,
+    ClusterError,
+    Forbidden,
+    Informer,
+    Sink,
+)
+from hulk_operator.watched.snapshot import Snapshot
+from hulk_operator.watched.store import Store
+
+log = logging.getLogger(__name__)
+
+RETRY_S: Final = 1.0
+LIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_NONE: Final = "metadata.name=none"  # asks for the right to list, not for pods
+NO_WORKERS: Final = f"!{names.LABEL_JOB}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the operator may see: the jobs of one namespace or of all (None), and where Hulk's agents are."""
+
+    namespace: str | None = None
+    agents_in: str = names.DEFAULT_NAMESPACE
+
+
+class Informers:
+    """All of them. `heard` is told the name of the one that the API server has said something of."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        scope: Scope | None = None,
+        heard: Callable[[str], None] = lambda of: None,
+    ) -> None:
+        self._cluster, self._store, self._heard = cluster, store, heard
+        self._scope = scope or Scope()
+        self._synced = asyncio.Event()
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything was read once."""
+        return self._synced.is_set()
+
+    async def seen(self) -> Snapshot:
+        """The cluster as it is now; waits until everything was read once."""
+        await self._synced.wait()
+        return self._store.snapshot()
+
+    async def run(self) -> None:
+        """Follow everything until cancelled."""
+        found = await self._found()
+        async with background.running() as tasks:
+            for one in found:
+                tasks.start("informer", one.run)
+            await asyncio.gather(*(one.synced.wait() for one in found))
+            self._synced.set()
+
+    async def _found(self) -> Sequence[Informer]:
+        while True:
+            try:
+                return await informers(self._cluster, self._store, self._scope, self._heard)
+            except ClusterError as error:
+                log.warning("the cluster is not readable: %s", error.message)
+            await asyncio.sleep(RETRY_S)
+
+
+async def informers(
+    cluster: Cluster,
+    store: Store,
+    scope: Scope | None = None,
+    heard: Callable[[str], None] = lambda of: None,
+    unseen: Callable[[Forbidden], None] | None = None,
+) -> Sequence[Informer]:
+    """One for each collection.
+
+    `unseen`: told when pods may not be listed, which then count as none; without it that is `Forbidden`, as nothing
+    safe can be planned.
+    """
+    of = scope or Scope()
+    kinds = (
+        ("nodes", NODES, store.nodes),
+        ("profiles", NODE_PROFILES, store.profiles),
+        ("topologies", HULK_TOPOLOGIES, store.topologies),
+    )
+    found = [Informer(cluster, kind, sink, partial(heard, name)) for name, kind, sink in kinds]
+    for name, sink, namespace, labels, fields in await _pod_streams(cluster, store, of, unseen):
+        found.append(Informer(cluster, PODS, sink, partial(heard, name), namespace, labels, fields))
+    return found
+
+
+async def read(
+    cluster: Cluster, scope: Scope | None = None, unseen: Callable[[Forbidden], None] | None = None
+) -> Snapshot:
+    """Everything once, for who follows nothing."""
+    store = Store()
+    await asyncio.gather(*(one.list() for one in await informers(cluster, store, scope, unseen=unseen)))
+    return store.snapshot()
+
+
+async def _pod_streams(
+    cluster: Cluster, store: Store, of: Scope, unseen: Callable[[Forbidden], None] | None
+) -> list[tuple[str, Sink, str | None, str, str]]:
+    seen_in = None
+    try:
+        await cluster.list(PODS, fields=_NONE)
+    except Forbidden as error:
+        if of.namespace is None:
+            if unseen is None:
+                raise
+            unseen(error)
+            return []
+        seen_in = of.namespace
+    streams: list[tuple[str, Sink, str | None, str, str]] = [
+        ("pods", store.pods, of.namespace, names.LABEL_JOB, ""),
+        ("other pods", store.others, seen_in, NO_WORKERS, LIVE),
+    ]
+    if seen_in not in (None, of.agents_in):
+        streams.append(("agents", store.agents, of.agents_in, names.AGENT_SELECTOR, ""))
+    return streams
