@@ -14,7 +14,8 @@ from hulk_operator.planning.child_process import IDLE_S
 from hulk_operator.probing import Budget
 from hulk_operator.reconcile.types import Timing
 
-DEFAULT_LEASE_S: Final = 15
+DEFAULT_LEASE_S: Final = 10
+"""Another operator acts within 15 s of a death: it waits for so long, looks every second, and reads the jobs."""
 DEFAULT_SETTLE_S: Final = 120
 QUEUE_POLICIES: Final = ("gadget", "drf", "srpt", "fifo")
 """Those of `hulk_placement.fleet` that decide by what the operator knows of jobs."""
