@@ -155,7 +155,7 @@ class Reader:
         workload = to_workload(job, to_model(spec, text, seen), situation)
         products = inputs.products(inventory.room, spec.workers.resource_name)
         shown = ShownSpeeds(seen.node or "", reference_speeds(spec, seen, products)) if seen else ShownSpeeds()
-        return with_measured_speeds(workload, inventory.profiles, products, shown)
+        return with_measured_speeds(workload, inventory.profiles, products, inventory.now, shown)
 
     async def _model_text(self, job: HulkJob) -> str | None:
         reference = model_reference(job.spec)
