@@ -10,6 +10,7 @@ starts the operator again, and a start loses nothing, because everything that ma
 import asyncio
 import logging
 import os
+import secrets
 import signal
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass
@@ -21,12 +22,14 @@ import kopf
 from hulk_operator import background, names
 from hulk_operator.api import ConditionType
 from hulk_operator.cluster import HULK_JOBS, HULK_SWEEPS, Cluster, ClusterError, Lease, LeaseLost, NotFound
+from hulk_operator.handlers.order_key import load_orders
 from hulk_operator.handlers.settings import Settings
 from hulk_operator.handlers.watches import MAX_END_S, Watches
 from hulk_operator.handlers.watches import settings as kopf_settings
 from hulk_operator.metrics import Health
 from hulk_operator.observation import Observation
 from hulk_operator.planning.planner import Planner
+from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.probing import Prober
 from hulk_operator.reconcile.polling import Workers
 from hulk_operator.reconcile.reconciler import Reconciler
@@ -70,6 +73,7 @@ class Parts:
     store: Store
     informers: Informers
     lease: Lease
+    orders: Orders = NO_ORDERS
     acting: Acting | None = None
     killed: asyncio.TimerHandle | None = None
 
@@ -128,7 +132,17 @@ def assemble(parts: Parts) -> Acting:
         return parts.lease.valid
 
     reconciler = Reconciler(
-        cluster, store, planner, parts.workers, now, settings.timing, observed, acts, health.failed, health.moved
+        cluster,
+        store,
+        planner,
+        parts.workers,
+        now,
+        settings.timing,
+        observed,
+        acts,
+        health.failed,
+        health.moved,
+        parts.orders,
     )
     sweeper = SweepReconciler(cluster, store, parts.workers, now, acts)
     sweeps = WorkQueue(sweeper.reconcile, failed=lambda: health.failed("sweep"), num_objects=sweeper.num_trials)
@@ -183,6 +197,8 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
 async def _acquire(parts: Parts) -> None:
     """Wait for the lease; who does not know the cluster yet leaves it to others."""
     await parts.informers.seen()
+    if not parts.orders.key:
+        parts.orders = await load_orders(parts.cluster, parts.settings.lease_namespace, secrets.token_bytes)
     await parts.lease.acquire()
 
 

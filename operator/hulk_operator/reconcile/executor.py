@@ -360,7 +360,8 @@ class Executor:
 
     async def _start(self, view: View, action: Start) -> None:
         try:
-            await self._workers.start(action.address, action.attempt)
+            order = view.orders.start(view.job.metadata.uid or "", action.attempt)
+            await self._workers.start(action.address, action.attempt, order)
         except ObserveError as error:
             logger.info("%s: is not told to start: %s", view.job.key, error)
             return

@@ -21,6 +21,7 @@ from hulk_operator.cluster import (
     Object,
 )
 from hulk_operator.observation import Observation
+from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.reconcile.attempt_state import set_condition
 from hulk_operator.reconcile.executor import Executor, Plans
 from hulk_operator.reconcile.polling import Workers
@@ -92,12 +93,14 @@ class Reconciler:
         acts: Callable[[], bool] = lambda: True,
         failed: Callable[[str], None] = lambda _: None,
         moved: Callable[[str], None] = lambda _: None,
+        orders: Orders = NO_ORDERS,
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._plans = plans
         self._clock = clock
         self._timing = timing
+        self._orders = orders
         self.memory: dict[str, Memory] = {}
         self._failed, self._moved = failed, moved
         self._executor = Executor(cluster, workers, plans, self._see_created, self._update_memory, observed, acts)
@@ -158,6 +161,7 @@ class Reconciler:
             memory=self._remembered(job),
             timing=self._timing,
             farewell=self._store.farewell_of(job),
+            orders=self._orders,
         )
 
     async def _write_status(self, job: HulkJob, status: HulkJobStatus) -> None:

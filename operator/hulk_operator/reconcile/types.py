@@ -16,6 +16,7 @@ from hulk_placement.plan import Plan
 from hulk_operator.api import HulkJob, HulkJobStatus, PlanSummary, PredictionSummary
 from hulk_operator.cluster import ApiResource, Object, Refused
 from hulk_operator.observation import Observation, Preflight
+from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.pods.worker import Reason, WorkerPod
 from hulk_operator.reconcile.liveness import Hearing
@@ -230,6 +231,7 @@ class View:
     memory: Memory = Memory()
     timing: Timing = Timing()
     farewell: Farewell | None = None  # what a worker of this job said last
+    orders: Orders = NO_ORDERS
 
     @cached_property
     def gang(self) -> tuple[WorkerPod, ...]:
