@@ -1,5 +1,6 @@
 """What the ranks of a gang measured before or in its first steps -> each node's speed, and the prediction for it."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +14,6 @@ from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
-from hulk_operator.inputs import topology as inputs
 from hulk_operator.observation import Preflight
 from hulk_operator.planning.inventory import Reader
 from hulk_operator.planning.process import Search
@@ -30,7 +30,7 @@ async def calibrate(
         return None
     inventory = await reader.inventory((), now)
     resource = view.job.spec.workers.resource_name
-    topology = inventory.topology(resource)
+    topology = await asyncio.to_thread(inventory.topology, resource)
     if not set(plan.rank_machines) <= {machine.name for machine in topology.machines}:
         return None
     workload = await reader.workload(view.job, inventory)
@@ -43,7 +43,7 @@ async def calibrate(
         measured_micro_batch={**workload.measured_micro_batch, **dict.fromkeys(speeds, micro_batch)},
     )
     foreseen = await search.foresee(plan, measured, topology)
-    products = inputs.products(inventory.room, resource)
+    products = inventory.products(resource)
     return Calibration(
         attempt=plan.attempt,
         prediction=prediction_summary(foreseen.prediction, plan, "preflight", now, foreseen.transfer_s),

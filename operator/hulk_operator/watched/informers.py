@@ -5,6 +5,7 @@ live. Where the operator may see the pods of one namespace only, the agents' own
 """
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -73,6 +74,8 @@ class Informers:
             for one in found:
                 tasks.start("informer", one.run)
             await asyncio.gather(*(one.synced.wait() for one in found))
+            gc.collect()
+            gc.freeze()  # a full collection would stop everything for as long as it takes to walk all of it
             self._synced.set()
 
     async def _found(self) -> Sequence[Informer]:
