@@ -43,7 +43,7 @@ JOB_NAME_PATTERN: Final = "^[a-z]([-a-z0-9]*[a-z0-9])?$"  # a Service's name sta
 MANAGER: Final = "hulk"  # value of LABEL_MANAGED_BY
 FIELD_MANAGER: Final = "hulk-operator"
 CONTROLLER: Final = "hulk.dev/operator"  # the value of spec.managedBy that means "this operator"
-SCHEDULER: Final = "default-scheduler"  # the one that binds pods as planned
+SCHEDULER: Final = "default-scheduler"  # where the template names none
 LEASE: Final = "hulk-operator"
 
 # How the chart installs Hulk: the release's usual namespace, and its agents' pods in there.

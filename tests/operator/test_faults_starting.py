@@ -21,7 +21,8 @@ from faults import (
     runs_as,
     until,
 )
-from hulk_operator.cluster import Object
+from hulk_lab.control_plane import SECOND_SCHEDULER
+from hulk_operator.cluster import EVENTS, Object
 from hulk_operator.status import condition
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.asyncio(loop_scope="module")]
@@ -148,6 +149,31 @@ async def a_missing_secret(corner: Corner) -> None:
 async def an_image_halfway(corner: Corner) -> None:
     """Some nodes have the image, others cannot pull it."""
     await stuck(corner, "ImagePullBackOff", 'Back-off pulling image "none"', failures=0)
+
+
+@FAULTS.take
+async def another_scheduler(corner: Corner) -> None:
+    """The pods are bound by one of another name, which keeps to the node affinity that names their nodes."""
+    await corner.open(3)
+    await corner.submit(workers=3, pod={"schedulerName": SECOND_SCHEDULER})
+    await corner.until(running)
+    pods = await corner.until_pods(3)
+    assert {pod["spec"]["schedulerName"] for pod in pods} == {SECOND_SCHEDULER}
+    bound = [
+        event for event in (await corner.cluster.list(EVENTS, corner.name)).items if event["reason"] == "Scheduled"
+    ]
+    assert {event["reportingComponent"] for event in bound} == {SECOND_SCHEDULER}
+
+
+@FAULTS.take
+async def a_scheduler_that_is_not_there(corner: Corner) -> None:
+    """Nobody looks at the pods: the message names whom they wait for, and no node is blamed."""
+    await corner.open(2)
+    await corner.submit(pod={"schedulerName": "nobody"}, runPolicy={"startTimeoutSeconds": 10})
+    job = await corner.until(lambda job: job.status.last_failure is not None)
+    assert job.status.last_failure is not None
+    assert "scheduler nobody has said nothing of it" in job.status.last_failure.message
+    assert job.status.avoided_nodes == ()
 
 
 @pytest.mark.parametrize("name", FAULTS)
