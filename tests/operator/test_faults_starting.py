@@ -22,7 +22,7 @@ from faults import (
     until,
 )
 from hulk_lab.control_plane import SECOND_SCHEDULER
-from hulk_operator.cluster import EVENTS, Object
+from hulk_operator.cluster import DEVICE_CLASSES, EVENTS, HULK_JOBS, RESOURCE_SLICES, Object
 from hulk_operator.status import condition
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.asyncio(loop_scope="module")]
@@ -174,6 +174,38 @@ async def a_scheduler_that_is_not_there(corner: Corner) -> None:
     assert job.status.last_failure is not None
     assert "scheduler nobody has said nothing of it" in job.status.last_failure.message
     assert job.status.avoided_nodes == ()
+
+
+@FAULTS.take
+async def devices_of_resource_slices(corner: Corner) -> None:
+    """No device plugin: a driver's slices offer devices, kube-scheduler allocates them; what is held is not free."""
+    nodes = await corner.open(3)
+    driver, resource = f"{corner.name}.example.com", f"{corner.name}.example.com/device"
+    selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
+    spec = {"selectors": [selector], "extendedResourceName": resource}
+    await corner.cluster.create(DEVICE_CLASSES, {"metadata": {"name": corner.name}, "spec": spec})
+    for node in nodes[:2]:
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+        devices = [{"name": f"device-{number}", "attributes": {"model": {"string": "m"}}} for number in range(2)]
+        body = {"driver": driver, "nodeName": node, "pool": pool, "devices": devices}
+        await corner.cluster.create(RESOURCE_SLICES, {"metadata": {"name": node}, "spec": body})
+    try:
+        await corner.submit("first", workers=3, counts={"resourceName": resource})
+        await corner.until(running, "first")
+        await corner.submit("second", workers=2, counts={"resourceName": resource})
+        job = await corner.until(lambda job: condition(job.status, "Planned") is not None, "second")
+        planned = condition(job.status, "Planned")
+        assert planned is not None
+        assert planned.status == "False", planned.message  # one of four devices is free
+        await corner.cluster.delete(HULK_JOBS, "first", corner.name)
+        await corner.until(running, "second")
+        pods = await corner.until_pods(2, "second")
+        assert {pod["spec"]["nodeName"] for pod in pods} <= set(nodes[:2])
+        assert all((pod["status"].get("extendedResourceClaimStatus") or {}).get("resourceClaimName") for pod in pods)
+    finally:
+        for node in nodes[:2]:
+            await corner.cluster.delete(RESOURCE_SLICES, node)
+        await corner.cluster.delete(DEVICE_CLASSES, corner.name)
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -331,7 +331,7 @@ class Planner:
 
     def _refuse_misfit(self, job: HulkJob, plan: Plan, kept: Mapping[str, int], inventory: Inventory) -> None:
         """A plan that does not fit even alone would be made again for ever: the planner counts otherwise than here."""
-        lack = inputs.shortage(inventory.room, new_claims(Held(job, plan), kept))
+        lack = inputs.shortage(inventory.room, new_claims(Held(job, plan), kept, inventory.room.asked))
         if lack:
             message = f"The workers of the plan do not fit together: {lack}."
             self._answer(job, Unplanned(job.metadata.generation, "NotEnoughRoom", message))

@@ -14,14 +14,20 @@ from typing import Final
 
 from hulk_operator import background, names
 from hulk_operator.cluster import (
+    CLAIM_TEMPLATES,
+    DEVICE_CLASSES,
     HULK_TOPOLOGIES,
     NODE_PROFILES,
     NODES,
     PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    ApiResource,
     Cluster,
     ClusterError,
     Forbidden,
     Informer,
+    NotFound,
     Sink,
 )
 from hulk_operator.watched.snapshot import Snapshot
@@ -106,6 +112,14 @@ async def informers(
         ("topologies", HULK_TOPOLOGIES, store.topologies),
     )
     found = [Informer(cluster, kind, sink, partial(heard, name)) for name, kind, sink in kinds]
+    if await _may_list(cluster, DEVICE_CLASSES):
+        devices = store.devices
+        found += [
+            Informer(cluster, DEVICE_CLASSES, devices.classes, partial(heard, "device classes")),
+            Informer(cluster, RESOURCE_SLICES, devices.slices, partial(heard, "resource slices")),
+            Informer(cluster, RESOURCE_CLAIMS, devices.claims, partial(heard, "claims"), of.namespace),
+            Informer(cluster, CLAIM_TEMPLATES, devices.templates, partial(heard, "claim templates"), of.namespace),
+        ]
     for name, sink, namespace, labels, fields in await _pod_streams(cluster, store, of, unseen):
         found.append(Informer(cluster, PODS, sink, partial(heard, name), namespace, labels, fields))
     return found
@@ -118,6 +132,15 @@ async def read(
     store = Store()
     await asyncio.gather(*(one.list() for one in await informers(cluster, store, scope, unseen=unseen)))
     return store.snapshot()
+
+
+async def _may_list(cluster: Cluster, kind: ApiResource) -> bool:
+    """Whether the cluster has a kind, and shows it: older ones do not, nor need everyone see it."""
+    try:
+        await cluster.list(kind, fields=_NONE)
+    except (NotFound, Forbidden):
+        return False
+    return True
 
 
 async def _pod_streams(
