@@ -13,7 +13,6 @@ EVERY_SWITCH = (
     "metrics.podMonitor.enabled=true",
     "metrics.prometheusRule.enabled=true",
     "grafana.dashboard=true",
-    "operator.podDisruptionBudget.enabled=true",
 )
 ONE_NAMESPACE = "scope.namespace=research"
 

@@ -46,9 +46,11 @@ def test_probes_ask_the_metrics_port(chart: Rendered, name: str, port: int) -> N
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
 
 
-def test_one_operator_at_a_time(chart: Rendered) -> None:
-    spec = chart.one("Deployment", "hulk-operator")["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+def test_one_operator_stands_by_and_an_upgrade_takes_none_away_before_another_is_ready(render: Render) -> None:
+    spec = render().one("Deployment", "hulk-operator")["spec"]
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    assert (spec["replicas"], spec["strategy"]) == (2, rolling)
+    assert render("operator.replicas=1").one("Deployment", "hulk-operator")["spec"]["replicas"] == 1
 
 
 def test_the_operator_is_reached_by_every_family_that_the_cluster_has(chart: Rendered) -> None:
@@ -112,6 +114,9 @@ def test_scrape_annotations_are_a_switch(render: Render) -> None:
         "image.no=1",
         "operator.no=1",
         "operator.resources.no=1",
+        "operator.extraEnv[0].no=1",
+        "operator.serviceAccount.no=1",
+        "operator.topologySpreadConstraints[0].no=1",
         "agent.no=1",
         "agent.tolerations[0].no=1",
         "crds.no=true",
@@ -136,6 +141,7 @@ def test_unknown_values_are_refused_by_name(render: Render, setting: str) -> Non
         "image.pullPolicy=Sometimes",
         "scope.namespace=Not_A_Name",
         "agent.enabled=1",
+        "operator.replicas=-1",
         "networkPolicy.apiServerPorts[0]=0",
     ],
 )
