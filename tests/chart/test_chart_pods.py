@@ -142,6 +142,8 @@ def test_unknown_values_are_refused_by_name(render: Render, setting: str) -> Non
         "scope.namespace=Not_A_Name",
         "agent.enabled=1",
         "operator.replicas=-1",
+        "networkPolicy.prometheusNamespaces[0]=a\\,b",
+        "networkPolicy.prometheusNamespaces[0]=",
         "networkPolicy.apiServerPorts[0]=0",
     ],
 )

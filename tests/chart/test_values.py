@@ -84,6 +84,12 @@ def test_the_planners_process_is_kept_for_as_long_as_the_values_say(rendered: Fr
     assert settings(rendered({})) == Settings("operator")
 
 
+def test_prometheus_reaches_workers_from_where_the_values_say(rendered: From) -> None:
+    values = {"networkPolicy": {"prometheusNamespaces": ["monitoring", "2024"]}}
+    assert settings(rendered(values)).prometheus_namespaces == ("monitoring", "2024")
+    assert settings(rendered({})).prometheus_namespaces == ()
+
+
 def probing(found: Rendered) -> Budget:
     return settings(found).probing
 
