@@ -268,6 +268,10 @@ GOOD_SPECS: dict[str, dict[str, Any]] = {
             "deniedRegions": ["b"],
         }
     },
+    "no network policy": {"networkPolicy": {"enabled": False}},
+    "rules of a network policy": {
+        "networkPolicy.ingress": [{"ports": [{"port": 22}, {"port": "debug"}], "from": [{"podSelector": {}}]}]
+    },
     "for money": {"placement": {"objective": "throughputPerMoney", "maxPricePerHour": "12.50"}},
     "shares": {"training.shares": "planned"},
     "nothing of the model": {"model": None, "training": None},

@@ -27,6 +27,7 @@ from hulk_operator.handlers.watches import settings as kopf_settings
 from hulk_operator.metrics import Health
 from hulk_operator.observation import Observation
 from hulk_operator.planning.planner import Planner
+from hulk_operator.pods import metrics_readers
 from hulk_operator.probing import Prober
 from hulk_operator.reconcile.polling import Workers
 from hulk_operator.reconcile.reconciler import Reconciler
@@ -128,7 +129,17 @@ def assemble(parts: Parts) -> Acting:
         return parts.lease.valid
 
     reconciler = Reconciler(
-        cluster, store, planner, parts.workers, now, settings.timing, observed, acts, health.failed, health.moved
+        cluster,
+        store,
+        planner,
+        parts.workers,
+        now,
+        settings.timing,
+        observed,
+        acts,
+        health.failed,
+        health.moved,
+        metrics_readers(settings.lease_namespace, settings.prometheus_namespaces),
     )
     sweeper = SweepReconciler(cluster, store, parts.workers, now, acts)
     sweeps = WorkQueue(sweeper.reconcile, failed=lambda: health.failed("sweep"), num_objects=sweeper.num_trials)

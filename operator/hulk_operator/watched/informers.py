@@ -112,14 +112,16 @@ async def informers(
         ("topologies", HULK_TOPOLOGIES, store.topologies),
     )
     found = [Informer(cluster, kind, sink, partial(heard, name)) for name, kind, sink in kinds]
-    if await _may_list(cluster, DEVICE_CLASSES):
-        devices = store.devices
-        found += [
-            Informer(cluster, DEVICE_CLASSES, devices.classes, partial(heard, "device classes")),
-            Informer(cluster, RESOURCE_SLICES, devices.slices, partial(heard, "resource slices")),
-            Informer(cluster, RESOURCE_CLAIMS, devices.claims, partial(heard, "claims"), of.namespace),
-            Informer(cluster, CLAIM_TEMPLATES, devices.templates, partial(heard, "claim templates"), of.namespace),
-        ]
+    devices = store.devices
+    streams: tuple[tuple[ApiResource, Sink, str | None], ...] = (
+        (DEVICE_CLASSES, devices.classes, None),
+        (RESOURCE_SLICES, devices.slices, None),
+        (RESOURCE_CLAIMS, devices.claims, of.namespace),
+        (CLAIM_TEMPLATES, devices.templates, of.namespace),
+    )
+    for kind, stream, namespace in streams:
+        if await _may_list(cluster, kind, namespace):
+            found.append(Informer(cluster, kind, stream, partial(heard, kind.plural), namespace))
     for name, sink, namespace, labels, fields in await _pod_streams(cluster, store, of, unseen):
         found.append(Informer(cluster, PODS, sink, partial(heard, name), namespace, labels, fields))
     return found
@@ -134,10 +136,10 @@ async def read(
     return store.snapshot()
 
 
-async def _may_list(cluster: Cluster, kind: ApiResource) -> bool:
+async def _may_list(cluster: Cluster, kind: ApiResource, namespace: str | None) -> bool:
     """Whether the cluster has a kind, and shows it: older ones do not, nor need everyone see it."""
     try:
-        await cluster.list(kind, fields=_NONE)
+        await cluster.list(kind, namespace, fields=_NONE)
     except (NotFound, Forbidden):
         return False
     return True
