@@ -16,6 +16,7 @@ From = Callable[..., Rendered]
 SWITCHES: dict[str, Any] = {
     "metrics": {"annotations": True, "podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
     "grafana": {"dashboard": True},
+    "crds": {"install": False},  # a megabyte, which takes seconds to read
 }
 
 
@@ -90,6 +91,28 @@ def test_prometheus_reaches_workers_from_where_the_values_say(rendered: From) ->
     assert settings(rendered({})).prometheus_namespaces == ()
 
 
+def test_a_log_level_is_read_where_it_is_written_and_starts_no_pod_anew(rendered: From) -> None:
+    plain = rendered({})
+    found = rendered({"operator": {"logLevel": "debug"}, "agent": {"logLevel": "error"}})
+    levels = found.one("ConfigMap", "hulk-log-levels")["data"]
+    assert levels == {"operator": "debug", "agent": "error"}
+    assert found.workloads() == plain.workloads()
+    for name in ("hulk-operator", "hulk-agent"):
+        pod = found.workloads()[name]["spec"]["template"]["spec"]
+        (volume,) = (volume for volume in pod["volumes"] if volume["name"] == "log")
+        (mount,) = (mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "log")
+        (item,) = volume["configMap"]["items"]
+        assert (volume["configMap"]["name"], f"hulk-{item['key']}") == ("hulk-log-levels", name)
+        seen = {variable["name"]: variable.get("value") for variable in environment(found, name)}
+        assert seen["HULK_LOG_LEVEL_FILE"] == f"{mount['mountPath']}/{item['path']}"
+
+
+def test_each_of_both_logs_as_its_value_says(rendered: From) -> None:
+    found = rendered({"agent": {"logFormat": "json"}})
+    for name, expected in (("hulk-operator", "text"), ("hulk-agent", "json")):
+        assert {"name": "HULK_LOG_FORMAT", "value": expected} in environment(found, name)
+
+
 def probing(found: Rendered) -> Budget:
     return settings(found).probing
 
@@ -113,8 +136,7 @@ def test_a_text_that_looks_like_something_else_stays_a_text(rendered: From, word
     found = rendered(values, release="7")
     assert {kind["kind"] for kind in found} >= {"PodMonitor", "PrometheusRule", "ConfigMap", "Role"}
     for item in found:
-        if item["kind"] != "CustomResourceDefinition":
-            assert [entry for entry in texts(item) if not isinstance(entry[1], str)] == []
+        assert [entry for entry in texts(item) if not isinstance(entry[1], str)] == []
     for workload in found.workloads().values():
         pod = workload["spec"]["template"]["spec"]
         assert pod["imagePullSecrets"] == [{"name": word}]
@@ -138,9 +160,9 @@ def test_a_key_that_hulk_sets_as_well_is_there_once_and_is_hulks(rendered: From)
         metadata: Manifest = found.workloads()[name]["spec"]["template"]["metadata"]
         assert (metadata["labels"][label], metadata["labels"]["team"]) == ("hulk", "a")
         assert (metadata["annotations"][port], metadata["annotations"]["note"]) == (own, "b")
-    for kind in ("PodMonitor", "PrometheusRule", "ConfigMap"):
-        for item in found.of(kind).values():
-            assert (item["metadata"]["labels"][label], item["metadata"]["labels"]["team"]) == ("hulk", "a")
+    shown = [*found.of("PodMonitor").values(), found.one("PrometheusRule", "hulk")]
+    for item in (*shown, found.one("ConfigMap", "hulk-dashboard")):
+        assert (item["metadata"]["labels"][label], item["metadata"]["labels"]["team"]) == ("hulk", "a")
 
 
 def test_a_variable_of_a_users_comes_after_hulks(rendered: From) -> None:
