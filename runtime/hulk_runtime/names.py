@@ -67,6 +67,10 @@ AGENT_METRICS_PORT: Final = 9402
 AGENT_ECHO_PORT: Final = 9403
 AGENT_BANDWIDTH_PORT: Final = 9404
 
+# Of the agent's log.
+ENV_LOG_FORMAT: Final = "HULK_LOG_FORMAT"
+ENV_LOG_LEVEL_FILE: Final = "HULK_LOG_LEVEL_FILE"
+
 # Paths inside a pod.
 PLAN_KEY: Final = "plan.json.gz"
 PLAN_PATH: Final = f"/etc/hulk/plan/{PLAN_KEY}"

@@ -71,7 +71,15 @@ def test_without_agents_nothing_of_them_is_left(render: Render) -> None:
     assert not [item["kind"] for item in rendered if item["metadata"]["name"] == "hulk-agent"]
 
 
-@pytest.mark.parametrize("kind", ["PodMonitor", "PrometheusRule", "PodDisruptionBudget"])
+def test_a_drain_takes_one_operator_at_a_time_and_one_that_is_not_ready_always(render: Render) -> None:
+    rendered = render()
+    budget = rendered.one("PodDisruptionBudget", "hulk-operator")["spec"]
+    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+    assert budget["selector"] == rendered.one("Deployment", "hulk-operator")["spec"]["selector"]
+    assert not render("operator.podDisruptionBudget.enabled=false").of("PodDisruptionBudget")
+
+
+@pytest.mark.parametrize("kind", ["PodMonitor", "PrometheusRule"])
 def test_what_may_not_fit_a_cluster_is_off(render: Render, kind: str) -> None:
     assert not render().of(kind)
     assert render(*EVERY_SWITCH).of(kind)
@@ -110,4 +118,4 @@ def test_the_dashboard_is_loaded_by_grafanas_sidecar(render: Render) -> None:
     config_map = render(*EVERY_SWITCH).one("ConfigMap", "hulk-dashboard")
     assert config_map["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert json.loads(config_map["data"]["hulk.json"])["uid"] == "hulk-overview"
-    assert not render().of("ConfigMap")
+    assert "hulk-dashboard" not in render().of("ConfigMap")

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.controlplane
 
 RESEARCH = "hulk-chart-research"
 JOB = "rights"
+DEBUGGER = {"from": [{"podSelector": {"matchLabels": {"team": "a"}}}], "ports": [{"protocol": "TCP", "port": 5678}]}
 PATIENCE_S = 240  # for a condition, beside all that else runs
 
 
@@ -66,6 +67,7 @@ def job() -> Manifest:
     found["metadata"] = {"name": JOB, "namespace": RESEARCH}
     found["spec"]["workers"] = {"min": 2, "max": 2}
     found["spec"]["placement"] = {"allowUnknownLinks": True}
+    found["spec"]["networkPolicy"] = {"ingress": [DEBUGGER]}
     del found["spec"]["checkpoint"]
     return found
 
@@ -107,6 +109,11 @@ def test_nothing_the_operator_asks_for_is_refused(
     installed("kubectl", "create", "-f", "-", stdin=json.dumps(job()))
     wait_until(lambda: condition("Deployed") == "True", "the gang", timeout_s=PATIENCE_S, log=log)
     assert children() == {"ConfigMap", "NetworkPolicy", "Pod", "Service"}
+    (policy,) = json.loads(of("networkpolicies"))["items"]
+    gang, metrics, mine = policy["spec"]["ingress"]
+    assert (gang["from"], mine) == ([{"podSelector": policy["spec"]["podSelector"]}], DEBUGGER)
+    release = {"matchLabels": {"kubernetes.io/metadata.name": INSTALLED_IN}}
+    assert [peer["namespaceSelector"] for peer in metrics["from"]] == [release]
     (secret,) = secrets()
     assert (secret["immutable"], len(b64decode(secret["data"]["secret"]))) == (True, 32)
     assert json.loads(of("events", f"--field-selector=involvedObject.name={JOB}"))["items"]

@@ -128,7 +128,7 @@ class Corner:
             "kind": names.JOB_KIND,
             "metadata": {"name": job, "namespace": self.name},
             "spec": {
-                "workers": {**counts, "resourceName": self.accelerator},
+                "workers": {"resourceName": self.accelerator, **counts},
                 "model": {"transformer": shape},
                 "training": {"globalBatch": max(workers, 8), "steps": 10},
                 "placement": {"allowUnknownLinks": True},

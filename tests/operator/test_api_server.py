@@ -104,6 +104,10 @@ FROZEN: dict[str, tuple[dict[str, Any], str]] = {
     "priority": ({"priorityClassName": "high"}, f"spec.priorityClassName {SUSPENDED}"),
     "sync": ({"sync": {"mode": "ring"}}, f"spec.sync {SUSPENDED}"),
     "placement": ({"placement": {"regions": ["a"]}}, f"spec.placement {SUSPENDED}"),
+    "network policy": (
+        {"networkPolicy": {"ingress": [{"from": [{"podSelector": {}}]}]}},
+        f"spec.networkPolicy {SUSPENDED}",
+    ),
     "template, a field no rule knows": (
         {"template": {"spec": {"containers": [{"name": "worker", "image": "other", "env": ENV_A}]}}},
         f"spec.template {SUSPENDED}",

@@ -20,6 +20,7 @@ from hulk_operator.api.base import (
     Series,
 )
 from hulk_operator.api.model import Model, Training
+from hulk_operator.api.network_policy import NetworkPolicy
 from hulk_operator.api.placement import Placement
 from hulk_operator.api.rules import validated_by
 from hulk_operator.api.template import PodTemplate
@@ -277,6 +278,9 @@ class HulkJobSpec(Resource):
         Checkpoint | None, Field(description="When and where state is saved; absent = no resume.")
     ] = None
     template: Annotated[PodTemplate, Field(description="PodTemplateSpec of every worker.", json_schema_extra=SUSPENDED)]
+    network_policy: Annotated[
+        NetworkPolicy, Field(description="Who else reaches the job's pods.", json_schema_extra=SUSPENDED)
+    ] = NetworkPolicy()
     run_policy: Annotated[
         RunPolicy, Field(description="How often and how long the job is tried.", json_schema_extra=ANY_TIME)
     ] = RunPolicy()

@@ -22,7 +22,9 @@ from hulk_operator.cluster.lease import Lease, LeaseLost
 from hulk_operator.cluster.object_cache import Newest, object_key
 from hulk_operator.cluster.protocol import ORIGIN, Change, Cluster, Listing, Object
 from hulk_operator.cluster.resources import (
+    CLAIM_TEMPLATES,
     CONFIG_MAPS,
+    DEVICE_CLASSES,
     EVENTS,
     HULK_JOBS,
     HULK_SWEEPS,
@@ -33,6 +35,8 @@ from hulk_operator.cluster.resources import (
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     SECRETS,
     SERVICES,
     ApiResource,
@@ -44,7 +48,9 @@ if TYPE_CHECKING:
     from hulk_operator.cluster.own_namespace import in_cluster, namespace_of
 
 __all__ = [
+    "CLAIM_TEMPLATES",
     "CONFIG_MAPS",
+    "DEVICE_CLASSES",
     "EVENTS",
     "HULK_JOBS",
     "HULK_SWEEPS",
@@ -56,6 +62,8 @@ __all__ = [
     "ORIGIN",
     "PODS",
     "PRIORITY_CLASSES",
+    "RESOURCE_CLAIMS",
+    "RESOURCE_SLICES",
     "SECRETS",
     "SERVICES",
     "AlreadyExists",

@@ -29,6 +29,7 @@ from hulk_operator.handlers.watches import settings as kopf_settings
 from hulk_operator.metrics import Health
 from hulk_operator.observation import Observation
 from hulk_operator.planning.planner import Planner
+from hulk_operator.pods import metrics_readers
 from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.probing import Prober
 from hulk_operator.reconcile.polling import Workers
@@ -142,6 +143,7 @@ def assemble(parts: Parts) -> Acting:
         acts,
         health.failed,
         health.moved,
+        metrics_readers(settings.lease_namespace, settings.prometheus_namespaces),
         parts.orders,
     )
     sweeper = SweepReconciler(cluster, store, parts.workers, now, acts)

@@ -1,5 +1,6 @@
 """What the ranks of a gang measured before or in its first steps -> each node's speed, and the prediction for it."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +14,6 @@ from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
-from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.speeds import possible
 from hulk_operator.observation import Preflight
 from hulk_operator.planning.inventory import Reader
@@ -31,13 +31,13 @@ async def calibrate(
         return None
     inventory = await reader.inventory((), now)
     resource = view.job.spec.workers.resource_name
-    topology = inventory.topology(resource)
+    topology = await asyncio.to_thread(inventory.topology, resource)
     if not set(plan.rank_machines) <= {machine.name for machine in topology.machines}:
         return None
     workload = await reader.workload(view.job, inventory)
     if plan.stages[-1] >= workload.model.num_layers:
         return None
-    products = inputs.products(inventory.room, resource)
+    products = inventory.products(resource)
     shown = _speeds(plan, preflight, workload, topology)
     speeds = {machine: possible(flops_per_s, products[machine]) for machine, flops_per_s in shown.items()}
     micro_batch = min(plan.micro_batch, *plan.shares)

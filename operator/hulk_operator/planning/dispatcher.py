@@ -4,6 +4,7 @@ Jobs of one kind of accelerator compete. The policy sees all machines, with what
 a grant says is planned on what is free in truth, so that nobody gets a machine before its pods are gone.
 """
 
+import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -140,7 +141,7 @@ class Dispatcher:
         """None where it fails: then each job is planned as if it were alone, within the quotas."""
         quotas = seen.quotas(resource, self._settings.quotas)
         contestants, whole = await self._contestants(group, seen)
-        topology = whole.topology(resource)
+        topology = await asyncio.to_thread(whole.topology, resource)
         now = self._clock()
         jobs = {key: fleet_job(one, now) for key, one in contestants.items()}
         asked = Competition(

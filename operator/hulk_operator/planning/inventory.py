@@ -1,19 +1,20 @@
 """The cluster as one planning pass sees it: one snapshot of what the watches have told, and what is promised on it."""
 
 import asyncio
+import json
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain, starmap
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from hulk_placement.fleet.quotas import Quotas
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
 from hulk_operator import names
-from hulk_operator.api import HulkJob, HulkTopologySpec, NodeProfile
+from hulk_operator.api import HulkJob, HulkTopologySpec, NodeProfile, ObservedModel
 from hulk_operator.cluster import (
     CONFIG_MAPS,
     PRIORITY_CLASSES,
@@ -23,6 +24,7 @@ from hulk_operator.cluster import (
 )
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.admission import admits
+from hulk_operator.inputs.devices import with_claims
 from hulk_operator.inputs.node import region
 from hulk_operator.inputs.placement_constraints import Nodes, UnusableJobError
 from hulk_operator.inputs.pod_size import Amounts
@@ -46,6 +48,9 @@ UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, Valu
 """What a pod template that nobody has checked may raise."""
 
 
+Made = TypeVar("Made")
+
+
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """What is free, which measured links are believed, what is declared, how fast nodes showed to be."""
@@ -58,6 +63,7 @@ class Inventory:
     workers: tuple[WorkerPod, ...] = ()  # the pods of all jobs that count as taking room
     states: Mapping[str, NodeState] = field(default_factory=dict)
     taken: Mapping[str, Amounts] = field(default_factory=dict)  # what jobs hold, by namespace: pods and claims
+    _known: dict[Hashable, Any] = field(default_factory=dict, compare=False)  # what was made of it already
 
     def quotas(self, resource: str, limits: Mapping[str, int]) -> Quotas:
         """What namespaces' quotas leave of one kind of accelerator: pods count until they are gone."""
@@ -71,9 +77,13 @@ class Inventory:
         """Accelerators of one kind that nobody holds, by node."""
         return inputs.unheld(self.room, resource)
 
+    def spec_of(self, job: HulkJob) -> Object:
+        """A worker's pod as the template has it, its own device claims among its requests."""
+        return with_claims(job.spec.template.pod_spec(), job.namespace, self.room.asked)
+
     def num_free(self, resource: str, jobs: Sequence[HulkJob]) -> int:
         """Accelerators of one kind that nobody holds, on nodes that take pods of one of these jobs at least."""
-        specs = [job.spec.template.pod_spec() for job in jobs]
+        specs = [self.spec_of(job) for job in jobs]
         return sum(
             num
             for name, num in self.unheld(resource).items()
@@ -86,21 +96,42 @@ class Inventory:
             return {}
         return Counter(pod.node for pod in usable(job, self.workers, self.states, self.now))
 
+    def products(self, resource: str) -> Mapping[str, str]:
+        """The product that the resource stands for, of every node."""
+        return self._once(("products", resource), lambda: inputs.products(self.room, resource))
+
     def places(self, resource: str) -> Nodes:
         """Where nodes are, and what they cost."""
-        products, prices = inputs.products(self.room, resource), inputs.declared_prices(self.declared)
+        return self._once(("places", resource), lambda: self._places(resource))
+
+    def topology(self, resource: str) -> Topology:
+        """The planner's topology for one kind of accelerator. With thousands of nodes it takes some 0.4 s."""
+        return self._once(("topology", resource), lambda: self._topology(resource))
+
+    def candidates(self, spec: Object, resource: str, num_accelerators: int) -> Mapping[str, int]:
+        """How many pods of a spec each admitting node holds (`inputs.candidates`), once for jobs that are alike."""
+        of = (json.dumps(spec, sort_keys=True), resource, num_accelerators)
+        return self._once(of, lambda: inputs.candidates(self.room, spec, resource, (), num_accelerators))
+
+    def _places(self, resource: str) -> Nodes:
+        products, prices = self.products(resource), inputs.declared_prices(self.declared)
         return Nodes(
             regions={name: region(node) for name, node in self.room.nodes.items()},
             prices={name: prices.get(product, 0.0) for name, product in products.items()},
             products=products,
         )
 
-    def topology(self, resource: str) -> Topology:
-        """The planner's topology for one kind of accelerator."""
+    def _topology(self, resource: str) -> Topology:
         regions = {machine: region(node) for machine, node in self.room.nodes.items()}
         links = measured(self.accepted.links, regions, self.now)
         keeping = {name for name, profile in self.profiles.items() if profile.status.keeps_windows}
         return inputs.topology(self.room, resource, links, self.declared, keeping)
+
+    def _once(self, of: Hashable, make: Callable[[], Made]) -> Made:
+        if of not in self._known:
+            self._known[of] = make()
+        made: Made = self._known[of]
+        return made
 
 
 class Reader:
@@ -135,27 +166,11 @@ class Reader:
 
         `own`: how many of its pods are on each node, where it runs and is planned anew all the same.
         """
-        spec = job.spec
         text = await self._model_text(job)
-        _require_offered(spec.workers.resource_name, inventory.room)
-        avoided = (node.name for node in job.status.avoided_nodes if node.until > inventory.now)
-        kept = inventory.kept(job) if own is None else own
-        candidates = _candidates(job, inventory.room, avoided, kept)
-        if not any(candidates.values()):
-            _require_large_enough(job, inventory.room)
-        situation = Situation(
-            attempt=job.status.attempt + 1,
-            candidates=candidates,
-            kept=kept,
-            priority=await self._priority(spec.priority_class_name),
-            allowed_regions=inputs.allowed_regions(inventory.declared, job.metadata.namespace or ""),
-            nodes=inventory.places(spec.workers.resource_name),
-        )
+        _require_offered(job.spec.workers.resource_name, inventory.room)
+        priority = await self._priority(job.spec.priority_class_name)
         seen = measured_model(job, self._jobs())
-        workload = to_workload(job, to_model(spec, text, seen), situation)
-        products = inputs.products(inventory.room, spec.workers.resource_name)
-        shown = ShownSpeeds(seen.node or "", reference_speeds(spec, seen, products)) if seen else ShownSpeeds()
-        return with_measured_speeds(workload, inventory.profiles, products, inventory.now, shown)
+        return await asyncio.to_thread(_workload, job, inventory, own, text, priority, seen)
 
     async def _model_text(self, job: HulkJob) -> str | None:
         reference = model_reference(job.spec)
@@ -183,14 +198,42 @@ class Reader:
             raise UnusableJobError("PriorityClassNotFound", f"{error.message}.") from error
 
 
+def _workload(
+    job: HulkJob,
+    inventory: Inventory,
+    own: Mapping[str, int] | None,
+    text: str | None,
+    priority: int,
+    seen: ObservedModel | None,
+) -> Workload:
+    spec, resource = job.spec, job.spec.workers.resource_name
+    avoided = frozenset(node.name for node in job.status.avoided_nodes if node.until > inventory.now)
+    kept = inventory.kept(job) if own is None else own
+    candidates = _candidates(job, inventory, avoided, kept)
+    if not any(candidates.values()):
+        _require_large_enough(job, inventory)
+    situation = Situation(
+        attempt=job.status.attempt + 1,
+        candidates=candidates,
+        kept=kept,
+        priority=priority,
+        allowed_regions=inputs.allowed_regions(inventory.declared, job.metadata.namespace or ""),
+        nodes=inventory.places(resource),
+    )
+    workload = to_workload(job, to_model(spec, text, seen), situation)
+    products = inventory.products(resource)
+    shown = ShownSpeeds(seen.node or "", reference_speeds(spec, seen, products)) if seen else ShownSpeeds()
+    return with_measured_speeds(workload, inventory.profiles, products, inventory.now, shown)
+
+
 def _inventory(seen: Snapshot, held: Sequence[Held], now: datetime, without: Collection[str]) -> Inventory:
     """In a thread: with thousands of nodes it takes longer than the event loop may stand still."""
     workers = tuple(pod for pod in seen.workers if pod.lives and pod.job not in without)
     states = {name: node.state for name, node in seen.nodes.items()}
-    claims = unmet_claims(held, workers, states, now)
+    claims = unmet_claims(held, workers, states, now, seen.asked)
     bound = [Claim(pod.node, pod.amounts) for pod in workers if pod.node]
     bodies = {name: node.body for name, node in seen.nodes.items()}
-    left = inputs.room(bodies, chain(starmap(Claim, seen.taken.items()), bound, *claims.values()))
+    left = inputs.room(bodies, chain(starmap(Claim, seen.taken.items()), bound, *claims.values()), seen.asked)
     links = accept(seen.profiles.values(), left.nodes.keys(), now)
     taken = _taken(workers, claims)
     return Inventory(left, links, seen.profiles, now, seen.declared, workers, states, taken)
@@ -219,26 +262,30 @@ def _require_offered(resource: str, room: Room) -> None:
     )
 
 
-def _require_large_enough(job: HulkJob, room: Room) -> None:
+def _require_large_enough(job: HulkJob, seen: Inventory) -> None:
     """What a worker's pod asks for beside accelerators must be there on one node at least, were it empty."""
-    workers, spec = job.spec.workers, job.spec.template.pod_spec()
+    workers, spec = job.spec.workers, seen.spec_of(job)
     asked = inputs.worker_amounts(spec, workers.resource_name, workers.accelerators_per_worker)
-    found = inputs.never_enough(room, asked, workers.resource_name)
+    found = inputs.never_enough(seen.room, asked, workers.resource_name)
     if found is not None:
         raise UnusableJobError("NotEnoughResources", found)
 
 
-def _candidates(job: HulkJob, room: Room, avoided: Iterable[str], kept: Mapping[str, int]) -> dict[str, int]:
+def _candidates(job: HulkJob, seen: Inventory, avoided: Collection[str], kept: Mapping[str, int]) -> Mapping[str, int]:
     """The nodes that take the job's pods, or hold them already: a cordon keeps new pods out, and moves none.
 
     Most of a pod template is unchecked until the API server gets a pod of it.
     """
-    workers, spec = job.spec.workers, job.spec.template.pod_spec()
+    workers, spec = job.spec.workers, seen.spec_of(job)
     resource, num_accelerators = workers.resource_name, workers.accelerators_per_worker
     try:
+        if not kept:
+            found = seen.candidates(spec, resource, num_accelerators)
+            return {name: num for name, num in found.items() if name not in avoided} if avoided else found
         own = inputs.worker_amounts(spec, resource, num_accelerators)
-        found = inputs.candidates(inputs.given_back(room, kept, own), spec, resource, avoided, num_accelerators)
-        return found | {node: max(count, found.get(node, 0)) for node, count in kept.items()}
+        room = inputs.given_back(seen.room, kept, own)
+        with_own = inputs.candidates(room, spec, resource, avoided, num_accelerators)
+        return with_own | {node: max(count, with_own.get(node, 0)) for node, count in kept.items()}
     except UNUSABLE as error:
         message = f"The pod template cannot be used: {type(error).__name__}: {error}."
         raise UnusableJobError("InvalidTemplate", message) from error

@@ -45,6 +45,8 @@ from hulk_operator.watched import Snapshot, Store
 
 logger = logging.getLogger(__name__)
 
+REST: Final = 10.0
+"""A pass that only repeats refusals waits for so many times what it takes to see the cluster."""
 GATHER_S: Final = 0.02  # jobs that arrive together are planned together
 RETRY_S: Final = 1.0  # after a pass that could not read the cluster
 MIN_CHANGE_INTERVAL_S: Final = 1.0  # between passes that only repeat earlier refusals
@@ -99,6 +101,7 @@ class Planner:
         self._fleet = fleet or FleetSettings()
         self._dispatcher = Dispatcher(store, self._reader, ready, clock, self.full_plan, self._fleet, pause_s, failed)
         self._review_in_s = self._retry_s
+        self._read_s = 0.0  # what it took the last pass to see the cluster
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._planned = planned
@@ -192,8 +195,9 @@ class Planner:
                 self._wake.wait(), self._changed.wait(), timeout_s=min(self._retry_s, self._review_in_s)
             )
         if not self._wanted:
+            pause_s = max(MIN_CHANGE_INTERVAL_S, REST * self._read_s)
             with suppress(TimeoutError):
-                async with asyncio.timeout(MIN_CHANGE_INTERVAL_S):  # wait_for may lose a cancellation
+                async with asyncio.timeout(pause_s):  # wait_for may lose a cancellation
                     await self._wake.wait()
         await asyncio.sleep(GATHER_S)
         self._wake.clear()
@@ -217,6 +221,7 @@ class Planner:
         now = self._clock()
         held = await self._held(jobs)
         inventory = await self._reader.inventory(held, now)
+        self._read_s = asyncio.get_running_loop().time() - start
         turns = await self._dispatcher.take_turns(self._search, jobs, held, inventory)
         self._refuse_waiting(jobs, turns)
         workloads = await self._workloads({key: job for key, job in jobs.items() if key not in turns.places}, inventory)
@@ -226,7 +231,8 @@ class Planner:
         problems, solutions = [], []
         for resource, group in sorted(groups.items()):
             quotas = inventory.quotas(resource, self._fleet.quotas)
-            problem, solution = await solved(self._search, group, inventory.topology(resource), turns.grants, quotas)
+            topology = await asyncio.to_thread(inventory.topology, resource)
+            problem, solution = await solved(self._search, group, topology, turns.grants, quotas)
             problems.append(problem)
             solutions.append(solution)
         await self._answer_all(jobs, problems, solutions, inventory, turns)
@@ -325,7 +331,7 @@ class Planner:
 
     def _refuse_misfit(self, job: HulkJob, plan: Plan, kept: Mapping[str, int], inventory: Inventory) -> None:
         """A plan that does not fit even alone would be made again for ever: the planner counts otherwise than here."""
-        lack = inputs.shortage(inventory.room, new_claims(Held(job, plan), kept))
+        lack = inputs.shortage(inventory.room, new_claims(Held(job, plan), kept, inventory.room.asked))
         if lack:
             message = f"The workers of the plan do not fit together: {lack}."
             self._answer(job, Unplanned(job.metadata.generation, "NotEnoughRoom", message))

@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64encode
+from collections.abc import Iterable
 
 from hulk_placement.plan import Plan
 
@@ -68,8 +69,16 @@ def service(job: HulkJob, attempt: int, ports: Ports = OWN) -> Object:
     }
 
 
-def network_policy(job: HulkJob, attempt: int) -> Object:
-    """Workers of one attempt reach each other, everyone may read their metrics, nobody else reaches them."""
+def metrics_readers(operator_in: str, prometheus_in: Iterable[str] = ()) -> tuple[Object, ...]:
+    """Who reaches the workers' port 9400, as peers of a NetworkPolicy: the operator, and all of some namespaces."""
+    namespaces = [{"matchLabels": {names.LABEL_NAMESPACE_NAME: name}} for name in (operator_in, *prometheus_in)]
+    operator = {"namespaceSelector": namespaces[0], "podSelector": {"matchLabels": names.OPERATOR_LABELS}}
+    return (operator, *({"namespaceSelector": selector} for selector in namespaces[1:]))
+
+
+def network_policy(job: HulkJob, attempt: int, readers: tuple[Object, ...]) -> Object:
+    """Workers of one attempt reach each other, `readers` their metrics, others only what the job's own rules say."""
+    assert readers, "no peers would be everybody"
     selector = {"matchLabels": names.attempt_labels(job.metadata.name, attempt)}
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -80,7 +89,8 @@ def network_policy(job: HulkJob, attempt: int) -> Object:
             "policyTypes": ["Ingress"],
             "ingress": [
                 {"from": [{"podSelector": selector}]},
-                {"ports": [{"protocol": "TCP", "port": names.WORKER_METRICS_PORT}]},
+                {"from": list(readers), "ports": [{"protocol": "TCP", "port": names.WORKER_METRICS_PORT}]},
+                *job.spec.network_policy.rules(),
             ],
         },
     }

@@ -7,6 +7,7 @@ writes leaves at most one side of a test ordered, which gives up by itself.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ from hulk_operator.watched import Snapshot
 log = logging.getLogger(__name__)
 
 MIN_INTERVAL_S: Final = 1.0  # between passes
+REST: Final = 5.0  # and so many times what the last one took
 MAX_INTERVAL_S: Final = 10.0
 NUM_WRITES: Final = 16  # in flight
 LOAD_S: Final = 30.0  # between two writes of the links under load from one node
@@ -84,8 +86,9 @@ class Prober:
         """Pass after pass until cancelled: soon after a change, and now and then because time goes on."""
         while True:
             self._changed.clear()
+            begun_s = time.monotonic()
             await self._try_tick()
-            await asyncio.sleep(MIN_INTERVAL_S)
+            await asyncio.sleep(max(MIN_INTERVAL_S, REST * (time.monotonic() - begun_s)))
             with suppress(TimeoutError):
                 async with asyncio.timeout(MAX_INTERVAL_S):  # wait_for may lose a cancellation
                     await self._changed.wait()

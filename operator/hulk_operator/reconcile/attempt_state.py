@@ -19,6 +19,7 @@ DISRUPTED = "Disrupted"
 STOPPED = "Stopped"
 START_FAILED = "StartFailed"
 PLAN_LOST = "PlanLost"
+WIRE_MISMATCH = "WireVersionMismatch"  # the image's runtime reads no plans of this operator
 NODE_LOST = "NodeLost"  # a reason of the last failure
 CHANGED = "SpecChanged"
 RESIZED = "Resized"

@@ -78,7 +78,7 @@ class Reconciler:
     """Runs passes. Its memory of the jobs may be lost at any time.
 
     `acts` says whether this operator still holds the lease, `failed` is told what kind of side work went wrong, `moved`
-    what the queue did with a job, once that is written.
+    what the queue did with a job, once that is written; `metrics_readers` reach the workers' port 9400.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class Reconciler:
         acts: Callable[[], bool] = lambda: True,
         failed: Callable[[str], None] = lambda _: None,
         moved: Callable[[str], None] = lambda _: None,
+        metrics_readers: tuple[Object, ...] = View.metrics_readers,
         orders: Orders = NO_ORDERS,
     ) -> None:
         self._cluster = cluster
@@ -100,6 +101,7 @@ class Reconciler:
         self._plans = plans
         self._clock = clock
         self._timing = timing
+        self._metrics_readers = metrics_readers
         self._orders = orders
         self.memory: dict[str, Memory] = {}
         self._failed, self._moved = failed, moved
@@ -160,6 +162,7 @@ class Reconciler:
             full=await self._plans.full_plan(job) if planned else None,
             memory=self._remembered(job),
             timing=self._timing,
+            metrics_readers=self._metrics_readers,
             farewell=self._store.farewell_of(job),
             orders=self._orders,
         )

@@ -13,9 +13,11 @@ from typing import Any, Literal
 from hulk_placement.basis import Basis
 from hulk_placement.plan import Plan
 
+from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkJobStatus, PlanSummary, PredictionSummary
 from hulk_operator.cluster import ApiResource, Object, Refused
 from hulk_operator.observation import Observation, Preflight
+from hulk_operator.pods.attempt_objects import metrics_readers
 from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.pods.worker import Reason, WorkerPod
@@ -230,6 +232,7 @@ class View:
     order: Order | None = None
     memory: Memory = Memory()
     timing: Timing = Timing()
+    metrics_readers: tuple[Object, ...] = metrics_readers(names.DEFAULT_NAMESPACE)
     farewell: Farewell | None = None  # what a worker of this job said last
     orders: Orders = NO_ORDERS
 

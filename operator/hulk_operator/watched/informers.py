@@ -5,6 +5,7 @@ live. Where the operator may see the pods of one namespace only, the agents' own
 """
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,14 +14,20 @@ from typing import Final
 
 from hulk_operator import background, names
 from hulk_operator.cluster import (
+    CLAIM_TEMPLATES,
+    DEVICE_CLASSES,
     HULK_TOPOLOGIES,
     NODE_PROFILES,
     NODES,
     PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    ApiResource,
     Cluster,
     ClusterError,
     Forbidden,
     Informer,
+    NotFound,
     Sink,
 )
 from hulk_operator.watched.snapshot import Snapshot
@@ -73,6 +80,8 @@ class Informers:
             for one in found:
                 tasks.start("informer", one.run)
             await asyncio.gather(*(one.synced.wait() for one in found))
+            gc.collect()
+            gc.freeze()  # a full collection would stop everything for as long as it takes to walk all of it
             self._synced.set()
 
     async def _found(self) -> Sequence[Informer]:
@@ -103,6 +112,16 @@ async def informers(
         ("topologies", HULK_TOPOLOGIES, store.topologies),
     )
     found = [Informer(cluster, kind, sink, partial(heard, name)) for name, kind, sink in kinds]
+    devices = store.devices
+    streams: tuple[tuple[ApiResource, Sink, str | None], ...] = (
+        (DEVICE_CLASSES, devices.classes, None),
+        (RESOURCE_SLICES, devices.slices, None),
+        (RESOURCE_CLAIMS, devices.claims, of.namespace),
+        (CLAIM_TEMPLATES, devices.templates, of.namespace),
+    )
+    for kind, stream, namespace in streams:
+        if await _may_list(cluster, kind, namespace):
+            found.append(Informer(cluster, kind, stream, partial(heard, kind.plural), namespace))
     for name, sink, namespace, labels, fields in await _pod_streams(cluster, store, of, unseen):
         found.append(Informer(cluster, PODS, sink, partial(heard, name), namespace, labels, fields))
     return found
@@ -115,6 +134,15 @@ async def read(
     store = Store()
     await asyncio.gather(*(one.list() for one in await informers(cluster, store, scope, unseen=unseen)))
     return store.snapshot()
+
+
+async def _may_list(cluster: Cluster, kind: ApiResource, namespace: str | None) -> bool:
+    """Whether the cluster has a kind, and shows it: older ones do not, nor need everyone see it."""
+    try:
+        await cluster.list(kind, namespace, fields=_NONE)
+    except (NotFound, Forbidden):
+        return False
+    return True
 
 
 async def _pod_streams(

@@ -49,8 +49,10 @@ def deploy(view: View) -> Outcome:
     actions: list[Action] = [
         Create(CONFIG_MAPS, (manifests.plan_config_map(job, attempt, full.blob, full.digest, full.plan.why, basis),)),
         Create(SERVICES, (manifests.service(job, attempt, ports),)),
-        Create(NETWORK_POLICIES, (manifests.network_policy(job, attempt),)),
     ]
+    if job.spec.network_policy.enabled:
+        policy = manifests.network_policy(job, attempt, view.metrics_readers)
+        actions.append(Create(NETWORK_POLICIES, (policy,)))
     if job.spec.sync.may_use_wan:  # whichever this plan uses: a pod that stays may see another one
         actions.append(MakeSecret())
     if manifests.stays(job):
