@@ -49,7 +49,7 @@ def test_nobody_has_a_wildcard_or_reads_secrets(render: Render, settings: tuple[
 def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) -> None:
     assert rights(chart.one("ClusterRole", "hulk-operator")) == {
         "nodes": FOLLOW,
-        "priorityclasses": {"get"},
+        "priorityclasses": READ,
         "nodeprofiles": READ | {"create", "patch"},
         "nodeprofiles/status": {"patch"},
         "hulktopologies": FOLLOW,
@@ -67,6 +67,7 @@ def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) 
         "deviceclasses": FOLLOW,
         "resourceslices": FOLLOW,
         "resourceclaims": FOLLOW,
+        "resourcequotas": {"list"},
         "resourceclaimtemplates": FOLLOW,
     }
 

@@ -62,9 +62,9 @@ class KillPoint:
         return self.is_over
 
 
-def high(value: int, name: str = "high") -> tuple[ApiResource, Object]:
+def high(value: int, name: str = "high", **more: Any) -> tuple[ApiResource, Object]:
     """A PriorityClass."""
-    return PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value}
+    return PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value, **more}
 
 
 def want(name: str, least: int, most: int, *, after_s: float = 0.0, launched: bool = False, **spec: Any) -> Any:

@@ -4,10 +4,22 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hulk_operator.api.base import Count, Decimal, Namespace, Place, Positive, Product, Region, Resource, list_map
+from hulk_operator.api.base import (
+    Count,
+    Decimal,
+    Namespace,
+    NodeName,
+    Place,
+    Positive,
+    Product,
+    Region,
+    Resource,
+    list_map,
+)
 from hulk_operator.names import MAX_REGIONS
 
 MAX_PAIRS = 4096
+MAX_PINNED = 16_384
 
 
 class Uplink(Resource):
@@ -68,6 +80,13 @@ class Residency(Resource):
     ]
 
 
+class PinnedRegion(Resource):
+    """The region that a node is in, whatever its label says."""
+
+    node: Annotated[NodeName, Field(description="Node.")]
+    region: Annotated[Region, Field(description="Its region.")]
+
+
 class HulkTopologySpec(Resource):
     """What is declared about regions, links and nodes."""
 
@@ -94,4 +113,12 @@ class HulkTopologySpec(Resource):
     residency: Annotated[
         tuple[Residency, ...],
         Field(max_length=256, description="Region rules.", json_schema_extra=list_map("namespace")),
+    ] = ()
+    pinned_regions: Annotated[
+        tuple[PinnedRegion, ...],
+        Field(
+            max_length=MAX_PINNED,
+            description="Nodes whose region labels region rules may rely on; it closes the regions that it names.",
+            json_schema_extra=list_map("node"),
+        ),
     ] = ()

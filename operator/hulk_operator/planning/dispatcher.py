@@ -6,16 +6,19 @@ a grant says is planned on what is free in truth, so that nobody gets a machine 
 
 import asyncio
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from hulk_placement.fleet.types import Settings
 from hulk_placement.plan import Plan
+from hulk_placement.solution import precedence
 
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Refused
+from hulk_operator.inputs import topology as inputs
+from hulk_operator.inputs.resource_quotas import Asking, admitted
 from hulk_operator.planning.fleet_jobs import (
     Contestant,
     fleet_job,
@@ -27,6 +30,7 @@ from hulk_operator.planning.fleet_jobs import (
     observed_steps,
 )
 from hulk_operator.planning.inventory import Inventory, Reader
+from hulk_operator.planning.preemption import stops_others, within, without_preemption
 from hulk_operator.planning.process import Competition, Search
 from hulk_operator.planning.queue_decision import Contest, Grant, Verdict, is_contested
 from hulk_operator.planning.reservations import Held
@@ -143,7 +147,11 @@ class Dispatcher:
         contestants, whole = await self._contestants(group, seen)
         topology = await asyncio.to_thread(whole.topology, resource)
         now = self._clock()
-        jobs = {key: fleet_job(one, now) for key, one in contestants.items()}
+        pods = await self._admitted(contestants, group, seen)
+        jobs = {key: within(fleet_job(one, now), one.mapping, pods[key]) for key, one in contestants.items()}
+        polite = {
+            key for key, one in contestants.items() if not one.priority.preempts or pods[key] < jobs[key].min_workers
+        }
         asked = Competition(
             now_s=now.timestamp(),
             jobs=tuple(jobs.values()),
@@ -153,13 +161,31 @@ class Dispatcher:
             settings=replace(self._settings, taken=whole.taken_of(resource)),
         )
         waiting = frozenset(key for key in group.waiting if key in wanted and key in jobs)
-        contest = Contest(contestants, waiting, jobs, topology, seen.unheld(resource), quotas, self._settings)
         try:
-            return contest.judge(await search.decide(asked))
+            found = await search.decide(asked)
+            if polite and stops_others(found):
+                asked = without_preemption(asked, polite)
+                found = await search.decide(asked)
+            jobs = {job.key: job for job in asked.jobs}
+            contest = Contest(contestants, waiting, jobs, topology, seen.unheld(resource), quotas, self._settings)
+            return contest.judge(found)
         except Exception:
             logger.exception("who of %d jobs has which workers could not be decided", len(jobs))
             self._failed()
             return None
+
+    async def _admitted(self, contestants: Mapping[str, Contestant], group: Group, seen: Inventory) -> dict[str, int]:
+        """Of each job, the pods that it has and those that the ResourceQuotas of its namespace admit beside them."""
+        pods = Counter((pod.job, pod.attempt) for pod in seen.workers)
+        asking, have = [], {}
+        for key, one in sorted(contestants.items(), key=lambda item: precedence(item[1].workload)):
+            runs, asked = key in group.running, one.job.spec.workers
+            have[key] = pods[key, one.job.status.attempt] if runs else sum(seen.kept(one.job).values())
+            each = inputs.worker_amounts(seen.spec_of(one.job), asked.resource_name, asked.accelerators_per_worker)
+            missing = max(0, one.workload.max_workers - have[key])
+            asking.append(Asking(key, one.job.namespace, one.priority.name, missing, each))
+        quotas = await self._reader.quotas_of({one.namespace for one in asking})
+        return {key: have[key] + num for key, num in admitted(asking, quotas).items()}
 
     async def _contestants(self, group: Group, seen: Inventory) -> tuple[dict[str, Contestant], Inventory]:
         """The jobs that can be judged, and the cluster with nothing of theirs in it.
@@ -192,7 +218,8 @@ class Dispatcher:
         """`own`: its workers by node. A cordon keeps new ones off a node, and takes none from it."""
         try:
             workload = await self._reader.workload(job, inventory, {})
-            one = Contestant(job, replace(workload, candidates=_with(workload.candidates, own)), plan)
+            priority = await self._reader.priority_class(job, inventory)
+            one = Contestant(job, replace(workload, candidates=_with(workload.candidates, own)), plan, priority)
             fleet_job(one, inventory.now)
         except (Refused, ValueError) as error:
             logger.info("%s takes no part in the queue: %s", job.key, error)

@@ -11,6 +11,7 @@ from hulk_placement.plan import Plan
 from hulk_placement.workload import Workload
 
 from hulk_operator.api import ConditionType, HulkJob
+from hulk_operator.inputs.priority import NO_CLASS, PriorityClass
 from hulk_operator.inputs.utilities import is_declared, to_utility, watts_per_worker
 from hulk_operator.planning.replan_review import restart_of
 from hulk_operator.pods import stays
@@ -23,11 +24,15 @@ NO_SAVE_SHARE: Final = 0.5  # of the steps between two checkpoints, where a prog
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """A job that has accelerators or wants some. `plan`: what it runs by, or ran by where it is between two plans."""
+    """A job that has accelerators or wants some. `plan`: what it runs by, or ran by where it is between two plans.
+
+    `priority`: the class of its pods.
+    """
 
     job: HulkJob
     workload: Workload
     plan: Plan | None = None
+    priority: PriorityClass = NO_CLASS
 
     @property
     def key(self) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,9 @@ from hulk_operator.api import HulkJob, HulkTopologySpec, NodeProfile, ObservedMo
 from hulk_operator.cluster import (
     CONFIG_MAPS,
     PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
     Cluster,
+    Forbidden,
     NotFound,
     Object,
 )
@@ -28,6 +31,9 @@ from hulk_operator.inputs.devices import with_claims
 from hulk_operator.inputs.node import region
 from hulk_operator.inputs.placement_constraints import Nodes, UnusableJobError
 from hulk_operator.inputs.pod_size import Amounts
+from hulk_operator.inputs.priority import NO_CLASS, PriorityClass, class_of, priority_class
+from hulk_operator.inputs.region_pins import is_bound, untrusted
+from hulk_operator.inputs.resource_quotas import ResourceQuota, resource_quota
 from hulk_operator.inputs.speeds import ShownSpeeds, with_measured_speeds
 from hulk_operator.inputs.topology import Claim, Room
 from hulk_operator.inputs.unknown_model import measured_model, reference_speeds
@@ -43,6 +49,8 @@ from hulk_operator.pods import WorkerPod
 from hulk_operator.probing.link_validation import Accepted, accept, measured
 from hulk_operator.reconcile.retained_pods import usable, waiting
 from hulk_operator.watched import NodeState, Snapshot
+
+logger = logging.getLogger(__name__)
 
 UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a pod template that nobody has checked may raise."""
@@ -63,6 +71,7 @@ class Inventory:
     workers: tuple[WorkerPod, ...] = ()  # the pods of all jobs that count as taking room
     states: Mapping[str, NodeState] = field(default_factory=dict)
     taken: Mapping[str, Amounts] = field(default_factory=dict)  # what jobs hold, by namespace: pods and claims
+    classes: Mapping[str, PriorityClass] | None = None  # None: not for everyone to see
     _known: dict[Hashable, Any] = field(default_factory=dict, compare=False)  # what was made of it already
 
     def quotas(self, resource: str, limits: Mapping[str, int]) -> Quotas:
@@ -99,6 +108,11 @@ class Inventory:
     def products(self, resource: str) -> Mapping[str, str]:
         """The product that the resource stands for, of every node."""
         return self._once(("products", resource), lambda: inputs.products(self.room, resource))
+
+    def untrusted(self) -> Mapping[str, tuple[str, str]]:
+        """The nodes whose region labels no rule about regions may rely on, and why."""
+        regions = {name: region(node) for name, node in self.room.nodes.items()}
+        return self._once("untrusted", lambda: untrusted(regions, self.declared))
 
     def places(self, resource: str) -> Nodes:
         """Where nodes are, and what they cost."""
@@ -168,7 +182,7 @@ class Reader:
         """
         text = await self._model_text(job)
         _require_offered(job.spec.workers.resource_name, inventory.room)
-        priority = await self._priority(job.spec.priority_class_name)
+        priority = (await self.priority_class(job, inventory)).value
         seen = measured_model(job, self._jobs())
         return await asyncio.to_thread(_workload, job, inventory, own, text, priority, seen)
 
@@ -189,13 +203,31 @@ class Reader:
             raise UnusableJobError("ModelNotFound", message)
         return text
 
-    async def _priority(self, name: str | None) -> int:
-        if name is None:
-            return 0
+    async def priority_class(self, job: HulkJob, inventory: Inventory) -> PriorityClass:
+        """The class that the job's pods get."""
+        name = job.spec.priority_class_name
+        if inventory.classes is None:  # what the job names can be read, what is the default cannot
+            return NO_CLASS if name is None else await self._read_class(name)
+        found = class_of(name, inventory.classes)
+        return found or await self._read_class(name or "")  # it may be newer than what was told
+
+    async def _read_class(self, name: str) -> PriorityClass:
         try:
-            return int((await self._cluster.get(PRIORITY_CLASSES, name))["value"])
+            return priority_class(await self._cluster.get(PRIORITY_CLASSES, name))
         except NotFound as error:
             raise UnusableJobError("PriorityClassNotFound", f"{error.message}.") from error
+
+    async def quotas_of(self, namespaces: Iterable[str]) -> dict[str, list[ResourceQuota]]:
+        """The ResourceQuotas of namespaces, as the API server has them now; none where they may not be listed."""
+        found = {}
+        for name in sorted(namespaces):
+            try:
+                listing = await self._cluster.list(RESOURCE_QUOTAS, name)
+            except Forbidden as error:
+                logger.warning("ResourceQuotas of %s are not known to the queue: %s", name, error.message)
+                continue
+            found[name] = [quota for body in listing.items if (quota := resource_quota(body)) is not None]
+        return found
 
 
 def _workload(
@@ -212,12 +244,15 @@ def _workload(
     candidates = _candidates(job, inventory, avoided, kept)
     if not any(candidates.values()):
         _require_large_enough(job, inventory)
+    allowed_regions = inputs.allowed_regions(inventory.declared, job.metadata.namespace or "")
+    if is_bound(spec, allowed_regions):
+        candidates = _trusted(candidates, inventory.untrusted())
     situation = Situation(
         attempt=job.status.attempt + 1,
         candidates=candidates,
         kept=kept,
         priority=priority,
-        allowed_regions=inputs.allowed_regions(inventory.declared, job.metadata.namespace or ""),
+        allowed_regions=allowed_regions,
         nodes=inventory.places(resource),
     )
     workload = to_workload(job, to_model(spec, text, seen), situation)
@@ -236,7 +271,7 @@ def _inventory(seen: Snapshot, held: Sequence[Held], now: datetime, without: Col
     left = inputs.room(bodies, chain(starmap(Claim, seen.taken.items()), bound, *claims.values()), seen.asked)
     links = accept(seen.profiles.values(), left.nodes.keys(), now)
     taken = _taken(workers, claims)
-    return Inventory(left, links, seen.profiles, now, seen.declared, workers, states, taken)
+    return Inventory(left, links, seen.profiles, now, seen.declared, workers, states, taken, seen.classes)
 
 
 def _taken(workers: Iterable[WorkerPod], claims: Mapping[str, Iterable[Claim]]) -> dict[str, Amounts]:
@@ -289,6 +324,16 @@ def _candidates(job: HulkJob, seen: Inventory, avoided: Collection[str], kept: M
     except UNUSABLE as error:
         message = f"The pod template cannot be used: {type(error).__name__}: {error}."
         raise UnusableJobError("InvalidTemplate", message) from error
+
+
+def _trusted(candidates: Mapping[str, int], untrusted: Mapping[str, tuple[str, str]]) -> Mapping[str, int]:
+    """The nodes whose regions are known for a job that is bound to regions; one that all lack is said."""
+    left = {node: count for node, count in candidates.items() if node not in untrusted}
+    if any(candidates.values()) and not any(left.values()):
+        first = min(node for node, count in candidates.items() if count)
+        message = f"No node may be relied on for rules about regions, such as {first}: {untrusted[first][1]}."
+        raise UnusableJobError(untrusted[first][0], message)
+    return left
 
 
 def _takes(node: Object, spec: Object) -> bool:

@@ -54,9 +54,16 @@ def event(rejection: Rejection, profile: NodeProfile, now: datetime) -> Object:
         },
         "type": "Warning",
         "reason": rejection.reason,
-        "message": f"link {rejection.source} -> {rejection.target} is ignored: {rejection.message}",
+        "message": f"{_what(rejection)}: {rejection.message}",
         "source": {"component": names.FIELD_MANAGER},
         "firstTimestamp": time,
         "lastTimestamp": time,
         "count": 1,
     }
+
+
+def _what(rejection: Rejection) -> str:
+    """A link, or where it has no target, the node itself."""
+    if not rejection.target:
+        return f"node {rejection.source} is not used where rules say which regions may be"
+    return f"link {rejection.source} -> {rejection.target} is ignored"

@@ -26,6 +26,7 @@ from hulk_operator.cluster import (
     Object,
 )
 from hulk_operator.inputs.node import is_ready, region
+from hulk_operator.inputs.region_pins import untrusted
 from hulk_operator.observation import ObservedLink
 from hulk_operator.probing import links_under_load
 from hulk_operator.probing.events import NAMESPACE as EVENTS_NAMESPACE
@@ -115,14 +116,16 @@ class Prober:
         unreadable = [Rejection(name, "", "UnreadableProfile", why) for name, why in seen.unreadable.items()]
         await self._order(profiles, decision)
         self._remember(decision)
-        await self._tell([*accepted.rejections, *unreadable], profiles, now)
+        region_of = {node.name: node.region for node in nodes}
+        labels = [Rejection(name, "", *why) for name, why in untrusted(region_of, seen.declared).items()]
+        await self._tell([*accepted.rejections, *unreadable, *labels], profiles, now)
         self.state = ProbeState(
             accepted=Accepted(
                 accepted.links,
                 # foreign addresses are only counted: an agent that was just replaced has one for a moment
-                (*accepted.rejections, *unreadable, *foreign_addresses(nodes, profiles)),
+                (*accepted.rejections, *unreadable, *labels, *foreign_addresses(nodes, profiles)),
             ),
-            region_of={node.name: node.region for node in nodes},
+            region_of=region_of,
             decision=decision,
             num_tests=self.state.num_tests + len(decision.attempts),
             num_errors=self.state.num_errors,

@@ -20,6 +20,7 @@ from hulk_operator.cluster import (
     NODE_PROFILES,
     NODES,
     PODS,
+    PRIORITY_CLASSES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     ApiResource,
@@ -122,6 +123,9 @@ async def informers(
     for kind, stream, namespace in streams:
         if await _may_list(cluster, kind, namespace):
             found.append(Informer(cluster, kind, stream, partial(heard, kind.plural), namespace))
+    store.sees_classes = await _may_list(cluster, PRIORITY_CLASSES, None)
+    if store.sees_classes:
+        found.append(Informer(cluster, PRIORITY_CLASSES, store.classes, partial(heard, "priorityclasses")))
     for name, sink, namespace, labels, fields in await _pod_streams(cluster, store, of, unseen):
         found.append(Informer(cluster, PODS, sink, partial(heard, name), namespace, labels, fields))
     return found

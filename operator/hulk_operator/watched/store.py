@@ -12,6 +12,7 @@ from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkSweep, HulkTopology, HulkTopologySpec, NodeProfile
 from hulk_operator.cluster import Newest, Object
 from hulk_operator.inputs.pod_size import Amounts
+from hulk_operator.inputs.priority import PriorityClass, priority_class
 from hulk_operator.pods import WorkerPod, is_worker, worker_pod
 from hulk_operator.pods.termination_record import Farewell, farewell
 from hulk_operator.watched.devices import Devices, with_devices
@@ -52,6 +53,8 @@ class Store:
         self.others: Newest[ForeignPod] = Newest(self._other, self._told_other)
         self.agents: Newest[ForeignPod] = Newest(self._other, self._told_other)  # where `others` are not all
         self.devices = Devices(lambda: self.news.room())
+        self.classes: Newest[PriorityClass] = Newest(priority_class, self._told_class)
+        self.sees_classes = False
         self._states: dict[str, NodeState] = {}
         self._pods_of: dict[str, dict[str, WorkerPod]] = {}  # by job, then by the pod's key
         self._jobs_on: dict[str, dict[str, str]] = {}  # by node, then by the pod's key
@@ -113,6 +116,7 @@ class Store:
             unreadable={name: one.message for name, one in found.items() if isinstance(one, Unreadable)},
             asked=self.devices.asked(),
             declared=declared.spec if declared else HulkTopologySpec(),
+            classes=dict(self.classes.items()) if self.sees_classes else None,
         )
 
     def _node(self, node: Object) -> Node:
@@ -137,6 +141,10 @@ class Store:
         if now is not None and is_news(was, now):
             self.news.room()
         self.news.links()
+
+    def _told_class(self, _: str, was: PriorityClass | None, now: PriorityClass | None) -> None:
+        if was != now:
+            self.news.room()
 
     def _pod(self, pod: Object) -> WorkerPod | ForeignPod:
         """Anyone who may create pods may put Hulk's labels on them: such a pod counts as any other."""

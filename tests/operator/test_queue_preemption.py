@@ -1,0 +1,201 @@
+"""Who may take the place of others in the queue: as Kubernetes lets a PriorityClass do it, and no further."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from hulk_operator.cluster import RESOURCE_QUOTAS, ApiResource, Object
+from hulk_operator.inputs.priority import NO_CLASS, class_of, priority_class
+from hulk_operator.inputs.resource_quotas import Asking, admitted, resource_quota
+from queue_world import QueueWorld, high, nodes, want
+
+Make = Callable[..., QueueWorld]
+TURNS = 30  # in which a job that may would have stopped another
+IN_HIGH = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}
+
+
+@pytest.fixture
+async def make() -> AsyncIterator[Make]:
+    worlds: list[QueueWorld] = []
+
+    def made(*objects: Any, **options: Any) -> QueueWorld:
+        worlds.append(QueueWorld(*objects, **options))
+        return worlds[-1]
+
+    yield made
+    for world in worlds:
+        await world.stop()
+
+
+def quota(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> tuple[ApiResource, Object]:
+    meta = {"name": "limit", "namespace": "evil"}
+    return RESOURCE_QUOTAS, {
+        "metadata": meta,
+        "spec": {"hard": hard, **spec},
+        "status": {"hard": hard, "used": used or {}},
+    }
+
+
+async def victim(make: Make, *objects: tuple[ApiResource, Object]) -> QueueWorld:
+    """A job of another namespace has both nodes, for so long that it may be moved."""
+    world = make(*nodes(2), *objects, want("victim", 2, 2))
+    await world.until(lambda: world.num_workers("victim") == 2)
+    await world.turns(12)
+    return world
+
+
+async def goes_on(world: QueueWorld, *others: str) -> None:
+    await world.turns(TURNS)
+    assert world.num_workers("victim") == 2
+    assert world.job("victim").status.attempt == 1
+    assert [world.num_workers(name) for name in others] == [0] * len(others)
+
+
+async def test_a_class_that_never_preempts_stops_nobody_and_goes_first_when_there_is_room(make: Make) -> None:
+    world = await victim(make, high(1000, preemptionPolicy="Never"))
+    world.add(want("older", 2, 2, after_s=10))
+    world.add(want("polite", 2, 2, after_s=20, priorityClassName="high"))
+    await goes_on(world, "older", "polite")
+    world.change("victim", {"suspend": True})
+    await world.until(lambda: world.num_workers("polite") == 2)
+    assert world.num_workers("older") == 0
+
+
+async def test_a_class_that_never_preempts_takes_nothing_of_others_to_grow(make: Make) -> None:
+    world = make(*nodes(4), high(1000, preemptionPolicy="Never"), want("victim", 2, 2))
+    await world.until(lambda: world.num_workers("victim") == 2)
+    world.add(want("polite", 1, 4, after_s=5, priorityClassName="high"))
+    await world.until(lambda: world.num_workers("polite") == 2)
+    await world.turns(TURNS)
+    assert (world.num_workers("victim"), world.num_workers("polite")) == (2, 2)
+
+
+async def test_a_class_below_the_default_one_stops_no_job_without_a_class(make: Make) -> None:
+    """A pod without a class has the default's priority: 500 is less, however it is asked for."""
+    world = await victim(make, high(1000, "usual", globalDefault=True), high(500))
+    world.add(want("pushy", 2, 2, after_s=20, priorityClassName="high", namespace="evil"))
+    await goes_on(world, "pushy")
+
+
+async def test_a_job_without_a_class_stops_those_below_the_default_one(make: Make) -> None:
+    world = make(*nodes(2), high(1000, "usual", globalDefault=True), high(500, "low"))
+    world.add(want("low", 2, 2, priorityClassName="low"))
+    await world.until(lambda: world.num_workers("low") == 2)
+    await world.turns(12)
+    world.add(want("usual", 2, 2, after_s=20))
+    await world.until(lambda: world.num_workers("usual") == 2)
+    assert world.why("low") == "PreemptedByPriority"
+
+
+async def test_a_default_class_that_never_preempts_holds_for_jobs_without_a_class(make: Make) -> None:
+    usual = high(1000, "usual", globalDefault=True, preemptionPolicy="Never")
+    world = make(*nodes(2), usual, high(500, "low"), want("victim", 2, 2, priorityClassName="low"))
+    await world.until(lambda: world.num_workers("victim") == 2)
+    await world.turns(12)
+    world.add(want("usual", 2, 2, after_s=20))
+    await goes_on(world, "usual")
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [
+        ("none of the class", quota({"pods": "0"}, scopeSelector=IN_HIGH)),
+        ("fewer than the job has at least", quota({"pods": "1"}, scopeSelector=IN_HIGH)),
+        ("accelerators that are used up", quota({"requests.nvidia.com/gpu": "4"}, {"requests.nvidia.com/gpu": "3"})),
+    ],
+)
+async def test_a_class_that_the_namespaces_quota_does_not_admit_stops_nobody(
+    make: Make, name: str, limit: tuple[ApiResource, Object]
+) -> None:
+    """The API server would refuse the pods, but only when others have been stopped for them."""
+    world = await victim(make, high(1000), limit)
+    world.add(want("pushy", 2, 2, after_s=20, priorityClassName="high", namespace="evil"))
+    await goes_on(world, "pushy")
+    more = {"pods": "9", "requests.nvidia.com/gpu": "9"}
+    world.cluster._store(*quota(more, scopeSelector=IN_HIGH))
+    await world.until(lambda: world.num_workers("pushy") == 2, name)
+
+
+async def test_many_jobs_together_stop_no_more_than_the_quota_admits(make: Make) -> None:
+    """Each of them alone would be admitted."""
+    world = make(*nodes(6), high(1000), quota({"pods": "2"}, scopeSelector=IN_HIGH))
+    for name in ("victim", "other", "third"):
+        world.add(want(name, 2, 2))
+    await world.until(lambda: all(world.num_workers(name) == 2 for name in ("victim", "other", "third")))
+    await world.turns(12)
+    for name in ("x", "y", "z"):
+        world.add(want(name, 2, 2, after_s=20, priorityClassName="high", namespace="evil"))
+    for _ in range(2 * TURNS):
+        num_pods = sum(key[:2] == ("pods", "evil") for key in world.cluster.objects)
+        world.cluster._store(*quota({"pods": "2"}, {"pods": str(num_pods)}, scopeSelector=IN_HIGH))
+        await world.turn()
+    running = {name: world.num_workers(name) for name in ("x", "y", "z", "victim", "other", "third")}
+    assert running["x"] == 2
+    assert sorted(running.values()) == [0, 0, 0, 2, 2, 2]
+    assert (running["y"], running["z"]) == (0, 0)
+
+
+async def test_a_job_grows_no_further_than_the_quota_admits(make: Make) -> None:
+    """With the higher class it would take all six, of which the API server admits three."""
+    world = make(*nodes(6), high(1000), quota({"pods": "3"}, scopeSelector=IN_HIGH), want("victim", 1, 6))
+    await world.until(lambda: world.num_workers("victim") == 6)
+    await world.turns(12)
+    world.add(want("pushy", 1, 6, after_s=20, priorityClassName="high", namespace="evil"))
+    await world.until(lambda: world.num_workers("pushy") == 3)
+    await world.until(lambda: world.num_workers("victim") == 3)
+
+
+@pytest.mark.parametrize(
+    ("spec", "of", "expected"),
+    [
+        ({}, "high", 1),
+        ({}, "", 1),
+        ({"scopeSelector": IN_HIGH}, "high", 1),
+        ({"scopeSelector": IN_HIGH}, "low", 4),
+        ({"scopeSelector": IN_HIGH}, "", 4),
+        ({"scopes": ["PriorityClass"]}, "low", 1),
+        ({"scopes": ["PriorityClass"]}, "", 4),
+        ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "DoesNotExist"}]}}, "", 1),
+        ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "DoesNotExist"}]}}, "x", 4),
+        (
+            {
+                "scopeSelector": {
+                    "matchExpressions": [{"scopeName": "PriorityClass", "operator": "NotIn", "values": ["x"]}]
+                }
+            },
+            "x",
+            4,
+        ),
+    ],
+)
+def test_a_quota_counts_the_pods_of_its_classes(spec: dict[str, Any], of: str, expected: int) -> None:
+    found = resource_quota(quota({"pods": "3"}, {"pods": "2"}, **spec)[1])
+    assert found is not None
+    assert admitted([Asking("a/x", "a", of, 4, {"pods": 1})], {"a": [found]}) == {"a/x": expected}
+
+
+def test_quotas_with_other_scopes_are_left_to_the_api_server() -> None:
+    assert resource_quota(quota({"pods": "0"}, scopes=["BestEffort"])[1]) is None
+
+
+def test_all_that_a_pod_takes_is_counted() -> None:
+    hard = {
+        "requests.cpu": "3",
+        "count/pods": "9",
+        "requests.nvidia.com/gpu": "8",
+        "limits.memory": "1",
+        "services": "0",
+    }
+    found = resource_quota(quota(hard, {"requests.cpu": "500m"})[1])
+    assert found is not None
+    each = {"cpu": 1000, "memory": 1 << 30, "pods": 1, "nvidia.com/gpu": 2}
+    assert admitted([Asking("a/x", "a", "", 9, each)], {"a": [found]}) == {"a/x": 2}
+
+
+def test_the_default_class_is_the_smaller_one_where_there_are_two() -> None:
+    classes = {name: priority_class(high(value, name, globalDefault=True)[1]) for name, value in (("a", 5), ("b", 3))}
+    found = class_of(None, classes)
+    assert found is not None
+    assert (found.name, found.preempts) == ("b", True)
+    assert class_of(None, {}) is NO_CLASS
+    assert class_of("c", classes) is None

@@ -1,0 +1,110 @@
+"""A node that is taken over says that it is in another region: no rule about regions relies on it."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster
+from hulk_operator import names
+from hulk_operator.api import HulkJobSpec
+from hulk_operator.cluster import HULK_TOPOLOGIES, ApiResource, Object
+from hulk_operator.inputs.region_pins import is_bound
+from hulk_operator.probing.runner import Prober
+from hulk_operator.reconcile.types import Unplanned
+from hulk_operator.watched.informers import read
+from test_planning import job, machines, node, planning_over
+from views import NOW
+
+RESIDENT = {"residency": [{"namespace": "lab", "regions": ["eu"]}]}
+PINNED = {"pinnedRegions": [{"node": "a", "region": "eu"}, {"node": "b", "region": "us"}]}
+
+
+def labelled(name: str, region: str) -> tuple[ApiResource, Object]:
+    kind, body = node(name)
+    body["metadata"]["labels"][names.NODE_REGION] = region
+    return kind, body
+
+
+def topology(**spec: Any) -> tuple[ApiResource, Object]:
+    return HULK_TOPOLOGIES, {"metadata": {"name": names.TOPOLOGY_NAME}, "spec": spec}
+
+
+LIAR = labelled("b", "eu")  # which the administrator knows to be in us
+STRANGER = labelled("c", "eu")  # which registered itself
+
+
+@pytest.mark.parametrize(
+    ("name", "liar", "placement"),
+    [
+        ("residency, and a node of another region", LIAR, {}),
+        ("residency, and a node that nobody knows", STRANGER, {}),
+        ("the job's own wish", LIAR, {"regions": ["eu"]}),
+        ("what the job denies", LIAR, {"deniedRegions": ["us"]}),
+    ],
+)
+async def test_a_node_that_lies_about_its_region_gets_nothing_that_is_bound_to_it(
+    name: str, liar: tuple[ApiResource, Object], placement: dict[str, Any]
+) -> None:
+    rules = topology(**PINNED, **({} if placement else RESIDENT))
+    one = job("one", num_workers=1, placement={"allowUnknownLinks": True, **placement})
+    two = job("two", num_workers=2, placement={"allowUnknownLinks": True, **placement})
+    async with planning_over(labelled("a", "eu"), liar, rules, one, two) as world:
+        world.planner.request("lab/two")
+        assert isinstance(await world.answer("two"), Unplanned), name
+        world.planner.request("lab/one")
+        assert machines(await world.answer("one")) == ["a"], name
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "region"),
+    [
+        ("without a list labels are believed", RESIDENT, "eu"),
+        ("the list agrees", {**RESIDENT, "pinnedRegions": [{"node": "b", "region": "eu"}]}, "eu"),
+        ("the list says nothing of the region", {**RESIDENT, "pinnedRegions": [{"node": "z", "region": "us"}]}, "eu"),
+        ("no rule binds the job", PINNED, "eu"),
+    ],
+)
+async def test_other_nodes_are_used_as_before(name: str, spec: dict[str, Any], region: str) -> None:
+    async with planning_over(labelled("b", region), topology(**spec), job("one", num_workers=1)) as world:
+        world.planner.request("lab/one")
+        assert machines(await world.answer("one")) == ["b"], name
+
+
+async def test_a_job_that_only_liars_would_take_says_so() -> None:
+    async with planning_over(LIAR, topology(**PINNED, **RESIDENT), job("one", num_workers=1)) as world:
+        world.planner.request("lab/one")
+        found = await world.answer("one")
+        assert isinstance(found, Unplanned)
+        assert found.reason == "RegionContradicted"
+        assert "such as b: its label says region eu, the HulkTopology pins it to us" in found.message
+
+
+async def test_liars_are_told_by_events_on_their_profiles_and_counted() -> None:
+    cluster = FakeCluster(labelled("a", "eu"), LIAR, STRANGER, topology(**PINNED))
+    prober = Prober(cluster, partial(read, cluster), jobs=lambda: (), clock=lambda: NOW)
+    await prober.tick()
+    state = await prober.tick()
+    said = {body["involvedObject"]["name"]: body for (kind, _, _), body in cluster.objects.items() if kind == "events"}
+    assert {name: body["reason"] for name, body in said.items()} == {"b": "RegionContradicted", "c": "RegionNotPinned"}
+    assert said["b"]["message"] == (
+        "node b is not used where rules say which regions may be: its label says region eu, the HulkTopology pins it to us"
+    )
+    assert {rejection.source for rejection in state.accepted.rejections} == {"b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("placement", "residency", "expected"),
+    [
+        ({}, None, False),
+        ({}, ("eu",), True),
+        ({"regions": ["eu"]}, None, True),
+        ({"deniedRegions": ["us"]}, None, True),
+        ({"pins": [{"layers": "0", "regions": ["eu"]}]}, None, True),
+        ({"pins": [{"layers": "0", "nodes": ["a"]}]}, None, False),
+    ],
+)
+def test_what_binds_a_job_to_regions(
+    placement: dict[str, Any], residency: tuple[str, ...] | None, expected: bool
+) -> None:
+    spec = HulkJobSpec.model_validate({**job("one")[1]["spec"], "placement": placement})
+    assert is_bound(spec, residency) is expected
