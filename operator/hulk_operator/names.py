@@ -45,6 +45,8 @@ FIELD_MANAGER: Final = "hulk-operator"
 CONTROLLER: Final = "hulk.dev/operator"  # the value of spec.managedBy that means "this operator"
 SCHEDULER: Final = "default-scheduler"  # where the template names none
 LEASE: Final = "hulk-operator"
+ORDER_SECRET: Final = "hulk-operator-orders"  # in the operator's own namespace
+ORDER_SECRET_KEY: Final = "key"
 
 # How the chart installs Hulk: the release's usual namespace, and its pods in there.
 DEFAULT_NAMESPACE: Final = "hulk-system"
@@ -103,6 +105,7 @@ ENV_GANG: Final = "HULK_GANG"  # only where Hulk's launcher runs
 ENV_METRICS_PORT: Final = "HULK_METRICS_PORT"
 ENV_COLLECTIVE_PORT: Final = "HULK_COLLECTIVE_PORT"  # kept where the user sets it
 ENV_PEER_SECRET: Final = "HULK_PEER_SECRET"  # the path of a file; only where a plan may use Hulk's own all-reduce
+ENV_START_DIGEST: Final = "HULK_START_DIGEST"  # what the operator's order to begin is known by
 ENV_GRACE_SECONDS: Final = "HULK_GRACE_SECONDS"
 ENV_END_SECONDS: Final = "HULK_END_SECONDS"  # for the ranks of the attempt before: they have nothing to save
 ENV_CHECKPOINT_URL: Final = "HULK_CHECKPOINT_URL"
@@ -133,6 +136,7 @@ RESERVED_ENV: Final = (
     ENV_END_SECONDS,
     ENV_METRICS_PORT,
     ENV_PEER_SECRET,
+    ENV_START_DIGEST,
     ENV_CHECKPOINT_URL,
     ENV_CHECKPOINT_EVERY_STEPS,
     ENV_CHECKPOINT_KEEP,

@@ -61,9 +61,9 @@ async def preflight(session: aiohttp.ClientSession, address: str) -> Preflight |
     return parse_preflight(body)
 
 
-async def start(session: aiohttp.ClientSession, address: str, attempt: int) -> None:
+async def start(session: aiohttp.ClientSession, address: str, attempt: int, order: str) -> None:
     """Tell an attempt to start its first step; safe to repeat. `ObserveError` when it refuses or is not there."""
-    status, _ = await _read(session, "POST", f"http://{address}/start", {"attempt": attempt})
+    status, _ = await _read(session, "POST", f"http://{address}/start", {"attempt": attempt, "order": order})
     if not _HTTP_OK <= status < 300:
         raise ObserveError(f"{address}/start answered {status}")
 

@@ -35,7 +35,11 @@ def test_nobody_has_a_wildcard_or_reads_secrets(render: Render, settings: tuple[
     for role in roles(render(*settings)):
         for rule in role["rules"]:
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]], role["metadata"]["name"]
-        assert rights(role).get("secrets", set()) <= {"create"}, role["metadata"]["name"]
+        for rule in role["rules"]:
+            if "secrets" in rule["resources"]:
+                where, named = role["metadata"].get("namespace"), rule.get("resourceNames")
+                own = (where, named) == ("hulk-system", [names.ORDER_SECRET])
+                assert set(rule["verbs"]) <= ({"get"} if own else {"create"}), role["metadata"]["name"]
         assert not {"escalate", "bind", "impersonate"} & {verb for rule in role["rules"] for verb in rule["verbs"]}
 
 
@@ -60,11 +64,15 @@ def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) 
     }
 
 
-def test_only_its_own_lease_can_be_read_or_changed(chart: Rendered) -> None:
+def test_only_its_own_lease_and_key_can_be_read_or_changed(chart: Rendered) -> None:
     role = chart.one("Role", "hulk-operator-lease")
-    named = {verb for rule in role["rules"] if rule.get("resourceNames") == ["hulk-operator"] for verb in rule["verbs"]}
-    unnamed = {verb for rule in role["rules"] if "resourceNames" not in rule for verb in rule["verbs"]}
-    assert (named, unnamed) == ({"get", "patch"}, {"create"})
+    found = {(*rule["resources"], *rule.get("resourceNames", ())): set(rule["verbs"]) for rule in role["rules"]}
+    assert found == {
+        ("leases",): {"create"},
+        ("leases", names.LEASE): {"get", "patch"},
+        ("secrets",): {"create"},
+        ("secrets", names.ORDER_SECRET): {"get"},
+    }
     assert role["metadata"]["namespace"] == "hulk-system"
 
 

@@ -49,7 +49,7 @@ class Silent:
         """Nothing is served."""
         raise ObserveError(f"{ip} does not answer")
 
-    async def start(self, ip: str, attempt: int) -> None:
+    async def start(self, ip: str, attempt: int, order: str) -> None:
         """Nobody listens."""
         raise ObserveError(f"{ip} does not answer")
 

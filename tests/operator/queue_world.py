@@ -340,7 +340,7 @@ class QueueWorld:
         of = self._of(address)
         return Preflight(of[1], (4.0 / of[2],) * of[2]) if of else None
 
-    async def start(self, address: str, attempt: int) -> None:
+    async def start(self, address: str, attempt: int, order: str) -> None:
         """Accepted."""
 
     async def answers(self, address: str) -> bool:

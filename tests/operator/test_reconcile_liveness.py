@@ -10,6 +10,7 @@ from hulk_operator.api import AvoidedNode, ConditionType
 from hulk_operator.cluster import CONFIG_MAPS
 from hulk_operator.observation import Observation
 from hulk_operator.pods import gang_config_map
+from hulk_operator.pods.orders import NO_ORDERS
 from hulk_operator.reconcile.liveness import Hearing, listen
 from hulk_operator.reconcile.polling import furthest, knock
 from hulk_operator.reconcile.recipe import Decision, decide
@@ -134,7 +135,7 @@ def test_ranks_that_wait_for_a_lost_node_end_at_once(reason: str, ends_s: str | 
     )
     one, plan = job(**LAUNCHED), full(2)
     made = decide(view(later, job=one, full=plan, pods=(pod(0), pod(2)), memory=Memory(swept_to=2)))
-    expected = gang_config_map(one, plan.plan, plan.blob, is_broken=ends_s is not None)
+    expected = gang_config_map(one, plan.plan, plan.blob, NO_ORDERS, is_broken=ends_s is not None)
     assert [action for _, action in made.actions if isinstance(action, Write)] == [Write(CONFIG_MAPS, expected)]
     assert (f'"{names.ENV_END_SECONDS}": "0"' in expected["data"][names.GANG_ENVIRONMENT_KEY]) == (ends_s is not None)
 
@@ -163,7 +164,7 @@ class Gang:
     async def preflight(self, ip: str) -> None:
         raise NotImplementedError
 
-    async def start(self, ip: str, attempt: int) -> None:
+    async def start(self, ip: str, attempt: int, order: str) -> None:
         raise NotImplementedError
 
     async def answers(self, ip: str) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from hulk_operator.cluster import (
     Unavailable,
 )
 from hulk_operator.observation import Observation, Preflight
+from hulk_operator.pods.orders import Orders
 from hulk_operator.reconcile.recipe import RECIPE, writes
 from hulk_operator.reconcile.reconciler import Reconciler
 from hulk_operator.reconcile.types import (
@@ -93,6 +95,7 @@ class Workers:
 
     def __init__(self, wait: Callable[[float], None]) -> None:
         self.started: list[int] = []
+        self.orders: list[str] = []
         self.says: dict[str, Observation] = {}
         self.dead: set[str] = set()
         self.wait = wait
@@ -107,8 +110,9 @@ class Workers:
     async def preflight(self, address: str) -> Preflight | None:
         return Preflight(1, (0.5, 0.5, 0.5))
 
-    async def start(self, address: str, attempt: int) -> None:
+    async def start(self, address: str, attempt: int, order: str) -> None:
         self.started.append(attempt)
+        self.orders.append(order)
 
     async def answers(self, address: str) -> bool:
         if address in self.dead:
@@ -138,6 +142,7 @@ class World:
             Timing(),
             self._observed,
             lambda: self.acts,
+            orders=Orders(b"key"),
         )
 
     def _wait(self, seconds: float) -> None:
@@ -224,6 +229,11 @@ async def test_a_preflight_becomes_a_prediction_and_speeds_before_the_start() ->
     assert [(entry["product"], entry["flopsPerSecond"]) for entry in speeds] == [("lab-cpu", 10**9)]
     await world.passes(2)
     assert world.workers.started == [1]
+    pod = world.cluster.objects["pods", "lab", "demo-1-0"]
+    (digest,) = [
+        entry["value"] for entry in pod["spec"]["containers"][0]["env"] if entry["name"] == "HULK_START_DIGEST"
+    ]
+    assert sha256(world.workers.orders[0].encode()).hexdigest() == digest, "the pods know the operator's order"
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ class Silent:
     async def preflight(self, ip: str) -> Preflight | None:
         raise AssertionError(ip)
 
-    async def start(self, ip: str, attempt: int) -> None:
+    async def start(self, ip: str, attempt: int, order: str) -> None:
         raise AssertionError(ip)
 
     async def answers(self, ip: str) -> bool:

@@ -287,7 +287,7 @@ class Workers:
     async def preflight(self, ip: str) -> Preflight | None:
         raise AssertionError(ip)
 
-    async def start(self, ip: str, attempt: int) -> None:
+    async def start(self, ip: str, attempt: int, order: str) -> None:
         raise AssertionError(ip)
 
     async def answers(self, ip: str) -> bool:

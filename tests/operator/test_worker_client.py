@@ -278,7 +278,7 @@ async def test_start_names_the_attempt_and_says_when_it_is_refused() -> None:
         return web.Response(status=204 if bodies[-1]["attempt"] == 4 else 409)
 
     async with worker("POST", "/start", take) as (session, port):
-        await worker_client.start(session, f"127.0.0.1:{port}", 4)
+        await worker_client.start(session, f"127.0.0.1:{port}", 4, "four")
         with pytest.raises(ObserveError, match="answered 409"):
-            await worker_client.start(session, f"127.0.0.1:{port}", 3)
-    assert bodies == [{"attempt": 4}, {"attempt": 3}]
+            await worker_client.start(session, f"127.0.0.1:{port}", 3, "three")
+    assert bodies == [{"attempt": 4, "order": "four"}, {"attempt": 3, "order": "three"}]

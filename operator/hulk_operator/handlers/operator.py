@@ -10,6 +10,7 @@ starts the operator again, and a start loses nothing, because everything that ma
 import asyncio
 import logging
 import os
+import secrets
 import signal
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ import kopf
 from hulk_operator import background, names
 from hulk_operator.api import ConditionType
 from hulk_operator.cluster import HULK_JOBS, HULK_SWEEPS, Cluster, ClusterError, Lease, LeaseLost, NotFound
+from hulk_operator.handlers.order_key import load_orders
 from hulk_operator.handlers.settings import Settings
 from hulk_operator.handlers.watches import MAX_END_S, Watches
 from hulk_operator.handlers.watches import settings as kopf_settings
@@ -28,6 +30,7 @@ from hulk_operator.metrics import Health
 from hulk_operator.observation import Observation
 from hulk_operator.planning.planner import Planner
 from hulk_operator.pods import metrics_readers
+from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.probing import Prober
 from hulk_operator.reconcile.polling import Workers
 from hulk_operator.reconcile.reconciler import Reconciler
@@ -71,6 +74,7 @@ class Parts:
     store: Store
     informers: Informers
     lease: Lease
+    orders: Orders = NO_ORDERS
     acting: Acting | None = None
     killed: asyncio.TimerHandle | None = None
 
@@ -140,6 +144,7 @@ def assemble(parts: Parts) -> Acting:
         health.failed,
         health.moved,
         metrics_readers(settings.lease_namespace, settings.prometheus_namespaces),
+        parts.orders,
     )
     sweeper = SweepReconciler(cluster, store, parts.workers, now, acts)
     sweeps = WorkQueue(sweeper.reconcile, failed=lambda: health.failed("sweep"), num_objects=sweeper.num_trials)
@@ -194,6 +199,8 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
 async def _acquire(parts: Parts) -> None:
     """Wait for the lease; who does not know the cluster yet leaves it to others."""
     await parts.informers.seen()
+    if not parts.orders.key:
+        parts.orders = await load_orders(parts.cluster, parts.settings.lease_namespace, secrets.token_bytes)
     await parts.lease.acquire()
 
 

@@ -20,9 +20,9 @@ class HttpWorkers:
         """What the ranks measured before the first step."""
         return await worker_client.preflight(self._session, address)
 
-    async def start(self, address: str, attempt: int) -> None:
+    async def start(self, address: str, attempt: int, order: str) -> None:
         """Let the first step begin."""
-        await worker_client.start(self._session, address, attempt)
+        await worker_client.start(self._session, address, attempt, order)
 
     async def answers(self, address: str) -> bool:
         """Whether its node lives."""

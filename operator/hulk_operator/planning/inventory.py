@@ -223,7 +223,7 @@ def _workload(
     workload = to_workload(job, to_model(spec, text, seen), situation)
     products = inventory.products(resource)
     shown = ShownSpeeds(seen.node or "", reference_speeds(spec, seen, products)) if seen else ShownSpeeds()
-    return with_measured_speeds(workload, inventory.profiles, products, shown)
+    return with_measured_speeds(workload, inventory.profiles, products, inventory.now, shown)
 
 
 def _inventory(seen: Snapshot, held: Sequence[Held], now: datetime, without: Collection[str]) -> Inventory:

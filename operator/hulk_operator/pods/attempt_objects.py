@@ -12,6 +12,7 @@ from hulk_operator.cluster import Object
 from hulk_operator.pods.environment import attempt_environment
 from hulk_operator.pods.host_ports import OWN, Ports
 from hulk_operator.pods.manifests import owner_reference
+from hulk_operator.pods.orders import Orders
 
 
 def plan_config_map(
@@ -32,13 +33,13 @@ def plan_config_map(
     }
 
 
-def gang_config_map(job: HulkJob, plan: Plan, blob: bytes, is_broken: bool = False) -> Object:
+def gang_config_map(job: HulkJob, plan: Plan, blob: bytes, orders: Orders, is_broken: bool = False) -> Object:
     """What a launcher needs to start the ranks of the attempt in force; the one object that each attempt changes.
 
     Which worker a pod is, its own labels say. `is_broken`: a node of the attempt before was lost, so that its ranks
     wait for each other in vain and are to end at once.
     """
-    environment = attempt_environment(job, plan) | ({names.ENV_END_SECONDS: "0"} if is_broken else {})
+    environment = attempt_environment(job, plan, orders) | ({names.ENV_END_SECONDS: "0"} if is_broken else {})
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

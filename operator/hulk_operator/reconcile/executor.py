@@ -14,7 +14,6 @@ from typing import Any, Final, Protocol
 from hulk_operator import background, names
 from hulk_operator.api import AcceleratorStatus, HulkJob, NodeProfile
 from hulk_operator.api.base import MAX_COUNT
-from hulk_operator.api.nodeprofile import MAX_LINKS
 from hulk_operator.cluster import (
     CONFIG_MAPS,
     EVENTS,
@@ -36,6 +35,7 @@ from hulk_operator.cluster import (
     Object,
     Refused,
 )
+from hulk_operator.inputs import speeds
 from hulk_operator.observation import Observation, Preflight
 from hulk_operator.pods import Reason, owner_name, owner_reference, owner_uid, peer_secret, reason_of
 from hulk_operator.reconcile.liveness import listen
@@ -360,7 +360,8 @@ class Executor:
 
     async def _start(self, view: View, action: Start) -> None:
         try:
-            await self._workers.start(action.address, action.attempt)
+            order = view.orders.start(view.job.metadata.uid or "", action.attempt)
+            await self._workers.start(action.address, action.attempt, order)
         except ObserveError as error:
             logger.info("%s: is not told to start: %s", view.job.key, error)
             return
@@ -391,6 +392,8 @@ class Executor:
 
     async def _record_speed(self, view: View, calibration: Calibration, node: str) -> None:
         new = AcceleratorStatus(
+            namespace=view.job.namespace,
+            job=view.job.metadata.name,
             product=calibration.products[node],
             workload=calibration.workload,
             flops_per_second=max(1, round(min(calibration.flops_per_s[node], MAX_COUNT))),
@@ -399,11 +402,8 @@ class Executor:
         )
         try:
             profile = NodeProfile.model_validate(await self._cluster.get(NODE_PROFILES, node))
-            kept = [
-                one for one in profile.status.accelerators if (one.product, one.workload) != (new.product, new.workload)
-            ]
-            latest = sorted([*kept, new], key=lambda one: one.time)[-MAX_LINKS:]
-            change = {"status": {"accelerators": [one.wire() for one in latest]}}
+            entries = [entry.wire() for entry in speeds.kept(profile.status.accelerators, new)]
+            change = {"status": {"accelerators": entries}}
             await self._cluster.patch(NODE_PROFILES, node, None, change, subresource="status")
         except NotFound:
             logger.info("node %s has no NodeProfile; its speed is not kept", node)

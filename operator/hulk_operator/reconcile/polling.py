@@ -30,8 +30,8 @@ class Workers(Protocol):
         """What the ranks measured before the first step; None before that is known."""
         ...
 
-    async def start(self, address: str, attempt: int) -> None:
-        """Let the first step begin."""
+    async def start(self, address: str, attempt: int, order: str) -> None:
+        """Let the first step begin; `order`: what the worker knows the operator by."""
         ...
 
     async def answers(self, address: str) -> bool:

@@ -21,6 +21,7 @@ from hulk_operator.cluster import (
     Object,
 )
 from hulk_operator.observation import Observation
+from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.reconcile.attempt_state import set_condition
 from hulk_operator.reconcile.executor import Executor, Plans
 from hulk_operator.reconcile.polling import Workers
@@ -93,6 +94,7 @@ class Reconciler:
         failed: Callable[[str], None] = lambda _: None,
         moved: Callable[[str], None] = lambda _: None,
         metrics_readers: tuple[Object, ...] = View.metrics_readers,
+        orders: Orders = NO_ORDERS,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -100,6 +102,7 @@ class Reconciler:
         self._clock = clock
         self._timing = timing
         self._metrics_readers = metrics_readers
+        self._orders = orders
         self.memory: dict[str, Memory] = {}
         self._failed, self._moved = failed, moved
         self._executor = Executor(cluster, workers, plans, self._see_created, self._update_memory, observed, acts)
@@ -161,6 +164,7 @@ class Reconciler:
             timing=self._timing,
             metrics_readers=self._metrics_readers,
             farewell=self._store.farewell_of(job),
+            orders=self._orders,
         )
 
     async def _write_status(self, job: HulkJob, status: HulkJobStatus) -> None:

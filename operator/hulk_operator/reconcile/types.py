@@ -18,6 +18,7 @@ from hulk_operator.api import HulkJob, HulkJobStatus, PlanSummary, PredictionSum
 from hulk_operator.cluster import ApiResource, Object, Refused
 from hulk_operator.observation import Observation, Preflight
 from hulk_operator.pods.attempt_objects import metrics_readers
+from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.pods.worker import Reason, WorkerPod
 from hulk_operator.reconcile.liveness import Hearing
@@ -233,6 +234,7 @@ class View:
     timing: Timing = Timing()
     metrics_readers: tuple[Object, ...] = metrics_readers(names.DEFAULT_NAMESPACE)
     farewell: Farewell | None = None  # what a worker of this job said last
+    orders: Orders = NO_ORDERS
 
     @cached_property
     def gang(self) -> tuple[WorkerPod, ...]:

@@ -56,12 +56,14 @@ def deploy(view: View) -> Outcome:
     if job.spec.sync.may_use_wan:  # whichever this plan uses: a pod that stays may see another one
         actions.append(MakeSecret())
     if manifests.stays(job):
-        actions.append(Write(CONFIG_MAPS, manifests.gang_config_map(job, full.plan, full.blob, _is_broken(view))))
+        actions.append(
+            Write(CONFIG_MAPS, manifests.gang_config_map(job, full.plan, full.blob, view.orders, _is_broken(view)))
+        )
     if taken:
         labels = {pod.name: names.worker_labels(job.metadata.name, attempt, worker) for worker, pod in taken.items()}
         actions.append(Relabel(labels))
     if new := [worker for worker in missing if worker not in taken]:
-        actions.append(Create(PODS, manifests.pods(job, full.plan, new, ports)))
+        actions.append(Create(PODS, manifests.pods(job, full.plan, new, ports, view.orders)))
     # A pod that runs already may never change again once it has its labels: no event would ask for the next pass.
     return Outcome(tuple(actions), requeue_after_s=0 if taken else None)
 
