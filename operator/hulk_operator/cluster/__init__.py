@@ -23,6 +23,9 @@ from hulk_operator.cluster.object_cache import Newest, object_key
 from hulk_operator.cluster.protocol import ORIGIN, Change, Cluster, Listing, Object
 from hulk_operator.cluster.resources import (
     CONFIG_MAPS,
+    DAEMON_SETS,
+    DEFINITIONS,
+    DEPLOYMENTS,
     EVENTS,
     HULK_JOBS,
     HULK_SWEEPS,
@@ -45,6 +48,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONFIG_MAPS",
+    "DAEMON_SETS",
+    "DEFINITIONS",
+    "DEPLOYMENTS",
     "EVENTS",
     "HULK_JOBS",
     "HULK_SWEEPS",
