@@ -163,6 +163,7 @@ ENV_QUEUE_SETTLE_SECONDS: Final = "HULK_QUEUE_SETTLE_SECONDS"
 MASTER_PORT: Final = 29400
 WORKER_METRICS_PORT: Final = 9400
 OPERATOR_METRICS_PORT: Final = 9401
+AGENT_METRICS_PORT: Final = 9402
 AGENT_BANDWIDTH_PORT: Final = 9404
 
 # Ports of attempts whose pods are on their nodes' own network: below what Linux hands out to clients by itself (32768),

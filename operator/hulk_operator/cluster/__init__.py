@@ -24,6 +24,9 @@ from hulk_operator.cluster.protocol import ORIGIN, Change, Cluster, Listing, Obj
 from hulk_operator.cluster.resources import (
     CLAIM_TEMPLATES,
     CONFIG_MAPS,
+    DAEMON_SETS,
+    DEFINITIONS,
+    DEPLOYMENTS,
     DEVICE_CLASSES,
     EVENTS,
     HULK_JOBS,
@@ -50,6 +53,9 @@ if TYPE_CHECKING:
 __all__ = [
     "CLAIM_TEMPLATES",
     "CONFIG_MAPS",
+    "DAEMON_SETS",
+    "DEFINITIONS",
+    "DEPLOYMENTS",
     "DEVICE_CLASSES",
     "EVENTS",
     "HULK_JOBS",
