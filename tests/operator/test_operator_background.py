@@ -11,7 +11,7 @@ from typing import Any, cast
 import hulk_operator
 import pytest
 from fake_cluster import FakeCluster
-from hulk_operator import background
+from hulk_operator import background, event_loop_lag
 from hulk_operator.background import BackgroundError
 from hulk_operator.cluster import Change, Lease
 from hulk_operator.handlers import operator
@@ -83,6 +83,7 @@ RESTARTED: dict[str, tuple[Any, str, int]] = {
     "mirror": (Mirror, "run", 1),
     "pods": (PodWatch, "run", 1),
     "resync": (operator, "_resync", 1),
+    "event-loop-lag": (event_loop_lag, "measure", 1),
 }
 """What each runs, and which call of it is the task's first."""
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import kopf
 
-from hulk_operator import background, names
+from hulk_operator import background, event_loop_lag, names
 from hulk_operator.api import ConditionType
 from hulk_operator.cluster import HULK_JOBS, HULK_SWEEPS, NODES, PODS, Cluster, ClusterError, Lease, LeaseLost, NotFound
 from hulk_operator.handlers.pods import PodWatch
@@ -131,11 +131,15 @@ async def run(
     _take_signals(stop)
     try:
         async with background.running() as tasks:
-            serving = tasks.start("serving", lambda: serve(parts))
+            beside = [
+                tasks.start("serving", lambda: serve(parts)),
+                tasks.start("event-loop-lag", lambda: event_loop_lag.measure(health.lags.add)),
+            ]
             if await _unless(stop, parts.lease.acquire()):
                 await _act(cluster, settings, parts, stop)
                 await parts.lease.release()
-            serving.cancel()
+            for task in beside:
+                task.cancel()
     finally:
         for number in SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(number)
