@@ -37,10 +37,17 @@ def already_exists(resource: ApiResource, name: str) -> ApiError:
     return ApiError(409, "AlreadyExists", f'{qualified(resource)} "{name}" already exists')
 
 
-def conflict(resource: ApiResource, name: str, why: str = "") -> ApiError:
-    """A precondition does not hold."""
-    why = why or "the object has been modified; please apply your changes to the latest version and try again"
+def conflict(resource: ApiResource, name: str) -> ApiError:
+    """It is not at that version any more."""
+    why = "the object has been modified; please apply your changes to the latest version and try again"
     return ApiError(409, "Conflict", f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {why}')
+
+
+def other_uid(resource: ApiResource, name: str, asked: str, uid: str) -> ApiError:
+    """It is another object of that name."""
+    why = f"the UID in the precondition ({asked}) does not match the UID in record ({uid})"
+    why += ". The object might have been deleted and then recreated"
+    return ApiError(409, "Conflict", f'Operation cannot be fulfilled on {resource.kind} "{name}": {why}')
 
 
 def expired(message: str) -> ApiError:

@@ -168,8 +168,10 @@ def applied(before: Object | None, body: Object, manager: str, subresource: str,
             taken = {path for path in paths if path in own and live.get(path) != own[path]}
             others.append((each, paths - taken))
     of_others = set().union(*(paths for _, paths in others))
-    merged = {path: value for path, value in live.items() if path not in had - own.keys() - of_others} | own
-    merged = {path: value for path, value in merged.items() if not _is_below_leaf(path, own)}
+    given_up = had - own.keys() - of_others
+    whole = {path for path, value in own.items() if value != {}}  # an empty mapping takes nothing from others
+    merged = {path: value for path, value in live.items() if path not in given_up and not _is_below(path, whole)}
+    merged |= {path: value for path, value in own.items() if path in whole or not _is_above(path, merged)}
     kept = [
         each
         if paths == paths_of(each["fieldsV1"])
@@ -184,5 +186,9 @@ def applied(before: Object | None, body: Object, manager: str, subresource: str,
     return {"apiVersion": base["apiVersion"], "kind": base["kind"], "metadata": metadata, **result}
 
 
-def _is_below_leaf(path: Path, own: Leaves) -> bool:
-    return any(path[:length] in own for length in range(1, len(path)))
+def _is_below(path: Path, others: set[Path]) -> bool:
+    return any(path[:length] in others for length in range(1, len(path)))
+
+
+def _is_above(path: Path, others: Leaves) -> bool:
+    return any(other[: len(path)] == path for other in others)

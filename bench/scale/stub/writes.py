@@ -11,7 +11,7 @@ from typing import Any, Final
 from hulk_operator.cluster import PODS, ApiResource
 
 from bench.scale.stub import managed_fields
-from bench.scale.stub.errors import already_exists, conflict, not_found
+from bench.scale.stub.errors import already_exists, conflict, not_found, other_uid
 from bench.scale.stub.kinds import WITH_STATUS
 from bench.scale.stub.store import Object, Record, Store
 from bench.scale.stub.target import Target
@@ -98,11 +98,7 @@ def delete(store: Store, target: Target, options: Object) -> Object:
     record = found(store, target)
     uid = (options.get("preconditions") or {}).get("uid")
     if uid is not None and uid != record.uid:
-        raise conflict(
-            target.resource,
-            target.name,
-            f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}",
-        )
+        raise other_uid(target.resource, target.name, uid, record.uid)
     item = record.read()
     if target.resource == PODS and (grace_s := _grace_s(item, options)):
         if "deletionTimestamp" not in item["metadata"]:
