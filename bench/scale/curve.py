@@ -81,6 +81,7 @@ ROWS: Final[tuple[tuple[str, Figure, str], ...]] = (
     ("start: bandwidth tests ordered", lambda spans: spans["start"].num_tests, ".0f"),
     ("one job: apply to last pod bound, s (median of 3)", one_s, ".2f"),
     ("100 jobs: apply to last pod bound, s", value("burst", "bound_s"), ".1f"),
+    ("100 jobs: then all asked for their progress after s", value("burst", "observed_s"), ".1f"),
     ("100 jobs: planning passes", lambda spans: spans["burst"].num_passes, ".0f"),
     ("100 jobs: seconds of a pass", lambda spans: spans["burst"].pass_s, ".1f"),
     ("100 jobs: requests per job", per_job(lambda span: span.num_requests), ".1f"),
@@ -118,12 +119,13 @@ def curve(found: Mapping[Size, Spans]) -> Table:
     return view
 
 
-def requests_of_a_job(found: Mapping[Size, Spans]) -> Table:
-    """What one of the 100 jobs costs by verb and kind."""
-    view = Table("requests per job, of 100 at once", *map(str, found))
-    for name in sorted({name for spans in found.values() for name in spans["burst"].requests}):
-        bursts = [spans["burst"] for spans in found.values()]
-        view.add_row(name, *(f"{span.requests.get(name, 0) / (span.values['jobs'] or 1):.2f}" for span in bursts))
+def requests(found: Mapping[Size, Spans], phase: str) -> Table:
+    """Requests of a phase by verb and kind, and MB received for them."""
+    view = Table(f"{phase}: requests (MB)", *map(str, found))
+    of_phase = [spans[phase] for spans in found.values()]
+    for name in sorted({name for span in of_phase for name in span.requests | span.received_bytes}):
+        cells = [f"{span.requests.get(name, 0)} ({span.received_bytes.get(name, 0) / 1e6:.1f})" for span in of_phase]
+        view.add_row(name, *cells)
     return view
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from bench.scale.jobs import SYSTEM
 from bench.scale.nodes import ACCELERATORS, NODE_NET, TIME, Object, is_busy, node_name, uid
-from bench.scale.stub.kubelet import running
+from bench.scale.stub.controllers import running
 from bench.scale.stub.managed_fields import updated
 
 OTHERS: Final = "others"
@@ -138,3 +138,11 @@ def _foreign_spec(app: str, node: str, resources: Object) -> Object:
         "tolerations": [{"key": f"node.kubernetes.io/{taint}", "operator": "Exists"} for taint in taints],
         "volumes": [{"name": name, "configMap": {"name": f"{app}-{name}", "defaultMode": 420}} for name in mounts],
     }
+
+
+def creatable(pod: Object) -> Object:
+    """A pod as its controller creates it on a node; without owners and accounts, which an API server looks for."""
+    metadata, left_out = pod["metadata"], ("serviceAccount", "serviceAccountName", "preemptionPolicy", "priority")
+    kept = {key: metadata[key] for key in ("name", "namespace", "labels", "annotations")}
+    spec = {key: value for key, value in pod["spec"].items() if key not in left_out}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": spec}

@@ -21,7 +21,7 @@ from hulk_operator.cluster import NODES, PODS
 from bench.api_server import Bare, connect
 from bench.scale.access import HOST
 from bench.scale.agents import agents
-from bench.scale.foreign_pods import APPS, OTHERS, foreign_pod
+from bench.scale.foreign_pods import APPS, OTHERS, creatable, foreign_pod
 from bench.scale.nodes import node_conditions, node_name
 from bench.scale.stub.writes import timestamp
 from bench.scale.workers import Workers
@@ -50,7 +50,7 @@ async def replace(writer: Writer, num_nodes: int, num_pods: int) -> None:
             await asyncio.sleep(PODS_PER_REPLACED / num_pods)
             old, new = (foreign_pod(index, WEB, number) for number in (version, version + 1))
             writer.delete(PODS.path(OTHERS, old["metadata"]["name"]))
-            writer.create(PODS.path(OTHERS), {**new, "status": {}})
+            writer.create(PODS.path(OTHERS), creatable(new))
         version += 1
 
 
@@ -58,9 +58,8 @@ async def live(bare: Bare, port: int, num_nodes: int, num_pods: int, *, has_kube
     """Until cancelled, or the server is gone."""
     writer, workers = Writer(bare), Workers(bare)
 
-    async def polls(request: web.Request) -> web.Response:
-        since_s, until_s = float(request.query["since"]), float(request.query["until"])
-        return web.json_response(workers.polls(since_s, until_s))
+    async def polls(_: web.Request) -> web.Response:
+        return web.json_response(workers.polls())
 
     app = web.Application()
     app.add_routes([web.get("/polls", polls)])

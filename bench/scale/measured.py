@@ -126,12 +126,16 @@ class Polls:
 
 
 def polls(asked: Mapping[str, Sequence[float]], since_s: float, until_s: float) -> Polls:
-    """From when each job's workers were asked in some time, whose ends count as polls.
+    """From when each job began and was then asked; the ends of the time count as polls.
 
-    >>> polls({"a": [1.0, 4.0, 7.0], "b": []}, 0.0, 10.0)
-    Polls(num_jobs=2, median_s=6.5, max_s=10.0)
+    >>> polls({"a": [-5.0, -2.0, 1.0, 4.0, 7.0], "b": [2.0], "c": [20.0]}, 0.0, 10.0)
+    Polls(num_jobs=2, median_s=5.5, max_s=8.0)
     """
-    gaps = [[b - a for a, b in pairwise((since_s, *times, until_s))] for times in asked.values()]
+    gaps = []
+    for begun_s, *times in asked.values():
+        if begun_s < until_s:
+            within = [time_s for time_s in times if max(since_s, begun_s) <= time_s < until_s]
+            gaps.append([b - a for a, b in pairwise((max(since_s, begun_s), *within, until_s))])
     if not gaps:
         return Polls(0, None, None)
     return Polls(len(gaps), median(map(median, gaps)), max(map(max, gaps)))

@@ -13,12 +13,17 @@ from hulk_operator import names
 OPERATOR: Final = "operator"
 """The common name of the operator's certificate: other clients are not counted."""
 _VERBS: Final = {"POST": "create", "PUT": "update"}
+METER_PATH: Final = "/bench/meter"
+"""Where a server tells what it has counted."""
 Key = tuple[str, str]
 
 
 @dataclass(slots=True)
 class Meter:
-    """Counts from its making on. Bytes are of bodies as they are sent: compressed lists count compressed."""
+    """Counts from its making on. Bytes are of bodies as they are sent: compressed lists count compressed.
+
+    Of requests of other clients than `user` nothing is counted.
+    """
 
     user: str = OPERATOR
     requests: Counter[Key] = field(default_factory=Counter)
@@ -27,6 +32,8 @@ class Meter:
 
     def add(self, request: web.Request, num_bytes: int, requests: int = 1) -> None:
         """A request, or more bytes of one."""
+        if user_of(request) != self.user:
+            return
         key = verb_of(request), kind_of(request.path, request.query.get("labelSelector", ""))
         self.requests[key] += requests
         self.num_bytes[key] += num_bytes
@@ -37,6 +44,13 @@ class Meter:
         """As JSON; times are of the machine's monotonic clock."""
         rows = [[*key, count, self.num_bytes[key]] for key, count in sorted(self.requests.items())]
         return {"rows": rows, "renewals_s": self.renewals_s}
+
+
+def user_of(request: web.Request) -> str:
+    """The common name in the client's certificate; empty without one."""
+    certificate = request.transport.get_extra_info("peercert") if request.transport else None
+    subject = {key: value for part in (certificate or {}).get("subject", ()) for key, value in part}
+    return str(subject.get("commonName", ""))
 
 
 def verb_of(request: web.Request) -> str:

@@ -22,6 +22,8 @@ BUSY_EVERY: Final = 5
 """Every fifth node runs somebody else's training on all of its accelerators."""
 POOL: Final = "pool"
 NODE_NET: Final = ipaddress.IPv4Address("10.0.0.0")
+POD_NET: Final = ipaddress.IPv4Address("127.64.0.0")
+"""Pods that kwok simulates have addresses of this machine, where workers can answer."""
 _FEATURES: Final = tuple(f"feature.node.kubernetes.io/cpu-cpuid.AVX512-{number}" for number in range(28))
 _IMAGES: Final = (
     "pytorch/train",
@@ -91,7 +93,7 @@ def node(index: int, *, is_pool: bool = False) -> Object:
                 "volumes.kubernetes.io/controller-managed-attach-detach": "true",
             },
         },
-        "spec": {"podCIDR": f"10.{128 + index // 256}.{index % 256}.0/24", "providerID": f"example:///{name}"},
+        "spec": {"podCIDR": f"{POD_NET + 256 * index}/24", "providerID": f"example:///{name}"},
         "status": {
             "addresses": [
                 {"type": "InternalIP", "address": str(NODE_NET + 1 + index)},
@@ -152,3 +154,11 @@ def _node_labels(index: int, name: str) -> dict[str, str]:
 def uid(kind: str, number: int) -> str:
     """Always the same for one number."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{kind}-{number}"))
+
+
+def creatable(item: Object, annotations: dict[str, str]) -> Object:
+    """A node as its kubelet registers it; it reports its conditions later."""
+    metadata = {"name": item["metadata"]["name"], "labels": item["metadata"]["labels"]}
+    metadata["annotations"] = {**item["metadata"]["annotations"], **annotations}
+    status = {key: value for key, value in item["status"].items() if key not in ("conditions", "daemonEndpoints")}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": item["spec"], "status": status}

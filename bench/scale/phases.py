@@ -2,7 +2,7 @@
 
     start    from nothing to all nodes' links ordered
     one      a job of two workers, three times in turn
-    burst    100 jobs of two workers at once, until all run and a little longer
+    burst    100 jobs of two workers at once, until all run and each was asked once how far it is
     load     as many jobs as the pool holds, a hundred at a time, and then as many again, which wait
     window   those as they are, for a while: what it costs to be there
     extra    one more job beside them
@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from hulk_operator.cluster import HULK_JOBS, NODE_PROFILES, PODS
@@ -29,6 +30,7 @@ from bench.scale.access import HOST
 from bench.scale.clusters import Cluster, Size
 from bench.scale.jobs import NAMESPACE, job
 from bench.scale.measured import Moment, Span, counts_of, polls, span
+from bench.scale.meter import METER_PATH
 from bench.scale.nodes import ACCELERATORS
 from bench.scale.supervised import Supervised
 
@@ -36,7 +38,6 @@ NUM_ONES: Final = 3
 NUM_BURST: Final = 100
 QUIET_S: Final = 15.0
 """Probing is settled when it has written nothing for so long."""
-AFTER_BURST_S: Final = 15.0
 LOOK_S: Final = 0.5
 JOBS: Final = HULK_JOBS.path(NAMESPACE)
 
@@ -49,6 +50,7 @@ class Times:
     settle_s: float = 300.0
     one_s: float = 180.0
     burst_s: float = 300.0
+    observed_s: float = 60.0
     gone_s: float = 180.0
     window_s: float = 120.0
 
@@ -74,10 +76,7 @@ class Phases:
 
     async def run(self) -> list[Span]:
         """All of them."""
-        async with self.phase("start") as values:
-            values["ready_s"] = await self._until(self._is_ready, self.times.ready_s)
-            values["profiles_s"] = await self._until(self._has_profiles, self.times.settle_s)
-            values["settled_s"] = await self._settled()
+        await self.start()
         async with self.phase("one") as values:
             for number in range(NUM_ONES):
                 values[f"bound_{number}_s"] = await self._one(f"one-{number}")
@@ -90,13 +89,20 @@ class Phases:
             values["bound_s"] = await self._one("extra")
         return self.spans
 
+    async def start(self) -> None:
+        """Until probing is quiet."""
+        async with self.phase("start") as values:
+            values["ready_s"] = await self._until(self._is_ready, self.times.ready_s)
+            values["profiles_s"] = await self._until(self._has_profiles, self.times.ready_s)
+            values["settled_s"] = await self._settled()
+
     async def burst(self, num_jobs: int) -> None:
         """Many jobs at once."""
         bodies = [job(f"burst-{number}", "burst") for number in range(num_jobs)]
         async with self.phase("burst") as values:
             values["jobs"] = num_jobs
             values["bound_s"] = await self._bound(bodies, "burst", self.times.burst_s)
-            await asyncio.sleep(AFTER_BURST_S)
+            values["observed_s"] = await self._until(partial(self._are_observed, num_jobs), self.times.observed_s)
             values["overbooked"] = await self._num_overbooked()
         await self._remove([body["metadata"]["name"] for body in bodies])
 
@@ -115,7 +121,7 @@ class Phases:
 
     async def _moment(self) -> Moment:
         await asyncio.to_thread(self.operator.scrapes.look)
-        async with self.bare.session.get(f"{self.cluster.meter_url}/bench/meter") as answer:
+        async with self.bare.session.get(self.bare.url + METER_PATH) as answer:
             meter = await answer.json()
         operator = self.operator
         ends = operator.num_ends, operator.num_too_large
@@ -190,17 +196,26 @@ class Phases:
                 num_running += len(some)
         values |= {"full_s": time.monotonic() - begun_s if num_running == num_jobs else None}
         await self.bare.create_all(JOBS, waiting)
-        await asyncio.sleep(AFTER_BURST_S)
+        await self._until(partial(self._are_observed, num_jobs), self.times.observed_s)
 
     async def _window(self, values: dict[str, float | None]) -> None:
         since_s = time.monotonic()
         await asyncio.sleep(self.times.window_s)
         until_s = time.monotonic()
-        url = f"http://{HOST}:{self.cluster.life_port}/polls?since={since_s}&until={until_s}"
-        found = polls(await asyncio.to_thread(_json, url), since_s, until_s)
+        found = polls(await self._asked(), since_s, until_s)
         states = Counter(one.get("status", {}).get("phase") for one in await self.bare.matching(JOBS, ""))
         values |= {"running_jobs": states["Running"], "jobs": states.total()}
         values |= {"polled_jobs": found.num_jobs, "poll_median_s": found.median_s, "poll_max_s": found.max_s}
+
+    async def _asked(self) -> dict[str, list[float]]:
+        """When each job's training began, and when its progress was asked for."""
+        url = f"http://{HOST}:{self.cluster.life_port}/polls"
+        found: dict[str, list[float]] = await asyncio.to_thread(_json, url)
+        return found
+
+    async def _are_observed(self, num_jobs: int) -> bool:
+        """Whether so many jobs were asked for their progress since they train."""
+        return sum(len(times) > 1 for times in (await self._asked()).values()) >= num_jobs
 
     async def _num_overbooked(self) -> float:
         """Nodes that hold more workers' accelerators than they have; nobody but the planner looks at that."""

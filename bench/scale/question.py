@@ -21,24 +21,29 @@ from bench.api_server import connect
 from bench.raw import Raw
 from bench.scale import clusters
 from bench.scale.clusters import Size
-from bench.scale.curve import curve, requests_of_a_job, verdicts
+from bench.scale.curve import curve, requests, verdicts
 from bench.scale.measured import Span
 from bench.scale.phases import SHORT, Phases, Times
 from bench.scale.supervised import supervised
 
 SIZES: Final = (
+    Size(500, 2_500, 50, "real"),
     Size(500, 2_500, 50),
     Size(2_000, 10_000, 200),
     Size(5_000, 25_000, 500),
 )
+SHORT_SIZES: Final = SIZES[1:2]
 
 
 def run(short: bool) -> None:
-    """Measure, print the growth curve, the requests that a job costs, and the verdicts."""
+    """Measure, print the growth curve, requests by verb and kind, and the verdicts."""
     console, rows = Console(highlight=False, width=150), Raw("scale")
-    found = {size: measure(size, SHORT if short else Times(), console, rows) for size in SIZES[: 1 if short else None]}
+    found = {
+        size: measure(size, SHORT if short else Times(), console, rows) for size in (SHORT_SIZES if short else SIZES)
+    }
     console.print(curve(found))
-    console.print(requests_of_a_job(found))
+    for phase in ("start", "burst", "window"):
+        console.print(requests(found, phase))
     console.print("\n".join(verdicts(found)), markup=False)
 
 

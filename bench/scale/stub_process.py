@@ -16,8 +16,8 @@ from hulk_operator.cluster import HULK_TOPOLOGIES, NODES, PODS
 
 from bench.scale import access, foreign_pods, jobs, nodes
 from bench.scale.stub import writes
+from bench.scale.stub.controllers import Controllers
 from bench.scale.stub.kinds import NAMESPACES, SERVED
-from bench.scale.stub.kubelet import Kubelet
 from bench.scale.stub.server import Server
 from bench.scale.stub.store import Store
 from bench.scale.stub.target import Target
@@ -36,7 +36,7 @@ def cluster(num_nodes: int, num_pods: int, num_pool: int) -> Store:
 
 async def serve(store: Store, folder: Path, port: int) -> None:
     """Until SIGTERM."""
-    Kubelet(store)
+    Controllers(store)
     runner = web.AppRunner(Server(store).app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, access.HOST, port, ssl_context=access.server_context(folder)).start()

@@ -16,6 +16,7 @@ from bench.scale.jobs import SYSTEM
 from bench.scale.prometheus import Scrapes
 from bench.simulated import Process, free_port, resident_mib
 
+COMMAND: Final = [sys.executable, "-m", "hulk_operator"]
 LOOK_S: Final = 0.2
 SCRAPE_S: Final = 15.0
 MAX_END_S: Final = 30.0
@@ -102,8 +103,7 @@ class Supervised:
             "HULK_METRICS_PORT": str(self.port),
         }
         with self.log.open("ab") as output:
-            command = [sys.executable, "-m", "hulk_operator"]
-            return subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+            return subprocess.Popen(COMMAND, env=environment, stdout=output, stderr=output)
 
     def _watch(self) -> None:
         while not self._stops.wait(LOOK_S):

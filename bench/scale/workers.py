@@ -80,7 +80,6 @@ class Workers:
         self._workers: dict[str, Worker] = {}  # by address
         self._listening: dict[str, asyncio.Server] = {}
         self._opening: set[asyncio.Task[None]] = set()
-        self.gone: list[Worker] = []
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -92,13 +91,10 @@ class Workers:
         async for event in self._bare.watch(PODS.path(), names.LABEL_JOB):
             self._take(runner, event)
 
-    def polls(self, since_s: float, until_s: float) -> dict[str, list[float]]:
-        """When the workers of each job were asked, by jobs whose rank 0 ran all the time."""
-        asked: dict[str, list[float]] = {}
-        for worker in self._workers.values():
-            if worker.number == 0 and worker.begun_s < since_s:
-                asked[worker.job] = [at_s for at_s in worker.polls_s if since_s <= at_s < until_s]
-        return asked
+    def polls(self) -> dict[str, list[float]]:
+        """By job, when its rank 0 began to train, and then when it was asked for its progress."""
+        ranks0 = (worker for worker in self._workers.values() if worker.number == 0)
+        return {worker.job: [worker.begun_s, *worker.polls_s] for worker in ranks0}
 
     def _take(self, runner: web.AppRunner, event: dict[str, Any]) -> None:
         pod = event["object"]

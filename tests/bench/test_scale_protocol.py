@@ -34,10 +34,10 @@ from hulk_operator.cluster import (
 from bench.api_server import Bare
 from bench.api_server import connect as connect_bare
 from bench.scale import access
-from bench.scale.meter import OPERATOR
+from bench.scale.meter import METER_PATH, OPERATOR
+from bench.scale.stub.controllers import Controllers
 from bench.scale.stub.kinds import NAMESPACES, SERVED
-from bench.scale.stub.kubelet import Kubelet
-from bench.scale.stub.server import METER_PATH, Server
+from bench.scale.stub.server import Server
 from bench.scale.stub.store import Store
 from bench.simulated import free_port
 
@@ -71,7 +71,7 @@ async def stub(folder: Path) -> AsyncIterator[Path]:
     """A kubeconfig of a stub in this process."""
     port, store = free_port(), Store(SERVED, window=WINDOW)
     paths = access.kubeconfigs(folder, port)
-    Kubelet(store)
+    Controllers(store)
     runner = web.AppRunner(Server(store, BOOKMARK_S).app(), handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, access.HOST, port, ssl_context=access.server_context(folder)).start()

@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
-from bench.scale.meter import Meter
+from bench.scale.meter import METER_PATH, Meter
 from bench.scale.stub import selectors, writes
 from bench.scale.stub.errors import ApiError, bad_request
 from bench.scale.stub.kinds import discovery
@@ -22,7 +22,6 @@ from bench.scale.stub.target import Target, check_media_type, check_query, targe
 MERGE: Final = "application/merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 BOOKMARK_S: Final = 60.0
-METER_PATH: Final = "/bench/meter"
 _WRITE_QUERY: Final = frozenset(("fieldManager", "fieldValidation", "dryRun", "force"))
 _SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
@@ -99,5 +98,5 @@ class Server:
         return self._bytes(request, json.dumps(body, separators=(",", ":")).encode(), status)
 
     def _bytes(self, request: web.Request, body: bytes, status: int = 200) -> web.Response:
-        self._reads.count(request, len(body))
+        self._meter.add(request, len(body))
         return web.Response(body=body, status=status, content_type="application/json")

@@ -82,10 +82,3 @@ def check_media_type(request: web.Request) -> None:
     accepted = [part.strip() for part in request.headers.get("Accept", "*/*").split(",")]
     if not any(part.partition(";")[0] in ("application/json", "*/*") and ";as=" not in part for part in accepted):
         raise ApiError(406, "NotAcceptable", "only application/json is served")
-
-
-def user_of(request: web.Request) -> str:
-    """The common name in the client's certificate; empty without one."""
-    certificate = request.transport.get_extra_info("peercert") if request.transport else None
-    subject = {key: value for part in (certificate or {}).get("subject", ()) for key, value in part}
-    return str(subject.get("commonName", ""))

@@ -8,7 +8,7 @@ from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from hulk_operator.cluster import PODS, ApiResource
+from hulk_operator.cluster import PODS
 
 from bench.scale.stub import managed_fields
 from bench.scale.stub.errors import already_exists, conflict, not_found, other_uid
@@ -94,7 +94,7 @@ def apply(store: Store, target: Target, body: Object, manager: str) -> Object:
 
 
 def delete(store: Store, target: Target, options: Object) -> Object:
-    """Delete one object, pods with their grace period, and what it owns."""
+    """Delete one object, pods with their grace period."""
     record = found(store, target)
     uid = (options.get("preconditions") or {}).get("uid")
     if uid is not None and uid != record.uid:
@@ -105,17 +105,8 @@ def delete(store: Store, target: Target, options: Object) -> Object:
             item["metadata"] |= {"deletionTimestamp": timestamp(), "deletionGracePeriodSeconds": grace_s}
             return store.put(PODS, item).read()
         return item
-    remove(store, target.resource, record)
+    store.remove(target.resource, record)
     return item
-
-
-def remove(store: Store, resource: ApiResource, record: Record) -> None:
-    """Delete an object now, and then what it owns, as the garbage collector does."""
-    store.remove(resource, record)
-    for kind, key in sorted(store.dependents.pop(record.uid, ()), key=lambda one: (one[0].plural, one[1])):
-        namespace, _, name = key.rpartition("/")
-        if key in store.collections[kind].records:
-            delete(store, Target(kind, namespace, name), {})
 
 
 def timestamp() -> str:

@@ -1,8 +1,8 @@
-"""The stub's scheduler and kubelets: pods are bound where their node affinity says, run, and end when they are deleted.
+"""The stub's scheduler, kubelets and garbage collector.
 
 A pod is bound to the node that its required node affinity names by `metadata.name`, as Hulk's pods do; one that names
 none waits for ever. Whether it fits is not asked: whoever asks the stub looks at the end at what each node holds.
-Addresses are on the loopback network, so that a program on this machine can answer there as a worker.
+Pods' addresses are on the loopback network, so that a program on this machine can answer there as a worker.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from hulk_operator.cluster import PODS, ApiResource
 from bench.scale.stub import writes
 from bench.scale.stub.managed_fields import updated
 from bench.scale.stub.store import Event, Object, Record, Store
+from bench.scale.stub.target import Target
 
 FIRST_ADDRESS: Final = ipaddress.IPv4Address("127.64.0.1")
-BIND_S, START_S, END_S = 0.01, 0.05, 0.05
+BIND_S, START_S, END_S, COLLECT_S = 0.01, 0.05, 0.05, 0.5
 _CONDITIONS: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 
 @dataclass(slots=True)
-class Kubelet:
-    """Acts on a store's pods from its making on."""
+class Controllers:
+    """Act on a store's objects from their making on."""
 
     store: Store
     _num_addresses: itertools.count[int] = field(default_factory=itertools.count)
@@ -35,10 +36,12 @@ class Kubelet:
         self.store.happened.append(self._look)
 
     def _look(self, resource: ApiResource, event: Event) -> None:
-        """What is to be done about an event: bind, start or end."""
+        """What is to be done about an event: bind, start, end, or collect what belonged to it."""
+        record, loop = event.record, asyncio.get_running_loop()
+        if event.type == "DELETED" and self.store.dependents.get(record.uid):
+            loop.call_later(COLLECT_S, self._collect, record.uid)
         if resource != PODS or event.type == "DELETED":
             return
-        record, loop = event.record, asyncio.get_running_loop()
         if event.type == "MODIFIED" and b'"deletionTimestamp"' in record.body:
             loop.call_later(END_S, self._end, record.key, record.uid)
         elif record.fields["status.phase"] == "Pending":
@@ -69,7 +72,13 @@ class Kubelet:
 
     def _end(self, key: str, uid: str) -> None:
         if (record := self._pod(key, uid)) is not None:
-            writes.remove(self.store, PODS, record)
+            self.store.remove(PODS, record)
+
+    def _collect(self, owner: str) -> None:
+        for resource, key in sorted(self.store.dependents.pop(owner, ()), key=lambda one: (one[0].plural, one[1])):
+            namespace, _, name = key.rpartition("/")
+            if key in self.store.collections[resource].records:
+                writes.delete(self.store, Target(resource, namespace, name), {})
 
     def _write(self, before: Record, pod: Object, manager: str, subresource: str) -> None:
         fields = updated(before.read(), pod, manager, subresource, writes.timestamp())
