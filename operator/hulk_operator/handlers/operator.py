@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import kopf
 
-from hulk_operator import background, names
+from hulk_operator import background, event_loop_lag, names
 from hulk_operator.api import ConditionType
 from hulk_operator.cluster import HULK_JOBS, HULK_SWEEPS, Cluster, ClusterError, Lease, LeaseLost, NotFound
 from hulk_operator.handlers.order_key import load_orders
@@ -169,7 +169,11 @@ async def run(
     _take_signals(stop)
     try:
         async with background.running() as tasks:
-            beside = [tasks.start("serving", lambda: serve(parts)), tasks.start("informers", parts.informers.run)]
+            beside = [
+                tasks.start("serving", lambda: serve(parts)),
+                tasks.start("informers", parts.informers.run),
+                tasks.start("event-loop-lag", lambda: event_loop_lag.measure(health.lags.add)),
+            ]
             while await _unless(stop, _acquire(parts)):
                 try:
                     await _act(parts, stop)
