@@ -121,7 +121,7 @@ def forks() -> Iterator[ForkServerContext]:
         patch.setattr(sys.modules["__main__"], "__spec__", None, raising=False)
         patch.delattr(sys.modules["__main__"], "__file__", raising=False)
         with pytest.MonkeyPatch.context() as starting:
-            starting.setenv("PYTHONPATH", str(REPOSITORY / "tests" / "operator"))
+            starting.setenv("PYTHONPATH", str(REPOSITORY / "tests" / "operator"), prepend=os.pathsep)
             starting.setenv("OMP_NUM_THREADS", "1")  # read when torch is loaded
             forkserver.ensure_running()
         yield context
