@@ -10,8 +10,6 @@ def main() -> None:
     import asyncio
     import logging
 
-    import aiohttp
-
     from hulk_operator.background import BackgroundError
     from hulk_operator.cluster import ClusterError, LeaseLost, connect
     from hulk_operator.handlers.operator import run
@@ -32,11 +30,10 @@ def main() -> None:
     async def operate() -> None:
         health = Health()
         cluster = await connect(wrote=health.wrote)
-        async with aiohttp.ClientSession() as session:
-            try:
-                await run(cluster, HttpWorkers(session), settings, health, serve, cluster.clock.now)
-            finally:
-                await cluster.close()
+        try:
+            await run(cluster, HttpWorkers(), settings, health, serve, cluster.clock.now)
+        finally:
+            await cluster.close()
 
     try:
         asyncio.run(operate())

@@ -109,6 +109,7 @@ def assemble(
         lambda: lease.valid,
         health.failed,
         health.moved,
+        queue.add,
     )
     sweeper = SweepReconciler(cluster, store, workers, now, lambda: lease.valid)
     sweeps = WorkQueue(sweeper.reconcile, failed=lambda: health.failed("sweep"), num_objects=sweeper.num_trials)
@@ -172,6 +173,7 @@ async def _act(cluster: Cluster, settings: Settings, parts: Parts, stop: asyncio
             holding,
             tasks.start("jobs", parts.queue.run),
             tasks.start("sweeps", parts.sweeps.run),
+            *(tasks.start(name, queue.run) for name, queue in parts.reconciler.calls.queues.items()),
             tasks.start("planning", parts.planner.run),
             tasks.start("probing", parts.prober.run),
             tasks.start("pods", pods.run),
