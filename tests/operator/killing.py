@@ -38,7 +38,7 @@ from hulk_operator.handlers.operator import run
 from hulk_operator.handlers.serving import serve
 from hulk_operator.handlers.settings import Settings
 from hulk_operator.metrics import Health
-from hulk_operator.observation import Observation, ObservedLink, Preflight
+from hulk_operator.observation import Expected, Observation, ObservedLink, Preflight
 from hulk_operator.pods import WorkerPod, worker_pod
 from hulk_operator.reconcile import reconciler
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide
@@ -190,12 +190,12 @@ class Answers:
         self._trains = trains
         self._started: int | None = None
 
-    async def preflight(self, address: str) -> Preflight | None:
+    async def preflight(self, address: str, expected: Expected) -> Preflight | None:
         """Half a second on every rank, of the attempt whose pod has the address."""
         gang = await self._gang(address)
         return Preflight(gang[0].attempt, (0.5,) * len(gang)) if gang else None
 
-    async def metrics(self, address: str) -> Observation:
+    async def metrics(self, address: str, expected: Expected) -> Observation:
         """A link, and the first step."""
         gang = await self._gang(address)
         ends = sorted({pod.node for pod in gang}, reverse=self._started is not None)

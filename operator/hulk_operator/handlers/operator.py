@@ -145,6 +145,7 @@ def assemble(parts: Parts) -> Acting:
         health.moved,
         metrics_readers(settings.lease_namespace, settings.prometheus_namespaces),
         parts.orders,
+        queue.add,
     )
     sweeper = SweepReconciler(cluster, store, parts.workers, now, acts)
     sweeps = WorkQueue(sweeper.reconcile, failed=lambda: health.failed("sweep"), num_objects=sweeper.num_trials)
@@ -222,6 +223,7 @@ async def _act(parts: Parts, stop: asyncio.Event) -> None:
                 holding,
                 tasks.start("jobs", acting.queue.run),
                 tasks.start("sweeps", acting.sweeps.run),
+                *(tasks.start(name, queue.run) for name, queue in acting.reconciler.calls.queues.items()),
                 tasks.start("planning", acting.planner.run),
                 tasks.start("probing", acting.prober.run),
                 tasks.start("resync", lambda: _resync(parts, acting)),

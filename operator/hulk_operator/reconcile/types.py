@@ -311,7 +311,7 @@ class Poll:
     """Ask rank 0 how it goes; the answer is in the next pass's memory.
 
     `others` may know better, where rank 0 may be cut off: who is of the latest membership epoch is believed.
-    `doors`: the address of a pod on each node of the gang, to knock at.
+    `doors`: the address of a pod on each node of the gang, to knock at. It is asked `after_s` from now.
     """
 
     address: str
@@ -319,6 +319,7 @@ class Poll:
     preflight: bool
     others: tuple[str, ...] = ()
     doors: Mapping[str, str] = field(default_factory=dict)
+    after_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +380,8 @@ class Remember:
     fields: Mapping[str, Any]
 
 
+Call = Poll | Start | ReadOutput | AskGang
+"""What may take as long as the user's code likes: `worker_calls` makes it beside the passes."""
 Action = (
     RequestPlan
     | TryPod
@@ -388,16 +391,13 @@ Action = (
     | MakeSecret
     | Relabel
     | Sweep
-    | Poll
-    | ReadOutput
-    | AskGang
     | Calibrate
     | RecordSpeeds
     | KeepSpeeds
-    | Start
     | DeleteJob
     | DeletePods
     | Remember
+    | Call
 )
 
 
