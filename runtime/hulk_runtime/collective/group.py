@@ -197,6 +197,14 @@ class Collective:
         rounded = self._sum(tensor[:num_rounded], first, self._codec, name)
         return Both(rounded, self._sum(tensor[num_rounded:], second, None, name))
 
+    def broadcast(self, values_N: torch.Tensor) -> Work:
+        """Begin to overwrite float32 values of every rank with rank 0's, to the bit: the others add -0.0."""
+        if self.rank:
+            values_N.fill_(-0.0)
+        values = Values(values_N)
+        with self._order:
+            return self._unreported(values, self._plan_now.size_class(values.num_bytes), lambda: None)
+
     def _sum(self, tensor: torch.Tensor, source: torch.Tensor | None, codec: Codec | None, name: Hashable) -> Work:
         values = Values(tensor)
         with self._order:
@@ -239,13 +247,16 @@ class Collective:
         drift, size = self._drift, self._plan_now.classes[0]
         assert drift is not None
         figures_N = torch.zeros(drift.num_figures)
-        values = Values(figures_N)
+        drift.asked(self._unreported(Values(figures_N), size, lambda: drift.fill(figures_N)), figures_N)
+
+    def _unreported(self, values: Values, size: SizeClass, fill: Callable[[], None]) -> Work:
+        """One of the group's own, never rounded, by the flows of a class; `fill` is called when it begins."""
 
         def begin() -> tuple[tuple[Role, ...], Hops]:
-            drift.fill(figures_N)
+            fill()
             return self._roles(size, len(values), values.bytes_per_value, False), Hops(values, self._far, None, {})
 
-        drift.asked(self._engine.all_reduce(Order(values, begin, self._members.epoch, reported=False)), figures_N)
+        return self._engine.all_reduce(Order(values, begin, self._members.epoch, reported=False))
 
     def _begin_drift(self) -> Drift | None:
         """Only where the plan uses links, and knows all of them."""
