@@ -54,7 +54,7 @@ def test_keys_are_made_of_the_secret_and_both_hellos_as_the_document_says() -> N
     who = Identity(SECRET, SCOPE, DIGEST, has_aes=True)
     client_hello, server_hello = who.hello(0, 1, 0), who.hello(0, 0, 1)
     key = hmac.digest(SECRET, SCOPE.encode(), hashlib.sha256)
-    found = expand(hmac.digest(client_hello + server_hello, key, "sha256"), b"hulk records", 2)
+    found = expand(hmac.digest(client_hello + server_hello, key, "sha256"), b"hulk-records", 2)
     client = who.keys(client_hello, server_hello, is_client=True)
     server = who.keys(client_hello, server_hello, is_client=False)
     assert (client.send, client.receive) == (server.receive, server.send) == (found[:32], found[32:])
@@ -124,7 +124,7 @@ def test_another_key_begins_where_the_document_says(monkeypatch: pytest.MonkeyPa
     key = client._out._key
     client._out.number = records.RECORDS_PER_KEY
     frame = sealed(client, BEAT)
-    by_hand = AESGCM(expand(key, b"hulk next key", 1))
+    by_hand = AESGCM(expand(key, b"hulk-next-key", 1))
     assert frame == by_hand.encrypt(records.RECORDS_PER_KEY.to_bytes(12, "big"), BEAT, None)
 
 

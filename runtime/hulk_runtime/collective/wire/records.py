@@ -42,7 +42,7 @@ class Keys:
     @classmethod
     def derive(cls, secret: bytes, hellos: bytes, *, is_client: bool, is_aes: bool) -> Self:
         """From a secret and the client's and the server's HELLO, whose random bytes never come again (RFC 5869)."""
-        found = HKDF(SHA256(), 2 * _KEY_BYTES, salt=hellos, info=b"hulk records").derive(secret)
+        found = HKDF(SHA256(), 2 * _KEY_BYTES, salt=hellos, info=b"hulk-records").derive(secret)
         of_client, of_server = found[:_KEY_BYTES], found[_KEY_BYTES:]
         return cls(of_client, of_server, is_aes) if is_client else cls(of_server, of_client, is_aes)
 
@@ -154,7 +154,7 @@ class _Direction:
     def _next(self) -> tuple[AESGCM | ChaCha20Poly1305, bytes]:
         """Cipher and nonce of the next record."""
         if self.number == self._num_keys * RECORDS_PER_KEY:
-            self._key = HKDFExpand(SHA256(), _KEY_BYTES, b"hulk next key").derive(self._key)
+            self._key = HKDFExpand(SHA256(), _KEY_BYTES, b"hulk-next-key").derive(self._key)
             self._cipher = self._algorithm(self._key)
             self._num_keys += 1
         return self._cipher, self.number.to_bytes(_NONCE_BYTES, "big")
