@@ -73,18 +73,23 @@ def place_together(
     `place` plans one job alone, `place_data` with data parallelism only (None where it must not).
     """
     common = Together(topology, budget, clock, place, place_data, search)
-    end_s = clock() + budget.seconds
+    return _by_division(common, workloads, clock() + budget.seconds)
+
+
+def _by_division(common: Together, workloads: Sequence[Workload], end_s: float) -> Outcome:
+    """The plans of a division of all machines, each job laid out on its own; the others on what these leave."""
+    topology, clock = common.topology, common.clock
     alone = {job.key: _alone(common, job, end_s, len(workloads)) for job in workloads}
     refused = {key: found for key, found in alone.items() if isinstance(found, Unplaced)}
     waiting = [job for job in workloads if job.key not in refused]
     plans: dict[str, Plan] = {}
     if waiting:
-        final = _divided(common, [found for found in alone.values() if isinstance(found, Workload)])
+        final = _divided(common, [found for found in alone.values() if isinstance(found, Workload)], end_s)
         plans = {} if final is None else _plans(common, final, end_s)
         waiting = [job for job in waiting if job.key not in plans]
     for job in waiting:  # what the others leave may do, and if not, says what is lacking
         left = _left(topology, plans.values())
-        outcome = place(job, left, _share(common, end_s, len(waiting)), clock)
+        outcome = common.place(job, left, _share(common, end_s, len(waiting)), clock)
         if isinstance(outcome, Plan):
             plans[job.key] = against_all(outcome, job, left, topology)
         else:
@@ -92,16 +97,16 @@ def place_together(
     return plans, refused
 
 
-def _divided(common: Together, waiting: Sequence[Workload]) -> LaidOut | None:
+def _divided(common: Together, waiting: Sequence[Workload], end_s: float) -> LaidOut | None:
     """The division of all jobs; where they have no room together, of those that have, the first ones first."""
-    final = _searched(common, waiting)
+    final = _searched(common, waiting, end_s)
     if final is not None:
         return final
     placed: list[Workload] = []
-    for job in waiting:
-        if _have_room(common, [*placed, job]):
+    for number, job in enumerate(waiting):
+        if _have_room(common, [*placed, job], _share(common, end_s, len(waiting) - number)):
             placed.append(job)
-    return _searched(common, placed) if placed else None
+    return _searched(common, placed, end_s) if placed else None
 
 
 def divisions_of(workloads: Sequence[Workload], topology: Topology) -> Divisions:
@@ -113,8 +118,7 @@ def divisions_of(workloads: Sequence[Workload], topology: Topology) -> Divisions
 
 def work_on(divisions: Divisions, budget: Budget, clock: Clock, share: float = 1.0) -> Work:
     """A share of the budget, of which nothing is spent."""
-    num_evaluations = budget.iterations * len(divisions.jobs)
-    return Work(clock, share * budget.seconds, share * num_evaluations, divisions, clock())
+    return Work.begun(divisions, budget, clock, share)
 
 
 def divide(work: Work, search: Search, seed: int) -> LaidOut | None:
@@ -123,22 +127,22 @@ def divide(work: Work, search: Search, seed: int) -> LaidOut | None:
     return lay_out(work, seed) if work.divisions.is_any_possible() else None
 
 
-def _searched(common: Together, workloads: Sequence[Workload]) -> LaidOut | None:
-    divisions = divisions_of(workloads, common.topology)
+def _searched(common: Together, workloads: Sequence[Workload], end_s: float) -> LaidOut | None:
+    divisions, budget = divisions_of(workloads, common.topology), _share(common, end_s, 1)
     are_rings = any((job.pipeline, job.tensor) == (1, 1) for job in workloads)
-    work = work_on(divisions, common.budget, common.clock, 1.0 - (RING_SHARE if are_rings else PLANNING_SHARE))
-    return divide(work, common.search, common.budget.seed)
+    work = work_on(divisions, budget, common.clock, 1.0 - (RING_SHARE if are_rings else PLANNING_SHARE))
+    return divide(work, common.search, budget.seed)
 
 
-def _have_room(common: Together, workloads: Sequence[Workload]) -> bool:
+def _have_room(common: Together, workloads: Sequence[Workload], budget: Budget) -> bool:
     """Whether some division is found in which each of the jobs has a layout."""
     divisions = divisions_of(workloads, common.topology)
-    work = work_on(divisions, common.budget, common.clock, ADMISSION_SHARE)
+    work = work_on(divisions, budget, common.clock, ADMISSION_SHARE)
 
     def progress() -> float:
         return 1.0 if divisions.is_any_possible() else work.done()
 
-    common.search(divisions, progress, common.budget.seed)
+    common.search(divisions, progress, budget.seed)
     return divisions.is_any_possible()
 
 
