@@ -9,7 +9,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -272,7 +272,7 @@ class Planner:
         for job in jobs.values():
             generation = job.metadata.generation
             try:
-                found.append(await self._reader.workload(job, inventory))
+                found.append(replace(await self._reader.workload(job, inventory), num_steps=_steps_left(job)))
             except UnusableJobError as error:
                 self._answer(job, Unplanned(generation, error.reason, error.message))
             except Refused as error:  # what the job names is not for the operator to read
@@ -346,6 +346,12 @@ class Planner:
             self._refused.add(job.key)
         self._answers[job.key] = Given(job.metadata.uid, answer)
         self._ready(job.key)
+
+
+def _steps_left(job: HulkJob) -> int | None:
+    """What the job has still to make, by its last checkpoint; None where it does not say how many it makes."""
+    steps, kept = job.spec.training.steps, job.status.checkpoint
+    return None if steps is None else max(1, steps - (kept.step if kept else 0))
 
 
 def _basis(plan: Plan, workload: Workload, problem: Problem, solution: Solution) -> Basis | None:
