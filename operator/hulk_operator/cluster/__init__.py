@@ -33,8 +33,11 @@ from hulk_operator.cluster.resources import (
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_FLAVORS,
     SECRETS,
     SERVICES,
+    WORKLOAD_PRIORITY_CLASSES,
+    WORKLOADS,
     ApiResource,
 )
 
@@ -56,8 +59,11 @@ __all__ = [
     "ORIGIN",
     "PODS",
     "PRIORITY_CLASSES",
+    "RESOURCE_FLAVORS",
     "SECRETS",
     "SERVICES",
+    "WORKLOADS",
+    "WORKLOAD_PRIORITY_CLASSES",
     "AlreadyExists",
     "ApiCluster",
     "ApiResource",

@@ -38,6 +38,7 @@ from hulk_operator.cluster import (
 )
 from hulk_operator.observation import Observation, Preflight
 from hulk_operator.pods import Reason, owner_name, owner_reference, owner_uid, peer_secret, reason_of
+from hulk_operator.reconcile.kueue_actions import KueueActions
 from hulk_operator.reconcile.liveness import listen
 from hulk_operator.reconcile.polling import Workers, furthest, gang_words, knock, last_line, latest
 from hulk_operator.reconcile.silence import heard
@@ -50,6 +51,8 @@ from hulk_operator.reconcile.types import (
     Create,
     DeleteJob,
     DeletePods,
+    Dequeue,
+    Enqueue,
     KeepSpeeds,
     MakeSecret,
     Memory,
@@ -64,6 +67,7 @@ from hulk_operator.reconcile.types import (
     Start,
     Step,
     Sweep,
+    TellKueue,
     TryPod,
     View,
     Warnings,
@@ -123,12 +127,15 @@ class Executor:
         self._remember = remember
         self._observed = observed
         self._acts = acts
+        kueue = KueueActions(cluster, created, remember, self._check_lease)
         self._perform: dict[type[Any], Callable[[View, Any], Awaitable[None]]] = {
             AskGang: self._ask_gang,
             Calibrate: self._calibrate,
             Create: self._create,
             DeleteJob: self._delete_job,
             DeletePods: self._delete_pods,
+            Dequeue: kueue.dequeue,
+            Enqueue: kueue.enqueue,
             KeepSpeeds: self._keep_speeds,
             MakeSecret: self._make_secret,
             Poll: self._poll,
@@ -140,6 +147,7 @@ class Executor:
             RequestPlan: self._request_plan,
             Start: self._start,
             Sweep: self._sweep,
+            TellKueue: kueue.tell,
             TryPod: self._try_pod,
             Write: self._write,
         }

@@ -11,6 +11,7 @@ from hulk_operator.cluster import (
     HULK_JOBS,
     ORIGIN,
     PODS,
+    WORKLOADS,
     AlreadyExists,
     ApiResource,
     Cluster,
@@ -25,6 +26,7 @@ from hulk_operator.reconcile.attempt_state import set_condition
 from hulk_operator.reconcile.executor import Executor, Plans
 from hulk_operator.reconcile.polling import Workers
 from hulk_operator.reconcile.recipe import EVENTS_WRITE, STATUS_WRITE, decide
+from hulk_operator.reconcile.steps.kueue import waits_for_kueue
 from hulk_operator.reconcile.steps.queueing import queue_move
 from hulk_operator.reconcile.steps.start_failures import refused
 from hulk_operator.reconcile.types import (
@@ -127,7 +129,8 @@ class Reconciler:
         except NotFound:
             return None
         admission = self._remembered(job).admission
-        if not _may_need_plan(job, status) or (admission is not None and admission.refused is not None):
+        is_refused = admission is not None and admission.refused is not None
+        if not _may_need_plan(job, status) or is_refused or waits_for_kueue(view):
             self._plans.forget(key)
         return self._sooner(decision.view, status, requeue_after_s)
 
@@ -158,6 +161,7 @@ class Reconciler:
             memory=self._remembered(job),
             timing=self._timing,
             farewell=self._store.farewell_of(job),
+            kueue=self._store.kueue.standing(job),
         )
 
     async def _write_status(self, job: HulkJob, status: HulkJobStatus) -> None:
@@ -205,6 +209,8 @@ class Reconciler:
     def _see_created(self, resource: ApiResource, created: Object) -> None:
         if resource is PODS:
             self._store.pods.put(created)
+        elif resource is WORKLOADS:
+            self._store.kueue.workloads.put(created)
 
     def _remembered(self, job: HulkJob) -> Memory:
         """What is known of this very job, not of one that had its name before."""
