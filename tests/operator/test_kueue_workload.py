@@ -223,8 +223,10 @@ def test_candidates_within_an_admission(
 ) -> None:
     places = tuple(Domain({"zone": zone}, num) for zone, num in domains)
     given = Placement(3, replace(NOBODY, node_selector=selector), places)
-    assert within(given, EVERYWHERE, NODES) == left, name
-    assert within(None, EVERYWHERE, NODES) == EVERYWHERE
+    admitting = dict.fromkeys(EVERYWHERE, 100)  # by cpu, memory and pod slots
+    assert within(given, EVERYWHERE, EVERYWHERE, NODES) == left, name
+    assert not domains or within(given, admitting, EVERYWHERE, NODES) == left, name
+    assert within(None, EVERYWHERE, {}, NODES) == EVERYWHERE
 
 
 @pytest.mark.parametrize(
@@ -240,13 +242,34 @@ def test_readiness_is_told_where_it_changes_and_a_gang_that_was_up_recovers() ->
     def at(*conditions: Object) -> WorkloadState:
         return stored(queued(), {"conditions": [*UP, *conditions]})
 
-    assert pods_ready(at(), False, NOW) is None
-    assert told(pods_ready(at(), True, NOW), "PodsReady") == ("True", "Started")
-    assert pods_ready(at(condition("PodsReady", True)), True, NOW) is None
-    assert told(pods_ready(at(condition("PodsReady", True)), False, NOW), "PodsReady") == ("False", "WaitForRecovery")
+    assert pods_ready(at(), 0, NOW) is None
+    assert told(pods_ready(at(), 3, NOW), "PodsReady") == ("True", "Started")
+    assert pods_ready(at(condition("PodsReady", True)), 3, NOW) is None
+    assert told(pods_ready(at(condition("PodsReady", True)), 0, NOW), "PodsReady") == ("False", "WaitForRecovery")
     recovering = condition("PodsReady", False, "WaitForRecovery")
-    assert pods_ready(at(recovering), False, NOW) is None
-    assert told(pods_ready(at(recovering), True, NOW), "PodsReady") == ("True", "Recovered")
+    assert pods_ready(at(recovering), 0, NOW) is None
+    assert told(pods_ready(at(recovering), 3, NOW), "PodsReady") == ("True", "Recovered")
+
+
+def test_quota_that_the_first_plan_leaves_is_given_back_and_no_later_plan_has_it() -> None:
+    """Of 3 workers that are asked for 2 are admitted, and 1 is up: Kueue counts from those that are asked for."""
+
+    def at(*conditions: Object, **fields: Any) -> WorkloadState:
+        return stored(queued(), {"conditions": [*UP, *conditions], "admission": ADMITTED, **fields})
+
+    two = [{"name": "main", "count": 2}]
+    change = pods_ready(at(), 1, NOW)
+    assert change is not None
+    assert change["status"]["reclaimablePods"] == two
+    recovering = pods_ready(at(condition("PodsReady", False, "WaitForRecovery")), 1, NOW)  # its node may come back
+    for other in (recovering, pods_ready(at(), 2, NOW)):
+        assert other is not None
+        assert "reclaimablePods" not in other["status"]
+    placed = placement(at(reclaimablePods=two), FLAVORS)
+    assert placed is not None
+    assert placed.num_workers == 1
+    evicted = at(condition("Evicted", True), reclaimablePods=two)
+    assert admission_dropped(evicted, NOW)["status"]["reclaimablePods"] is None
 
 
 def test_the_end_is_told_once() -> None:

@@ -30,7 +30,7 @@ def placement(state: WorkloadState, flavors: Mapping[str, Flavor]) -> Placement 
         update = _merged(update, PodUpdate({}, {}, flavors[name].node_labels, flavors[name].tolerations))
     for more in given.updates:
         update = _merged(update, more)
-    return Placement(given.num_workers, update, given.domains)
+    return Placement(state.num_workers, update, given.domains)
 
 
 def as_admitted(job: HulkJob, given: Placement | None) -> HulkJob:
@@ -50,10 +50,12 @@ def as_admitted(job: HulkJob, given: Placement | None) -> HulkJob:
     return job.model_copy(update={"spec": spec.model_copy(update=changes)})
 
 
-def within(given: Placement | None, candidates: Mapping[str, int], nodes: Mapping[str, Labels]) -> Mapping[str, int]:
+def within(
+    given: Placement | None, candidates: Mapping[str, int], room: Mapping[str, int], nodes: Mapping[str, Labels]
+) -> Mapping[str, int]:
     """Of the workers that each node may get, those that an admission leaves; `nodes`: their labels.
 
-    In a domain of several nodes, those with the most room get its workers, so that it gets no more than it was given.
+    In a domain of several nodes, those with the most `room` get its workers, so that it gets no more than it was given.
     """
     if given is None:
         return candidates
@@ -63,9 +65,9 @@ def within(given: Placement | None, candidates: Mapping[str, int], nodes: Mappin
     left: dict[str, int] = {}
     for domain in given.domains:
         rest = domain.num_workers
-        inside = (name for name in fitting if name not in left and _has(nodes[name], domain.labels))
-        for name in sorted(inside, key=lambda name: (-fitting[name], name)):
-            left[name] = min(rest, fitting[name])
+        inside = [name for name in fitting if name not in left and _has(nodes[name], domain.labels)]
+        for name in sorted(inside, key=lambda name: (-room.get(name, 0), name)):
+            left[name] = min(rest, fitting[name], room.get(name, 0))
             rest -= left[name]
     return {name: num for name, num in left.items() if num}
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from hulk_operator import names
 from hulk_operator.api import format_time
 from hulk_operator.kueue.state import WorkloadState
 from hulk_operator.status import whole_second
@@ -20,15 +21,24 @@ _READY: Final = "All pods reached readiness and the workload is running"
 Patch = Mapping[str, Any]
 
 
-def pods_ready(state: WorkloadState, is_up: bool, now: datetime) -> Patch | None:
-    """Whether the gang is up, told where that changed; a gang that was up and is not recovers."""
+def pods_ready(state: WorkloadState, num_up: int, now: datetime) -> Patch | None:
+    """Whether the gang is up, of so many workers (0: it is not), told where that changed.
+
+    A gang that was up and is not recovers. The first one since the admission may be smaller than what was admitted,
+    because the plan is better so: that quota is given back for good. Not so with a topology, in which each worker's
+    node counts.
+    """
+    is_up = num_up > 0
     was = state.condition("PodsReady")
     reason = was["reason"] if was else "WaitForStart"
     if is_up == (was is not None and was["status"] == "True"):
         return None
     if is_up:
-        again = reason in ("WaitForRecovery", "Recovered")
-        return _with(state, now, ("PodsReady", True, "Recovered" if again else "Started", _READY))
+        if reason in ("WaitForRecovery", "Recovered"):
+            return _with(state, now, ("PodsReady", True, "Recovered", _READY))
+        change, spare = _with(state, now, ("PodsReady", True, "Started", _READY)), _spare(state, num_up)
+        reclaimed = {"reclaimablePods": [{"name": names.POD_SET, "count": spare}]} if spare else {}
+        return {"status": {**change["status"], **reclaimed}}
     return _with(state, now, ("PodsReady", False, "WaitForRecovery", _RECOVERS))
 
 
@@ -45,7 +55,7 @@ def admission_dropped(state: WorkloadState, now: datetime) -> Patch:
     assert evicted is not None, f"Workload {state.name} is not evicted"
     why, message = evicted["reason"], evicted.get("message", "")
     told = [("Requeued", why in REQUEUED_AT_ONCE, why, message), ("QuotaReserved", False, "Pending", message)]
-    admitted, change = state.condition("Admitted"), dict[str, Any](admission=None)
+    admitted, change = state.condition("Admitted"), dict[str, Any](admission=None, reclaimablePods=None)
     if admitted is not None and admitted["status"] == "True":
         told.append(("Admitted", False, "NoReservation", "The workload has no reservation"))
         ran_s = (now - datetime.fromisoformat(admitted["lastTransitionTime"])).total_seconds()
@@ -53,6 +63,13 @@ def admission_dropped(state: WorkloadState, now: datetime) -> Patch:
     if state.condition("PodsReady") is not None:
         told.append(("PodsReady", False, "WaitForStart", _NOT_READY))
     return {"status": {**change, **_with(state, now, *told)["status"]}}
+
+
+def _spare(state: WorkloadState, num_up: int) -> int:
+    """How many of the workers that were asked for need no quota, where that is less than was admitted."""
+    given = state.admission
+    is_smaller = given is not None and not given.domains and num_up < state.num_workers
+    return state.num_asked - num_up if is_smaller else 0
 
 
 def _with(state: WorkloadState, now: datetime, *told: tuple[str, bool, str, str]) -> Patch:

@@ -12,7 +12,7 @@ class WorkloadState:
     """One Workload. `conditions` are as the API server has them: who writes one writes all of them.
 
     `job`: the name of the one that owns it. `digest`: of the pod sets that it was made of. `executed_s`: how long it
-    was admitted before.
+    was admitted before. `num_asked`: workers of its pod set; of them `reclaimed` need no quota any more.
     """
 
     namespace: str
@@ -27,6 +27,8 @@ class WorkloadState:
     max_execution_s: int | None
     conditions: tuple[Object, ...]
     executed_s: int
+    num_asked: int
+    reclaimed: int
     admission: Admission | None
 
     def condition(self, kind: str) -> Object | None:
@@ -37,6 +39,12 @@ class WorkloadState:
         """Whether the condition is True."""
         found = self.condition(kind)
         return found is not None and found["status"] == "True"
+
+    @property
+    def num_workers(self) -> int:
+        """Workers that quota is held for."""
+        most = self.num_asked - self.reclaimed
+        return most if self.admission is None else min(self.admission.num_workers, most)
 
     @property
     def is_reserved(self) -> bool:
@@ -74,5 +82,7 @@ def workload_state(body: Object) -> WorkloadState:
         max_execution_s=spec.get("maximumExecutionTimeSeconds"),
         conditions=tuple(status.get("conditions") or ()),
         executed_s=status.get("accumulatedPastExecutionTimeSeconds") or 0,
+        num_asked=spec["podSets"][0]["count"],
+        reclaimed=sum(one["count"] for one in status.get("reclaimablePods") or ()),
         admission=admission(spec, status),
     )

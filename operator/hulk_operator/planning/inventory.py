@@ -215,7 +215,8 @@ def _workload(
     free = _candidates(job, inventory, avoided, kept)
     if not any(free.values()):
         _require_large_enough(job, inventory.room)
-    candidates = within(placed, free, {name: state.labels for name, state in inventory.states.items()})
+    labels = {name: state.labels for name, state in inventory.states.items()}
+    candidates = within(placed, free, _num_workers_fitting(job, inventory, kept), labels)
     situation = Situation(
         attempt=job.status.attempt + 1,
         candidates=candidates,
@@ -293,6 +294,13 @@ def _candidates(job: HulkJob, seen: Inventory, avoided: Collection[str], kept: M
     except UNUSABLE as error:
         message = f"The pod template cannot be used: {type(error).__name__}: {error}."
         raise UnusableJobError("InvalidTemplate", message) from error
+
+
+def _num_workers_fitting(job: HulkJob, seen: Inventory, kept: Mapping[str, int]) -> dict[str, int]:
+    """How many of the job's workers find accelerators on each node, those that are there already among them."""
+    each = job.spec.workers.accelerators_per_worker
+    unheld = seen.unheld(job.spec.workers.resource_name)
+    return {node: num // each + kept.get(node, 0) for node, num in unheld.items()}
 
 
 def _takes(node: Object, spec: Object) -> bool:

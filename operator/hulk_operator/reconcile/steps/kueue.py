@@ -33,6 +33,7 @@ from hulk_operator.reconcile.attempt_state import (
     deployed,
     head,
     in_force,
+    num_workers,
     released,
     seconds_left,
     set_condition,
@@ -67,7 +68,7 @@ def report(view: View) -> Outcome:
     if (wanted := _wanted(view)) is not None and wrong_priority(state, wanted) and _may_try(view):
         return Outcome((Enqueue(wanted, state),))
     if state.may_run:
-        return _told(state, pods_ready(state, in_force(view) and deployed(view), view.now))
+        return _told(state, pods_ready(state, num_workers(view) if in_force(view) and deployed(view) else 0, view.now))
     return NOTHING
 
 
