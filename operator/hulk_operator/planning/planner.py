@@ -84,7 +84,7 @@ class Planner:
         failed: Callable[[], None] = lambda: None,
     ) -> None:
         self._cluster = cluster
-        self._reader = Reader(cluster, seen, jobs=store.all_jobs)
+        self._reader = Reader(cluster, seen, jobs=store.all_jobs, placements=store.kueue.placement)
         self._store = store
         self._ready = ready
         self._clock = clock
@@ -232,7 +232,8 @@ class Planner:
         for resource, group in sorted(groups.items()):
             quotas = inventory.quotas(resource, self._fleet.quotas)
             topology = await asyncio.to_thread(inventory.topology, resource)
-            problem, solution = await solved(self._search, group, topology, turns.grants, quotas)
+            of_kueue = frozenset(workload.key for workload in group if jobs[workload.key].queue)
+            problem, solution = await solved(self._search, group, topology, turns.grants, quotas, of_kueue)
             problems.append(problem)
             solutions.append(solution)
         await self._answer_all(jobs, problems, solutions, inventory, turns)
