@@ -8,12 +8,15 @@ from hulk_operator import names
 from rendering import EVERY_SWITCH, ONE_NAMESPACE, Manifest, Render, Rendered
 
 READ = {"get", "list", "watch"}
+FOLLOW = {"list", "watch"}
 CLUSTER_SCOPED = {
     "nodes",
     "priorityclasses",
     "nodeprofiles",
     "nodeprofiles/status",
     "hulktopologies",
+    "deviceclasses",
+    "resourceslices",
 }
 
 
@@ -45,13 +48,13 @@ def test_nobody_has_a_wildcard_or_reads_secrets(render: Render, settings: tuple[
 
 def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) -> None:
     assert rights(chart.one("ClusterRole", "hulk-operator")) == {
-        "nodes": READ,
+        "nodes": FOLLOW,
         "priorityclasses": {"get"},
         "nodeprofiles": READ | {"create", "patch"},
         "nodeprofiles/status": {"patch"},
-        "hulktopologies": READ,
+        "hulktopologies": FOLLOW,
         "hulkjobs": READ | {"create", "patch", "delete"},
-        "hulksweeps": READ,
+        "hulksweeps": FOLLOW,
         "hulksweeps/status": {"patch"},
         "hulkjobs/status": {"patch"},
         "pods": READ | {"create", "patch", "deletecollection"},
@@ -61,6 +64,10 @@ def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) 
         "networkpolicies": {"get", "create", "deletecollection"},
         "secrets": {"create"},
         "events": {"list", "create"},
+        "deviceclasses": FOLLOW,
+        "resourceslices": FOLLOW,
+        "resourceclaims": FOLLOW,
+        "resourceclaimtemplates": FOLLOW,
     }
 
 
