@@ -55,7 +55,11 @@ def start(control: ControlPlane, settings: Mapping[str, Any] | None = None) -> N
 
 
 def stop(control: ControlPlane) -> None:
-    """Stop it; what is admitted stays admitted."""
+    """Stop it, and take its webhooks away, which would refuse every change without it. Admissions stay as they are."""
+    api = control.api()
+    for manifest in yaml.safe_load_all((share("kueue") / "webhook" / "manifests.yaml").read_text()):
+        kind = f"{manifest['kind'].lower()}s"
+        api.delete(f"/apis/{manifest['apiVersion']}/{kind}/kueue-{manifest['metadata']['name']}")
     control.table.stop(control.table.all(PROCESS_NAME))
 
 

@@ -17,6 +17,8 @@ CLUSTER_SCOPED = {
     "hulktopologies",
     "deviceclasses",
     "resourceslices",
+    "resourceflavors",
+    "workloadpriorityclasses",
 }
 
 
@@ -69,6 +71,20 @@ def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) 
         "resourceclaims": FOLLOW,
         "resourceclaimtemplates": FOLLOW,
     }
+
+
+def test_kueues_kinds_are_the_operators_only_where_they_are_asked_for(chart: Rendered, render: Render) -> None:
+    default = rights(chart.one("ClusterRole", "hulk-operator"))
+    beside = rights(render("kueue.enabled=true").one("ClusterRole", "hulk-operator"))
+    assert {kind: verbs for kind, verbs in beside.items() if kind not in default} == {
+        "workloads": {"list", "watch", "create", "patch", "delete"},
+        "workloads/status": {"patch"},
+        "resourceflavors": {"list", "watch"},
+        "workloadpriorityclasses": {"get"},
+    }
+    narrow = render("kueue.enabled=true", ONE_NAMESPACE)
+    assert "workloads" in rights(narrow.one("Role", "hulk-operator"))
+    assert "workloads" not in rights(narrow.one("ClusterRole", "hulk-operator"))
 
 
 def test_only_its_own_lease_and_key_can_be_read_or_changed(chart: Rendered) -> None:

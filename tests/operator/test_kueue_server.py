@@ -3,31 +3,27 @@
 Each test has nodes with an accelerator of their own, flavors and queues for that, so that no test takes from another.
 """
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import sys
+from collections.abc import AsyncIterator
 from itertools import permutations
-from typing import Any
 
 import pytest
 import pytest_asyncio
+import yaml
 from fault_operator import operator
-from faults import JOB, NAMESPACES, Corner, planned_node, prepare, running, until, why_not_planned
-from hulk_lab import kueue, kwok, up
-from hulk_lab.builds import golang
+from faults import NAMESPACES, prepare, running, why_not_planned
+from hulk_lab import up
 from hulk_operator import names
-from hulk_operator.api import HulkJob
 from hulk_operator.cluster import (
     HULK_JOBS,
     NODES,
     RESOURCE_FLAVORS,
-    WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
     ApiCluster,
-    ApiResource,
-    Object,
     connect,
 )
-from hulk_operator.kueue import workload_name
-from hulk_operator.status import finished
+from kueue_team import CLUSTER_QUEUES, QUEUE, TOPOLOGIES, Team, holds, says, waits
 
 pytestmark = [
     pytest.mark.controlplane,
@@ -36,24 +32,15 @@ pytestmark = [
 
 LEASES_IN = "kueue-test-operator"
 PORT = 29_420
-VERSION = (names.KUEUE_GROUP, names.KUEUE_VERSION)
-CLUSTER_QUEUES = ApiResource(*VERSION, "clusterqueues", "ClusterQueue", namespaced=False)
-LOCAL_QUEUES = ApiResource(*VERSION, "localqueues", "LocalQueue")
-TOPOLOGIES = ApiResource(*VERSION, "topologies", "Topology", namespaced=False)
 LEVELS = (names.NODE_REGION, names.NODE_ZONE, names.NODE_HOST_NAME)
-QUEUE = {names.LABEL_QUEUE: "team"}
 LARGE = {"layers": 12, "hidden": 1024, "heads": 16, "sequenceLength": 512, "vocabulary": 32_000}
 PREEMPTS = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def cluster(control_plane_lab: up.Lab, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiCluster]:
+async def cluster(kueue_lab: up.Lab, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiCluster]:
     """The API server with Kueue's controller and an operator for all namespaces."""
-    part = next(part for part in golang.PARTS if part.name == "kueue")
-    golang.build(part)
-    kueue.start(control_plane_lab.control)
-    kwok.start(control_plane_lab.control)
-    kubeconfig = control_plane_lab.control.kubeconfig
+    kubeconfig = kueue_lab.control.kubeconfig
     found = await connect(str(kubeconfig))
     log = tmp_path_factory.mktemp("kueue") / "operator.log"
     try:
@@ -63,92 +50,8 @@ async def cluster(control_plane_lab: up.Lab, tmp_path_factory: pytest.TempPathFa
             yield found
         assert "Traceback (most recent call last)" not in log.read_text(), log.read_text()[-5000:]
     finally:
-        print(log.read_text()[-20_000:])
         await found.delete(NAMESPACES, LEASES_IN)
         await found.close()
-        kueue.stop(control_plane_lab.control)
-
-
-class Team(Corner):
-    """A corner with queues of Kueue's; what is not namespaced is named after it."""
-
-    made: list[tuple[ApiResource, str]]
-
-    async def flavor(self, name: str, **spec: Any) -> str:
-        """A ResourceFlavor."""
-        return await self._make(RESOURCE_FLAVORS, name, {"spec": spec})
-
-    async def queue(self, flavors: dict[str, int], name: str = "team", cohort: str = "", **spec: Any) -> str:
-        """A ClusterQueue with a quota of accelerators for each flavor, and a LocalQueue of it."""
-        quotas = [
-            {"name": flavor, "resources": [{"name": self.accelerator, "nominalQuota": quota}]}
-            for flavor, quota in flavors.items()
-        ]
-        group = {"coveredResources": [self.accelerator], "flavors": quotas}
-        of_cohort = {"cohortName": f"{self.name}-{cohort}"} if cohort else {}
-        body = {"spec": {"namespaceSelector": {}, "resourceGroups": [group], **of_cohort, **spec}}
-        made = await self._make(CLUSTER_QUEUES, name, body)
-        local = {"metadata": {"name": name, "namespace": self.name}, "spec": {"clusterQueue": made}}
-        await self.cluster.create(LOCAL_QUEUES, {"apiVersion": LOCAL_QUEUES.api_version, "kind": "LocalQueue", **local})
-        return made
-
-    async def priority(self, name: str, value: int) -> str:
-        """A WorkloadPriorityClass."""
-        return await self._make(WORKLOAD_PRIORITY_CLASSES, name, {"value": value})
-
-    async def topology(self, *levels: str) -> str:
-        """A Topology of node labels."""
-        return await self._make(TOPOLOGIES, "levels", {"spec": {"levels": [{"nodeLabel": level} for level in levels]}})
-
-    async def workload(self, job: str = JOB) -> Object:
-        """The Workload of a job."""
-        return await self.cluster.get(WORKLOADS, workload_name(await self.job(job)), self.name)
-
-    async def until_workload(self, true: Callable[[Object], bool], job: str = JOB) -> Object:
-        """Wait for something of a job's Workload."""
-        found: list[Object] = []
-
-        async def seen() -> bool:
-            found[:] = [await self.workload(job)]
-            return true(found[0])
-
-        await until(seen, lambda: f"{found}")
-        return found[0]
-
-    async def activate(self, active: bool, job: str = JOB) -> None:
-        """What an administrator does to stop a job, and to let it go on."""
-        name = workload_name(await self.job(job))
-        await self.cluster.patch(WORKLOADS, name, self.name, {"spec": {"active": active}})
-
-    async def label(self, job: str, key: str, value: str) -> None:
-        """Give a job another label."""
-        await self.cluster.patch(HULK_JOBS, job, self.name, {"metadata": {"labels": {key: value}}})
-
-    async def finish(self, job: str = JOB) -> None:
-        """All workers end well."""
-        found = await self.job(job)
-        for pod in await self.pods(job, found.status.attempt):
-            await self.end(pod, 0)
-        await self.until(lambda one: finished(one.status), job)
-
-    async def nodes_of(self, job: str = JOB) -> list[str]:
-        """The node of each worker."""
-        found = await self.job(job)
-        return [planned_node(pod) for pod in await self.pods(job, found.status.attempt)]
-
-    async def close(self) -> None:
-        """As a corner, and what is not namespaced."""
-        await super().close()
-        for resource, name in reversed(self.made):
-            await self.cluster.patch(resource, name, None, {"metadata": {"finalizers": None}})
-            await self.cluster.delete(resource, name)
-
-    async def _make(self, resource: ApiResource, name: str, body: Object) -> str:
-        full = f"{self.name}-{name}"
-        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-        await self.cluster.create(resource, {**kind, "metadata": {"name": full}, **body})
-        self.made.append((resource, full))
-        return full
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -156,26 +59,10 @@ async def team(cluster: ApiCluster, request: pytest.FixtureRequest) -> AsyncIter
     """A team named as its test."""
     name = request.node.name.removeprefix("test_").translate(str.maketrans("_[", "--", "]"))[:36].rstrip("-")
     found = Team(cluster, name)
-    found.made = []
     try:
         yield found
     finally:
         await found.close()
-
-
-def waits(job: HulkJob) -> bool:
-    """Whether it waits for Kueue and has nothing."""
-    return why_not_planned(job).startswith("QueuedByKueue")
-
-
-def says(words: str) -> Callable[[HulkJob], bool]:
-    """Whether it waits for Kueue, in these words."""
-    return lambda job: waits(job) and words in why_not_planned(job)
-
-
-def holds(body: Object, kind: str, value: str = "True") -> bool:
-    """Whether a Workload's condition has that value."""
-    return any(one["type"] == kind and one["status"] == value for one in body["status"].get("conditions", ()))
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -293,6 +180,27 @@ async def test_topology_levels(team: Team, levels: tuple[str, ...]) -> None:
         assert placed["levels"] == [levels[-1]]
     taken = [node for job in ("first", "second", "third") for node in await team.nodes_of(job)]
     assert sorted(taken) == sorted(2 * [f"{team.name}-{number}" for number in range(6)])
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_hulk_export_prints_is_a_topology_that_jobs_run_by(team: Team, kueue_lab: up.Lab) -> None:
+    """As printed, into Kueue: a flavor for each region, and all workers in one zone of one."""
+    await team.open(4, regions=2)
+    for number in range(4):
+        node, zone = f"{team.name}-{number}", f"{team.name}-z{number % 2}"
+        labels = {names.NODE_HOST_NAME: node, names.NODE_ZONE: zone}
+        await team.cluster.patch(NODES, node, None, {"metadata": {"labels": labels}})
+    command = ["export", "kueue", "--resource", team.accelerator, "--kubeconfig", str(kueue_lab.control.kubeconfig)]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "from hulk_operator.cli import main; main()", *command, stdout=asyncio.subprocess.PIPE
+    )
+    printed, _ = await process.communicate()
+    topology, *flavors = yaml.safe_load_all(printed)
+    await team.apply(TOPOLOGIES, topology)
+    await team.queue({await team.apply(RESOURCE_FLAVORS, flavor): 2 for flavor in flavors})
+    await team.submit(labels=QUEUE, annotations={names.ANNOTATION_REQUIRED_TOPOLOGY: names.NODE_ZONE})
+    await team.until(running)
+    assert len({int(node.rpartition("-")[2]) % 2 for node in await team.nodes_of()}) == 1
 
 
 @pytest.mark.asyncio(loop_scope="module")

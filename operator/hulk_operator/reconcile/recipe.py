@@ -112,6 +112,8 @@ RECIPE: Final = (
     Step("start", training.start),
     Step("observe", training.observe, writes=("apply nodeprofiles/status",)),
 )
+KUEUE: Final = frozenset({"workload", "evict", "admitted"})
+"""Steps that do nothing for a job that is in no queue of Kueue's."""
 EVENTS_WRITE: Final = ("events", "create events")
 STATUS_WRITE: Final = ("status", "patch hulkjobs/status")
 

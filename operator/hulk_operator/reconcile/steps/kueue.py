@@ -115,7 +115,7 @@ def _stand(view: View, wanted: Object) -> Outcome:
     """In the queue, as what the job asks for now."""
     state = view.kueue.workload
     if state is None:
-        message = f"waits in queue {view.job.queue} of Kueue"
+        message = f"attempt {view.status.attempt + 1} waits in queue {view.job.queue} of Kueue"
         return Outcome((Enqueue(wanted),), _waits(view, QUEUED, message), stop=True)
     if differs(state, wanted) and state.is_reserved:
         return Outcome((Dequeue(state),), _waits(view, QUEUED, "the job changed: it is queued anew"), stop=True)
