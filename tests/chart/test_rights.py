@@ -115,13 +115,13 @@ def test_each_service_account_is_bound_to_its_own_role(chart: Rendered) -> None:
 
 
 def test_one_namespace_leaves_no_write_outside_it(render: Render) -> None:
-    rendered = render(ONE_NAMESPACE)
+    rendered = render(ONE_NAMESPACE, "kueue.enabled=true")
     everywhere = rights(rendered.one("ClusterRole", "hulk-operator"))
     there = rendered.one("Role", "hulk-operator")
     assert set(everywhere) == CLUSTER_SCOPED
     assert there["metadata"]["namespace"] == "research"
     assert rendered.one("RoleBinding", "hulk-operator")["metadata"]["namespace"] == "research"
-    assert {**everywhere, **rights(there)} == rights(render().one("ClusterRole", "hulk-operator"))
+    assert {**everywhere, **rights(there)} == rights(render("kueue.enabled=true").one("ClusterRole", "hulk-operator"))
 
 
 def test_an_operator_for_one_namespace_sees_its_agents_pods_and_no_others_outside_it(render: Render) -> None:
