@@ -16,6 +16,7 @@ from hulk_runtime.agent.rtt_window import MIN_SAMPLES
 from hulk_runtime.training.preflight import Preflight
 from hulk_runtime.training.progress_server import ProgressServer
 from prometheus_client import CollectorRegistry, Gauge
+from start_order import DIGEST, ORDER
 from test_wan_training import wan
 
 BOTH = ("127.0.0.1", "::1")
@@ -36,7 +37,7 @@ def url(host: str, port: int, path: str) -> str:
 async def test_a_worker_answers_at_both_families() -> None:
     known = CollectorRegistry()
     Gauge("hulk_worker_step", "Last completed step.", registry=known).set(7)
-    with ProgressServer(known, 3, 0) as served:
+    with ProgressServer(known, 3, 0, start_digest=DIGEST) as served:
         for host in BOTH:
             address = f"[{host}]:{served.port}" if ":" in host else f"{host}:{served.port}"
             assert await worker_client.answers(address)
@@ -44,8 +45,8 @@ async def test_a_worker_answers_at_both_families() -> None:
             assert await worker_client.preflight(address, Expected()) is None
         served.publish_preflight(Preflight((0.5,), 0.5))
         with pytest.raises(ObserveError, match="/start answered 409"):
-            await worker_client.start(address, 2)
-        await worker_client.start(address, 3)
+            await worker_client.start(address, 2, ORDER)
+        await worker_client.start(address, 3, ORDER)
         assert served.wait_for_start(0)
 
 
