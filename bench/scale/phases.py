@@ -48,10 +48,10 @@ class Times:
 
     ready_s: float = 300.0
     settle_s: float = 300.0
-    one_s: float = 180.0
+    one_s: float = 120.0
     burst_s: float = 300.0
     observed_s: float = 60.0
-    gone_s: float = 180.0
+    gone_s: float = 60.0
     window_s: float = 120.0
 
 
@@ -192,8 +192,9 @@ class Phases:
         for first in range(0, num_jobs, NUM_BURST):
             numbers = range(first, min(first + NUM_BURST, num_jobs))
             some = [job(f"load-{number}", f"load-{first}", in_pool=True) for number in numbers]
-            if await self._bound(some, f"load-{first}", self.times.burst_s) is not None:
-                num_running += len(some)
+            if await self._bound(some, f"load-{first}", self.times.burst_s) is None:
+                break
+            num_running += len(some)
         values |= {"full_s": time.monotonic() - begun_s if num_running == num_jobs else None}
         await self.bare.create_all(JOBS, waiting)
         await self._until(partial(self._are_observed, num_jobs), self.times.observed_s)

@@ -9,12 +9,14 @@ import pytest
 from hulk_lab.processes import wait_until
 
 from bench.api_server import connect
+from bench.raw import Raw
 from bench.scale import supervised as supervising
 from bench.scale.clusters import Size, opened
 from bench.scale.curve import curve, requests, verdicts
 from bench.scale.measured import Moment, Span, span
 from bench.scale.phases import Phases, Times
 from bench.scale.prometheus import LAG, PASSES
+from bench.scale.question import read
 from bench.scale.supervised import Processor, Supervised, supervised
 
 SMALL = Size(40, 200, 2)
@@ -79,6 +81,14 @@ def test_the_curve_has_a_column_for_each_size_and_says_what_was_not_in_time() ->
     assert rows["100 jobs: requests per job"] == ("0.5", "0.5")
     assert rows["window: planning passes a minute"] == ("12.0", "12.0")
     assert list(requests(sizes, "burst").columns[1].cells) == ["1 (1.0)"]
+
+
+def test_rows_are_read_as_they_were_measured(tmp_path: Path) -> None:
+    rows = Raw("scale", tmp_path)
+    for size, bound_s in ((Size(500, 1, 1, "stub"), 1.0), (SMALL, 1.0), (SMALL, 2.0)):
+        for one in spans(bound_s=bound_s).values():
+            rows.add(one, nodes=size.num_nodes, pods=size.num_pods, running=size.num_running, server=size.server)
+    assert read(rows.path) == {SMALL: spans(bound_s=2.0), Size(500, 1, 1): spans(bound_s=1.0)}
 
 
 def test_each_aim_is_met_or_missed() -> None:

@@ -8,12 +8,17 @@ from hulk_operator import names
 from rendering import EVERY_SWITCH, ONE_NAMESPACE, Manifest, Render, Rendered
 
 READ = {"get", "list", "watch"}
+FOLLOW = {"list", "watch"}
 CLUSTER_SCOPED = {
     "nodes",
     "priorityclasses",
     "nodeprofiles",
     "nodeprofiles/status",
     "hulktopologies",
+    "deviceclasses",
+    "resourceslices",
+    "resourceflavors",
+    "workloadpriorityclasses",
 }
 
 
@@ -45,13 +50,13 @@ def test_nobody_has_a_wildcard_or_reads_secrets(render: Render, settings: tuple[
 
 def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) -> None:
     assert rights(chart.one("ClusterRole", "hulk-operator")) == {
-        "nodes": READ,
+        "nodes": FOLLOW,
         "priorityclasses": {"get"},
         "nodeprofiles": READ | {"create", "patch"},
         "nodeprofiles/status": {"patch"},
-        "hulktopologies": READ,
+        "hulktopologies": FOLLOW,
         "hulkjobs": READ | {"create", "patch", "delete"},
-        "hulksweeps": READ,
+        "hulksweeps": FOLLOW,
         "hulksweeps/status": {"patch"},
         "hulkjobs/status": {"patch"},
         "pods": READ | {"create", "patch", "deletecollection"},
@@ -61,7 +66,25 @@ def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) 
         "networkpolicies": {"get", "create", "deletecollection"},
         "secrets": {"create"},
         "events": {"list", "create"},
+        "deviceclasses": FOLLOW,
+        "resourceslices": FOLLOW,
+        "resourceclaims": FOLLOW,
+        "resourceclaimtemplates": FOLLOW,
     }
+
+
+def test_kueues_kinds_are_the_operators_only_where_they_are_asked_for(chart: Rendered, render: Render) -> None:
+    default = rights(chart.one("ClusterRole", "hulk-operator"))
+    beside = rights(render("kueue.enabled=true").one("ClusterRole", "hulk-operator"))
+    assert {kind: verbs for kind, verbs in beside.items() if kind not in default} == {
+        "workloads": {"list", "watch", "create", "patch", "delete"},
+        "workloads/status": {"patch"},
+        "resourceflavors": {"list", "watch"},
+        "workloadpriorityclasses": {"get"},
+    }
+    narrow = render("kueue.enabled=true", ONE_NAMESPACE)
+    assert "workloads" in rights(narrow.one("Role", "hulk-operator"))
+    assert "workloads" not in rights(narrow.one("ClusterRole", "hulk-operator"))
 
 
 def test_only_its_own_lease_and_key_can_be_read_or_changed(chart: Rendered) -> None:
@@ -92,13 +115,13 @@ def test_each_service_account_is_bound_to_its_own_role(chart: Rendered) -> None:
 
 
 def test_one_namespace_leaves_no_write_outside_it(render: Render) -> None:
-    rendered = render(ONE_NAMESPACE)
+    rendered = render(ONE_NAMESPACE, "kueue.enabled=true")
     everywhere = rights(rendered.one("ClusterRole", "hulk-operator"))
     there = rendered.one("Role", "hulk-operator")
     assert set(everywhere) == CLUSTER_SCOPED
     assert there["metadata"]["namespace"] == "research"
     assert rendered.one("RoleBinding", "hulk-operator")["metadata"]["namespace"] == "research"
-    assert {**everywhere, **rights(there)} == rights(render().one("ClusterRole", "hulk-operator"))
+    assert {**everywhere, **rights(there)} == rights(render("kueue.enabled=true").one("ClusterRole", "hulk-operator"))
 
 
 def test_an_operator_for_one_namespace_sees_its_agents_pods_and_no_others_outside_it(render: Render) -> None:

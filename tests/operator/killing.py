@@ -113,7 +113,7 @@ class Killing:
     def __init__(self, inner: Cluster, point: KillPoint | Record) -> None:
         self._inner = inner
         self._point = point
-        self._deleted: set[tuple[str, str | None, str]] = set()
+        self._deleted: set[tuple[str, str | None, str, str | None]] = set()
 
     async def get(self, resource: ApiResource, name: str, namespace: str | None = None) -> Object:
         return await self._inner.get(resource, name, namespace)
@@ -151,7 +151,8 @@ class Killing:
         return await self._write(f"apply {resource.plural}{_part(options)}", sent)
 
     async def delete(self, resource: ApiResource, name: str, namespace: str | None = None, **options: Any) -> None:
-        sent, key = self._inner.delete(resource, name, namespace, **options), (resource.plural, namespace, name)
+        sent = self._inner.delete(resource, name, namespace, **options)
+        key = resource.plural, namespace, name, options.get("uid")
         if key in self._deleted:
             await sent
             return

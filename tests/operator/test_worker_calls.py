@@ -91,7 +91,7 @@ class Trains:
     async def preflight(self, address: str, expected: Expected) -> Preflight | None:
         raise AssertionError(address)
 
-    async def start(self, address: str, attempt: int) -> None:
+    async def start(self, address: str, attempt: int, order: str) -> None:
         self.started.append(address)
         if not self.starts:
             raise ObserveError("answered 409")

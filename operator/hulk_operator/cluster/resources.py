@@ -61,3 +61,10 @@ NODE_PROFILES: Final = ApiResource(
 HULK_TOPOLOGIES: Final = ApiResource(
     names.GROUP, names.VERSION, names.TOPOLOGY_PLURAL, names.TOPOLOGY_KIND, namespaced=False
 )
+WORKLOADS: Final = ApiResource(names.KUEUE_GROUP, names.KUEUE_VERSION, "workloads", "Workload")
+RESOURCE_FLAVORS: Final = ApiResource(
+    names.KUEUE_GROUP, names.KUEUE_VERSION, "resourceflavors", "ResourceFlavor", namespaced=False
+)
+WORKLOAD_PRIORITY_CLASSES: Final = ApiResource(
+    names.KUEUE_GROUP, names.KUEUE_VERSION, "workloadpriorityclasses", "WorkloadPriorityClass", namespaced=False
+)

@@ -37,6 +37,7 @@ from hulk_operator.cluster import (
 from hulk_operator.inputs import speeds
 from hulk_operator.observation import Preflight
 from hulk_operator.pods import Reason, owner_name, owner_reference, owner_uid, peer_secret, reason_of
+from hulk_operator.reconcile.kueue_actions import KueueActions
 from hulk_operator.reconcile.types import (
     Action,
     Admission,
@@ -45,6 +46,8 @@ from hulk_operator.reconcile.types import (
     Create,
     DeleteJob,
     DeletePods,
+    Dequeue,
+    Enqueue,
     KeepSpeeds,
     MakeSecret,
     Memory,
@@ -55,6 +58,7 @@ from hulk_operator.reconcile.types import (
     RequestPlan,
     Step,
     Sweep,
+    TellKueue,
     TryPod,
     View,
     Warnings,
@@ -109,11 +113,14 @@ class Executor:
         self._created = created
         self._remember = remember
         self._acts = acts
+        kueue = KueueActions(cluster, created, remember, self._check_lease)
         self._perform: dict[type[Any], Callable[[View, Any], Awaitable[None]]] = {
             Calibrate: self._calibrate,
             Create: self._create,
             DeleteJob: self._delete_job,
             DeletePods: self._delete_pods,
+            Dequeue: kueue.dequeue,
+            Enqueue: kueue.enqueue,
             KeepSpeeds: self._keep_speeds,
             MakeSecret: self._make_secret,
             ReadWarnings: self._read_warnings,
@@ -122,6 +129,7 @@ class Executor:
             Remember: self._replace_memory,
             RequestPlan: self._request_plan,
             Sweep: self._sweep,
+            TellKueue: kueue.tell,
             TryPod: self._try_pod,
             Write: self._write,
         }

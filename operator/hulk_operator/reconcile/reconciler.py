@@ -11,6 +11,7 @@ from hulk_operator.cluster import (
     HULK_JOBS,
     ORIGIN,
     PODS,
+    WORKLOADS,
     AlreadyExists,
     ApiResource,
     Cluster,
@@ -26,6 +27,7 @@ from hulk_operator.reconcile.attempt_state import set_condition
 from hulk_operator.reconcile.executor import Executor, Plans
 from hulk_operator.reconcile.polling import Workers
 from hulk_operator.reconcile.recipe import EVENTS_WRITE, STATUS_WRITE, decide
+from hulk_operator.reconcile.steps.kueue import waits_for_kueue
 from hulk_operator.reconcile.steps.queueing import queue_move
 from hulk_operator.reconcile.steps.start_failures import refused
 from hulk_operator.reconcile.types import (
@@ -138,7 +140,8 @@ class Reconciler:
             return None
         self.calls.ask(decision.view, () if errors else decision.calls)
         admission = self._remembered(job).admission
-        if not _may_need_plan(job, status) or (admission is not None and admission.refused is not None):
+        is_refused = admission is not None and admission.refused is not None
+        if not _may_need_plan(job, status) or is_refused or waits_for_kueue(view):
             self._plans.forget(key)
         return requeue_after_s
 
@@ -162,6 +165,7 @@ class Reconciler:
             metrics_readers=self._metrics_readers,
             farewell=self._store.farewell_of(job),
             orders=self._orders,
+            kueue=self._store.kueue.standing(job),
         )
 
     async def _write_status(self, job: HulkJob, status: HulkJobStatus) -> None:
@@ -209,6 +213,8 @@ class Reconciler:
     def _see_created(self, resource: ApiResource, created: Object) -> None:
         if resource is PODS:
             self._store.pods.put(created)
+        elif resource is WORKLOADS:
+            self._store.kueue.workloads.put(created)
 
     def _remembered(self, job: HulkJob) -> Memory:
         """What is known of this very job, not of one that had its name before."""
