@@ -126,6 +126,9 @@ class Killing:
     def pages(self, resource: ApiResource, namespace: str | None = None, **options: Any) -> AsyncIterator[Listing]:
         return self._inner.pages(resource, namespace, **options)
 
+    async def version(self, resource: ApiResource, namespace: str | None = None) -> str:
+        return await self._inner.version(resource, namespace)
+
     def watch(self, resource: ApiResource, namespace: str | None = None, **options: Any) -> AsyncIterator[Change]:
         return self._inner.watch(resource, namespace, **options)
 

@@ -71,6 +71,11 @@ class ApiCluster:
                 return
             query["continue"] = token
 
+    async def version(self, resource: ApiResource, namespace: str | None = None) -> str:
+        found = await self._send("GET", resource.path(namespace), {"limit": "1"})
+        version: str = found["metadata"]["resourceVersion"]
+        return version
+
     async def watch(
         self,
         resource: ApiResource,

@@ -39,6 +39,7 @@ from hulk_operator.watched.store import Store
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
+CONNECT_S: Final = 60.0  # twice an informer's longest pause
 KUEUE_RETRY_S: Final = 10.0
 _NO_KUEUE: Final = (
     f"the cluster does not serve {names.KUEUE_GROUP}/{names.KUEUE_VERSION}: install Kueue 0.15 or newer, or take the "
@@ -71,6 +72,7 @@ class Informers:
         self._cluster, self._store, self._heard = cluster, store, heard
         self._scope = scope or Scope()
         self._synced = asyncio.Event()
+        self._informers: Sequence[Informer] = ()
 
     @property
     def synced(self) -> bool:
@@ -82,9 +84,22 @@ class Informers:
         await self._synced.wait()
         return self._store.snapshot()
 
+    async def connected(self) -> None:
+        """Wait until all of it is followed: what was read before the server was away may never have been.
+
+        A kind that the server does not serve any more is not waited for beyond `CONNECT_S`.
+        """
+        await self._synced.wait()
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                for one in self._informers:
+                    await one.connected.wait()
+        except TimeoutError:
+            log.warning("goes on without news of some kinds")
+
     async def run(self) -> None:
         """Follow everything until cancelled."""
-        found = await self._found()
+        found = self._informers = await self._found()
         async with background.running() as tasks:
             for one in found:
                 tasks.start("informer", one.run)
