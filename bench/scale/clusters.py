@@ -143,7 +143,7 @@ def running(module: str, folder: Path, *arguments: str, **numbers: int) -> Itera
     options = [text for name, number in numbers.items() for text in (f"--{name}", str(number))]
     with (folder / f"{module}.log").open("ab") as log:
         command = [sys.executable, "-m", f"bench.scale.{module}", *arguments, *options]
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
         yield process
     finally:

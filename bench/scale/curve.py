@@ -71,6 +71,7 @@ ROWS: Final[tuple[tuple[str, Figure, str], ...]] = (
     ("process ended (lease lost, or killed for memory)", total(lambda span: span.num_ends), ".0f"),
     ("of these killed above 2,048 MiB", total(lambda span: span.num_too_large), ".0f"),
     ("longest between two renewals of the lease, s", most(lambda span: span.lease_gap_s), ".1f"),
+    ("the machine stood still for s", total(lambda span: span.stood_s), ".0f"),
     ("start: holds the lease after s", value("start", "ready_s"), ".1f"),
     ("start: all NodeProfiles made after s", value("start", "profiles_s"), ".1f"),
     ("start: links ordered and quiet after s", value("start", "settled_s"), ".0f"),

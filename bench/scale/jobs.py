@@ -11,6 +11,7 @@ from bench.scale.nodes import ACCELERATORS, NUM_REGIONS, POOL, Object
 SYSTEM: Final = "hulk-system"
 """The operator's lease and the agents' pods are here."""
 NAMESPACE: Final = "bench"
+NUM_WORKERS: Final = 2
 WITHIN: Final = {"rttMicroseconds": 200, "bandwidthBytesPerSecond": 12_500_000_000}
 BETWEEN: Final = {"rttMicroseconds": 20_000, "bandwidthBytesPerSecond": 1_000_000_000}
 
@@ -45,7 +46,7 @@ def job(name: str, batch: str, *, in_pool: bool = False) -> Object:
         "kind": names.JOB_KIND,
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {
-            "workers": {"min": 2, "max": 2, "acceleratorsPerWorker": ACCELERATORS},
+            "workers": {"min": NUM_WORKERS, "max": NUM_WORKERS, "acceleratorsPerWorker": ACCELERATORS},
             "model": {
                 "transformer": {"layers": 24, "hidden": 2048, "heads": 16, "sequenceLength": 2048, "vocabulary": 50_257}
             },

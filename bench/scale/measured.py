@@ -28,6 +28,7 @@ class Moment:
     num_ends: int
     num_too_large: int
     processor: Processor
+    stood_s: float
 
 
 def counts_of(meter: Mapping[str, Any]) -> Counts:
@@ -61,6 +62,7 @@ class Span:
     num_too_large: int
     cpu_s: float
     waited_s: float
+    stood_s: float
     own_mib: float
     with_planner_mib: float
     values: dict[str, float | None] = field(default_factory=dict)
@@ -102,6 +104,7 @@ def span(phase: str, before: Moment, after: Moment, own_mib: float, with_planner
         num_too_large=after.num_too_large - before.num_too_large,
         cpu_s=used.cpu_s,
         waited_s=used.waited_s,
+        stood_s=after.stood_s - before.stood_s,
         own_mib=own_mib,
         with_planner_mib=with_planner_mib,
     )

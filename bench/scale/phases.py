@@ -16,19 +16,20 @@ import asyncio
 import json
 import time
 import urllib.request
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from hulk_operator import names
 from hulk_operator.cluster import HULK_JOBS, NODE_PROFILES, PODS
 
-from bench.api_server import Bare, watched
+from bench.api_server import Bare
 from bench.scale.access import HOST
 from bench.scale.clusters import Cluster, Size
-from bench.scale.jobs import NAMESPACE, job
+from bench.scale.jobs import NAMESPACE, NUM_WORKERS, job
 from bench.scale.measured import Moment, Span, counts_of, polls, span
 from bench.scale.meter import METER_PATH
 from bench.scale.nodes import ACCELERATORS
@@ -121,12 +122,18 @@ class Phases:
 
     async def _moment(self) -> Moment:
         await asyncio.to_thread(self.operator.scrapes.look)
-        async with self.bare.session.get(self.bare.url + METER_PATH) as answer:
-            meter = await answer.json()
+        meter = await self._meter()
         operator = self.operator
         ends = operator.num_ends, operator.num_too_large
         counts, samples = counts_of(meter), operator.scrapes.total()
-        return Moment(time.monotonic(), counts, meter["renewals_s"], samples, *ends, operator.processor)
+        return Moment(
+            time.monotonic(), counts, meter["renewals_s"], samples, *ends, operator.processor, operator.stood_s
+        )
+
+    async def _meter(self) -> dict[str, Any]:
+        async with self.bare.session.get(self.bare.url + METER_PATH) as answer:
+            found: dict[str, Any] = await answer.json()
+        return found
 
     async def _is_ready(self) -> bool:
         await asyncio.to_thread(self.operator.scrapes.look)
@@ -143,7 +150,7 @@ class Phases:
         begun_s = last_s = time.monotonic()
         before = -1
         while time.monotonic() - begun_s < self.times.settle_s:
-            counts = (await self._moment()).counts
+            counts = counts_of(await self._meter())
             written = sum(row[0] for (verb, kind), row in counts.items() if kind == "nodeprofiles" and verb == "patch")
             if written != before:
                 before, last_s = written, time.monotonic()
@@ -162,26 +169,41 @@ class Phases:
         return time.monotonic() - begun_s
 
     async def _bound(self, bodies: Sequence[dict[str, Any]], batch: str, limit_s: float) -> float | None:
-        """Seconds from the first request to the last pod bound; None when not all pods run in time."""
-        async with watched(self.bare, NAMESPACE, f"bench={batch}", 2 * len(bodies)) as (timeline, all_run):
-            begun_s = time.monotonic()
-            await self.bare.create_all(JOBS, bodies)
-            done, _ = await asyncio.wait((all_run,), timeout=limit_s)
-            return max(timeline.bound.values()) - begun_s if done else None
+        """Seconds from the first request to the last pod bound; None when not all are in time."""
+        last_bound = asyncio.create_task(self._last_bound(batch, len(bodies)))
+        begun_s = time.monotonic()
+        await self.bare.create_all(JOBS, bodies)
+        done, _ = await asyncio.wait((last_bound,), timeout=limit_s)
+        last_bound.cancel()
+        return last_bound.result() - begun_s if done else None
+
+    async def _last_bound(self, batch: str, num_jobs: int) -> float:
+        """The time at which each job of a batch has all its pods, and each of these a node."""
+        bound: defaultdict[str, set[str]] = defaultdict(set)
+        async for event in self.bare.watch(PODS.path(NAMESPACE), f"bench={batch}"):
+            pod = event["object"]
+            of_job = bound[pod["metadata"]["labels"][names.LABEL_JOB]]
+            if event["type"] == "DELETED":
+                of_job.discard(pod["metadata"]["name"])
+            elif pod["spec"].get("nodeName"):
+                of_job.add(pod["metadata"]["name"])
+            if sum(len(pods) >= NUM_WORKERS for pods in bound.values()) == num_jobs:
+                return time.monotonic()
+        raise AssertionError("a watch has no end")
 
     async def _one(self, name: str) -> float | None:
         bound_s = await self._bound([job(name, name)], name, self.times.one_s)
         await self._remove([name])
         return bound_s
 
-    async def _remove(self, names: Sequence[str]) -> None:
+    async def _remove(self, jobs: Sequence[str]) -> None:
         """Jobs and, after them, their pods."""
-        for name in names:
+        for name in jobs:
             await self.bare.delete(f"{JOBS}/{name}")
 
         async def gone() -> bool:
             left = await self.bare.matching(PODS.path(NAMESPACE), "bench")
-            return not {pod["metadata"]["labels"]["hulk.dev/job"] for pod in left} & set(names)
+            return not {pod["metadata"]["labels"][names.LABEL_JOB] for pod in left} & set(jobs)
 
         await self._until(gone, self.times.gone_s)
 
@@ -216,7 +238,8 @@ class Phases:
 
     async def _are_observed(self, num_jobs: int) -> bool:
         """Whether so many jobs were asked for their progress since they train."""
-        return sum(len(times) > 1 for times in (await self._asked()).values()) >= num_jobs
+        asked = (await self._asked()).values()
+        return sum(any(time_s > begun_s for time_s in times) for begun_s, *times in asked) >= num_jobs
 
     async def _num_overbooked(self) -> float:
         """Nodes that hold more workers' accelerators than they have; nobody but the planner looks at that."""

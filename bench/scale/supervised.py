@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from bench.simulated import Process, free_port, resident_mib
 
 COMMAND: Final = [sys.executable, "-m", "hulk_operator"]
 LOOK_S: Final = 0.2
+STANDS_S: Final = 2.0
+"""Who looks for so long not at all was stopped, or had no processor: nothing that is timed then counts."""
 SCRAPE_S: Final = 15.0
 MAX_END_S: Final = 30.0
 LIMIT_MIB: Final = 2048.0
@@ -50,7 +53,8 @@ def processor(process: Process) -> Processor:
 class Supervised:
     """One operator, whatever number its process has. MiB are the most since `forget`.
 
-    `num_ends`: how often it ended, `num_too_large`: how often of these it was killed for its memory.
+    `num_ends`: how often it ended, `num_too_large`: how often of these it was killed for its memory. `stood_s`: for how
+    long nobody looked after it, because the bench itself stood still.
     """
 
     kubeconfig: Path
@@ -58,6 +62,7 @@ class Supervised:
     port: int = field(default_factory=free_port)
     num_ends: int = 0
     num_too_large: int = 0
+    stood_s: float = 0.0
     own_mib: float = 0.0
     with_planner_mib: float = 0.0
     _ended: Processor = Processor()
@@ -96,6 +101,7 @@ class Supervised:
         self.own_mib = self.with_planner_mib = 0.0
 
     def _start(self) -> Process:
+        """In a session of its own: the kernel gives each its share of the processors, as it does with a pod."""
         environment = {
             **os.environ,
             "KUBECONFIG": str(self.kubeconfig),
@@ -103,10 +109,13 @@ class Supervised:
             "HULK_METRICS_PORT": str(self.port),
         }
         with self.log.open("ab") as output:
-            return subprocess.Popen(COMMAND, env=environment, stdout=output, stderr=output)
+            return subprocess.Popen(COMMAND, env=environment, stdout=output, stderr=output, start_new_session=True)
 
     def _watch(self) -> None:
+        looked_s = time.monotonic()
         while not self._stops.wait(LOOK_S):
+            before_s, looked_s = looked_s, time.monotonic()
+            self.stood_s += looked_s - before_s if looked_s - before_s > STANDS_S else 0.0
             if self._process.poll() is not None:
                 self.num_ends += 1
                 self._ended, self._own = self.processor, Processor()

@@ -35,7 +35,9 @@ def moment(time_s: float, num: int, **more: float) -> Moment:
     """After `num` creates of pods of 1 MB each."""
     samples = {**lags(20 * num, 10_000 * num), f"{PASSES}_count": 2.0 * num, f"{PASSES}_sum": 3.0 * num, **more}
     renewals_s = [0.0, 2.5, 5.0, 9.0, 11.5]
-    return Moment(time_s, {("create", "pods"): (num, num * 10**6)}, renewals_s, samples, num - 1, 0, Processor(num, 1))
+    return Moment(
+        time_s, {("create", "pods"): (num, num * 10**6)}, renewals_s, samples, num - 1, 0, Processor(num, 1), 0.0
+    )
 
 
 def found(phase: str, own_mib: float = 100, **values: float | None) -> Span:
