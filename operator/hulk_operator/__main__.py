@@ -9,8 +9,6 @@ def main() -> None:
     """Entry point; everything heavy is imported here, because the planner's process imports this module as well."""
     import asyncio
 
-    import aiohttp
-
     from hulk_operator import background, logs
     from hulk_operator.background import BackgroundError
     from hulk_operator.cluster import ClusterError, LeaseLost, connect
@@ -29,14 +27,13 @@ def main() -> None:
     async def operate() -> None:
         health = Health()
         cluster = await connect(wrote=health.wrote)
-        async with aiohttp.ClientSession() as session:
-            try:
-                async with background.running() as tasks:
-                    following = tasks.start("log level", level.follow)
-                    await run(cluster, HttpWorkers(session), settings, health, serve, cluster.clock.now)
-                    following.cancel()
-            finally:
-                await cluster.close()
+        try:
+            async with background.running() as tasks:
+                following = tasks.start("log level", level.follow)
+                await run(cluster, HttpWorkers(), settings, health, serve, cluster.clock.now)
+                following.cancel()
+        finally:
+            await cluster.close()
 
     try:
         asyncio.run(operate())

@@ -69,8 +69,26 @@ ANNOTATION_PLAN_DIGEST: Final = f"{RESERVED_PREFIX}plan-digest"
 ANNOTATION_CONTAINER: Final = f"{RESERVED_PREFIX}container"  # of a worker's pod: which container is the worker
 ANNOTATION_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"  # kept where the user sets it
 
+# Kueue's words, as far as Hulk reads or writes them.
+KUEUE_GROUP: Final = "kueue.x-k8s.io"
+KUEUE_VERSION: Final = "v1beta2"
+LABEL_QUEUE: Final = f"{KUEUE_GROUP}/queue-name"  # of a HulkJob: its LocalQueue
+LABEL_WORKLOAD_PRIORITY: Final = f"{KUEUE_GROUP}/priority-class"  # of a HulkJob: its WorkloadPriorityClass
+LABEL_MAX_EXECUTION: Final = f"{KUEUE_GROUP}/max-exec-time-seconds"  # of a HulkJob
+LABEL_OWNER_UID: Final = f"{KUEUE_GROUP}/job-uid"  # of a Workload
+LABEL_POD_SET: Final = f"{KUEUE_GROUP}/podset"  # of a pod
+LABEL_LOCAL_QUEUE: Final = f"{KUEUE_GROUP}/local-queue-name"  # of a pod
+LABEL_CLUSTER_QUEUE: Final = f"{KUEUE_GROUP}/cluster-queue-name"  # of a pod
+ANNOTATION_WORKLOAD: Final = f"{KUEUE_GROUP}/workload"  # of a pod
+ANNOTATION_REQUIRED_TOPOLOGY: Final = f"{KUEUE_GROUP}/podset-required-topology"
+ANNOTATION_PREFERRED_TOPOLOGY: Final = f"{KUEUE_GROUP}/podset-preferred-topology"
+ANNOTATION_ANY_TOPOLOGY: Final = f"{KUEUE_GROUP}/podset-unconstrained-topology"
+ANNOTATION_POD_SETS_DIGEST: Final = f"{RESERVED_PREFIX}pod-sets-digest"  # of a Workload: what it was made of
+POD_SET: Final = "main"
+
 # Labels of nodes that Hulk reads.
 NODE_REGION: Final = "topology.kubernetes.io/region"
+NODE_HOST_NAME: Final = "kubernetes.io/hostname"
 NODE_ZONE: Final = "topology.kubernetes.io/zone"
 NODE_PRODUCT: Final = "nvidia.com/gpu.product"
 NODE_ACCELERATOR_MEMORY: Final = "nvidia.com/gpu.memory"  # MiB
@@ -163,6 +181,7 @@ ENV_QUEUE_SETTLE_SECONDS: Final = "HULK_QUEUE_SETTLE_SECONDS"
 MASTER_PORT: Final = 29400
 WORKER_METRICS_PORT: Final = 9400
 OPERATOR_METRICS_PORT: Final = 9401
+AGENT_METRICS_PORT: Final = 9402
 AGENT_BANDWIDTH_PORT: Final = 9404
 
 # Ports of attempts whose pods are on their nodes' own network: below what Linux hands out to clients by itself (32768),

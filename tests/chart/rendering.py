@@ -13,6 +13,7 @@ EVERY_SWITCH = (
     "metrics.podMonitor.enabled=true",
     "metrics.prometheusRule.enabled=true",
     "grafana.dashboard=true",
+    "kueue.enabled=true",
 )
 ONE_NAMESPACE = "scope.namespace=research"
 

@@ -1,7 +1,9 @@
 """The objects beside the workloads: definitions, network policies, admission policy, monitoring."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -119,3 +121,18 @@ def test_the_dashboard_is_loaded_by_grafanas_sidecar(render: Render) -> None:
     assert config_map["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert json.loads(config_map["data"]["hulk.json"])["uid"] == "hulk-overview"
     assert "hulk-dashboard" not in render().of("ConfigMap")
+
+
+def test_every_value_is_explained_in_the_readme() -> None:
+    rows = [line.split(" | ") for line in (CHART / "README.md").read_text().splitlines() if line.startswith("| ")][1:]
+    assert [row[0] for row in rows if not row[-1].strip(" |")] == []
+    explained = {row[0].removeprefix("| ") for row in rows}
+
+    def leaves(value: Any, path: str = "") -> Iterator[str]:
+        if path in explained or not isinstance(value, dict):
+            yield path
+        else:
+            for name, child in value.items():
+                yield from leaves(child, f"{path}.{name}".lstrip("."))
+
+    assert set(leaves(yaml.safe_load((CHART / "values.yaml").read_text()))) == explained

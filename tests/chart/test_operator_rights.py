@@ -181,3 +181,70 @@ def test_nothing_the_operator_asks_for_is_refused(
 def profiles(installed: Run) -> set[str]:
     found = json.loads(installed("kubectl", "get", "nodeprofiles", "-o", "json").stdout)["items"]
     return {item["metadata"]["name"] for item in found}
+
+
+@pytest.mark.whole  # building Kueue takes 5 minutes of CPU
+@pytest.mark.usefixtures("kueue_lab")
+def test_nothing_is_refused_beside_kueue(
+    installed: Run, kwok_nodes: Callable[..., list[str]], namespace: str, operator: Callable[[str], Path]
+) -> None:
+    """First without the rights, which is said; then admitted, evicted, queued again under another priority, deleted."""
+
+    def why() -> str:
+        status = json.loads(installed("kubectl", "get", "hulkjob", JOB, "-n", namespace, "-o", "json").stdout)
+        found = status.get("status", {}).get("conditions", [])
+        return next(
+            (f"{one['status']} {one['reason']} {one['message']}" for one in found if one["type"] == "Planned"), ""
+        )
+
+    def says(words: str) -> None:
+        wait_until(lambda: words in why(), f"{words!r} in Planned", timeout_s=PATIENCE_S, log=log)
+
+    def patch(kind: str, name: str, change: object, *flags: str) -> None:
+        installed("kubectl", "patch", kind, name, "--type=merge", "-p", json.dumps(change), *flags)
+
+    kwok_nodes(2)
+    installed("kubectl", "create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": QUEUES}))
+    body = job()
+    body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/priority-class": "idle"}
+    body["spec"]["workers"]["resourceName"] = "nvidia.com/gpu"
+    log = operator("")
+    try:
+        installed("kubectl", "create", "-f", "-", stdin=json.dumps(body))
+        says("--set kueue.enabled=true")
+        refused = log.read_text()
+        installed("helm", "upgrade", "hulk", str(CHART), "-n", INSTALLED_IN, "--set", "kueue.enabled=true")
+        says("True Planned")
+        patch("clusterqueue", "rights", {"spec": {"stopPolicy": "HoldAndDrain"}})
+        says("ClusterQueueStopped")
+        patch("hulkjob", JOB, {"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "urgent"}}}, "-n", namespace)
+        patch("hulkjob", JOB, {"spec": {"workers": {"min": 1}}}, "-n", namespace)
+        patch("clusterqueue", "rights", {"spec": {"stopPolicy": "None"}})
+        says("attempt 2")
+        patch("hulkjob", JOB, {"spec": {"suspend": True}}, "-n", namespace)
+        says("Suspended")
+        workloads = ("kubectl", "get", "workloads", "-n", namespace, "-o", "name")
+        wait_until(lambda: not installed(*workloads).stdout, "the end of the Workload", timeout_s=PATIENCE_S, log=log)
+        later = log.read_text().removeprefix(refused)
+        assert [line for line in later.splitlines() if "forbidden" in line.lower()] == []
+    finally:
+        for manifest in QUEUES:
+            name = manifest["metadata"]["name"]
+            installed("kubectl", "delete", manifest["kind"].lower(), name, "-n", namespace, "--wait=false", check=False)
+
+
+def _of_kueue(kind: str, name: str, **body: object) -> Manifest:
+    place = {"namespace": RESEARCH} if kind == "LocalQueue" else {}
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name, **place}, **body}
+
+
+RESOURCES = ["cpu", "memory", "nvidia.com/gpu"]
+QUOTAS = [{"name": name, "nominalQuota": "1000Gi" if name == "memory" else 100} for name in RESOURCES]
+GROUP = {"coveredResources": RESOURCES, "flavors": [{"name": "rights", "resources": QUOTAS}]}
+QUEUES = (
+    _of_kueue("ResourceFlavor", "rights"),
+    _of_kueue("ClusterQueue", "rights", spec={"namespaceSelector": {}, "resourceGroups": [GROUP]}),
+    _of_kueue("LocalQueue", "team", spec={"clusterQueue": "rights"}),
+    _of_kueue("WorkloadPriorityClass", "idle", value=1),
+    _of_kueue("WorkloadPriorityClass", "urgent", value=2),
+)

@@ -17,6 +17,8 @@ CLUSTER_SCOPED = {
     "hulktopologies",
     "deviceclasses",
     "resourceslices",
+    "resourceflavors",
+    "workloadpriorityclasses",
 }
 
 
@@ -72,6 +74,20 @@ def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) 
     }
 
 
+def test_kueues_kinds_are_the_operators_only_where_they_are_asked_for(chart: Rendered, render: Render) -> None:
+    default = rights(chart.one("ClusterRole", "hulk-operator"))
+    beside = rights(render("kueue.enabled=true").one("ClusterRole", "hulk-operator"))
+    assert {kind: verbs for kind, verbs in beside.items() if kind not in default} == {
+        "workloads": {"list", "watch", "create", "patch", "delete"},
+        "workloads/status": {"patch"},
+        "resourceflavors": {"list", "watch"},
+        "workloadpriorityclasses": {"get"},
+    }
+    narrow = render("kueue.enabled=true", ONE_NAMESPACE)
+    assert "workloads" in rights(narrow.one("Role", "hulk-operator"))
+    assert "workloads" not in rights(narrow.one("ClusterRole", "hulk-operator"))
+
+
 def test_only_its_own_lease_and_key_can_be_read_or_changed(chart: Rendered) -> None:
     role = chart.one("Role", "hulk-operator-lease")
     found = {(*rule["resources"], *rule.get("resourceNames", ())): set(rule["verbs"]) for rule in role["rules"]}
@@ -100,13 +116,13 @@ def test_each_service_account_is_bound_to_its_own_role(chart: Rendered) -> None:
 
 
 def test_one_namespace_leaves_no_write_outside_it(render: Render) -> None:
-    rendered = render(ONE_NAMESPACE)
+    rendered = render(ONE_NAMESPACE, "kueue.enabled=true")
     everywhere = rights(rendered.one("ClusterRole", "hulk-operator"))
     there = rendered.one("Role", "hulk-operator")
     assert set(everywhere) == CLUSTER_SCOPED
     assert there["metadata"]["namespace"] == "research"
     assert rendered.one("RoleBinding", "hulk-operator")["metadata"]["namespace"] == "research"
-    assert {**everywhere, **rights(there)} == rights(render().one("ClusterRole", "hulk-operator"))
+    assert {**everywhere, **rights(there)} == rights(render("kueue.enabled=true").one("ClusterRole", "hulk-operator"))
 
 
 def test_an_operator_for_one_namespace_sees_its_agents_pods_and_no_others_outside_it(render: Render) -> None:

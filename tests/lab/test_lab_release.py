@@ -29,7 +29,7 @@ def goes_on(jobs: Jobs) -> None:
 
 
 def test_helm_tests_the_release(installed: up.Lab) -> None:
-    said = installed.kube.run("helm", "test", "hulk", "-n", SYSTEM_NAMESPACE, "--timeout", "180s")
+    said = installed.kube.run("helm", "test", "hulk", "-n", SYSTEM_NAMESPACE, "--logs", "--timeout", "180s")
     assert "an operator is ready" in said
     assert f"a HulkJob in namespace {SYSTEM_NAMESPACE} is admitted" in said
     left = installed.kube.get("serviceaccounts,roles,rolebindings", "-n", SYSTEM_NAMESPACE)["items"]

@@ -284,6 +284,7 @@ GOOD_SPECS: dict[str, dict[str, Any]] = {
     "local": {"sync": {"mode": "local"}},
     "stages, one replica's sequence for two workers": {"training.globalBatch": 1, "parallelism": {"pipeline": 2}},
     "local for so many steps": {"sync": {"mode": "local", "local": {"innerSteps": 500}}},
+    "not encrypted": {"sync": {"encryption": "none"}},
     "compressed, without a region": {"sync": {"compression": "int8", "onRegionLoss": "continue"}},
     "worth by a sigmoid": {"utility": {"type": "sigmoid", "sigmoid": {"steepness": "0.001", "midpoint": 3000}}},
     "worth less its energy": {

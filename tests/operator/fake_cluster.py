@@ -61,6 +61,9 @@ class FakeCluster:
             yield Listing((one,), found.resource_version)
         yield Listing((), found.resource_version)
 
+    async def version(self, resource: ApiResource, namespace: str | None = None) -> str:
+        return str(self._version)
+
     def watch(self, *_: Any, **__: Any) -> AsyncIterator[Change]:
         raise NotImplementedError("no test watches a fake")
 

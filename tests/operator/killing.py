@@ -38,7 +38,7 @@ from hulk_operator.handlers.operator import run
 from hulk_operator.handlers.serving import serve
 from hulk_operator.handlers.settings import Settings
 from hulk_operator.metrics import Health
-from hulk_operator.observation import Observation, ObservedLink, Preflight
+from hulk_operator.observation import Expected, Observation, ObservedLink, Preflight
 from hulk_operator.pods import WorkerPod, worker_pod
 from hulk_operator.reconcile import reconciler
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide
@@ -113,7 +113,7 @@ class Killing:
     def __init__(self, inner: Cluster, point: KillPoint | Record) -> None:
         self._inner = inner
         self._point = point
-        self._deleted: set[tuple[str, str | None, str]] = set()
+        self._deleted: set[tuple[str, str | None, str, str | None]] = set()
 
     async def get(self, resource: ApiResource, name: str, namespace: str | None = None) -> Object:
         return await self._inner.get(resource, name, namespace)
@@ -125,6 +125,9 @@ class Killing:
 
     def pages(self, resource: ApiResource, namespace: str | None = None, **options: Any) -> AsyncIterator[Listing]:
         return self._inner.pages(resource, namespace, **options)
+
+    async def version(self, resource: ApiResource, namespace: str | None = None) -> str:
+        return await self._inner.version(resource, namespace)
 
     def watch(self, resource: ApiResource, namespace: str | None = None, **options: Any) -> AsyncIterator[Change]:
         return self._inner.watch(resource, namespace, **options)
@@ -148,7 +151,8 @@ class Killing:
         return await self._write(f"apply {resource.plural}{_part(options)}", sent)
 
     async def delete(self, resource: ApiResource, name: str, namespace: str | None = None, **options: Any) -> None:
-        sent, key = self._inner.delete(resource, name, namespace, **options), (resource.plural, namespace, name)
+        sent = self._inner.delete(resource, name, namespace, **options)
+        key = resource.plural, namespace, name, options.get("uid")
         if key in self._deleted:
             await sent
             return
@@ -190,12 +194,12 @@ class Answers:
         self._trains = trains
         self._started: int | None = None
 
-    async def preflight(self, address: str) -> Preflight | None:
+    async def preflight(self, address: str, expected: Expected) -> Preflight | None:
         """Half a second on every rank, of the attempt whose pod has the address."""
         gang = await self._gang(address)
         return Preflight(gang[0].attempt, (0.5,) * len(gang)) if gang else None
 
-    async def metrics(self, address: str) -> Observation:
+    async def metrics(self, address: str, expected: Expected) -> Observation:
         """A link, and the first step."""
         gang = await self._gang(address)
         ends = sorted({pod.node for pod in gang}, reverse=self._started is not None)

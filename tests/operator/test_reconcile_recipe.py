@@ -716,7 +716,7 @@ def test_progress_is_written_down_with_its_error() -> None:
     assert (observed.loss, observed.relative_error, observed.wan) == ("2.5", "0.2500", None)
     assert made.view.status.checkpoint is not None
     assert made.view.status.checkpoint.step == 2
-    assert made.requeue_after_s == Timing().poll_s - 1
+    assert [poll.after_s for poll in actions(made, Poll)] == [Timing().poll_s - 1]
 
 
 def test_what_all_reduces_and_links_do_is_written_down_as_far_as_it_can_be() -> None:

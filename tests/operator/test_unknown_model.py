@@ -19,7 +19,7 @@ from hulk_operator.reconcile.recipe import decide
 from hulk_operator.reconcile.steps.planning import committed
 from hulk_operator.reconcile.types import Memory, Planned, Poll, Sighting
 from hulk_operator.watched import NodeState
-from hulk_operator.worker_client import parse_metrics
+from hulk_operator.worker_answers import parse_metrics
 from hulk_placement.cost.compute import speeds
 from hulk_placement.topology import Machine, Topology
 from test_planning import job, node, planning_over, shown

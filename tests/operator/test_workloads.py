@@ -294,6 +294,7 @@ def test_shares_go_by_speed_where_the_program_is_known_to_weigh_them(
             {"mode": "wan", "compression": "int8", "onRegionLoss": "continue", "fixedShares": True},
             Sync(mode="wan", compression="int8", on_region_loss="continue", fixed_shares=True),
         ),
+        ({"encryption": "none"}, Sync(encryption="none")),
     ],
 )
 def test_how_replicas_come_together_reaches_the_planner(asked: dict[str, Any], expected: Sync) -> None:

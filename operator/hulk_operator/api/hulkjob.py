@@ -135,6 +135,16 @@ class Sync(Resource):
             )
         ),
     ] = False
+    encryption: Annotated[
+        Literal["wan", "none"],
+        Field(
+            description=(
+                "wan = what Hulk's own all-reduce sends between regions is encrypted and authenticated, by AES-256-GCM "
+                "or, where a processor has no AES, ChaCha20-Poly1305; none = it is sent as it is. Inside a region it "
+                "always is, and so is everything that torch's own backends send."
+            )
+        ),
+    ] = "wan"
 
     @property
     def may_use_wan(self) -> bool:

@@ -44,6 +44,7 @@ from hulk_operator.inputs.workloads import (
     to_model,
     to_workload,
 )
+from hulk_operator.kueue import Placement, as_admitted, within
 from hulk_operator.planning.reservations import Held, unmet_claims
 from hulk_operator.pods import WorkerPod
 from hulk_operator.probing.link_validation import Accepted, accept, measured
@@ -152,7 +153,7 @@ class Reader:
     """Reads inventories, and the parts of jobs that are objects of their own.
 
     `seen` answers the cluster as it is now. `texts` stand for the ConfigMaps of their names. `jobs`: those whose first
-    steps may have measured the model of another one.
+    steps may have measured the model of another one. `placements`: what Kueue admitted a job to.
     """
 
     def __init__(
@@ -161,11 +162,13 @@ class Reader:
         seen: Callable[[], Awaitable[Snapshot]],
         texts: Texts | None = None,
         jobs: Callable[[], Iterable[HulkJob]] = tuple,
+        placements: Callable[[HulkJob], Placement | None] = lambda job: None,
     ) -> None:
         self._cluster = cluster
         self._seen = seen
         self._texts = texts or {}
         self._jobs = jobs
+        self._placements = placements
 
     async def inventory(self, held: Sequence[Held], now: datetime, without: Collection[str] = ()) -> Inventory:
         """The cluster with everything in `held` taken, and with nothing taken by the pods of the jobs in `without`.
@@ -184,7 +187,8 @@ class Reader:
         _require_offered(job.spec.workers.resource_name, inventory.room)
         priority = (await self.priority_class(job, inventory)).value
         seen = measured_model(job, self._jobs())
-        return await asyncio.to_thread(_workload, job, inventory, own, text, priority, seen)
+        placed = self._placements(job)
+        return await asyncio.to_thread(_workload, job, inventory, own, text, priority, seen, placed)
 
     async def _model_text(self, job: HulkJob) -> str | None:
         reference = model_reference(job.spec)
@@ -237,20 +241,24 @@ def _workload(
     text: str | None,
     priority: int,
     seen: ObservedModel | None,
+    placed: Placement | None,
 ) -> Workload:
+    job = as_admitted(job, placed)
     spec, resource = job.spec, job.spec.workers.resource_name
     avoided = frozenset(node.name for node in job.status.avoided_nodes if node.until > inventory.now)
     kept = inventory.kept(job) if own is None else own
-    candidates = _candidates(job, inventory, avoided, kept)
-    if not any(candidates.values()):
+    free = _candidates(job, inventory, avoided, kept)
+    if not any(free.values()):
         _require_large_enough(job, inventory)
     allowed_regions = inputs.allowed_regions(inventory.declared, job.metadata.namespace or "")
     if is_bound(spec, allowed_regions):
-        candidates = _trusted(candidates, inventory.untrusted())
+        free = _trusted(free, inventory.untrusted())
+    labels = {name: state.labels for name, state in inventory.states.items()}
+    candidates = within(placed, free, _num_workers_fitting(job, inventory, kept), labels)
     situation = Situation(
         attempt=job.status.attempt + 1,
         candidates=candidates,
-        kept=kept,
+        kept={node: num for node, num in kept.items() if node in candidates},
         priority=priority,
         allowed_regions=allowed_regions,
         nodes=inventory.places(resource),
@@ -334,6 +342,13 @@ def _trusted(candidates: Mapping[str, int], untrusted: Mapping[str, tuple[str, s
         message = f"No node may be relied on for rules about regions, such as {first}: {untrusted[first][1]}."
         raise UnusableJobError(untrusted[first][0], message)
     return left
+
+
+def _num_workers_fitting(job: HulkJob, seen: Inventory, kept: Mapping[str, int]) -> dict[str, int]:
+    """How many of the job's workers find accelerators on each node, those that are there already among them."""
+    each = job.spec.workers.accelerators_per_worker
+    unheld = seen.unheld(job.spec.workers.resource_name)
+    return {node: num // each + kept.get(node, 0) for node, num in unheld.items()}
 
 
 def _takes(node: Object, spec: Object) -> bool:

@@ -9,7 +9,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -84,7 +84,7 @@ class Planner:
         failed: Callable[[], None] = lambda: None,
     ) -> None:
         self._cluster = cluster
-        self._reader = Reader(cluster, seen, jobs=store.all_jobs)
+        self._reader = Reader(cluster, seen, jobs=store.all_jobs, placements=store.kueue.placement)
         self._store = store
         self._ready = ready
         self._clock = clock
@@ -232,7 +232,8 @@ class Planner:
         for resource, group in sorted(groups.items()):
             quotas = inventory.quotas(resource, self._fleet.quotas)
             topology = await asyncio.to_thread(inventory.topology, resource)
-            problem, solution = await solved(self._search, group, topology, turns.grants, quotas)
+            of_kueue = frozenset(workload.key for workload in group if jobs[workload.key].queue)
+            problem, solution = await solved(self._search, group, topology, turns.grants, quotas, of_kueue)
             problems.append(problem)
             solutions.append(solution)
         await self._answer_all(jobs, problems, solutions, inventory, turns)
@@ -272,7 +273,7 @@ class Planner:
         for job in jobs.values():
             generation = job.metadata.generation
             try:
-                found.append(await self._reader.workload(job, inventory))
+                found.append(replace(await self._reader.workload(job, inventory), num_steps=_steps_left(job)))
             except UnusableJobError as error:
                 self._answer(job, Unplanned(generation, error.reason, error.message))
             except Refused as error:  # what the job names is not for the operator to read
@@ -346,6 +347,12 @@ class Planner:
             self._refused.add(job.key)
         self._answers[job.key] = Given(job.metadata.uid, answer)
         self._ready(job.key)
+
+
+def _steps_left(job: HulkJob) -> int | None:
+    """What the job has still to make, by its last checkpoint; None where it does not say how many it makes."""
+    steps, kept = job.spec.training.steps, job.status.checkpoint
+    return None if steps is None else max(1, steps - (kept.step if kept else 0))
 
 
 def _basis(plan: Plan, workload: Workload, problem: Problem, solution: Solution) -> Basis | None:

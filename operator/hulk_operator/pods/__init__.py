@@ -10,7 +10,7 @@ from hulk_operator.pods.attempt_objects import (
 from hulk_operator.pods.environment import network_interface
 from hulk_operator.pods.host_ports import Ports, free_run, is_on_host, ports
 from hulk_operator.pods.launcher import stays
-from hulk_operator.pods.manifests import owner_reference, pods
+from hulk_operator.pods.manifests import owner_reference, pods, with_accelerators
 from hulk_operator.pods.sample import sample_pod
 from hulk_operator.pods.worker import INIT_RUNS, SIDECAR_NOT_STARTED, Exit, Reason, WorkerPod, reason_of
 from hulk_operator.pods.worker_secret import peer_secret
@@ -42,5 +42,6 @@ __all__ = [
     "sample_pod",
     "service",
     "stays",
+    "with_accelerators",
     "worker_pod",
 ]

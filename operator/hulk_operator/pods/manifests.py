@@ -153,18 +153,19 @@ def _secured(container: Object) -> Object:
     }
 
 
-def _worker_container(container: Object, job: HulkJob) -> Object:
-    """The first container with its accelerators and the plan."""
+def with_accelerators(container: Object, job: HulkJob) -> Object:
+    """The first container with its accelerators."""
     resources = container.get("resources") or {}
     accelerators = {job.spec.workers.resource_name: str(job.spec.workers.accelerators_per_worker)}
     limits = {**(resources.get("limits") or {}), **accelerators}
     requests = {**(resources.get("requests") or {}), **accelerators}
+    return {**container, "resources": {**resources, "limits": limits, "requests": requests}}
+
+
+def _worker_container(container: Object, job: HulkJob) -> Object:
+    """The first container with its accelerators and the plan."""
     mount = {"name": names.PLAN_VOLUME, "mountPath": names.PLAN_DIRECTORY, "readOnly": True}
-    return {
-        **container,
-        "resources": {**resources, "limits": limits, "requests": requests},
-        "volumeMounts": [*(container.get("volumeMounts") or ()), mount],
-    }
+    return {**with_accelerators(container, job), "volumeMounts": [*(container.get("volumeMounts") or ()), mount]}
 
 
 def _with_checkpoint(container: Object, job: HulkJob) -> tuple[Object, list[Object]]:

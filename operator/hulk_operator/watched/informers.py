@@ -22,7 +22,9 @@ from hulk_operator.cluster import (
     PODS,
     PRIORITY_CLASSES,
     RESOURCE_CLAIMS,
+    RESOURCE_FLAVORS,
     RESOURCE_SLICES,
+    WORKLOADS,
     ApiResource,
     Cluster,
     ClusterError,
@@ -31,12 +33,20 @@ from hulk_operator.cluster import (
     NotFound,
     Sink,
 )
+from hulk_operator.watched.kueue_objects import HULKS_WORKLOADS
 from hulk_operator.watched.snapshot import Snapshot
 from hulk_operator.watched.store import Store
 
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
+CONNECT_S: Final = 60.0  # twice an informer's longest pause
+KUEUE_RETRY_S: Final = 10.0
+_NO_KUEUE: Final = (
+    f"the cluster does not serve {names.KUEUE_GROUP}/{names.KUEUE_VERSION}: install Kueue 0.15 or newer, or take the "
+    f"label {names.LABEL_QUEUE} off the job"
+)
+_NO_RIGHTS: Final = "the operator may not read Kueue's objects (helm upgrade --set kueue.enabled=true)"
 LIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _NONE: Final = "metadata.name=none"  # asks for the right to list, not for pods
 NO_WORKERS: Final = f"!{names.LABEL_JOB}"
@@ -63,6 +73,7 @@ class Informers:
         self._cluster, self._store, self._heard = cluster, store, heard
         self._scope = scope or Scope()
         self._synced = asyncio.Event()
+        self._informers: Sequence[Informer] = ()
 
     @property
     def synced(self) -> bool:
@@ -74,9 +85,22 @@ class Informers:
         await self._synced.wait()
         return self._store.snapshot()
 
+    async def connected(self) -> None:
+        """Wait until all of it is followed: what was read before the server was away may never have been.
+
+        A kind that the server does not serve any more is not waited for beyond `CONNECT_S`.
+        """
+        await self._synced.wait()
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                for one in self._informers:
+                    await one.connected.wait()
+        except TimeoutError:
+            log.warning("goes on without news of some kinds")
+
     async def run(self) -> None:
         """Follow everything until cancelled."""
-        found = await self._found()
+        found = self._informers = await self._found()
         async with background.running() as tasks:
             for one in found:
                 tasks.start("informer", one.run)
@@ -84,6 +108,31 @@ class Informers:
             gc.collect()
             gc.freeze()  # a full collection would stop everything for as long as it takes to walk all of it
             self._synced.set()
+            await self._follow_kueue(tasks)
+
+    async def _follow_kueue(self, tasks: background.Tasks) -> None:
+        """Kueue's objects as well, once a job names a queue and they can be read."""
+        kueue, cluster = self._store.kueue, self._cluster
+        await kueue.wanted.wait()
+        workloads = Informer(
+            cluster, WORKLOADS, kueue.workloads, namespace=self._scope.namespace, labels=HULKS_WORKLOADS
+        )
+        flavors = Informer(cluster, RESOURCE_FLAVORS, kueue.flavors)
+        while True:
+            try:
+                await asyncio.gather(workloads.list(), flavors.list())
+            except NotFound:
+                kueue.lack = _NO_KUEUE
+            except ClusterError as error:
+                kueue.lack = f"{_NO_RIGHTS}: {error.message}" if isinstance(error, Forbidden) else error.message
+            else:
+                break
+            self._store.look_at_queued_jobs()
+            await asyncio.sleep(KUEUE_RETRY_S)
+        kueue.lack = ""
+        self._store.look_at_queued_jobs()
+        for one in (workloads, flavors):
+            tasks.start("informer", one.run)
 
     async def _found(self) -> Sequence[Informer]:
         while True:

@@ -14,7 +14,7 @@ from hulk_operator.inputs.node import is_cordoned, offered_products, ready_condi
 class NodeState:
     """What the reconcile must know of a node. `ready`: the Ready condition's status, first seen at `since`.
 
-    `products`: what each kind of accelerator that it offers stands for.
+    `products`: what each kind of accelerator that it offers stands for. `labels`: those of its `Node`, the same object.
     """
 
     ready: str = "True"
@@ -22,6 +22,7 @@ class NodeState:
     cordoned: bool = False
     taints: tuple[Mapping[str, str], ...] = ()
     products: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

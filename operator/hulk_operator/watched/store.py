@@ -16,6 +16,7 @@ from hulk_operator.inputs.priority import PriorityClass, priority_class
 from hulk_operator.pods import WorkerPod, is_worker, worker_pod
 from hulk_operator.pods.termination_record import Farewell, farewell
 from hulk_operator.watched.devices import Devices, with_devices
+from hulk_operator.watched.kueue_objects import KueueObjects
 from hulk_operator.watched.nodes import Node, NodeState, node_state, trimmed_node
 from hulk_operator.watched.pods import ForeignPod, ForeignPods, foreign_pod
 from hulk_operator.watched.profiles import Unreadable, is_news, profile
@@ -44,6 +45,7 @@ class Store:
         self._agents_in = agents_in
         self.news = News()
         self.jobs: Newest[HulkJob] = Newest(HulkJob.model_validate)
+        self.kueue = KueueObjects(lambda key: self.news.job(key), lambda: self.news.room())
         self.sweeps: Newest[HulkSweep] = Newest(HulkSweep.model_validate)
         self.nodes: Newest[Node] = Newest(self._node, self._told_node)
         self.profiles: Newest[NodeProfile | Unreadable] = Newest(profile, self._told_profile)
@@ -91,6 +93,12 @@ class Store:
             kept.retain((), "0")
         self._farewells.clear()
 
+    def look_at_queued_jobs(self) -> None:
+        """What is known of Kueue as a whole changed: every job of a queue looks at itself."""
+        for key, job in self.jobs.items():
+            if job.queue:
+                self.news.job(key)
+
     def node_states(self) -> Mapping[str, NodeState]:
         """Every node by name, also those that are told later."""
         return MappingProxyType(self._states)
@@ -122,7 +130,8 @@ class Store:
     def _node(self, node: Object) -> Node:
         state, before = node_state(node), self._states.get(node["metadata"]["name"])
         since = before.since if before and before.ready == state.ready else self._now()
-        return Node(trimmed_node(node), replace(state, since=since))
+        body = trimmed_node(node)
+        return Node(body, replace(state, since=since, labels=body["metadata"]["labels"]))
 
     def _told_node(self, name: str, was: Node | None, now: Node | None) -> None:
         if now is None:

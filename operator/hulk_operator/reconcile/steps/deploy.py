@@ -63,7 +63,7 @@ def deploy(view: View) -> Outcome:
         labels = {pod.name: names.worker_labels(job.metadata.name, attempt, worker) for worker, pod in taken.items()}
         actions.append(Relabel(labels))
     if new := [worker for worker in missing if worker not in taken]:
-        actions.append(Create(PODS, manifests.pods(job, full.plan, new, ports, view.orders)))
+        actions.append(Create(PODS, manifests.pods(view.admitted_job, full.plan, new, ports, view.orders)))
     # A pod that runs already may never change again once it has its labels: no event would ask for the next pass.
     return Outcome(tuple(actions), requeue_after_s=0 if taken else None)
 

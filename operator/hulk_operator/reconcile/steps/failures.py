@@ -299,7 +299,7 @@ def _node_lost(view: View, pod: WorkerPod) -> Reason | None:
         return Reason(NODE_LOST, f"node {name} does not answer")
     if node.ready == "False" and node.since and seconds_left(view, node.since, view.timing.not_ready_s) <= 0:
         return Reason(NODE_LOST, f"node {name} is not ready since {node.since:%H:%M:%S} UTC")
-    why = "" if pod.node else kept_out_by(node.cordoned, node.taints, view.job.spec.template.pod_spec())
+    why = "" if pod.node else kept_out_by(node.cordoned, node.taints, view.admitted_job.spec.template.pod_spec())
     return Reason("NodeUnschedulable", f"node {name} does not admit worker {pod.worker}: {why}") if why else None
 
 
