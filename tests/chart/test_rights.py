@@ -69,7 +69,7 @@ def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) 
         "deviceclasses": FOLLOW,
         "resourceslices": FOLLOW,
         "resourceclaims": FOLLOW,
-        "resourcequotas": {"list"},
+        "resourcequotas": FOLLOW,
         "resourceclaimtemplates": FOLLOW,
     }
 

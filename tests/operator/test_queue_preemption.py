@@ -52,10 +52,16 @@ async def goes_on(world: QueueWorld, *others: str) -> None:
 
 
 async def test_a_class_that_never_preempts_stops_nobody_and_goes_first_when_there_is_room(make: Make) -> None:
-    world = await victim(make, high(1000, preemptionPolicy="Never"))
+    polite = high(1000, preemptionPolicy="Never")
+    world = make(*nodes(2), polite, high(500, "middle"), want("victim", 2, 2, priorityClassName="middle"))
+    await world.until(lambda: world.num_workers("victim") == 2)
+    await world.turns(12)
     world.add(want("older", 2, 2, after_s=10))
     world.add(want("polite", 2, 2, after_s=20, priorityClassName="high"))
     await goes_on(world, "older", "polite")
+    waits = world.job("polite").status.queue
+    assert waits is not None
+    assert waits.message.endswith("it stops no other job: PriorityClass high never preempts")
     world.change("victim", {"suspend": True})
     await world.until(lambda: world.num_workers("polite") == 2)
     assert world.num_workers("older") == 0
@@ -116,6 +122,53 @@ async def test_a_class_that_the_namespaces_quota_does_not_admit_stops_nobody(
     await world.until(lambda: world.num_workers("pushy") == 2, name)
 
 
+def granted(namespace: str, num_pods: int = 9, **spec: Any) -> tuple[ApiResource, Object]:
+    kind, body = quota({"pods": str(num_pods)}, **(spec or {"scopeSelector": IN_HIGH}))
+    return kind, {**body, "metadata": {"name": "grant", "namespace": namespace}}
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "objects"),
+    [
+        ("another namespace is granted the class", "high", [granted("team")]),
+        ("its own quota is for all pods", "high", [granted("team"), quota({"pods": "9"})]),
+        ("a class of Kubernetes, which every cluster has", "system-node-critical", []),
+        ("quotas of its own grant and deny it", "high", [granted("evil"), quota({"pods": "0"}, scopeSelector=IN_HIGH)]),
+    ],
+)
+async def test_a_class_that_is_not_granted_to_the_namespace_ranks_as_none(
+    make: Make, name: str, of: str, objects: list[tuple[ApiResource, Object]]
+) -> None:
+    """It neither stops others nor overtakes an older job that waits without a class."""
+    world = await victim(make, high(1000), high(2_000_000_000, "system-node-critical"), *objects)
+    world.add(want("honest", 2, 2, after_s=10))
+    world.add(want("pushy", 2, 2, after_s=20, priorityClassName=of, namespace="evil"))
+    await world.until(lambda: "PreemptedByUtility" in world.events("victim"), name)
+    await world.until(lambda: world.num_workers("honest") == 2, name)
+    assert world.events("victim").keys().isdisjoint({"PreemptedByPriority"})
+    waits = world.job("pushy").status.queue
+    assert waits is not None
+    assert "no ResourceQuota of namespace evil grants it" in waits.message
+
+
+@pytest.mark.parametrize(
+    ("name", "objects"),
+    [
+        ("no quota names classes", []),
+        ("it is granted by name", [granted("team"), granted("evil")]),
+        ("every class is granted", [granted("team"), granted("evil", scopes=["PriorityClass"])]),
+        ("another namespace is denied it", [granted("team", 0)]),
+    ],
+)
+async def test_a_class_that_the_namespace_may_use_stops_others(
+    make: Make, name: str, objects: list[tuple[ApiResource, Object]]
+) -> None:
+    world = await victim(make, high(1000), *objects)
+    world.add(want("pushy", 2, 2, after_s=20, priorityClassName="high", namespace="evil"))
+    await world.until(lambda: world.num_workers("pushy") == 2, name)
+    assert world.why("victim") == "PreemptedByPriority"
+
+
 async def test_many_jobs_together_stop_no_more_than_the_quota_admits(make: Make) -> None:
     """Each of them alone would be admitted."""
     world = make(*nodes(6), high(1000), quota({"pods": "2"}, scopeSelector=IN_HIGH))
@@ -170,12 +223,12 @@ async def test_a_job_grows_no_further_than_the_quota_admits(make: Make) -> None:
 )
 def test_a_quota_counts_the_pods_of_its_classes(spec: dict[str, Any], of: str, expected: int) -> None:
     found = resource_quota(quota({"pods": "3"}, {"pods": "2"}, **spec)[1])
-    assert found is not None
     assert admitted([Asking("a/x", "a", of, 4, {"pods": 1})], {"a": [found]}) == {"a/x": expected}
 
 
 def test_quotas_with_other_scopes_are_left_to_the_api_server() -> None:
-    assert resource_quota(quota({"pods": "0"}, scopes=["BestEffort"])[1]) is None
+    found = resource_quota(quota({"pods": "0"}, scopes=["BestEffort"])[1])
+    assert admitted([Asking("a/x", "a", "high", 4, {"pods": 1})], {"a": [found]}) == {"a/x": 4}
 
 
 def test_all_that_a_pod_takes_is_counted() -> None:
@@ -187,7 +240,6 @@ def test_all_that_a_pod_takes_is_counted() -> None:
         "services": "0",
     }
     found = resource_quota(quota(hard, {"requests.cpu": "500m"})[1])
-    assert found is not None
     each = {"cpu": 1000, "memory": 1 << 30, "pods": 1, "nvidia.com/gpu": 2}
     assert admitted([Asking("a/x", "a", "", 9, each)], {"a": [found]}) == {"a/x": 2}
 

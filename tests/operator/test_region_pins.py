@@ -1,4 +1,4 @@
-"""A node that is taken over says that it is in another region: no rule about regions relies on it."""
+"""A node that is taken over says that it is in another region: it gets no new pods."""
 
 from functools import partial
 from typing import Any
@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 from fake_cluster import FakeCluster
 from hulk_operator import names
-from hulk_operator.api import HulkJobSpec
 from hulk_operator.cluster import HULK_TOPOLOGIES, ApiResource, Object
-from hulk_operator.inputs.region_pins import is_bound
 from hulk_operator.probing.runner import Prober
 from hulk_operator.reconcile.types import Unplanned
 from hulk_operator.watched.informers import read
@@ -40,6 +38,7 @@ STRANGER = labelled("c", "eu")  # which registered itself
         ("residency, and a node that nobody knows", STRANGER, {}),
         ("the job's own wish", LIAR, {"regions": ["eu"]}),
         ("what the job denies", LIAR, {"deniedRegions": ["us"]}),
+        ("no rule about regions: what is sent inside one is plain", LIAR, {"allowUnknownLinks": True}),
     ],
 )
 async def test_a_node_that_lies_about_its_region_gets_nothing_that_is_bound_to_it(
@@ -61,7 +60,12 @@ async def test_a_node_that_lies_about_its_region_gets_nothing_that_is_bound_to_i
         ("without a list labels are believed", RESIDENT, "eu"),
         ("the list agrees", {**RESIDENT, "pinnedRegions": [{"node": "b", "region": "eu"}]}, "eu"),
         ("the list says nothing of the region", {**RESIDENT, "pinnedRegions": [{"node": "z", "region": "us"}]}, "eu"),
-        ("no rule binds the job", PINNED, "eu"),
+        ("a beginning of names agrees", {"pinnedRegions": [{"node": "b*", "region": "eu"}]}, "eu"),
+        (
+            "a name goes before a beginning, a longer one before a shorter",
+            {"pinnedRegions": [{"node": "b*", "region": "us"}, {"node": "b", "region": "eu"}]},
+            "eu",
+        ),
     ],
 )
 async def test_other_nodes_are_used_as_before(name: str, spec: dict[str, Any], region: str) -> None:
@@ -86,25 +90,5 @@ async def test_liars_are_told_by_events_on_their_profiles_and_counted() -> None:
     state = await prober.tick()
     said = {body["involvedObject"]["name"]: body for (kind, _, _), body in cluster.objects.items() if kind == "events"}
     assert {name: body["reason"] for name, body in said.items()} == {"b": "RegionContradicted", "c": "RegionNotPinned"}
-    assert said["b"]["message"] == (
-        "node b is not used where rules say which regions may be: its label says region eu, the HulkTopology pins it to us"
-    )
+    assert said["b"]["message"] == ("node b gets no new pods: its label says region eu, the HulkTopology pins it to us")
     assert {rejection.source for rejection in state.accepted.rejections} == {"b", "c"}
-
-
-@pytest.mark.parametrize(
-    ("placement", "residency", "expected"),
-    [
-        ({}, None, False),
-        ({}, ("eu",), True),
-        ({"regions": ["eu"]}, None, True),
-        ({"deniedRegions": ["us"]}, None, True),
-        ({"pins": [{"layers": "0", "regions": ["eu"]}]}, None, True),
-        ({"pins": [{"layers": "0", "nodes": ["a"]}]}, None, False),
-    ],
-)
-def test_what_binds_a_job_to_regions(
-    placement: dict[str, Any], residency: tuple[str, ...] | None, expected: bool
-) -> None:
-    spec = HulkJobSpec.model_validate({**job("one")[1]["spec"], "placement": placement})
-    assert is_bound(spec, residency) is expected

@@ -92,6 +92,7 @@ Seconds = Annotated[int, Field(ge=1, le=10 * 365 * 86_400)]
 Attempt = Annotated[int, Field(ge=0, le=names.MAX_ATTEMPT)]
 ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 NodeName = ObjectName
+NodePattern = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9][-a-z0-9.]*\*?$")]
 Namespace = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 LabelValue = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")]
 Region = LabelValue

@@ -8,7 +8,7 @@ from hulk_operator.api.base import (
     Count,
     Decimal,
     Namespace,
-    NodeName,
+    NodePattern,
     Place,
     Positive,
     Product,
@@ -83,7 +83,7 @@ class Residency(Resource):
 class PinnedRegion(Resource):
     """The region that a node is in, whatever its label says."""
 
-    node: Annotated[NodeName, Field(description="Node.")]
+    node: Annotated[NodePattern, Field(description="Node, or the beginning of nodes' names and `*`.")]
     region: Annotated[Region, Field(description="Its region.")]
 
 
@@ -118,7 +118,8 @@ class HulkTopologySpec(Resource):
         tuple[PinnedRegion, ...],
         Field(
             max_length=MAX_PINNED,
-            description="Nodes whose region labels region rules may rely on; it closes the regions that it names.",
+            description="The regions that nodes are in. A node whose label says otherwise gets no new pods, nor does a "
+            "node in one of these regions that is not pinned to it.",
             json_schema_extra=list_map("node"),
         ),
     ] = ()

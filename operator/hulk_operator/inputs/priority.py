@@ -1,11 +1,12 @@
 """PriorityClasses -> how important a job's pods are, and whether they may take the place of others.
 
 A pod without a class gets the one that is the default of the cluster; where there is none, its priority is 0. A class
-whose `preemptionPolicy` is Never goes first among those that wait, and stops nobody.
+whose `preemptionPolicy` is Never goes first among those that wait, and stops nobody. A class that the ResourceQuotas of
+the job's namespace would have to grant, and do not, ranks no higher than none.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hulk_operator.cluster import Object
@@ -15,12 +16,20 @@ _NEVER: Final = "Never"
 
 @dataclass(frozen=True, slots=True)
 class PriorityClass:
-    """One class; without a name, what pods have where no class is theirs."""
+    """One class; without a name, what pods have where no class is theirs. `note`: why it counts for less."""
 
     name: str = ""
     value: int = 0
     preempts: bool = True
     is_default: bool = False
+    note: str = ""
+
+    def ungranted(self, usual: "PriorityClass", namespace: str) -> "PriorityClass":
+        """What it counts for where it is not granted: as the class of pods that name none, where that is less."""
+        if self.value <= usual.value:
+            return self
+        note = f"PriorityClass {self.name} counts for nothing here: no ResourceQuota of namespace {namespace} grants it"
+        return replace(self, value=usual.value, note=note)
 
 
 NO_CLASS: Final = PriorityClass()

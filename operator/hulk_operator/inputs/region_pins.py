@@ -1,46 +1,47 @@
-"""Region labels of nodes and the administrator's list of pinned ones -> the nodes that no region rule may rely on.
+"""Region labels of nodes and the administrator's list of pinned ones -> the nodes whose labels are not to be believed.
 
-Who has a node's credentials can change its labels, the region among them. A region that the list names is closed: its
-nodes are those of the list, as long as their labels agree. Regions that it does not name go by labels alone.
+Who has a node's credentials can change its labels, the region among them, but not its name. A region that the list
+names is closed: its nodes are those of the list, as long as their labels agree. Regions that it does not name go by
+labels alone.
 
-| node's label | pinned to | other pins of the label's region | for jobs that are bound to regions |
-|--------------|-----------|----------------------------------|------------------------------------|
-| eu           | eu        |                                  | in eu                              |
-| eu           | us        |                                  | not used                           |
-| eu           | nothing   | some                             | not used                           |
-| eu           | nothing   | none                             | in eu                              |
+| node's label | pinned to | the list names the label's region | new pods     |
+|--------------|-----------|-----------------------------------|--------------|
+| eu           | eu        | yes                               | in eu        |
+| eu           | us        | yes or no                         | none         |
+| eu           | nothing   | yes                               | none         |
+| eu           | nothing   | no                                | in eu        |
+
+A pin is a node's name, or the beginning of names and `*`. A name goes before a beginning, a longer one before a
+shorter one.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
-from hulk_operator.api import HulkJobSpec, HulkTopologySpec
+from hulk_operator.api import HulkTopologySpec
 
-CONTRADICTED = "RegionContradicted"
-NOT_PINNED = "RegionNotPinned"
+CONTRADICTED: Final = "RegionContradicted"
+NOT_PINNED: Final = "RegionNotPinned"
+_ANY: Final = "*"
 
 
 def untrusted(regions: Mapping[str, str], declared: HulkTopologySpec) -> dict[str, tuple[str, str]]:
-    """Of the nodes whose region by label is given, those not to rely on: a reason and a sentence.
+    """Of the nodes whose region by label is given, those not to use: a reason and a sentence.
 
     >>> from hulk_operator.api import PinnedRegion
-    >>> pins = tuple(PinnedRegion(node=node, region=region) for node, region in (("a", "eu"), ("b", "us")))
-    >>> sorted(untrusted({"a": "us", "b": "us", "c": "eu", "d": "ap"}, HulkTopologySpec(pinned_regions=pins)))
-    ['a', 'c']
+    >>> pins = tuple(PinnedRegion(node=node, region=region) for node, region in (("eu-*", "eu"), ("eu-9", "us")))
+    >>> sorted(untrusted({"eu-1": "us", "eu-2": "eu", "eu-9": "us", "c": "eu"}, HulkTopologySpec(pinned_regions=pins)))
+    ['c', 'eu-1']
     """
     pinned = {pin.node: pin.region for pin in declared.pinned_regions}
     closed = frozenset(pinned.values())
+    lengths = sorted({len(pin) - 1 for pin in pinned if pin.endswith(_ANY)}, reverse=True)
     found = {}
     for node, region in regions.items():
-        if node in pinned and pinned[node] != region:
-            found[node] = CONTRADICTED, f"its label says region {region}, the HulkTopology pins it to {pinned[node]}"
-        elif node not in pinned and region in closed:
+        names = (node, *(node[:length] + _ANY for length in lengths if length <= len(node)))
+        own = next((pinned[name] for name in names if name in pinned), None)
+        if own is not None and own != region:
+            found[node] = CONTRADICTED, f"its label says region {region}, the HulkTopology pins it to {own}"
+        elif own is None and region in closed:
             found[node] = NOT_PINNED, f"its label says region {region}, whose nodes the HulkTopology pins without it"
     return found
-
-
-def is_bound(spec: HulkJobSpec, residency: tuple[str, ...] | None) -> bool:
-    """Whether regions decide where the job may run."""
-    asked = spec.placement
-    return residency is not None or bool(
-        asked.regions or asked.denied_regions or any(pin.regions for pin in asked.pins)
-    )

@@ -1,12 +1,23 @@
-"""ResourceQuotas -> how many pods of each job they admit: for more, the queue takes nothing from others.
+"""ResourceQuotas -> which PriorityClasses they grant, and how many pods of each job they admit.
 
 The API server counts a pod when it is created. The queue stops others before that, so it counts the pods of jobs that
 wait beforehand. A quota counts for all pods of its namespace, or for those of some PriorityClasses (`scopeSelector`).
-Quotas with other scopes are left to the API server.
+What quotas with other scopes leave is up to the API server.
+
+Kubernetes lets every namespace use every class that its API server's configuration does not limit, and shows that to
+nobody. So a class is limited here where a quota of any namespace grants it by name, and where its name is reserved:
+
+| class                  | quota of the job's namespace | quota of another one | ranks as     |
+|------------------------|------------------------------|----------------------|--------------|
+| high                   |                              |                      | high         |
+| high                   |                              | grants high          | none         |
+| high                   | grants high or every class   |                      | high         |
+| high                   | admits no pod of high        |                      | none         |
+| system-node-critical   |                              |                      | none         |
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hulk_operator.cluster import Object
@@ -16,26 +27,56 @@ from hulk_operator.inputs.quantity import amount
 _CLASS: Final = "PriorityClass"
 _PREFIX: Final = "requests."
 _ALSO: Final = {"count/pods": "pods"}
+_RESERVED: Final = "system-"  # Kubernetes' own classes, which exist in every cluster
+_GRANTING: Final = frozenset({"In", "Exists"})
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuota:
-    """What one leaves, by what a pod takes; `expressions` choose the PriorityClasses whose pods it counts."""
+    """How much there is and how much is used, by what a pod takes.
 
-    left: Amounts
+    `expressions` choose the PriorityClasses whose pods it counts, all where there is none.
+    """
+
+    hard: Amounts
+    used: Amounts
     expressions: tuple[Mapping[str, Any], ...] = ()
 
     def counts(self, class_name: str) -> bool:
         """Whether it counts pods of a class; "": of none."""
         return all(_fits(class_name, one) for one in self.expressions)
 
+    def grants(self, class_name: str) -> bool:
+        """Whether it is there for pods of this class, and admits some."""
+        meant = any(one["operator"] in _GRANTING for one in self.expressions)
+        return meant and self.counts(class_name) and all(self.hard.values())
+
+    def denies(self, class_name: str) -> bool:
+        """Whether it is there to keep pods of this class out."""
+        return bool(self.expressions) and self.counts(class_name) and not all(self.hard.values())
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The classes that it grants by name."""
+        values = {name for one in self.expressions if one["operator"] == "In" for name in one.get("values") or ()}
+        return frozenset(filter(self.grants, values))
+
     def pods(self, each: Amounts) -> int | None:
         """How many pods that take so much it admits; None: any number."""
-        return min((max(0, left // each[key]) for key, left in self.left.items() if each.get(key)), default=None)
+        left = {key: limit - self.used.get(key, 0) for key, limit in self.hard.items()}
+        return min((max(0, num // each[key]) for key, num in left.items() if each.get(key)), default=None)
+
+    def used_at_least(self, amounts: Amounts) -> "ResourceQuota":
+        """With no less of it used than that."""
+        return replace(self, used={key: max(self.used.get(key, 0), amounts.get(key, 0)) for key in self.hard})
 
     def less(self, need: Amounts) -> "ResourceQuota":
-        """With so much of it taken."""
-        return ResourceQuota({key: left - need.get(key, 0) for key, left in self.left.items()}, self.expressions)
+        """With so much more of it used."""
+        return replace(self, used={key: self.used.get(key, 0) + need.get(key, 0) for key in self.hard})
+
+
+Quotas = Mapping[str, Sequence[ResourceQuota]]
+"""By namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +90,46 @@ class Asking:
     each: Amounts
 
 
-def resource_quota(body: Object) -> ResourceQuota | None:
-    """A ResourceQuota as the API server has it; None where other scopes choose the pods that it counts."""
+def resource_quota(body: Object) -> ResourceQuota:
+    """A ResourceQuota as the API server has it; one whose pods other scopes choose as well limits nothing here."""
     spec, status = body.get("spec") or {}, body.get("status") or {}
     expressions = [*((spec.get("scopeSelector") or {}).get("matchExpressions") or ())]
     expressions += [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or ()]
-    if any(one["scopeName"] != _CLASS for one in expressions):
-        return None
-    hard, used = status.get("hard") or spec.get("hard") or {}, status.get("used") or {}
-    left = {_key(key): amount(_key(key), limit) - amount(_key(key), used.get(key, "0")) for key, limit in hard.items()}
-    return ResourceQuota(left, tuple(expressions))
+    of_classes = tuple(one for one in expressions if one["scopeName"] == _CLASS)
+    if len(of_classes) < len(expressions):
+        return ResourceQuota({}, {}, of_classes)
+    return ResourceQuota(
+        _amounts(status.get("hard") or spec.get("hard") or {}), _amounts(status.get("used") or {}), of_classes
+    )
 
 
-def admitted(asking: Iterable[Asking], quotas: Mapping[str, Sequence[ResourceQuota]]) -> dict[str, int]:
+def limited_classes(quotas: Quotas) -> frozenset[str]:
+    """The classes that some namespaces are granted by name, so that others are not."""
+    return frozenset[str]().union(*(quota.named for found in quotas.values() for quota in found))
+
+
+def is_granted(class_name: str, own: Sequence[ResourceQuota], limited: frozenset[str]) -> bool:
+    """Whether a namespace may use a class to go before others, by its `own` quotas and what `limited` classes are."""
+    if any(quota.denies(class_name) for quota in own):
+        return False
+    if class_name in limited or class_name.startswith(_RESERVED):
+        return any(quota.grants(class_name) for quota in own)
+    return True
+
+
+def admitted(
+    asking: Iterable[Asking], quotas: Quotas, held: Mapping[tuple[str, str], Amounts] | None = None
+) -> dict[str, int]:
     """How many pods the quotas of their namespaces admit of the jobs, which are served in this order.
 
-    >>> three = ResourceQuota({"pods": 3}, ({"scopeName": "PriorityClass", "operator": "In", "values": ["high"]},))
+    `held`: what pods that are known of hold, by namespace and class; a quota may not have counted the newest yet.
+
+    >>> three = ResourceQuota({"pods": 3}, {}, ({"scopeName": "PriorityClass", "operator": "In", "values": ["high"]},))
     >>> jobs = [Asking(key, "a", of, 2, {"pods": 1}) for key, of in (("x", "high"), ("y", "high"), ("z", "low"))]
-    >>> admitted(jobs, {"a": [three]})
-    {'x': 2, 'y': 1, 'z': 2}
+    >>> admitted(jobs, {"a": [three]}), admitted(jobs, {"a": [three]}, {("a", "high"): {"pods": 2}})
+    ({'x': 2, 'y': 1, 'z': 2}, {'x': 1, 'y': 0, 'z': 2})
     """
-    left = {namespace: list(found) for namespace, found in quotas.items()}
+    left = {namespace: [_with(quota, namespace, held or {}) for quota in found] for namespace, found in quotas.items()}
     found: dict[str, int] = {}
     for job in asking:
         own = left.get(job.namespace, [])
@@ -80,9 +140,19 @@ def admitted(asking: Iterable[Asking], quotas: Mapping[str, Sequence[ResourceQuo
     return found
 
 
-def _key(resource: str) -> str:
-    """What a pod takes by the name that a quota has for it."""
-    return _ALSO.get(resource, resource.removeprefix(_PREFIX))
+def _with(quota: ResourceQuota, namespace: str, held: Mapping[tuple[str, str], Amounts]) -> ResourceQuota:
+    counted = [amounts for (where, of), amounts in held.items() if where == namespace and quota.counts(of)]
+    return quota.used_at_least({key: sum(amounts.get(key, 0) for amounts in counted) for key in quota.hard})
+
+
+def _amounts(quantities: Mapping[str, str]) -> Amounts:
+    """What pods take by the names that quotas have for it; a limit that stands there twice is the smaller one."""
+    found: Amounts = {}
+    for resource, quantity in quantities.items():
+        key = _ALSO.get(resource, resource.removeprefix(_PREFIX))
+        value = amount(key, quantity)
+        found[key] = min(found.get(key, value), value)
+    return found
 
 
 def _fits(class_name: str, expression: Mapping[str, Any]) -> bool:

@@ -18,6 +18,7 @@ from hulk_placement.solution import precedence
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Refused
 from hulk_operator.inputs import topology as inputs
+from hulk_operator.inputs.priority import NO_CLASS, class_of
 from hulk_operator.inputs.resource_quotas import Asking, admitted
 from hulk_operator.planning.fleet_jobs import (
     Contestant,
@@ -30,7 +31,7 @@ from hulk_operator.planning.fleet_jobs import (
     observed_steps,
 )
 from hulk_operator.planning.inventory import Inventory, Reader
-from hulk_operator.planning.preemption import stops_others, within, without_preemption
+from hulk_operator.planning.preemption import behind, never_preempting, not_admitted, stops_others, within
 from hulk_operator.planning.process import Competition, Search
 from hulk_operator.planning.queue_decision import Contest, Grant, Verdict, is_contested
 from hulk_operator.planning.reservations import Held
@@ -147,11 +148,9 @@ class Dispatcher:
         contestants, whole = await self._contestants(group, seen)
         topology = await asyncio.to_thread(whole.topology, resource)
         now = self._clock()
-        pods = await self._admitted(contestants, group, seen)
+        pods = self._admitted(contestants, group, seen)
         jobs = {key: within(fleet_job(one, now), one.mapping, pods[key]) for key, one in contestants.items()}
-        polite = {
-            key for key, one in contestants.items() if not one.priority.preempts or pods[key] < jobs[key].min_workers
-        }
+        refused, polite = not_admitted(contestants, jobs, pods), never_preempting(contestants)
         asked = Competition(
             now_s=now.timestamp(),
             jobs=tuple(jobs.values()),
@@ -162,19 +161,23 @@ class Dispatcher:
         )
         waiting = frozenset(key for key in group.waiting if key in wanted and key in jobs)
         try:
+            asked = behind(asked, refused)
             found = await search.decide(asked)
             if polite and stops_others(found):
-                asked = without_preemption(asked, polite)
+                asked = behind(asked, polite.keys() - refused.keys())
                 found = await search.decide(asked)
             jobs = {job.key: job for job in asked.jobs}
-            contest = Contest(contestants, waiting, jobs, topology, seen.unheld(resource), quotas, self._settings)
+            notes = {key: one.priority.note for key, one in contestants.items()} | polite | refused
+            contest = Contest(
+                contestants, waiting, jobs, topology, seen.unheld(resource), quotas, self._settings, notes
+            )
             return contest.judge(found)
         except Exception:
             logger.exception("who of %d jobs has which workers could not be decided", len(jobs))
             self._failed()
             return None
 
-    async def _admitted(self, contestants: Mapping[str, Contestant], group: Group, seen: Inventory) -> dict[str, int]:
+    def _admitted(self, contestants: Mapping[str, Contestant], group: Group, seen: Inventory) -> dict[str, int]:
         """Of each job, the pods that it has and those that the ResourceQuotas of its namespace admit beside them."""
         pods = Counter((pod.job, pod.attempt) for pod in seen.workers)
         asking, have = [], {}
@@ -184,8 +187,17 @@ class Dispatcher:
             each = inputs.worker_amounts(seen.spec_of(one.job), asked.resource_name, asked.accelerators_per_worker)
             missing = max(0, one.workload.max_workers - have[key])
             asking.append(Asking(key, one.job.namespace, one.priority.name, missing, each))
-        quotas = await self._reader.quotas_of({one.namespace for one in asking})
-        return {key: have[key] + num for key, num in admitted(asking, quotas).items()}
+        held = self._held(seen)
+        return {key: have[key] + num for key, num in admitted(asking, seen.resource_quotas, held).items()}
+
+    def _held(self, seen: Inventory) -> dict[tuple[str, str], Counter[str]]:
+        """What the pods of jobs hold by namespace and PriorityClass."""
+        usual = (class_of(None, seen.classes or {}) or NO_CLASS).name
+        held: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        for pod in seen.workers:
+            if job := self._store.job(pod.job):
+                held[job.namespace, job.spec.priority_class_name or usual].update(pod.amounts)
+        return held
 
     async def _contestants(self, group: Group, seen: Inventory) -> tuple[dict[str, Contestant], Inventory]:
         """The jobs that can be judged, and the cluster with nothing of theirs in it.

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +18,7 @@ from hulk_operator.api import HulkJob, HulkTopologySpec, NodeProfile, ObservedMo
 from hulk_operator.cluster import (
     CONFIG_MAPS,
     PRIORITY_CLASSES,
-    RESOURCE_QUOTAS,
     Cluster,
-    Forbidden,
     NotFound,
     Object,
 )
@@ -32,8 +29,9 @@ from hulk_operator.inputs.node import region
 from hulk_operator.inputs.placement_constraints import Nodes, UnusableJobError
 from hulk_operator.inputs.pod_size import Amounts
 from hulk_operator.inputs.priority import NO_CLASS, PriorityClass, class_of, priority_class
-from hulk_operator.inputs.region_pins import is_bound, untrusted
-from hulk_operator.inputs.resource_quotas import ResourceQuota, resource_quota
+from hulk_operator.inputs.region_pins import untrusted
+from hulk_operator.inputs.resource_quotas import Quotas as ResourceQuotas
+from hulk_operator.inputs.resource_quotas import is_granted, limited_classes
 from hulk_operator.inputs.speeds import ShownSpeeds, with_measured_speeds
 from hulk_operator.inputs.topology import Claim, Room
 from hulk_operator.inputs.unknown_model import measured_model, reference_speeds
@@ -50,8 +48,6 @@ from hulk_operator.pods import WorkerPod
 from hulk_operator.probing.link_validation import Accepted, accept, measured
 from hulk_operator.reconcile.retained_pods import usable, waiting
 from hulk_operator.watched import NodeState, Snapshot
-
-logger = logging.getLogger(__name__)
 
 UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a pod template that nobody has checked may raise."""
@@ -73,6 +69,7 @@ class Inventory:
     states: Mapping[str, NodeState] = field(default_factory=dict)
     taken: Mapping[str, Amounts] = field(default_factory=dict)  # what jobs hold, by namespace: pods and claims
     classes: Mapping[str, PriorityClass] | None = None  # None: not for everyone to see
+    resource_quotas: ResourceQuotas = field(default_factory=dict)
     _known: dict[Hashable, Any] = field(default_factory=dict, compare=False)  # what was made of it already
 
     def quotas(self, resource: str, limits: Mapping[str, int]) -> Quotas:
@@ -93,11 +90,11 @@ class Inventory:
 
     def num_free(self, resource: str, jobs: Sequence[HulkJob]) -> int:
         """Accelerators of one kind that nobody holds, on nodes that take pods of one of these jobs at least."""
-        specs = [self.spec_of(job) for job in jobs]
+        specs, untrusted = [self.spec_of(job) for job in jobs], self.untrusted()
         return sum(
             num
             for name, num in self.unheld(resource).items()
-            if num and any(_takes(self.room.nodes[name], spec) for spec in specs)
+            if num and name not in untrusted and any(_takes(self.room.nodes[name], spec) for spec in specs)
         )
 
     def kept(self, job: HulkJob) -> Mapping[str, int]:
@@ -111,9 +108,15 @@ class Inventory:
         return self._once(("products", resource), lambda: inputs.products(self.room, resource))
 
     def untrusted(self) -> Mapping[str, tuple[str, str]]:
-        """The nodes whose region labels no rule about regions may rely on, and why."""
+        """The nodes that get no new pods as their region labels are not to be believed, and why."""
         regions = {name: region(node) for name, node in self.room.nodes.items()}
         return self._once("untrusted", lambda: untrusted(regions, self.declared))
+
+    def counted(self, known: PriorityClass, usual: PriorityClass, namespace: str) -> PriorityClass:
+        """A class as pods of a namespace may use it. `usual`: the one of pods that name none."""
+        elsewhere = self._once("limited", lambda: limited_classes(self.resource_quotas))
+        granted = is_granted(known.name, self.resource_quotas.get(namespace, ()), elsewhere)
+        return known if granted else known.ungranted(usual, namespace)
 
     def places(self, resource: str) -> Nodes:
         """Where nodes are, and what they cost."""
@@ -208,30 +211,17 @@ class Reader:
         return text
 
     async def priority_class(self, job: HulkJob, inventory: Inventory) -> PriorityClass:
-        """The class that the job's pods get."""
-        name = job.spec.priority_class_name
-        if inventory.classes is None:  # what the job names can be read, what is the default cannot
-            return NO_CLASS if name is None else await self._read_class(name)
-        found = class_of(name, inventory.classes)
-        return found or await self._read_class(name or "")  # it may be newer than what was told
+        """The class that the job's pods get, as their namespace may use it."""
+        name, classes = job.spec.priority_class_name, inventory.classes or {}
+        # What the job names may be newer than what was told, or not for everyone to list.
+        known = class_of(name, classes) or await self._read_class(name or "")
+        return inventory.counted(known, class_of(None, classes) or NO_CLASS, job.namespace)
 
     async def _read_class(self, name: str) -> PriorityClass:
         try:
             return priority_class(await self._cluster.get(PRIORITY_CLASSES, name))
         except NotFound as error:
             raise UnusableJobError("PriorityClassNotFound", f"{error.message}.") from error
-
-    async def quotas_of(self, namespaces: Iterable[str]) -> dict[str, list[ResourceQuota]]:
-        """The ResourceQuotas of namespaces, as the API server has them now; none where they may not be listed."""
-        found = {}
-        for name in sorted(namespaces):
-            try:
-                listing = await self._cluster.list(RESOURCE_QUOTAS, name)
-            except Forbidden as error:
-                logger.warning("ResourceQuotas of %s are not known to the queue: %s", name, error.message)
-                continue
-            found[name] = [quota for body in listing.items if (quota := resource_quota(body)) is not None]
-        return found
 
 
 def _workload(
@@ -245,14 +235,14 @@ def _workload(
 ) -> Workload:
     job = as_admitted(job, placed)
     spec, resource = job.spec, job.spec.workers.resource_name
-    avoided = frozenset(node.name for node in job.status.avoided_nodes if node.until > inventory.now)
+    untrusted = inventory.untrusted()
+    avoided = {node.name for node in job.status.avoided_nodes if node.until > inventory.now} | untrusted.keys()
     kept = inventory.kept(job) if own is None else own
     free = _candidates(job, inventory, avoided, kept)
     if not any(free.values()):
         _require_large_enough(job, inventory)
-    allowed_regions = inputs.allowed_regions(inventory.declared, job.metadata.namespace or "")
-    if is_bound(spec, allowed_regions):
-        free = _trusted(free, inventory.untrusted())
+    if not free and untrusted:
+        _require_trusted(job, inventory)
     labels = {name: state.labels for name, state in inventory.states.items()}
     candidates = within(placed, free, _num_workers_fitting(job, inventory, kept), labels)
     situation = Situation(
@@ -260,7 +250,7 @@ def _workload(
         candidates=candidates,
         kept={node: num for node, num in kept.items() if node in candidates},
         priority=priority,
-        allowed_regions=allowed_regions,
+        allowed_regions=inputs.allowed_regions(inventory.declared, job.metadata.namespace or ""),
         nodes=inventory.places(resource),
     )
     workload = to_workload(job, to_model(spec, text, seen), situation)
@@ -279,7 +269,7 @@ def _inventory(seen: Snapshot, held: Sequence[Held], now: datetime, without: Col
     left = inputs.room(bodies, chain(starmap(Claim, seen.taken.items()), bound, *claims.values()), seen.asked)
     links = accept(seen.profiles.values(), left.nodes.keys(), now)
     taken = _taken(workers, claims)
-    return Inventory(left, links, seen.profiles, now, seen.declared, workers, states, taken, seen.classes)
+    return Inventory(left, links, seen.profiles, now, seen.declared, workers, states, taken, seen.classes, seen.quotas)
 
 
 def _taken(workers: Iterable[WorkerPod], claims: Mapping[str, Iterable[Claim]]) -> dict[str, Amounts]:
@@ -334,14 +324,12 @@ def _candidates(job: HulkJob, seen: Inventory, avoided: Collection[str], kept: M
         raise UnusableJobError("InvalidTemplate", message) from error
 
 
-def _trusted(candidates: Mapping[str, int], untrusted: Mapping[str, tuple[str, str]]) -> Mapping[str, int]:
-    """The nodes whose regions are known for a job that is bound to regions; one that all lack is said."""
-    left = {node: count for node, count in candidates.items() if node not in untrusted}
-    if any(candidates.values()) and not any(left.values()):
-        first = min(node for node, count in candidates.items() if count)
-        message = f"No node may be relied on for rules about regions, such as {first}: {untrusted[first][1]}."
-        raise UnusableJobError(untrusted[first][0], message)
-    return left
+def _require_trusted(job: HulkJob, seen: Inventory) -> None:
+    """A job that only nodes would take whose region labels are not to be believed says so."""
+    untrusted = seen.untrusted()
+    if kept_out := _candidates(job, seen, (), {}).keys() & untrusted.keys():
+        reason, message = untrusted[first := min(kept_out)]
+        raise UnusableJobError(reason, f"No node that would take a worker may be used, such as {first}: {message}.")
 
 
 def _num_workers_fitting(job: HulkJob, seen: Inventory, kept: Mapping[str, int]) -> dict[str, int]:

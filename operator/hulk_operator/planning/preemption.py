@@ -1,16 +1,18 @@
-"""A decision of the queue that stops others -> the same question, asked so that some jobs stop nobody.
+"""A decision of the queue -> the same question, asked so that some jobs take nothing from others.
 
-A job whose PriorityClass never preempts, or whose pods its namespace's ResourceQuota would not admit, has its priority
-where accelerators are free. Where the decision stops, shrinks or moves a job that runs, it is made again: those that
-wait come after all others, and those that run do not grow.
+A job whose pods its namespace's ResourceQuotas would not admit comes after all others: what it is given it cannot use.
+One whose PriorityClass never preempts has its priority where accelerators are free. Where a decision stops, shrinks or
+moves a job that runs, it is made again: such jobs come after all others if they wait, and do not grow if they run.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
 from hulk_placement.fleet.types import Allocation, Job, Mapped, MoveKind
+from hulk_placement.words import counted
 
+from hulk_operator.planning.fleet_jobs import Contestant
 from hulk_operator.planning.process import Competition
 
 _LOSSES: Final = frozenset({MoveKind.PREEMPT, MoveKind.SHRINK, MoveKind.MOVE})
@@ -23,17 +25,38 @@ def within(job: Job, held: Mapped, num_pods: int) -> Job:
     return replace(job, max_workers=min(job.max_workers, most))
 
 
+def not_admitted(
+    contestants: Mapping[str, Contestant], jobs: Mapping[str, Job], num_pods: Mapping[str, int]
+) -> dict[str, str]:
+    """The jobs that may have fewer pods (`num_pods`) than they need at least, and a sentence on each."""
+    return {
+        key: f"it stops no other job: the ResourceQuotas of namespace {one.job.namespace} admit "
+        f"{counted(num_pods[key], 'pod')} of it, and its least is {counted(jobs[key].min_workers, 'worker')}"
+        for key, one in contestants.items()
+        if num_pods[key] < jobs[key].min_workers
+    }
+
+
+def never_preempting(contestants: Mapping[str, Contestant]) -> dict[str, str]:
+    """The jobs whose PriorityClass stops nobody, and a sentence on each."""
+    return {
+        key: f"it stops no other job: PriorityClass {one.priority.name} never preempts"
+        for key, one in contestants.items()
+        if not one.priority.preempts
+    }
+
+
 def stops_others(found: Allocation) -> bool:
     """Whether a job that runs loses something by it."""
     return any(move.kind in _LOSSES for move in found.moves)
 
 
-def without_preemption(asked: Competition, polite: Collection[str]) -> Competition:
+def behind(asked: Competition, polite: Collection[str]) -> Competition:
     """The question in which some jobs take nothing from others."""
-    return replace(asked, jobs=tuple(_polite(job, asked) if job.key in polite else job for job in asked.jobs))
+    return replace(asked, jobs=tuple(_behind(job, asked) if job.key in polite else job for job in asked.jobs))
 
 
-def _polite(job: Job, asked: Competition) -> Job:
+def _behind(job: Job, asked: Competition) -> Job:
     if held := sum(asked.running.get(job.key, {}).values()):
         return replace(job, max_workers=max(job.min_workers, min(job.max_workers, held)))
     return replace(job, priority=job.priority - _BELOW)

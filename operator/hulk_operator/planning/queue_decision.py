@@ -5,7 +5,7 @@ Where nobody waits and nobody could have more there is no contest, and every job
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -89,7 +89,8 @@ class Contest:
     """What a verdict is about. `waiting`: jobs that ask for a plan; `free`: accelerators that nobody holds, by machine.
     `quotas`: what those of namespaces leave at the moment.
 
-    `topology` is what all contestants may have together, `jobs` what the policy was told of them.
+    `topology` is what all contestants may have together, `jobs` what the policy was told of them. `notes`: why some of
+    them stop no others.
     """
 
     contestants: Mapping[str, Contestant]
@@ -99,6 +100,7 @@ class Contest:
     free: Mapping[str, int]
     quotas: Quotas
     settings: Settings
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def judge(self, found: Allocation) -> Verdict:
         """The decision in the operator's words."""
@@ -195,7 +197,7 @@ class Contest:
         return Place(
             position=num_before + found.position.get(key, 1),
             reason=self._why_waiting(self.jobs[key]),
-            message=found.reasons.get(key, "waits for others"),
+            message="; ".join(filter(None, (found.reasons.get(key, "waits for others"), self.notes.get(key)))),
             expected_start=None if at_s is None else _moment(at_s),
         )
 

@@ -65,5 +65,5 @@ def event(rejection: Rejection, profile: NodeProfile, now: datetime) -> Object:
 def _what(rejection: Rejection) -> str:
     """A link, or where it has no target, the node itself."""
     if not rejection.target:
-        return f"node {rejection.source} is not used where rules say which regions may be"
+        return f"node {rejection.source} gets no new pods"
     return f"link {rejection.source} -> {rejection.target} is ignored"

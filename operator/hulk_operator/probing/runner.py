@@ -118,7 +118,8 @@ class Prober:
         self._remember(decision)
         region_of = {node.name: node.region for node in nodes}
         labels = [Rejection(name, "", *why) for name, why in untrusted(region_of, seen.declared).items()]
-        await self._tell([*accepted.rejections, *unreadable, *labels], profiles, now)
+        said = [*accepted.rejections, *unreadable, *(one for one in labels if one.source in profiles)]
+        await self._tell(said, profiles, now)
         self.state = ProbeState(
             accepted=Accepted(
                 accepted.links,

@@ -23,6 +23,7 @@ from hulk_operator.cluster import (
     PRIORITY_CLASSES,
     RESOURCE_CLAIMS,
     RESOURCE_FLAVORS,
+    RESOURCE_QUOTAS,
     RESOURCE_SLICES,
     WORKLOADS,
     ApiResource,
@@ -168,13 +169,13 @@ async def informers(
         (RESOURCE_SLICES, devices.slices, None),
         (RESOURCE_CLAIMS, devices.claims, of.namespace),
         (CLAIM_TEMPLATES, devices.templates, of.namespace),
+        (PRIORITY_CLASSES, store.classes, None),
+        (RESOURCE_QUOTAS, store.quotas, of.namespace),
     )
     for kind, stream, namespace in streams:
         if await _may_list(cluster, kind, namespace):
             found.append(Informer(cluster, kind, stream, partial(heard, kind.plural), namespace))
-    store.sees_classes = await _may_list(cluster, PRIORITY_CLASSES, None)
-    if store.sees_classes:
-        found.append(Informer(cluster, PRIORITY_CLASSES, store.classes, partial(heard, "priorityclasses")))
+            store.sees_classes |= kind is PRIORITY_CLASSES
     for name, sink, namespace, labels, fields in await _pod_streams(cluster, store, of, unseen):
         found.append(Informer(cluster, PODS, sink, partial(heard, name), namespace, labels, fields))
     return found

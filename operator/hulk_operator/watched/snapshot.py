@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from hulk_operator.api import HulkTopologySpec, NodeProfile
 from hulk_operator.inputs.pod_size import Amounts
 from hulk_operator.inputs.priority import PriorityClass
+from hulk_operator.inputs.resource_quotas import Quotas
 from hulk_operator.pods import WorkerPod
 from hulk_operator.watched.nodes import Node
 
@@ -17,6 +18,7 @@ class Snapshot:
     `taken`: what pods that are no workers take, by node. `agents`: the addresses of the agents' pods, by node.
     `asked`: what a claim of each ResourceClaimTemplate takes, by the template's `namespace/name`. `unreadable`: why a
     profile cannot be read, by its name. `classes`: the PriorityClasses, None where they may not be listed.
+    `quotas`: the ResourceQuotas, none where they may not be listed.
     """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
@@ -28,3 +30,4 @@ class Snapshot:
     asked: Mapping[str, Amounts] = field(default_factory=dict)
     declared: HulkTopologySpec = field(default_factory=HulkTopologySpec)
     classes: Mapping[str, PriorityClass] | None = None
+    quotas: Quotas = field(default_factory=dict)

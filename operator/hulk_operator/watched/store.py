@@ -3,6 +3,7 @@
 When something happened is when it was first seen here. The times in pods and nodes are by other machines' clocks.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from hulk_operator.api import HulkJob, HulkSweep, HulkTopology, HulkTopologySpec
 from hulk_operator.cluster import Newest, Object
 from hulk_operator.inputs.pod_size import Amounts
 from hulk_operator.inputs.priority import PriorityClass, priority_class
+from hulk_operator.inputs.resource_quotas import Quotas, ResourceQuota, resource_quota
 from hulk_operator.pods import WorkerPod, is_worker, worker_pod
 from hulk_operator.pods.termination_record import Farewell, farewell
 from hulk_operator.watched.devices import Devices, with_devices
@@ -55,8 +57,9 @@ class Store:
         self.others: Newest[ForeignPod] = Newest(self._other, self._told_other)
         self.agents: Newest[ForeignPod] = Newest(self._other, self._told_other)  # where `others` are not all
         self.devices = Devices(lambda: self.news.room())
-        self.classes: Newest[PriorityClass] = Newest(priority_class, self._told_class)
+        self.classes: Newest[PriorityClass] = Newest(priority_class, self._told_limit)
         self.sees_classes = False
+        self.quotas: Newest[ResourceQuota] = Newest(resource_quota, self._told_limit)
         self._states: dict[str, NodeState] = {}
         self._pods_of: dict[str, dict[str, WorkerPod]] = {}  # by job, then by the pod's key
         self._jobs_on: dict[str, dict[str, str]] = {}  # by node, then by the pod's key
@@ -125,6 +128,7 @@ class Store:
             asked=self.devices.asked(),
             declared=declared.spec if declared else HulkTopologySpec(),
             classes=dict(self.classes.items()) if self.sees_classes else None,
+            quotas=_by_namespace(self.quotas),
         )
 
     def _node(self, node: Object) -> Node:
@@ -151,7 +155,7 @@ class Store:
             self.news.room()
         self.news.links()
 
-    def _told_class(self, _: str, was: PriorityClass | None, now: PriorityClass | None) -> None:
+    def _told_limit(self, _: str, was: object, now: object) -> None:
         if was != now:
             self.news.room()
 
@@ -188,6 +192,13 @@ class Store:
         before, after = (one.addresses if one else frozenset() for one in (was, now))
         if before != after:
             self.news.links()
+
+
+def _by_namespace(quotas: Newest[ResourceQuota]) -> Quotas:
+    found = defaultdict(list)
+    for key, quota in quotas.items():
+        found[names.namespace_of(key)].append(quota)
+    return dict(found)
 
 
 def _sum(one: Mapping[str, Amounts], other: Mapping[str, Amounts]) -> dict[str, Amounts]:
