@@ -16,6 +16,7 @@ EVERY_SWITCH = (
     "kueue.enabled=true",
 )
 ONE_NAMESPACE = "scope.namespace=research"
+PATIENCE_S = 240  # for a condition, beside all that else runs
 
 Manifest = dict[str, Any]
 
