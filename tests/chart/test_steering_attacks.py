@@ -45,11 +45,17 @@ def of(admin: Run) -> Of:
     return get
 
 
-def job(name: str, namespace: str, of_class: str) -> str:
+def num_accelerators(admin: Run) -> int:
+    nodes = json.loads(admin("kubectl", "get", "nodes", "-o", "json").stdout)["items"]
+    return sum(int(node["status"]["allocatable"].get("nvidia.com/gpu", 0)) for node in nodes)
+
+
+def job(name: str, namespace: str, of_class: str, num_workers: int) -> str:
+    """One that needs so many workers, of one accelerator each."""
     found: Manifest = yaml.safe_load((CHART.parents[1] / "examples/hulkjob.yaml").read_text())
     found["metadata"] = {"name": name, "namespace": namespace}
-    found["spec"]["workers"] = {"min": 2, "max": 2}
-    found["spec"]["training"]["steps"] = 1_000_000
+    found["spec"]["workers"] = {"min": num_workers, "max": num_workers}
+    found["spec"]["training"] = {"globalBatch": num_workers, "steps": 1_000_000}
     found["spec"]["placement"] = {"allowUnknownLinks": True}
     found["spec"]["priorityClassName"] = of_class
     return json.dumps(found)
@@ -72,9 +78,10 @@ def test_a_tenant_that_names_a_class_which_its_quota_does_not_grant_stops_nobody
     admin: Run, of: Of, kwok_nodes: Callable[..., list[str]], operator: Callable[..., Path]
 ) -> None:
     kwok_nodes(2)
+    num = num_accelerators(admin)
     admin("kubectl", "create", "-f", "-", stdin=quota(TEAM))
     log = operator("", HULK_QUEUE_SETTLE_SECONDS="0")
-    admin("kubectl", "create", "-f", "-", stdin=job("victim", TEAM, "usual"))
+    admin("kubectl", "create", "-f", "-", stdin=job("victim", TEAM, "usual", num))
     wait_until(
         lambda: condition(of("victim", TEAM), "Deployed")[0] == "True", "the victim", timeout_s=PATIENCE_S, log=log
     )
@@ -82,7 +89,7 @@ def test_a_tenant_that_names_a_class_which_its_quota_does_not_grant_stops_nobody
     as_tenant = ("--as", TENANT)
     refused = admin("kubectl", "create", "-f", "-", *as_tenant, stdin=quota(EVIL), check=False)
     assert "forbidden" in refused.stderr, "a tenant grants itself the class"
-    admin("kubectl", "create", "-f", "-", *as_tenant, stdin=job("pushy", EVIL, "urgent"))
+    admin("kubectl", "create", "-f", "-", *as_tenant, stdin=job("pushy", EVIL, "urgent", num))
     why = f"PriorityClass urgent counts for nothing here: no ResourceQuota of namespace {EVIL} grants it"
     wait_until(
         lambda: why in of("pushy", EVIL).get("queue", {}).get("message", ""),
@@ -104,6 +111,7 @@ def test_a_node_that_says_it_is_in_another_region_gets_no_pods(
     admin: Run, of: Of, kwok_nodes: Callable[..., list[str]], operator: Callable[..., Path]
 ) -> None:
     honest, liar = kwok_nodes(2, regions=2)
+    num = num_accelerators(admin)  # of which the honest one has some
     here, there = ({"node": node, "region": node} for node in (honest, liar))  # kwok names regions as their first node
     residency = [{"namespace": TEAM, "regions": [honest]}]
     topology = {"apiVersion": "hulk.dev/v1alpha1", "kind": "HulkTopology", "metadata": {"name": "cluster"}}
@@ -113,11 +121,14 @@ def test_a_node_that_says_it_is_in_another_region_gets_no_pods(
     as_node = ("--as", f"system:node:{liar}", "--as-group", "system:nodes")
     admin("kubectl", "label", "node", liar, f"{REGION}={honest}", "--overwrite", *as_node)
 
-    admin("kubectl", "create", "-f", "-", stdin=job("resident", TEAM, "usual"))
+    admin("kubectl", "create", "-f", "-", stdin=job("resident", TEAM, "usual", num))
     told = ("get", "events", "-n", "default", f"--field-selector=involvedObject.name={liar},reason=RegionContradicted")
     wait_until(lambda: liar in admin("kubectl", *told).stdout, "the event", timeout_s=PATIENCE_S, log=log)
     wait_until(
-        lambda: condition(of("resident", TEAM), "Planned")[0] == "False", "the refusal", timeout_s=PATIENCE_S, log=log
+        lambda: condition(of("resident", TEAM), "Planned") == ("False", "NotEnoughAccelerators"),
+        "the refusal",
+        timeout_s=PATIENCE_S,
+        log=log,
     )
     assert of("resident", TEAM).get("attempt", 0) == 0
 
