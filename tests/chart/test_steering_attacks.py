@@ -64,7 +64,7 @@ def job(name: str, namespace: str, of_class: str, num_workers: int) -> str:
 def quota(namespace: str) -> str:
     """Grants the class `urgent`."""
     selector = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["urgent"]}]}
-    spec = {"hard": {"pods": "10"}, "scopeSelector": selector}
+    spec = {"hard": {"pods": "100"}, "scopeSelector": selector}
     meta = {"name": "urgent", "namespace": namespace}
     return json.dumps({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": spec})
 
