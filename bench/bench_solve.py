@@ -33,7 +33,7 @@ from bench.raw import Raw
 
 CONNECTIONS_FACTOR = 6
 OWN_PAIRS = 2  # measured machine pairs per region pair, as elected pairs are
-SIZES = ((6, 3), (9, 3), (32, 4), (100, 5), (300, 8), (1000, 5), (1000, 15))  # machines, regions
+SIZES = ((6, 3), (9, 3), (32, 4), (100, 5), (300, 8), (1000, 5), (1000, 20))  # machines, regions
 NUM_SHORT = 4
 """Of the sizes, where few minutes are asked for."""
 NUM_RANDOM_ORDERS = 100
