@@ -31,7 +31,7 @@ from bench.data import LINKS
 
 CONNECTIONS_FACTOR = 6
 OWN_PAIRS = 2  # measured machine pairs per region pair, as elected pairs are
-SIZES = ((6, 3), (9, 3), (32, 4), (100, 5), (300, 8), (1000, 5), (1000, 15))  # machines, regions
+SIZES = ((6, 3), (9, 3), (32, 4), (100, 5), (300, 8), (1000, 5), (1000, 20))  # machines, regions
 NUM_RANDOM_ORDERS = 100
 ORDERS = {**BASELINES, "name": name_order}
 GPT = Transformer(layers=12, hidden=768, heads=12, sequence_length=1024, vocabulary=50257)

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 from depth import WHOLE, num_examples
-from hulk_lab import kwok, up
+from hulk_lab import kueue, kwok, up
+from hulk_lab.builds import golang
 from hulk_lab.spec import KwokSpec, LabSpec
 from hypothesis import settings
 from lab_names import lab_name
@@ -121,7 +122,7 @@ def forks() -> Iterator[ForkServerContext]:
         patch.setattr(sys.modules["__main__"], "__spec__", None, raising=False)
         patch.delattr(sys.modules["__main__"], "__file__", raising=False)
         with pytest.MonkeyPatch.context() as starting:
-            starting.setenv("PYTHONPATH", str(REPOSITORY / "tests" / "operator"))
+            starting.setenv("PYTHONPATH", str(REPOSITORY / "tests" / "operator"), prepend=os.pathsep)
             starting.setenv("OMP_NUM_THREADS", "1")  # read when torch is loaded
             forkserver.ensure_running()
         yield context
@@ -141,6 +142,18 @@ def control_plane_lab() -> Iterator[up.Lab]:
 def control_plane(control_plane_lab: up.Lab) -> Path:
     """The administrator's kubeconfig of a real API server, scheduler and controller manager."""
     return control_plane_lab.control.kubeconfig
+
+
+@pytest.fixture(scope="session")
+def kueue_lab(control_plane_lab: up.Lab) -> Iterator[up.Lab]:
+    """The lab with Kueue's own controller, built at its first use."""
+    golang.build(next(part for part in golang.PARTS if part.name == "kueue"))
+    kwok.start(control_plane_lab.control)
+    kueue.start(control_plane_lab.control)
+    try:
+        yield control_plane_lab
+    finally:
+        kueue.stop(control_plane_lab.control)
 
 
 @pytest.fixture

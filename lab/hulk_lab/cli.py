@@ -47,12 +47,13 @@ def up_command(
     file: LabFile = DEFAULT_FILE,
     control_plane_only: Annotated[bool, typer.Option(help="No real nodes: a control plane with kwok.")] = False,
     kwok_nodes: Annotated[int, typer.Option(help="Simulated nodes beside (or instead of) the file's.")] = -1,
+    kueue: Annotated[bool, typer.Option(help="Kueue's own controller as well; its first build takes long.")] = False,
 ) -> None:
     """Build what is missing and bring the lab up."""
-    _say_where(up.up(read(file, lab, control_plane_only, kwok_nodes), progress))
+    _say_where(up.up(read(file, lab, control_plane_only, kwok_nodes, kueue), progress))
 
 
-def read(file: Path, lab: str, control_plane_only: bool = False, kwok_nodes: int = -1) -> LabSpec:
+def read(file: Path, lab: str, control_plane_only: bool = False, kwok_nodes: int = -1, kueue: bool = False) -> LabSpec:
     """The lab that a file and the command's options describe together."""
     wanted = spec.load(file, lab)
     if control_plane_only:
@@ -60,7 +61,7 @@ def read(file: Path, lab: str, control_plane_only: bool = False, kwok_nodes: int
     if kwok_nodes >= 0:
         simulated = wanted.kwok.model_copy(update={"nodes": kwok_nodes})
         wanted = LabSpec.model_validate(wanted.model_copy(update={"kwok": simulated}).model_dump())
-    return wanted
+    return wanted.model_copy(update={"kueue": True}) if kueue else wanted
 
 
 @app.command()

@@ -163,6 +163,8 @@ class LabSpec(_Model):
     ipv6: bool | Literal["only"] = False
     """Whether nodes, pods and services have IPv6 addresses too, which then come first; `only`: and none of IPv4."""
     kwok: KwokSpec = KwokSpec()
+    kueue: bool = False
+    """Whether Kueue's own controller runs; it is built at the first use, for some ten minutes."""
 
     @field_validator("name")
     @classmethod

@@ -1,6 +1,6 @@
 """Bring a lab up, stage by stage, and take every trace of it away again.
 
-    machine -> programs -> network -> control plane -> nodes -> add-ons -> simulated nodes
+    machine -> programs -> network -> control plane -> nodes -> add-ons -> Kueue, if asked for -> simulated nodes
 
 Each stage does only what is not done yet, so `up` on a lab that is up only looks. `down` starts from what is on the
 machine, not from what `up` believes it did, so that it also cleans up after a SIGKILL.
@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from hulk_lab import addons, cgroups, control_plane, kwok, mounts, node, paths, spec, sysctls
+from hulk_lab import addons, cgroups, control_plane, kueue, kwok, mounts, node, paths, spec, sysctls
 from hulk_lab.builds import everything, images
-from hulk_lab.builds.golang import link_programs
+from hulk_lab.builds.golang import KUEUE_VERSION, link_programs
 from hulk_lab.builds.oci import Image
 from hulk_lab.control_plane import ControlPlane
 from hulk_lab.errors import LabError
@@ -71,7 +71,8 @@ def program_path(programs: Path) -> str:
 def up(lab: LabSpec, progress: Progress | None = None) -> Lab:
     """Bring a lab up: everything its file says, Ready. Without regions that is a control plane with simulated nodes."""
     progress = progress or Silent()
-    built = everything.build(progress, with_nodes=bool(lab.num_nodes))
+    extra = ("kueue",) if lab.kueue else ()
+    built = everything.build(progress, with_nodes=bool(lab.num_nodes), extra=extra)
     state = paths.state_folder(lab.name)
     state.mkdir(parents=True, exist_ok=True)
     net = LabNetwork(lab, slots.acquire(lab.name))
@@ -85,6 +86,9 @@ def up(lab: LabSpec, progress: Progress | None = None) -> Lab:
         control = control_plane.start(net, state)
     if net.nodes:
         _nodes_and_addons(control, progress)
+    if lab.kueue:
+        with progress.stage("kueue", KUEUE_VERSION):
+            kueue.start(control)
     if lab.kwok.nodes:
         with progress.stage("simulated nodes", f"{lab.kwok.nodes} by kwok"):
             kwok.add_nodes(control, lab.kwok)

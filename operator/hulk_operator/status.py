@@ -29,16 +29,20 @@ Severity = Literal["Normal", "Warning"]
 BAD_WHEN_TRUE: Final = frozenset({ConditionType.FAILED, ConditionType.DEGRADED})
 EXPECTED_REASONS: Final = frozenset(
     {
+        "DeactivatedByKueue",
         "Deploying",
+        "EvictedByKueue",
         "Extended",
         "GatesRemoved",
         "Gone",
         "Grown",
         "MakingRoom",
         "Moved",
+        "MovedByKueue",
         "PreemptedByPriority",
         "PreemptedByUtility",
         "Queued",
+        "QueuedByKueue",
         "Recovered",
         "Replanned",
         "Resized",

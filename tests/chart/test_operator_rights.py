@@ -19,7 +19,8 @@ from rendering import CHART, INSTALLED_IN, Manifest, Run
 pytestmark = pytest.mark.controlplane
 
 RESEARCH = "hulk-chart-research"
-JOB = "rights"
+JOB, SWEEP = "rights", "rates"
+DEBUGGER = {"from": [{"podSelector": {"matchLabels": {"team": "a"}}}], "ports": [{"protocol": "TCP", "port": 5678}]}
 PATIENCE_S = 240  # for a condition, beside all that else runs
 
 
@@ -66,8 +67,35 @@ def job() -> Manifest:
     found["metadata"] = {"name": JOB, "namespace": RESEARCH}
     found["spec"]["workers"] = {"min": 2, "max": 2}
     found["spec"]["placement"] = {"allowUnknownLinks": True}
+    found["spec"]["networkPolicy"] = {"ingress": [DEBUGGER]}
     del found["spec"]["checkpoint"]
     return found
+
+
+def sweep() -> Manifest:
+    """Two trials, of which each is over after a moment."""
+    template = job()["spec"]["template"]
+    template["spec"]["containers"][0]["env"] = [{"name": "RATE", "value": "$(sweep.rate)"}]
+    spec = {"workers": {"max": 1}, "runPolicy": {"activeDeadlineSeconds": 1}, "template": template}
+    return {
+        "apiVersion": "hulk.dev/v1alpha1",
+        "kind": "HulkSweep",
+        "metadata": {"name": SWEEP, "namespace": RESEARCH},
+        "spec": {
+            "parallelism": 1,
+            "parameters": {"grid": [{"name": "rate", "values": ["1", "2"]}]},
+            "objective": {"metric": "hulk_worker_loss"},
+            "template": {"spec": spec},
+        },
+    }
+
+
+def names_of(listing: str) -> set[str]:
+    return {item["metadata"]["name"] for item in json.loads(listing)["items"]}
+
+
+def sweep_phase(of: Callable[..., str]) -> str:
+    return str(json.loads(of("hulksweep", SWEEP)).get("status", {}).get("phase", ""))
 
 
 @pytest.mark.parametrize(
@@ -107,6 +135,11 @@ def test_nothing_the_operator_asks_for_is_refused(
     installed("kubectl", "create", "-f", "-", stdin=json.dumps(job()))
     wait_until(lambda: condition("Deployed") == "True", "the gang", timeout_s=PATIENCE_S, log=log)
     assert children() == {"ConfigMap", "NetworkPolicy", "Pod", "Service"}
+    (policy,) = json.loads(of("networkpolicies"))["items"]
+    gang, metrics, mine = policy["spec"]["ingress"]
+    assert (gang["from"], mine) == ([{"podSelector": policy["spec"]["podSelector"]}], DEBUGGER)
+    release = {"matchLabels": {"kubernetes.io/metadata.name": INSTALLED_IN}}
+    assert [peer["namespaceSelector"] for peer in metrics["from"]] == [release]
     (secret,) = secrets()
     assert (secret["immutable"], len(b64decode(secret["data"]["secret"]))) == (True, 32)
     assert json.loads(of("events", f"--field-selector=involvedObject.name={JOB}"))["items"]
@@ -133,9 +166,87 @@ def test_nothing_the_operator_asks_for_is_refused(
     assert secrets() == [secret]  # over all attempts, until the job is deleted
     installed("kubectl", "delete", "hulkjob", JOB, "-n", namespace)
     wait_until(lambda: not secrets(), "the end of the secret", timeout_s=PATIENCE_S, log=log)
+
+    brief = job()
+    brief["spec"]["runPolicy"] = {"activeDeadlineSeconds": 1, "ttlSecondsAfterFinished": 1}
+    for body in (brief, sweep()):
+        installed("kubectl", "create", "-f", "-", stdin=json.dumps(body))
+    over = ("Succeeded", "Failed")
+    wait_until(lambda: sweep_phase(of) in over, "the end of all trials", timeout_s=PATIENCE_S, log=log)
+    wait_until(lambda: "rights" not in names_of(of("hulkjobs")), "its time to live", timeout_s=PATIENCE_S, log=log)
+    assert names_of(of("hulkjobs")) == {f"{SWEEP}-t0", f"{SWEEP}-t1"}
     assert [line for line in log.read_text().splitlines() if "forbidden" in line.lower()] == []
 
 
 def profiles(installed: Run) -> set[str]:
     found = json.loads(installed("kubectl", "get", "nodeprofiles", "-o", "json").stdout)["items"]
     return {item["metadata"]["name"] for item in found}
+
+
+@pytest.mark.whole  # building Kueue takes 5 minutes of CPU
+@pytest.mark.usefixtures("kueue_lab")
+def test_nothing_is_refused_beside_kueue(
+    installed: Run, kwok_nodes: Callable[..., list[str]], namespace: str, operator: Callable[[str], Path]
+) -> None:
+    """First without the rights, which is said; then admitted, evicted, queued again under another priority, deleted."""
+
+    def why() -> str:
+        status = json.loads(installed("kubectl", "get", "hulkjob", JOB, "-n", namespace, "-o", "json").stdout)
+        found = status.get("status", {}).get("conditions", [])
+        return next(
+            (f"{one['status']} {one['reason']} {one['message']}" for one in found if one["type"] == "Planned"), ""
+        )
+
+    def says(words: str) -> None:
+        wait_until(lambda: words in why(), f"{words!r} in Planned", timeout_s=PATIENCE_S, log=log)
+
+    def patch(kind: str, name: str, change: object, *flags: str) -> None:
+        installed("kubectl", "patch", kind, name, "--type=merge", "-p", json.dumps(change), *flags)
+
+    release = ("helm", "upgrade", "hulk", str(CHART), "-n", INSTALLED_IN, "--set")
+    installed(*release, "scope.namespace=")
+    kwok_nodes(2)
+    installed("kubectl", "create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": QUEUES}))
+    body = job()
+    body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/priority-class": "idle"}
+    body["spec"]["workers"]["resourceName"] = "nvidia.com/gpu"
+    log = operator("")
+    try:
+        installed("kubectl", "create", "-f", "-", stdin=json.dumps(body))
+        says("--set kueue.enabled=true")
+        refused = log.read_text()
+        installed(*release, "kueue.enabled=true")
+        says("True Planned")
+        patch("clusterqueue", "rights", {"spec": {"stopPolicy": "HoldAndDrain"}})
+        says("ClusterQueueStopped")
+        patch("hulkjob", JOB, {"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "urgent"}}}, "-n", namespace)
+        patch("hulkjob", JOB, {"spec": {"workers": {"min": 1}}}, "-n", namespace)
+        patch("clusterqueue", "rights", {"spec": {"stopPolicy": "None"}})
+        says("attempt 2")
+        patch("hulkjob", JOB, {"spec": {"suspend": True}}, "-n", namespace)
+        says("Suspended")
+        workloads = ("kubectl", "get", "workloads", "-n", namespace, "-o", "name")
+        wait_until(lambda: not installed(*workloads).stdout, "the end of the Workload", timeout_s=PATIENCE_S, log=log)
+        later = log.read_text().removeprefix(refused)
+        assert [line for line in later.splitlines() if "forbidden" in line.lower()] == []
+    finally:
+        for manifest in QUEUES:
+            name = manifest["metadata"]["name"]
+            installed("kubectl", "delete", manifest["kind"].lower(), name, "-n", namespace, "--wait=false", check=False)
+
+
+def _of_kueue(kind: str, name: str, **body: object) -> Manifest:
+    place = {"namespace": RESEARCH} if kind == "LocalQueue" else {}
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name, **place}, **body}
+
+
+RESOURCES = ["cpu", "memory", "nvidia.com/gpu"]
+QUOTAS = [{"name": name, "nominalQuota": "1000Gi" if name == "memory" else 100} for name in RESOURCES]
+GROUP = {"coveredResources": RESOURCES, "flavors": [{"name": "rights", "resources": QUOTAS}]}
+QUEUES = (
+    _of_kueue("ResourceFlavor", "rights"),
+    _of_kueue("ClusterQueue", "rights", spec={"namespaceSelector": {}, "resourceGroups": [GROUP]}),
+    _of_kueue("LocalQueue", "team", spec={"clusterQueue": "rights"}),
+    _of_kueue("WorkloadPriorityClass", "idle", value=1),
+    _of_kueue("WorkloadPriorityClass", "urgent", value=2),
+)

@@ -4,6 +4,7 @@ import copy
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
+from hulk_operator import names
 from hulk_operator.cluster import (
     ORIGIN,
     SECRETS,
@@ -36,7 +37,7 @@ class FakeCluster:
             self._store(resource, body)
 
     async def get(self, resource: ApiResource, name: str, namespace: str | None = None) -> Object:
-        if resource is SECRETS:  # as the chart's rights have it
+        if resource is SECRETS and name != names.ORDER_SECRET:  # as the chart's rights have it
             raise Forbidden(403, "Forbidden", f"secrets {name} is forbidden: cannot get")
         return copy.deepcopy(self._known(resource, name, namespace))
 
@@ -44,9 +45,24 @@ class FakeCluster:
         self, resource: ApiResource, namespace: str | None = None, *, labels: str = "", fields: str = ""
     ) -> Listing:
         wanted = [term for term in fields.split(",") if term]
-        of_kind = [body for (plural, _, _), body in self.objects.items() if plural == resource.plural]
-        found = [body for body in of_kind if all(_fits(body, term) for term in wanted)]
+        of_kind = [
+            body
+            for (plural, where, _), body in self.objects.items()
+            if plural == resource.plural and namespace in (None, where)
+        ]
+        found = [body for body in of_kind if all(_fits(body, term) for term in wanted) and selected(body, labels)]
         return Listing(tuple(copy.deepcopy(found)), str(self._version))
+
+    async def pages(
+        self, resource: ApiResource, namespace: str | None = None, *, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Listing]:
+        found = await self.list(resource, namespace, labels=labels, fields=fields)
+        for one in found.items:
+            yield Listing((one,), found.resource_version)
+        yield Listing((), found.resource_version)
+
+    async def version(self, resource: ApiResource, namespace: str | None = None) -> str:
+        return str(self._version)
 
     def watch(self, *_: Any, **__: Any) -> AsyncIterator[Change]:
         raise NotImplementedError("no test watches a fake")
@@ -111,6 +127,19 @@ class FakeCluster:
         stored = {**copy.deepcopy(body), "metadata": metadata}
         self.objects[resource.plural, metadata.get("namespace"), metadata["name"]] = stored
         return copy.deepcopy(stored)
+
+
+def selected(body: Object, labels: str) -> bool:
+    """Whether an object fits a label selector of the forms `key`, `!key`, `key=value` and `key!=value`."""
+    own = body["metadata"].get("labels") or {}
+    return all(_has(own, term) for term in labels.split(",") if term)
+
+
+def _has(own: Mapping[str, str], term: str) -> bool:
+    if "=" not in term:
+        return (term.removeprefix("!") in own) != term.startswith("!")
+    key, operator, value = term.partition("!=") if "!=" in term else term.partition("=")
+    return (own.get(key) == value) == (operator == "=")
 
 
 def _fits(body: Object, term: str) -> bool:

@@ -114,25 +114,35 @@ class Corner:
             await self.cluster.delete(NAMESPACES, self.name)
 
     async def submit(
-        self, job: str = JOB, workers: int = 2, *, gated: bool = False, vocabulary: int = 256, **spec: Any
+        self,
+        job: str = JOB,
+        workers: int = 2,
+        *,
+        gated: bool = False,
+        vocabulary: int = 256,
+        labels: Labels = MappingProxyType({}),
+        **spec: Any,
     ) -> None:
-        """Create a job; `pod` in `spec` adds to its template's spec, `container` to the worker container."""
+        """Create a job with labels; `pod` in `spec` adds to its template's spec, `container` to the worker container,
+        `annotations` to the template's metadata.
+        """
         container = {"name": "w", "image": "none", **spec.pop("container", {})}
         pod = {"terminationGracePeriodSeconds": 1, "containers": [container], **spec.pop("pod", {})}
         counts = {"min": workers, "max": workers, **spec.pop("counts", {})}
+        template = {"metadata": {"annotations": spec.pop("annotations", {})}, "spec": pod}
         if gated:
             pod["schedulingGates"] = [GATE]
         shape = {"layers": 2, "hidden": 64, "heads": 4, "sequenceLength": 32, "vocabulary": vocabulary}
         body = {
             "apiVersion": names.API_VERSION,
             "kind": names.JOB_KIND,
-            "metadata": {"name": job, "namespace": self.name},
+            "metadata": {"name": job, "namespace": self.name, "labels": dict(labels)},
             "spec": {
-                "workers": {**counts, "resourceName": self.accelerator},
+                "workers": {"resourceName": self.accelerator, **counts},
                 "model": {"transformer": shape},
                 "training": {"globalBatch": max(workers, 8), "steps": 10},
                 "placement": {"allowUnknownLinks": True},
-                "template": {"spec": pod},
+                "template": template,
                 **spec,
             },
         }

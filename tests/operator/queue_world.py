@@ -8,24 +8,25 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
-from fake_cluster import FakeCluster
+from fake_cluster import FakeCluster, selected
 from hulk_operator import names
 from hulk_operator.api import HulkJob, format_time
 from hulk_operator.cluster import HULK_JOBS, ORIGIN, PODS, PRIORITY_CLASSES, ApiResource, ClusterError, Listing, Object
-from hulk_operator.observation import Observation, Preflight
+from hulk_operator.observation import Expected, Observation, ObserveError, Preflight
 from hulk_operator.planning.planner import Planner
 from hulk_operator.pods import worker_pod
 from hulk_operator.reconcile.reconciler import Reconciler
-from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Timing, View
 from hulk_operator.status import condition, holds
-from hulk_operator.worker_client import ObserveError
+from hulk_operator.watched import Store
+from hulk_operator.watched.informers import read
 from hulk_placement.fleet.types import Settings
 from test_planning import job, node
 from test_planning_replan_review import profile
-from views import NOW
+from views import NOW, carry_out
 
 WAIT_S = 300.0
 STEP_S = 1.0
@@ -116,18 +117,12 @@ class Kubelets(FakeCluster):
     async def _delete_all(self, resource: ApiResource, namespace: str, labels: str) -> None:
         self._write(f"delete {resource.plural}", {"labels": labels})
         for (plural, where, _), body in list(self.objects.items()):
-            if (plural, where) == (resource.plural, namespace) and _selected(body, labels):
+            if (plural, where) == (resource.plural, namespace) and selected(body, labels):
                 if resource is PODS:
                     body["metadata"].setdefault("deletionTimestamp", format_time(NOW))
                     self._store(resource, body)
                 else:
                     del self.objects[plural, where, body["metadata"]["name"]]
-
-
-def _selected(body: Object, labels: str) -> bool:
-    own = body["metadata"].get("labels") or {}
-    terms = [term.partition("!=") if "!=" in term else term.partition("=") for term in labels.split(",")]
-    return all((own.get(key) == value) == (operator == "=") for key, operator, value in terms)
 
 
 class QueueWorld:
@@ -148,8 +143,9 @@ class QueueWorld:
     def restart(self) -> None:
         """Another operator: what the one before knew is lost."""
         self.store = Store(lambda: self.now)
+        seen = partial(read, self.cluster)
         self.planner = Planner(
-            self.cluster, self.store, lambda key: None, lambda: self.now, timing=TIMING, fleet=self.settings
+            self.cluster, self.store, seen, lambda key: None, lambda: self.now, TIMING, fleet=self.settings
         )
         self.reconciler = Reconciler(
             self.cluster, self.store, self.planner, self, lambda: self.now, TIMING, self._observed, moved=self._moved
@@ -255,6 +251,7 @@ class QueueWorld:
             self._key = key
             with suppress(ClusterError):
                 await self.reconciler.reconcile(key)
+        await carry_out(self.reconciler.calls)
 
     def _deliver(self) -> None:
         version = str(self.cluster._version)
@@ -264,7 +261,7 @@ class QueueWorld:
                 of[plural].append(body)
         self.store.jobs.replace(Listing(tuple(of["hulkjobs"]), version))
         self.store.nodes.replace(Listing(tuple(of["nodes"]), version))
-        self.store.replace_pods(Listing(tuple(of["pods"]), version))
+        self.store.pods.replace(Listing(tuple(of["pods"]), version))
 
     def _tick(self) -> None:
         """New pods run; those that are to end save what they have done, and are gone."""
@@ -322,7 +319,7 @@ class QueueWorld:
                 return f"{namespace}/{pod['metadata']['labels'][names.LABEL_JOB]}", found.attempt, len(peers)
         return None
 
-    async def metrics(self, address: str) -> Observation:
+    async def metrics(self, address: str, expected: Expected) -> Observation:
         """A step further each time; from the last checkpoint on in a new attempt."""
         of = self._of(address)
         if of is None:
@@ -338,12 +335,12 @@ class QueueWorld:
             self._save(key)
         return Observation(attempt, step=step, step_s=4.0 / num, loss=2.5, checkpoint_step=self.saved.get(key) or None)
 
-    async def preflight(self, address: str) -> Preflight | None:
+    async def preflight(self, address: str, expected: Expected) -> Preflight | None:
         """Every rank computes for as long as the batch is large."""
         of = self._of(address)
         return Preflight(of[1], (4.0 / of[2],) * of[2]) if of else None
 
-    async def start(self, address: str, attempt: int) -> None:
+    async def start(self, address: str, attempt: int, order: str) -> None:
         """Accepted."""
 
     async def answers(self, address: str) -> bool:

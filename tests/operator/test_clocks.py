@@ -12,8 +12,8 @@ from hulk_operator.cluster import NODES, ApiCluster
 from hulk_operator.cluster.server_clock import ServerClock
 from hulk_operator.pods import pods
 from hulk_operator.reconcile.recipe import Decision, decide
-from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Admission, Memory, View
+from hulk_operator.watched import Store
 from kubernetes.aio.client import ApiClient, Configuration
 from views import GENERATION, NOW, full, job, plan, running, status
 from views import NODES as NAMES
@@ -47,7 +47,7 @@ class Cluster:
             "containerStatuses": [{"name": "worker", "state": state}],
         }
         metadata = self._metadata({**raw["metadata"], "uid": f"p{worker}", **(deletion or {})})
-        self.store.put_pod(
+        self.store.pods.put(
             {**raw, "metadata": metadata, "spec": {**raw["spec"], "nodeName": NAMES[worker]}, "status": said}
         )
 

@@ -25,6 +25,7 @@ from hulk_operator.cluster import (
     Object,
     connect,
 )
+from hulk_operator.handlers.settings import DEFAULT_LEASE_S
 
 pytestmark = pytest.mark.controlplane
 
@@ -92,32 +93,60 @@ async def test_a_job_deleted_while_nobody_looks(corner: Corner, control_plane_la
 
 
 async def test_of_two_operators_one_acts(corner: Corner, control_plane_lab: up.Lab, tmp_path: Path) -> None:
-    """The second waits and is not ready; it acts when the first is halted; the first, when it wakes, ends itself."""
+    """Both are ready. The second acts when the first is halted; that one stands down when it wakes, and may return."""
     kubeconfig, cluster = control_plane_lab.control.kubeconfig, corner.cluster
     await corner.open(2)
     async with operator(kubeconfig, tmp_path / "first", PORT, corner.name, corner.name, lease_s=6) as first:
-        await until(lambda: ready(first), lambda: "the first operator does not act")
+        await until(lambda: acts(first), lambda: "the first operator does not act")
         async with operator(kubeconfig, tmp_path / "second", PORT + 1, corner.name, corner.name, lease_s=6) as second:
-            await until(lambda: healthy(second), lambda: "the second operator does not serve")
+            await until(lambda: ready(second), lambda: "the second operator does not know the cluster")
             await corner.submit()
             await corner.until(running)
             assert await ready(first)
-            assert not await ready(second)
+            assert not await acts(second)
             assert await holder(cluster, corner.name) == f"fault-{first.process.pid}"
 
             first.process.send_signal(signal.SIGSTOP)
-            await until(lambda: ready(second), lambda: "the second operator does not take over")
+            await until(lambda: acts(second), lambda: "the second operator does not take over")
             assert await holder(cluster, corner.name) == f"fault-{second.process.pid}"
             first.process.send_signal(signal.SIGCONT)
-            assert await asyncio.wait_for(first.process.wait(), 60) == 1
+            await until(lambda: said(first, "stands down"), lambda: "the first operator does not stand down")
             assert first.said("was taken over") or first.said("could not be renewed")
+            await until(lambda: ready(first), lambda: "the first operator is not ready again")
+            assert not await acts(first)
 
             await corner.change({"suspend": True})
             await corner.until_empty()
-            events = [
-                event for event in (await cluster.list(EVENTS, corner.name)).items if event["reason"] == "Running"
-            ]
-            assert len(events) == 1
+            await second.kill()
+            await until(lambda: acts(first), lambda: "the first operator does not come back")
+            await corner.change({"suspend": False})
+            job = await corner.until(running)
+            assert first.process.returncode is None
+            await whole_gang(corner, job.status.attempt, 2)
+            told = [event for event in (await cluster.list(EVENTS, corner.name)).items if event["reason"] == "Running"]
+            assert len(told) == 2  # once for each time that it ran
+
+
+async def test_after_a_leaders_death_the_other_acts_in_15_s(
+    corner: Corner, control_plane_lab: up.Lab, tmp_path: Path
+) -> None:
+    """With the lease that an installation has; the standby knows the cluster, so it has to read jobs only."""
+    kubeconfig, usual_s = control_plane_lab.control.kubeconfig, DEFAULT_LEASE_S
+    await corner.open(2)
+    async with (
+        operator(kubeconfig, tmp_path / "first", PORT, corner.name, corner.name, lease_s=usual_s) as first,
+        operator(kubeconfig, tmp_path / "second", PORT + 1, corner.name, corner.name, lease_s=usual_s) as second,
+    ):
+        await until(lambda: ready(first), lambda: "the first operator is not ready")
+        await until(lambda: ready(second), lambda: "the second operator is not ready")
+        leader, standby = (first, second) if await acts(first) else (second, first)
+        await until(lambda: acts(leader), lambda: "nobody acts")
+        await leader.kill()
+        died_s = time.monotonic()
+        await corner.submit()
+        await until(lambda: acts(standby), lambda: "the standby does not act")
+        assert time.monotonic() - died_s <= 15
+        await corner.until(running)
 
 
 async def test_sigterm_ends_it_at_once(corner: Corner, control_plane_lab: up.Lab, tmp_path: Path) -> None:
@@ -128,7 +157,7 @@ async def test_sigterm_ends_it_at_once(corner: Corner, control_plane_lab: up.Lab
         operator(kubeconfig, tmp_path / "log", PORT, corner.name, corner.name) as process,
         aiohttp.ClientSession() as reader,  # which keeps its connection, as Prometheus does
     ):
-        await until(lambda: ready(process), lambda: "the operator does not act")
+        await until(lambda: acts(process), lambda: "the operator does not act")
         async with reader.get(f"http://127.0.0.1:{PORT}/metrics") as answer:
             assert answer.status == 200
             await answer.read()
@@ -195,14 +224,30 @@ async def ready(process: OperatorProcess) -> bool:
     return await answers(process, "readyz") == 200
 
 
-async def healthy(process: OperatorProcess) -> bool:
-    return await answers(process, "healthz") == 200
+async def acts(process: OperatorProcess) -> bool:
+    """Whether it holds the lease, and has read the jobs."""
+    return "hulk_operator_lease_held 1.0" in await metrics(process)
+
+
+async def said(process: OperatorProcess, words: str) -> bool:
+    return process.said(words)
+
+
+async def metrics(process: OperatorProcess) -> str:
+    """What it serves; empty while nobody answers."""
+    return (await asked(process, "metrics"))[1]
 
 
 async def answers(process: OperatorProcess, path: str) -> int:
     """The HTTP status of a path; 0 while nobody answers."""
+    return (await asked(process, path))[0]
+
+
+async def asked(process: OperatorProcess, path: str) -> tuple[int, str]:
+    """Status and text."""
+    limit = aiohttp.ClientTimeout(total=5)
     with suppress(aiohttp.ClientError, TimeoutError):
-        limit = aiohttp.ClientTimeout(total=5)
         async with aiohttp.ClientSession(timeout=limit) as session:
-            return (await session.get(f"http://127.0.0.1:{process.port}/{path}")).status
-    return 0
+            answer = await session.get(f"http://127.0.0.1:{process.port}/{path}")
+            return answer.status, await answer.text()
+    return 0, ""

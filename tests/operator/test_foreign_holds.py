@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 from fake_cluster import FakeCluster
 from hulk_operator.api import HulkJobStatus
-from hulk_operator.cluster import NODES as NODE_KIND
 from hulk_operator.planning.inventory import Reader
 from hulk_operator.pods import WorkerPod, pods, worker_pod
 from hulk_operator.reconcile.recipe import decide
-from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Memory, View
 from hulk_operator.status import condition
+from hulk_operator.watched import Snapshot, Store
 from views import NODES, NOW, ago, deploying, failure_of, full, gang, job, plan, pod, running, status, view
 
 SWEPT = Memory(swept_to=1)
@@ -70,7 +69,7 @@ def test_when_the_gates_are_gone_the_start_timeout_begins_also_for_another_opera
     assert decide(restarted).view.status.last_failure is None
     late = decide(at(free, limit_s + 1, begun.view.status)).view.status
     assert failure_of(late).reason == "StartTimeout"
-    assert {node.name for node in late.avoided_nodes} == set(NODES)
+    assert late.avoided_nodes == ()  # no scheduler has looked at the pods, so no node is to blame
 
 
 def test_a_gate_that_comes_back_stops_the_time_again() -> None:
@@ -171,16 +170,23 @@ def raw_pod(worker: int, version: int, **metadata: Any) -> dict[str, Any]:
 async def test_accelerators_stay_reserved_until_the_pod_is_gone() -> None:
     """Also when its job is gone, and although Kubernetes counts them as free."""
     resource = job().spec.workers.resource_name
-    nodes = [{"metadata": {"name": name}, "status": {"allocatable": {resource: "1", "pods": "10"}}} for name in NODES]
+    nodes = [
+        {"metadata": {"name": name, "resourceVersion": "1"}, "status": {"allocatable": {resource: "1", "pods": "10"}}}
+        for name in NODES
+    ]
     store = Store()
-    reader = Reader(FakeCluster(*((NODE_KIND, node) for node in nodes)), kept=store.held)
+    for node in nodes:
+        store.nodes.put(node)
+
+    async def seen() -> Snapshot:
+        return store.snapshot()
 
     async def unheld() -> dict[str, int]:
-        return (await reader.inventory((), NOW)).unheld(resource)
+        return (await Reader(FakeCluster(), seen).inventory((), NOW)).unheld(resource)
 
     deletion = {"deletionTimestamp": "2026-05-04T12:00:00Z", "deletionGracePeriodSeconds": 0}
-    store.put_pod(raw_pod(0, 1, **deletion, finalizers=[FINALIZER]))
-    store.put_pod(raw_pod(1, 2))  # ended, and as such no matter
+    store.pods.put(raw_pod(0, 1, **deletion, finalizers=[FINALIZER]))
+    store.pods.put(raw_pod(1, 2))  # ended, and as such no matter
     assert await unheld() == {NODES[0]: 0, NODES[1]: 1, NODES[2]: 1}
-    store.delete_pod(raw_pod(0, 3, **deletion))
+    store.pods.delete(raw_pod(0, 3, **deletion))
     assert await unheld() == dict.fromkeys(NODES, 1)

@@ -15,23 +15,27 @@ from hulk_operator.cluster import (
     LEASES,
     NODE_PROFILES,
     NODES,
+    PODS,
     ApiResource,
     Change,
     ClusterError,
     Gone,
+    Informer,
     Listing,
     Object,
+    Unavailable,
 )
 from hulk_operator.handlers.operator import Parts, run
-from hulk_operator.handlers.pods import PodWatch
 from hulk_operator.handlers.settings import Settings, from_environment
 from hulk_operator.handlers.watches import Watches, settings
 from hulk_operator.metrics import Health
 from hulk_operator.pods import pods
 from hulk_operator.probing import Budget, Prober, runner
-from hulk_operator.probing.watch_cache import Mirror
 from hulk_operator.reconcile.polling import Workers
-from hulk_operator.reconcile.store import Store
+from hulk_operator.watched import News, NodeState, Snapshot, Store
+from hulk_operator.watched import informers as watched_informers
+from hulk_operator.watched.informers import Informers
+from hulk_operator.watched.nodes import Node
 from views import NOW, job, plan
 
 
@@ -40,13 +44,16 @@ class World:
 
     def __init__(self) -> None:
         self.added: list[str] = []
-        self.num_changes = 0
+        self.num_changes = self.num_measured = 0
         self.store = Store()
         self.watches = Watches(self.store, self.added.append, self._changed)
-        self.pods = PodWatch(FakeCluster(), self.store, self.added.append, self._changed)
+        self.store.news = News(self.added.append, self._changed, self._measured)
 
     def _changed(self) -> None:
         self.num_changes += 1
+
+    def _measured(self) -> None:
+        self.num_measured += 1
 
     def asked(self) -> tuple[list[str], int]:
         """What was asked for since the last question."""
@@ -80,17 +87,48 @@ def test_a_job_is_looked_at_whenever_it_changes() -> None:
 
 def test_a_pod_that_ends_or_goes_may_make_room() -> None:
     world = World()
-    world.pods.take(Change("ADDED", worker(1)))
+    pods = world.store.pods
+    pods.put(worker(1))
     assert world.asked() == (["lab/demo"], 0)
-    world.pods.take(Change("ADDED", worker(1)))  # known from its creation
+    pods.put(worker(1))  # known from its creation
     assert world.asked() == ([], 0)
-    world.pods.take(Change("MODIFIED", worker(2, "Succeeded")))
+    pods.put(worker(2, "Succeeded"))
     assert world.asked() == (["lab/demo"], 1)
-    world.pods.take(Change("DELETED", worker(3)))
-    assert world.asked() == (["lab/demo"], 1)
-    world.pods.take(Change("ADDED", {"metadata": {"name": "x", "labels": {"hulk.dev/job": "demo"}}}))
-    world.pods.take(Change("BOOKMARK", {"metadata": {"resourceVersion": "9"}}))
+    pods.delete(worker(3, "Succeeded"))
+    assert world.asked() == (["lab/demo"] * 2, 2)  # as it was in the end, and that it is gone
+
+
+def other(version: int, where: str, devices: str = "1", phase: str = "Running", **labels: str) -> dict[str, Any]:
+    spec = {"nodeName": where, "containers": [{"resources": {"limits": {"nvidia.com/gpu": devices, "cpu": "2"}}}]}
+    status = {"phase": phase, "podIP": "10.0.0.9"}
+    metadata = {"name": "x", "namespace": "hulk-system", "resourceVersion": str(version), "labels": labels}
+    return {"metadata": metadata, "spec": spec, "status": status}
+
+
+def test_pods_of_others_are_sums_by_node() -> None:
+    world = World()
+    world.store.others.put(other(1, ""))
+    assert world.store.snapshot().taken == {}
+    world.store.others.put(other(2, "n"))
+    assert world.store.snapshot().taken == {"n": {"nvidia.com/gpu": 1, "cpu": 2000, "pods": 1}}
     assert world.asked() == ([], 0)
+    world.store.others.delete(other(3, "n"))
+    assert world.store.snapshot().taken == {}
+    assert world.asked() == ([], 1)  # devices are free again
+    assert world.num_measured == 0
+
+
+def test_agents_say_where_they_are_in_their_own_namespace_only() -> None:
+    world, agent = World(), dict(term.split("=") for term in names.AGENT_SELECTOR.split(","))
+    labels = {"app.kubernetes.io/name": "hulk", "app.kubernetes.io/component": "agent"}
+    assert agent == labels
+    world.store.others.put(other(1, "n", **labels))
+    assert world.store.snapshot().agents == {"n": {"10.0.0.9"}}
+    assert world.num_measured == 1
+    elsewhere = other(2, "m", **labels)
+    elsewhere["metadata"]["namespace"] = "lab"
+    world.store.others.put(elsewhere)
+    assert world.store.snapshot().agents == {"n": {"10.0.0.9"}}
 
 
 class Streams(FakeCluster):
@@ -99,11 +137,15 @@ class Streams(FakeCluster):
     def __init__(self, listings: list[Listing], streams: list[list[Change | ClusterError]]) -> None:
         super().__init__()
         self.listings, self.streams = listings, streams
+        self.now = "0"  # the version that the server has
         self.watched_from: list[str] = []
         self.over = asyncio.Event()
 
-    async def list(self, *_: Any, **__: Any) -> Listing:
-        return self.listings.pop(0)
+    async def version(self, *_: Any, **__: Any) -> str:
+        return self.now
+
+    async def pages(self, *_: Any, **__: Any) -> AsyncIterator[Listing]:
+        yield self.listings.pop(0)
 
     async def watch(self, *_: Any, resource_version: str = "", **__: Any) -> AsyncIterator[Change]:
         self.watched_from.append(resource_version)
@@ -124,63 +166,136 @@ async def test_a_watch_goes_on_where_it_ended_and_lists_again_when_it_cannot() -
     ]
     cluster, world = Streams(listings, streams), World()
     heard: list[None] = []
-    pods = PodWatch(cluster, world.store, world.added.append, world._changed, heard=lambda: heard.append(None))
-    task = asyncio.create_task(pods.run())
+    task = asyncio.create_task(Informer(cluster, PODS, world.store.pods, lambda: heard.append(None)).run())
     await asyncio.wait_for(cluster.over.wait(), 5)
     task.cancel()
     assert len(heard) == 4  # a listing, a change, the end of a quiet watch, a listing; nothing for an error
     assert cluster.watched_from == ["1", "2", "9"]
     assert world.store.pods_of("lab/demo") == ()  # its deletion was never told
-    assert world.added == ["lab/demo"] * 3
+    assert set(world.added) == {"lab/demo"}
 
 
-async def test_probings_mirrors_say_that_they_hear() -> None:
+async def test_an_informer_says_that_it_hears() -> None:
     bookmark = Change("BOOKMARK", {"metadata": {"resourceVersion": "3"}})
-    cluster = Streams([Listing((), "1"), Listing((), "4")], [[bookmark]])
+    cluster = Streams([Listing((), "1")], [[bookmark]])
     heard: list[str] = []
-    task = asyncio.create_task(Mirror(cluster, NODES, asyncio.Event(), heard.append).run())
+    task = asyncio.create_task(Informer(cluster, NODES, Store().nodes, lambda: heard.append("nodes")).run())
     await asyncio.wait_for(cluster.over.wait(), 5)
     task.cancel()
-    assert heard == ["nodes"] * 3  # a listing, that nothing changed, a listing
+    assert heard == ["nodes"] * 3  # a listing, that nothing changed, the end of a quiet watch
+    assert cluster.watched_from == ["1", "3"]
+
+
+async def test_a_server_that_is_back_in_time_is_believed() -> None:
+    """As after a backup was restored: what is kept has higher versions than what is true."""
+    listings = [Listing((node(90), {**node(80), "metadata": {"name": "m", "resourceVersion": "80"}}), "100")]
+    listings.append(Listing((node(50, ready="Unknown"),), "60"))
+    cluster = Streams(listings, [[Gone(410, "Expired", "too old")]])
+    store = Store()
+    task = asyncio.create_task(Informer(cluster, NODES, store.nodes).run())
+    await asyncio.wait_for(cluster.over.wait(), 5)
+    task.cancel()
+    assert {name: state.ready for name, state in store.node_states().items()} == {"n": "Unknown"}
+
+
+async def followed(cluster: Streams, store: Store) -> None:
+    """Until its streams are over."""
+    informer = Informer(cluster, NODES, store.nodes)
+    informer._retry_s = 0.01
+    task = asyncio.create_task(informer.run())
+    await asyncio.wait_for(cluster.over.wait(), 5)
+    task.cancel()
+
+
+def readiness(store: Store) -> dict[str, str]:
+    return {name: state.ready for name, state in store.node_states().items()}
+
+
+async def test_a_watch_that_broke_is_not_resumed_from_a_version_that_is_to_come() -> None:
+    """A restored server would tell nothing until it has counted so far."""
+    listings = [Listing((node(90),), "100"), Listing((node(50, ready="Unknown"),), "60")]
+    cluster = Streams(listings, [[Unavailable(0, "NoConnection", "broke")]])
+    cluster.now, store = "60", Store()
+    await followed(cluster, store)
+    assert cluster.watched_from == ["100", "60"]
+    assert readiness(store) == {"n": "Unknown"}
+
+
+async def test_a_watch_that_broke_goes_on_where_the_server_did() -> None:
+    cluster = Streams([Listing((node(90),), "100")], [[Unavailable(0, "NoConnection", "broke")]])
+    cluster.now = "100"
+    await followed(cluster, Store())
+    assert cluster.watched_from == ["100", "100"]
+
+
+async def test_a_backup_whose_versions_were_raised_is_believed() -> None:
+    """As etcd's own restore does it: the listing is newer than all that is known, and what is in it is older."""
+    gone = {**node(80), "metadata": {"name": "m", "resourceVersion": "80"}}
+    again = {**node(40), "metadata": {"name": "again", "resourceVersion": "40"}}
+    deleted = Change("DELETED", {**again, "metadata": {"name": "again", "resourceVersion": "101"}})
+    listings = [Listing((node(90), gone, again), "100"), Listing((node(50, ready="Unknown"), again), "1000100")]
+    cluster, store = Streams(listings, [[deleted, Gone(410, "Expired", "compacted")]]), Store()
+    await followed(cluster, store)
+    assert set(readiness(store)) == {"n", "again"}
+    assert readiness(store)["n"] == "Unknown"
+
+
+def test_a_listing_that_was_made_before_a_write_is_not_believed() -> None:
+    store = Store()
+    store.nodes.put(node(90, ready="Unknown"))
+    assert store.nodes.replace(Listing((node(50),), "80")) == set()
+    assert readiness(store) == {"n": "Unknown"}
 
 
 def test_a_nodes_heartbeat_wakes_nobody_but_its_health_and_a_cordon_do() -> None:
     world = World()
-    world.pods.take(Change("ADDED", worker(1, "Running", "n")))
-    world.watches.on_node("ADDED", node(1))
+    world.store.pods.put(worker(1, "Running", "n"))
+    world.store.nodes.put(node(1))
     world.asked()
-    world.watches.on_node("MODIFIED", node(2, heartbeat="2"))
+    world.store.nodes.put(node(2, heartbeat="2"))
     assert world.asked() == ([], 0)
-    world.watches.on_node("MODIFIED", node(3, ready="Unknown"))
+    world.store.nodes.put(node(3, ready="Unknown"))
     assert world.asked() == (["lab/demo"], 1)
-    world.watches.on_node("MODIFIED", node(4, ready="Unknown", unschedulable=True))
+    world.store.nodes.put(node(4, ready="Unknown", unschedulable=True))
     assert world.asked() == (["lab/demo"], 1)
-    world.watches.on_node("DELETED", node(5))
+    world.store.nodes.delete(node(5, ready="Unknown", unschedulable=True))
     assert world.asked() == (["lab/demo"], 1)
+
+
+def profile(version: int, **link: Any) -> dict[str, Any]:
+    row = {"target": "m", "time": "2026-05-04T12:00:00Z", **link}
+    return {"metadata": {"name": "n", "resourceVersion": str(version)}, "spec": {}, "status": {"links": [row]}}
 
 
 def test_a_link_that_becomes_known_wakes_the_planning_pass() -> None:
     world = World()
-    profile: dict[str, Any] = {"metadata": {"name": "n"}, "status": {"links": [{"target": "m"}]}}
-    world.watches.on_profile("MODIFIED", profile)
-    world.watches.on_profile("MODIFIED", profile)
+    world.store.profiles.put(profile(1))
+    world.store.profiles.put(profile(2))
     assert world.asked() == ([], 1)
 
 
 def test_a_link_that_became_another_one_wakes_the_planning_pass() -> None:
     world = World()
-    for rate, asked in ((1_000_000, 1), (1_010_000, 0), (10_000_000, 1)):
-        links = [{"target": "m", "bandwidthBytesPerSecond": rate}]
-        world.watches.on_profile("MODIFIED", {"metadata": {"name": "n"}, "status": {"links": links}})
+    for version, (rate, asked) in enumerate(((1_000_000, 1), (1_010_000, 0), (10_000_000, 1)), 1):
+        world.store.profiles.put(profile(version, bandwidthBytesPerSecond=rate))
         assert world.asked() == ([], asked)
-    world.watches.on_profile("DELETED", {"metadata": {"name": "n"}, "status": {"links": links}})
-    world.watches.on_profile("ADDED", {"metadata": {"name": "n"}, "status": {"links": links}})
+    world.store.profiles.delete(profile(4, bandwidthBytesPerSecond=rate))
+    world.store.profiles.put(profile(5, bandwidthBytesPerSecond=rate))
     assert world.asked() == ([], 1)
+
+
+def test_a_profile_that_cannot_be_read_is_told_of() -> None:
+    store = Store()
+    store.profiles.put({"metadata": {"name": "n", "resourceVersion": "1"}, "status": {"links": "none"}})
+    seen = store.snapshot()
+    assert seen.profiles == {}
+    assert "status.links" in seen.unreadable["n"]
 
 
 def test_what_is_declared_wakes_the_planning_pass() -> None:
     world = World()
-    world.watches.on_topology("MODIFIED", {"metadata": {"name": "cluster"}})
+    declared = {"apiVersion": names.API_VERSION, "kind": names.TOPOLOGY_KIND, "spec": {}}
+    world.store.topologies.put({**declared, "metadata": {"name": "cluster", "resourceVersion": "1"}})
     assert world.asked() == ([], 1)
 
 
@@ -209,16 +324,16 @@ async def test_sigterm_ends_an_operator_that_waits_for_the_lease() -> None:
         await asyncio.wait_for(running, 10)
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert cluster.writes == []  # the lease is another's still
+    assert [write for _, write in cluster.writes if "leases" in write] == []  # it is another's still
 
 
 async def test_a_probing_pass_that_fails_is_counted_and_ends_nothing() -> None:
     failures: list[int] = []
 
-    async def read() -> Any:
-        return [{"metadata": {}}], [], []  # no node has no name
+    async def seen() -> Snapshot:
+        return Snapshot({"n": Node({"metadata": {}}, NodeState())})  # no node has no name
 
-    prober = Prober(FakeCluster(), tuple, read=read, failed=lambda: failures.append(1))
+    prober = Prober(FakeCluster(), seen, tuple, failed=lambda: failures.append(1))
     await prober._try_tick()
     assert failures == [1]
     assert prober.state.num_errors == 1
@@ -254,14 +369,18 @@ async def test_a_pass_knows_what_was_ordered_before_a_watch_tells(monkeypatch: p
     monkeypatch.setattr(runner, "MIN_INTERVAL_S", 0.0)
     monkeypatch.setattr(runner, "MAX_INTERVAL_S", 0.01)
     passes: list[int] = []
-    prober = Prober(LateWatch(*agent_on(1), *agent_on(2)), lambda: passes.append(1) or ())
+    cluster, store = LateWatch(*agent_on(1), *agent_on(2)), Store()
+    informers = Informers(cluster, store)
+    prober = Prober(cluster, informers.seen, lambda: passes.append(1) or (), wrote=store.profiles.put)
+    following = asyncio.create_task(informers.run())
     running = asyncio.create_task(prober.run())
     while len(passes) < 3:
         assert not running.done()
         assert prober.state.num_errors == 0
         await asyncio.sleep(0.01)
-    running.cancel()
-    await asyncio.wait([running])
+    for task in (running, following):
+        task.cancel()
+    await asyncio.wait([running, following])
     assert (prober.state.num_tests, prober.state.decision.num_pending) == (1, 1)
 
 
@@ -270,7 +389,7 @@ def test_kopf_only_watches() -> None:
     assert chosen.peering.standalone
     assert not chosen.posting.enabled
     registry = World().watches.registry()
-    assert len(registry._watching.get_all_handlers()) == 5
+    assert len(registry._watching.get_all_handlers()) == 2
     assert registry._spawning.get_all_handlers() == []
     assert registry._changing.get_all_handlers() == []  # these would write finalizers and annotations
 
@@ -314,3 +433,23 @@ def test_a_wrong_setting_is_told_in_one_line() -> None:
         [sys.executable, "-m", "hulk_operator"], env=environment, capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stderr) == (1, "hulk-operator: HULK_LEASE_SECONDS: 'abc' must be a whole number\n")
+
+
+async def test_a_term_begins_when_what_broke_is_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server may have been restored from a backup meanwhile: what is known was never, and deletes pods."""
+    cluster = Streams([Listing((node(90),), "100")], [[Unavailable(0, "NoConnection", "broke")]])
+    cluster.now, store = "100", Store()
+    informers = Informers(cluster, store)
+    one = Informer(cluster, NODES, store.nodes)
+    monkeypatch.setattr(informers, "_found", lambda: asyncio.sleep(0, [one]))
+    following = asyncio.create_task(informers.run())
+    await informers.seen()
+    while one.connected.is_set():
+        await asyncio.sleep(0)
+    assert informers.synced  # and the operator is ready still
+    await asyncio.wait_for(informers.connected(), 5)
+    assert cluster.watched_from == ["100", "100"]
+    monkeypatch.setattr(watched_informers, "CONNECT_S", 0.01)
+    one.connected.clear()  # as of a kind that is not served any more
+    await asyncio.wait_for(informers.connected(), 5)
+    following.cancel()

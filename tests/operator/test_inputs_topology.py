@@ -1,5 +1,6 @@
 """What is free on a node, which nodes admit a pod, and what of it the planner sees."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from hulk_operator.inputs.pod_size import requests
 from hulk_operator.inputs.quantity import amount
 from hulk_operator.inputs.topology import (
     Claim,
+    Room,
     allowed_regions,
     candidates,
     products,
@@ -19,6 +21,7 @@ from hulk_operator.inputs.topology import (
     without,
     worker_amounts,
 )
+from hulk_operator.watched.pods import foreign_pod
 from hulk_placement.topology import Link, LinkKind
 
 GPU = "nvidia.com/gpu"
@@ -41,6 +44,12 @@ def pod(cpu: str = "1", phase: str = "Running", where: str = "n", **limits: str)
     return {"metadata": {"name": "p"}, "spec": spec, "status": {"phase": phase}}
 
 
+def free(nodes: Iterable[dict[str, Any]], pods: Iterable[dict[str, Any]] = ()) -> Room:
+    """What pods that are no workers leave."""
+    found = (foreign_pod(one, "hulk-system") for one in pods)
+    return room({node["metadata"]["name"]: node for node in nodes}, [Claim(one.node, one.amounts) for one in found])
+
+
 SPEC: dict[str, Any] = {"containers": [{"name": "w", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}
 
 
@@ -57,19 +66,19 @@ SPEC: dict[str, Any] = {"containers": [{"name": "w", "resources": {"requests": {
     ],
 )
 def test_what_is_free(name: str, pods: list[dict[str, Any]], workers: int, accelerators: int) -> None:
-    left = room([node()], pods)
+    left = free([node()], pods)
     assert candidates(left, SPEC, GPU) == {"n": workers}, name
     assert topology(left, GPU, {}).machines[0].num_accelerators == accelerators, name
 
 
 def test_claims_hold_what_their_pods_will_take() -> None:
-    left = room([node()], [], [Claim("n", {"cpu": 3000, "pods": 1, GPU: 2})])
+    left = room({"n": node()}, [Claim("n", {"cpu": 3000, "pods": 1, GPU: 2})])
     assert candidates(left, SPEC, GPU) == {"n": 1}
     assert topology(left, GPU, {}).machines[0].num_accelerators == 0
 
 
 def test_plans_of_one_pass_must_fit_together() -> None:
-    left = room([node()], [])
+    left = free([node()])
     first = without(left, [Claim("n", {"cpu": 3000, GPU: 1})])
     assert first is not None
     assert without(first, [Claim("n", {"cpu": 2000, GPU: 1})]) is None
@@ -79,7 +88,7 @@ def test_plans_of_one_pass_must_fit_together() -> None:
 
 def test_a_request_for_nothing_fits_on_an_overcommitted_node() -> None:
     """Whoever is a candidate must fit: else its plan is made again for ever."""
-    left = room([node()], [pod("5")])
+    left = free([node()], [pod("5")])
     spec = {"containers": [{"resources": {"requests": {"cpu": "0"}}}]}
     assert candidates(left, spec, GPU) == {"n": 9}
     assert without(left, [Claim("n", worker_amounts(spec, GPU, 1))]) is not None
@@ -98,7 +107,7 @@ def test_what_a_worker_takes_of_the_accelerators(
 ) -> None:
     spec = {"containers": [{"resources": first}, {"resources": second}]}
     assert worker_amounts(spec, GPU, per_worker)[GPU] == expected, name
-    assert candidates(room([node()], []), spec, GPU, num_accelerators=per_worker) == {"n": slots}, name
+    assert candidates(free([node()]), spec, GPU, num_accelerators=per_worker) == {"n": slots}, name
 
 
 @pytest.mark.parametrize("quantity", ["-1", "1.2.3", "1e999999999", "much"])
@@ -168,7 +177,7 @@ def test_which_nodes_admit_a_pod(name: str, one: dict[str, Any], spec: dict[str,
 def test_avoided_nodes_and_nodes_without_the_resource_are_no_candidates() -> None:
     bare = node("bare")
     del bare["status"]["allocatable"][GPU]
-    left = room([node("a"), node("b"), bare], [])
+    left = free([node("a"), node("b"), bare])
     assert set(candidates(left, SPEC, GPU, avoided=["b"])) == {"a"}
     assert [machine.name for machine in topology(left, GPU, {}).machines] == ["a", "b"]
 
@@ -217,7 +226,7 @@ def test_declared_links_stand_in_where_nothing_was_measured() -> None:
             "residency": [{"namespace": "lab", "regions": ["eu"]}],
         }
     )
-    found = topology(room(nodes, []), GPU, measured, declared)
+    found = topology(free(nodes), GPU, measured, declared)
     assert found.link("a", "b").rtt_s == 0.1
     assert found.link("b", "a").rtt_s == 0.2
     assert found.node_links["b", "c"].kind is LinkKind.DECLARED
@@ -233,7 +242,7 @@ def test_what_a_job_saw_of_its_links_is_worth_least() -> None:
     loaded = Link(0.9, 1e3, kind=LinkKind.UNDER_LOAD)
     measured = {("a", "b"): loaded, ("d", "b"): Link(0.1, 1e6), ("b", "a"): loaded, ("a", "c"): loaded}
     said = {"source": "us", "target": "eu", "rttMicroseconds": 200_000, "bandwidthBytesPerSecond": 5}
-    found = topology(room(nodes, []), GPU, measured, HulkTopologySpec.model_validate({"links": [said]}))
+    found = topology(free(nodes), GPU, measured, HulkTopologySpec.model_validate({"links": [said]}))
     assert (found.link("a", "b").rtt_s, found.link("b", "a").rtt_s) == (0.1, 0.2)
     assert found.link("a", "c") == replace(loaded, shared=("eu", "ap"))
     assert found.link("d", "c").kind is LinkKind.INFERRED
@@ -242,18 +251,18 @@ def test_what_a_job_saw_of_its_links_is_worth_least() -> None:
 def test_a_declared_name_that_is_a_region_and_a_node_is_the_region() -> None:
     nodes = [node("eu"), node("us", labels={REGION: "us"})]
     link = {"source": "eu", "target": "us", "rttMicroseconds": 200_000, "bandwidthBytesPerSecond": 5}
-    found = topology(room(nodes, []), GPU, {}, HulkTopologySpec.model_validate({"links": [link]}))
+    found = topology(free(nodes), GPU, {}, HulkTopologySpec.model_validate({"links": [link]}))
     assert set(found.region_links) == {("eu", "us")}
 
 
 def test_nodes_whose_agents_say_so_keep_their_windows() -> None:
-    found = topology(room([node("a"), node("b")], []), GPU, {}, keeping={"b", "gone"})
+    found = topology(free([node("a"), node("b")]), GPU, {}, keeping={"b", "gone"})
     assert [machine.keeps_windows for machine in found.machines] == [False, True]
 
 
 def test_labels_become_product_and_memory() -> None:
     labels = {"nvidia.com/gpu.product": "H200", "nvidia.com/gpu.memory": "1024"}
-    left = room([node(labels=labels)], [])
+    left = free([node(labels=labels)])
     machine = topology(left, GPU, {}).machines[0]
     assert (machine.product, machine.memory_bytes) == ("H200", 1 << 30)
     assert products(left, GPU) == {"n": "H200"}
@@ -396,7 +405,7 @@ NVIDIA = {f"{GPU}.product": "NVIDIA-L4", f"{GPU}.memory": "23034"}  # of other a
 def test_what_a_resource_of_a_node_is(
     name: str, labels: dict[str, str], resource: str, product: str, memory_bytes: int
 ) -> None:
-    left = room([node(labels=labels, allocatable={resource: "2"})], [])
+    left = free([node(labels=labels, allocatable={resource: "2"})])
     machine = topology(left, resource, {}).machines[0]
     assert (machine.product, machine.memory_bytes) == (product, memory_bytes), name
     assert products(left, resource) == {"n": product}, name
@@ -410,7 +419,7 @@ def test_prices_are_declared_by_product_and_by_pair_of_regions() -> None:
             "egress": [{"source": "eu", "target": "us", "perGb": "0.02"}],
         }
     )
-    found = topology(room(nodes, []), GPU, {}, declared)
+    found = topology(free(nodes), GPU, {}, declared)
     assert [machine.price_per_hour for machine in found.machines] == [0.71, 0.0]
     assert found.egress_price_per_gb == {("eu", "us"): 0.02}
 

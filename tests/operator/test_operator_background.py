@@ -11,19 +11,18 @@ from typing import Any, cast
 import hulk_operator
 import pytest
 from fake_cluster import FakeCluster
-from hulk_operator import background
+from hulk_operator import background, event_loop_lag
 from hulk_operator.background import BackgroundError
-from hulk_operator.cluster import Change, Lease
+from hulk_operator.cluster import Change, Informer, Lease
 from hulk_operator.handlers import operator
 from hulk_operator.handlers.operator import Parts, run
-from hulk_operator.handlers.pods import PodWatch
 from hulk_operator.handlers.settings import Settings
 from hulk_operator.metrics import Health
 from hulk_operator.planning.planner import Planner
 from hulk_operator.probing import Prober
-from hulk_operator.probing.watch_cache import Mirror
 from hulk_operator.reconcile.polling import Workers
 from hulk_operator.reconcile.work_queue import Pace, WorkQueue
+from hulk_operator.watched.informers import Informers
 
 Body = Callable[..., Any]
 
@@ -74,15 +73,19 @@ def names() -> Iterator[str]:
                     yield str(first.value)
 
 
+CALLS = ("requests", "logs", "links")
+"""What is asked of workers, in the order in which it is begun."""
 RESTARTED: dict[str, tuple[Any, str, int]] = {
     "jobs": (WorkQueue, "run", 1),
     "sweeps": (WorkQueue, "run", 2),
+    **{name: (WorkQueue, "run", number) for number, name in enumerate(CALLS, 3)},
     "worker": (WorkQueue, "_work_on", 1),
     "planning": (Planner, "run", 1),
     "probing": (Prober, "run", 1),
-    "mirror": (Mirror, "run", 1),
-    "pods": (PodWatch, "run", 1),
+    "informer": (Informer, "run", 1),
+    "informers": (Informers, "run", 1),
     "resync": (operator, "_resync", 1),
+    "event-loop-lag": (event_loop_lag, "measure", 1),
 }
 """What each runs, and which call of it is the task's first."""
 
@@ -120,7 +123,7 @@ async def goes_on(running: "asyncio.Task[None]", breaks: Breaks) -> None:
         await running
 
 
-@pytest.mark.parametrize("name", sorted(set(names()) - {"serving", "lease", "watches"}))
+@pytest.mark.parametrize("name", sorted({*names(), *CALLS} - {"serving", "lease", "watches", "log level"}))
 async def test_a_task_that_breaks_is_started_again_and_counted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, first_call = RESTARTED[name]
     breaks, before = Breaks(getattr(owner, attribute), at=first_call), background.failures().get(name, 0)
@@ -156,11 +159,11 @@ async def test_without_its_watches_an_operator_ends(monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_task_that_breaks_again_and_again_ends_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = background.failures().get("pods", 0)
-    monkeypatch.setattr(PodWatch, "run", Breaks(PodWatch.run, always=True))
-    with pytest.raises(BackgroundError, match="the task pods broke"):
+    before = background.failures().get("probing", 0)
+    monkeypatch.setattr(Prober, "run", Breaks(Prober.run, always=True))
+    with pytest.raises(BackgroundError, match="the task probing broke"):
         await asyncio.wait_for(operating(), 30)
-    assert background.failures()["pods"] - before == background.MAX_RESTARTS + 1
+    assert background.failures()["probing"] - before == background.MAX_RESTARTS + 1
 
 
 async def test_a_key_whose_pass_breaks_its_worker_has_another_pass() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from hulk_operator.planning.replan_reviewer import Reviewer
 from hulk_operator.planning.reservations import Held
 from hulk_operator.reconcile.types import FullPlan, Planned, Review
 from hulk_operator.status import with_condition
+from hulk_operator.watched.informers import read
 from hulk_placement.replan.decide import Policy
 from hulk_placement.solution import Budget
 from test_planning import World, job, node, planning_over
@@ -76,7 +78,7 @@ class Site:
     def __post_init__(self) -> None:
         self.reviewer = Reviewer(
             self.world.store,
-            Reader(self.world.cluster),
+            Reader(self.world.cluster, partial(read, self.world.cluster)),
             self.told.append,
             lambda: self.now,
             self.held,
@@ -225,7 +227,7 @@ async def test_a_node_that_is_added_moves_a_job_when_it_has_lasted(search: Searc
 
 
 async def basis_now(one: Site) -> Any:
-    reader = Reader(one.world.cluster)
+    reader = Reader(one.world.cluster, partial(read, one.world.cluster))
     inventory = await reader.inventory((), NOW)
     workload = await reader.workload(one.job, inventory, {"a": 1, "b": 1})
     return made_of(one.full.plan, workload, inventory.topology(names.DEFAULT_RESOURCE), {})

@@ -13,7 +13,8 @@ from hulk_operator.api.meta import ObjectMeta
 from hulk_operator.probing import Budget, Decision, ProbeNode, decide, election
 from hulk_operator.probing.measurement_orders import MAX_TARGETS
 from hulk_operator.probing.measurement_schedule import STOPPED_AFTER_S, foreign_addresses
-from hulk_operator.probing.runner import agent_addresses, probe_node
+from hulk_operator.probing.runner import probe_node
+from hulk_operator.watched import Store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MB = 1_000_000
@@ -377,12 +378,17 @@ def test_an_agent_is_at_its_pods_or_its_nodes_address() -> None:
             {"type": "Hostname", "address": "n"},
         ],
     }
-    pods = [
-        {"spec": {"nodeName": "n"}, "status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}},
-        {"spec": {"nodeName": "other"}, "status": {"podIP": "10.0.0.2"}},
-        {"spec": {}},
-    ]
-    node = probe_node({"metadata": {"name": "n"}, "status": status}, agent_addresses(pods)["n"])
+    labels = dict(term.split("=") for term in names.AGENT_SELECTOR.split(","))
+    addresses = [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]
+    store = Store(agents_in="system")
+    for name, where, told in (
+        ("agent-1", "n", {"podIP": "10.0.0.1", "podIPs": addresses}),
+        ("agent-2", "other", {"podIP": "10.0.0.2"}),
+        ("agent-3", "", {}),
+    ):
+        metadata = {"name": name, "namespace": "system", "resourceVersion": "1", "labels": labels}
+        store.others.put({"metadata": metadata, "spec": {"nodeName": where, "containers": []}, "status": told})
+    node = probe_node({"metadata": {"name": "n"}, "status": status}, store.snapshot().agents["n"])
     assert node.addresses == {"192.0.2.1", "10.0.0.1", "fd00::1"}
 
 

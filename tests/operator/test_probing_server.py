@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hulk_operator.api import NodeProfile
 from hulk_operator.cluster import EVENTS, NODE_PROFILES, NODES, ApiCluster, ApiResource, NotFound, Object, connect
 from hulk_operator.observation import ObservedLink
 from hulk_operator.probing import Budget, Prober, ProbeState, measured
+from hulk_operator.watched.informers import read
 from served_kinds import serve_kinds
 
 pytestmark = pytest.mark.controlplane
@@ -36,7 +38,7 @@ from pathlib import Path
 from hulk_runtime.agent import __main__ as agent
 from hulk_runtime.agent.settings import Settings
 node, host, server, token, authority = sys.argv[1:]
-asyncio.run(agent.serve(Settings(node, host, server, Path(token), Path(authority))))
+asyncio.run(agent.serve(Settings(node, host, server, Path(token), Path(authority)), agent.logs.configure({})))
 """
 
 
@@ -90,7 +92,7 @@ async def test_every_node_gets_a_profile_that_goes_with_it(
     cluster: ApiCluster, kwok_nodes: Callable[..., list[str]]
 ) -> None:
     nodes = kwok_nodes(2)
-    prober = Prober(cluster, list)
+    prober = Prober(cluster, partial(read, cluster), list)
     await prober.tick()
     await prober.tick()  # again: nothing to create
     for name in nodes:
@@ -105,7 +107,7 @@ async def test_every_node_gets_a_profile_that_goes_with_it(
 
 async def test_a_lie_is_ignored_and_told_in_an_event(cluster: ApiCluster, kwok_nodes: Callable[..., list[str]]) -> None:
     liar, other = kwok_nodes(2)
-    prober = Prober(cluster, list)
+    prober = Prober(cluster, partial(read, cluster), list)
     await prober.tick()
     await say(cluster, liar, row(other, rtt_us=-7), row("nowhere"))
     await say(cluster, other, row(liar, rate=10**15))
@@ -129,7 +131,7 @@ async def test_links_under_load_live_beside_the_idle_ones(
     cluster: ApiCluster, kwok_nodes: Callable[..., list[str]]
 ) -> None:
     one, other = kwok_nodes(2)
-    prober = Prober(cluster, list)
+    prober = Prober(cluster, partial(read, cluster), list)
     await prober.tick()
     await say(cluster, one, row(other, rtt_us=50_000))
     await prober.record_load([ObservedLink(one, other, 0.2, 2e6), ObservedLink(one, "foreign", 0.1, 1e6)], {one, other})
@@ -188,7 +190,7 @@ async def start_agent(node: str, host: str, access: Access) -> asyncio.subproces
 async def test_the_loop_follows_nodes_that_come_and_go(
     cluster: ApiCluster, kwok_nodes: Callable[..., list[str]]
 ) -> None:
-    prober = Prober(cluster, list)
+    prober = Prober(cluster, partial(read, cluster), list)
     running = asyncio.create_task(prober.run())
     try:
         (name,) = kwok_nodes(1)
@@ -213,7 +215,7 @@ async def test_agents_measure_what_the_operator_orders(
     for node, host in hosts.items():  # the test's agents are no pods
         places = [{"type": "InternalIP", "address": host}]
         await cluster.patch(NODES, node, None, {"status": {"addresses": places}}, subresource="status")
-    prober = Prober(cluster, lambda: jobs, Budget(seconds=1, max_bytes=20_000_000))
+    prober = Prober(cluster, partial(read, cluster), lambda: jobs, Budget(seconds=1, max_bytes=20_000_000))
     agents = [await start_agent(node, host, access) for node, host in hosts.items()]
     try:
 

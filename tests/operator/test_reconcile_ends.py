@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from hulk_operator.api import Observed
 from hulk_operator.pods import Exit, Reason
+from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.reconcile.recipe import decide
-from hulk_operator.reconcile.termination_record import Farewell
 from hulk_operator.reconcile.types import DeletePods, Memory
 from hulk_operator.status import condition, holds
 from views import LAUNCHED, NOW, ago, deploying, failure_of, full, gang, job, pod, running, view

@@ -10,11 +10,12 @@ import pytest
 from hulk_operator.api import ConditionType, HulkJobStatus, Membership
 from hulk_operator.observation import Observation
 from hulk_operator.pods import Exit, WorkerPod
+from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.reconcile.membership import could_go_on, members
 from hulk_operator.reconcile.recipe import Decision, decide
-from hulk_operator.reconcile.termination_record import Farewell
-from hulk_operator.reconcile.types import FullPlan, Memory, NodeState, Poll, Remember, Sighting, View
+from hulk_operator.reconcile.types import FullPlan, Memory, Poll, Remember, Sighting, View
 from hulk_operator.status import condition, holds, transitions
+from hulk_operator.watched import NodeState
 from hulk_placement.plan import Layout, WorkerSlot
 from views import LAUNCHED, NOW, ago, decision, full, job, running, summary
 from views import pod as pod_of_three

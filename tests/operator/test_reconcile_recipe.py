@@ -9,6 +9,7 @@ import pytest
 from hulk_operator.api import (
     CheckpointStatus,
     ConditionType,
+    HulkJob,
     HulkJobStatus,
     Observed,
     PredictionSummary,
@@ -17,11 +18,12 @@ from hulk_operator.api import (
 )
 from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Forbidden, QuotaExceeded
 from hulk_operator.observation import Observation, ObservedAllReduce, ObservedRegionLink, ObservedStage, Preflight
-from hulk_operator.pods import Reason
+from hulk_operator.pods import Reason, metrics_readers
+from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.reconcile.liveness import Hearing
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide, writes
+from hulk_operator.reconcile.spec_digest import spec_digest
 from hulk_operator.reconcile.steps.start_failures import refused
-from hulk_operator.reconcile.termination_record import Farewell
 from hulk_operator.reconcile.types import (
     Calibrate,
     Create,
@@ -40,7 +42,7 @@ from hulk_operator.reconcile.types import (
     Unplanned,
     View,
 )
-from hulk_operator.status import condition, finished, holds, phase, transitions
+from hulk_operator.status import condition, finished, holds, phase, transitions, with_condition
 from hulk_placement.plan import Layout, Plan
 from views import (
     CALIBRATION,
@@ -154,6 +156,19 @@ def test_a_committed_plan_is_created_pods_last() -> None:
     assert [body["metadata"]["name"] for body in created[-1].bodies] == ["demo-1-0", "demo-1-1", "demo-1-2"]
 
 
+def test_a_job_without_a_network_policy_gets_none() -> None:
+    made = decide(view(deploying(), job=job(networkPolicy={"enabled": False}), full=full(), memory=SWEPT))
+    created = [action for _, action in made.actions if isinstance(action, Create)]
+    assert [action.resource for action in created] == [CONFIG_MAPS, SERVICES, PODS]
+
+
+def test_the_network_policy_lets_in_whom_the_operator_was_told() -> None:
+    readers = metrics_readers("system", ("monitoring",))
+    made = decide(view(deploying(), full=full(), memory=SWEPT, metrics_readers=readers))
+    (policy,) = (action.bodies[0] for _, action in made.actions if getattr(action, "resource", 0) is NETWORK_POLICIES)
+    assert policy["spec"]["ingress"][1]["from"] == list(readers)
+
+
 def test_only_missing_pods_are_created() -> None:
     made = decide(view(deploying(), full=full(), memory=SWEPT, pods=(pod(0), pod(2))))
     created = [action for _, action in made.actions if isinstance(action, Create)]
@@ -239,18 +254,35 @@ def test_the_cause_is_the_first_that_did_not_only_lose_a_peer() -> None:
     assert (last.pod, last.node, last.exit_code, last.message) == ("demo-1-1", "node-1", 3, "CUDA error")
 
 
-@pytest.mark.parametrize(
-    ("code", "reason", "message"),
-    [
-        (64, "WireVersionMismatch", "PlanError: the plan has wire version 2, this runtime reads 1"),
-        (65, "UserError", "ConfigurationError: globalBatch 3 on 4 ranks"),
-    ],
-)
-def test_some_ends_of_the_runtime_are_never_retried(code: int, reason: str, message: str) -> None:
-    made = decide(view(running(), memory=SWEPT, pods=(failed(0, code, message=message), pod(1), pod(2))))
-    assert why(made.view.status, "Failed") == ("True", reason)
+def test_a_configuration_that_cannot_be_is_never_retried() -> None:
+    message = "ConfigurationError: globalBatch 3 on 4 ranks"
+    made = decide(view(running(), memory=SWEPT, pods=(failed(0, 65, message=message), pod(1), pod(2))))
+    assert why(made.view.status, "Failed") == ("True", "UserError")
     assert made.view.status.last_failure is not None
-    assert made.view.status.last_failure.exit_code == code
+    assert made.view.status.last_failure.exit_code == 65
+
+
+def test_an_image_that_does_not_read_the_plan_waits_for_another_one() -> None:
+    message = "PlanError: the plan has wire version 2, this runtime reads 1"
+    made_of = {"made_of": spec_digest(view(running()).job)}
+    runs = running().model_copy(update={"plan": running().plan.model_copy(update=made_of)})
+    found = decide(view(runs, memory=SWEPT, pods=(failed(0, 64, message=message), pod(1), pod(2)))).view.status
+    assert why(found, "Planned") == ("False", "WireVersionMismatch")
+    assert (finished(found), found.failures, found.disruptions) == (False, 0, 0)
+    assert found.last_failure is not None
+    assert (found.last_failure.exit_code, found.last_failure.message) == (64, message)
+    later = view(found, memory=SWEPT)
+    assert not any(isinstance(action, RequestPlan) for _, action in decide(later).actions)
+    assert decide(later).requeue_after_s is None
+
+    body = later.job.wire()
+    body["spec"]["template"]["spec"]["containers"][0]["image"] = "hulk:new"
+    changed = replace(later, job=HulkJob.model_validate(body))
+    assert any(isinstance(action, RequestPlan) for _, action in decide(changed).actions)
+
+    suspended = with_condition(found, ConditionType.SUSPENDED, True, "Suspended", "", NOW, 1)
+    resumed = with_condition(suspended, ConditionType.SUSPENDED, False, "Resumed", "", NOW, 1)
+    assert any(isinstance(action, RequestPlan) for _, action in decide(view(resumed, memory=SWEPT)).actions)
 
 
 @pytest.mark.parametrize("code", [64, 65])
@@ -684,7 +716,7 @@ def test_progress_is_written_down_with_its_error() -> None:
     assert (observed.loss, observed.relative_error, observed.wan) == ("2.5", "0.2500", None)
     assert made.view.status.checkpoint is not None
     assert made.view.status.checkpoint.step == 2
-    assert made.requeue_after_s == Timing().poll_s - 1
+    assert [poll.after_s for poll in actions(made, Poll)] == [Timing().poll_s - 1]
 
 
 def test_what_all_reduces_and_links_do_is_written_down_as_far_as_it_can_be() -> None:

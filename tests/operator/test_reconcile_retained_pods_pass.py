@@ -25,7 +25,7 @@ async def disturbed() -> World:
     await world.passes(2)
     assert holds(world.job().status, "Running")
     gone = world.cluster.objects.pop(("pods", "lab", "demo-1-1"))
-    world.store.delete_pod({**gone, "metadata": {**gone["metadata"], "resourceVersion": "999"}})
+    world.store.pods.delete({**gone, "metadata": {**gone["metadata"], "resourceVersion": "999"}})
     await world.passes()
     assert not holds(world.job().status, "Planned")
     world.plans.answer, world.plans.full = decision(2), None
@@ -66,7 +66,7 @@ async def test_a_pass_that_is_repeated_writes_the_plan_once() -> None:
     await world.passes()
     for name in ("demo-1-0", "demo-2-1"):  # as if the operator had died before these
         world.cluster.objects.pop(("pods", "lab", name))
-    world.store.replace_pods(Listing((), "999"))
+    world.store.pods.replace(Listing((), "999"))
     world.cluster.writes.clear()
     await world.passes()
     assert ("deploy", "patch configmaps") not in world.cluster.writes

@@ -6,8 +6,8 @@ import pytest
 from hulk_operator import names
 from hulk_operator.cluster import Listing, Newest
 from hulk_operator.pods import pods
-from hulk_operator.reconcile.store import Store
-from hulk_operator.reconcile.termination_record import Farewell
+from hulk_operator.pods.termination_record import Farewell
+from hulk_operator.watched import Store
 from views import job, plan
 
 
@@ -56,26 +56,26 @@ def stored_pod(version: int, **labels: str) -> dict[str, Any]:
 
 def test_pods_are_found_by_job_and_by_node() -> None:
     store = Store()
-    assert store.put_pod(stored_pod(1))
+    assert store.pods.put(stored_pod(1))
     assert [pod.name for pod in store.pods_of("lab/demo")] == ["demo-1-0"]
     assert store.jobs_on("n") == {"lab/demo"}
     assert store.jobs_on("other") == set()
-    assert store.delete_pod(stored_pod(2))
+    assert store.pods.delete(stored_pod(2))
     assert store.pods_of("lab/demo") == ()
 
 
 @pytest.mark.parametrize("kind", ["MODIFIED", "DELETED", "listed"])
 def test_what_a_pod_said_last_is_kept_when_it_is_gone(kind: str) -> None:
     store = Store()
-    store.put_pod(stored_pod(1))
+    store.pods.put(stored_pod(1))
     terminated = {"exitCode": 143, "message": "ended attempt=1 step=40 loss=2.5 checkpoint_bytes=1000"}
     ended = stored_pod(2)
     ended["status"] = {"containerStatuses": [{"name": "worker", "state": {"terminated": terminated}}]}
     if kind == "listed":
-        store.replace_pods(Listing((ended,), "2"))
+        store.pods.replace(Listing((ended,), "2"))
     else:
-        (store.delete_pod if kind == "DELETED" else store.put_pod)(ended)
-    store.delete_pod(stored_pod(3))
+        (store.pods.delete if kind == "DELETED" else store.pods.put)(ended)
+    store.pods.delete(stored_pod(3))
     assert store.pods_of("lab/demo") == ()
     assert store.farewell_of(job()) == Farewell(1, 40, "2.5", 1000)
     again = job().metadata.model_copy(update={"uid": "another"})
@@ -87,15 +87,16 @@ def test_what_a_pod_said_last_is_kept_when_it_is_gone(kind: str) -> None:
 @pytest.mark.parametrize("label", [names.LABEL_ATTEMPT, names.LABEL_WORKER])
 def test_a_pod_with_foreign_labels_is_no_worker(label: str) -> None:
     store = Store()
-    assert not store.put_pod(stored_pod(1, **{label: "many"}))
-    store.replace_pods(Listing((stored_pod(1, **{label: "many"}),), "2"))
+    store.pods.put(stored_pod(1, **{label: "many"}))
+    store.pods.replace(Listing((stored_pod(1, **{label: "many"}),), "2"))
     assert store.pods_of("lab/demo") == ()
+    assert store.snapshot().taken == {"n": {"pods": 1, "nvidia.com/gpu": 1}}  # but it takes room
 
 
 def test_a_listing_of_pods_removes_the_ghosts() -> None:
     store = Store()
-    store.put_pod(stored_pod(1))
-    store.replace_pods(Listing((), "2"))
+    store.pods.put(stored_pod(1))
+    store.pods.replace(Listing((), "2"))
     assert store.pods_of("lab/demo") == ()
 
 
@@ -106,11 +107,11 @@ def test_nodes_say_how_they_are(ready: str, expected: str) -> None:
     store.nodes.put({"metadata": {"name": "n", "resourceVersion": "1"}, "status": {"conditions": conditions}})
     found = store.nodes.get("n")
     assert found is not None
-    assert found.ready == expected
+    assert found.state.ready == expected
     store.nodes.put({"metadata": {"name": "new", "resourceVersion": "2"}})
     new = store.nodes.get("new")
     assert new is not None
-    assert new.ready == "True"
+    assert new.state.ready == "True"
 
 
 def test_nodes_say_what_they_keep_out() -> None:
@@ -120,14 +121,14 @@ def test_nodes_say_what_they_keep_out() -> None:
     store.nodes.put({"metadata": {"name": "n", "resourceVersion": "1"}, "spec": spec})
     found = store.nodes.get("n")
     assert found is not None
-    assert (found.ready, found.cordoned, found.taints) == ("True", True, (taint,))
+    assert (found.state.ready, found.state.cordoned, found.state.taints) == ("True", True, (taint,))
 
 
 def test_a_pod_that_is_not_bound_yet_may_be_for_any_node() -> None:
     store = Store()
     unbound = stored_pod(1)
     del unbound["spec"]["nodeName"]
-    store.put_pod(unbound)
+    store.pods.put(unbound)
     assert store.jobs_on("any") == {"lab/demo"}
 
 

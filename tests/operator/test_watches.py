@@ -13,7 +13,7 @@ import pytest_asyncio
 from aiohttp import web
 from hulk_operator import names
 from hulk_operator.handlers.watches import MAX_END_S, Watches, settings
-from hulk_operator.reconcile.store import Store
+from hulk_operator.watched import Store
 from views import job
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -22,7 +22,7 @@ NUM_FAILURES = 9  # one more than Kopf would bear
 PROGRAM = """
 import asyncio, kopf
 from hulk_operator.handlers.watches import Watches, settings
-from hulk_operator.reconcile.store import Store
+from hulk_operator.watched import Store
 chosen = settings()
 chosen.process.ultimate_exiting_timeout = 0.5
 registry = Watches(Store(), lambda _: None, lambda: None).registry()

@@ -74,6 +74,7 @@ def drawn(seed: int) -> Case:
         overlap=chance.random() < 0.8,
         recompute=chance.random() < 0.3,
         transports=chance.randint(1, 3),
+        wire_share=1.0,
         inner_steps=chance.choice((1, 1, 8)),
         is_money=chance.random() < 0.2,
         is_equal=chance.random() < 0.2,
@@ -91,6 +92,7 @@ def drawn(seed: int) -> Case:
     size = chance.randint(1, min(most_stages, num_cells))
     shape = chance.randint(1, max(1, min(4, num_cells // size))), size
     order_n = np.repeat(np.arange(len(region_m)), slots)
+    setting = setting._replace(wire_share=chance.choice((1.0, 1.0, 0.25)))
     return Case(setting, layout, np.array(size_p), order_n, shape)
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
+from random import Random
 
 import pytest
 from depth import num_examples
-from hulk_placement.cost.money import accelerators_per_s
+from hulk_placement.cost.money import accelerators_per_s, judged
 from hulk_placement.layouts.data_parallel import LAYOUT_SHARE
 from hulk_placement.layouts.place import place
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan
+from hulk_placement.search.making import make_plan
 from hulk_placement.search.problem import Problem, build
 from hulk_placement.search.wished import Wish
 from hulk_placement.solution import Unplaced
@@ -128,6 +131,24 @@ def test_it_is_run_as_the_job_says(mode: str) -> None:
     assert isinstance(plan, Plan)
     assert plan.algorithm in {"ring": ("ring",), "wan": ("wan",)}.get(mode, ("ring", "wan"))
     assert (plan.inner_steps is not None) == (mode == "local")
+
+
+@pytest.mark.parametrize(("mode", "objective"), list(product(["ring", "local"], ["time", MONEY])))
+def test_orders_are_judged_by_what_their_plans_state(mode: str, objective: str) -> None:
+    """Also where several steps share what an all-reduce takes and costs, and inside regions, where that costs too."""
+    chance, topology = Random(0), market()
+    prices = {pair: chance.uniform(1.0, 100.0) for pair in topology.region_links}
+    topology = replace(topology, egress_price_per_gb=prices)
+    for shares in ("equal", "planned"):
+        job = workload(topology, model=MODEL, shares=shares, sync=Sync(mode), objective=objective)
+        problem = build(job, topology)
+        assert isinstance(problem, Problem)
+        wish = Wish(problem, tuple(topology.machine(name).price_per_hour for name in problem.names))
+        for _ in range(20):
+            order = tuple(chance.choices(range(4), k=chance.randint(1, 5)))
+            num_buckets = chance.randint(1, 2) if len(order) > 1 else 1
+            plan = make_plan(problem, order, num_buckets, inner_steps=job.sync.planned_inner_steps)
+            assert wish.value(num_buckets, order)[1] == pytest.approx(judged(plan, job), rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 from hulk_operator.pods import Exit, WorkerPod
+from hulk_operator.pods.termination_record import Farewell, farewell
 from hulk_operator.pods.worker import LONG_AGO
-from hulk_operator.reconcile.termination_record import Farewell, farewell
 from hulk_runtime import errors, names
 from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.errors import ConfigurationError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from hulk_lab.builds import golang, images, prune, python, template
@@ -13,11 +14,15 @@ from hulk_lab.wan import relay
 _CONTROL_PLANE = ("kubernetes", "kwok", "helm")
 
 
-def build(progress: Progress, *, with_nodes: bool = True) -> tuple[Image, ...]:
-    """Build what is missing, each stage with its seconds; the images that nodes need (none without nodes)."""
+def build(progress: Progress, *, with_nodes: bool = True, extra: Collection[str] = ()) -> tuple[Image, ...]:
+    """Build what is missing, each stage with its seconds; the images that nodes need (none without nodes).
+
+    `extra`: the names of optional parts that are wanted as well.
+    """
     check_machine()
     for part in golang.PARTS:
-        if not part.built and (with_nodes or part.name in _CONTROL_PLANE):
+        is_wanted = part.name in extra or (not part.optional and (with_nodes or part.name in _CONTROL_PLANE))
+        if not part.built and is_wanted:
             with progress.stage(f"build {part.name}") as stage:
                 golang.build(part, lambda words, stage=stage: setattr(stage, "note", words))  # type: ignore[misc]
     if with_nodes:

@@ -1,6 +1,7 @@
 """lab/go (go.mod, go.sum, the main.go of some programs) -> a part's programs in ~/.cache/hulk/bin/PART-HASH.
 
-All parts but runc, which is linked against C, are of one module: a library that several of them use is compiled once.
+All parts but two are of one module: a library that several of them use is compiled once. runc is linked against C, and
+Kueue wants other versions of Kubernetes' libraries; it takes long to build, so only who asks for it has it built.
 The hash covers everything that decides the result, so a folder that exists is never built again. Nothing is downloaded
 but Go modules at the versions and checksums that go.sum pins.
 """
@@ -25,6 +26,7 @@ from hulk_lab.paths import CACHE, REPOSITORY
 from hulk_lab.prerequisites import MissingPrerequisiteError, check_go
 
 KUBERNETES_VERSION = "v1.36.3"
+KUEUE_VERSION = "v0.17.0"
 GO_FOLDER = REPOSITORY / "lab" / "go"
 
 
@@ -33,7 +35,7 @@ class Part:
     """Programs of the lab that are built together.
 
     packages: what to build, each with the name its program gets; folder: where their go.mod is; copied_module: a module
-    whose `copied_folder` is kept beside the programs (kwok's stage files).
+    whose `copied_folder` is kept beside the programs (kwok's stage files). optional: not every lab needs it.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Part:
     ldflags: str = "-s -w"
     copied_module: str = ""
     copied_folder: str = ""
+    optional: bool = False
 
     @functools.cached_property
     def output(self) -> Path:
@@ -100,6 +103,15 @@ PARTS = (
     Part("helm", _named(["helm.sh/helm/v3/cmd/helm"])),
     Part("coredns", (("./coredns", "coredns"),)),
     Part("store", (("./store", "store"),)),
+    Part(
+        "kueue",
+        _named(["sigs.k8s.io/kueue/cmd/kueue"]),
+        GO_FOLDER / "kueue",
+        ldflags=f"-s -w -X sigs.k8s.io/kueue/pkg/version.GitVersion={KUEUE_VERSION}",
+        copied_module="sigs.k8s.io/kueue",
+        copied_folder="config/components",
+        optional=True,
+    ),
 )
 
 

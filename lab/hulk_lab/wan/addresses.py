@@ -36,6 +36,8 @@ PORTS = {
     "scheduler": 10259,
     "kwok": 10247,
     "prometheus": 9090,
+    "kueue-webhook": 9443,
+    "kueue-health": 8081,
 }
 """Ports are the usual ones: the addresses already differ between labs."""
 

@@ -151,6 +151,7 @@ pub struct Setting<'a> {
     pub overlap: bool,
     pub recompute: bool,
     pub transports: usize,
+    pub wire_share: f64,
     pub inner_steps: usize,
     pub is_money: bool,
     pub is_equal: bool,

@@ -149,7 +149,7 @@ pub fn combine(setting: &Setting, layout: &Layout, cache: &mut Cache, is_moved: 
     }
     excess += lacking_cells(setting, layout, &mut cache.cells_m) as f64;
     let cost = if setting.is_money {
-        step_s * price_per_s(setting, layout) + egress_price(setting, layout, &cache.sums.groups)
+        step_s * price_per_s(setting, layout) + egress_price(setting, layout, &cache.sums)
     } else {
         step_s
     };

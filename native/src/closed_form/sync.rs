@@ -10,6 +10,8 @@ pub struct Sums {
     pub groups: Groups,
     /// Seconds of each stage's.
     pub sync_p: Vec<f64>,
+    /// Whether they are Hulk's own.
+    pub is_wan: bool,
     rings: Rings,
     two_p: Vec<f64>,
 }
@@ -19,6 +21,7 @@ impl Sums {
         Self {
             groups: Groups::of(num_stages, num_regions, num_machines),
             sync_p: vec![0.0; num_stages],
+            is_wan: false,
             rings: Rings::of(num_stages, num_regions, num_machines),
             two_p: vec![0.0; num_stages],
         }
@@ -38,6 +41,7 @@ impl Sums {
         self.rings.share(layout, &self.groups);
         let is_apart = self.groups.are_apart(setting, layout);
         let mut quickest_s = f64::INFINITY;
+        self.is_wan = false;
         if setting.transports & GLOO != 0 || !is_apart {
             quickest_s = self.rings.seconds(setting, layout, &self.groups, 1, &mut self.sync_p);
             if layout.num_stages == 1 {
@@ -52,6 +56,7 @@ impl Sums {
             let wan_s = wan_seconds(setting, &self.groups);
             if wan_s < quickest_s {
                 quickest_s = wan_s;
+                self.is_wan = true;
                 self.sync_p[0] = wan_s;
             }
         }

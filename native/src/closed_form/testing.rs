@@ -105,6 +105,7 @@ impl World {
             overlap: true,
             recompute: false,
             transports: GLOO,
+            wire_share: 1.0,
             inner_steps: 1,
             is_money: self.is_money,
             is_equal: false,

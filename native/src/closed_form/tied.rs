@@ -2,6 +2,7 @@
 
 use super::arrays::{Layout, Setting, max};
 use super::memory::holds_tie;
+use super::price::byte_price;
 use super::resources::{Flow, Resources};
 use super::rings::SOFTWARE_S;
 use super::shares::filled;
@@ -93,10 +94,7 @@ pub fn tied_price(setting: &Setting, layout: &Layout) -> f64 {
         let num_bytes = setting.tied_gradient_t[number] * setting.tensor as f64;
         for replica in 0..layout.num_replicas() {
             let (a, b) = (layout.machine(replica, early), layout.machine(replica, late));
-            if a != b {
-                let (from, to) = (setting.region(a), setting.region(b));
-                price += num_bytes * (setting.egress_rr.at(from, to) + setting.egress_rr.at(to, from));
-            }
+            price += num_bytes * (byte_price(setting, a, b) + byte_price(setting, b, a));
         }
     }
     price

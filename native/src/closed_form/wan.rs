@@ -18,10 +18,8 @@ pub fn wan_seconds(setting: &Setting, groups: &Groups) -> f64 {
     if setting.transports & WAN == 0 || groups.bytes_p.len() > 1 || setting.tensor > 1 {
         return f64::INFINITY;
     }
-    let regions: Vec<usize> = (0..setting.num_regions())
-        .filter(|&region| groups.count_at(0, region) > 0)
-        .collect();
-    let num_bytes = groups.bytes_p[0];
+    let regions = regions_of(setting, groups);
+    let num_bytes = groups.bytes_p[0] * setting.wire_share;
     let rates: Vec<(f64, f64)> = regions.iter().map(|&region| rates(setting, &regions, region)).collect();
     let mut slowest_s = 0.0;
     for (&here, &(out, into)) in regions.iter().zip(&rates) {
@@ -48,20 +46,45 @@ pub fn wan_seconds(setting: &Setting, groups: &Groups) -> f64 {
     slowest_s
 }
 
+/// Price of the bytes that it sends between R regions, about: of B bytes 2 (R - 1) / R leave each region, the least
+/// there is, by the rates of its links. Between two regions that is what its flows send.
+pub fn wan_price(setting: &Setting, groups: &Groups) -> f64 {
+    let regions = regions_of(setting, groups);
+    let num = regions.len() as f64;
+    let num_bytes = 2.0 * (num - 1.0) / num * groups.bytes_p[0] * setting.wire_share;
+    let mut price = 0.0;
+    for &here in &regions {
+        let (out, _) = rates(setting, &regions, here);
+        for &there in regions.iter().filter(|&&there| there != here) {
+            price += num_bytes * rate(setting, here, there) / out * setting.egress_rr.at(here, there);
+        }
+    }
+    price
+}
+
+/// The regions of the only stage's cells.
+fn regions_of(setting: &Setting, groups: &Groups) -> Vec<usize> {
+    (0..setting.num_regions())
+        .filter(|&region| groups.count_at(0, region) > 0)
+        .collect()
+}
+
 /// Bytes a second that all links from a region to the others carry together, and all links from them to it.
 fn rates(setting: &Setting, regions: &[usize], here: usize) -> (f64, f64) {
-    let rate = |a: usize, b: usize| {
-        if setting.flow_rr.at(a, b) > 0.0 {
-            setting.capacity_rr.at(a, b)
-        } else {
-            0.0
-        }
-    };
     let others = || regions.iter().copied().filter(|&there| there != here);
     (
-        others().map(|there| rate(here, there)).sum(),
-        others().map(|there| rate(there, here)).sum(),
+        others().map(|there| rate(setting, here, there)).sum(),
+        others().map(|there| rate(setting, there, here)).sum(),
     )
+}
+
+/// Bytes a second that the link between two regions carries; 0 where it must not be used.
+fn rate(setting: &Setting, source: usize, target: usize) -> f64 {
+    if setting.flow_rr.at(source, target) > 0.0 {
+        setting.capacity_rr.at(source, target)
+    } else {
+        0.0
+    }
 }
 
 /// Seconds of the ring between a region's cells.

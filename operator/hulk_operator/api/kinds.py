@@ -38,6 +38,11 @@ class HulkJob(Resource):
         """`namespace/name`."""
         return names.key(self.namespace, self.metadata.name)
 
+    @property
+    def queue(self) -> str:
+        """Kueue's LocalQueue that decides when it runs; empty: none does."""
+        return self.metadata.labels.get(names.LABEL_QUEUE, "")
+
 
 class HulkSweep(Resource):
     """Tries variations of one HulkJob, and says which is best."""

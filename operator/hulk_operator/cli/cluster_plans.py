@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from hulk_placement.workload import Workload
 
@@ -20,6 +21,7 @@ from hulk_operator.inputs.workloads import Texts
 from hulk_operator.planning.inventory import Reader
 from hulk_operator.planning.reservations import Held
 from hulk_operator.status import finished, holds
+from hulk_operator.watched.informers import read
 
 
 async def plan_from_cluster(
@@ -31,7 +33,7 @@ async def plan_from_cluster(
     where it is given; `texts` before the cluster's ConfigMaps.
     """
     there = await _jobs(cluster)
-    reader = Reader(cluster, texts=texts, unseen=pods_unseen, jobs=lambda: there)
+    reader = Reader(cluster, partial(read, cluster, unseen=pods_unseen), texts, lambda: there)
     keys = {one.key for one in wanted}
     seen = await reader.inventory(await _in_force(cluster, there, keys), datetime.now(UTC), without=keys)
     seen = replace(seen, declared=declared or seen.declared)

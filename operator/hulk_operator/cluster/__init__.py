@@ -17,11 +17,17 @@ from hulk_operator.cluster.errors import (
     Refused,
     Unavailable,
 )
+from hulk_operator.cluster.informer import Informer, Sink
 from hulk_operator.cluster.lease import Lease, LeaseLost
 from hulk_operator.cluster.object_cache import Newest, object_key
 from hulk_operator.cluster.protocol import ORIGIN, Change, Cluster, Listing, Object
 from hulk_operator.cluster.resources import (
+    CLAIM_TEMPLATES,
     CONFIG_MAPS,
+    DAEMON_SETS,
+    DEFINITIONS,
+    DEPLOYMENTS,
+    DEVICE_CLASSES,
     EVENTS,
     HULK_JOBS,
     HULK_SWEEPS,
@@ -32,8 +38,13 @@ from hulk_operator.cluster.resources import (
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_CLAIMS,
+    RESOURCE_FLAVORS,
+    RESOURCE_SLICES,
     SECRETS,
     SERVICES,
+    WORKLOAD_PRIORITY_CLASSES,
+    WORKLOADS,
     ApiResource,
 )
 
@@ -43,7 +54,12 @@ if TYPE_CHECKING:
     from hulk_operator.cluster.own_namespace import in_cluster, namespace_of
 
 __all__ = [
+    "CLAIM_TEMPLATES",
     "CONFIG_MAPS",
+    "DAEMON_SETS",
+    "DEFINITIONS",
+    "DEPLOYMENTS",
+    "DEVICE_CLASSES",
     "EVENTS",
     "HULK_JOBS",
     "HULK_SWEEPS",
@@ -55,8 +71,13 @@ __all__ = [
     "ORIGIN",
     "PODS",
     "PRIORITY_CLASSES",
+    "RESOURCE_CLAIMS",
+    "RESOURCE_FLAVORS",
+    "RESOURCE_SLICES",
     "SECRETS",
     "SERVICES",
+    "WORKLOADS",
+    "WORKLOAD_PRIORITY_CLASSES",
     "AlreadyExists",
     "ApiCluster",
     "ApiResource",
@@ -66,6 +87,7 @@ __all__ = [
     "Conflict",
     "Forbidden",
     "Gone",
+    "Informer",
     "Invalid",
     "Lease",
     "LeaseLost",
@@ -77,6 +99,7 @@ __all__ = [
     "Object",
     "QuotaExceeded",
     "Refused",
+    "Sink",
     "Unavailable",
     "connect",
     "in_cluster",

@@ -24,9 +24,12 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 REQUEST_SECONDS: Final = 60.0
 WATCH_SECONDS: Final = 300
 LOG_SECONDS: Final = 10.0  # of a node that does not answer
+TAIL_SECONDS: Final = 30.0
 MAX_LOG_BYTES: Final = 8192
 NUM_THROTTLED_TRIES: Final = 5
 TOO_MANY_REQUESTS: Final = 429
+PAGE_OBJECTS: Final = 250
+"""Of a listing at a time: two megabytes of pods, which the event loop reads in some 20 ms."""
 Query = Mapping[str, str]
 
 
@@ -52,13 +55,35 @@ class ApiCluster:
     async def list(
         self, resource: ApiResource, namespace: str | None = None, *, labels: str = "", fields: str = ""
     ) -> Listing:
-        found = await self._send("GET", resource.path(namespace), _selectors(labels, fields))
+        found = [page async for page in self.pages(resource, namespace, labels=labels, fields=fields)]
+        return Listing(tuple(item for page in found for item in page.items), found[0].resource_version)
+
+    async def pages(
+        self, resource: ApiResource, namespace: str | None = None, *, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Listing]:
         of_kind = {"apiVersion": resource.api_version, "kind": resource.kind}  # a list's items do not say it
-        items = tuple({**of_kind, **item} for item in found.get("items") or ())
-        return Listing(items, found["metadata"]["resourceVersion"])
+        query = {"limit": str(PAGE_OBJECTS), **_selectors(labels, fields)}
+        while True:
+            found = await self._send("GET", resource.path(namespace), query)
+            items = tuple({**of_kind, **item} for item in found.get("items") or ())
+            yield Listing(items, found["metadata"]["resourceVersion"])
+            if not (token := found["metadata"].get("continue")):
+                return
+            query["continue"] = token
+
+    async def version(self, resource: ApiResource, namespace: str | None = None) -> str:
+        found = await self._send("GET", resource.path(namespace), {"limit": "1"})
+        version: str = found["metadata"]["resourceVersion"]
+        return version
 
     async def watch(
-        self, resource: ApiResource, namespace: str | None = None, *, labels: str = "", resource_version: str = ""
+        self,
+        resource: ApiResource,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+        resource_version: str = "",
     ) -> AsyncIterator[Change]:
         query = {
             "watch": "true",
@@ -66,13 +91,13 @@ class ApiCluster:
             "timeoutSeconds": str(WATCH_SECONDS),
             "resourceVersion": resource_version,
         }
-        url = _url(resource.path(namespace), {**query, **_selectors(labels, "")})
+        url = _url(resource.path(namespace), {**query, **_selectors(labels, fields)})
         timeout = aiohttp.ClientTimeout(total=None, sock_read=WATCH_SECONDS + REQUEST_SECONDS)
         response = await self._open("GET", url, None, JSON, timeout)
         try:
             if response.status >= 300:
                 raise error_of(response.status, _status_object(await response.text()))
-            async for line in response.content:
+            async for line in _lines(response.content):
                 yield _change(json.loads(line))
         except (aiohttp.ClientError, OSError) as error:
             raise Unavailable(0, "NoConnection", f"watch of {resource.plural}: {error!r}") from error
@@ -169,14 +194,30 @@ class ApiCluster:
         async for line in self._lines(namespace, pod, {key: value for key, value in asked.items() if value}, limit):
             yield line
 
+    async def tail(self, path: str, query: Query, max_bytes: int) -> str:
+        """The end of the text at a path, as of a log or of what a pod serves behind the API server; no verb either."""
+        response = await self._open("GET", _url(path, query), None, JSON, aiohttp.ClientTimeout(total=TAIL_SECONDS))
+        try:
+            if response.status >= 300:
+                raise error_of(response.status, _status_object(await response.text()))
+            end = bytearray()
+            async for chunk in response.content.iter_any():
+                end += chunk
+                del end[:-max_bytes]
+            return end.decode("utf-8", errors="replace")
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unavailable(0, "NoConnection", f"{path}: {error!r}") from error
+        finally:
+            response.close()
+
     async def _lines(self, namespace: str, pod: str, query: Query, limit: aiohttp.ClientTimeout) -> AsyncIterator[str]:
         url = _url(PODS.path(namespace, pod, "log"), query)
         response = await self._open("GET", url, None, JSON, limit)
         try:
             if response.status >= 300:
                 raise error_of(response.status, _status_object(await response.text()))
-            async for line in response.content:
-                yield line.decode("utf-8", errors="replace").rstrip("\n")
+            async for line in _lines(response.content):
+                yield line.decode("utf-8", errors="replace")
         except (aiohttp.ClientError, OSError) as error:
             raise Unavailable(0, "NoConnection", f"log of {pod}: {error!r}") from error
         finally:
@@ -223,6 +264,19 @@ class ApiCluster:
 
 def _url(path: str, query: Query) -> str:
     return f"{path}?{urlencode(query)}" if query else path
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of any length: a pod may have more than a megabyte, aiohttp's own lines have 128 KiB at most."""
+    rest = bytearray()
+    async for chunk in content.iter_any():
+        *whole, last = chunk.split(b"\n")
+        for line in whole:
+            yield bytes(rest + line)
+            rest.clear()
+        rest += last
+    if rest:
+        yield bytes(rest)
 
 
 def _selectors(labels: str, fields: str) -> dict[str, str]:

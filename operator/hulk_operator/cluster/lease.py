@@ -32,7 +32,7 @@ class Lease:
     namespace: str
     identity: str
     clock: Callable[[], datetime]
-    duration_s: int = 15
+    duration_s: int = 10
     held: bool = False
     _version: str = ""
     _renewed_at: float = 0.0

@@ -2,11 +2,11 @@
 
 Events, listings and the answers to writes arrive through different connections, in any order: an object only ever
 replaces an older version of itself, and a deleted one does not come back from a listing that was made before its
-deletion.
+deletion. A listing that is newer than what is known, and has something older, is of a restored backup, and is believed.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Generic, TypeVar
 
 from hulk_operator.cluster.protocol import Listing, Object
@@ -17,10 +17,17 @@ T = TypeVar("T")
 
 
 class Newest(Generic[T]):
-    """The objects by key (`namespace/name` or `name`), each parsed once."""
+    """The objects by key (`namespace/name` or `name`), each parsed once.
 
-    def __init__(self, parse: Callable[[Object], T]) -> None:
+    `told` is called with the key of every object that is new, changed or gone, as it was (None: new) and as it is
+    (None: gone).
+    """
+
+    def __init__(
+        self, parse: Callable[[Object], T], told: Callable[[str, T | None, T | None], None] = lambda key, was, now: None
+    ) -> None:
         self._parse = parse
+        self._told = told
         self._items: dict[str, tuple[int, T]] = {}
         self._deleted: dict[str, int] = {}
 
@@ -33,42 +40,64 @@ class Newest(Generic[T]):
         """All objects by key."""
         return ((key, item) for key, (_, item) in self._items.items())
 
-    def put(self, item: Object) -> bool:
+    def values(self) -> Iterator[T]:
+        """All objects."""
+        return (item for _, item in self._items.values())
+
+    def put(self, item: Object, listed_at: str = "") -> bool:
         """Take over an object; False when the same or a newer version is known, a later deletion, or it is unreadable.
 
-        One object that another version of the schema let through must not stop the operator for all others.
+        `listed_at`: the version of the listing that it is from. One object that another version of the schema let
+        through must not stop the operator for all others.
         """
         key, version = object_key(item), _version(item)
         known = self._items.get(key)
-        if (known and known[0] >= version) or self._deleted.get(key, -1) >= version:
+        newest = max(known[0] if known else -1, self._deleted.get(key, -1))
+        if (known and known[0] == version) or newest > (int(listed_at) if listed_at else version - 1):
             return False
         try:
-            self._items[key] = (version, self._parse(item))
+            parsed = self._parse(item)
         except ValueError as error:
             logger.warning("%s cannot be read and is left as it is: %s", key, error)
             return False
+        self._items[key] = (version, parsed)
+        self._told(key, known[1] if known else None, parsed)
         return True
 
     def delete(self, item: Object) -> bool:
-        """Forget an object that was deleted; False when a newer one of its name is known."""
+        """Forget an object that was deleted, as it was in the end; False when a newer one of its name is known."""
         key, version = object_key(item), _version(item)
-        self._deleted[key] = max(version, self._deleted.get(key, -1))
         known = self._items.get(key)
+        if known is not None and known[0] < version:
+            self.put(item)
+        self._deleted[key] = max(version, self._deleted.get(key, -1))
         if known is None or known[0] > version:
             return False
-        del self._items[key]
+        self._forget(key)
         return True
 
     def replace(self, listing: Listing) -> set[str]:
         """Take over a listing; answers the keys of what changed, deletions included."""
-        at = int(listing.resource_version)
-        changed = {object_key(item) for item in listing.items if self.put(item)}
-        listed = {object_key(item) for item in listing.items}
-        gone = {key for key, (version, _) in self._items.items() if key not in listed and version <= at}
+        changed = {object_key(item) for item in listing.items if self.put(item, listing.resource_version)}
+        return changed | self.retain({object_key(item) for item in listing.items}, listing.resource_version)
+
+    def retain(self, listed: Collection[str], version: str) -> set[str]:
+        """Forget what a listing as of that version did not have; answers the keys."""
+        at = int(version)
+        gone = {key for key, (known, _) in self._items.items() if key not in listed and known <= at}
         for key in gone:
-            del self._items[key]
-        self._deleted = {key: version for key, version in self._deleted.items() if version > at}
-        return changed | gone
+            self._forget(key)
+        self._deleted = {key: known for key, known in self._deleted.items() if known > at}
+        return gone
+
+    def restart(self) -> None:
+        """Believe the next listing in all it says: the server counts from elsewhere, as after a restored backup."""
+        self._items = {key: (-1, item) for key, (_, item) in self._items.items()}
+        self._deleted.clear()
+
+    def _forget(self, key: str) -> None:
+        _, item = self._items.pop(key)
+        self._told(key, item, None)
 
 
 def object_key(item: Object) -> str:

@@ -10,15 +10,18 @@ from hulk_operator.status import finished, holds
 
 
 def snapshot(parts: Parts) -> Snapshot:
-    """The operator's state at this moment."""
+    """The operator's state at this moment; of one that waits for the lease there is nothing to tell."""
+    acting = parts.acting
+    if acting is None:
+        return Snapshot()
     jobs = tuple(job for job in parts.store.all_jobs() if job.spec.ours)
     running = {job.key for job in jobs if holds(job.status, ConditionType.PLANNED) and not finished(job.status)}
     return Snapshot(
         jobs=jobs,
         sweeps=tuple(sweep for _, sweep in parts.store.sweeps.items()),
-        rings={key: ring(full.plan) for key, full in parts.planner.full_plans().items() if key in running},
-        probing=parts.prober.state,
-        queue_depth=parts.queue.depth,
+        rings={key: ring(full.plan) for key, full in acting.planner.full_plans().items() if key in running},
+        probing=acting.prober.state,
+        queue_depth=acting.queue.depth,
         lease_held=parts.lease.held,
     )
 
@@ -27,10 +30,10 @@ async def serve(parts: Parts) -> None:
     """Answer on the metrics port until cancelled.
 
     Healthy while the loop turns (a part that ends, ends them all) and the API server still tells what happens; ready
-    while it holds the lease, that is, acts.
+    when it knows the cluster, so that it can act or begin to at once.
     """
     found = registry(lambda: snapshot(parts), parts.health, parts.now)
-    runner = await serve_metrics(found, parts.health.hears, lambda: parts.lease.held, parts.metrics_port)
+    runner = await serve_metrics(found, parts.health.hears, lambda: parts.informers.synced, parts.settings.metrics_port)
     try:
         await asyncio.Event().wait()
     finally:

@@ -1,6 +1,7 @@
-"""Kopf's watches -> the store and the work queue. No finalizers, no annotations: only `on.event` handlers.
+"""Kopf's watches of jobs and sweeps -> the store and the work queue. No finalizers, no annotations: only `on.event`.
 
-Kopf lists and watches, and reconnects; what it delivers is taken over as it is. It starts when the CRDs are served.
+What else is watched is followed by informers (`watched`), which are cheaper. Kopf lists and watches, and reconnects;
+what it delivers is taken over as it is. It starts when the CRDs are served.
 
 Two of its habits are changed. By itself it gives a listing up after a minute of errors, and then all watches; here it
 tries for ever. What it still takes for fatal (such as CRDs that are gone) stops its other watches only half: they may
@@ -9,15 +10,15 @@ Kubernetes starts it again.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import kopf
 
 from hulk_operator import names
 from hulk_operator.cluster import Object, object_key
-from hulk_operator.reconcile.store import Store
 from hulk_operator.sweeps.owned_objects import sweep_key_of
+from hulk_operator.watched import Store
 
 MAX_PAUSE_S: Final = 10.0
 MAX_END_S: Final = 20.0  # from the first watch that failed, or a signal, to the end of the process
@@ -53,8 +54,6 @@ class Watches:
     add: Callable[[str], None]
     changed: Callable[[], None]
     add_sweep: Callable[[str], None] = lambda _: None
-    _node_facts: dict[str, Object] = field(default_factory=dict)
-    _profile_facts: dict[str, Object] = field(default_factory=dict)
 
     def on_job(self, kind: str | None, body: Object) -> None:
         """A HulkJob was added, changed or deleted."""
@@ -75,39 +74,6 @@ class Watches:
             self.store.sweeps.put(body)
         self.add_sweep(object_key(body))
 
-    def on_node(self, kind: str | None, body: Object) -> None:
-        """A node was added, changed or deleted; jobs with pods on it look at themselves when its health changed."""
-        name = body["metadata"]["name"]
-        before = self.store.nodes.get(name)
-        if kind == _DELETED:
-            self.store.nodes.delete(body)
-            self._node_facts.pop(name, None)
-        else:
-            self.store.nodes.put(body)
-        if self.store.nodes.get(name) != before:
-            for key in self.store.jobs_on(name):
-                self.add(key)
-        facts = _facts(body)
-        if kind == _DELETED or self._node_facts.get(name) != facts:
-            self._node_facts[name] = facts
-            self.changed()
-
-    def on_profile(self, kind: str | None, body: Object) -> None:
-        """A NodeProfile changed: a link may have become known, or be another one than it was."""
-        name = body["metadata"]["name"]
-        if kind == _DELETED:
-            self._profile_facts.pop(name, None)
-            return
-        facts = _profile_facts(body)
-        if self._profile_facts.get(name) != facts:
-            self._profile_facts[name] = facts
-            self.changed()
-
-    def on_topology(self, kind: str | None, body: Object) -> None:
-        """What is declared of links, prices and data changed."""
-        del kind, body
-        self.changed()
-
     def registry(self) -> kopf.OperatorRegistry:
         """Kopf's handlers for these events."""
         registry = kopf.OperatorRegistry()
@@ -118,9 +84,6 @@ class Watches:
         kopf.on.login(registry=registry)(login)
         self._watch(registry, (names.GROUP, names.VERSION, names.JOB_PLURAL), self.on_job)
         self._watch(registry, (names.GROUP, names.VERSION, names.SWEEP_PLURAL), self.on_sweep)
-        self._watch(registry, (names.GROUP, names.VERSION, names.PROFILE_PLURAL), self.on_profile)
-        self._watch(registry, (names.GROUP, names.VERSION, names.TOPOLOGY_PLURAL), self.on_topology)
-        self._watch(registry, ("", "v1", "nodes"), self.on_node)
         return registry
 
     def _watch(
@@ -145,28 +108,3 @@ def settings(first_pause_s: float = 1.0) -> kopf.OperatorSettings:
     chosen.process.ultimate_exiting_timeout = MAX_END_S
     chosen.queueing.idle_timeout = 1.0  # a worker task per object ends soon after its last event
     return chosen
-
-
-def _facts(node: Object) -> Object:
-    """What of a node decides where pods may run; its heartbeats do not."""
-    spec, status = node.get("spec") or {}, node.get("status") or {}
-    conditions = {entry["type"]: entry["status"] for entry in status.get("conditions") or ()}
-    return {
-        "labels": node["metadata"].get("labels") or {},
-        "taints": spec.get("taints") or [],
-        "unschedulable": bool(spec.get("unschedulable")),
-        "ready": conditions.get("Ready"),
-        "allocatable": status.get("allocatable") or {},
-    }
-
-
-def _profile_facts(profile: Object) -> Object:
-    """What of a profile a refusal may hang on: which links are known, and their figures within a factor of two."""
-    status = profile.get("status") or {}
-    links = {
-        (link["target"], bool(link.get("underLoad"))): [
-            int(link.get(figure) or 0).bit_length() for figure in ("rttP50Microseconds", "bandwidthBytesPerSecond")
-        ]
-        for link in status.get("links") or ()
-    }
-    return {"links": links, "accelerators": len(status.get("accelerators") or ())}

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal, DecimalException
+from functools import lru_cache
 from typing import Final
 
 CPU: Final = "cpu"
@@ -35,6 +36,7 @@ def parse(text: str | float) -> Decimal:
         raise ValueError(f"{text!r} is not a quantity") from error
 
 
+@lru_cache(maxsize=4096)  # thousands of nodes and pods say the same
 def amount(resource: str, quantity: str | float) -> int:
     """A quantity as a whole number of the resource's unit, rounded up; ValueError below 0.
 

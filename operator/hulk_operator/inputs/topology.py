@@ -1,11 +1,11 @@
 """Nodes, pods and claims -> what is free (`Room`); room, links and declarations -> the planner's `Topology`.
 
-Everything that holds a node's resources counts: Hulk's pods and foreign ones, terminating ones until they are gone, and
-the workers of committed plans whose pods are not there yet (`Claim`).
+Everything that holds a node's resources counts (`Claim`): Hulk's pods and foreign ones, terminating ones until they are
+gone, and the workers of committed plans whose pods are not there yet.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
@@ -19,7 +19,6 @@ from hulk_operator.inputs.node import accelerator_memory_bytes, labels, product,
 from hulk_operator.inputs.pod_size import Amounts, requests
 from hulk_operator.inputs.quantity import CPU, amount_words, amounts
 
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 _UNLIMITED: Final = 1 << 30
 # The planner's work grows with the accelerators that there are; the largest job has a quarter of these.
 MAX_DECLARED_ACCELERATORS: Final = 1 << 20
@@ -27,42 +26,31 @@ MAX_DECLARED_ACCELERATORS: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one worker that has no pod yet will take of a node."""
+    """What a pod takes of a node, or several together, or a worker that has no pod yet."""
 
     node: str
-    amounts: Amounts
+    amounts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Every node, and what is free on it; less than nothing where it is overcommitted."""
+    """Every node, and what is free on it; less than nothing where it is overcommitted.
+
+    `asked`: what a pod's claim of each template takes, by `namespace/name` of the template.
+    """
 
     nodes: Mapping[str, Object]
     free: Mapping[str, Amounts]
+    asked: Mapping[str, Amounts] = field(default_factory=dict)
 
 
-def room(nodes: Iterable[Object], pods: Iterable[Object], claims: Iterable[Claim] = ()) -> Room:
-    """What allocatable leaves after every pod that is bound and has not ended, and every claim."""
-    by_name = {node["metadata"]["name"]: node for node in nodes}
-    free = {name: amounts((node.get("status") or {}).get("allocatable") or {}) for name, node in by_name.items()}
-    for pod in pods:
-        if holds_room(pod) and (node := pod["spec"]["nodeName"]) in free:
-            _take(free[node], requests(pod["spec"]))
+def room(nodes: Mapping[str, Object], claims: Iterable[Claim], asked: Mapping[str, Amounts] | None = None) -> Room:
+    """What allocatable leaves after every claim."""
+    free = {name: amounts((node.get("status") or {}).get("allocatable") or {}) for name, node in nodes.items()}
     for claim in claims:
         if claim.node in free:
             _take(free[claim.node], claim.amounts)
-    return Room(by_name, free)
-
-
-def holds_room(pod: Object) -> bool:
-    """Whether the pod is bound, and has not ended or is kept by a finalizer, whose owner may use its devices still."""
-    has_ended = (pod.get("status") or {}).get("phase") in _ENDED
-    return bool(pod["spec"].get("nodeName")) and (not has_ended or is_kept(pod))
-
-
-def is_kept(pod: Object) -> bool:
-    """Whether the pod is deleted and finalizers keep it."""
-    return "deletionTimestamp" in pod["metadata"] and bool(pod["metadata"].get("finalizers"))
+    return Room(nodes, free, asked or {})
 
 
 def given_back(left: Room, kept: Mapping[str, int], own: Amounts) -> Room:
@@ -70,7 +58,7 @@ def given_back(left: Room, kept: Mapping[str, int], own: Amounts) -> Room:
     free = {name: dict(values) for name, values in left.free.items()}
     for node, count in kept.items():
         _take(free[node], {resource: -count * value for resource, value in own.items()})
-    return Room(left.nodes, free)
+    return Room(left.nodes, free, left.asked)
 
 
 def without(left: Room, claims: Iterable[Claim]) -> Room | None:
@@ -82,7 +70,7 @@ def without(left: Room, claims: Iterable[Claim]) -> Room | None:
         _take(free[claim.node], claim.amounts)
         if any(free[claim.node].get(resource, 0) < 0 for resource, value in claim.amounts.items() if value > 0):
             return None  # a pod that asks for nothing of an overcommitted resource is still admitted
-    return Room(left.nodes, free)
+    return Room(left.nodes, free, left.asked)
 
 
 def shortage(left: Room, claims: Iterable[Claim]) -> str:
@@ -288,6 +276,6 @@ def _machine(
     )
 
 
-def _take(free: Amounts, taken: Amounts) -> None:
+def _take(free: Amounts, taken: Mapping[str, int]) -> None:
     for resource, value in taken.items():
         free[resource] = free.get(resource, 0) - value

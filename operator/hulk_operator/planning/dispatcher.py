@@ -4,6 +4,7 @@ Jobs of one kind of accelerator compete. The policy sees all machines, with what
 a grant says is planned on what is free in truth, so that nobody gets a machine before its pods are gone.
 """
 
+import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -29,8 +30,8 @@ from hulk_operator.planning.inventory import Inventory, Reader
 from hulk_operator.planning.process import Competition, Search
 from hulk_operator.planning.queue_decision import Contest, Grant, Verdict, is_contested
 from hulk_operator.planning.reservations import Held
-from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import FullPlan, Order, Place
+from hulk_operator.watched import Store
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +141,7 @@ class Dispatcher:
         """None where it fails: then each job is planned as if it were alone, within the quotas."""
         quotas = seen.quotas(resource, self._settings.quotas)
         contestants, whole = await self._contestants(group, seen)
-        topology = whole.topology(resource)
+        topology = await asyncio.to_thread(whole.topology, resource)
         now = self._clock()
         jobs = {key: fleet_job(one, now) for key, one in contestants.items()}
         asked = Competition(

@@ -46,8 +46,8 @@ def mapping_of(plan: Plan) -> dict[str, int]:
 
 
 def is_contestant(job: HulkJob) -> bool:
-    """Whether the job takes part at all."""
-    wanted = job.spec.ours and not job.spec.suspend and not finished(job.status)
+    """Whether the job takes part at all; of one in a queue of Kueue's, Kueue decides."""
+    wanted = job.spec.ours and not job.spec.suspend and not finished(job.status) and not job.queue
     return wanted and job.metadata.deletion_timestamp is None
 
 

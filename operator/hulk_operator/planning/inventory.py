@@ -1,39 +1,33 @@
-"""The cluster as one planning pass sees it: read once, all from about the same moment."""
+"""The cluster as one planning pass sees it: one snapshot of what the watches have told, and what is promised on it."""
 
 import asyncio
-import logging
+import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import chain
-from typing import Final
+from itertools import chain, starmap
+from typing import Any, Final, TypeVar
 
 from hulk_placement.fleet.quotas import Quotas
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
-from pydantic import ValidationError
 
 from hulk_operator import names
-from hulk_operator.api import HulkJob, HulkTopology, HulkTopologySpec, NodeProfile
+from hulk_operator.api import HulkJob, HulkTopologySpec, NodeProfile, ObservedModel
 from hulk_operator.cluster import (
     CONFIG_MAPS,
-    HULK_TOPOLOGIES,
-    NODE_PROFILES,
-    NODES,
-    PODS,
     PRIORITY_CLASSES,
     Cluster,
-    Forbidden,
     NotFound,
     Object,
-    object_key,
 )
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.admission import admits
+from hulk_operator.inputs.devices import with_claims
 from hulk_operator.inputs.node import region
 from hulk_operator.inputs.placement_constraints import Nodes, UnusableJobError
-from hulk_operator.inputs.pod_size import Amounts, requests
+from hulk_operator.inputs.pod_size import Amounts
 from hulk_operator.inputs.speeds import ShownSpeeds, with_measured_speeds
 from hulk_operator.inputs.topology import Claim, Room
 from hulk_operator.inputs.unknown_model import measured_model, reference_speeds
@@ -44,18 +38,18 @@ from hulk_operator.inputs.workloads import (
     to_model,
     to_workload,
 )
+from hulk_operator.kueue import Placement, as_admitted, within
 from hulk_operator.planning.reservations import Held, unmet_claims
-from hulk_operator.pods import WorkerPod, is_worker, job_key_of, worker_pod
+from hulk_operator.pods import WorkerPod
 from hulk_operator.probing.link_validation import Accepted, accept, measured
 from hulk_operator.reconcile.retained_pods import usable, waiting
-from hulk_operator.reconcile.store import node_state
-
-logger = logging.getLogger(__name__)
-
-LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
+from hulk_operator.watched import NodeState, Snapshot
 
 UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a pod template that nobody has checked may raise."""
+
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +62,9 @@ class Inventory:
     now: datetime
     declared: HulkTopologySpec = field(default_factory=HulkTopologySpec)
     workers: tuple[WorkerPod, ...] = ()  # the pods of all jobs that count as taking room
+    states: Mapping[str, NodeState] = field(default_factory=dict)
     taken: Mapping[str, Amounts] = field(default_factory=dict)  # what jobs hold, by namespace: pods and claims
+    _known: dict[Hashable, Any] = field(default_factory=dict, compare=False)  # what was made of it already
 
     def quotas(self, resource: str, limits: Mapping[str, int]) -> Quotas:
         """What namespaces' quotas leave of one kind of accelerator: pods count until they are gone."""
@@ -82,9 +78,13 @@ class Inventory:
         """Accelerators of one kind that nobody holds, by node."""
         return inputs.unheld(self.room, resource)
 
+    def spec_of(self, job: HulkJob) -> Object:
+        """A worker's pod as the template has it, its own device claims among its requests."""
+        return with_claims(job.spec.template.pod_spec(), job.namespace, self.room.asked)
+
     def num_free(self, resource: str, jobs: Sequence[HulkJob]) -> int:
         """Accelerators of one kind that nobody holds, on nodes that take pods of one of these jobs at least."""
-        specs = [job.spec.template.pod_spec() for job in jobs]
+        specs = [self.spec_of(job) for job in jobs]
         return sum(
             num
             for name, num in self.unheld(resource).items()
@@ -95,50 +95,66 @@ class Inventory:
         """How many pods of the job wait on each node for its next plan: room that is taken for everyone else."""
         if not waiting(job, job.status):
             return {}
-        nodes = {name: node_state(node) for name, node in self.room.nodes.items()}
-        return Counter(pod.node for pod in usable(job, self.workers, nodes, self.now))
+        return Counter(pod.node for pod in usable(job, self.workers, self.states, self.now))
+
+    def products(self, resource: str) -> Mapping[str, str]:
+        """The product that the resource stands for, of every node."""
+        return self._once(("products", resource), lambda: inputs.products(self.room, resource))
 
     def places(self, resource: str) -> Nodes:
         """Where nodes are, and what they cost."""
-        products, prices = inputs.products(self.room, resource), inputs.declared_prices(self.declared)
+        return self._once(("places", resource), lambda: self._places(resource))
+
+    def topology(self, resource: str) -> Topology:
+        """The planner's topology for one kind of accelerator. With thousands of nodes it takes some 0.4 s."""
+        return self._once(("topology", resource), lambda: self._topology(resource))
+
+    def candidates(self, spec: Object, resource: str, num_accelerators: int) -> Mapping[str, int]:
+        """How many pods of a spec each admitting node holds (`inputs.candidates`), once for jobs that are alike."""
+        of = (json.dumps(spec, sort_keys=True), resource, num_accelerators)
+        return self._once(of, lambda: inputs.candidates(self.room, spec, resource, (), num_accelerators))
+
+    def _places(self, resource: str) -> Nodes:
+        products, prices = self.products(resource), inputs.declared_prices(self.declared)
         return Nodes(
             regions={name: region(node) for name, node in self.room.nodes.items()},
             prices={name: prices.get(product, 0.0) for name, product in products.items()},
             products=products,
         )
 
-    def topology(self, resource: str) -> Topology:
-        """The planner's topology for one kind of accelerator."""
+    def _topology(self, resource: str) -> Topology:
         regions = {machine: region(node) for machine, node in self.room.nodes.items()}
         links = measured(self.accepted.links, regions, self.now)
         keeping = {name for name, profile in self.profiles.items() if profile.status.keeps_windows}
         return inputs.topology(self.room, resource, links, self.declared, keeping)
 
+    def _once(self, of: Hashable, make: Callable[[], Made]) -> Made:
+        if of not in self._known:
+            self._known[of] = make()
+        made: Made = self._known[of]
+        return made
+
 
 class Reader:
     """Reads inventories, and the parts of jobs that are objects of their own.
 
-    `namespace`: single-namespace mode. `texts` stand for the ConfigMaps of their names. `unseen`: told when pods may
-    not be listed, which then count as none; without it that is `Forbidden`, as nothing safe can be planned. `kept`:
-    worker pods that have ended and that finalizers keep. `jobs`: those whose first steps may have measured the model of
-    another one.
+    `seen` answers the cluster as it is now. `texts` stand for the ConfigMaps of their names. `jobs`: those whose first
+    steps may have measured the model of another one. `placements`: what Kueue admitted a job to.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        namespace: str | None = None,
+        seen: Callable[[], Awaitable[Snapshot]],
         texts: Texts | None = None,
-        unseen: Callable[[Forbidden], None] | None = None,
-        kept: Callable[[], Iterable[Object]] = tuple,
         jobs: Callable[[], Iterable[HulkJob]] = tuple,
+        placements: Callable[[HulkJob], Placement | None] = lambda job: None,
     ) -> None:
         self._cluster = cluster
-        self._namespace = namespace
+        self._seen = seen
         self._texts = texts or {}
-        self._unseen = unseen
-        self._kept = kept
         self._jobs = jobs
+        self._placements = placements
 
     async def inventory(self, held: Sequence[Held], now: datetime, without: Collection[str] = ()) -> Inventory:
         """The cluster with everything in `held` taken, and with nothing taken by the pods of the jobs in `without`.
@@ -146,69 +162,19 @@ class Reader:
         `held` was collected before this reads the pods, so that a plan in force counts by itself or by its pods, and
         one that was given up meanwhile at worst twice.
         """
-        nodes, pods, profiles, declared = await asyncio.gather(
-            self._cluster.list(NODES), self._pods(), self._profiles(), self._declared()
-        )
-        listed = {object_key(pod) for pod in pods}
-        kept = [pod for pod in self._kept() if object_key(pod) not in listed]
-        counted = [pod for pod in (*pods, *kept) if not is_worker(pod) or job_key_of(pod) not in without]
-        workers = tuple(worker_pod(pod) for pod in counted if is_worker(pod))
-        states = {node["metadata"]["name"]: node_state(node) for node in nodes.items}
-        claims = {one.job.key: unmet_claims((one,), workers, states, now) for one in held}
-        left = inputs.room(nodes.items, counted, chain.from_iterable(claims.values()))
-        links = accept(profiles.values(), left.nodes.keys(), now)
-        return Inventory(left, links, profiles, now, declared, workers, _taken(counted, claims))
+        return await asyncio.to_thread(_inventory, await self._seen(), held, now, without)
 
     async def workload(self, job: HulkJob, inventory: Inventory, own: Mapping[str, int] | None = None) -> Workload:
         """The planner's workload; UnusableJobError when the job cannot be planned as it is.
 
         `own`: how many of its pods are on each node, where it runs and is planned anew all the same.
         """
-        spec = job.spec
         text = await self._model_text(job)
-        _require_offered(spec.workers.resource_name, inventory.room)
-        avoided = (node.name for node in job.status.avoided_nodes if node.until > inventory.now)
-        kept = inventory.kept(job) if own is None else own
-        candidates = _candidates(job, inventory.room, avoided, kept)
-        if not any(candidates.values()):
-            _require_large_enough(job, inventory.room)
-        situation = Situation(
-            attempt=job.status.attempt + 1,
-            candidates=candidates,
-            kept=kept,
-            priority=await self._priority(spec.priority_class_name),
-            allowed_regions=inputs.allowed_regions(inventory.declared, job.metadata.namespace or ""),
-            nodes=inventory.places(spec.workers.resource_name),
-        )
+        _require_offered(job.spec.workers.resource_name, inventory.room)
+        priority = await self._priority(job.spec.priority_class_name)
         seen = measured_model(job, self._jobs())
-        workload = to_workload(job, to_model(spec, text, seen), situation)
-        products = inputs.products(inventory.room, spec.workers.resource_name)
-        shown = ShownSpeeds(seen.node or "", reference_speeds(spec, seen, products)) if seen else ShownSpeeds()
-        return with_measured_speeds(workload, inventory.profiles, products, shown)
-
-    async def _pods(self) -> tuple[Object, ...]:
-        """Every pod that may hold resources; in single-namespace mode those that may be seen."""
-        try:
-            return (await self._cluster.list(PODS, fields=LIVE_PODS)).items
-        except Forbidden as error:
-            if self._namespace is not None:
-                return (await self._cluster.list(PODS, self._namespace, fields=LIVE_PODS)).items
-            if self._unseen is None:
-                raise
-            self._unseen(error)
-            return ()
-
-    async def _profiles(self) -> dict[str, NodeProfile]:
-        listing = await self._cluster.list(NODE_PROFILES)
-        found = (_readable(item) for item in listing.items)
-        return {profile.metadata.name: profile for profile in found if profile is not None}
-
-    async def _declared(self) -> HulkTopologySpec:
-        try:
-            found = await self._cluster.get(HULK_TOPOLOGIES, names.TOPOLOGY_NAME)
-        except NotFound:
-            return HulkTopologySpec()
-        return HulkTopology.model_validate(found).spec
+        placed = self._placements(job)
+        return await asyncio.to_thread(_workload, job, inventory, own, text, priority, seen, placed)
 
     async def _model_text(self, job: HulkJob) -> str | None:
         reference = model_reference(job.spec)
@@ -236,16 +202,61 @@ class Reader:
             raise UnusableJobError("PriorityClassNotFound", f"{error.message}.") from error
 
 
-def _taken(pods: Iterable[Object], claims: Mapping[str, Iterable[Claim]]) -> dict[str, Amounts]:
+def _workload(
+    job: HulkJob,
+    inventory: Inventory,
+    own: Mapping[str, int] | None,
+    text: str | None,
+    priority: int,
+    seen: ObservedModel | None,
+    placed: Placement | None,
+) -> Workload:
+    job = as_admitted(job, placed)
+    spec, resource = job.spec, job.spec.workers.resource_name
+    avoided = frozenset(node.name for node in job.status.avoided_nodes if node.until > inventory.now)
+    kept = inventory.kept(job) if own is None else own
+    free = _candidates(job, inventory, avoided, kept)
+    if not any(free.values()):
+        _require_large_enough(job, inventory)
+    labels = {name: state.labels for name, state in inventory.states.items()}
+    candidates = within(placed, free, _num_workers_fitting(job, inventory, kept), labels)
+    situation = Situation(
+        attempt=job.status.attempt + 1,
+        candidates=candidates,
+        kept={node: num for node, num in kept.items() if node in candidates},
+        priority=priority,
+        allowed_regions=inputs.allowed_regions(inventory.declared, job.metadata.namespace or ""),
+        nodes=inventory.places(resource),
+    )
+    workload = to_workload(job, to_model(spec, text, seen), situation)
+    products = inventory.products(resource)
+    shown = ShownSpeeds(seen.node or "", reference_speeds(spec, seen, products)) if seen else ShownSpeeds()
+    return with_measured_speeds(workload, inventory.profiles, products, inventory.now, shown)
+
+
+def _inventory(seen: Snapshot, held: Sequence[Held], now: datetime, without: Collection[str]) -> Inventory:
+    """In a thread: with thousands of nodes it takes longer than the event loop may stand still."""
+    workers = tuple(pod for pod in seen.workers if pod.lives and pod.job not in without)
+    states = {name: node.state for name, node in seen.nodes.items()}
+    claims = unmet_claims(held, workers, states, now, seen.asked)
+    bound = [Claim(pod.node, pod.amounts) for pod in workers if pod.node]
+    bodies = {name: node.body for name, node in seen.nodes.items()}
+    left = inputs.room(bodies, chain(starmap(Claim, seen.taken.items()), bound, *claims.values()), seen.asked)
+    links = accept(seen.profiles.values(), left.nodes.keys(), now)
+    taken = _taken(workers, claims)
+    return Inventory(left, links, seen.profiles, now, seen.declared, workers, states, taken)
+
+
+def _taken(workers: Iterable[WorkerPod], claims: Mapping[str, Iterable[Claim]]) -> dict[str, Amounts]:
     """What jobs hold by namespace: bound worker pods that have not ended, and claims of workers without one."""
-    found: dict[str, Amounts] = defaultdict(Counter)
-    for pod in pods:
-        if is_worker(pod) and inputs.holds_room(pod):
-            found[pod["metadata"]["namespace"]].update(requests(pod["spec"]))
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for pod in workers:
+        if pod.node:
+            found[names.namespace_of(pod.job)].update(pod.amounts)
     for key, mine in claims.items():
         for claim in mine:
             found[names.namespace_of(key)].update(claim.amounts)
-    return found
+    return dict(found)
 
 
 def _require_offered(resource: str, room: Room) -> None:
@@ -259,29 +270,40 @@ def _require_offered(resource: str, room: Room) -> None:
     )
 
 
-def _require_large_enough(job: HulkJob, room: Room) -> None:
+def _require_large_enough(job: HulkJob, seen: Inventory) -> None:
     """What a worker's pod asks for beside accelerators must be there on one node at least, were it empty."""
-    workers, spec = job.spec.workers, job.spec.template.pod_spec()
+    workers, spec = job.spec.workers, seen.spec_of(job)
     asked = inputs.worker_amounts(spec, workers.resource_name, workers.accelerators_per_worker)
-    found = inputs.never_enough(room, asked, workers.resource_name)
+    found = inputs.never_enough(seen.room, asked, workers.resource_name)
     if found is not None:
         raise UnusableJobError("NotEnoughResources", found)
 
 
-def _candidates(job: HulkJob, room: Room, avoided: Iterable[str], kept: Mapping[str, int]) -> dict[str, int]:
+def _candidates(job: HulkJob, seen: Inventory, avoided: Collection[str], kept: Mapping[str, int]) -> Mapping[str, int]:
     """The nodes that take the job's pods, or hold them already: a cordon keeps new pods out, and moves none.
 
     Most of a pod template is unchecked until the API server gets a pod of it.
     """
-    workers, spec = job.spec.workers, job.spec.template.pod_spec()
+    workers, spec = job.spec.workers, seen.spec_of(job)
     resource, num_accelerators = workers.resource_name, workers.accelerators_per_worker
     try:
+        if not kept:
+            found = seen.candidates(spec, resource, num_accelerators)
+            return {name: num for name, num in found.items() if name not in avoided} if avoided else found
         own = inputs.worker_amounts(spec, resource, num_accelerators)
-        found = inputs.candidates(inputs.given_back(room, kept, own), spec, resource, avoided, num_accelerators)
-        return found | {node: max(count, found.get(node, 0)) for node, count in kept.items()}
+        room = inputs.given_back(seen.room, kept, own)
+        with_own = inputs.candidates(room, spec, resource, avoided, num_accelerators)
+        return with_own | {node: max(count, with_own.get(node, 0)) for node, count in kept.items()}
     except UNUSABLE as error:
         message = f"The pod template cannot be used: {type(error).__name__}: {error}."
         raise UnusableJobError("InvalidTemplate", message) from error
+
+
+def _num_workers_fitting(job: HulkJob, seen: Inventory, kept: Mapping[str, int]) -> dict[str, int]:
+    """How many of the job's workers find accelerators on each node, those that are there already among them."""
+    each = job.spec.workers.accelerators_per_worker
+    unheld = seen.unheld(job.spec.workers.resource_name)
+    return {node: num // each + kept.get(node, 0) for node, num in unheld.items()}
 
 
 def _takes(node: Object, spec: Object) -> bool:
@@ -290,12 +312,3 @@ def _takes(node: Object, spec: Object) -> bool:
         return admits(node, spec)
     except UNUSABLE:
         return False
-
-
-def _readable(item: Object) -> NodeProfile | None:
-    """A profile; None for one that another version of the schema let through: the planner then knows less."""
-    try:
-        return NodeProfile.model_validate(item)
-    except ValidationError as error:
-        logger.warning("NodeProfile %s is not readable: %s", item["metadata"]["name"], error)
-        return None

@@ -4,7 +4,7 @@ Whatever was decided, nobody is planned beyond what its namespace's quota leaves
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from hulk_placement.fleet.quotas import Quotas
@@ -19,12 +19,17 @@ from hulk_operator.planning.queue_decision import QUEUED, QUOTA_TOO_SMALL, Grant
 
 
 async def solved(
-    search: Search, workloads: Iterable[Workload], topology: Topology, grants: Mapping[str, Grant], quotas: Quotas
+    search: Search,
+    workloads: Iterable[Workload],
+    topology: Topology,
+    grants: Mapping[str, Grant],
+    quotas: Quotas,
+    exempt: Collection[str] = (),
 ) -> tuple[Problem, Solution]:
     """What was asked of the search, each job limited to what it was granted and to its quota, and its answer.
 
     Jobs of a namespace share its quota by priority, then by age. What one does not use, or finds no machines for, the
-    next ones are tried with.
+    next ones are tried with. `exempt`: jobs that another queue's quotas are for.
     """
     asked = {one.key: one for one in workloads}
     limited = {key: grants[key].limited(one) if key in grants else one for key, one in asked.items()}
@@ -32,7 +37,7 @@ async def solved(
     plans: dict[str, Plan] = {}
     unplaced: dict[str, Unplaced] = {}
     while waiting:
-        admitted, refused = _admitted(waiting, left.copy())
+        admitted, refused = _admitted(waiting, left.copy(), exempt)
         unplaced |= refused
         waiting = [one for one in waiting if one.key in refused]
         if not admitted:
@@ -45,15 +50,21 @@ async def solved(
         plans |= solution.plans
         unplaced |= solution.unplaced
         for key, plan in solution.plans.items():
-            left.take(names.namespace_of(key), _new_accelerators(asked[key], len(plan.workers)))
+            if key not in exempt:
+                left.take(names.namespace_of(key), _new_accelerators(asked[key], len(plan.workers)))
     unplaced = {key: why for key, why in unplaced.items() if key not in plans}
     return Problem(tuple(limited.values()), topology), Solution(plans, unplaced)
 
 
-def _admitted(waiting: Iterable[Workload], left: Quotas) -> tuple[list[Workload], dict[str, Unplaced]]:
+def _admitted(
+    waiting: Iterable[Workload], left: Quotas, exempt: Collection[str]
+) -> tuple[list[Workload], dict[str, Unplaced]]:
     """Those of which the quotas admit the least, with no more workers than they admit, and why not the others."""
     admitted, refused = [], {}
     for one in sorted(waiting, key=precedence):
+        if one.key in exempt:
+            admitted.append(one)
+            continue
         namespace, each = names.namespace_of(one.key), one.accelerators_per_worker
         most = min(one.max_workers, left.workers(namespace, each) + sum(one.kept.values()))
         if most >= one.min_workers:

@@ -7,9 +7,9 @@ job's status, then as pods. The reconcile commits an answer or lets it go.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -39,12 +39,14 @@ from hulk_operator.planning.replan_review import made_of
 from hulk_operator.planning.replan_reviewer import Reviewer
 from hulk_operator.planning.reservations import Held, new_claims
 from hulk_operator.pods import is_on_host
-from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import Calibration, FullPlan, Order, Planned, Review, Timing, Unplanned, View
 from hulk_operator.status import finished, holds
+from hulk_operator.watched import Snapshot, Store
 
 logger = logging.getLogger(__name__)
 
+REST: Final = 10.0
+"""A pass that only repeats refusals waits for so many times what it takes to see the cluster."""
 GATHER_S: Final = 0.02  # jobs that arrive together are planned together
 RETRY_S: Final = 1.0  # after a pass that could not read the cluster
 MIN_CHANGE_INTERVAL_S: Final = 1.0  # between passes that only repeat earlier refusals
@@ -60,7 +62,7 @@ class Given:
 
 
 class Planner:
-    """Answers requests for plans.
+    """Answers requests for plans, on the cluster that `seen` answers.
 
     `ready` is told the key of every job that has a new answer, `planned` the seconds that each pass took, `failed` is
     told of every defect: of a pass, of one job in it, of the search. Whatever a job holds, the others are planned.
@@ -70,9 +72,9 @@ class Planner:
         self,
         cluster: Cluster,
         store: Store,
+        seen: Callable[[], Awaitable[Snapshot]],
         ready: Callable[[str], None],
         clock: Callable[[], datetime],
-        namespace: str | None = None,
         timing: Timing | None = None,
         policy: Policy | None = None,
         budget: Budget | None = None,
@@ -82,7 +84,7 @@ class Planner:
         failed: Callable[[], None] = lambda: None,
     ) -> None:
         self._cluster = cluster
-        self._reader = Reader(cluster, namespace, kept=store.held, jobs=store.all_jobs)
+        self._reader = Reader(cluster, seen, jobs=store.all_jobs, placements=store.kueue.placement)
         self._store = store
         self._ready = ready
         self._clock = clock
@@ -99,6 +101,7 @@ class Planner:
         self._fleet = fleet or FleetSettings()
         self._dispatcher = Dispatcher(store, self._reader, ready, clock, self.full_plan, self._fleet, pause_s, failed)
         self._review_in_s = self._retry_s
+        self._read_s = 0.0  # what it took the last pass to see the cluster
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._planned = planned
@@ -192,8 +195,9 @@ class Planner:
                 self._wake.wait(), self._changed.wait(), timeout_s=min(self._retry_s, self._review_in_s)
             )
         if not self._wanted:
+            pause_s = max(MIN_CHANGE_INTERVAL_S, REST * self._read_s)
             with suppress(TimeoutError):
-                async with asyncio.timeout(MIN_CHANGE_INTERVAL_S):  # wait_for may lose a cancellation
+                async with asyncio.timeout(pause_s):  # wait_for may lose a cancellation
                     await self._wake.wait()
         await asyncio.sleep(GATHER_S)
         self._wake.clear()
@@ -217,6 +221,7 @@ class Planner:
         now = self._clock()
         held = await self._held(jobs)
         inventory = await self._reader.inventory(held, now)
+        self._read_s = asyncio.get_running_loop().time() - start
         turns = await self._dispatcher.take_turns(self._search, jobs, held, inventory)
         self._refuse_waiting(jobs, turns)
         workloads = await self._workloads({key: job for key, job in jobs.items() if key not in turns.places}, inventory)
@@ -226,7 +231,9 @@ class Planner:
         problems, solutions = [], []
         for resource, group in sorted(groups.items()):
             quotas = inventory.quotas(resource, self._fleet.quotas)
-            problem, solution = await solved(self._search, group, inventory.topology(resource), turns.grants, quotas)
+            topology = await asyncio.to_thread(inventory.topology, resource)
+            of_kueue = frozenset(workload.key for workload in group if jobs[workload.key].queue)
+            problem, solution = await solved(self._search, group, topology, turns.grants, quotas, of_kueue)
             problems.append(problem)
             solutions.append(solution)
         await self._answer_all(jobs, problems, solutions, inventory, turns)
@@ -266,7 +273,7 @@ class Planner:
         for job in jobs.values():
             generation = job.metadata.generation
             try:
-                found.append(await self._reader.workload(job, inventory))
+                found.append(replace(await self._reader.workload(job, inventory), num_steps=_steps_left(job)))
             except UnusableJobError as error:
                 self._answer(job, Unplanned(generation, error.reason, error.message))
             except Refused as error:  # what the job names is not for the operator to read
@@ -325,7 +332,7 @@ class Planner:
 
     def _refuse_misfit(self, job: HulkJob, plan: Plan, kept: Mapping[str, int], inventory: Inventory) -> None:
         """A plan that does not fit even alone would be made again for ever: the planner counts otherwise than here."""
-        lack = inputs.shortage(inventory.room, new_claims(Held(job, plan), kept))
+        lack = inputs.shortage(inventory.room, new_claims(Held(job, plan), kept, inventory.room.asked))
         if lack:
             message = f"The workers of the plan do not fit together: {lack}."
             self._answer(job, Unplanned(job.metadata.generation, "NotEnoughRoom", message))
@@ -340,6 +347,12 @@ class Planner:
             self._refused.add(job.key)
         self._answers[job.key] = Given(job.metadata.uid, answer)
         self._ready(job.key)
+
+
+def _steps_left(job: HulkJob) -> int | None:
+    """What the job has still to make, by its last checkpoint; None where it does not say how many it makes."""
+    steps, kept = job.spec.training.steps, job.status.checkpoint
+    return None if steps is None else max(1, steps - (kept.step if kept else 0))
 
 
 def _basis(plan: Plan, workload: Workload, problem: Problem, solution: Solution) -> Basis | None:

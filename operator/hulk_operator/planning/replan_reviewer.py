@@ -1,5 +1,6 @@
 """The planning pass's other half: now and then, whether the jobs that run would do better by another plan."""
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
@@ -15,8 +16,8 @@ from hulk_operator.planning.inventory import Inventory, Reader
 from hulk_operator.planning.process import Search
 from hulk_operator.planning.replan_review import Ages, is_reviewed, question, review
 from hulk_operator.planning.reservations import Held
-from hulk_operator.reconcile.store import Store
 from hulk_operator.reconcile.types import FullPlan, Review
+from hulk_operator.watched import Store
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class Reviewer:
         if job.status.share is not None:  # how many workers it has is for the queue to say
             num = len(full.plan.workers)
             workload = replace(workload, min_workers=num, max_workers=num)
-        topology = inventory.topology(job.spec.workers.resource_name)
+        topology = await asyncio.to_thread(inventory.topology, job.spec.workers.resource_name)
         asked = question(job, full, workload, topology, self._ages, self._policy, inventory.now)
         if asked is None:
             return

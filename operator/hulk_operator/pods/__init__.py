@@ -1,10 +1,16 @@
 """Pure functions from a plan and a job to Kubernetes objects, and from pods back to facts."""
 
-from hulk_operator.pods.attempt_objects import gang_config_map, network_policy, plan_config_map, service
+from hulk_operator.pods.attempt_objects import (
+    gang_config_map,
+    metrics_readers,
+    network_policy,
+    plan_config_map,
+    service,
+)
 from hulk_operator.pods.environment import network_interface
 from hulk_operator.pods.host_ports import Ports, free_run, is_on_host, ports
 from hulk_operator.pods.launcher import stays
-from hulk_operator.pods.manifests import owner_reference, pods
+from hulk_operator.pods.manifests import owner_reference, pods, with_accelerators
 from hulk_operator.pods.sample import sample_pod
 from hulk_operator.pods.worker import INIT_RUNS, SIDECAR_NOT_STARTED, Exit, Reason, WorkerPod, reason_of
 from hulk_operator.pods.worker_secret import peer_secret
@@ -22,6 +28,7 @@ __all__ = [
     "is_on_host",
     "is_worker",
     "job_key_of",
+    "metrics_readers",
     "network_interface",
     "network_policy",
     "owner_name",
@@ -35,5 +42,6 @@ __all__ = [
     "sample_pod",
     "service",
     "stays",
+    "with_accelerators",
     "worker_pod",
 ]

@@ -1,7 +1,8 @@
 """`WorkerPod`: the few facts about one worker that the reconcile decides by, and what they mean together."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -76,7 +77,8 @@ class WorkerPod:
     `waiting`: what the worker waits for, or an init container before it, or another container that is stuck.
     `gates`: the scheduling gates that it waits behind, `finalizers`: those that keep it when it is deleted.
     The worker is one of its containers; `others_run`: of the other ordinary ones some do. `failure`: why the pod failed
-    as a whole, where the kubelet says so.
+    as a whole, where the kubelet says so. `job`: the key of the one that it is labelled with. `amounts`: what it takes
+    of its node, by resource.
     """
 
     name: str
@@ -97,12 +99,24 @@ class WorkerPod:
     failure: Reason | None = None
     others_run: bool = False
     metrics_port: int = names.WORKER_METRICS_PORT
+    job: str = ""
+    amounts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
         """Where it serves its metrics, as host:port; empty before it has an address."""
         host = f"[{self.ip}]" if ":" in self.ip else self.ip
         return f"{host}:{self.metrics_port}" if host else ""
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is deleted and finalizers keep it."""
+        return self.delete_by is not None and bool(self.finalizers)
+
+    @property
+    def lives(self) -> bool:
+        """Whether it holds its node's resources, or will when it is bound; one that is kept may use its devices yet."""
+        return self.phase not in ("Succeeded", "Failed") or self.kept
 
     @property
     def running(self) -> bool:

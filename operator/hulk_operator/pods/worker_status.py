@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from hulk_operator import names
 from hulk_operator.cluster import Object
+from hulk_operator.inputs.pod_size import requests
 from hulk_operator.pods.worker import (
     INIT_RUNS,
     KUBELET_REFUSES,
@@ -81,6 +82,8 @@ def worker_pod(pod: Object, now: datetime = LONG_AGO, before: WorkerPod | None =
         metrics_port=_metrics_port(worker),
         gates=tuple(gate["name"] for gate in pod["spec"].get("schedulingGates") or ()),
         finalizers=tuple(metadata.get("finalizers") or ()),
+        job=job_key_of(pod),
+        amounts=requests(pod["spec"]),
     )
 
 

@@ -7,21 +7,18 @@ writes leaves at most one side of a test ordered, which gives up by itself.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from pydantic import ValidationError
-
-from hulk_operator import background, names
+from hulk_operator import names
 from hulk_operator.api import LinkStatus, NodeProfile
 from hulk_operator.cluster import (
     EVENTS,
     NODE_PROFILES,
-    NODES,
-    PODS,
     AlreadyExists,
     Cluster,
     ClusterError,
@@ -36,11 +33,12 @@ from hulk_operator.probing.events import Said, event
 from hulk_operator.probing.link_validation import Accepted, Rejection, accept
 from hulk_operator.probing.measurement_schedule import decide, foreign_addresses
 from hulk_operator.probing.types import Budget, Decision, ProbeNode
-from hulk_operator.probing.watch_cache import Mirror
+from hulk_operator.watched import Snapshot
 
 log = logging.getLogger(__name__)
 
 MIN_INTERVAL_S: Final = 1.0  # between passes
+REST: Final = 5.0  # and so many times what the last one took
 MAX_INTERVAL_S: Final = 10.0
 NUM_WRITES: Final = 16  # in flight
 LOAD_S: Final = 30.0  # between two writes of the links under load from one node
@@ -58,58 +56,42 @@ class ProbeState:
     num_errors: int = 0
 
 
-Read = tuple[Sequence[Object], Sequence[Object], Sequence[Object]]
-
-
 @dataclass(slots=True)
 class Prober:
     """The loop's state. `jobs` are the nodes of each running job.
 
-    `failed` is told of every pass that failed, `heard` of every word from a watch (see `Mirror`). `namespace`: the only
-    one that may be written to, None for all.
-    `read` returns all Node, all NodeProfile and the agents' Pod objects, which are in `agents_in`; `run` keeps them by
-    watching, a single `tick` lists them. `wrote` is told of every profile as it was written.
+    `seen` answers the cluster as it is now, `wrote` is told of every profile as it was written: the watch may be late,
+    and the next pass must know what it ordered. `failed` is told of every pass that failed. `namespace`: the only one
+    that may be written to, None for all. Who knows of a change calls `wake`.
     """
 
     cluster: Cluster
+    seen: Callable[[], Awaitable[Snapshot]]
     jobs: Callable[[], Iterable[Collection[str]]]
     budget: Budget = field(default_factory=Budget)
-    read: Callable[[], Awaitable[Read]] | None = None
     wrote: Callable[[Object], object] = lambda _: None
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     state: ProbeState = field(default_factory=ProbeState)
     failed: Callable[[], None] = lambda: None
-    heard: Callable[[str], None] = lambda _: None
     namespace: str | None = None
-    agents_in: str = names.DEFAULT_NAMESPACE
-    _parsed: dict[str, tuple[str, NodeProfile]] = field(default_factory=dict)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _said: Said = field(default_factory=Said)
     _load_written_s: dict[str, float] = field(default_factory=dict)
 
+    def wake(self) -> None:
+        """Nodes, profiles or agents are others now."""
+        self._changed.set()
+
     async def run(self) -> None:
         """Pass after pass until cancelled: soon after a change, and now and then because time goes on."""
-        changed = asyncio.Event()
-        nodes, profiles = (Mirror(self.cluster, kind, changed, self.heard) for kind in (NODES, NODE_PROFILES))
-        agents = Mirror(
-            self.cluster, PODS, changed, lambda _: self.heard("agents"), self.agents_in, names.AGENT_SELECTOR
-        )
-        mirrors = (nodes, profiles, agents)
-
-        async def mirrored() -> Read:
-            await asyncio.gather(*(mirror.filled.wait() for mirror in mirrors))
-            return nodes.all(), profiles.all(), agents.all()
-
-        self.read, self.wrote = mirrored, profiles.objects.put
-        async with background.running() as tasks:
-            for mirror in mirrors:
-                tasks.start("mirror", mirror.run)
-            while True:
-                changed.clear()
-                await self._try_tick()
-                await asyncio.sleep(MIN_INTERVAL_S)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(MAX_INTERVAL_S):  # wait_for may lose a cancellation
-                        await changed.wait()
+        while True:
+            self._changed.clear()
+            begun_s = time.monotonic()
+            await self._try_tick()
+            await asyncio.sleep(max(MIN_INTERVAL_S, REST * (time.monotonic() - begun_s)))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(MAX_INTERVAL_S):  # wait_for may lose a cancellation
+                    await self._changed.wait()
 
     async def _try_tick(self) -> None:
         try:
@@ -126,13 +108,11 @@ class Prober:
     async def tick(self) -> ProbeState:
         """One pass. `ClusterError` when the API server does not take part."""
         now = self.clock()
-        node_objects, profile_objects, agents = await (self.read or self._list)()
-        addresses = agent_addresses(agents)
-        nodes = [probe_node(node, addresses.get(node["metadata"]["name"], frozenset())) for node in node_objects]
-        profiles, unreadable = self._parse(profile_objects)
-        await self._create_missing(node_objects, {item["metadata"]["name"] for item in profile_objects})
-        accepted = accept(profiles.values(), {node.name for node in nodes}, now)
-        decision = decide(now, nodes, profiles, self.jobs(), self.budget)
+        seen = await self.seen()
+        await self._create_missing(seen)
+        nodes, accepted, decision = await asyncio.to_thread(_decide, seen, tuple(self.jobs()), self.budget, now)
+        profiles = seen.profiles
+        unreadable = [Rejection(name, "", "UnreadableProfile", why) for name, why in seen.unreadable.items()]
         await self._order(profiles, decision)
         self._remember(decision)
         await self._tell([*accepted.rejections, *unreadable], profiles, now)
@@ -168,31 +148,9 @@ class Prober:
             return
         self._load_written_s[source] = now.timestamp()
 
-    async def _list(self) -> Read:
-        nodes, profiles, agents = await asyncio.gather(
-            self.cluster.list(NODES),
-            self.cluster.list(NODE_PROFILES),
-            self.cluster.list(PODS, self.agents_in, labels=names.AGENT_SELECTOR),
-        )
-        return nodes.items, profiles.items, agents.items
-
-    def _parse(self, objects: Iterable[Object]) -> tuple[dict[str, NodeProfile], list[Rejection]]:
-        """The profiles by name; one that changed since the last pass is parsed again."""
-        parsed: dict[str, tuple[str, NodeProfile]] = {}
-        unreadable: list[Rejection] = []
-        for item in objects:
-            name, version = item["metadata"]["name"], item["metadata"]["resourceVersion"]
-            known = self._parsed.get(name)
-            try:
-                model = known[1] if known and known[0] == version else NodeProfile.model_validate(item)
-                parsed[name] = (version, model)
-            except ValidationError as error:
-                unreadable.append(Rejection(name, "", "UnreadableProfile", str(error)[:300]))
-        self._parsed = parsed
-        return {name: profile for name, (_, profile) in parsed.items()}, unreadable
-
-    async def _create_missing(self, nodes: Iterable[Object], existing: Collection[str]) -> None:
-        missing = [node for node in nodes if node["metadata"]["name"] not in existing and not _leaving(node)]
+    async def _create_missing(self, seen: Snapshot) -> None:
+        existing = seen.profiles.keys() | seen.unreadable.keys()
+        missing = [node.body for name, node in seen.nodes.items() if name not in existing and not _leaving(node.body)]
 
         async def create(node: Object) -> None:
             try:
@@ -233,14 +191,13 @@ class Prober:
                     log.info("no event: %s", error)
 
 
-def agent_addresses(pods: Iterable[Object]) -> dict[str, frozenset[str]]:
-    """The addresses of the agents' pods by node."""
-    found: dict[str, frozenset[str]] = {}
-    for pod in pods:
-        node, status = pod["spec"].get("nodeName") or "", pod.get("status") or {}
-        own = {status.get("podIP"), *(row.get("ip") for row in status.get("podIPs") or ())}
-        found[node] = found.get(node, frozenset()) | {address for address in own if address}
-    return found
+def _decide(
+    seen: Snapshot, jobs: Iterable[Collection[str]], budget: Budget, now: datetime
+) -> tuple[list[ProbeNode], Accepted, Decision]:
+    """In a thread: with thousands of nodes it takes longer than the event loop may stand still."""
+    nodes = [probe_node(node.body, seen.agents.get(name, frozenset())) for name, node in seen.nodes.items()]
+    accepted = accept(seen.profiles.values(), seen.nodes.keys(), now)
+    return nodes, accepted, decide(now, nodes, seen.profiles, jobs, budget)
 
 
 def probe_node(node: Object, agents: frozenset[str] = frozenset()) -> ProbeNode:

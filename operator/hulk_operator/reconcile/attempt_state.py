@@ -8,7 +8,7 @@ from hulk_operator.api import AvoidedNode, ConditionType, HulkJobStatus, LastFai
 from hulk_operator.api.base import MAX_MESSAGE
 from hulk_operator.api.status import MAX_AVOIDED_NODES
 from hulk_operator.pods import WorkerPod, reason_of
-from hulk_operator.reconcile.termination_record import Farewell
+from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.reconcile.types import Outcome, Remember, View
 from hulk_operator.status import condition, finished, holds, whole_second, with_condition
 
@@ -19,6 +19,7 @@ DISRUPTED = "Disrupted"
 STOPPED = "Stopped"
 START_FAILED = "StartFailed"
 PLAN_LOST = "PlanLost"
+WIRE_MISMATCH = "WireVersionMismatch"  # the image's runtime reads no plans of this operator
 NODE_LOST = "NodeLost"  # a reason of the last failure
 CHANGED = "SpecChanged"
 RESIZED = "Resized"
@@ -29,6 +30,8 @@ SHRUNK = "Shrunk"
 MOVED = "Moved"
 PREEMPTED_BY_PRIORITY = "PreemptedByPriority"
 PREEMPTED_BY_UTILITY = "PreemptedByUtility"
+EVICTED_BY_KUEUE = "EvictedByKueue"
+MOVED_BY_KUEUE = "MovedByKueue"
 BETWEEN = frozenset({GROWN, SHRUNK, MOVED})  # the next plan follows as soon as the pods allow it
 PREEMPTED = frozenset({PREEMPTED_BY_PRIORITY, PREEMPTED_BY_UTILITY})
 RECOVERED = "Recovered"

@@ -19,8 +19,8 @@ from itertools import accumulate
 from hulk_operator.api import Membership
 from hulk_operator.observation import Observation
 from hulk_operator.pods import WorkerPod
+from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.reconcile.attempt_state import deployed, in_force, num_workers, seconds_left
-from hulk_operator.reconcile.termination_record import Farewell
 from hulk_operator.reconcile.types import View
 from hulk_operator.status import whole_second
 

@@ -5,6 +5,7 @@
     saved          the last step and checkpoint of an attempt that has ended
     sweep          children of attempts that are over are deleted
     held           pods that have ended are held by finalizers of others, and that is said
+    workload       Kueue is told what became of a job of its queues
     finish         a finished job waits for its ttl
     suspend/resume pods are released / a new active time begins
     deadline       active for too long
@@ -14,6 +15,7 @@
     stalled        rank 0 makes neither a step nor output for too long: count it, release the gang
     changed        the attempt was made of another spec: release the gang
     resize         spec.workers asks for another number: release the gang
+    evict          Kueue does not admit the gang any more, or not there: release it
     queue          the queue gives the gang another number of workers, other machines or none: release it
     replan         links drifted or nodes were added, and another plan pays: release the gang
     degraded       a region was left out, or a node of the gang is not ready, and that is borne
@@ -23,6 +25,7 @@
     backoff        wait after a bad end
     drain          wait for pods that still end
     admit          ask the API server, by a dry run, whether it takes a worker's pod
+    admitted       a job of Kueue's queues waits for its admission
     plan           ask the planning pass; commit its plan
     deploy         create what the plan needs; pods that stay become workers of it
     up             the gang is up
@@ -45,6 +48,7 @@ from hulk_operator.reconcile.steps import (
     deploy,
     failures,
     foreign_holds,
+    kueue,
     lifecycle,
     planning,
     queueing,
@@ -55,7 +59,7 @@ from hulk_operator.reconcile.steps import (
     termination,
     training,
 )
-from hulk_operator.reconcile.types import Action, Step, View
+from hulk_operator.reconcile.types import Action, Call, Step, View
 
 RECIPE: Final = (
     Step("foreign", lifecycle.foreign),
@@ -67,6 +71,7 @@ RECIPE: Final = (
         writes=("delete pods", "delete services", "delete networkpolicies", "delete configmaps"),
     ),
     Step("held", foreign_holds.held),
+    Step("workload", kueue.report, writes=("patch workloads/status", "patch workloads", "delete workloads")),
     Step("finish", lifecycle.finish, writes=("delete hulkjobs",)),
     Step("suspend", lifecycle.suspend),
     Step("resume", lifecycle.resume),
@@ -77,6 +82,7 @@ RECIPE: Final = (
     Step("stalled", stall.stalled),
     Step("changed", resize.changed),
     Step("resize", resize.resize),
+    Step("evict", kueue.obey),
     Step("queue", queueing.obey),
     Step("replan", replanning.move),
     Step("degraded", failures.degraded),
@@ -86,6 +92,7 @@ RECIPE: Final = (
     Step("backoff", planning.backoff),
     Step("drain", cleanup.drain),
     Step("admit", admission.admit),
+    Step("admitted", kueue.admitted, writes=("create workloads", "patch workloads", "delete workloads")),
     Step("plan", planning.ensure_plan),
     Step(
         "deploy",
@@ -105,6 +112,8 @@ RECIPE: Final = (
     Step("start", training.start),
     Step("observe", training.observe, writes=("apply nodeprofiles/status",)),
 )
+KUEUE: Final = frozenset({"workload", "evict", "admitted"})
+"""Steps that do nothing for a job that is in no queue of Kueue's."""
 EVENTS_WRITE: Final = ("events", "create events")
 STATUS_WRITE: Final = ("status", "patch hulkjobs/status")
 
@@ -122,6 +131,16 @@ class Decision:
     view: View
     actions: tuple[tuple[Step, Action], ...]
     requeue_after_s: float | None
+
+    @property
+    def calls(self) -> tuple[tuple[Step, Call], ...]:
+        """What is asked of workers, beside the pass."""
+        return tuple((step, action) for step, action in self.actions if isinstance(action, Call))
+
+    @property
+    def own_actions(self) -> tuple[tuple[Step, Action], ...]:
+        """What the pass itself does."""
+        return tuple((step, action) for step, action in self.actions if not isinstance(action, Call))
 
 
 def decide(view: View, recipe: Sequence[Step] = RECIPE) -> Decision:

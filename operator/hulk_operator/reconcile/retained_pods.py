@@ -30,8 +30,9 @@ from hulk_operator.reconcile.attempt_state import (
     in_force,
 )
 from hulk_operator.reconcile.spec_digest import is_changed
-from hulk_operator.reconcile.types import NodeState, View
+from hulk_operator.reconcile.types import View
 from hulk_operator.status import condition
+from hulk_operator.watched import NodeState
 
 KEEPING: Final = frozenset({ATTEMPT_FAILED, DISRUPTED, PLAN_LOST, REPLANNED, RESIZED, STOPPED}) | BETWEEN
 """Why an attempt was released whose other pods are as good as before; not so where a gang could not start."""
@@ -51,12 +52,13 @@ def usable(
     if not stays(job):
         return ()
     avoided = {node.name for node in job.status.avoided_nodes if node.until > now}
-    healthy = {name for name, node in nodes.items() if node.ready == "True"} - avoided
     fit = (
         pod
         for pod in pods
         if pod.job_uid == job.metadata.uid
-        and pod.node in healthy
+        and pod.node not in avoided
+        and (node := nodes.get(pod.node)) is not None
+        and node.ready == "True"
         and not pod.ended
         and pod.delete_by is None
         and pod.disruption is None

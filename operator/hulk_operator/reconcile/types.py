@@ -13,13 +13,18 @@ from typing import Any, Literal
 from hulk_placement.basis import Basis
 from hulk_placement.plan import Plan
 
+from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkJobStatus, PlanSummary, PredictionSummary
 from hulk_operator.cluster import ApiResource, Object, Refused
+from hulk_operator.kueue import WorkloadState, as_admitted
 from hulk_operator.observation import Observation, Preflight
+from hulk_operator.pods.attempt_objects import metrics_readers
+from hulk_operator.pods.orders import NO_ORDERS, Orders
+from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.pods.worker import Reason, WorkerPod
 from hulk_operator.reconcile.liveness import Hearing
 from hulk_operator.reconcile.silence import GangWords, Output
-from hulk_operator.reconcile.termination_record import Farewell
+from hulk_operator.watched import NodeState, Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +52,6 @@ class Timing:
     replan_write_s: float = 600.0  # between two sentences on why a plan is kept
     resync_s: float = 300.0
     retry_plan_s: float = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class NodeState:
-    """What the reconcile must know of a node. `ready`: the Ready condition's status, first seen at `since`.
-
-    `products`: what each kind of accelerator that it offers stands for.
-    """
-
-    ready: str = "True"
-    since: datetime | None = None
-    cordoned: bool = False
-    taints: tuple[Mapping[str, str], ...] = ()
-    products: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +195,16 @@ class Warnings:
 
 
 @dataclass(frozen=True, slots=True)
+class Unqueued:
+    """Why a job has no Workload, or not the one that it should have."""
+
+    generation: int
+    time: datetime
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """What the operator knows of a job beside the API server; losing it costs time, never correctness."""
 
@@ -223,6 +224,7 @@ class Memory:
     kept: int = 0  # last attempt whose first steps became speeds
     output: Output | None = None  # of rank 0, looked at while no step is made
     looked: datetime | None = None  # when that was tried last
+    unqueued: Unqueued | None = None
     words: GangWords | None = None
 
 
@@ -242,7 +244,10 @@ class View:
     order: Order | None = None
     memory: Memory = Memory()
     timing: Timing = Timing()
+    metrics_readers: tuple[Object, ...] = metrics_readers(names.DEFAULT_NAMESPACE)
     farewell: Farewell | None = None  # what a worker of this job said last
+    orders: Orders = NO_ORDERS
+    kueue: Standing = field(default_factory=Standing)
 
     @cached_property
     def gang(self) -> tuple[WorkerPod, ...]:
@@ -250,6 +255,11 @@ class View:
         return tuple(
             sorted((pod for pod in self.pods if pod.attempt == self.status.attempt), key=lambda pod: pod.worker)
         )
+
+    @cached_property
+    def admitted_job(self) -> HulkJob:
+        """The job as its pods are made: with what Kueue's admission adds, where it is in a queue."""
+        return as_admitted(self.job, self.kueue.placement if self.job.queue else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +329,7 @@ class Poll:
     """Ask rank 0 how it goes; the answer is in the next pass's memory.
 
     `others` may know better, where rank 0 may be cut off: who is of the latest membership epoch is believed.
-    `doors`: the address of a pod on each node of the gang, to knock at.
+    `doors`: the address of a pod on each node of the gang, to knock at. It is asked `after_s` from now.
     """
 
     address: str
@@ -327,6 +337,7 @@ class Poll:
     preflight: bool
     others: tuple[str, ...] = ()
     doors: Mapping[str, str] = field(default_factory=dict)
+    after_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +385,29 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Enqueue:
+    """Create the job's Workload, or give the one that it has this spec; why that fails is in the next pass's memory."""
+
+    body: Object
+    known: WorkloadState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TellKueue:
+    """Patch the status of the Workload as it was seen; one that has changed since is left to the next pass."""
+
+    state: WorkloadState
+    change: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Dequeue:
+    """Delete the Workload: the job is in no queue, or is to begin anew in one."""
+
+    state: WorkloadState
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteJob:
     """Delete the HulkJob itself."""
 
@@ -387,6 +421,8 @@ class Remember:
     fields: Mapping[str, Any]
 
 
+Call = Poll | Start | ReadOutput | AskGang
+"""What may take as long as the user's code likes: `worker_calls` makes it beside the passes."""
 Action = (
     RequestPlan
     | TryPod
@@ -396,16 +432,16 @@ Action = (
     | MakeSecret
     | Relabel
     | Sweep
-    | Poll
-    | ReadOutput
-    | AskGang
     | Calibrate
     | RecordSpeeds
     | KeepSpeeds
-    | Start
     | DeleteJob
     | DeletePods
+    | Enqueue
+    | TellKueue
+    | Dequeue
     | Remember
+    | Call
 )
 
 

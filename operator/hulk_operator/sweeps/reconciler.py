@@ -30,7 +30,6 @@ from hulk_operator.cluster import (
     Refused,
 )
 from hulk_operator.reconcile.polling import Workers
-from hulk_operator.reconcile.store import Store
 from hulk_operator.status import event, finished, merge_patch
 from hulk_operator.sweeps.owned_objects import create, owned_by
 from hulk_operator.sweeps.shared_reconciler import POLL_S, Sharing
@@ -40,6 +39,7 @@ from hulk_operator.sweeps.trial_jobs import job_mistakes, trial_job
 from hulk_operator.sweeps.trial_scheduling import decide
 from hulk_operator.sweeps.trials import Trial, mistakes, trials
 from hulk_operator.sweeps.types import ChangeTrial, CreateTrial, SweepAction, SweepView, trial_state
+from hulk_operator.watched import Store
 
 logger = logging.getLogger(__name__)
 

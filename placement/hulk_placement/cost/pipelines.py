@@ -112,7 +112,7 @@ def _arrays_of(plan: Plan, workload: Workload, seen: Topology) -> tuple[Setting,
 
 
 def _own_pairs(plan: Plan, workload: Workload, topology: Topology) -> list[Pair]:
-    """The machine pairs with a link of their own that stages of one replica send over: no other counts."""
+    """The machine pairs with a link of their own that stages of one replica send over; others are as regions say."""
     cells, num_stages = plan.rank_machines[:: plan.layout.tensor], plan.layout.pipeline
     rows = (cells[first : first + num_stages] for first in range(0, len(cells), num_stages))
     joined = {*chain.from_iterable(map(pairwise, rows)), *(tie.group.machines for tie in ties(plan, workload))}

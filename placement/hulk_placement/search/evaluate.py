@@ -11,12 +11,12 @@ Order = tuple[int, ...]
 """Machines by number, in rank order."""
 
 
-def evaluate(problem: Problem, order: Order, num_buckets: int) -> float:
-    """Seconds of a step in this order."""
+def evaluate(problem: Problem, order: Order, num_buckets: int, num_steps: int = 1) -> float:
+    """Seconds of a step in this order, where so many steps share one all-reduce."""
     compute_s = compute_seconds(problem, [problem.speed[m] for m in order])
     ranks = [problem.names[m] for m in order for _ in range(problem.workload.accelerators_per_worker)]
     ring_s, _ = allreduce(ranks, problem.workload.model.gradient_bytes, num_buckets, problem.topology)
-    return compute_s + ring_s
+    return compute_s + ring_s / num_steps
 
 
 def links_known(problem: Problem, order: Order) -> bool:

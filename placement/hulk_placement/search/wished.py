@@ -52,7 +52,8 @@ def place_wished(
     if affordable and workload.objective == "time":
         return wish.told(quickest, quickest)
     if not workload.pins:
-        work = Work(budget.iterations - part.iterations, end_s=end_s, clock=clock)
+        num_left, now_s = budget.iterations - part.iterations, clock()
+        work = Work.begun(budget, workload, num_left, now_s, end_s - now_s, clock)
         order = _best(problem, wish, order, budget.seed, work)
     if wish.excess(order) > 0:
         return wish.refusal(order)
@@ -79,13 +80,15 @@ class Wish:
         return max(0.0, self.per_hour(order) - limit * LIMIT_ROUNDING)
 
     def value(self, num_buckets: int, order: Order) -> tuple[float, float]:
-        """The excess, then a step's seconds or price."""
-        step_s, workload = evaluate(self.problem, order, num_buckets), self.problem.workload
+        """The excess, then a step's seconds or price by gloo's ring; of local SGD's it bears its part."""
+        workload = self.problem.workload
+        num_steps = workload.sync.planned_inner_steps or 1
+        step_s = evaluate(self.problem, order, num_buckets, num_steps)
         if workload.objective == "time":
             return self.excess(order), step_s
         ranks = [self.problem.names[machine] for machine in order for _ in range(workload.accelerators_per_worker)]
         traffic = ring_egress(ranks, workload.model.gradient_bytes, self.problem.topology)
-        return self.excess(order), self.per_hour(order) / 3600 * step_s + traffic
+        return self.excess(order), self.per_hour(order) / 3600 * step_s + traffic / num_steps
 
     def least(self, order: Order) -> tuple[float, float]:
         """The value in the best number of buckets."""

@@ -76,7 +76,7 @@ def refusal_reason(error: Refused) -> str:
 
 
 def _ask(view: View) -> Outcome:
-    return Outcome((TryPod(sample_pod(view.job)),), stop=True, requeue_after_s=0)
+    return Outcome((TryPod(sample_pod(view.admitted_job)),), stop=True, requeue_after_s=0)
 
 
 def _held(view: View, error: Refused) -> HulkJobStatus:

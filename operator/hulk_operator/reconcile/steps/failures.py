@@ -23,6 +23,7 @@ from hulk_operator.reconcile.attempt_state import (
     RECOVERED,
     REGION_LOST,
     STOPPED,
+    WIRE_MISMATCH,
     avoided,
     count_unstable,
     deployed,
@@ -57,8 +58,8 @@ _WHO_STOPS = (
 )
 # By exit code: the reason, and how the runtime's own message begins. A plain script may use these codes (EX_USAGE,
 # EX_DATAERR) for something that another attempt cures.
-_NEVER_RETRIED = {
-    names.EXIT_WIRE_MISMATCH: ("WireVersionMismatch", "PlanError: "),
+_NOT_CURED_BY_ANOTHER = {
+    names.EXIT_WIRE_MISMATCH: (WIRE_MISMATCH, "PlanError: "),
     names.EXIT_USER_ERROR: ("UserError", "ConfigurationError: "),
 }
 
@@ -69,8 +70,8 @@ def broken(view: View) -> Outcome:
         return NOTHING
     pods = pods_of_members(view)
     for pod in pods:
-        if _final_reason(pod):
-            return _failed(view, pod)
+        if reason := _final_reason(pod):
+            return _waits_for_image(view, pod) if reason == WIRE_MISMATCH else _failed(view, pod)
     disrupted = dict(_disruptions(view, pods))
     broke = [pod for pod in pods if pod.failed]
     if not disrupted and _not_started(view, pods):
@@ -90,6 +91,19 @@ def broken(view: View) -> Outcome:
         return Outcome(stop=True, requeue_after_s=left_s)
     cause = _cause(broke)
     return _stopped(view, cause) if cause.exit and cause.exit.code in _STOPPED_EXITS else _failed(view, cause)
+
+
+def _waits_for_image(view: View, pod: WorkerPod) -> Outcome:
+    """Release an attempt whose runtime does not read the plan. It counts for nothing: `backoff` waits for a change."""
+    assert pod.exit is not None
+    view = replace(view, status=last_seen(view))
+    last = failure(view, WIRE_MISMATCH, _words(pod), pod, pod.exit.code)
+    message = head(
+        f"attempt {last.attempt}: {_words(pod)}; the job waits for another image: set spec.suspend to true, change the "
+        "template's image, and set it to false (the last alone tries this image again)"
+    )
+    status = update(released(view, WIRE_MISMATCH, WIRE_MISMATCH, message), last_failure=last)
+    return Outcome(status=status, stop=True, requeue_after_s=0)
 
 
 def _stopped(view: View, cause: WorkerPod) -> Outcome:
@@ -172,10 +186,10 @@ def _unready(view: View, pod: WorkerPod) -> bool:
 
 
 def _final_reason(pod: WorkerPod) -> str:
-    """Why a worker's end ends the job, when no other attempt can go better; empty otherwise."""
-    if pod.exit is None or pod.exit.code not in _NEVER_RETRIED:
+    """Why no other attempt of the same spec can go better than a worker's end; empty otherwise."""
+    if pod.exit is None or pod.exit.code not in _NOT_CURED_BY_ANOTHER:
         return ""
-    reason, beginning = _NEVER_RETRIED[pod.exit.code]
+    reason, beginning = _NOT_CURED_BY_ANOTHER[pod.exit.code]
     return reason if beginning in pod.exit.message else ""
 
 
@@ -285,7 +299,7 @@ def _node_lost(view: View, pod: WorkerPod) -> Reason | None:
         return Reason(NODE_LOST, f"node {name} does not answer")
     if node.ready == "False" and node.since and seconds_left(view, node.since, view.timing.not_ready_s) <= 0:
         return Reason(NODE_LOST, f"node {name} is not ready since {node.since:%H:%M:%S} UTC")
-    why = "" if pod.node else kept_out_by(node.cordoned, node.taints, view.job.spec.template.pod_spec())
+    why = "" if pod.node else kept_out_by(node.cordoned, node.taints, view.admitted_job.spec.template.pod_spec())
     return Reason("NodeUnschedulable", f"node {name} does not admit worker {pod.worker}: {why}") if why else None
 
 

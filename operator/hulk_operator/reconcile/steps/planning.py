@@ -5,13 +5,14 @@ from typing import Final
 from hulk_placement.words import counted
 
 from hulk_operator import names
-from hulk_operator.api import ConditionType, HulkJobStatus, Observed, PlanSummary
+from hulk_operator.api import Condition, ConditionType, HulkJobStatus, Observed, PlanSummary
 from hulk_operator.reconcile.attempt_state import (
     ATTEMPT_FAILED,
     DISRUPTED,
     PLAN_LOST,
     START_FAILED,
     STOPPED,
+    WIRE_MISMATCH,
     in_force,
     remember,
     seconds_left,
@@ -19,6 +20,7 @@ from hulk_operator.reconcile.attempt_state import (
     since,
     update,
 )
+from hulk_operator.reconcile.spec_digest import is_changed
 from hulk_operator.reconcile.steps.lifecycle import failed_for_good
 from hulk_operator.reconcile.steps.queueing import queued, reason_to_keep, share_status
 from hulk_operator.reconcile.types import NOTHING, Outcome, Planned, RequestPlan, Unplanned, View
@@ -30,11 +32,14 @@ _MAX_DOUBLINGS: Final = 16
 def backoff(view: View) -> Outcome:
     """Wait after an attempt that ended badly: longer after each failure, not at all after a first disruption.
 
-    Where all that is known is that the workers were stopped, it may happen again at once, so that is waited after too.
+    An image whose runtime does not read the plan is tried again when something was done about it. Where all that is
+    known is that the workers were stopped, it may happen again at once, so that is waited after too.
     """
     planned = condition(view.status, ConditionType.PLANNED)
     if in_force(view) or planned is None:
         return NOTHING
+    if planned.reason == WIRE_MISMATCH and not (is_changed(view.job, view.status) or _was_suspended(view, planned)):
+        return Outcome(stop=True)
     counts = {
         ATTEMPT_FAILED: view.status.failures,
         START_FAILED: max(1, view.memory.unstable),
@@ -48,6 +53,12 @@ def backoff(view: View) -> Outcome:
     delay_s = min(view.timing.max_backoff_s, view.timing.backoff_s * 2 ** min(count - 1, _MAX_DOUBLINGS))
     left_s = seconds_left(view, since(view, ConditionType.PLANNED), delay_s)
     return Outcome(stop=True, requeue_after_s=left_s) if left_s > 0 else NOTHING
+
+
+def _was_suspended(view: View, released: Condition) -> bool:
+    """Whether the job was suspended since it was released."""
+    suspended = condition(view.status, ConditionType.SUSPENDED)
+    return suspended is not None and suspended.last_transition_time >= released.last_transition_time
 
 
 def ensure_plan(view: View) -> Outcome:

@@ -1,9 +1,9 @@
 """What is written down of an attempt that has ended, whatever it ended for."""
 
 from hulk_operator.api import CheckpointStatus, Observed
+from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.reconcile.attempt_state import last_said, update
 from hulk_operator.reconcile.steps.training import last_seen
-from hulk_operator.reconcile.termination_record import Farewell
 from hulk_operator.reconcile.types import NOTHING, Outcome, View
 from hulk_operator.status import whole_second
 

@@ -100,6 +100,8 @@ class Setting(NamedTuple):
     recompute: bool
     transports: int
     """Bits: 1 gloo's ring, 2 Hulk's own all-reduce."""
+    wire_share: float
+    """Bytes that Hulk's own sends between regions, compressed, by bytes that it sums."""
     inner_steps: int
     """Steps of which each bears its part of one all-reduce; 1: each has its own."""
     is_money: bool

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hulk_placement.accelerators.framework_memory import FrameworkMemory, framework_memory
+from hulk_placement.collective.plan import WIRE_SHARE
 from hulk_placement.cost.closed_form.arrays import Floats, Ints, Setting
 from hulk_placement.cost.closed_form.joins import Joins, apart
 from hulk_placement.cost.closed_form.pipeline import SCHEDULES
@@ -161,6 +162,7 @@ class Ground:
             overlap=option.overlap,
             recompute=option.recompute,
             transports=modes.get(workload.sync.mode, GLOO | WAN),
+            wire_share=WIRE_SHARE[workload.sync.compression],
             inner_steps=workload.sync.planned_inner_steps or 1,
             is_money=workload.objective != "time",
             is_equal=workload.shares == "equal",
