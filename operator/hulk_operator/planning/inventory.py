@@ -32,7 +32,7 @@ from hulk_operator.inputs.priority import NO_CLASS, PriorityClass, class_of, pri
 from hulk_operator.inputs.region_pins import untrusted
 from hulk_operator.inputs.resource_quotas import Quotas as ResourceQuotas
 from hulk_operator.inputs.resource_quotas import is_granted, limited_classes
-from hulk_operator.inputs.speeds import ShownSpeeds, with_measured_speeds
+from hulk_operator.inputs.speeds import Said, ShownSpeeds, said_speeds, with_measured_speeds
 from hulk_operator.inputs.topology import Claim, Room
 from hulk_operator.inputs.unknown_model import measured_model, reference_speeds
 from hulk_operator.inputs.workloads import (
@@ -80,9 +80,9 @@ class Inventory:
         """What jobs hold of one kind of accelerator, by namespace."""
         return {namespace: amounts.get(resource, 0) for namespace, amounts in self.taken.items()}
 
-    def unheld(self, resource: str) -> dict[str, int]:
+    def unheld(self, resource: str) -> Mapping[str, int]:
         """Accelerators of one kind that nobody holds, by node."""
-        return inputs.unheld(self.room, resource)
+        return self._once(("unheld", resource), lambda: inputs.unheld(self.room, resource))
 
     def spec_of(self, job: HulkJob) -> Object:
         """A worker's pod as the template has it, its own device claims among its requests."""
@@ -109,8 +109,7 @@ class Inventory:
 
     def untrusted(self) -> Mapping[str, tuple[str, str]]:
         """The nodes that get no new pods as their region labels are not to be believed, and why."""
-        regions = {name: region(node) for name, node in self.room.nodes.items()}
-        return self._once("untrusted", lambda: untrusted(regions, self.declared))
+        return self._once("untrusted", self._untrusted)
 
     def counted(self, known: PriorityClass, usual: PriorityClass, namespace: str) -> PriorityClass:
         """A class as pods of a namespace may use it. `usual`: the one of pods that name none."""
@@ -126,6 +125,10 @@ class Inventory:
         """The planner's topology for one kind of accelerator. With thousands of nodes it takes some 0.4 s."""
         return self._once(("topology", resource), lambda: self._topology(resource))
 
+    def said(self, resource: str) -> Mapping[str, Said]:
+        """What jobs said of nodes' speeds, by namespace."""
+        return self._once(("said", resource), lambda: said_speeds(self.profiles, self.products(resource), self.now))
+
     def candidates(self, spec: Object, resource: str, num_accelerators: int) -> Mapping[str, int]:
         """How many pods of a spec each admitting node holds (`inputs.candidates`), once for jobs that are alike."""
         of = (json.dumps(spec, sort_keys=True), resource, num_accelerators)
@@ -138,6 +141,10 @@ class Inventory:
             prices={name: prices.get(product, 0.0) for name, product in products.items()},
             products=products,
         )
+
+    def _untrusted(self) -> Mapping[str, tuple[str, str]]:
+        regions = {name: region(node) for name, node in self.room.nodes.items()}
+        return untrusted(regions, self.declared)
 
     def _topology(self, resource: str) -> Topology:
         regions = {machine: region(node) for machine, node in self.room.nodes.items()}
@@ -243,8 +250,7 @@ def _workload(
         _require_large_enough(job, inventory)
     if not free and untrusted:
         _require_trusted(job, inventory)
-    labels = {name: state.labels for name, state in inventory.states.items()}
-    candidates = within(placed, free, _num_workers_fitting(job, inventory, kept), labels)
+    candidates = free if placed is None else _within(placed, free, job, inventory, kept)
     situation = Situation(
         attempt=job.status.attempt + 1,
         candidates=candidates,
@@ -256,7 +262,7 @@ def _workload(
     workload = to_workload(job, to_model(spec, text, seen), situation)
     products = inventory.products(resource)
     shown = ShownSpeeds(seen.node or "", reference_speeds(spec, seen, products)) if seen else ShownSpeeds()
-    return with_measured_speeds(workload, inventory.profiles, products, inventory.now, shown)
+    return with_measured_speeds(workload, inventory.said(resource), shown)
 
 
 def _inventory(seen: Snapshot, held: Sequence[Held], now: datetime, without: Collection[str]) -> Inventory:
@@ -330,6 +336,14 @@ def _require_trusted(job: HulkJob, seen: Inventory) -> None:
     if kept_out := _candidates(job, seen, (), {}).keys() & untrusted.keys():
         reason, message = untrusted[first := min(kept_out)]
         raise UnusableJobError(reason, f"No node that would take a worker may be used, such as {first}: {message}.")
+
+
+def _within(
+    placed: Placement, free: Mapping[str, int], job: HulkJob, seen: Inventory, kept: Mapping[str, int]
+) -> Mapping[str, int]:
+    """Of the candidates, those that Kueue admitted the job to."""
+    labels = {name: state.labels for name, state in seen.states.items()}
+    return within(placed, free, _num_workers_fitting(job, seen, kept), labels)
 
 
 def _num_workers_fitting(job: HulkJob, seen: Inventory, kept: Mapping[str, int]) -> dict[str, int]:
