@@ -1,15 +1,19 @@
 """A node that is taken over says that it is in another region: it gets no new pods."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 from fake_cluster import FakeCluster
 from hulk_operator import names
+from hulk_operator.api import HulkJob, HulkTopologySpec, PinnedRegion
 from hulk_operator.cluster import HULK_TOPOLOGIES, ApiResource, Object
+from hulk_operator.planning.inventory import Reader
 from hulk_operator.probing.runner import Prober
 from hulk_operator.reconcile.types import Unplanned
 from hulk_operator.watched.informers import read
+from pydantic import ValidationError
 from test_planning import job, machines, node, planning_over
 from views import NOW
 
@@ -92,3 +96,20 @@ async def test_liars_are_told_by_events_on_their_profiles_and_counted() -> None:
     assert {name: body["reason"] for name, body in said.items()} == {"b": "RegionContradicted", "c": "RegionNotPinned"}
     assert said["b"]["message"] == ("node b gets no new pods: its label says region eu, the HulkTopology pins it to us")
     assert {rejection.source for rejection in state.accepted.rejections} == {"b", "c"}
+
+
+@pytest.mark.parametrize("node", ["", "*", "*-eu", "eu*-1", "EU-1"])
+def test_a_pin_is_a_name_or_its_beginning(node: str) -> None:
+    with pytest.raises(ValidationError, match="node"):
+        PinnedRegion(node=node, region="eu")
+
+
+async def test_pods_that_are_there_stay_when_their_node_says_something_else() -> None:
+    """As on a cordoned node: a label that somebody got wrong must not end what trains."""
+    async with planning_over(labelled("a", "eu"), labelled("b", "us")) as world:
+        seen = await world.planner._reader.inventory((), NOW)
+    lying = replace(seen, declared=HulkTopologySpec.model_validate({"pinnedRegions": [{"node": "a", "region": "ap"}]}))
+    one = HulkJob.model_validate(job("one", num_workers=1)[1])
+    reader = Reader(FakeCluster(), world.planner._reader._seen)
+    assert set((await reader.workload(one, replace(lying, _known={}), {"a": 1})).candidates) == {"a", "b"}
+    assert set((await reader.workload(one, replace(lying, _known={}))).candidates) == {"b"}
