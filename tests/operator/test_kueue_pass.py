@@ -124,6 +124,8 @@ async def test_a_class_that_is_not_there_is_said_and_a_later_one_is_taken() -> N
     world._wait(10)
     await world.passes()
     assert world.workload()["spec"]["priority"] == 1000
+    await world.passes()
+    assert world.why() == "QueuedByKueue"
 
 
 async def test_what_kueue_refuses_is_in_the_jobs_words() -> None:
