@@ -55,7 +55,7 @@ lint: tools ## Ruff, mypy, import contracts, gofmt, go vet, rustfmt, clippy
 	tools/cargo clippy --locked --all-targets -- -D warnings
 
 .PHONY: generate
-generate: tools ## Write CRDs, schemas, dashboards, reference tables
+generate: tools ## Write CRDs, schemas, dashboards, reference tables, the chart's README
 	$(BIN)/python tools/pod_schema.py
 	$(BIN)/python -m hulk_operator.api.generate
 	$(BIN)/python -m hulk_operator.dashboards
@@ -63,6 +63,7 @@ generate: tools ## Write CRDs, schemas, dashboards, reference tables
 	$(BIN)/python -m hulk_operator.cli.reference
 	$(BIN)/python -m hulk_runtime.reference
 	$(BIN)/python -m hulk_placement.files
+	$(BIN)/python tools/chart_readme.py
 
 .PHONY: verify
 verify: tools ## Fail when a generated file is stale or a link of the docs is broken
@@ -74,6 +75,7 @@ verify: tools ## Fail when a generated file is stale or a link of the docs is br
 	$(BIN)/python -m hulk_runtime.reference --check
 	$(BIN)/python -m hulk_operator.cli.reference --check
 	$(BIN)/python -m hulk_placement.files --check
+	$(BIN)/python tools/chart_readme.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 
 .PHONY: docs

@@ -4,6 +4,7 @@
     predict      predicted against observed step time, measured in the geo lab
     deploy       1,000 ranks on simulated nodes beside a bare client and an Indexed Job; memory
     light        CPU of commands and memory of the operator at rest and with 1,000 simulated pods
+    scale        memory, event loop, requests and seconds of the operator with 500, 2,000 and 5,000 nodes
     change       one node replaced, the job shrunk, on simulated nodes
     replan       what a lost node costs a training in the geo lab; planning after a loss in simulated clusters
     start        real pods: from a job to connected ranks; one worker that starts many ranks
@@ -72,6 +73,7 @@ from bench.pipelines import question as pipelines
 from bench.placements import question as placements
 from bench.planner import question as planner
 from bench.replanning import question as replanning
+from bench.scale import question as scale
 from bench.shapes import question as shapes
 from bench.sharp import question as sharp
 from bench.stages import question as stages
@@ -82,6 +84,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "predict": predict.run,
     "deploy": lambda short: deployment.main(3 if short else 20),
     "light": light.run,
+    "scale": scale.run,
     "change": lambda short: change.main(1 if short else 20),
     "replan": replanning.run,
     "start": lambda short: starting.run(1 if short else 5),

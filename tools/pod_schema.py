@@ -1,4 +1,4 @@
-"""Writes operator/hulk_operator/api/pod_spec.json, the fields of a PodSpec, from the models of the `kubernetes` client.
+"""Writes operator/hulk_operator/api/pod_spec.json, the fields of Kubernetes' own types, from the `kubernetes` client.
 
 The pinned client's models are made from Kubernetes' published OpenAPI. What a CRD's schema needs of them is little:
 types, what is required, and the first sentence of each description for `kubectl explain`. Types stay apart and refer to
@@ -11,8 +11,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from kubernetes.client.models import V1PodSpec
+from kubernetes.client.models import V1NetworkPolicyIngressRule, V1PodSpec
 
+KINDS = (V1PodSpec, V1NetworkPolicyIngressRule)
 TARGET = Path("operator/hulk_operator/api/pod_spec.json")
 MAX_DESCRIPTION = 140
 INT_OR_STRING = {"x-kubernetes-int-or-string": True}
@@ -71,11 +72,13 @@ def references(node: Any) -> set[str]:
 
 
 def types() -> dict[str, Schema]:
-    """Every type that a PodSpec reaches, by name."""
-    whole = V1PodSpec.model_json_schema(by_alias=True)
-    published = {**whole.pop("$defs"), "V1PodSpec": whole}
+    """Every type that one of `KINDS` reaches, by name."""
+    published: dict[str, Schema] = {}
+    for model in KINDS:
+        whole = model.model_json_schema(by_alias=True)
+        published |= {**whole.pop("$defs"), model.__name__: whole}
     found: dict[str, Schema] = {}
-    wanted = {"V1PodSpec"}
+    wanted = {model.__name__ for model in KINDS}
     while missing := sorted(wanted - found.keys()):
         found |= {name: kind(name, published[name]) for name in missing}
         wanted = references(list(found.values())) | wanted

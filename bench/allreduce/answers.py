@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from rich.console import Console
 from rich.table import Table
@@ -26,6 +27,7 @@ def run(questions: Sequence[str], chosen: Iterable[Case], sizes: Sequence[int], 
                 for timed in (timed for row in rows for timed in row):
                     raw.add(timed, case=str(case), question=question)
                 console.print(table(f"{case}: {question}, seconds; !: no run counts", rows))
+                console.print(table("processor seconds of a rank for 10^9 bytes", rows, partial(_cpu, case.num_nodes)))
                 ratios[question] += filter(None, (ratio(question, row) for row in rows))
     for question in questions:
         if question in AIMS:
@@ -43,9 +45,13 @@ def ratio(question: str, row: Sequence[Timed]) -> float | None:
     return None if above is None or below is None else above / below
 
 
-def table(title: str, rows: Sequence[Sequence[Timed]]) -> Table:
+def _cpu(num_ranks: int, timed: Timed) -> str:
+    return "-" if (cpu_s := timed.cpu_s_per_gb(num_ranks)) is None else f"{cpu_s:.2f}"
+
+
+def table(title: str, rows: Sequence[Sequence[Timed]], cell: Callable[[Timed], str] = str) -> Table:
     """One row a size, one column a thing that is compared."""
     found = Table("MiB", *labels([timed for row in rows for timed in row]), title=title, title_justify="left")
     for row in rows:
-        found.add_row(f"{row[0].num_bytes / MIB:g}", *map(str, row))
+        found.add_row(f"{row[0].num_bytes / MIB:g}", *map(cell, row))
     return found

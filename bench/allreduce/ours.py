@@ -99,6 +99,11 @@ def ring_flows(order: Sequence[int]) -> list[dict[str, Any]]:
     return flows
 
 
+def unencrypted(method: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The method, whose ranks send each other bytes as they are."""
+    return {**method, "port": next(_PORTS), "plan": {**method["plan"], "encryption": "none"}}
+
+
 def with_flows(method: Mapping[str, Any], flows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The method with these flows for every size."""
     plan = method["plan"]

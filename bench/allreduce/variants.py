@@ -11,6 +11,7 @@ changed      the busiest link has half its rate from one moment on; shares that 
 connections  1, 2 and 4 to each peer
 ring         the pipelined ring, as flows, in both directions
 inside       sums inside regions by Hulk's own connections, and by gloo
+encryption   bytes between regions as they are, and encrypted         aim: at most 1.1 x as they are
 """
 
 from __future__ import annotations
@@ -226,6 +227,12 @@ def inside(on: Setting) -> list[Timed]:
     return on.in_turn({"engine inside": on.wan(), "gloo inside": on.wan(inside=True)})
 
 
+def encryption(on: Setting) -> list[Timed]:
+    """The same plan both ways, kept to: a trial of a faster pace would cost whichever of the two it falls to."""
+    spec = on.wan(drift=False)
+    return on.in_turn({"plain": ours.unencrypted(spec), "encrypted": spec})
+
+
 @contextlib.contextmanager
 def _silent(net: LabNetwork) -> Iterator[None]:
     for link in net.spec.links:
@@ -290,10 +297,12 @@ QUESTIONS: Mapping[str, Callable[[Setting], list[Timed]]] = {
     "connections": connections,
     "ring": ring,
     "inside": inside,
+    "encryption": encryption,
 }
 AIMS: Mapping[str, tuple[str, str, float]] = {
     "idle": (f"{cases.OURS} after {IDLE_S:g} s", f"{cases.OURS} warm", 1.3),
     "first": (f"{cases.OURS} first", f"{cases.OURS} warm", 2.0),
+    "encryption": ("encrypted", "plain", 1.1),
 }
 """(over, under, most): ratios that are asked for."""
 

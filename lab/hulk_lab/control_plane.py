@@ -6,6 +6,7 @@ lab's loopback address. Nobody is anonymous: every part has its own certificate.
 
 from __future__ import annotations
 
+import json
 import ssl
 import urllib.error
 import urllib.request
@@ -20,6 +21,7 @@ from hulk_lab.certificates import Authority, write_kubeconfig
 from hulk_lab.processes import ProcessTable, wait_until
 from hulk_lab.wan.addresses import PORTS, LabNetwork, in_url
 
+SECOND_SCHEDULER = "second-scheduler"
 PREFIX = "control-"
 """Its processes' names begin so."""
 
@@ -198,18 +200,28 @@ def _controller_manager(control: ControlPlane) -> list[str | Path]:
 
 
 def _scheduler(control: ControlPlane) -> list[str | Path]:
+    """Under two names, so that pods of either are bound."""
     kubeconfig = control.client_kubeconfig("system:kube-scheduler")
+    config = control.state / "scheduler.json"
+    config.write_text(
+        json.dumps(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 1000, "burst": 2000},
+                "leaderElection": {"leaderElect": False},
+                "enableProfiling": False,
+                "profiles": [{"schedulerName": name} for name in ("default-scheduler", SECOND_SCHEDULER)],
+            }
+        )
+    )
     return [
         program("kube-scheduler"),
-        f"--kubeconfig={kubeconfig}",
+        f"--config={config}",
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
         f"--bind-address={control.net.loopback_address}",
         f"--cert-dir={control.state / 'pki' / 'scheduler'}",
-        "--leader-elect=false",
-        "--kube-api-qps=1000",
-        "--kube-api-burst=2000",
-        "--profiling=false",
     ]
 
 

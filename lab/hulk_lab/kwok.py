@@ -17,6 +17,7 @@ from hulk_lab.spec import KwokSpec
 PROCESS_NAME = "control-kwok"
 ANNOTATION = "kwok.x-k8s.io/node"
 PRODUCT = "lab-kwok"
+LEASE_S = 40
 
 _STAGES = ("node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease")
 _POD_STAGES = ("pod/fast/pod-ready", "pod/fast/pod-complete", "pod/fast/pod-delete")
@@ -36,8 +37,11 @@ _RIGHTS = (
 )
 
 
-def start(control: ControlPlane) -> None:
-    """Start kwok unless it runs; it answers for every node that carries its annotation."""
+def start(control: ControlPlane, lease_s: int = LEASE_S) -> None:
+    """Start kwok unless it runs; it answers for every node that carries its annotation.
+
+    It renews each node's lease four times in `lease_s`.
+    """
     api = control.api()
     for manifest in _RIGHTS:
         api.ensure(manifest)
@@ -49,7 +53,7 @@ def start(control: ControlPlane) -> None:
             f"--kubeconfig={control.client_kubeconfig('kwok')}",
             f"--manage-nodes-with-annotation-selector={ANNOTATION}=fake",
             f"--cidr={control.net.kwok_pod_cidr}",
-            "--node-lease-duration-seconds=40",
+            f"--node-lease-duration-seconds={lease_s}",
             *stages,
         ],
         env={"HOME": str(control.state)},  # it reads ~/.kwok/kwok.yaml otherwise

@@ -8,10 +8,8 @@ import sys
 def main() -> None:
     """Entry point; everything heavy is imported here, because the planner's process imports this module as well."""
     import asyncio
-    import logging
 
-    import aiohttp
-
+    from hulk_operator import background, logs
     from hulk_operator.background import BackgroundError
     from hulk_operator.cluster import ClusterError, LeaseLost, connect
     from hulk_operator.handlers.operator import run
@@ -20,11 +18,8 @@ def main() -> None:
     from hulk_operator.handlers.workers import HttpWorkers
     from hulk_operator.metrics import Health
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for chatty in ("kopf", "aiohttp.access"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
-
     try:
+        level = logs.configure(os.environ)
         settings = from_environment(os.environ, f"{socket.gethostname()}_{os.getpid()}")
     except ValueError as error:
         sys.exit(f"hulk-operator: {error}")
@@ -32,16 +27,19 @@ def main() -> None:
     async def operate() -> None:
         health = Health()
         cluster = await connect(wrote=health.wrote)
-        async with aiohttp.ClientSession() as session:
-            try:
-                await run(cluster, HttpWorkers(session), settings, health, serve, cluster.clock.now)
-            finally:
-                await cluster.close()
+        try:
+            async with background.running() as tasks:
+                following = tasks.start("log level", level.follow)
+                await run(cluster, HttpWorkers(), settings, health, serve, cluster.clock.now)
+                following.cancel()
+        finally:
+            await cluster.close()
 
     try:
         asyncio.run(operate())
     except (ClusterError, LeaseLost, BackgroundError) as error:
-        sys.exit(f"hulk-operator: {error}")
+        logs.ROOT.critical("hulk-operator ends: %s", error)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -43,12 +43,16 @@ JOB_NAME_PATTERN: Final = "^[a-z]([-a-z0-9]*[a-z0-9])?$"  # a Service's name sta
 MANAGER: Final = "hulk"  # value of LABEL_MANAGED_BY
 FIELD_MANAGER: Final = "hulk-operator"
 CONTROLLER: Final = "hulk.dev/operator"  # the value of spec.managedBy that means "this operator"
-SCHEDULER: Final = "default-scheduler"  # the one that binds pods as planned
+SCHEDULER: Final = "default-scheduler"  # where the template names none
 LEASE: Final = "hulk-operator"
+ORDER_SECRET: Final = "hulk-operator-orders"  # in the operator's own namespace
+ORDER_SECRET_KEY: Final = "key"
 
-# How the chart installs Hulk: the release's usual namespace, and its agents' pods in there.
+# How the chart installs Hulk: the release's usual namespace, and its pods in there.
 DEFAULT_NAMESPACE: Final = "hulk-system"
 AGENT_SELECTOR: Final = "app.kubernetes.io/name=hulk,app.kubernetes.io/component=agent"
+OPERATOR_LABELS: Final = {"app.kubernetes.io/name": "hulk", "app.kubernetes.io/component": "operator"}
+LABEL_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"  # of every namespace, by Kubernetes
 
 # Labels and annotations Hulk writes. A user's template may use no key under RESERVED_PREFIX.
 RESERVED_PREFIX: Final = f"{GROUP}/"
@@ -119,6 +123,7 @@ ENV_GANG: Final = "HULK_GANG"  # only where Hulk's launcher runs
 ENV_METRICS_PORT: Final = "HULK_METRICS_PORT"
 ENV_COLLECTIVE_PORT: Final = "HULK_COLLECTIVE_PORT"  # kept where the user sets it
 ENV_PEER_SECRET: Final = "HULK_PEER_SECRET"  # the path of a file; only where a plan may use Hulk's own all-reduce
+ENV_START_DIGEST: Final = "HULK_START_DIGEST"  # what the operator's order to begin is known by
 ENV_GRACE_SECONDS: Final = "HULK_GRACE_SECONDS"
 ENV_END_SECONDS: Final = "HULK_END_SECONDS"  # for the ranks of the attempt before: they have nothing to save
 ENV_CHECKPOINT_URL: Final = "HULK_CHECKPOINT_URL"
@@ -149,6 +154,7 @@ RESERVED_ENV: Final = (
     ENV_END_SECONDS,
     ENV_METRICS_PORT,
     ENV_PEER_SECRET,
+    ENV_START_DIGEST,
     ENV_CHECKPOINT_URL,
     ENV_CHECKPOINT_EVERY_STEPS,
     ENV_CHECKPOINT_KEEP,
@@ -158,10 +164,13 @@ RESERVED_ENV: Final = (
 ENV_NAMESPACE: Final = "HULK_NAMESPACE"  # set: single-namespace mode
 ENV_LEASE_NAMESPACE: Final = "HULK_LEASE_NAMESPACE"
 ENV_LEASE_SECONDS: Final = "HULK_LEASE_SECONDS"
+ENV_LOG_FORMAT: Final = "HULK_LOG_FORMAT"  # text or json; also the agent's
+ENV_LOG_LEVEL_FILE: Final = "HULK_LOG_LEVEL_FILE"  # read again and again; also the agent's
 ENV_PROBING_MAX_TESTS: Final = "HULK_PROBING_MAX_TESTS"
 ENV_PROBING_BYTES_PER_TEST: Final = "HULK_PROBING_BYTES_PER_TEST"
 ENV_PROBING_BYTES_PER_HOUR: Final = "HULK_PROBING_BYTES_PER_HOUR"
 ENV_PROBING_REFRESH_SECONDS: Final = "HULK_PROBING_REFRESH_SECONDS"
+ENV_PROMETHEUS_NAMESPACES: Final = "HULK_PROMETHEUS_NAMESPACES"  # separated by commas
 ENV_PLANNER_IDLE_SECONDS: Final = "HULK_PLANNER_IDLE_SECONDS"
 ENV_QUEUE_POLICY: Final = "HULK_QUEUE_POLICY"
 ENV_QUEUE_QUOTAS: Final = "HULK_QUEUE_QUOTAS"  # as JSON: accelerators by namespace
@@ -172,6 +181,7 @@ ENV_QUEUE_SETTLE_SECONDS: Final = "HULK_QUEUE_SETTLE_SECONDS"
 MASTER_PORT: Final = 29400
 WORKER_METRICS_PORT: Final = 9400
 OPERATOR_METRICS_PORT: Final = 9401
+AGENT_METRICS_PORT: Final = 9402
 AGENT_BANDWIDTH_PORT: Final = 9404
 
 # Ports of attempts whose pods are on their nodes' own network: below what Linux hands out to clients by itself (32768),

@@ -4,6 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
+class ObserveError(Exception):
+    """A worker did not answer as it should; the message says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a worker may tell of: so many ranks, and the value of the series `metric`, which the job names."""
+
+    num_ranks: int = 1
+    metric: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class ObservedLink:
     """A job's own view of the link source -> target (node names): its sockets' round-trip time and delivery rate."""
@@ -76,7 +88,7 @@ class Observation:
     trials: Mapping[str, ObservedTrial] = field(default_factory=dict)  # by name
     epoch: int | None = None  # how often the gang went on without a region; said by the lowest rank that takes part
     absent: frozenset[int] = frozenset()  # ranks that take no part in it
-    series: Mapping[str, float] = field(default_factory=dict)  # every one without labels, also of the user's own
+    metric: float | None = None  # of the series without labels that the job names
     own_attempt: int | None = None  # every worker says what it runs, and the last step that it completed itself
     own_step: int | None = None
     num_parameters: int | None = None  # that the optimizers of a program which knows nothing of Hulk update

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 MODES = ("auto", "ring", "wan", "local")
 COMPRESSIONS = ("none", "bf16", "int8")
 ON_REGION_LOSS = ("restart", "continue")
+ENCRYPTIONS = ("wan", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,8 @@ class Sync:
     `mode`: "ring" is the stock backend's all-reduce, "wan" is Hulk's own, "local" takes `inner_steps` optimizer steps
     between two synchronisations, "auto" leaves the choice to the planner. `compression` is of WAN hops only.
     `on_region_loss` "continue": the workers that are left go on without a region that was cut off.
-    `fixed_shares`: Hulk's own keeps the plan's shares whatever the links do.
+    `fixed_shares`: Hulk's own keeps the plan's shares whatever the links do. `encryption` is of Hulk's own as well, and
+    of what crosses regions alone.
     """
 
     mode: str = "auto"
@@ -24,6 +26,7 @@ class Sync:
     compression: str = "none"
     on_region_loss: str = "restart"
     fixed_shares: bool = False
+    encryption: str = "wan"
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -32,6 +35,8 @@ class Sync:
             raise ValueError(f"sync: compression {self.compression!r} must be one of {', '.join(COMPRESSIONS)}")
         if self.on_region_loss not in ON_REGION_LOSS:
             raise ValueError(f"sync: on region loss {self.on_region_loss!r} must be one of {', '.join(ON_REGION_LOSS)}")
+        if self.encryption not in ENCRYPTIONS:
+            raise ValueError(f"sync: encryption {self.encryption!r} must be one of {', '.join(ENCRYPTIONS)}")
         if self.inner_steps < 1:
             raise ValueError(f"sync: {self.inner_steps} inner steps must be >= 1")
         if self.mode == "ring" and (self.compression != "none" or self.on_region_loss != "restart"):

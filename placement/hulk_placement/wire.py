@@ -23,6 +23,9 @@ from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
 from hulk_placement.workload import Workload
 
 VERSION = 1
+SEALED_VERSION = 2
+"""Of plans whose bytes between regions are to be encrypted: a runtime that does not know how must not read them."""
+READABLE = (VERSION, SEALED_VERSION)
 
 MAX_BYTES = 16 << 20
 """Of unpacked JSON, far above any plan: what is read may not be what was written."""
@@ -63,7 +66,7 @@ class Meta:
 def document(plan: Plan, meta: Meta) -> dict[str, Any]:
     """The plan as JSON values, with the digest of everything else in it under `digest`."""
     body: dict[str, Any] = {
-        "version": VERSION,
+        "version": version_of(plan),
         "operatorVersion": meta.operator_version,
         "job": plan.key,
         "attempt": plan.attempt,
@@ -96,6 +99,11 @@ def document(plan: Plan, meta: Meta) -> dict[str, Any]:
         **_transport_to_wire(plan, meta),
     }
     return {**body, "digest": hashlib.sha256(_canonical(body)).hexdigest()}
+
+
+def version_of(plan: Plan) -> int:
+    """What the plan's reader must know."""
+    return VERSION if plan.collective is None or plan.collective.encryption == "none" else SEALED_VERSION
 
 
 def _collective_to_wire(plan: Plan) -> dict[str, Any]:
@@ -135,8 +143,8 @@ def decode(blob: bytes, expected: str | None = None) -> tuple[Plan, Meta]:
     """
     try:
         body = json.loads(_unpacked(blob))
-        if type(body.get("version")) is not int or body["version"] != VERSION:  # JSON's true would pass for 1
-            raise ValueError(f"plan of wire version {body.get('version')}; this is version {VERSION}")
+        if type(body.get("version")) is not int or body["version"] not in READABLE:  # JSON's true would pass for 1
+            raise ValueError(f"plan of wire version {body.get('version')}; this reads {', '.join(map(str, READABLE))}")
         digest = body.pop("digest")
         if digest != hashlib.sha256(_canonical(body)).hexdigest():
             raise ValueError(

@@ -50,7 +50,7 @@ class Workload:
     sums go over it, else gloo; `nccl` are NCCL's settings. `optimizer_s` are the seconds of an update where they are
     known, `step_overhead_s` what a step takes besides, `end_collectives` small all-reduces end it
     (`cost.overhead`). Higher `priority` goes first, then the older `created_s`. `memory`: what is stated of the memory
-    that a training takes.
+    that a training takes. `num_steps` are those that are left to make, None where that is not known.
     """
 
     key: str
@@ -90,6 +90,7 @@ class Workload:
     optimizer_s: float | None = None
     step_overhead_s: float = 0.0
     end_collectives: int = END_COLLECTIVES
+    num_steps: float | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_workers <= self.max_workers:

@@ -39,6 +39,7 @@ ENV_GANG: Final = "HULK_GANG"
 ENV_GRACE_SECONDS: Final = "HULK_GRACE_SECONDS"
 ENV_END_SECONDS: Final = "HULK_END_SECONDS"  # for the ranks of the attempt before: they have nothing to save
 ENV_METRICS_PORT: Final = "HULK_METRICS_PORT"
+ENV_START_DIGEST: Final = "HULK_START_DIGEST"  # what the operator's order to begin is known by
 ENV_PEER_SECRET: Final = "HULK_PEER_SECRET"  # the path of a file
 ENV_CHECKPOINT_URL: Final = "HULK_CHECKPOINT_URL"
 ENV_CHECKPOINT_EVERY_STEPS: Final = "HULK_CHECKPOINT_EVERY_STEPS"
@@ -65,6 +66,10 @@ WORKER_METRICS_PORT: Final = 9400
 AGENT_METRICS_PORT: Final = 9402
 AGENT_ECHO_PORT: Final = 9403
 AGENT_BANDWIDTH_PORT: Final = 9404
+
+# Of the agent's log.
+ENV_LOG_FORMAT: Final = "HULK_LOG_FORMAT"
+ENV_LOG_LEVEL_FILE: Final = "HULK_LOG_LEVEL_FILE"
 
 # Paths inside a pod.
 PLAN_KEY: Final = "plan.json.gz"

@@ -94,6 +94,16 @@ def test_a_wrong_sum_ends_the_benchmark(checks: list[conductor.Answer], message:
         rounds.verify("gloo", checks)
 
 
+def test_without_encryption_the_plan_is_the_same_and_the_connections_are_others() -> None:
+    case = Case("A", (1, 1, 1))
+    sealed = ours.method(case.regions, case.links, [MIB])
+    plain = ours.unencrypted(sealed)
+    assert (sealed["plan"]["encryption"], plain["plan"]["encryption"]) == ("wan", "none")
+    assert {**plain["plan"], "encryption": "wan"} == sealed["plan"]
+    assert cases.key_of(plain) != cases.key_of(sealed)
+    assert plain["port"] != sealed["port"]
+
+
 def row(wan_s: float, gloo_s: float, bound_s: float, predicted_s: float) -> speed.Row:
     timed = (Timed(cases.FLAT, MIB, (run(gloo_s),)), Timed(cases.OURS, MIB, (run(wan_s),)))
     return speed.Row(Case("A", (1, 1, 1)), MIB, timed, gloo_s / 1.01, bound_s, predicted_s)

@@ -31,7 +31,7 @@ def render(helm: Path) -> Render:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise HelmRefusedError(done.stderr)
-        return Rendered(item for item in yaml.safe_load_all(done.stdout) if item)
+        return Rendered(item for item in yaml.load_all(done.stdout, yaml.CSafeLoader) if item)
 
     return rendered
 

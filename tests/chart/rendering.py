@@ -14,7 +14,6 @@ EVERY_SWITCH = (
     "metrics.prometheusRule.enabled=true",
     "grafana.dashboard=true",
     "kueue.enabled=true",
-    "operator.podDisruptionBudget.enabled=true",
 )
 ONE_NAMESPACE = "scope.namespace=research"
 
@@ -38,6 +37,11 @@ class Rendered(tuple[Manifest, ...]):
     def workloads(self) -> dict[str, Manifest]:
         """Everything with a pod template, by name."""
         return {**self.of("Deployment"), **self.of("DaemonSet")}
+
+    def pod_specs(self) -> dict[str, Manifest]:
+        """Every pod, also the one of `helm test`, by name."""
+        templates = {name: workload["spec"]["template"] for name, workload in self.workloads().items()}
+        return {name: found["spec"] for name, found in {**templates, **self.of("Pod")}.items()}
 
 
 Render = Callable[..., Rendered]

@@ -18,22 +18,22 @@ def environment(rendered: Rendered, name: str) -> Manifest:
 
 @pytest.mark.parametrize("settings", [(), EVERY_SWITCH], ids=["default", "all"])
 def test_every_pod_meets_the_restricted_standard(render: Render, settings: tuple[str, ...]) -> None:
-    workloads = render(*settings).workloads()
-    assert set(workloads) == set(NAMES)
-    for name in workloads:
-        spec = pod(render(*settings), name)
+    pods = render(*settings).pod_specs()
+    assert set(pods) == {*NAMES, "hulk-test"}
+    for spec in pods.values():
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["runAsUser"] > 0
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
-        assert [set(volume) - {"name"} for volume in spec["volumes"]] == [{"emptyDir"}]
+        kinds = {kind for volume in spec.get("volumes", ()) for kind in set(volume) - {"name"}}
+        assert kinds <= {"emptyDir", "configMap"}
         for container in spec["containers"]:
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,
                 "capabilities": {"drop": ["ALL"]},
             }
-            assert not any("hostPort" in port for port in container["ports"])
+            assert not any("hostPort" in port for port in container.get("ports", ()))
 
 
 @pytest.mark.parametrize(("name", "port"), [("hulk-operator", 9401), ("hulk-agent", 9402)])
@@ -46,9 +46,11 @@ def test_probes_ask_the_metrics_port(chart: Rendered, name: str, port: int) -> N
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
 
 
-def test_one_operator_at_a_time(chart: Rendered) -> None:
-    spec = chart.one("Deployment", "hulk-operator")["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+def test_one_operator_stands_by_and_an_upgrade_takes_none_away_before_another_is_ready(render: Render) -> None:
+    spec = render().one("Deployment", "hulk-operator")["spec"]
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    assert (spec["replicas"], spec["strategy"]) == (2, rolling)
+    assert render("operator.replicas=1").one("Deployment", "hulk-operator")["spec"]["replicas"] == 1
 
 
 def test_the_operator_is_reached_by_every_family_that_the_cluster_has(chart: Rendered) -> None:
@@ -84,9 +86,9 @@ def test_only_single_namespace_mode_names_a_namespace(render: Render) -> None:
     ],
     ids=["default", "tag", "digest"],
 )
-def test_both_run_one_image(render: Render, settings: tuple[str, ...], expected: str) -> None:
-    images = {name: pod(render(*settings), name)["containers"][0]["image"] for name in NAMES}
-    assert images == dict.fromkeys(NAMES, expected)
+def test_all_run_one_image(render: Render, settings: tuple[str, ...], expected: str) -> None:
+    pods = render(*settings).pod_specs()
+    assert {name: spec["containers"][0]["image"] for name, spec in pods.items()} == dict.fromkeys(pods, expected)
 
 
 def test_priority_and_pull_secrets_reach_both(render: Render) -> None:
@@ -112,6 +114,9 @@ def test_scrape_annotations_are_a_switch(render: Render) -> None:
         "image.no=1",
         "operator.no=1",
         "operator.resources.no=1",
+        "operator.extraEnv[0].no=1",
+        "operator.serviceAccount.no=1",
+        "operator.topologySpreadConstraints[0].no=1",
         "agent.no=1",
         "agent.tolerations[0].no=1",
         "crds.no=true",
@@ -136,6 +141,11 @@ def test_unknown_values_are_refused_by_name(render: Render, setting: str) -> Non
         "image.pullPolicy=Sometimes",
         "scope.namespace=Not_A_Name",
         "agent.enabled=1",
+        "operator.replicas=-1",
+        "operator.logFormat=xml",
+        "agent.logLevel=loud",
+        "networkPolicy.prometheusNamespaces[0]=a\\,b",
+        "networkPolicy.prometheusNamespaces[0]=",
         "networkPolicy.apiServerPorts[0]=0",
     ],
 )

@@ -1,7 +1,9 @@
 """The objects beside the workloads: definitions, network policies, admission policy, monitoring."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -71,7 +73,15 @@ def test_without_agents_nothing_of_them_is_left(render: Render) -> None:
     assert not [item["kind"] for item in rendered if item["metadata"]["name"] == "hulk-agent"]
 
 
-@pytest.mark.parametrize("kind", ["PodMonitor", "PrometheusRule", "PodDisruptionBudget"])
+def test_a_drain_takes_one_operator_at_a_time_and_one_that_is_not_ready_always(render: Render) -> None:
+    rendered = render()
+    budget = rendered.one("PodDisruptionBudget", "hulk-operator")["spec"]
+    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+    assert budget["selector"] == rendered.one("Deployment", "hulk-operator")["spec"]["selector"]
+    assert not render("operator.podDisruptionBudget.enabled=false").of("PodDisruptionBudget")
+
+
+@pytest.mark.parametrize("kind", ["PodMonitor", "PrometheusRule"])
 def test_what_may_not_fit_a_cluster_is_off(render: Render, kind: str) -> None:
     assert not render().of(kind)
     assert render(*EVERY_SWITCH).of(kind)
@@ -110,4 +120,19 @@ def test_the_dashboard_is_loaded_by_grafanas_sidecar(render: Render) -> None:
     config_map = render(*EVERY_SWITCH).one("ConfigMap", "hulk-dashboard")
     assert config_map["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert json.loads(config_map["data"]["hulk.json"])["uid"] == "hulk-overview"
-    assert not render().of("ConfigMap")
+    assert "hulk-dashboard" not in render().of("ConfigMap")
+
+
+def test_every_value_is_explained_in_the_readme() -> None:
+    rows = [line.split(" | ") for line in (CHART / "README.md").read_text().splitlines() if line.startswith("| ")][1:]
+    assert [row[0] for row in rows if not row[-1].strip(" |")] == []
+    explained = {row[0].removeprefix("| ") for row in rows}
+
+    def leaves(value: Any, path: str = "") -> Iterator[str]:
+        if path in explained or not isinstance(value, dict):
+            yield path
+        else:
+            for name, child in value.items():
+                yield from leaves(child, f"{path}.{name}".lstrip("."))
+
+    assert set(leaves(yaml.safe_load((CHART / "values.yaml").read_text()))) == explained

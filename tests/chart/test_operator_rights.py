@@ -19,7 +19,8 @@ from rendering import CHART, INSTALLED_IN, Manifest, Run
 pytestmark = pytest.mark.controlplane
 
 RESEARCH = "hulk-chart-research"
-JOB = "rights"
+JOB, SWEEP = "rights", "rates"
+DEBUGGER = {"from": [{"podSelector": {"matchLabels": {"team": "a"}}}], "ports": [{"protocol": "TCP", "port": 5678}]}
 PATIENCE_S = 240  # for a condition, beside all that else runs
 
 
@@ -66,8 +67,35 @@ def job() -> Manifest:
     found["metadata"] = {"name": JOB, "namespace": RESEARCH}
     found["spec"]["workers"] = {"min": 2, "max": 2}
     found["spec"]["placement"] = {"allowUnknownLinks": True}
+    found["spec"]["networkPolicy"] = {"ingress": [DEBUGGER]}
     del found["spec"]["checkpoint"]
     return found
+
+
+def sweep() -> Manifest:
+    """Two trials, of which each is over after a moment."""
+    template = job()["spec"]["template"]
+    template["spec"]["containers"][0]["env"] = [{"name": "RATE", "value": "$(sweep.rate)"}]
+    spec = {"workers": {"max": 1}, "runPolicy": {"activeDeadlineSeconds": 1}, "template": template}
+    return {
+        "apiVersion": "hulk.dev/v1alpha1",
+        "kind": "HulkSweep",
+        "metadata": {"name": SWEEP, "namespace": RESEARCH},
+        "spec": {
+            "parallelism": 1,
+            "parameters": {"grid": [{"name": "rate", "values": ["1", "2"]}]},
+            "objective": {"metric": "hulk_worker_loss"},
+            "template": {"spec": spec},
+        },
+    }
+
+
+def names_of(listing: str) -> set[str]:
+    return {item["metadata"]["name"] for item in json.loads(listing)["items"]}
+
+
+def sweep_phase(of: Callable[..., str]) -> str:
+    return str(json.loads(of("hulksweep", SWEEP)).get("status", {}).get("phase", ""))
 
 
 @pytest.mark.parametrize(
@@ -107,6 +135,11 @@ def test_nothing_the_operator_asks_for_is_refused(
     installed("kubectl", "create", "-f", "-", stdin=json.dumps(job()))
     wait_until(lambda: condition("Deployed") == "True", "the gang", timeout_s=PATIENCE_S, log=log)
     assert children() == {"ConfigMap", "NetworkPolicy", "Pod", "Service"}
+    (policy,) = json.loads(of("networkpolicies"))["items"]
+    gang, metrics, mine = policy["spec"]["ingress"]
+    assert (gang["from"], mine) == ([{"podSelector": policy["spec"]["podSelector"]}], DEBUGGER)
+    release = {"matchLabels": {"kubernetes.io/metadata.name": INSTALLED_IN}}
+    assert [peer["namespaceSelector"] for peer in metrics["from"]] == [release]
     (secret,) = secrets()
     assert (secret["immutable"], len(b64decode(secret["data"]["secret"]))) == (True, 32)
     assert json.loads(of("events", f"--field-selector=involvedObject.name={JOB}"))["items"]
@@ -133,6 +166,15 @@ def test_nothing_the_operator_asks_for_is_refused(
     assert secrets() == [secret]  # over all attempts, until the job is deleted
     installed("kubectl", "delete", "hulkjob", JOB, "-n", namespace)
     wait_until(lambda: not secrets(), "the end of the secret", timeout_s=PATIENCE_S, log=log)
+
+    brief = job()
+    brief["spec"]["runPolicy"] = {"activeDeadlineSeconds": 1, "ttlSecondsAfterFinished": 1}
+    for body in (brief, sweep()):
+        installed("kubectl", "create", "-f", "-", stdin=json.dumps(body))
+    over = ("Succeeded", "Failed")
+    wait_until(lambda: sweep_phase(of) in over, "the end of all trials", timeout_s=PATIENCE_S, log=log)
+    wait_until(lambda: "rights" not in names_of(of("hulkjobs")), "its time to live", timeout_s=PATIENCE_S, log=log)
+    assert names_of(of("hulkjobs")) == {f"{SWEEP}-t0", f"{SWEEP}-t1"}
     assert [line for line in log.read_text().splitlines() if "forbidden" in line.lower()] == []
 
 

@@ -8,12 +8,15 @@ from hulk_operator import names
 from rendering import EVERY_SWITCH, ONE_NAMESPACE, Manifest, Render, Rendered
 
 READ = {"get", "list", "watch"}
+FOLLOW = {"list", "watch"}
 CLUSTER_SCOPED = {
     "nodes",
     "priorityclasses",
     "nodeprofiles",
     "nodeprofiles/status",
     "hulktopologies",
+    "deviceclasses",
+    "resourceslices",
     "resourceflavors",
     "workloadpriorityclasses",
 }
@@ -37,19 +40,23 @@ def test_nobody_has_a_wildcard_or_reads_secrets(render: Render, settings: tuple[
     for role in roles(render(*settings)):
         for rule in role["rules"]:
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]], role["metadata"]["name"]
-        assert rights(role).get("secrets", set()) <= {"create"}, role["metadata"]["name"]
+        for rule in role["rules"]:
+            if "secrets" in rule["resources"]:
+                where, named = role["metadata"].get("namespace"), rule.get("resourceNames")
+                own = (where, named) == ("hulk-system", [names.ORDER_SECRET])
+                assert set(rule["verbs"]) <= ({"get"} if own else {"create"}), role["metadata"]["name"]
         assert not {"escalate", "bind", "impersonate"} & {verb for rule in role["rules"] for verb in rule["verbs"]}
 
 
 def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) -> None:
     assert rights(chart.one("ClusterRole", "hulk-operator")) == {
-        "nodes": READ,
+        "nodes": FOLLOW,
         "priorityclasses": {"get"},
         "nodeprofiles": READ | {"create", "patch"},
         "nodeprofiles/status": {"patch"},
-        "hulktopologies": READ,
+        "hulktopologies": FOLLOW,
         "hulkjobs": READ | {"create", "patch", "delete"},
-        "hulksweeps": READ,
+        "hulksweeps": FOLLOW,
         "hulksweeps/status": {"patch"},
         "hulkjobs/status": {"patch"},
         "pods": READ | {"create", "patch", "deletecollection"},
@@ -59,6 +66,10 @@ def test_the_operator_has_what_its_work_needs_and_nothing_else(chart: Rendered) 
         "networkpolicies": {"get", "create", "deletecollection"},
         "secrets": {"create"},
         "events": {"list", "create"},
+        "deviceclasses": FOLLOW,
+        "resourceslices": FOLLOW,
+        "resourceclaims": FOLLOW,
+        "resourceclaimtemplates": FOLLOW,
     }
 
 
@@ -76,11 +87,15 @@ def test_kueues_kinds_are_the_operators_only_where_they_are_asked_for(chart: Ren
     assert "workloads" not in rights(narrow.one("ClusterRole", "hulk-operator"))
 
 
-def test_only_its_own_lease_can_be_read_or_changed(chart: Rendered) -> None:
+def test_only_its_own_lease_and_key_can_be_read_or_changed(chart: Rendered) -> None:
     role = chart.one("Role", "hulk-operator-lease")
-    named = {verb for rule in role["rules"] if rule.get("resourceNames") == ["hulk-operator"] for verb in rule["verbs"]}
-    unnamed = {verb for rule in role["rules"] if "resourceNames" not in rule for verb in rule["verbs"]}
-    assert (named, unnamed) == ({"get", "patch"}, {"create"})
+    found = {(*rule["resources"], *rule.get("resourceNames", ())): set(rule["verbs"]) for rule in role["rules"]}
+    assert found == {
+        ("leases",): {"create"},
+        ("leases", names.LEASE): {"get", "patch"},
+        ("secrets",): {"create"},
+        ("secrets", names.ORDER_SECRET): {"get"},
+    }
     assert role["metadata"]["namespace"] == "hulk-system"
 
 
@@ -100,13 +115,13 @@ def test_each_service_account_is_bound_to_its_own_role(chart: Rendered) -> None:
 
 
 def test_one_namespace_leaves_no_write_outside_it(render: Render) -> None:
-    rendered = render(ONE_NAMESPACE)
+    rendered = render(ONE_NAMESPACE, "kueue.enabled=true")
     everywhere = rights(rendered.one("ClusterRole", "hulk-operator"))
     there = rendered.one("Role", "hulk-operator")
     assert set(everywhere) == CLUSTER_SCOPED
     assert there["metadata"]["namespace"] == "research"
     assert rendered.one("RoleBinding", "hulk-operator")["metadata"]["namespace"] == "research"
-    assert {**everywhere, **rights(there)} == rights(render().one("ClusterRole", "hulk-operator"))
+    assert {**everywhere, **rights(there)} == rights(render("kueue.enabled=true").one("ClusterRole", "hulk-operator"))
 
 
 def test_an_operator_for_one_namespace_sees_its_agents_pods_and_no_others_outside_it(render: Render) -> None:

@@ -16,7 +16,7 @@ From = Callable[..., Rendered]
 SWITCHES: dict[str, Any] = {
     "metrics": {"annotations": True, "podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
     "grafana": {"dashboard": True},
-    "operator": {"podDisruptionBudget": {"enabled": True}},
+    "crds": {"install": False},  # a megabyte, which takes seconds to read
 }
 
 
@@ -85,6 +85,34 @@ def test_the_planners_process_is_kept_for_as_long_as_the_values_say(rendered: Fr
     assert settings(rendered({})) == Settings("operator")
 
 
+def test_prometheus_reaches_workers_from_where_the_values_say(rendered: From) -> None:
+    values = {"networkPolicy": {"prometheusNamespaces": ["monitoring", "2024"]}}
+    assert settings(rendered(values)).prometheus_namespaces == ("monitoring", "2024")
+    assert settings(rendered({})).prometheus_namespaces == ()
+
+
+def test_a_log_level_is_read_where_it_is_written_and_starts_no_pod_anew(rendered: From) -> None:
+    plain = rendered({})
+    found = rendered({"operator": {"logLevel": "debug"}, "agent": {"logLevel": "error"}})
+    levels = found.one("ConfigMap", "hulk-log-levels")["data"]
+    assert levels == {"operator": "debug", "agent": "error"}
+    assert found.workloads() == plain.workloads()
+    for name in ("hulk-operator", "hulk-agent"):
+        pod = found.workloads()[name]["spec"]["template"]["spec"]
+        (volume,) = (volume for volume in pod["volumes"] if volume["name"] == "log")
+        (mount,) = (mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "log")
+        (item,) = volume["configMap"]["items"]
+        assert (volume["configMap"]["name"], f"hulk-{item['key']}") == ("hulk-log-levels", name)
+        seen = {variable["name"]: variable.get("value") for variable in environment(found, name)}
+        assert seen["HULK_LOG_LEVEL_FILE"] == f"{mount['mountPath']}/{item['path']}"
+
+
+def test_each_of_both_logs_as_its_value_says(rendered: From) -> None:
+    found = rendered({"agent": {"logFormat": "json"}})
+    for name, expected in (("hulk-operator", "text"), ("hulk-agent", "json")):
+        assert {"name": "HULK_LOG_FORMAT", "value": expected} in environment(found, name)
+
+
 def probing(found: Rendered) -> Budget:
     return settings(found).probing
 
@@ -108,8 +136,7 @@ def test_a_text_that_looks_like_something_else_stays_a_text(rendered: From, word
     found = rendered(values, release="7")
     assert {kind["kind"] for kind in found} >= {"PodMonitor", "PrometheusRule", "ConfigMap", "Role"}
     for item in found:
-        if item["kind"] != "CustomResourceDefinition":
-            assert [entry for entry in texts(item) if not isinstance(entry[1], str)] == []
+        assert [entry for entry in texts(item) if not isinstance(entry[1], str)] == []
     for workload in found.workloads().values():
         pod = workload["spec"]["template"]["spec"]
         assert pod["imagePullSecrets"] == [{"name": word}]
@@ -133,6 +160,56 @@ def test_a_key_that_hulk_sets_as_well_is_there_once_and_is_hulks(rendered: From)
         metadata: Manifest = found.workloads()[name]["spec"]["template"]["metadata"]
         assert (metadata["labels"][label], metadata["labels"]["team"]) == ("hulk", "a")
         assert (metadata["annotations"][port], metadata["annotations"]["note"]) == (own, "b")
-    for kind in ("PodMonitor", "PrometheusRule", "ConfigMap"):
-        for item in found.of(kind).values():
-            assert (item["metadata"]["labels"][label], item["metadata"]["labels"]["team"]) == ("hulk", "a")
+    shown = [*found.of("PodMonitor").values(), found.one("PrometheusRule", "hulk")]
+    for item in (*shown, found.one("ConfigMap", "hulk-dashboard")):
+        assert (item["metadata"]["labels"][label], item["metadata"]["labels"]["team"]) == ("hulk", "a")
+
+
+def test_a_variable_of_a_users_comes_after_hulks(rendered: From) -> None:
+    mine = [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]
+    found = rendered({"operator": {"extraEnv": mine}, "agent": {"extraEnv": mine}})
+    plain = rendered({})
+    for name in ("hulk-operator", "hulk-agent"):
+        assert environment(found, name) == environment(plain, name) + mine
+
+
+@pytest.mark.parametrize(
+    ("component", "name"),
+    [("operator", "HULK_METRICS_PORT"), ("operator", "PYTHONDONTWRITEBYTECODE"), ("agent", "NODE_NAME")],
+)
+def test_a_variable_that_hulk_sets_is_refused(rendered: From, component: str, name: str) -> None:
+    values = {component: {"extraEnv": [{"name": "OTHER", "value": "1"}, {"name": name, "value": "1"}]}}
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        rendered(values)
+    assert f"{component}.extraEnv: {name} is set by the chart" in refused.value.stderr
+
+
+def environment(found: Rendered, name: str) -> list[dict[str, Any]]:
+    (container,) = found.workloads()[name]["spec"]["template"]["spec"]["containers"]
+    variables: list[dict[str, Any]] = container["env"]
+    return variables
+
+
+def test_service_accounts_carry_what_a_cloud_binds_rights_by(rendered: From) -> None:
+    role = {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/hulk", "on": "true"}
+    found = rendered({"operator": {"serviceAccount": {"annotations": role}}}).of("ServiceAccount")
+    assert found["hulk-operator"]["metadata"]["annotations"] == role
+    assert "annotations" not in found["hulk-agent"]["metadata"]
+    found = rendered({"agent": {"serviceAccount": {"annotations": role}}}).of("ServiceAccount")
+    assert found["hulk-agent"]["metadata"]["annotations"] == role
+
+
+def test_operators_are_spread_as_the_values_say(rendered: From) -> None:
+    def spread(values: dict[str, Any]) -> list[dict[str, Any]]:
+        found = rendered({"operator": values}).one("Deployment", "hulk-operator")["spec"]
+        constraints: list[dict[str, Any]] = found["template"]["spec"].get("topologySpreadConstraints", [])
+        return constraints
+
+    own = {"matchLabels": rendered({}).one("Deployment", "hulk-operator")["spec"]["selector"]["matchLabels"]}
+    (default,) = spread({})
+    assert (default["topologyKey"], default["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
+    assert default["labelSelector"] == own
+    zone = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+    mine = zone | {"labelSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}}
+    assert spread({"topologySpreadConstraints": [zone, mine]}) == [zone | {"labelSelector": own}, mine]
+    assert spread({"topologySpreadConstraints": []}) == []

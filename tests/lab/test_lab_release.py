@@ -28,6 +28,14 @@ def goes_on(jobs: Jobs) -> None:
     wait_until(lambda: last_step(jobs) >= before + 2, f"steps of {STEADY}", timeout_s=PATIENCE_S, interval_s=0.5)
 
 
+def test_helm_tests_the_release(installed: up.Lab) -> None:
+    said = installed.kube.run("helm", "test", "hulk", "-n", SYSTEM_NAMESPACE, "--logs", "--timeout", "180s")
+    assert "an operator is ready" in said
+    assert f"a HulkJob in namespace {SYSTEM_NAMESPACE} is admitted" in said
+    left = installed.kube.get("serviceaccounts,roles,rolebindings", "-n", SYSTEM_NAMESPACE)["items"]
+    assert "hulk-test" not in [item["metadata"]["name"] for item in left]
+
+
 @pytest.mark.whole  # in short: tests/chart/test_release.py, without kubelets
 def test_a_release_comes_changes_and_goes_beside_running_jobs(installed: up.Lab, jobs: Jobs, repository: Path) -> None:
     kube = installed.kube

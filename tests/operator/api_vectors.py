@@ -134,7 +134,6 @@ BROKEN_RULES: dict[str, tuple[dict[str, Any], str]] = {
         "checkpoint.storage.secretName is for url",
     ),
     "nodeName": ({"template.spec.nodeName": "n"}, "nodes come from the plan; use spec.placement.workerNodes"),
-    "schedulerName": ({"template.spec.schedulerName": "s"}, "schedulerName must be default-scheduler or absent"),
     "hostname": ({"template.spec.hostname": "h"}, "host names come from the plan"),
     "subdomain": ({"template.spec.subdomain": "s"}, "the subdomain is the attempt's Service"),
     "priority in template": (
@@ -258,7 +257,7 @@ GOOD_SPECS: dict[str, dict[str, Any]] = {
     "sidecar that is restarted": {
         "template.spec.containers": [{"name": "w"}, {"name": "s", "restartPolicy": "Always"}]
     },
-    "the scheduler that it is": {"template.spec.schedulerName": "default-scheduler"},
+    "another scheduler": {"template.spec.schedulerName": "volcano"},
     "what tools write": {"template.metadata": {"creationTimestamp": None, "labels": {"team": "a"}}},
     "numbers as quantities": {f"{CONTAINER}.resources": {"limits": {"cpu": 2, "memory": "1Gi"}}},
     "own labels": {"template.metadata.labels": {"team": "a", "example.com/hulk.dev": "b"}},
@@ -268,6 +267,10 @@ GOOD_SPECS: dict[str, dict[str, Any]] = {
             "pins": [{"layers": "0-5,8", "regions": ["a"]}, {"parameters": "*.embed*", "nodes": ["n-1", "n-2"]}],
             "deniedRegions": ["b"],
         }
+    },
+    "no network policy": {"networkPolicy": {"enabled": False}},
+    "rules of a network policy": {
+        "networkPolicy.ingress": [{"ports": [{"port": 22}, {"port": "debug"}], "from": [{"podSelector": {}}]}]
     },
     "for money": {"placement": {"objective": "throughputPerMoney", "maxPricePerHour": "12.50"}},
     "shares": {"training.shares": "planned"},
@@ -281,6 +284,7 @@ GOOD_SPECS: dict[str, dict[str, Any]] = {
     "local": {"sync": {"mode": "local"}},
     "stages, one replica's sequence for two workers": {"training.globalBatch": 1, "parallelism": {"pipeline": 2}},
     "local for so many steps": {"sync": {"mode": "local", "local": {"innerSteps": 500}}},
+    "not encrypted": {"sync": {"encryption": "none"}},
     "compressed, without a region": {"sync": {"compression": "int8", "onRegionLoss": "continue"}},
     "worth by a sigmoid": {"utility": {"type": "sigmoid", "sigmoid": {"steepness": "0.001", "midpoint": 3000}}},
     "worth less its energy": {

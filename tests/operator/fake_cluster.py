@@ -4,6 +4,7 @@ import copy
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
+from hulk_operator import names
 from hulk_operator.cluster import (
     ORIGIN,
     SECRETS,
@@ -36,7 +37,7 @@ class FakeCluster:
             self._store(resource, body)
 
     async def get(self, resource: ApiResource, name: str, namespace: str | None = None) -> Object:
-        if resource is SECRETS:  # as the chart's rights have it
+        if resource is SECRETS and name != names.ORDER_SECRET:  # as the chart's rights have it
             raise Forbidden(403, "Forbidden", f"secrets {name} is forbidden: cannot get")
         return copy.deepcopy(self._known(resource, name, namespace))
 
@@ -59,6 +60,9 @@ class FakeCluster:
         for one in found.items:
             yield Listing((one,), found.resource_version)
         yield Listing((), found.resource_version)
+
+    async def version(self, resource: ApiResource, namespace: str | None = None) -> str:
+        return str(self._version)
 
     def watch(self, *_: Any, **__: Any) -> AsyncIterator[Change]:
         raise NotImplementedError("no test watches a fake")

@@ -19,9 +19,8 @@ from hulk_operator.handlers.operator import run
 from hulk_operator.handlers.serving import serve
 from hulk_operator.handlers.settings import from_environment
 from hulk_operator.metrics import Health
-from hulk_operator.observation import Observation, Preflight
+from hulk_operator.observation import Expected, Observation, ObserveError, Preflight
 from hulk_operator.reconcile.types import Timing
-from hulk_operator.worker_client import ObserveError
 
 TIMING = Timing(
     backoff_s=0.5,
@@ -41,15 +40,15 @@ TIMING = Timing(
 class Silent:
     """Rank 0 of a pod without a process."""
 
-    async def metrics(self, ip: str) -> Observation:
+    async def metrics(self, ip: str, expected: Expected) -> Observation:
         """Nothing is served."""
         raise ObserveError(f"{ip} does not answer")
 
-    async def preflight(self, ip: str) -> Preflight | None:
+    async def preflight(self, ip: str, expected: Expected) -> Preflight | None:
         """Nothing is served."""
         raise ObserveError(f"{ip} does not answer")
 
-    async def start(self, ip: str, attempt: int) -> None:
+    async def start(self, ip: str, attempt: int, order: str) -> None:
         """Nobody listens."""
         raise ObserveError(f"{ip} does not answer")
 

@@ -138,7 +138,7 @@ class Corner:
             "kind": names.JOB_KIND,
             "metadata": {"name": job, "namespace": self.name, "labels": dict(labels)},
             "spec": {
-                "workers": {**counts, "resourceName": self.accelerator},
+                "workers": {"resourceName": self.accelerator, **counts},
                 "model": {"transformer": shape},
                 "training": {"globalBatch": max(workers, 8), "steps": 10},
                 "placement": {"allowUnknownLinks": True},

@@ -148,7 +148,7 @@ async def failures(
 
 async def nothing_left(cluster: ApiCluster, namespace: str) -> None:
     """Everything that was made for the job is gone with it."""
-    labels = f"{names.LABEL_MANAGED_BY}={names.MANAGER}"
+    labels = f"{names.LABEL_JOB},{names.LABEL_MANAGED_BY}={names.MANAGER}"
     while True:
         left = [item for kind in CHILDREN for item in (await cluster.list(kind, namespace, labels=labels)).items]
         if not left:

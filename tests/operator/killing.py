@@ -6,28 +6,44 @@ the status (`because`). Pods that kwok simulates have no processes, so rank 0's 
 """
 
 import asyncio
+import json
 import logging
 import os
 import signal
 import traceback
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from hulk_operator import names
-from hulk_operator.cluster import ORIGIN, PODS, ApiResource, Change, Cluster, LeaseLost, Listing, Object, connect
+from hulk_operator.cluster import (
+    CONFIG_MAPS,
+    ORIGIN,
+    PODS,
+    ApiResource,
+    Change,
+    Cluster,
+    LeaseLost,
+    Listing,
+    NotFound,
+    Object,
+    connect,
+)
 from hulk_operator.handlers.operator import run
 from hulk_operator.handlers.serving import serve
 from hulk_operator.handlers.settings import Settings
 from hulk_operator.metrics import Health
-from hulk_operator.observation import Observation, ObservedLink, Preflight
+from hulk_operator.observation import Expected, Observation, ObservedLink, Preflight
 from hulk_operator.pods import WorkerPod, worker_pod
 from hulk_operator.reconcile import reconciler
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide
 from hulk_operator.reconcile.types import Outcome, Step, Timing, View
+from hulk_operator.worker_client import ObserveError
 from hulk_placement.fleet.types import Settings as Fleet
 from hulk_placement.replan.decide import Policy
 from kubernetes.config import kube_config
@@ -110,6 +126,9 @@ class Killing:
     def pages(self, resource: ApiResource, namespace: str | None = None, **options: Any) -> AsyncIterator[Listing]:
         return self._inner.pages(resource, namespace, **options)
 
+    async def version(self, resource: ApiResource, namespace: str | None = None) -> str:
+        return await self._inner.version(resource, namespace)
+
     def watch(self, resource: ApiResource, namespace: str | None = None, **options: Any) -> AsyncIterator[Change]:
         return self._inner.watch(resource, namespace, **options)
 
@@ -175,12 +194,12 @@ class Answers:
         self._trains = trains
         self._started: int | None = None
 
-    async def preflight(self, address: str) -> Preflight | None:
+    async def preflight(self, address: str, expected: Expected) -> Preflight | None:
         """Half a second on every rank, of the attempt whose pod has the address."""
         gang = await self._gang(address)
         return Preflight(gang[0].attempt, (0.5,) * len(gang)) if gang else None
 
-    async def metrics(self, address: str) -> Observation:
+    async def metrics(self, address: str, expected: Expected) -> Observation:
         """A link, and the first step."""
         gang = await self._gang(address)
         ends = sorted({pod.node for pod in gang}, reverse=self._started is not None)
@@ -191,13 +210,26 @@ class Answers:
         epoch = 1 if cut_off else 0
         return Observation(self._started, step=1, step_s=1.0, loss=2.5, links=links, epoch=epoch, absent=cut_off)
 
-    async def start(self, address: str, attempt: int) -> None:
-        """Accepted."""
+    async def start(self, address: str, attempt: int, order: str) -> None:
+        """Accepted, if it is the order of the operator that made the pods, which may be killed by now."""
+        if await self._start_digest(address) != sha256(order.encode()).hexdigest():
+            raise ObserveError(f"{address} does not know the order to begin attempt {attempt}")
         self._started = attempt
 
     async def answers(self, address: str) -> bool:
         """Every node lives."""
         return True
+
+    async def _start_digest(self, address: str) -> str:
+        """What the pod at an address knows the order by: its environment, or what pods that stay are told."""
+        found = await self._cluster.list(PODS, self._namespace, fields=f"status.podIP={address.partition(':')[0]}")
+        (pod,) = found.items
+        name = names.gang_config_map(pod["metadata"]["labels"][names.LABEL_JOB])
+        with suppress(NotFound):
+            told = await self._cluster.get(CONFIG_MAPS, name, self._namespace)
+            return str(json.loads(told["data"][names.GANG_ENVIRONMENT_KEY])[names.ENV_START_DIGEST])
+        given = {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0]["env"]}
+        return str(given[names.ENV_START_DIGEST])
 
     async def _gang(self, address: str) -> list[WorkerPod]:
         """By worker, the pods of the attempt whose pod has the address."""

@@ -15,7 +15,7 @@ from fake_cluster import FakeCluster, selected
 from hulk_operator import names
 from hulk_operator.api import HulkJob, format_time
 from hulk_operator.cluster import HULK_JOBS, ORIGIN, PODS, PRIORITY_CLASSES, ApiResource, ClusterError, Listing, Object
-from hulk_operator.observation import Observation, Preflight
+from hulk_operator.observation import Expected, Observation, ObserveError, Preflight
 from hulk_operator.planning.planner import Planner
 from hulk_operator.pods import worker_pod
 from hulk_operator.reconcile.reconciler import Reconciler
@@ -23,11 +23,10 @@ from hulk_operator.reconcile.types import Timing, View
 from hulk_operator.status import condition, holds
 from hulk_operator.watched import Store
 from hulk_operator.watched.informers import read
-from hulk_operator.worker_client import ObserveError
 from hulk_placement.fleet.types import Settings
 from test_planning import job, node
 from test_planning_replan_review import profile
-from views import NOW
+from views import NOW, carry_out
 
 WAIT_S = 300.0
 STEP_S = 1.0
@@ -252,6 +251,7 @@ class QueueWorld:
             self._key = key
             with suppress(ClusterError):
                 await self.reconciler.reconcile(key)
+        await carry_out(self.reconciler.calls)
 
     def _deliver(self) -> None:
         version = str(self.cluster._version)
@@ -319,7 +319,7 @@ class QueueWorld:
                 return f"{namespace}/{pod['metadata']['labels'][names.LABEL_JOB]}", found.attempt, len(peers)
         return None
 
-    async def metrics(self, address: str) -> Observation:
+    async def metrics(self, address: str, expected: Expected) -> Observation:
         """A step further each time; from the last checkpoint on in a new attempt."""
         of = self._of(address)
         if of is None:
@@ -335,12 +335,12 @@ class QueueWorld:
             self._save(key)
         return Observation(attempt, step=step, step_s=4.0 / num, loss=2.5, checkpoint_step=self.saved.get(key) or None)
 
-    async def preflight(self, address: str) -> Preflight | None:
+    async def preflight(self, address: str, expected: Expected) -> Preflight | None:
         """Every rank computes for as long as the batch is large."""
         of = self._of(address)
         return Preflight(of[1], (4.0 / of[2],) * of[2]) if of else None
 
-    async def start(self, address: str, attempt: int) -> None:
+    async def start(self, address: str, attempt: int, order: str) -> None:
         """Accepted."""
 
     async def answers(self, address: str) -> bool:

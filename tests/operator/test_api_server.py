@@ -84,7 +84,7 @@ async def test_what_is_not_said_is_defaulted_and_the_template_is_kept(cluster: A
     assert spec["checkpoint"] == {"storage": {"url": "s3://checkpoints/good"}, "everySteps": 50, "keep": 3}
     assert spec["runPolicy"] == {"backoffLimit": 3, "startTimeoutSeconds": 300}
     defaults = {"mode": "auto", "compression": "none", "onRegionLoss": "restart", "fixedShares": False}
-    assert spec["sync"] == defaults
+    assert spec["sync"] == {**defaults, "encryption": "wan"}
     assert spec["suspend"] is False
     assert spec["template"]["spec"] == template["spec"]
 
@@ -103,7 +103,12 @@ FROZEN: dict[str, tuple[dict[str, Any], str]] = {
     "no checkpoint": ({"checkpoint": None}, f"spec.checkpoint.storage {NEVER}"),
     "priority": ({"priorityClassName": "high"}, f"spec.priorityClassName {SUSPENDED}"),
     "sync": ({"sync": {"mode": "ring"}}, f"spec.sync {SUSPENDED}"),
+    "encryption": ({"sync": {"encryption": "none"}}, f"spec.sync {SUSPENDED}"),
     "placement": ({"placement": {"regions": ["a"]}}, f"spec.placement {SUSPENDED}"),
+    "network policy": (
+        {"networkPolicy": {"ingress": [{"from": [{"podSelector": {}}]}]}},
+        f"spec.networkPolicy {SUSPENDED}",
+    ),
     "template, a field no rule knows": (
         {"template": {"spec": {"containers": [{"name": "worker", "image": "other", "env": ENV_A}]}}},
         f"spec.template {SUSPENDED}",

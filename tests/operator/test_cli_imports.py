@@ -47,7 +47,7 @@ def test_help_loads_next_to_nothing(arguments: tuple[str, ...]) -> None:
 def test_names_of_commands_are_completed_without_loading_them() -> None:
     environment = {"_HULK_COMPLETE": "complete_bash", "COMP_WORDS": "hulk s", "COMP_CWORD": "1"}
     printed, modules = loaded(**environment)
-    assert printed.split() == ["schedule", "status"]
+    assert printed.split() == ["schedule", "status", "support-bundle"]
     assert not modules & (PLANNER | CLIENT - {"rich", "pydantic"})  # by which typer cleans help and reads options
 
 

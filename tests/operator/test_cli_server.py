@@ -2,8 +2,10 @@
 
 import asyncio
 import base64
+import io
 import json
 import sys
+import tarfile
 from collections.abc import Coroutine, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from hulk_lab.builds.golang import KUBERNETES_VERSION
 from hulk_operator import names
 from hulk_operator.api.crds import crds
 from hulk_operator.cli import main
@@ -20,6 +23,7 @@ from hulk_operator.cluster import (
     NODE_PROFILES,
     NODES,
     PODS,
+    SECRETS,
     ApiCluster,
     ApiResource,
     NotFound,
@@ -232,7 +236,11 @@ async def started(cluster: ApiCluster) -> None:
     stored = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": names.plan_config_map("demo", 1), "namespace": NAMESPACE},
+        "metadata": {
+            "name": names.plan_config_map("demo", 1),
+            "namespace": NAMESPACE,
+            "labels": names.attempt_labels("demo", 1),
+        },
         "binaryData": {names.PLAN_KEY: base64.b64encode(blob).decode()},
         "data": {names.PLAN_WHY_KEY: "because it is short"},
     }
@@ -272,3 +280,43 @@ def test_a_job_that_is_not_there_is_one_sentence(hulk: Hulk) -> None:
     code, _ = hulk("status", "nope", "-n", NAMESPACE)
     other = "(-n takes another; `hulk status -A` lists all jobs)"
     assert code == f'hulk: hulkjobs.hulk.dev "nope" not found in namespace {NAMESPACE} {other}'
+
+
+def test_a_support_bundle_tells_of_the_cluster_and_of_no_secret(hulk: Hulk, kubeconfig: Path, tmp_path: Path) -> None:
+    value = "hunter2-the-value"
+    container = {"name": "worker", "image": "i", "env": [{"name": "PASSWORD", "value": value}]}
+
+    async def prepare(cluster: ApiCluster) -> None:
+        await started(cluster)
+        with_value = job("private", template={"spec": {"containers": [container]}})
+        await cluster.create(HULK_JOBS, with_value)
+        login = {"metadata": {"name": "login", "namespace": NAMESPACE}, "stringData": {"password": value}}
+        await cluster.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", **login})
+
+    async def remove(cluster: ApiCluster) -> None:
+        await cluster.delete(SECRETS, "login", NAMESPACE)
+
+    within(kubeconfig, prepare)
+    path = tmp_path / "bundle.tar.gz"
+    try:
+        code, printed = hulk("support-bundle", "demo", "-n", NAMESPACE, "--file", path)
+    finally:
+        within(kubeconfig, remove)
+    assert (code, printed.splitlines()[0].partition(":")[0]) == (0, str(path))
+    with tarfile.open(path) as tar:
+        texts = {one.name.partition("/")[2]: (tar.extractfile(one) or io.BytesIO()).read().decode() for one in tar}
+    assert value not in json.dumps(texts)
+    read = {name: json.loads(text) for name, text in texts.items() if name.endswith(".json")}
+    assert read["versions/kubernetes.json"]["gitVersion"] == KUBERNETES_VERSION
+    stored = {one["metadata"]["name"]: one["storedVersions"] for one in read["versions/definitions.json"]}
+    assert stored["hulkjobs.hulk.dev"] == [names.VERSION]
+    assert {"demo", "private"} <= {one["metadata"]["name"] for one in read["objects/hulkjobs.json"]}
+    assert set(REGIONS) <= {one["metadata"]["name"] for one in read["objects/nodes.json"]}
+    assert set(REGIONS) & {one["metadata"]["name"] for one in read["objects/nodeprofiles.json"]}
+    (plan,) = (one for one in read["objects/plan-configmaps.json"] if one["metadata"]["namespace"] == NAMESPACE)
+    assert plan["bytes"][names.PLAN_WHY_KEY] == len("because it is short")
+    missing = {one["what"]: one["reason"] for one in read["index.json"]["missing"]}
+    assert missing[f"logs of job {NAMESPACE}/demo"] == "it has no pods"
+    assert f"logs of job {NAMESPACE}/demo: it has no pods" in printed
+    code, _ = hulk("support-bundle", "--file", path)
+    assert code == f"hulk: {path} exists"

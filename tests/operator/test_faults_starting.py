@@ -21,7 +21,8 @@ from faults import (
     runs_as,
     until,
 )
-from hulk_operator.cluster import Object
+from hulk_lab.control_plane import SECOND_SCHEDULER
+from hulk_operator.cluster import DEVICE_CLASSES, EVENTS, HULK_JOBS, RESOURCE_SLICES, Object
 from hulk_operator.status import condition
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.asyncio(loop_scope="module")]
@@ -148,6 +149,63 @@ async def a_missing_secret(corner: Corner) -> None:
 async def an_image_halfway(corner: Corner) -> None:
     """Some nodes have the image, others cannot pull it."""
     await stuck(corner, "ImagePullBackOff", 'Back-off pulling image "none"', failures=0)
+
+
+@FAULTS.take
+async def another_scheduler(corner: Corner) -> None:
+    """The pods are bound by one of another name, which keeps to the node affinity that names their nodes."""
+    await corner.open(3)
+    await corner.submit(workers=3, pod={"schedulerName": SECOND_SCHEDULER})
+    await corner.until(running)
+    pods = await corner.until_pods(3)
+    assert {pod["spec"]["schedulerName"] for pod in pods} == {SECOND_SCHEDULER}
+    bound = [
+        event for event in (await corner.cluster.list(EVENTS, corner.name)).items if event["reason"] == "Scheduled"
+    ]
+    assert {event["reportingComponent"] for event in bound} == {SECOND_SCHEDULER}
+
+
+@FAULTS.take
+async def a_scheduler_that_is_not_there(corner: Corner) -> None:
+    """Nobody looks at the pods: the message names whom they wait for, and no node is blamed."""
+    await corner.open(2)
+    await corner.submit(pod={"schedulerName": "nobody"}, runPolicy={"startTimeoutSeconds": 10})
+    job = await corner.until(lambda job: job.status.last_failure is not None)
+    assert job.status.last_failure is not None
+    assert "scheduler nobody has said nothing of it" in job.status.last_failure.message
+    assert job.status.avoided_nodes == ()
+
+
+@FAULTS.take
+async def devices_of_resource_slices(corner: Corner) -> None:
+    """No device plugin: a driver's slices offer devices, kube-scheduler allocates them; what is held is not free."""
+    nodes = await corner.open(3)
+    driver, resource = f"{corner.name}.example.com", f"{corner.name}.example.com/device"
+    selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
+    spec = {"selectors": [selector], "extendedResourceName": resource}
+    await corner.cluster.create(DEVICE_CLASSES, {"metadata": {"name": corner.name}, "spec": spec})
+    for node in nodes[:2]:
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+        devices = [{"name": f"device-{number}", "attributes": {"model": {"string": "m"}}} for number in range(2)]
+        body = {"driver": driver, "nodeName": node, "pool": pool, "devices": devices}
+        await corner.cluster.create(RESOURCE_SLICES, {"metadata": {"name": node}, "spec": body})
+    try:
+        await corner.submit("first", workers=3, counts={"resourceName": resource})
+        await corner.until(running, "first")
+        await corner.submit("second", workers=2, counts={"resourceName": resource})
+        job = await corner.until(lambda job: condition(job.status, "Planned") is not None, "second")
+        planned = condition(job.status, "Planned")
+        assert planned is not None
+        assert planned.status == "False", planned.message  # one of four devices is free
+        await corner.cluster.delete(HULK_JOBS, "first", corner.name)
+        await corner.until(running, "second")
+        pods = await corner.until_pods(2, "second")
+        assert {pod["spec"]["nodeName"] for pod in pods} <= set(nodes[:2])
+        assert all((pod["status"].get("extendedResourceClaimStatus") or {}).get("resourceClaimName") for pod in pods)
+    finally:
+        for node in nodes[:2]:
+            await corner.cluster.delete(RESOURCE_SLICES, node)
+        await corner.cluster.delete(DEVICE_CLASSES, corner.name)
 
 
 @pytest.mark.parametrize("name", FAULTS)

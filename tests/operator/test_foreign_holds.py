@@ -69,7 +69,7 @@ def test_when_the_gates_are_gone_the_start_timeout_begins_also_for_another_opera
     assert decide(restarted).view.status.last_failure is None
     late = decide(at(free, limit_s + 1, begun.view.status)).view.status
     assert failure_of(late).reason == "StartTimeout"
-    assert {node.name for node in late.avoided_nodes} == set(NODES)
+    assert late.avoided_nodes == ()  # no scheduler has looked at the pods, so no node is to blame
 
 
 def test_a_gate_that_comes_back_stops_the_time_again() -> None:

@@ -23,6 +23,7 @@ from hulk_operator.cluster import (
     Informer,
     Listing,
     Object,
+    Unavailable,
 )
 from hulk_operator.handlers.operator import Parts, run
 from hulk_operator.handlers.settings import Settings, from_environment
@@ -32,6 +33,7 @@ from hulk_operator.pods import pods
 from hulk_operator.probing import Budget, Prober, runner
 from hulk_operator.reconcile.polling import Workers
 from hulk_operator.watched import News, NodeState, Snapshot, Store
+from hulk_operator.watched import informers as watched_informers
 from hulk_operator.watched.informers import Informers
 from hulk_operator.watched.nodes import Node
 from views import NOW, job, plan
@@ -135,8 +137,12 @@ class Streams(FakeCluster):
     def __init__(self, listings: list[Listing], streams: list[list[Change | ClusterError]]) -> None:
         super().__init__()
         self.listings, self.streams = listings, streams
+        self.now = "0"  # the version that the server has
         self.watched_from: list[str] = []
         self.over = asyncio.Event()
+
+    async def version(self, *_: Any, **__: Any) -> str:
+        return self.now
 
     async def pages(self, *_: Any, **__: Any) -> AsyncIterator[Listing]:
         yield self.listings.pop(0)
@@ -190,6 +196,55 @@ async def test_a_server_that_is_back_in_time_is_believed() -> None:
     await asyncio.wait_for(cluster.over.wait(), 5)
     task.cancel()
     assert {name: state.ready for name, state in store.node_states().items()} == {"n": "Unknown"}
+
+
+async def followed(cluster: Streams, store: Store) -> None:
+    """Until its streams are over."""
+    informer = Informer(cluster, NODES, store.nodes)
+    informer._retry_s = 0.01
+    task = asyncio.create_task(informer.run())
+    await asyncio.wait_for(cluster.over.wait(), 5)
+    task.cancel()
+
+
+def readiness(store: Store) -> dict[str, str]:
+    return {name: state.ready for name, state in store.node_states().items()}
+
+
+async def test_a_watch_that_broke_is_not_resumed_from_a_version_that_is_to_come() -> None:
+    """A restored server would tell nothing until it has counted so far."""
+    listings = [Listing((node(90),), "100"), Listing((node(50, ready="Unknown"),), "60")]
+    cluster = Streams(listings, [[Unavailable(0, "NoConnection", "broke")]])
+    cluster.now, store = "60", Store()
+    await followed(cluster, store)
+    assert cluster.watched_from == ["100", "60"]
+    assert readiness(store) == {"n": "Unknown"}
+
+
+async def test_a_watch_that_broke_goes_on_where_the_server_did() -> None:
+    cluster = Streams([Listing((node(90),), "100")], [[Unavailable(0, "NoConnection", "broke")]])
+    cluster.now = "100"
+    await followed(cluster, Store())
+    assert cluster.watched_from == ["100", "100"]
+
+
+async def test_a_backup_whose_versions_were_raised_is_believed() -> None:
+    """As etcd's own restore does it: the listing is newer than all that is known, and what is in it is older."""
+    gone = {**node(80), "metadata": {"name": "m", "resourceVersion": "80"}}
+    again = {**node(40), "metadata": {"name": "again", "resourceVersion": "40"}}
+    deleted = Change("DELETED", {**again, "metadata": {"name": "again", "resourceVersion": "101"}})
+    listings = [Listing((node(90), gone, again), "100"), Listing((node(50, ready="Unknown"), again), "1000100")]
+    cluster, store = Streams(listings, [[deleted, Gone(410, "Expired", "compacted")]]), Store()
+    await followed(cluster, store)
+    assert set(readiness(store)) == {"n", "again"}
+    assert readiness(store)["n"] == "Unknown"
+
+
+def test_a_listing_that_was_made_before_a_write_is_not_believed() -> None:
+    store = Store()
+    store.nodes.put(node(90, ready="Unknown"))
+    assert store.nodes.replace(Listing((node(50),), "80")) == set()
+    assert readiness(store) == {"n": "Unknown"}
 
 
 def test_a_nodes_heartbeat_wakes_nobody_but_its_health_and_a_cordon_do() -> None:
@@ -269,7 +324,7 @@ async def test_sigterm_ends_an_operator_that_waits_for_the_lease() -> None:
         await asyncio.wait_for(running, 10)
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert cluster.writes == []  # the lease is another's still
+    assert [write for _, write in cluster.writes if "leases" in write] == []  # it is another's still
 
 
 async def test_a_probing_pass_that_fails_is_counted_and_ends_nothing() -> None:
@@ -378,3 +433,23 @@ def test_a_wrong_setting_is_told_in_one_line() -> None:
         [sys.executable, "-m", "hulk_operator"], env=environment, capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stderr) == (1, "hulk-operator: HULK_LEASE_SECONDS: 'abc' must be a whole number\n")
+
+
+async def test_a_term_begins_when_what_broke_is_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server may have been restored from a backup meanwhile: what is known was never, and deletes pods."""
+    cluster = Streams([Listing((node(90),), "100")], [[Unavailable(0, "NoConnection", "broke")]])
+    cluster.now, store = "100", Store()
+    informers = Informers(cluster, store)
+    one = Informer(cluster, NODES, store.nodes)
+    monkeypatch.setattr(informers, "_found", lambda: asyncio.sleep(0, [one]))
+    following = asyncio.create_task(informers.run())
+    await informers.seen()
+    while one.connected.is_set():
+        await asyncio.sleep(0)
+    assert informers.synced  # and the operator is ready still
+    await asyncio.wait_for(informers.connected(), 5)
+    assert cluster.watched_from == ["100", "100"]
+    monkeypatch.setattr(watched_informers, "CONNECT_S", 0.01)
+    one.connected.clear()  # as of a kind that is not served any more
+    await asyncio.wait_for(informers.connected(), 5)
+    following.cancel()

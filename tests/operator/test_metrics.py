@@ -219,8 +219,10 @@ def test_refused_links_are_counted_by_reason_and_not_shown() -> None:
 def test_the_operators_own_health() -> None:
     health = Health()
     for duration_s in (0.001, 0.3, 100.0):
-        health.reconciled(duration_s)
+        health.reconciles.add(duration_s)
     health.planned(0.25)
+    health.planned(0.25)
+    health.lags.add(0.06)
     health.wrote("create", "pods")
     health.failed("reconcile")
     state = ProbeState(decision=Decision({}, num_pending=2, waiting={"JobRunning": 4}), num_tests=9)
@@ -237,6 +239,10 @@ def test_the_operators_own_health() -> None:
             ("hulk_operator_reconcile_seconds_bucket", ("0.5",)): 2,
             ("hulk_operator_reconcile_seconds_bucket", ("+Inf",)): 3,
             ("hulk_operator_reconcile_seconds_count", ()): 3,
+            ("hulk_operator_planning_pass_seconds_count", ()): 2,
+            ("hulk_operator_planning_pass_seconds_sum", ()): 0.5,
+            ("hulk_operator_event_loop_lag_seconds_bucket", ("0.05",)): 0,
+            ("hulk_operator_event_loop_lag_seconds_bucket", ("0.075",)): 1,
             ("hulk_probing_tests_total", ()): 9,
             ("hulk_probing_tests_pending", ()): 2,
             ("hulk_probing_links_waiting", ("JobRunning",)): 4,
@@ -249,7 +255,7 @@ def test_a_reconcile_that_fails_is_measured_too() -> None:
     health = Health()
     with pytest.raises(RuntimeError), health.reconcile():
         raise RuntimeError
-    assert sum(health.reconciles_by_bucket) == 1
+    assert sum(health.reconciles.counts) == 1
 
 
 def test_an_operator_is_unhealthy_when_any_of_its_sources_is_silent_for_long() -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import hulk_operator
 import pytest
 from fake_cluster import FakeCluster
-from hulk_operator import background
+from hulk_operator import background, event_loop_lag
 from hulk_operator.background import BackgroundError
 from hulk_operator.cluster import Change, Informer, Lease
 from hulk_operator.handlers import operator
@@ -73,15 +73,19 @@ def names() -> Iterator[str]:
                     yield str(first.value)
 
 
+CALLS = ("requests", "logs", "links")
+"""What is asked of workers, in the order in which it is begun."""
 RESTARTED: dict[str, tuple[Any, str, int]] = {
     "jobs": (WorkQueue, "run", 1),
     "sweeps": (WorkQueue, "run", 2),
+    **{name: (WorkQueue, "run", number) for number, name in enumerate(CALLS, 3)},
     "worker": (WorkQueue, "_work_on", 1),
     "planning": (Planner, "run", 1),
     "probing": (Prober, "run", 1),
     "informer": (Informer, "run", 1),
     "informers": (Informers, "run", 1),
     "resync": (operator, "_resync", 1),
+    "event-loop-lag": (event_loop_lag, "measure", 1),
 }
 """What each runs, and which call of it is the task's first."""
 
@@ -119,7 +123,7 @@ async def goes_on(running: "asyncio.Task[None]", breaks: Breaks) -> None:
         await running
 
 
-@pytest.mark.parametrize("name", sorted(set(names()) - {"serving", "lease", "watches"}))
+@pytest.mark.parametrize("name", sorted({*names(), *CALLS} - {"serving", "lease", "watches", "log level"}))
 async def test_a_task_that_breaks_is_started_again_and_counted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, first_call = RESTARTED[name]
     breaks, before = Breaks(getattr(owner, attribute), at=first_call), background.failures().get(name, 0)

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager, suppress
@@ -20,6 +20,7 @@ import pytest
 from fake_cluster import FakeCluster
 from hulk_operator import names
 from hulk_operator.api import ConditionType, HulkJob
+from hulk_operator.api.base import format_time
 from hulk_operator.cluster import (
     CONFIG_MAPS,
     HULK_JOBS,
@@ -43,6 +44,7 @@ from hulk_operator.reconcile.types import Planned, Unplanned, View
 from hulk_operator.status import condition
 from hulk_operator.watched import Store
 from hulk_operator.watched.informers import read
+from hulk_placement.accelerators import fastest
 from hulk_placement.model import Layer, Model
 from hulk_placement.solution import Budget, Solution
 from hulk_placement.topology import Machine, Topology
@@ -152,12 +154,15 @@ async def test_jobs_that_come_together_never_share_an_accelerator() -> None:
         assert sorted([*machines(first), *machines(second)]) == ["a", "b", "c", "d"]
 
 
-def shown(node: str, flops_per_s: int, of: tuple[ApiResource, Object]) -> tuple[ApiResource, Object]:
-    """The profile of a node that has computed so fast with a job's workload."""
+def shown(
+    node: str, flops_per_s: int, of: tuple[ApiResource, Object], by: Sequence[str] = ("lab",)
+) -> tuple[ApiResource, Object]:
+    """The profile of a node that has computed so fast with a job's workload, as jobs of these namespaces say."""
     found = HulkJob.model_validate(of[1])
     digest = to_workload(found, to_model(found.spec), Situation(1, {})).digest
-    entry = {"product": "lab-cpu", "workload": digest, "flopsPerSecond": flops_per_s, "time": "2026-01-02T03:04:05Z"}
-    return NODE_PROFILES, {"metadata": {"name": node}, "status": {"accelerators": [entry]}}
+    entry = {"product": "lab-cpu", "workload": digest, "flopsPerSecond": flops_per_s, "time": format_time(NOW)}
+    entries = [{"namespace": namespace, "job": "earlier", **entry} for namespace in by]
+    return NODE_PROFILES, {"metadata": {"name": node}, "status": {"accelerators": entries}}
 
 
 @pytest.mark.parametrize(("shares", "expected"), [(None, [2, 6]), ("planned", [2, 6]), ("equal", [4, 4])])
@@ -187,6 +192,24 @@ async def test_speeds_of_another_workload_decide_until_the_pods_measure() -> Non
         plan = answer.full.plan
         assert dict(zip(plan.rank_machines, plan.shares, strict=True)) == {"a": 2, "b": 6}
         assert answer.full.preflight
+
+
+@pytest.mark.parametrize(
+    ("liars", "expected"),
+    [
+        pytest.param([], {"a", "b"}, id="nobody lies"),
+        pytest.param(["evil"], {"a", "b"}, id="another tenant does"),
+        pytest.param(["evil", "evil-too"], {"c", "d"}, id="two tenants that agree are believed"),
+    ],
+)
+async def test_a_tenant_does_not_steer_where_others_jobs_go(liars: list[str], expected: set[str]) -> None:
+    """It says that c and d are a thousand times as fast as a and b, where the job's own namespace has run before."""
+    one = job("one")
+    honest = [shown(name, 10**6, one) for name in "ab"]
+    lies = [shown(name, 10**9, one, liars) for name in "cd"]
+    async with planning_over(*(node(name) for name in "abcd"), one, *honest, *lies) as world:
+        world.planner.request("lab/one")
+        assert set(machines(await world.answer("one"))) == expected
 
 
 async def test_the_most_for_the_money_is_decided_and_stated() -> None:
@@ -502,6 +525,22 @@ async def test_a_preflight_becomes_speeds_and_a_prediction() -> None:
         assert varying.prediction.compute_microseconds == 600_000
         assert varying.flops_per_s[fast] == pytest.approx(2 * varying.flops_per_s[slow])
         assert await world.planner.calibrate(view, Preflight(1, (0.5,))) is None
+
+
+async def test_a_preflight_that_no_accelerator_can_make_counts_as_much_as_the_data_sheet_has() -> None:
+    nodes = [node(name) for name in "ab"]
+    for (_, body), product in zip(nodes, ("A100-SXM4-80GB", "nobody-knows"), strict=True):
+        body["metadata"]["labels"][names.NODE_PRODUCT] = product
+    large = {"transformer": {"layers": 8, "hidden": 64, "heads": 1, "sequenceLength": 64, "vocabulary": 16}}
+    async with planning_over(*nodes, job("one", model=large)) as world:
+        world.planner.request("lab/one")
+        await world.answer("one")
+        full = world.commit("one").full
+        one = world.view("one")
+        view = View(job=one.job, status=one.status, now=NOW, full=full)
+        made = await world.planner.calibrate(view, Preflight(1, (1e-9, 1e-9)))
+        assert made is not None
+        assert made.flops_per_s == {"a": 312e12, "b": fastest()}
 
 
 async def test_bound_pods_speak_for_their_claims() -> None:

@@ -8,6 +8,7 @@ from hulk_operator import names
 from hulk_operator.pods import (
     free_run,
     is_worker,
+    metrics_readers,
     network_policy,
     owner_reference,
     peer_secret,
@@ -309,13 +310,36 @@ def test_the_children_of_an_attempt() -> None:
     assert (headless["spec"]["clusterIP"], headless["spec"]["publishNotReadyAddresses"]) == ("None", True)
     assert headless["spec"]["selector"] == names.worker_labels("demo", 2, 0)
     assert headless["spec"]["ipFamilyPolicy"] == "SingleStack"  # all ranks meet in one family
-    policy = network_policy(one, 2)
-    peers, metrics = policy["spec"]["ingress"]
-    assert peers == {"from": [{"podSelector": policy["spec"]["podSelector"]}]}
-    assert metrics == {"ports": [{"protocol": "TCP", "port": 9400}]}
+    policy = network_policy(one, 2, metrics_readers("system"))
     for child in (config_map, headless, policy):
         assert child["metadata"]["ownerReferences"][0]["uid"] == "u1"
         assert child["metadata"]["labels"] == names.attempt_labels("demo", 2)
+
+
+def namespace(name: str) -> dict[str, Any]:
+    return {"matchLabels": {"kubernetes.io/metadata.name": name}}
+
+
+def test_workers_reach_each_other_and_operator_and_prometheus_their_metrics() -> None:
+    spec = network_policy(job(), 2, metrics_readers("system", ("monitoring", "grafana")))["spec"]
+    operator = {"app.kubernetes.io/name": "hulk", "app.kubernetes.io/component": "operator"}
+    readers = [
+        {"namespaceSelector": namespace("system"), "podSelector": {"matchLabels": operator}},
+        {"namespaceSelector": namespace("monitoring")},
+        {"namespaceSelector": namespace("grafana")},
+    ]
+    assert spec["ingress"] == [
+        {"from": [{"podSelector": spec["podSelector"]}]},
+        {"from": readers, "ports": [{"protocol": "TCP", "port": 9400}]},
+    ]
+    assert spec["podSelector"] == {"matchLabels": names.attempt_labels("demo", 2)}
+
+
+def test_a_jobs_own_rules_come_after_hulks_as_they_were_written() -> None:
+    mine = {"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}], "ports": [{"port": "debug"}]}
+    spec = network_policy(job(networkPolicy={"ingress": [mine]}), 2, metrics_readers("system"))["spec"]
+    assert spec["ingress"][2:] == [mine]
+    assert len(network_policy(job(), 2, metrics_readers("system"))["spec"]["ingress"]) == 2
 
 
 def stored(**status: Any) -> dict[str, Any]:

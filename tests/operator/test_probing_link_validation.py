@@ -8,7 +8,7 @@ from hulk_operator.api import LinkStatus, NodeProfile
 from hulk_operator.observation import ObservedLink
 from hulk_operator.probing import accept, by_region, links_under_load, measured
 from hulk_operator.probing.events import MAX_PER_PASS, REPEAT_S, Said, event
-from hulk_operator.probing.link_validation import SAME_AGE_S, Rejection
+from hulk_operator.probing.link_validation import LOAD_RETENTION_S, SAME_AGE_S, Rejection
 from hulk_placement.topology import LinkKind
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -88,6 +88,13 @@ def test_a_figure_under_load_counts_only_where_there_is_no_idle_one() -> None:
     found = {pair: (link.kind, link.rtt_s) for pair, link in measured(accepted.links, NODES, NOW).items()}
     assert found == {("a0", "b0"): (LinkKind.MEASURED, 0.05), ("a1", "b1"): (LinkKind.UNDER_LOAD, 0.9)}
     assert by_region(accepted.links, NODES)["a", "b"].rtt_s == 0.05
+
+
+def test_what_a_job_saw_of_a_link_does_not_steer_others_when_it_is_a_day_old() -> None:
+    lie = {"underLoad": True, "bandwidthBytesPerSecond": 10**12, "rttP50Microseconds": 1, "rttP95Microseconds": 1}
+    for age_s, expected in ((LOAD_RETENTION_S - 1, {("a0", "b0")}), (LOAD_RETENTION_S, set())):
+        accepted = accept([profile("a0", row("b0", age_s=age_s, **lie))], NODES, NOW)
+        assert measured(accepted.links, NODES, NOW).keys() == expected
 
 
 def test_a_new_representatives_bandwidth_replaces_the_old_ones() -> None:

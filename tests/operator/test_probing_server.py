@@ -38,7 +38,7 @@ from pathlib import Path
 from hulk_runtime.agent import __main__ as agent
 from hulk_runtime.agent.settings import Settings
 node, host, server, token, authority = sys.argv[1:]
-asyncio.run(agent.serve(Settings(node, host, server, Path(token), Path(authority))))
+asyncio.run(agent.serve(Settings(node, host, server, Path(token), Path(authority)), agent.logs.configure({})))
 """
 
 

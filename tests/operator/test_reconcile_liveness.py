@@ -8,14 +8,14 @@ import pytest
 from hulk_operator import names
 from hulk_operator.api import AvoidedNode, ConditionType
 from hulk_operator.cluster import CONFIG_MAPS
-from hulk_operator.observation import Observation
+from hulk_operator.observation import Expected, Observation, ObserveError
 from hulk_operator.pods import gang_config_map
+from hulk_operator.pods.orders import NO_ORDERS
 from hulk_operator.reconcile.liveness import Hearing, listen
 from hulk_operator.reconcile.polling import furthest, knock
 from hulk_operator.reconcile.recipe import Decision, decide
 from hulk_operator.reconcile.types import Memory, Poll, RequestPlan, Sighting, Write
 from hulk_operator.status import condition
-from hulk_operator.worker_client import ObserveError
 from hypothesis import given
 from hypothesis import strategies as st
 from views import LAUNCHED, NODES, NOW, ago, deploying, failure_of, full, gang, job, pod, running, status, view
@@ -134,19 +134,28 @@ def test_ranks_that_wait_for_a_lost_node_end_at_once(reason: str, ends_s: str | 
     )
     one, plan = job(**LAUNCHED), full(2)
     made = decide(view(later, job=one, full=plan, pods=(pod(0), pod(2)), memory=Memory(swept_to=2)))
-    expected = gang_config_map(one, plan.plan, plan.blob, is_broken=ends_s is not None)
+    expected = gang_config_map(one, plan.plan, plan.blob, NO_ORDERS, is_broken=ends_s is not None)
     assert [action for _, action in made.actions if isinstance(action, Write)] == [Write(CONFIG_MAPS, expected)]
     assert (f'"{names.ENV_END_SECONDS}": "0"' in expected["data"][names.GANG_ENVIRONMENT_KEY]) == (ends_s is not None)
 
 
-def test_every_node_is_knocked_at_and_sooner_again_while_one_is_silent() -> None:
-    made = trained(heard((-9, TRAINS, ALL)), polled_s=9)
-    (poll,) = [action for _, action in made.actions if isinstance(action, Poll)]
+@pytest.mark.parametrize(
+    ("name", "hearing", "polled_s", "after_s"),
+    [
+        ("long ago", heard((-9, TRAINS, ALL)), 9.0, 0.0),
+        ("a moment ago", heard((-9, TRAINS, ALL)), 1.25, 1.75),
+        ("a moment ago, and a node was silent", UNSURE, 0.25, 0.75),
+        ("a node was silent, and it is asked again", UNSURE, 1.5, 0.0),
+    ],
+)
+def test_every_node_is_knocked_at_and_sooner_again_while_one_is_silent(
+    name: str, hearing: Hearing, polled_s: float, after_s: float
+) -> None:
+    made = trained(hearing, polled_s=polled_s)
+    (poll,) = [action for _, action in made.calls]
+    assert isinstance(poll, Poll)
     assert poll.doors == {node: f"10.0.0.{n + 1}:9400" for n, node in enumerate(NODES)}
-    assert made.requeue_after_s == made.view.timing.poll_s
-    made = trained(UNSURE, polled_s=1.5)
-    assert [action for _, action in made.actions if isinstance(action, Poll)] == [poll]
-    assert made.requeue_after_s == made.view.timing.silent_poll_s
+    assert poll.after_s == after_s, name
 
 
 class Gang:
@@ -155,15 +164,15 @@ class Gang:
     def __init__(self, **steps: int) -> None:
         self.steps = steps
 
-    async def metrics(self, ip: str) -> Observation:
+    async def metrics(self, ip: str, expected: Expected) -> Observation:
         if ip not in self.steps:
             raise ObserveError("silent")
         return own(self.steps[ip])
 
-    async def preflight(self, ip: str) -> None:
+    async def preflight(self, ip: str, expected: Expected) -> None:
         raise NotImplementedError
 
-    async def start(self, ip: str, attempt: int) -> None:
+    async def start(self, ip: str, attempt: int, order: str) -> None:
         raise NotImplementedError
 
     async def answers(self, ip: str) -> bool:
@@ -172,6 +181,6 @@ class Gang:
 
 async def test_the_survivor_that_has_come_furthest_is_believed() -> None:
     workers = Gang(a=4, b=6)
-    assert await furthest(workers, ("a", "b", "gone")) == own(6)
-    assert await furthest(workers, ("gone",)) is None
+    assert await furthest(workers, ("a", "b", "gone"), Expected()) == own(6)
+    assert await furthest(workers, ("gone",), Expected()) is None
     assert await knock(workers, {"node-0": "a", "node-1": "gone"}) == {"node-0": True, "node-1": False}

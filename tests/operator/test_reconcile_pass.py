@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -27,7 +28,8 @@ from hulk_operator.cluster import (
     QuotaExceeded,
     Unavailable,
 )
-from hulk_operator.observation import Observation, Preflight
+from hulk_operator.observation import Expected, Observation, Preflight
+from hulk_operator.pods.orders import Orders
 from hulk_operator.reconcile.recipe import KUEUE, RECIPE, writes
 from hulk_operator.reconcile.reconciler import Reconciler
 from hulk_operator.reconcile.types import (
@@ -46,7 +48,7 @@ from hulk_operator.reconcile.types import (
 from hulk_operator.status import holds
 from hulk_operator.watched import Store
 from hulk_operator.worker_client import MAX_KNOCK_SECONDS, MAX_SECONDS, ObserveError
-from views import CALIBRATION, NODES, NOW, decision, failure_of, full, job
+from views import CALIBRATION, NODES, NOW, carry_out, decision, failure_of, full, job
 
 KEY = "lab/demo"
 
@@ -93,22 +95,24 @@ class Workers:
 
     def __init__(self, wait: Callable[[float], None]) -> None:
         self.started: list[int] = []
+        self.orders: list[str] = []
         self.says: dict[str, Observation] = {}
         self.dead: set[str] = set()
         self.wait = wait
 
-    async def metrics(self, address: str) -> Observation:
+    async def metrics(self, address: str, expected: Expected) -> Observation:
         if address in self.dead:
             self.wait(MAX_SECONDS)
         if address not in self.says:
             raise ObserveError("silent")
         return self.says[address]
 
-    async def preflight(self, address: str) -> Preflight | None:
+    async def preflight(self, address: str, expected: Expected) -> Preflight | None:
         return Preflight(1, (0.5, 0.5, 0.5))
 
-    async def start(self, address: str, attempt: int) -> None:
+    async def start(self, address: str, attempt: int, order: str) -> None:
         self.started.append(attempt)
+        self.orders.append(order)
 
     async def answers(self, address: str) -> bool:
         if address in self.dead:
@@ -126,6 +130,7 @@ class World:
         self.cluster = FakeCluster((HULK_JOBS, raw), *profiles)
         self.store, self.plans, self.workers = Store(), Plans(answer), Workers(self._wait)
         self.acts, self.now = True, NOW
+        self.woken: list[str] = []
         for name in NODES:
             self.store.nodes.put({"metadata": {"name": name, "resourceVersion": "1"}})
         self.store.jobs.put(self.cluster.objects["hulkjobs", "lab", "demo"])
@@ -138,6 +143,8 @@ class World:
             Timing(),
             self._observed,
             lambda: self.acts,
+            orders=Orders(b"key"),
+            wake=self.woken.append,
         )
 
     def _wait(self, seconds: float) -> None:
@@ -147,14 +154,22 @@ class World:
         assert seen in self.workers.says.values(), "nobody said so"
 
     async def passes(self, number: int = 1) -> float | None:
-        """Some passes; the answer of the last. One that asks whether a pod would be taken is followed at once."""
+        """Some passes, each with what it asks of workers; when the last asks for the next.
+
+        One that asks whether a pod would be taken is followed at once.
+        """
         due = None
         for _ in range(number):
             asked = len(self.cluster.tried)
-            due = await self.reconciler.reconcile(KEY)
+            due = await self._pass()
             if len(self.cluster.tried) > asked and due == 0:
-                due = await self.reconciler.reconcile(KEY)
+                due = await self._pass()
         return due
+
+    async def _pass(self) -> float | None:
+        self.woken.clear()
+        waits = [await self.reconciler.reconcile(KEY), await carry_out(self.reconciler.calls)]
+        return 0.0 if self.woken else min((wait for wait in waits if wait is not None), default=None)
 
     def job(self) -> HulkJob:
         """The job as the API server has it."""
@@ -231,6 +246,11 @@ async def test_a_preflight_becomes_a_prediction_and_speeds_before_the_start() ->
     assert [(entry["product"], entry["flopsPerSecond"]) for entry in speeds] == [("lab-cpu", 10**9)]
     await world.passes(2)
     assert world.workers.started == [1]
+    pod = world.cluster.objects["pods", "lab", "demo-1-0"]
+    (digest,) = [
+        entry["value"] for entry in pod["spec"]["containers"][0]["env"] if entry["name"] == "HULK_START_DIGEST"
+    ]
+    assert sha256(world.workers.orders[0].encode()).hexdigest() == digest, "the pods know the operator's order"
 
 
 @pytest.mark.parametrize(
@@ -276,7 +296,8 @@ async def test_the_rank_of_the_latest_membership_is_believed(
     world.workers.says = {f"10.0.0.{worker + 1}:9400": seen for worker, seen in says.items()}
     poll = Poll("10.0.0.1:9400", 1, preflight=False, others=("10.0.0.2:9400", "10.0.0.3:9400"))
     observe = next(step for step in RECIPE if step.name == "observe")
-    await world.reconciler._executor.run(await world.reconciler._gather(world.job()), [(observe, poll)])
+    world.reconciler.calls.ask(await world.reconciler._gather(world.job()), [(observe, poll)])
+    await carry_out(world.reconciler.calls)
     sighting = world.reconciler.memory[KEY].sighting
     assert sighting is not None
     assert sighting.observation == (None if believed is None else says[believed]), name
@@ -293,6 +314,7 @@ async def test_a_node_that_falls_silent_is_lost_within_ten_seconds(dead: int) ->
     world.workers.says = {"10.0.0.1:9400": rank_0, "10.0.0.2:9400": others, "10.0.0.3:9400": others}
     await world.passes(4)
     world.now += timedelta(seconds=timing.poll_s)
+    assert await world.passes() == 0.0  # at once when workers have answered
     assert await world.passes() == timing.poll_s
     killed, waited = world.now, []
     world.workers.dead = {f"10.0.0.{dead + 1}:9400"}
@@ -301,8 +323,8 @@ async def test_a_node_that_falls_silent_is_lost_within_ten_seconds(dead: int) ->
     while world.job().status.last_failure is None:
         waited.append(await world.passes() or 0.0)
         world.now += timedelta(seconds=waited[-1])
-    assert waited == [1.0, 1.0, 0.0, 0.0]  # at once when it is known, and after the pass that says so
-    assert (world.now - killed).total_seconds() == 8
+    assert waited == [0.0] * 5  # a knock at the dead takes as long as the pause
+    assert (world.now - killed).total_seconds() == 7
     last = failure_of(world.job().status)
     assert (last.reason, last.node) == ("NodeLost", NODES[dead])
     assert f"after step {3 if dead else 4}" in last.message

@@ -18,7 +18,7 @@ from hulk_operator.api import (
 )
 from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Forbidden, QuotaExceeded
 from hulk_operator.observation import Observation, ObservedAllReduce, ObservedRegionLink, ObservedStage, Preflight
-from hulk_operator.pods import Reason
+from hulk_operator.pods import Reason, metrics_readers
 from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.reconcile.liveness import Hearing
 from hulk_operator.reconcile.recipe import RECIPE, Decision, decide, writes
@@ -154,6 +154,19 @@ def test_a_committed_plan_is_created_pods_last() -> None:
     created = [action for _, action in made.actions if isinstance(action, Create)]
     assert [action.resource for action in created] == [CONFIG_MAPS, SERVICES, NETWORK_POLICIES, PODS]
     assert [body["metadata"]["name"] for body in created[-1].bodies] == ["demo-1-0", "demo-1-1", "demo-1-2"]
+
+
+def test_a_job_without_a_network_policy_gets_none() -> None:
+    made = decide(view(deploying(), job=job(networkPolicy={"enabled": False}), full=full(), memory=SWEPT))
+    created = [action for _, action in made.actions if isinstance(action, Create)]
+    assert [action.resource for action in created] == [CONFIG_MAPS, SERVICES, PODS]
+
+
+def test_the_network_policy_lets_in_whom_the_operator_was_told() -> None:
+    readers = metrics_readers("system", ("monitoring",))
+    made = decide(view(deploying(), full=full(), memory=SWEPT, metrics_readers=readers))
+    (policy,) = (action.bodies[0] for _, action in made.actions if getattr(action, "resource", 0) is NETWORK_POLICIES)
+    assert policy["spec"]["ingress"][1]["from"] == list(readers)
 
 
 def test_only_missing_pods_are_created() -> None:
@@ -703,7 +716,7 @@ def test_progress_is_written_down_with_its_error() -> None:
     assert (observed.loss, observed.relative_error, observed.wan) == ("2.5", "0.2500", None)
     assert made.view.status.checkpoint is not None
     assert made.view.status.checkpoint.step == 2
-    assert made.requeue_after_s == Timing().poll_s - 1
+    assert [poll.after_s for poll in actions(made, Poll)] == [Timing().poll_s - 1]
 
 
 def test_what_all_reduces_and_links_do_is_written_down_as_far_as_it_can_be() -> None:

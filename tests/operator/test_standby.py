@@ -88,6 +88,38 @@ async def test_who_cannot_renew_stands_down_and_comes_back(terms: list[asyncio.E
     await asyncio.wait([running])
 
 
+async def test_kopf_is_told_that_it_stands_down_before_it_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it has the process killed some time later, whatever that does by then."""
+    told: list[bool] = []
+
+    async def spawn_tasks(stop_flag: asyncio.Event, **_: Any) -> list[Any]:
+        return [stop_flag]
+
+    async def run_tasks(tasks: list[asyncio.Event], **_: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            told.append(tasks[0].is_set())
+            raise
+
+    monkeypatch.setattr(operator.kopf, "spawn_tasks", spawn_tasks)
+    monkeypatch.setattr(operator.kopf, "run_tasks", run_tasks)
+    cluster = Slow()
+
+    async def serve(parts: Parts) -> None:
+        await asyncio.Event().wait()
+
+    settings = Settings("me", lease_namespace="system", lease_s=LEASE_S)
+    started = run(cluster, cast(Workers, None), settings, Health(), serve, lambda: datetime.now(UTC))
+    running = asyncio.ensure_future(started)
+    await until({"holds": lambda: (LEASES.plural, "system", names.LEASE) in cluster.objects})
+    cluster.is_slow = True
+    await until({"stands down": lambda: told})
+    assert told == [True]
+    running.cancel()
+    await asyncio.wait([running])
+
+
 async def test_who_cannot_stand_down_is_killed(terms: list[asyncio.Event], monkeypatch: pytest.MonkeyPatch) -> None:
     """Its watches hang: an operator that follows half of the cluster is worse than none."""
     killed = asyncio.Event()

@@ -22,7 +22,7 @@ from hulk_operator.cluster import (
     Unavailable,
 )
 from hulk_operator.metrics import Health, Snapshot, registry
-from hulk_operator.observation import Observation, Preflight
+from hulk_operator.observation import Expected, Observation, Preflight
 from hulk_operator.sweeps.owned_objects import sweep_key_of
 from hulk_operator.sweeps.reconciler import REFUSED_RETRY_S, SweepReconciler
 from hulk_operator.watched import Store
@@ -35,13 +35,13 @@ KEY = "lab/rates"
 class Silent:
     """Workers that nobody is to ask in mode jobs."""
 
-    async def metrics(self, ip: str) -> Observation:
+    async def metrics(self, ip: str, expected: Expected) -> Observation:
         raise AssertionError(ip)
 
-    async def preflight(self, ip: str) -> Preflight | None:
+    async def preflight(self, ip: str, expected: Expected) -> Preflight | None:
         raise AssertionError(ip)
 
-    async def start(self, ip: str, attempt: int) -> None:
+    async def start(self, ip: str, attempt: int, order: str) -> None:
         raise AssertionError(ip)
 
     async def answers(self, ip: str) -> bool:

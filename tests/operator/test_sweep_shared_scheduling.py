@@ -10,7 +10,7 @@ from fake_cluster import FakeCluster
 from hulk_operator import names
 from hulk_operator.api import ConditionType, HulkJob, HulkSweep, SweepPhase, TrialPhase
 from hulk_operator.cluster import CONFIG_MAPS, HULK_JOBS, HULK_SWEEPS, ClusterError, Forbidden, Object, Unavailable
-from hulk_operator.observation import Observation, ObservedTrial, Preflight
+from hulk_operator.observation import Expected, Observation, ObservedTrial, ObserveError, Preflight
 from hulk_operator.pods import Exit, WorkerPod
 from hulk_operator.sweeps.reconciler import SweepReconciler
 from hulk_operator.sweeps.shared_scheduling import (
@@ -27,7 +27,7 @@ from hulk_operator.sweeps.shared_scheduling import (
 from hulk_operator.sweeps.trial_assignment import Division, Left, config_map, divide, divide_again, read
 from hulk_operator.sweeps.trials import mistakes, trials
 from hulk_operator.watched import Store
-from hulk_operator.worker_client import ObserveError, parse_metrics
+from hulk_operator.worker_answers import parse_metrics
 from sweep_cases import document, ran
 from views import NOW, ago
 
@@ -279,15 +279,15 @@ class Workers:
     def __init__(self) -> None:
         self.says: dict[str, dict[str, ObservedTrial]] = {}
 
-    async def metrics(self, ip: str) -> Observation:
+    async def metrics(self, ip: str, expected: Expected) -> Observation:
         if ip not in self.says:
             raise ObserveError("silent")
         return Observation(trials=self.says[ip])
 
-    async def preflight(self, ip: str) -> Preflight | None:
+    async def preflight(self, ip: str, expected: Expected) -> Preflight | None:
         raise AssertionError(ip)
 
-    async def start(self, ip: str, attempt: int) -> None:
+    async def start(self, ip: str, attempt: int, order: str) -> None:
         raise AssertionError(ip)
 
     async def answers(self, ip: str) -> bool:

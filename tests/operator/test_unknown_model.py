@@ -19,7 +19,7 @@ from hulk_operator.reconcile.recipe import decide
 from hulk_operator.reconcile.steps.planning import committed
 from hulk_operator.reconcile.types import Memory, Planned, Poll, Sighting
 from hulk_operator.watched import NodeState
-from hulk_operator.worker_client import parse_metrics
+from hulk_operator.worker_answers import parse_metrics
 from hulk_placement.cost.compute import speeds
 from hulk_placement.topology import Machine, Topology
 from test_planning import job, node, planning_over, shown
@@ -175,7 +175,7 @@ def test_other_products_are_compared_by_data_sheets(
     workload = to_workload(one, to_model(one.spec, measured=known.model), Situation(1, dict.fromkeys(products, 1)))
     assert known.model is not None
     shown = ShownSpeeds("a", reference_speeds(one.spec, known.model, products))
-    workload = with_measured_speeds(workload, {}, products, shown)
+    workload = with_measured_speeds(workload, {}, products, NOW, shown)
     topology = Topology(tuple(Machine(name, "eu", "", 1, product=of) for name, of in products.items()), {}, {})
     found = {
         name: workload.model.flops_per_sequence / speed for name, speed in speeds(workload, topology, products).items()

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from hulk_operator.api import HulkJob, NodeProfile
+from hulk_operator.api import HulkJob
 from hulk_operator.inputs.placement_constraints import UnusableJobError
-from hulk_operator.inputs.speeds import with_measured_speeds
 from hulk_operator.inputs.workloads import (
     Situation,
     model_reference,
@@ -295,6 +294,7 @@ def test_shares_go_by_speed_where_the_program_is_known_to_weigh_them(
             {"mode": "wan", "compression": "int8", "onRegionLoss": "continue", "fixedShares": True},
             Sync(mode="wan", compression="int8", on_region_loss="continue", fixed_shares=True),
         ),
+        ({"encryption": "none"}, Sync(encryption="none")),
     ],
 )
 def test_how_replicas_come_together_reaches_the_planner(asked: dict[str, Any], expected: Sync) -> None:
@@ -320,39 +320,3 @@ def test_residency_narrows_the_regions(
 def test_residency_that_leaves_no_region_names_both_lists() -> None:
     with pytest.raises(UnusableJobError, match="asks for regions eu; jobs of namespace research may run only in us"):
         workload(job(placement={"regions": ["eu"]}), Situation(1, {}, allowed_regions=("us",)))
-
-
-def test_speeds_count_by_workload_on_the_product_that_is_there() -> None:
-    plain = workload(job())
-    entry = {"product": "cpu", "workload": plain.digest, "flopsPerSecond": 5, "time": "2026-01-02T03:04:05Z"}
-    accelerators = {
-        "a": entry,
-        "b": entry | {"workload": "another"},
-        "c": entry | {"product": "replaced"},
-        "d": entry | {"microBatch": 3},
-    }
-    profiles = {
-        name: NodeProfile.model_validate({"metadata": {"name": name}, "status": {"accelerators": [found]}})
-        for name, found in accelerators.items()
-    }
-    measured = with_measured_speeds(plain, profiles, dict.fromkeys("abcd", "cpu"))
-    assert measured.flops_per_s == {"a": 5.0, "d": 5.0}
-    assert measured.measured_micro_batch == {"d": 3}
-    assert measured.likely_flops_per_s == {}  # the other workload ran on no node of this one
-
-
-def test_another_workload_tells_what_nodes_are_like() -> None:
-    """It reached 3 and 12 FLOP/s on two nodes, and this one 6 on the first: the second is likely to reach 24."""
-    plain = workload(job())
-    entry = {"product": "cpu", "workload": "another", "time": "2026-01-02T03:04:05Z"}
-    entries = {
-        "a": [entry | {"flopsPerSecond": 3}, entry | {"workload": plain.digest, "flopsPerSecond": 6}],
-        "b": [entry | {"flopsPerSecond": 12}, entry | {"product": "replaced", "flopsPerSecond": 99}],
-        "c": [entry | {"product": "replaced", "flopsPerSecond": 99}],
-    }
-    profiles = {
-        name: NodeProfile.model_validate({"metadata": {"name": name}, "status": {"accelerators": found}})
-        for name, found in entries.items()
-    }
-    found = with_measured_speeds(plain, profiles, dict.fromkeys("abc", "cpu"))
-    assert (found.flops_per_s, found.likely_flops_per_s) == ({"a": 6.0}, {"b": 24.0})

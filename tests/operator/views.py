@@ -17,6 +17,7 @@ from hulk_operator.api import (
 )
 from hulk_operator.pods import Exit, WorkerPod
 from hulk_operator.reconcile.types import Admission, Calibration, FullPlan, Memory, Planned, View
+from hulk_operator.reconcile.worker_calls import WorkerCalls
 from hulk_operator.status import with_condition
 from hulk_operator.watched import NodeState
 from hulk_placement.plan import Layout as PlanLayout
@@ -170,3 +171,13 @@ def view(found: HulkJobStatus | None = None, **fields: Any) -> View:
     if given["memory"].admission is None:
         given["memory"] = replace(given["memory"], admission=Admission(GENERATION, NOW))
     return View(job=one.model_copy(update={"status": known}), status=known, now=NOW, **given)
+
+
+async def carry_out(calls: WorkerCalls) -> float | None:
+    """What a pass asked of workers, as far as it is due at once; in how many seconds the next of it is due."""
+    waits = {name: getattr(asked.call, "after_s", 0.0) for name, asked in calls.asked.items()}
+    for name in [name for name, after_s in waits.items() if not after_s]:
+        await calls.carry_out(name)
+    for name in list(calls.seen):
+        await calls.tell(name)
+    return min(filter(None, waits.values()), default=None)

@@ -18,7 +18,7 @@ from hulk_placement.model import (
 )
 from hulk_placement.nccl import Nccl
 from hulk_placement.plan import ALGORITHMS, NOT_PREDICTED, Layout, Plan, WorkerSlot
-from hulk_placement.sync import COMPRESSIONS, ON_REGION_LOSS, Sync
+from hulk_placement.sync import COMPRESSIONS, ENCRYPTIONS, ON_REGION_LOSS, Sync
 from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
 from hulk_placement.training_memory import SHARDED, TrainingMemory
 from hulk_placement.workload import OBJECTIVES, SHARES, STAGE_TRANSPORTS, Workload
@@ -140,7 +140,11 @@ SHAPES = st.builds(
 )
 SYNCS = st.one_of(
     st.builds(
-        Sync, st.sampled_from(["auto", "wan"]), compression=st.sampled_from(COMPRESSIONS), fixed_shares=st.booleans()
+        Sync,
+        st.sampled_from(["auto", "wan"]),
+        compression=st.sampled_from(COMPRESSIONS),
+        fixed_shares=st.booleans(),
+        encryption=st.sampled_from(ENCRYPTIONS),
     ),
     st.builds(Sync, st.just("local"), inner_steps=st.integers(1, 99), on_region_loss=st.sampled_from(ON_REGION_LOSS)),
     st.just(Sync("ring")),

@@ -64,7 +64,7 @@ def test_everything_can_be_said() -> None:
 training: {globalBatch: 64, microBatch: 2, precision: bf16, optimizer: sgd, steps: 100, recompute: true}
 parallelism: {data: 2, pipeline: 2, tensor: 2, schedule: gpipe}
 workers: {min: 2, max: 4, acceleratorsPerWorker: 4}
-sync: {mode: local, innerSteps: 7, compression: int8, onRegionLoss: continue, fixedShares: true}
+sync: {mode: local, innerSteps: 7, compression: int8, onRegionLoss: continue, fixedShares: true, encryption: none}
 objective: throughputPerMoney
 constraints:
   allowedRegions: [eu, us]
@@ -86,6 +86,7 @@ priority: 3
     assert workload.layer_pins == (LayerPin((0, 1, 2, 4), ("eu",)), LayerPin((5,), ("eu",), ("b",)))
     assert (workload.objective, workload.max_price_per_hour) == ("throughput-per-money", 50)
     assert (workload.sync.mode, workload.sync.inner_steps, workload.sync.compression) == ("local", 7, "int8")
+    assert workload.sync.encryption == "none"
     assert (workload.flops_per_s, workload.likely_flops_per_s) == ({"b": 1e13}, {"a-0": 2e13})
     assert (workload.allow_unknown_links, workload.priority) == (True, 3)
 

@@ -27,7 +27,7 @@ from hulk_placement.layouts.trials import Shape, Trials, copy_of
 from hulk_placement.model import Layer, Model
 from hulk_placement.model.presets import preset
 from hulk_placement.plan import Layout, Plan
-from hulk_placement.solution import Budget, Unplaced
+from hulk_placement.solution import Budget, Record, Unplaced
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
@@ -562,7 +562,7 @@ def test_a_search_that_time_ends_says_so_and_can_be_made_again(num_looks: int) -
     assert isinstance(found, Plan)
     *why, last = found.why
     assert last == f"The search was stopped after 8.5e+05 s, at iteration {num_looks}: the best found until then."
-    again = place(job, there, Budget(iterations=10**9, stop_at=num_looks))
+    again = place(job, there, Budget(iterations=10**9, record=Record([{num_looks: 100}])))
     assert isinstance(again, Plan)
     assert (again.workers, again.layout, again.iterations) == (found.workers, found.layout, found.iterations)
     assert again.why == tuple(why)

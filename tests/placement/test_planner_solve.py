@@ -18,7 +18,7 @@ from hulk_placement.search.baselines import BASELINES
 from hulk_placement.search.evaluate import evaluate, links_known
 from hulk_placement.search.job import place
 from hulk_placement.search.problem import Problem, build
-from hulk_placement.solution import Budget, Unplaced
+from hulk_placement.solution import Budget, Record, Unplaced
 from hulk_placement.solve import solve
 from hulk_placement.solve.together import RING_SHARE
 from hulk_placement.topology import Link, LinkKind, Machine, Topology
@@ -365,13 +365,13 @@ def test_a_search_that_takes_too_long_gives_its_best_and_can_be_made_again(secon
     *why, last = plan.why
     found = re.fullmatch(r"The search was stopped after .* s, at iteration (\d+): the best found until then\.", last)
     assert found is not None, last
-    again = solve([job], [], topology, Budget(stop_at=int(found[1]))).plans[job.key]
+    again = solve([job], [], topology, Budget(record=Record([{int(found[1]): 100}]))).plans[job.key]
     assert again == replace(plan, why=tuple(why))
 
 
 def test_time_is_shared_by_the_jobs_of_a_pass() -> None:
     topology = many_machines(60, random.Random(3))
-    jobs = [workload(topology, key=f"team/{name}", max_workers=20) for name in "abc"]
+    jobs = [workload(topology, key=f"team/{most}", max_workers=most) for most in (19, 20, 21)]
     plans = solve(jobs, [], topology, Budget(seconds=180), Ticks()).plans
     stopped = [re.search(r"stopped after (\S+) s", " ".join(plan.why)) for plan in plans.values()]
     rings_s = RING_SHARE * 180

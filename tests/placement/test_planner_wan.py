@@ -347,6 +347,20 @@ def golden_plan() -> tuple[Plan, Workload]:
     return planned(asked, topology), asked
 
 
+@pytest.mark.parametrize(
+    ("sync", "version", "encryption"),
+    [(Sync("wan"), 2, "wan"), (Sync("wan", encryption="none"), 1, "none"), (Sync("ring"), 1, None)],
+)
+def test_a_runtime_that_cannot_encrypt_does_not_read_a_plan_that_wants_it(
+    sync: Sync, version: int, encryption: str | None
+) -> None:
+    topology = worlds.profile("B")
+    asked = job(topology, min_workers=6, sync=sync)
+    document = wire.document(planned(asked, topology), meta_of(asked))
+    assert document["version"] == version
+    assert document.get("collective", {}).get("encryption") == encryption
+
+
 def test_golden_file_is_a_plan_and_fits_the_schema() -> None:
     """The runtime's tests read the same file. Shares are a solver's: another version of it may find others as good."""
     golden = json.loads(GOLDEN.read_text())

@@ -189,7 +189,7 @@ def test_a_thousand_workers_stay_below_the_limit_of_a_config_map() -> None:
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("another version", {"version": 2}, "wire version 2; this is version 1"),
+        ("another version", {"version": 3}, "wire version 3; this reads 1, 2"),
         ("altered", {"shares": [50]}, "the digest .* is not of this content"),
     ],
 )

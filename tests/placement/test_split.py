@@ -290,7 +290,7 @@ def test_a_part_of_the_ground_is_as_if_it_were_made_of_its_machines() -> None:
 def test_searches_are_compared_with_what_no_division_beats() -> None:
     jobs, world = case("unequal machines")
     ticks = iter(range(10**9))
-    found = compare(jobs, world, 2000.0, lambda: float(next(ticks)))
+    found = compare(jobs, world, 20_000.0, lambda: float(next(ticks)))
     rows = {row.search: row for row in found.rows}
     assert set(rows) == set(SEARCHES)
     assert rows["exact"].is_proven

@@ -4,8 +4,8 @@ import pytest
 from hulk_placement.sync import Sync
 
 
-def test_by_default_the_planner_chooses_and_nothing_is_compressed_or_left_out() -> None:
-    assert Sync() == Sync(mode="auto", inner_steps=50, compression="none", on_region_loss="restart")
+def test_by_default_the_planner_chooses_and_nothing_is_compressed_left_out_or_read() -> None:
+    assert Sync() == Sync("auto", inner_steps=50, compression="none", on_region_loss="restart", encryption="wan")
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("auto", True), ("ring", False), ("wan", True), ("local", True)])
@@ -25,6 +25,7 @@ def test_only_local_sgd_has_steps_between_two_sums(mode: str, expected: int | No
         ({"inner_steps": 0}, "0 inner steps"),
         ({"compression": "zip"}, "compression 'zip'"),
         ({"on_region_loss": "ignore"}, "on region loss 'ignore'"),
+        ({"encryption": "tls"}, "encryption 'tls'"),
         ({"mode": "ring", "compression": "bf16"}, "need another mode"),
         ({"mode": "ring", "on_region_loss": "continue"}, "need another mode"),
     ],

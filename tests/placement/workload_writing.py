@@ -87,6 +87,7 @@ def _sync(sync: Sync) -> dict[str, Any]:
         "compression": sync.compression,
         "onRegionLoss": sync.on_region_loss,
         "fixedShares": sync.fixed_shares,
+        "encryption": sync.encryption,
     }
 
 

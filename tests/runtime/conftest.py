@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import start_order
 from forked import python
 from hulk_runtime.plan import wire
 
@@ -161,6 +162,7 @@ class Job:
         self.environment.update(
             HULK_PLAN=str(path),
             HULK_PEER_SECRET=str(secret),
+            HULK_START_DIGEST=start_order.DIGEST,
             HULK_JOB=str(document["job"]),
             HULK_ATTEMPT=str(document["attempt"]),
             MASTER_ADDR="127.0.0.1",

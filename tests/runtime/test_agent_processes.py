@@ -29,10 +29,10 @@ from aiohttp import web
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from hulk_runtime.agent import __main__ as agent
+from hulk_runtime.agent import __main__ as agent, logs
 from hulk_runtime.agent.settings import Settings
 node, host, server, token = sys.argv[1:]
-asyncio.run(agent.serve(Settings(node, host, server, Path(token), None)))
+asyncio.run(agent.serve(Settings(node, host, server, Path(token), None), logs.configure({})))
 """
 API_PORT = 6443
 CLONE_NEWNET = 0x40000000

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 from collective_ranks import all_reduce, group, vectors
-from hulk_operator import worker_client
+from hulk_operator import worker_answers
 from hulk_runtime.collective.drift.agreement import ROUND, WINDOW
 from hulk_runtime.collective.planned.prediction import expected
 from hulk_runtime.collective.planned.statistics import SizeFigures, Tally
@@ -95,7 +95,7 @@ def test_the_operator_reads_what_the_ranks_saw() -> None:
         report.completed(told([0.0], num_bytes=0))
         registry = CollectorRegistry()
         registry.register(WanCollector(report.figures))
-        seen = worker_client.parse_metrics(generate_latest(registry).decode())
+        seen = worker_answers.parse_metrics(generate_latest(registry).decode())
         said = list(lines(report.figures()))
     assert (len(before.sizes), len(before.links)) == (0, 6)
     [size] = seen.all_reduces
@@ -119,7 +119,7 @@ def test_what_is_not_known_is_not_said() -> None:
         found = report.figures()
         registry = CollectorRegistry()
         registry.register(WanCollector(report.figures))
-        seen = worker_client.parse_metrics(generate_latest(registry).decode())
+        seen = worker_answers.parse_metrics(generate_latest(registry).decode())
     assert found.links == ()
     assert [size.observed_s for size in seen.all_reduces] == [0.2]
     assert seen.all_reduces[0].predicted_s is None

@@ -22,13 +22,15 @@ from hulk_runtime.collective.wire.rendezvous import Address
 from hulk_runtime.errors import MembershipChangedError, PeerLostError, RankLostError
 from hulk_runtime.plan.flows import CollectivePlan, Flow, SizeClass
 
-PAIR = CollectivePlan(((0,), (1,)), {}, (SizeClass(1 << 40, 1 << 12, (Flow(1.0, (0, 1)),)),))
+PAIR = CollectivePlan(((0,), (1,)), {}, (SizeClass(1 << 40, 1 << 12, (Flow(1.0, (0, 1)),)),), encryption="none")
+"""A test writes frames as they are; what it may not write, no record makes good."""
 THREE = CollectivePlan(
     ((0,), (1,), (2,)),
     {},
     (SizeClass(1 << 40, 1 << 12, (Flow(1.0, (0, 1, 2)),)),),
     without={2: PAIR.classes},
     on_region_loss="continue",
+    encryption="none",
 )
 SETTINGS = Settings(bound_s=2.0, connect_s=PATIENCE_S)
 IDENTITY = Identity(SECRET, SCOPE, SETTINGS.digest(PAIR))

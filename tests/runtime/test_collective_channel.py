@@ -11,6 +11,7 @@ from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.reduction.operation import Outgoing
 from hulk_runtime.collective.wire.failure import Failure
 from hulk_runtime.collective.wire.frames import HEADER_BYTES, Header, Kind, Phase, parse
+from hulk_runtime.collective.wire.records import Keys, Plain, Records, Sealed
 
 BEAT = Header(Kind.BEAT).pack()
 PACE_BYTES_PER_S = 20_000_000  # much stays unsent
@@ -25,13 +26,26 @@ def pair() -> tuple[socket.socket, socket.socket]:
         return client.dup(), accepted
 
 
-def read_frames(connection: socket.socket, lengths: list[int]) -> None:
+def sealed() -> tuple[Records, Records]:
+    """Of both ends of a connection."""
+    ends = [Keys.derive(bytes(32), b"hello", is_client=is_client, is_aes=True) for is_client in (True, False)]
+    return Sealed(ends[0]), Sealed(ends[1])
+
+
+WAYS = {"plain": lambda: (Plain(), Plain()), "sealed": sealed}
+
+
+def read_frames(connection: socket.socket, records: Records, lengths: list[int]) -> None:
     """The lengths of the payloads, until the end."""
     with connection.makefile("rb") as stream:
-        while head := stream.read(HEADER_BYTES):
-            header = parse(head)
+        while record := stream.read(HEADER_BYTES + records.tag_bytes):
+            header = parse(records.open_head(memoryview(bytearray(record))))
             lengths.append(header.num_bytes)
-            assert len(stream.read(header.num_bytes)) == header.num_bytes
+            if header.num_bytes:
+                place = memoryview(bytearray(header.num_bytes))
+                body = records.room(place)
+                assert stream.readinto(body) == len(body)  # type: ignore[attr-defined]
+                records.open_payload(body, place)
 
 
 class Kept:
@@ -48,13 +62,16 @@ class Kept:
 
 
 @pytest.mark.parametrize("kind", [Kind.ABORT, Kind.VIEW, Kind.CHUNK])
-@pytest.mark.parametrize("half", [10, HEADER_BYTES, HEADER_BYTES + 7, HEADER_BYTES + 36])
-def test_a_frame_that_is_diverted_on_its_way_arrives_whole(kind: Kind, half: int) -> None:
+@pytest.mark.parametrize("half", [10, 0, 7, 36])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_frame_that_is_diverted_on_its_way_arrives_whole(way: str, kind: Kind, half: int) -> None:
     """All connections are, when a loss is seen."""
     payload = Failure(3, "it closed its connection").pack() + bytes(range(64))
-    frame = Header(kind, len(payload)).pack() + payload
+    mine, others = WAYS[way]()
+    frame = b"".join(others.seal(Header(kind, len(payload)).pack(), memoryview(payload)))
+    half += 0 if half == 10 else HEADER_BYTES + mine.tag_bytes
     sink, (ours, theirs) = Kept(), pair()
-    channel = Channel(ours, Peer(1, is_far=False))
+    channel = Channel(ours, Peer(1, is_far=False), mine)
     for piece in (frame[:half], frame[half:]):
         theirs.sendall(piece)
         select.select([ours], [], [], 5.0)
@@ -67,7 +84,7 @@ def test_a_frame_that_is_diverted_on_its_way_arrives_whole(kind: Kind, half: int
 
 def test_a_connection_that_its_own_frame_closes_is_gone() -> None:
     sink, (ours, theirs) = Kept(), pair()
-    channel = Channel(ours, Peer(1, is_far=False))
+    channel = Channel(ours, Peer(1, is_far=False), Plain())
     sink.arrived = lambda *_: ours.close()  # type: ignore[method-assign]
     theirs.sendall(Header(Kind.VIEW, 10).pack() + bytes(10) + BEAT[:9])
     select.select([ours], [], [], 5.0)
@@ -78,16 +95,19 @@ def test_a_connection_that_its_own_frame_closes_is_gone() -> None:
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("seed", range(4))
-def test_frames_stay_whole_when_a_pause_begins_while_the_socket_is_full(seed: int) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_frames_stay_whole_when_a_pause_begins_while_the_socket_is_full(way: str, seed: int) -> None:
     draw, (ours, theirs) = random.Random(seed), pair()
+    mine, others = WAYS[way]()
     heard: list[int] = []
-    reader = threading.Thread(target=read_frames, args=(theirs, heard), daemon=True)
+    reader = threading.Thread(target=read_frames, args=(theirs, others, heard), daemon=True)
     reader.start()
     peer = Peer(1, is_far=True)
-    channel = Channel(ours, peer)
+    channel = Channel(ours, peer, mine)
     channel.pace(PACE_BYTES_PER_S)
     # the kernel collects whole segments: where one has room for a part of a frame, it takes that part
-    sent = [SEGMENT_BYTES * draw.randint(1, 122) - HEADER_BYTES - draw.randint(1, HEADER_BYTES - 1) for _ in range(400)]
+    head_bytes = HEADER_BYTES + 2 * mine.tag_bytes  # the payload has a tag as well
+    sent = [SEGMENT_BYTES * draw.randint(1, 122) - head_bytes - draw.randint(1, HEADER_BYTES - 1) for _ in range(400)]
     for number, num_bytes in enumerate(sent):
         head = Header(Kind.CHUNK, num_bytes, operation=number, phase=Phase.SUM).pack()
         peer.push(Outgoing(1, head, memoryview(bytes(num_bytes)), (number, 0.0, 0.0)))

@@ -38,6 +38,7 @@ from hulk_runtime.collective.reduction.handle import Work
 from hulk_runtime.collective.wire.failure import Failure, Verdict
 from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind, Phase, parse
 from hulk_runtime.collective.wire.handshake import Identity, RefusedError, greet
+from hulk_runtime.collective.wire.records import Plain
 from hulk_runtime.errors import MembershipChangedError, PeerLostError, RankLostError
 from hulk_runtime.plan.flows import CollectivePlan, Flow, SizeClass
 from hypothesis import given, settings
@@ -49,9 +50,12 @@ PLAN = CollectivePlan(
     ((0, 1), (2,), (3,)),
     {},
     (SizeClass(1 << 40, 1 << 12, (Flow(0.6, (0, 1), ((2, 1),), ((2, 0),)), Flow(0.4, (0, 1, 2)))),),
+    encryption="none",
 )
+"""Not encrypted where a test plays a rank and writes frames as they are."""
+SEALED = replace(PLAN, encryption="wan")
 LAST = 3
-PAIRS = replace(CollectivePlan.direct([[0, 1], [2, 3]]), on_region_loss="continue")
+PAIRS = replace(CollectivePlan.direct([[0, 1], [2, 3]]), on_region_loss="continue", encryption="none")
 """Of two halves the one with rank 0 goes on."""
 
 
@@ -276,13 +280,14 @@ def test_a_chunk_that_begins_before_its_operation_is_looked_at_like_any_other() 
 
 def test_strangers_at_the_door_disturb_nobody() -> None:
     at = doors(PLAN.num_ranks)
-    ranks = together([lambda rank=rank: connect(rank, at, PLAN, QUICK) for rank in range(4)])  # type: ignore[misc]
+    ranks = together([lambda rank=rank: connect(rank, at, SEALED, QUICK) for rank in range(4)])  # type: ignore[misc]
     try:
         for who, why in [
-            (identity(secret=b"another secret!!"), "another secret"),
-            (identity(scope="team/demo/0"), "another job or attempt"),
+            (identity(SEALED, secret=b"another secret!!"), "another secret"),
+            (identity(SEALED, scope="team/demo/0"), "another job or attempt"),
             (identity(CollectivePlan.direct([[0, 1], [2], [3]])), "another plan, or other settings"),
-            (identity(settings=replace(QUICK, drift=False)), "another plan, or other settings"),
+            (identity(SEALED, settings=replace(QUICK, drift=False)), "another plan, or other settings"),
+            (identity(PLAN), "another plan, or other settings"),  # one that would not encrypt
         ]:
             with pytest.raises(RefusedError, match=why):
                 knock(at, target=0, who=who)
@@ -318,7 +323,7 @@ def test_who_comes_with_other_settings_is_refused() -> None:
 
 def test_vectors_of_other_types_are_not_added() -> None:
     """As many bytes on both, and each would take the other's for its own."""
-    with group(PLAN, QUICK) as ranks:
+    with group(SEALED, QUICK) as ranks:
         mine = [torch.zeros(3000, dtype=torch.float16 if rank == LAST else torch.bfloat16) for rank in range(4)]
         works = [rank.all_reduce(vector) for rank, vector in zip(ranks, mine, strict=True)]
         told = [str(error) for error in errors_of(works)]  # by whichever of the two looked first
@@ -334,7 +339,7 @@ def test_the_words_of_a_failure_are_those_that_a_frame_holds() -> None:
 
 
 def test_leaving_in_good_order_is_no_failure() -> None:
-    with group(PLAN, QUICK) as ranks:
+    with group(SEALED, QUICK) as ranks:
         mine = vectors(4, 5000)
         works = [rank.all_reduce(vector) for rank, vector in zip(ranks, mine, strict=True)]
         works[3].wait(PATIENCE_S)
@@ -347,14 +352,14 @@ def test_leaving_in_good_order_is_no_failure() -> None:
 
 def test_a_rank_that_does_not_take_part_is_waited_for_only_so_long() -> None:
     """Its process lives and its connections beat: only whoever waits can tell how long is too long."""
-    with group(PLAN, QUICK) as ranks:
+    with group(SEALED, QUICK) as ranks:
         works = [rank.all_reduce(torch.zeros(100)) for rank in ranks[:3]]
         with pytest.raises(PeerLostError, match="rank 3 was lost: it did not begin all-reduce 0 within 3 s"):
             works[0].wait(1.5 * BOUND_S)
         assert len({str(error) for error in errors_of(works)}) == 1
 
 
-PAIR = CollectivePlan(((0,), (1,)), {}, (SizeClass(1 << 40, 1 << 12, (Flow(1.0, (0, 1)),)),))
+PAIR = CollectivePlan(((0,), (1,)), {}, (SizeClass(1 << 40, 1 << 12, (Flow(1.0, (0, 1)),)),), encryption="none")
 
 
 @contextmanager
@@ -463,7 +468,7 @@ def test_whatever_arrives_is_a_frame_or_garbage(pieces: list[bytes], data: st.Da
         stream[place // 8] ^= 1 << place % 8
     ours, theirs = tcp_pair()
     with ours, theirs:
-        channel = Channel(ours, Peer(1, is_far=False))
+        channel = Channel(ours, Peer(1, is_far=False), Plain())
         theirs.sendall(stream)
         theirs.close()
         with pytest.raises((GarbageError, PeerGoneError)):
@@ -544,7 +549,7 @@ def test_strangers_who_say_nothing_keep_nobody_out() -> None:
     at = doors(4)
     host = (at.addresses[0].host, at.addresses[0].port)
     idle = [socket.create_connection(host) for _ in range(80)]
-    ranks = together([lambda rank=rank: connect(rank, at, PLAN, QUICK) for rank in range(4)])  # type: ignore[misc]
+    ranks = together([lambda rank=rank: connect(rank, at, SEALED, QUICK) for rank in range(4)])  # type: ignore[misc]
     idle += [socket.create_connection(host) for _ in range(80)]
     started = time.monotonic()
     together([rank.close for rank in ranks])

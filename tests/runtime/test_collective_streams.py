@@ -46,7 +46,7 @@ def require_sum(ranks: Sequence[Collective], seed: int) -> None:
 
 def test_paths_that_open_keep_one_connection() -> None:
     with group(PLAN, SPREAD) as ranks:
-        spare = [connection for rank in ranks for way in rank._spare.values() for connection in way]
+        spare = [channel.socket for rank in ranks for way in rank._spare.values() for channel in way]
         together([rank.warm for rank in ranks])
         assert numbers(ranks) == [{1: 1, 2: 1}, {0: 1, 2: 1}, {0: 1, 1: 1}]
         assert [connection.fileno() for connection in spare] == 3 * 2 * 3 * [-1]

@@ -13,6 +13,7 @@ from hulk_runtime.collective.connections.tcp_warmup import FRAME_BYTES, MAX_REOP
 from hulk_runtime.collective.reduction.handle import Work
 from hulk_runtime.collective.reduction.operation import Outgoing
 from hulk_runtime.collective.wire.frames import HEADER_BYTES, Header, Kind, parse
+from hulk_runtime.collective.wire.records import Plain
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def connected() -> Iterator[tuple[Channel[Peer], socket.socket]]:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours:
         theirs = server.accept()[0]
         with theirs:
-            yield Channel(ours, Peer(1, is_far=True)), theirs
+            yield Channel(ours, Peer(1, is_far=True), Plain()), theirs
 
 
 def queued_bytes(peer: Peer) -> int:

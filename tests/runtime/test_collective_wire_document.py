@@ -60,14 +60,14 @@ def test_a_header_has_its_fields_where_the_table_says() -> None:
 
 
 def test_a_hello_has_its_fields_where_the_table_says() -> None:
-    hello = Identity(bytes(32), "team/demo/1", PLAN_DIGEST).hello(stream=3, source=70_000, target=66_000)
+    hello = Identity(bytes(32), "team/demo/1", PLAN_DIGEST, has_aes=True).hello(stream=3, source=70_000, target=66_000)
     found = {name: hello[at : at + size] for name, (at, size) in HELLO.items()}
     assert found.pop("magic") == b"HULKWAN\0"
     assert found.pop("plan") == PLAN_DIGEST
     assert len(found.pop("nonce")) == 32
     assert found.pop("scope").hex() == hashlib.sha256(b"team/demo/1").hexdigest()[:32]
     numbers = {name: int.from_bytes(field, "little") for name, field in found.items()}
-    assert numbers == {"version": frames.WIRE_VERSION, "stream": 3, "zero": 0, "source": 70_000, "target": 66_000}
+    assert numbers == {"version": frames.WIRE_VERSION, "stream": 3, "aes": 1, "source": 70_000, "target": 66_000}
 
 
 def test_the_handshake_has_the_steps_of_the_table() -> None:

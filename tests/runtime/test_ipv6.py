@@ -5,16 +5,18 @@ import socket
 import urllib.request
 
 import pytest
-from hulk_operator import metrics
+from hulk_operator import metrics, worker_client
 from hulk_operator.metrics import Health, Snapshot, registry
-from hulk_operator.worker_client import answers
+from hulk_operator.observation import Expected, ObserveError
 from hulk_runtime.agent import bandwidth, http_server
 from hulk_runtime.agent.echo import Echo
 from hulk_runtime.agent.iperf import Transfer
 from hulk_runtime.agent.orders import Address, BandwidthOrder, parse
 from hulk_runtime.agent.rtt_window import MIN_SAMPLES
+from hulk_runtime.training.preflight import Preflight
 from hulk_runtime.training.progress_server import ProgressServer
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Gauge
+from start_order import DIGEST, ORDER
 from test_wan_training import wan
 
 BOTH = ("127.0.0.1", "::1")
@@ -33,11 +35,19 @@ def url(host: str, port: int, path: str) -> str:
 
 
 async def test_a_worker_answers_at_both_families() -> None:
-    with ProgressServer(CollectorRegistry(), 1, 0) as served:
+    known = CollectorRegistry()
+    Gauge("hulk_worker_step", "Last completed step.", registry=known).set(7)
+    with ProgressServer(known, 3, 0, start_digest=DIGEST) as served:
         for host in BOTH:
-            assert await answers(f"[{host}]:{served.port}" if ":" in host else f"{host}:{served.port}")
-            with await asyncio.to_thread(urllib.request.urlopen, url(host, served.port, "metrics")) as answer:
-                assert answer.status == 200
+            address = f"[{host}]:{served.port}" if ":" in host else f"{host}:{served.port}"
+            assert await worker_client.answers(address)
+            assert (await worker_client.metrics(address, Expected())).step == 7
+            assert await worker_client.preflight(address, Expected()) is None
+        served.publish_preflight(Preflight((0.5,), 0.5))
+        with pytest.raises(ObserveError, match="/start answered 409"):
+            await worker_client.start(address, 2, ORDER)
+        await worker_client.start(address, 3, ORDER)
+        assert served.wait_for_start(0)
 
 
 async def test_the_operator_answers_at_both_families(unused_port) -> None:

@@ -1,12 +1,13 @@
 """What a rank says of who takes part is what the operator reads."""
 
-from hulk_operator import worker_client
+from hulk_operator import worker_answers
+from hulk_operator.observation import Observation
 from hulk_runtime.training.metrics import JobMetrics
 from prometheus_client import CollectorRegistry, generate_latest
 
 
-def read(registry: CollectorRegistry) -> worker_client.Observation:
-    return worker_client.parse_metrics(generate_latest(registry).decode())
+def read(registry: CollectorRegistry) -> Observation:
+    return worker_answers.parse_metrics(generate_latest(registry).decode())
 
 
 def test_the_operator_reads_the_epoch_and_who_was_left_out():

@@ -14,6 +14,7 @@ import pytest
 from hulk_runtime import errors
 from hulk_runtime.plan import pipeline_schedule, wire
 from hulk_runtime.plan.wire import Plan
+from start_order import order
 
 Job = Process = Any  # of conftest
 Plans = Callable[..., dict[str, Any]]
@@ -228,8 +229,7 @@ def served(process: Process, path: str) -> str:
 
 def start(process: Process, attempt: int = 1) -> None:
     url = f"http://127.0.0.1:{process.environment['HULK_METRICS_PORT']}/start"
-    body = json.dumps({"attempt": attempt}).encode()
-    urllib.request.urlopen(urllib.request.Request(url, body, method="POST"), timeout=10).close()
+    urllib.request.urlopen(urllib.request.Request(url, order(attempt), method="POST"), timeout=10).close()
 
 
 @pytest.mark.usefixtures("expected")

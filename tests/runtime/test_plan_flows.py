@@ -43,6 +43,21 @@ def test_uplinks_are_read_and_may_be_absent(encode_plan):
     assert older.collective_plan().uplinks == {}
 
 
+@pytest.mark.parametrize(
+    ("written", "encrypted"), [({"encryption": "wan"}, True), ({"encryption": "none"}, False), ({}, True)]
+)
+def test_bytes_between_regions_are_encrypted_unless_the_plan_says_otherwise(encode_plan, written, encrypted):
+    """An operator that knows nothing of it writes nothing: all ranks read the same plan, and can."""
+
+    def write(body):
+        del body["collective"]["encryption"]
+        body["collective"].update(written)
+
+    flows = wire.decode(changed(encode_plan, write)).collective_plan()
+    assert flows.is_encrypted(1, 2) is encrypted
+    assert not flows.is_encrypted(0, 1), "they are in one region"
+
+
 def changed(encode_plan, change):
     """The golden plan after `change` of its JSON object, its digest right."""
     body = json.loads(GOLDEN.read_text())
@@ -82,6 +97,7 @@ def some_alternative(body):
         ("a slow link of other regions", lambda body: some_alternative(body).update(slow=[9, 9])),
         ("a region cut off twice", lambda body: body["collective"]["without"].append(body["collective"]["without"][0])),
         ("predicted before it begins", lambda body: body["collective"]["classes"][0].update(predictedSeconds=-1)),
+        ("another way to encrypt", lambda body: body["collective"].update(encryption="tls")),
         ("falling sizes", lambda body: body["collective"]["classes"].reverse()),
     ],
 )

@@ -14,6 +14,7 @@ import pytest
 from hulk_runtime.collective.peer_timeout import peer_timeout_s
 from hulk_runtime.job import environment
 from hulk_runtime.plan import wire
+from start_order import order
 
 PATIENCE_S = 120.0
 
@@ -131,9 +132,11 @@ def test_preflight_is_offered_and_training_waits_for_go(job, make_plan, make_tra
     assert min(offered["computeSeconds"]) > 0
     assert max(offered["computeSeconds"]) <= offered["slowestSeconds"]
     assert not ranks[0].losses(), "nothing is trained before the prediction is written"
-    assert get(port, "/start", b'{"attempt": 7}')[0] == 409
+    assert get(port, "/start", order(attempt=7))[0] == 409
     assert get(port, "/start", b"go")[0] == 400
-    assert get(port, "/start", b'{"attempt": 1}')[0] == 204
+    assert get(port, "/start", b'{"attempt": 1}')[0] == 403
+    assert not ranks[0].losses(), "nobody but the operator lets it begin"
+    assert get(port, "/start", order(attempt=1))[0] == 204
     ranks[0].wait_for("step=1 ")
     for rank in ranks:
         rank.popen.send_signal(signal.SIGTERM)

@@ -312,3 +312,17 @@ def test_rounds_of_local_sgd_end_over_the_wan(job, make_plan, make_training, tmp
     assert len(losses) == 10
     assert losses[-1] < losses[0] - 0.4
     assert "checkpoint step=10 " in first.output
+
+
+def test_a_run_goes_on_over_the_wan_where_it_was_saved(job, make_plan, make_training, tmp_path: Path) -> None:
+    """Rank 0 alone reads the checkpoint, and brings it to the others over the group's own connections."""
+
+    def losses(store: str, attempt: int, steps: int) -> dict[int, str]:
+        changes = {"attempt": attempt, "training": make_training(3, steps=steps), **wan(fixedShares=True)}
+        return job.run_ranks(
+            make_plan((1, 1, 1), **changes), HULK_CHECKPOINT_URL=f"file://{tmp_path}/{store}", HULK_JOB_UID="u-1"
+        )[0].losses()
+
+    whole = losses("whole", 1, 7)
+    assert losses("cut", 1, 4) == {step: whole[step] for step in range(1, 5)}
+    assert losses("cut", 2, 7) == {step: whole[step] for step in range(5, 8)}

@@ -27,6 +27,19 @@ app.kubernetes.io/component: {{ .component }}
 {{- toYaml (merge (fromYaml (index . 1)) (index . 0)) -}}
 {{- end -}}
 
+{{/* A container's environment: the chart's own, and a user's. Call with (list OWN-TEMPLATE $ NAME-OF-VALUE VALUE). */}}
+{{- define "hulk.environment" -}}
+{{- $own := include (index . 0) (index . 1) | fromYamlArray -}}
+{{- range $entry := index . 3 -}}
+{{- range $own -}}
+{{- if eq .name $entry.name -}}
+{{- fail (printf "%s: %s is set by the chart" (index $ 2) .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml (concat $own (index . 3)) -}}
+{{- end -}}
+
 {{/* The pod's half of the restricted Pod Security Standard. */}}
 {{- define "hulk.podSecurity" -}}
 runAsNonRoot: true

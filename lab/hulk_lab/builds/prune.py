@@ -25,6 +25,7 @@ _HELD_KINDS = (
     *("base-*", "trainers-*", "wheels-*", "pip-*", "relay-*", "runtime-spec-*.json"),
     *("images/base-*", "images/pause-*", "images/store-*"),
     *(f"bin/{part.name}-*" for part in golang.PARTS),
+    "bin/helm-docs-*",  # tools/chart_readme.py
 )
 """What a lab uses without a record of it: programs that run, what pods mount. They go only where there is no lab."""
 _SCRATCH = (".*", "bin/.*", "images/*.new", "runtime-spec-*.[0-9]*")

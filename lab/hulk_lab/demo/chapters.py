@@ -283,5 +283,6 @@ kubectl get hulkjobs -n {namespace}                     every job with its phase
 kubectl describe hulkjob {name} -n {namespace}            conditions and events
 hulk explain {name} -n {namespace}                        the plan and why
 hulk topology                                        the links as measured
-kubectl get --raw /api/v1/namespaces/{system}/services/hulk-operator:metrics/proxy/metrics
+kubectl get lease hulk-operator -n {system}            HOLDER is the operator that acts, up to the _
+kubectl get --raw /api/v1/namespaces/{system}/pods/OPERATOR:9401/proxy/metrics
 charts/hulk/files/dashboards/hulk.json               the Grafana dashboard (chart: grafana.dashboard=true)"""

@@ -20,6 +20,7 @@ from hulk_operator.api.base import (
     Series,
 )
 from hulk_operator.api.model import Model, Training
+from hulk_operator.api.network_policy import NetworkPolicy
 from hulk_operator.api.placement import Placement
 from hulk_operator.api.rules import validated_by
 from hulk_operator.api.template import PodTemplate
@@ -134,6 +135,16 @@ class Sync(Resource):
             )
         ),
     ] = False
+    encryption: Annotated[
+        Literal["wan", "none"],
+        Field(
+            description=(
+                "wan = what Hulk's own all-reduce sends between regions is encrypted and authenticated, by AES-256-GCM "
+                "or, where a processor has no AES, ChaCha20-Poly1305; none = it is sent as it is. Inside a region it "
+                "always is, and so is everything that torch's own backends send."
+            )
+        ),
+    ] = "wan"
 
     @property
     def may_use_wan(self) -> bool:
@@ -281,6 +292,9 @@ class HulkJobSpec(Resource):
         Checkpoint | None, Field(description="When and where state is saved; absent = no resume.")
     ] = None
     template: Annotated[PodTemplate, Field(description="PodTemplateSpec of every worker.", json_schema_extra=SUSPENDED)]
+    network_policy: Annotated[
+        NetworkPolicy, Field(description="Who else reaches the job's pods.", json_schema_extra=SUSPENDED)
+    ] = NetworkPolicy()
     run_policy: Annotated[
         RunPolicy, Field(description="How often and how long the job is tried.", json_schema_extra=ANY_TIME)
     ] = RunPolicy()

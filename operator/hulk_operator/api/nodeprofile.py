@@ -72,8 +72,12 @@ class LinkStatus(Resource):
 
 
 class AcceleratorStatus(Resource):
-    """How fast this node really runs one workload."""
+    """How fast this node really runs one workload, as the pods of one job measured it."""
 
+    namespace: Annotated[
+        str, Field(max_length=63, description="Namespace of the job; empty = nobody knows, so that it counts for none.")
+    ] = ""
+    job: Annotated[str, Field(max_length=63, description="The job.")] = ""
     product: Annotated[Product, Field(description="Accelerator's product label.")]
     workload: Annotated[Digest, Field(min_length=1, description="Digest of model and training configuration.")]
     flops_per_second: Annotated[Positive, Field(description="Useful FLOP/s of one accelerator.")]
@@ -100,7 +104,7 @@ class NodeProfileStatus(Resource):
         Field(
             max_length=MAX_LINKS,
             description="Measured speeds of this node.",
-            json_schema_extra=list_map("product", "workload"),
+            json_schema_extra=list_map("namespace", "job", "product", "workload"),
         ),
     ] = ()
     keeps_windows: Annotated[

@@ -1,4 +1,4 @@
-"""Kubernetes' own fields of a pod template, put into the schemas of the models that declare only a few of them.
+"""Kubernetes' own fields of a pod template and of a network policy's rule, put into the schemas of the models.
 
 `pod_spec.json` is made by `tools/pod_schema.py` from Kubernetes' published OpenAPI. The API server needs the fields to
 compare templates (CEL does not see unknown ones), `kubectl explain` to show them, and both to refuse typing errors.

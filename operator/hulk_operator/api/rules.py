@@ -265,13 +265,6 @@ UTILITY = (
 )
 POD_SPEC = (
     _refused("nodeName", "nodes come from the plan; use spec.placement.workerNodes"),
-    Rule(
-        f"!has(self.schedulerName) || self.schedulerName in ['', '{names.SCHEDULER}']",
-        lambda self: self.get("schedulerName", "") in ("", names.SCHEDULER),
-        f"pods are bound by kube-scheduler, as planned: schedulerName must be {names.SCHEDULER} or absent",
-        ".schedulerName",
-        "FieldValueForbidden",
-    ),
     _refused("hostname", "host names come from the plan; remove hostname"),
     _refused("subdomain", "the subdomain is the attempt's Service; remove subdomain"),
     _refused("priorityClassName", "set spec.priorityClassName of the HulkJob instead"),

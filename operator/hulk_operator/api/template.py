@@ -51,7 +51,13 @@ class PodTemplateSpecSpec(Resource):
     ]
     restart_policy: Annotated[str | None, Field(max_length=16, description="Never, or absent.")] = None
     node_name: Annotated[str | None, Field(max_length=253, description="Refused: the plan names the node.")] = None
-    scheduler_name: Annotated[str | None, Field(max_length=253, description="default-scheduler, or absent.")] = None
+    scheduler_name: Annotated[
+        str | None,
+        Field(
+            max_length=253,
+            description="Who binds the pods, default-scheduler if absent; it must keep to required node affinity.",
+        ),
+    ] = None
     hostname: Annotated[str | None, Field(max_length=63, description="Refused: the pod's name is used.")] = None
     subdomain: Annotated[str | None, Field(max_length=63, description="Refused: the attempt's Service is used.")] = None
     priority_class_name: Annotated[

@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "explain": Command("job_commands", "explain", "Show a job's plan and how its prediction holds."),
     "logs": Command("job_commands", "logs", "Print the log of one worker."),
     "topology": Command("topology_commands", "topology_app", "Print the links between regions as measured."),
+    "support-bundle": Command("support_commands", "support_bundle", "Collect what helps to find a fault into a file."),
     "export": Command("export_commands", "export_app", "Print regions and zones for Kueue or Volcano."),
     "crds": Command("api_commands", "crds", "Print the CustomResourceDefinitions."),
     "version": Command("api_commands", "version", "Print the version of this program and of its API."),

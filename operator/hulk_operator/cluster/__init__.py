@@ -22,7 +22,12 @@ from hulk_operator.cluster.lease import Lease, LeaseLost
 from hulk_operator.cluster.object_cache import Newest, object_key
 from hulk_operator.cluster.protocol import ORIGIN, Change, Cluster, Listing, Object
 from hulk_operator.cluster.resources import (
+    CLAIM_TEMPLATES,
     CONFIG_MAPS,
+    DAEMON_SETS,
+    DEFINITIONS,
+    DEPLOYMENTS,
+    DEVICE_CLASSES,
     EVENTS,
     HULK_JOBS,
     HULK_SWEEPS,
@@ -33,7 +38,9 @@ from hulk_operator.cluster.resources import (
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_CLAIMS,
     RESOURCE_FLAVORS,
+    RESOURCE_SLICES,
     SECRETS,
     SERVICES,
     WORKLOAD_PRIORITY_CLASSES,
@@ -47,7 +54,12 @@ if TYPE_CHECKING:
     from hulk_operator.cluster.own_namespace import in_cluster, namespace_of
 
 __all__ = [
+    "CLAIM_TEMPLATES",
     "CONFIG_MAPS",
+    "DAEMON_SETS",
+    "DEFINITIONS",
+    "DEPLOYMENTS",
+    "DEVICE_CLASSES",
     "EVENTS",
     "HULK_JOBS",
     "HULK_SWEEPS",
@@ -59,7 +71,9 @@ __all__ = [
     "ORIGIN",
     "PODS",
     "PRIORITY_CLASSES",
+    "RESOURCE_CLAIMS",
     "RESOURCE_FLAVORS",
+    "RESOURCE_SLICES",
     "SECRETS",
     "SERVICES",
     "WORKLOADS",

@@ -24,6 +24,7 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 REQUEST_SECONDS: Final = 60.0
 WATCH_SECONDS: Final = 300
 LOG_SECONDS: Final = 10.0  # of a node that does not answer
+TAIL_SECONDS: Final = 30.0
 MAX_LOG_BYTES: Final = 8192
 NUM_THROTTLED_TRIES: Final = 5
 TOO_MANY_REQUESTS: Final = 429
@@ -69,6 +70,11 @@ class ApiCluster:
             if not (token := found["metadata"].get("continue")):
                 return
             query["continue"] = token
+
+    async def version(self, resource: ApiResource, namespace: str | None = None) -> str:
+        found = await self._send("GET", resource.path(namespace), {"limit": "1"})
+        version: str = found["metadata"]["resourceVersion"]
+        return version
 
     async def watch(
         self,
@@ -187,6 +193,22 @@ class ApiCluster:
         limit = aiohttp.ClientTimeout(total=None if follow else REQUEST_SECONDS)
         async for line in self._lines(namespace, pod, {key: value for key, value in asked.items() if value}, limit):
             yield line
+
+    async def tail(self, path: str, query: Query, max_bytes: int) -> str:
+        """The end of the text at a path, as of a log or of what a pod serves behind the API server; no verb either."""
+        response = await self._open("GET", _url(path, query), None, JSON, aiohttp.ClientTimeout(total=TAIL_SECONDS))
+        try:
+            if response.status >= 300:
+                raise error_of(response.status, _status_object(await response.text()))
+            end = bytearray()
+            async for chunk in response.content.iter_any():
+                end += chunk
+                del end[:-max_bytes]
+            return end.decode("utf-8", errors="replace")
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unavailable(0, "NoConnection", f"{path}: {error!r}") from error
+        finally:
+            response.close()
 
     async def _lines(self, namespace: str, pod: str, query: Query, limit: aiohttp.ClientTimeout) -> AsyncIterator[str]:
         url = _url(PODS.path(namespace, pod, "log"), query)

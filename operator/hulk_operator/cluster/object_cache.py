@@ -2,7 +2,7 @@
 
 Events, listings and the answers to writes arrive through different connections, in any order: an object only ever
 replaces an older version of itself, and a deleted one does not come back from a listing that was made before its
-deletion.
+deletion. A listing that is newer than what is known, and has something older, is of a restored backup, and is believed.
 """
 
 import logging
@@ -44,14 +44,16 @@ class Newest(Generic[T]):
         """All objects."""
         return (item for _, item in self._items.values())
 
-    def put(self, item: Object) -> bool:
+    def put(self, item: Object, listed_at: str = "") -> bool:
         """Take over an object; False when the same or a newer version is known, a later deletion, or it is unreadable.
 
-        One object that another version of the schema let through must not stop the operator for all others.
+        `listed_at`: the version of the listing that it is from. One object that another version of the schema let
+        through must not stop the operator for all others.
         """
         key, version = object_key(item), _version(item)
         known = self._items.get(key)
-        if (known and known[0] >= version) or self._deleted.get(key, -1) >= version:
+        newest = max(known[0] if known else -1, self._deleted.get(key, -1))
+        if (known and known[0] == version) or newest > (int(listed_at) if listed_at else version - 1):
             return False
         try:
             parsed = self._parse(item)
@@ -76,7 +78,7 @@ class Newest(Generic[T]):
 
     def replace(self, listing: Listing) -> set[str]:
         """Take over a listing; answers the keys of what changed, deletions included."""
-        changed = {object_key(item) for item in listing.items if self.put(item)}
+        changed = {object_key(item) for item in listing.items if self.put(item, listing.resource_version)}
         return changed | self.retain({object_key(item) for item in listing.items}, listing.resource_version)
 
     def retain(self, listed: Collection[str], version: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""The cluster as the rest of the operator sees it: ten verbs over plain JSON objects, and the end of a log.
+"""The cluster as the rest of the operator sees it: eleven verbs over plain JSON objects, and the end of a log.
 
 Everything above this room is tested against a fake of this protocol; the one real implementation is `client`.
 """
@@ -55,6 +55,10 @@ class Cluster(Protocol):
         self, resource: ApiResource, namespace: str | None = None, *, labels: str = "", fields: str = ""
     ) -> AsyncIterator[Listing]:
         """The same in pieces, all as of the first one's version; `Gone` when reading them takes too long."""
+        ...
+
+    async def version(self, resource: ApiResource, namespace: str | None = None) -> str:
+        """The version that a collection has now; no earlier one than anybody was told, but after a restored backup."""
         ...
 
     def watch(

@@ -44,6 +44,15 @@ EVENTS: Final = ApiResource("", "v1", "events", "Event")
 NETWORK_POLICIES: Final = ApiResource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 LEASES: Final = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
 PRIORITY_CLASSES: Final = ApiResource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+DEVICE_CLASSES: Final = ApiResource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False)
+RESOURCE_SLICES: Final = ApiResource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False)
+RESOURCE_CLAIMS: Final = ApiResource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
+CLAIM_TEMPLATES: Final = ApiResource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
+DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment")
+DAEMON_SETS: Final = ApiResource("apps", "v1", "daemonsets", "DaemonSet")
+DEFINITIONS: Final = ApiResource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
 HULK_JOBS: Final = ApiResource(names.GROUP, names.VERSION, names.JOB_PLURAL, names.JOB_KIND)
 HULK_SWEEPS: Final = ApiResource(names.GROUP, names.VERSION, names.SWEEP_PLURAL, names.SWEEP_KIND)
 NODE_PROFILES: Final = ApiResource(

@@ -10,23 +10,27 @@ starts the operator again, and a start loses nothing, because everything that ma
 import asyncio
 import logging
 import os
+import secrets
 import signal
 from collections.abc import Callable, Collection, Coroutine, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 import kopf
 
-from hulk_operator import background, names
+from hulk_operator import background, event_loop_lag, names
 from hulk_operator.api import ConditionType
 from hulk_operator.cluster import HULK_JOBS, HULK_SWEEPS, Cluster, ClusterError, Lease, LeaseLost, NotFound
+from hulk_operator.handlers.order_key import load_orders
 from hulk_operator.handlers.settings import Settings
 from hulk_operator.handlers.watches import MAX_END_S, Watches
 from hulk_operator.handlers.watches import settings as kopf_settings
 from hulk_operator.metrics import Health
 from hulk_operator.observation import Observation
 from hulk_operator.planning.planner import Planner
+from hulk_operator.pods import metrics_readers
+from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.probing import Prober
 from hulk_operator.reconcile.polling import Workers
 from hulk_operator.reconcile.reconciler import Reconciler
@@ -46,13 +50,18 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """What works while the lease is held. A term begins with nothing: another operator may have acted before it."""
+    """What works while the lease is held. A term begins with nothing: another operator may have acted before it.
+
+    `stands_down` is set once the lease is lost. Kopf looks at it when it is cancelled: without it, it has the process
+    killed some time later, whatever that does by then.
+    """
 
     queue: WorkQueue
     sweeps: WorkQueue
     planner: Planner
     prober: Prober
     reconciler: Reconciler
+    stands_down: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(slots=True)
@@ -70,6 +79,7 @@ class Parts:
     store: Store
     informers: Informers
     lease: Lease
+    orders: Orders = NO_ORDERS
     acting: Acting | None = None
     killed: asyncio.TimerHandle | None = None
 
@@ -128,7 +138,19 @@ def assemble(parts: Parts) -> Acting:
         return parts.lease.valid
 
     reconciler = Reconciler(
-        cluster, store, planner, parts.workers, now, settings.timing, observed, acts, health.failed, health.moved
+        cluster,
+        store,
+        planner,
+        parts.workers,
+        now,
+        settings.timing,
+        observed,
+        acts,
+        health.failed,
+        health.moved,
+        metrics_readers(settings.lease_namespace, settings.prometheus_namespaces),
+        parts.orders,
+        queue.add,
     )
     sweeper = SweepReconciler(cluster, store, parts.workers, now, acts)
     sweeps = WorkQueue(sweeper.reconcile, failed=lambda: health.failed("sweep"), num_objects=sweeper.num_trials)
@@ -153,7 +175,11 @@ async def run(
     _take_signals(stop)
     try:
         async with background.running() as tasks:
-            beside = [tasks.start("serving", lambda: serve(parts)), tasks.start("informers", parts.informers.run)]
+            beside = [
+                tasks.start("serving", lambda: serve(parts)),
+                tasks.start("informers", parts.informers.run),
+                tasks.start("event-loop-lag", lambda: event_loop_lag.measure(health.lags.add)),
+            ]
             while await _unless(stop, _acquire(parts)):
                 try:
                     await _act(parts, stop)
@@ -183,6 +209,8 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
 async def _acquire(parts: Parts) -> None:
     """Wait for the lease; who does not know the cluster yet leaves it to others."""
     await parts.informers.seen()
+    if not parts.orders.key:
+        parts.orders = await load_orders(parts.cluster, parts.settings.lease_namespace, secrets.token_bytes)
     await parts.lease.acquire()
 
 
@@ -192,7 +220,7 @@ async def _act(parts: Parts, stop: asyncio.Event) -> None:
     try:
         async with background.running() as tasks:
             # without it another operator begins, whatever this one does
-            holding = tasks.start("lease", lambda: _hold(parts), is_restarted=False, raises=(LeaseLost,))
+            holding = tasks.start("lease", lambda: _hold(parts, acting), is_restarted=False, raises=(LeaseLost,))
             if not await _unless(stop, load(parts, acting)):
                 holding.cancel()
                 return
@@ -200,6 +228,7 @@ async def _act(parts: Parts, stop: asyncio.Event) -> None:
                 holding,
                 tasks.start("jobs", acting.queue.run),
                 tasks.start("sweeps", acting.sweeps.run),
+                *(tasks.start(name, queue.run) for name, queue in acting.reconciler.calls.queues.items()),
                 tasks.start("planning", acting.planner.run),
                 tasks.start("probing", acting.prober.run),
                 tasks.start("resync", lambda: _resync(parts, acting)),
@@ -217,11 +246,12 @@ async def _act(parts: Parts, stop: asyncio.Event) -> None:
         parts.health.unheard(JOBS)
 
 
-async def _hold(parts: Parts) -> None:
+async def _hold(parts: Parts, acting: Acting) -> None:
     """Renew the lease; an operator that has lost it and cannot stand down in `MAX_END_S` is killed."""
     try:
         await parts.lease.hold()
     except LeaseLost:
+        acting.stands_down.set()
         parts.killed = asyncio.get_running_loop().call_later(MAX_END_S, os.kill, os.getpid(), signal.SIGKILL)
         raise
 
@@ -229,7 +259,7 @@ async def _hold(parts: Parts) -> None:
 async def _watch(parts: Parts, acting: Acting, stop: asyncio.Event) -> None:
     """Kopf, until it is to stop. Left to itself at a signal, it waits 5 s for every task that it did not begin."""
     watches = Watches(parts.store, acting.queue.add, acting.planner.changed, acting.sweeps.add)
-    ours, stands_down = asyncio.all_tasks(), asyncio.Event()
+    ours = asyncio.all_tasks()
     namespace = parts.settings.namespace
     tasks = await kopf.spawn_tasks(
         registry=watches.registry(),
@@ -237,18 +267,18 @@ async def _watch(parts: Parts, acting: Acting, stop: asyncio.Event) -> None:
         standalone=True,
         clusterwide=namespace is None,
         namespaces=[namespace] if namespace else [],
-        stop_flag=stands_down,
+        stop_flag=acting.stands_down,
     )
     _take_signals(stop)  # Kopf has just taken them for itself
-    try:
-        await _unless(stop, background.ends_operator("watches", kopf.run_tasks(tasks, ignored=ours)))
-    finally:
-        if not parts.lease.held:  # else Kopf would kill the process some time after its own end
-            stands_down.set()
+    await _unless(stop, background.ends_operator("watches", kopf.run_tasks(tasks, ignored=ours)))
 
 
 async def load(parts: Parts, acting: Acting) -> None:
-    """Read all jobs and sweeps, so that no pass takes what is not read yet for missing; waits for the CRDs."""
+    """Read all jobs and sweeps, so that no pass takes what is not read yet for missing; waits for the CRDs.
+
+    And for what is followed: a lease that was lost may have been of a server that was restored from a backup since.
+    """
+    await parts.informers.connected()
     namespace, store = parts.settings.namespace, parts.store
     while True:
         try:

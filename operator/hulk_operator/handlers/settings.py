@@ -27,6 +27,7 @@ class Settings:
     """How this operator runs. `namespace` None: all namespaces; `identity`: who holds the lease.
 
     `planner_idle_s`: for how long the planner's process is kept for the next problem; a new one takes seconds to load.
+    `prometheus_namespaces`: from where workers' metrics are read.
     """
 
     identity: str
@@ -37,6 +38,7 @@ class Settings:
     timing: Timing = field(default_factory=Timing)
     probing: Budget = field(default_factory=Budget)
     planner_idle_s: int = IDLE_S
+    prometheus_namespaces: tuple[str, ...] = ()
     policy: Policy = field(default_factory=Policy)  # of when a running job moves to another plan
     fleet: Fleet = field(
         default_factory=lambda: Fleet(settle_s=DEFAULT_SETTLE_S)
@@ -57,6 +59,7 @@ def from_environment(environ: Mapping[str, str], identity: str) -> Settings:
         metrics_port=_whole(environ, names.ENV_METRICS_PORT, names.OPERATOR_METRICS_PORT, at_most=MAX_PORT),
         probing=_probing(environ, Budget()),
         planner_idle_s=_whole(environ, names.ENV_PLANNER_IDLE_SECONDS, IDLE_S, at_least=1),
+        prometheus_namespaces=tuple(filter(None, environ.get(names.ENV_PROMETHEUS_NAMESPACES, "").split(","))),
         fleet=_fleet(environ),
     )
 

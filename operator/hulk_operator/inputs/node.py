@@ -38,6 +38,8 @@ def accelerator_memory_bytes(node: Object, resource: str = names.DEFAULT_RESOURC
 
 
 def _labelled(node: Object, resource: str) -> Labelled:
+    if found := (node.get("devices") or {}).get(resource):  # of ResourceSlices
+        return Labelled(*found)
     offered = str(((node.get("status") or {}).get("allocatable") or {}).get(resource, ""))
     return labelled(labels(node), resource, int(offered) if offered.isdecimal() else 0)
 

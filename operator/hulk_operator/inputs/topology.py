@@ -5,7 +5,7 @@ gone, and the workers of committed plans whose pods are not there yet.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
@@ -34,19 +34,23 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Every node, and what is free on it; less than nothing where it is overcommitted."""
+    """Every node, and what is free on it; less than nothing where it is overcommitted.
+
+    `asked`: what a pod's claim of each template takes, by `namespace/name` of the template.
+    """
 
     nodes: Mapping[str, Object]
     free: Mapping[str, Amounts]
+    asked: Mapping[str, Amounts] = field(default_factory=dict)
 
 
-def room(nodes: Mapping[str, Object], claims: Iterable[Claim]) -> Room:
+def room(nodes: Mapping[str, Object], claims: Iterable[Claim], asked: Mapping[str, Amounts] | None = None) -> Room:
     """What allocatable leaves after every claim."""
     free = {name: amounts((node.get("status") or {}).get("allocatable") or {}) for name, node in nodes.items()}
     for claim in claims:
         if claim.node in free:
             _take(free[claim.node], claim.amounts)
-    return Room(nodes, free)
+    return Room(nodes, free, asked or {})
 
 
 def given_back(left: Room, kept: Mapping[str, int], own: Amounts) -> Room:
@@ -54,7 +58,7 @@ def given_back(left: Room, kept: Mapping[str, int], own: Amounts) -> Room:
     free = {name: dict(values) for name, values in left.free.items()}
     for node, count in kept.items():
         _take(free[node], {resource: -count * value for resource, value in own.items()})
-    return Room(left.nodes, free)
+    return Room(left.nodes, free, left.asked)
 
 
 def without(left: Room, claims: Iterable[Claim]) -> Room | None:
@@ -66,7 +70,7 @@ def without(left: Room, claims: Iterable[Claim]) -> Room | None:
         _take(free[claim.node], claim.amounts)
         if any(free[claim.node].get(resource, 0) < 0 for resource, value in claim.amounts.items() if value > 0):
             return None  # a pod that asks for nothing of an overcommitted resource is still admitted
-    return Room(left.nodes, free)
+    return Room(left.nodes, free, left.asked)
 
 
 def shortage(left: Room, claims: Iterable[Claim]) -> str:

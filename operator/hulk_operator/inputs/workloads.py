@@ -173,6 +173,7 @@ def to_sync(spec: HulkJobSpec) -> Sync:
         compression=asked.compression,
         on_region_loss=asked.on_region_loss,
         fixed_shares=asked.fixed_shares,
+        encryption=asked.encryption,
         **steps,
     )
 

@@ -16,7 +16,7 @@ from hulk_operator.api import AllReduceTime, HulkJob, PipelineObserved, Predicti
 from hulk_operator.metrics import definitions as d
 from hulk_operator.metrics.definitions import Definition, Kind, Labels, Rows
 from hulk_operator.metrics.queue_rows import queue_rows
-from hulk_operator.metrics.snapshot import BUCKETS_S, Health, Snapshot, folded
+from hulk_operator.metrics.snapshot import Health, Histogram, Snapshot, folded
 from hulk_operator.metrics.sweep_rows import sweep_rows
 from hulk_operator.probing import LinkSample, by_region, current
 
@@ -53,9 +53,15 @@ class OperatorCollector(Collector):
             **_probing_rows(snapshot),
             **_operator_rows(snapshot, self._health),
         }
+        health = self._health
+        histograms = {
+            d.OPERATOR_RECONCILE: health.reconciles,
+            d.OPERATOR_PASSES: health.passes,
+            d.OPERATOR_LAG: health.lags,
+        }
         for definition in d.DEFINITIONS:
             if definition.kind is Kind.HISTOGRAM:
-                yield _reconciles(self._health)
+                yield _histogram(definition, histograms[definition])
             else:
                 yield _family(definition, rows[definition])
 
@@ -202,11 +208,10 @@ def _operator_rows(snapshot: Snapshot, health: Health) -> dict[Definition, Rows]
     }
 
 
-def _reconciles(health: Health) -> Metric:
-    bounds = [*map(str, BUCKETS_S), "+Inf"]
-    counts = accumulate(health.reconciles_by_bucket)
-    family = HistogramMetricFamily(d.OPERATOR_RECONCILE.name, d.OPERATOR_RECONCILE.help, labels=[])
-    family.add_metric([], list(zip(bounds, counts, strict=True)), health.reconcile_sum_s)
+def _histogram(definition: Definition, found: Histogram) -> Metric:
+    bounds = [*map(str, found.bounds_s), "+Inf"]
+    family = HistogramMetricFamily(definition.name, definition.help, labels=[])
+    family.add_metric([], list(zip(bounds, accumulate(found.counts), strict=True)), found.sum_s)
     return family
 
 

@@ -181,6 +181,15 @@ OPERATOR_RECONCILE: Final = Definition(
 OPERATOR_PLANNING: Final = Definition(
     "hulk_operator_planning_seconds", Kind.GAUGE, (), "Duration of the newest planning pass."
 )
+OPERATOR_PASSES: Final = Definition(
+    "hulk_operator_planning_pass_seconds", Kind.HISTOGRAM, (), "Duration of one planning pass over all waiting jobs."
+)
+OPERATOR_LAG: Final = Definition(
+    "hulk_operator_event_loop_lag_seconds",
+    Kind.HISTOGRAM,
+    (),
+    "How late the event loop would do what is due at a moment; 100 moments a second, those while it is blocked too.",
+)
 OPERATOR_WRITES: Final = Definition(
     "hulk_operator_api_writes", Kind.COUNTER, ("verb", "resource"), "Writes sent to the API server."
 )
@@ -241,6 +250,8 @@ DEFINITIONS: Final = (
     OPERATOR_QUEUE,
     OPERATOR_RECONCILE,
     OPERATOR_PLANNING,
+    OPERATOR_PASSES,
+    OPERATOR_LAG,
     OPERATOR_WRITES,
     OPERATOR_BACKGROUND,
     OPERATOR_ERRORS,

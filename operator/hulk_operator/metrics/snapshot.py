@@ -18,6 +18,7 @@ from hulk_operator.probing import ProbeState
 
 MAX_SILENCE_S: Final = 900.0  # a quiet watch is ended by the server after 300 s, jobs are read again every 300 s
 BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+LAG_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,30 @@ class Snapshot:
 
 
 @dataclass(slots=True)
+class Histogram:
+    """Durations by bucket: those up to each bound and above the one before it, and last those above all.
+
+    >>> lags = Histogram((0.1, 1.0))
+    >>> lags.add(0.1), lags.add(2.0)
+    (None, None)
+    >>> lags.counts, lags.sum_s
+    ([1, 0, 1], 2.1)
+    """
+
+    bounds_s: tuple[float, ...]
+    counts: list[int] = field(init=False)
+    sum_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds_s) + 1)
+
+    def add(self, duration_s: float) -> None:
+        """One more."""
+        self.counts[bisect_left(self.bounds_s, duration_s)] += 1
+        self.sum_s += duration_s
+
+
+@dataclass(slots=True)
 class Health:
     """Counters that only grow while the operator runs, and when it last heard of what it must know of the cluster.
 
@@ -49,18 +74,14 @@ class Health:
 
     clock: Callable[[], float] = time.monotonic
 
-    reconciles_by_bucket: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
-    reconcile_sum_s: float = 0.0
+    reconciles: Histogram = field(default_factory=lambda: Histogram(BUCKETS_S))
+    passes: Histogram = field(default_factory=lambda: Histogram(BUCKETS_S))  # of planning
+    lags: Histogram = field(default_factory=lambda: Histogram(LAG_BUCKETS_S))  # of the event loop
     planning_s: float = 0.0
     writes: Counter[tuple[str, str]] = field(default_factory=Counter)  # (verb, plural)
     errors: Counter[str] = field(default_factory=Counter)  # by room
     moves: Counter[str] = field(default_factory=Counter)  # of the queue, by kind
     heard_at_s: dict[str, float] = field(default_factory=dict)  # by listing or watch
-
-    def reconciled(self, duration_s: float) -> None:
-        """One reconcile has ended, well or not."""
-        self.reconciles_by_bucket[bisect_left(BUCKETS_S, duration_s)] += 1
-        self.reconcile_sum_s += duration_s
 
     @contextmanager
     def reconcile(self) -> Iterator[None]:
@@ -69,11 +90,12 @@ class Health:
         try:
             yield
         finally:
-            self.reconciled(time.perf_counter() - start_s)
+            self.reconciles.add(time.perf_counter() - start_s)
 
     def planned(self, duration_s: float) -> None:
         """A planning pass has ended."""
         self.planning_s = duration_s
+        self.passes.add(duration_s)
 
     def failed(self, where: str) -> None:
         """A pass of the room `where` ended in an error."""

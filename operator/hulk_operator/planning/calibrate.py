@@ -14,6 +14,7 @@ from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
+from hulk_operator.inputs.speeds import possible
 from hulk_operator.observation import Preflight
 from hulk_operator.planning.inventory import Reader
 from hulk_operator.planning.process import Search
@@ -36,14 +37,16 @@ async def calibrate(
     workload = await reader.workload(view.job, inventory)
     if plan.stages[-1] >= workload.model.num_layers:
         return None
-    speeds, micro_batch = _speeds(plan, preflight, workload, topology), min(plan.micro_batch, *plan.shares)
+    products = inventory.products(resource)
+    shown = _speeds(plan, preflight, workload, topology)
+    speeds = {machine: possible(flops_per_s, products[machine]) for machine, flops_per_s in shown.items()}
+    micro_batch = min(plan.micro_batch, *plan.shares)
     measured = replace(
         workload,
         flops_per_s={**workload.flops_per_s, **speeds},
         measured_micro_batch={**workload.measured_micro_batch, **dict.fromkeys(speeds, micro_batch)},
     )
     foreseen = await search.foresee(plan, measured, topology)
-    products = inventory.products(resource)
     return Calibration(
         attempt=plan.attempt,
         prediction=prediction_summary(foreseen.prediction, plan, "preflight", now, foreseen.transfer_s),

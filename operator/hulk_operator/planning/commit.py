@@ -49,7 +49,7 @@ def compatible(
     """
     fitting: dict[str, Plan] = {}
     for plan in plans:
-        rest = inputs.without(room, new_claims(Held(jobs[plan.key], plan), kept[plan.key]))
+        rest = inputs.without(room, new_claims(Held(jobs[plan.key], plan), kept[plan.key], room.asked))
         if rest is not None:
             fitting[plan.key], room = plan, rest
     return Compatible(fitting, room)

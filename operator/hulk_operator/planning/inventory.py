@@ -24,6 +24,7 @@ from hulk_operator.cluster import (
 )
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.admission import admits
+from hulk_operator.inputs.devices import with_claims
 from hulk_operator.inputs.node import region
 from hulk_operator.inputs.placement_constraints import Nodes, UnusableJobError
 from hulk_operator.inputs.pod_size import Amounts
@@ -77,9 +78,13 @@ class Inventory:
         """Accelerators of one kind that nobody holds, by node."""
         return inputs.unheld(self.room, resource)
 
+    def spec_of(self, job: HulkJob) -> Object:
+        """A worker's pod as the template has it, its own device claims among its requests."""
+        return with_claims(job.spec.template.pod_spec(), job.namespace, self.room.asked)
+
     def num_free(self, resource: str, jobs: Sequence[HulkJob]) -> int:
         """Accelerators of one kind that nobody holds, on nodes that take pods of one of these jobs at least."""
-        specs = [job.spec.template.pod_spec() for job in jobs]
+        specs = [self.spec_of(job) for job in jobs]
         return sum(
             num
             for name, num in self.unheld(resource).items()
@@ -169,9 +174,7 @@ class Reader:
         priority = await self._priority(job.spec.priority_class_name)
         seen = measured_model(job, self._jobs())
         placed = self._placements(job)
-        return await asyncio.to_thread(
-            _workload, as_admitted(job, placed), inventory, own, text, priority, seen, placed
-        )
+        return await asyncio.to_thread(_workload, job, inventory, own, text, priority, seen, placed)
 
     async def _model_text(self, job: HulkJob) -> str | None:
         reference = model_reference(job.spec)
@@ -214,7 +217,7 @@ def _workload(
     kept = inventory.kept(job) if own is None else own
     free = _candidates(job, inventory, avoided, kept)
     if not any(free.values()):
-        _require_large_enough(job, inventory.room)
+        _require_large_enough(job, inventory)
     labels = {name: state.labels for name, state in inventory.states.items()}
     candidates = within(placed, free, _num_workers_fitting(job, inventory, kept), labels)
     situation = Situation(
@@ -228,17 +231,17 @@ def _workload(
     workload = to_workload(job, to_model(spec, text, seen), situation)
     products = inventory.products(resource)
     shown = ShownSpeeds(seen.node or "", reference_speeds(spec, seen, products)) if seen else ShownSpeeds()
-    return with_measured_speeds(workload, inventory.profiles, products, shown)
+    return with_measured_speeds(workload, inventory.profiles, products, inventory.now, shown)
 
 
 def _inventory(seen: Snapshot, held: Sequence[Held], now: datetime, without: Collection[str]) -> Inventory:
     """In a thread: with thousands of nodes it takes longer than the event loop may stand still."""
     workers = tuple(pod for pod in seen.workers if pod.lives and pod.job not in without)
     states = {name: node.state for name, node in seen.nodes.items()}
-    claims = unmet_claims(held, workers, states, now)
+    claims = unmet_claims(held, workers, states, now, seen.asked)
     bound = [Claim(pod.node, pod.amounts) for pod in workers if pod.node]
     bodies = {name: node.body for name, node in seen.nodes.items()}
-    left = inputs.room(bodies, chain(starmap(Claim, seen.taken.items()), bound, *claims.values()))
+    left = inputs.room(bodies, chain(starmap(Claim, seen.taken.items()), bound, *claims.values()), seen.asked)
     links = accept(seen.profiles.values(), left.nodes.keys(), now)
     taken = _taken(workers, claims)
     return Inventory(left, links, seen.profiles, now, seen.declared, workers, states, taken)
@@ -267,11 +270,11 @@ def _require_offered(resource: str, room: Room) -> None:
     )
 
 
-def _require_large_enough(job: HulkJob, room: Room) -> None:
+def _require_large_enough(job: HulkJob, seen: Inventory) -> None:
     """What a worker's pod asks for beside accelerators must be there on one node at least, were it empty."""
-    workers, spec = job.spec.workers, job.spec.template.pod_spec()
+    workers, spec = job.spec.workers, seen.spec_of(job)
     asked = inputs.worker_amounts(spec, workers.resource_name, workers.accelerators_per_worker)
-    found = inputs.never_enough(room, asked, workers.resource_name)
+    found = inputs.never_enough(seen.room, asked, workers.resource_name)
     if found is not None:
         raise UnusableJobError("NotEnoughResources", found)
 
@@ -281,7 +284,7 @@ def _candidates(job: HulkJob, seen: Inventory, avoided: Collection[str], kept: M
 
     Most of a pod template is unchecked until the API server gets a pod of it.
     """
-    workers, spec = job.spec.workers, job.spec.template.pod_spec()
+    workers, spec = job.spec.workers, seen.spec_of(job)
     resource, num_accelerators = workers.resource_name, workers.accelerators_per_worker
     try:
         if not kept:

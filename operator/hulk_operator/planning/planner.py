@@ -9,7 +9,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -273,7 +273,7 @@ class Planner:
         for job in jobs.values():
             generation = job.metadata.generation
             try:
-                found.append(await self._reader.workload(job, inventory))
+                found.append(replace(await self._reader.workload(job, inventory), num_steps=_steps_left(job)))
             except UnusableJobError as error:
                 self._answer(job, Unplanned(generation, error.reason, error.message))
             except Refused as error:  # what the job names is not for the operator to read
@@ -332,7 +332,7 @@ class Planner:
 
     def _refuse_misfit(self, job: HulkJob, plan: Plan, kept: Mapping[str, int], inventory: Inventory) -> None:
         """A plan that does not fit even alone would be made again for ever: the planner counts otherwise than here."""
-        lack = inputs.shortage(inventory.room, new_claims(Held(job, plan), kept))
+        lack = inputs.shortage(inventory.room, new_claims(Held(job, plan), kept, inventory.room.asked))
         if lack:
             message = f"The workers of the plan do not fit together: {lack}."
             self._answer(job, Unplanned(job.metadata.generation, "NotEnoughRoom", message))
@@ -347,6 +347,12 @@ class Planner:
             self._refused.add(job.key)
         self._answers[job.key] = Given(job.metadata.uid, answer)
         self._ready(job.key)
+
+
+def _steps_left(job: HulkJob) -> int | None:
+    """What the job has still to make, by its last checkpoint; None where it does not say how many it makes."""
+    steps, kept = job.spec.training.steps, job.status.checkpoint
+    return None if steps is None else max(1, steps - (kept.step if kept else 0))
 
 
 def _basis(plan: Plan, workload: Workload, problem: Problem, solution: Solution) -> Basis | None:

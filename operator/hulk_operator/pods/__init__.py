@@ -1,6 +1,12 @@
 """Pure functions from a plan and a job to Kubernetes objects, and from pods back to facts."""
 
-from hulk_operator.pods.attempt_objects import gang_config_map, network_policy, plan_config_map, service
+from hulk_operator.pods.attempt_objects import (
+    gang_config_map,
+    metrics_readers,
+    network_policy,
+    plan_config_map,
+    service,
+)
 from hulk_operator.pods.environment import network_interface
 from hulk_operator.pods.host_ports import Ports, free_run, is_on_host, ports
 from hulk_operator.pods.launcher import stays
@@ -22,6 +28,7 @@ __all__ = [
     "is_on_host",
     "is_worker",
     "job_key_of",
+    "metrics_readers",
     "network_interface",
     "network_policy",
     "owner_name",

@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64encode
+from collections.abc import Iterable
 
 from hulk_placement.plan import Plan
 
@@ -11,6 +12,7 @@ from hulk_operator.cluster import Object
 from hulk_operator.pods.environment import attempt_environment
 from hulk_operator.pods.host_ports import OWN, Ports
 from hulk_operator.pods.manifests import owner_reference
+from hulk_operator.pods.orders import Orders
 
 
 def plan_config_map(
@@ -31,13 +33,13 @@ def plan_config_map(
     }
 
 
-def gang_config_map(job: HulkJob, plan: Plan, blob: bytes, is_broken: bool = False) -> Object:
+def gang_config_map(job: HulkJob, plan: Plan, blob: bytes, orders: Orders, is_broken: bool = False) -> Object:
     """What a launcher needs to start the ranks of the attempt in force; the one object that each attempt changes.
 
     Which worker a pod is, its own labels say. `is_broken`: a node of the attempt before was lost, so that its ranks
     wait for each other in vain and are to end at once.
     """
-    environment = attempt_environment(job, plan) | ({names.ENV_END_SECONDS: "0"} if is_broken else {})
+    environment = attempt_environment(job, plan, orders) | ({names.ENV_END_SECONDS: "0"} if is_broken else {})
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -67,8 +69,16 @@ def service(job: HulkJob, attempt: int, ports: Ports = OWN) -> Object:
     }
 
 
-def network_policy(job: HulkJob, attempt: int) -> Object:
-    """Workers of one attempt reach each other, everyone may read their metrics, nobody else reaches them."""
+def metrics_readers(operator_in: str, prometheus_in: Iterable[str] = ()) -> tuple[Object, ...]:
+    """Who reaches the workers' port 9400, as peers of a NetworkPolicy: the operator, and all of some namespaces."""
+    namespaces = [{"matchLabels": {names.LABEL_NAMESPACE_NAME: name}} for name in (operator_in, *prometheus_in)]
+    operator = {"namespaceSelector": namespaces[0], "podSelector": {"matchLabels": names.OPERATOR_LABELS}}
+    return (operator, *({"namespaceSelector": selector} for selector in namespaces[1:]))
+
+
+def network_policy(job: HulkJob, attempt: int, readers: tuple[Object, ...]) -> Object:
+    """Workers of one attempt reach each other, `readers` their metrics, others only what the job's own rules say."""
+    assert readers, "no peers would be everybody"
     selector = {"matchLabels": names.attempt_labels(job.metadata.name, attempt)}
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -79,7 +89,8 @@ def network_policy(job: HulkJob, attempt: int) -> Object:
             "policyTypes": ["Ingress"],
             "ingress": [
                 {"from": [{"podSelector": selector}]},
-                {"ports": [{"protocol": "TCP", "port": names.WORKER_METRICS_PORT}]},
+                {"from": list(readers), "ports": [{"protocol": "TCP", "port": names.WORKER_METRICS_PORT}]},
+                *job.spec.network_policy.rules(),
             ],
         },
     }

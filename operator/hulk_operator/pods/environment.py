@@ -13,6 +13,7 @@ from hulk_operator import names
 from hulk_operator.api import HulkJob
 from hulk_operator.pods.host_ports import OWN, Ports
 from hulk_operator.pods.launcher import stays
+from hulk_operator.pods.orders import Orders
 from hulk_operator.pods.worker_secret import peer_environment
 
 DEFAULT_GRACE_S = 30  # Kubernetes' own
@@ -34,14 +35,14 @@ def own_env(job: HulkJob) -> dict[str, str | None]:
     return {entry["name"]: entry.get("value") for entry in entries}
 
 
-def shared_env(job: HulkJob, plan: Plan, ports: Ports = OWN) -> Env:
+def shared_env(job: HulkJob, plan: Plan, orders: Orders, ports: Ports = OWN) -> Env:
     """What every worker is told. Hulk's names come first, so that the user's may refer to them."""
     values = {
         names.ENV_JOB: names.key(job.metadata.namespace or "", job.metadata.name),
         names.ENV_JOB_UID: job.metadata.uid or "",
         names.ENV_PLAN: names.PLAN_PATH,
         **peer_environment(job),
-        **attempt_environment(job, plan, ports),
+        **attempt_environment(job, plan, orders, ports),
     }
     if stays(job):
         grace_s = (job.spec.template.spec.model_extra or {}).get("terminationGracePeriodSeconds", DEFAULT_GRACE_S)
@@ -51,7 +52,7 @@ def shared_env(job: HulkJob, plan: Plan, ports: Ports = OWN) -> Env:
     return _env(values)
 
 
-def attempt_environment(job: HulkJob, plan: Plan, ports: Ports = OWN) -> dict[str, str]:
+def attempt_environment(job: HulkJob, plan: Plan, orders: Orders, ports: Ports = OWN) -> dict[str, str]:
     """What every worker is told and the next attempt may change."""
     address = names.master_address(job.metadata.namespace or "", job.metadata.name, plan.attempt)
     port = str(ports.master)
@@ -66,6 +67,7 @@ def attempt_environment(job: HulkJob, plan: Plan, ports: Ports = OWN) -> dict[st
         names.ENV_PET_RDZV_ENDPOINT: f"{address}:{port}",
         names.ENV_PET_RDZV_ID: f"{job.metadata.uid}-{plan.attempt}",
         names.ENV_ATTEMPT: str(plan.attempt),
+        names.ENV_START_DIGEST: orders.start_digest(job.metadata.uid or "", plan.attempt),
         **_checkpoint_env(job),
     }
 

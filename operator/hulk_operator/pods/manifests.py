@@ -16,6 +16,7 @@ from hulk_operator.cluster import Object
 from hulk_operator.pods.environment import Env, rank_env, shared_env
 from hulk_operator.pods.host_ports import OWN, Ports
 from hulk_operator.pods.launcher import stays
+from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.pods.worker_secret import with_peer_secret
 
 _RESTRICTED_POD: Final = {
@@ -40,7 +41,9 @@ def owner_reference(job: HulkJob) -> Object:
     }
 
 
-def pods(job: HulkJob, plan: Plan, workers: Iterable[int], ports: Ports = OWN) -> tuple[Object, ...]:
+def pods(
+    job: HulkJob, plan: Plan, workers: Iterable[int], ports: Ports = OWN, orders: Orders = NO_ORDERS
+) -> tuple[Object, ...]:
     """The pods of some workers of a plan, and the ports that these listen on."""
     name, namespace = job.metadata.name, job.metadata.namespace
     meta = job.spec.template.metadata
@@ -48,7 +51,7 @@ def pods(job: HulkJob, plan: Plan, workers: Iterable[int], ports: Ports = OWN) -
     worker_name = job.spec.template.spec.containers[0].name
     annotations = {names.ANNOTATION_DEFAULT_CONTAINER: worker_name, **meta.annotations}
     spec = _shared_spec(job, plan)
-    env = shared_env(job, plan, ports)
+    env = shared_env(job, plan, orders, ports)
     owners = [owner_reference(job)]
     return tuple(
         {

@@ -20,6 +20,7 @@ MAX_BANDWIDTH_BYTES_PER_S: Final = 1_250_000_000_000  # 10 Tbit/s
 MAX_RTT_S: Final = 60.0
 MAX_CLOCK_SKEW_S: Final = 300.0
 GONE_S: Final = 86_400.0  # a link to no node that is older than this is a former node's
+LOAD_RETENTION_S: Final = 86_400.0  # of what a job saw, which nobody measures again when the job has ended
 SAME_AGE_S: Final = 900.0  # samples of one region pair this close in time are equally good
 
 
@@ -126,9 +127,16 @@ def current(links: Iterable[LinkSample], region_of: Mapping[str, str]) -> tuple[
 
 
 def measured(links: Iterable[LinkSample], region_of: Mapping[str, str], now: datetime) -> dict[Pair, Link]:
-    """The planner's links: those of `current`, and for pairs without one what a job saw; both figures must be known."""
-    found = tuple(links)
-    loaded = (link for link in found if link.under_load and {link.source, link.target} <= region_of.keys())
+    """The planner's links: those of `current`, and for pairs without one what a job saw; both figures must be known.
+
+    What a job saw is one user's word: it counts for LOAD_RETENTION_S.
+    """
+    found, oldest_s = tuple(links), now.timestamp() - LOAD_RETENTION_S
+    loaded = (
+        link
+        for link in found
+        if link.under_load and {link.source, link.target} <= region_of.keys() and link.newest_s > oldest_s
+    )
     return {
         link.pair: Link(
             rtt_s=link.rtt_s,

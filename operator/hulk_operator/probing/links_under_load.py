@@ -1,7 +1,8 @@
 """What a running job's own sockets say about its links -> entries under load in the sources' NodeProfiles.
 
 They never touch the idle entries. A worker is the user's code: it is believed only about links between the nodes of
-its own job, and only what is possible (the limits of `links`).
+its own job, and only what is possible (the limits of `link_validation`), for a day. What it says steers plans, its own
+and others', only between regions of which agents have measured nothing and nothing is declared.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -10,10 +11,10 @@ from typing import Final
 
 from hulk_operator.api import LinkStatus, NodeProfile
 from hulk_operator.observation import ObservedLink
-from hulk_operator.probing.link_validation import MAX_BANDWIDTH_BYTES_PER_S, MAX_RTT_S
+from hulk_operator.probing.link_validation import LOAD_RETENTION_S, MAX_BANDWIDTH_BYTES_PER_S, MAX_RTT_S
 
 MAX_ENTRIES: Final = 56  # of the 256 links of a profile; the others are the agent's
-RETENTION: Final = timedelta(days=1)
+RETENTION: Final = timedelta(seconds=LOAD_RETENTION_S)
 
 
 def rows(

@@ -5,7 +5,7 @@ Every action can be repeated: what exists already is left, what is gone already 
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -14,7 +14,6 @@ from typing import Any, Final, Protocol
 from hulk_operator import background, names
 from hulk_operator.api import AcceleratorStatus, HulkJob, NodeProfile
 from hulk_operator.api.base import MAX_COUNT
-from hulk_operator.api.nodeprofile import MAX_LINKS
 from hulk_operator.cluster import (
     CONFIG_MAPS,
     EVENTS,
@@ -28,7 +27,6 @@ from hulk_operator.cluster import (
     AlreadyExists,
     ApiResource,
     Cluster,
-    ClusterError,
     Conflict,
     LeaseLost,
     NameTaken,
@@ -36,16 +34,13 @@ from hulk_operator.cluster import (
     Object,
     Refused,
 )
-from hulk_operator.observation import Observation, Preflight
+from hulk_operator.inputs import speeds
+from hulk_operator.observation import Preflight
 from hulk_operator.pods import Reason, owner_name, owner_reference, owner_uid, peer_secret, reason_of
 from hulk_operator.reconcile.kueue_actions import KueueActions
-from hulk_operator.reconcile.liveness import listen
-from hulk_operator.reconcile.polling import Workers, furthest, gang_words, knock, last_line, latest
-from hulk_operator.reconcile.silence import heard
 from hulk_operator.reconcile.types import (
     Action,
     Admission,
-    AskGang,
     Calibrate,
     Calibration,
     Create,
@@ -56,15 +51,11 @@ from hulk_operator.reconcile.types import (
     KeepSpeeds,
     MakeSecret,
     Memory,
-    Poll,
-    ReadOutput,
     ReadWarnings,
     RecordSpeeds,
     Relabel,
     Remember,
     RequestPlan,
-    Sighting,
-    Start,
     Step,
     Sweep,
     TellKueue,
@@ -74,7 +65,6 @@ from hulk_operator.reconcile.types import (
     Write,
 )
 from hulk_operator.status import whole_second
-from hulk_operator.worker_client import ObserveError
 
 logger = logging.getLogger(__name__)
 
@@ -102,34 +92,29 @@ class Plans(Protocol):
 class Executor:
     """Carries out actions.
 
-    `created` is told of every object that was made, `observed` of everything rank 0 said, `remember` replaces a job's
-    memory, `acts` says whether this operator may still delete and change: one that slept through the end of its lease
-    would undo what its successor made. Creating needs no such question, because names tell the attempts apart.
-    `random` answers that many bytes that nobody can guess.
+    `created` is told of every object that was made, `remember` replaces a job's memory, `acts` says whether this
+    operator may still delete and change: one that slept through the end of its lease would undo what its successor
+    made. Creating needs no such question, because names tell the attempts apart. `random` answers that many bytes that
+    nobody can guess.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        workers: Workers,
         plans: Plans,
         created: Callable[[ApiResource, Object], None],
         remember: Callable[[HulkJob, Callable[[Memory], Memory]], None],
-        observed: Callable[[View, Observation], Awaitable[None]],
         acts: Callable[[], bool] = lambda: True,
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._cluster = cluster
         self._random = random
-        self._workers = workers
         self._plans = plans
         self._created = created
         self._remember = remember
-        self._observed = observed
         self._acts = acts
         kueue = KueueActions(cluster, created, remember, self._check_lease)
         self._perform: dict[type[Any], Callable[[View, Any], Awaitable[None]]] = {
-            AskGang: self._ask_gang,
             Calibrate: self._calibrate,
             Create: self._create,
             DeleteJob: self._delete_job,
@@ -138,14 +123,11 @@ class Executor:
             Enqueue: kueue.enqueue,
             KeepSpeeds: self._keep_speeds,
             MakeSecret: self._make_secret,
-            Poll: self._poll,
-            ReadOutput: self._read_output,
             ReadWarnings: self._read_warnings,
             RecordSpeeds: self._record_speeds,
             Relabel: self._relabel,
             Remember: self._replace_memory,
             RequestPlan: self._request_plan,
-            Start: self._start,
             Sweep: self._sweep,
             TellKueue: kueue.tell,
             TryPod: self._try_pod,
@@ -306,54 +288,6 @@ class Executor:
     async def _replace_memory(self, view: View, action: Remember) -> None:
         self._remember(view.job, lambda memory: replace(memory, **action.fields))
 
-    async def _poll(self, view: View, action: Poll) -> None:
-        answers = await knock(self._workers, action.doors)
-        observation, preflight, error = await self._look(view, action, answers)
-        if preflight is not None and preflight.attempt != action.attempt:
-            preflight = None
-        if observation is not None:
-            await self._observed(view, observation)
-        sighting = Sighting(action.attempt, view.now, observation, preflight, error)
-        heard = observation
-        if heard is None and not all(answers.values()):  # rank 0 may be what is lost
-            heard = await furthest(self._workers, [action.doors[node] for node in answers if answers[node]])
-
-        def with_news(memory: Memory) -> Memory:
-            hearing = listen(memory.hearing, action.attempt, view.now, heard, answers)
-            return replace(memory, sighting=sighting, hearing=hearing)
-
-        self._remember(view.job, with_news)
-
-    async def _look(
-        self, view: View, action: Poll, answers: Mapping[str, bool]
-    ) -> tuple[Observation | None, Preflight | None, str]:
-        """What rank 0 says of the training and, where it is asked for that, of its preflight; why a part is missing."""
-        observation, preflight = None, None
-        try:
-            if action.preflight:
-                preflight = await self._workers.preflight(action.address)
-            observation = await latest(self._workers, action, answers)  # beside a preflight: it may train already
-        except ObserveError as silent:
-            logger.debug("%s: %s", view.job.key, silent)
-            return observation, preflight, str(silent)
-        return observation, preflight, ""
-
-    async def _read_output(self, view: View, action: ReadOutput) -> None:
-        """A log that cannot be read says nothing, neither that there is output nor that there is none."""
-        self._remember(view.job, lambda memory: replace(memory, looked=view.now))
-        try:
-            line = await last_line(self._cluster, view, action.pod)
-        except ClusterError as error:
-            logger.warning("%s: the log of %s is not read: %s", view.job.key, action.pod, error.message)
-            return
-        self._remember(
-            view.job, lambda memory: replace(memory, output=heard(memory.output, action.pod, line, view.now))
-        )
-
-    async def _ask_gang(self, view: View, action: AskGang) -> None:
-        words = await gang_words(self._cluster, self._workers, view, action)
-        self._remember(view.job, lambda memory: replace(memory, words=words))
-
     async def _calibrate(self, view: View, action: Calibrate) -> None:
         try:
             calibration = await self._plans.calibrate(view, action.preflight)
@@ -362,17 +296,9 @@ class Executor:
             calibration = None
         if calibration is None:
             logger.warning("%s: the preflight does not fit the plan; it is read again", view.job.key)
-            self._remember(view.job, lambda memory: replace(memory, sighting=None))
+            self._remember(view.job, _without_preflight)
             return
         self._remember(view.job, lambda memory: replace(memory, calibration=calibration))
-
-    async def _start(self, view: View, action: Start) -> None:
-        try:
-            await self._workers.start(action.address, action.attempt)
-        except ObserveError as error:
-            logger.info("%s: is not told to start: %s", view.job.key, error)
-            return
-        self._remember(view.job, lambda memory: replace(memory, started=action.attempt))
 
     async def _keep_speeds(self, view: View, action: KeepSpeeds) -> None:
         """Once for each attempt, whatever comes of it."""
@@ -399,6 +325,8 @@ class Executor:
 
     async def _record_speed(self, view: View, calibration: Calibration, node: str) -> None:
         new = AcceleratorStatus(
+            namespace=view.job.namespace,
+            job=view.job.metadata.name,
             product=calibration.products[node],
             workload=calibration.workload,
             flops_per_second=max(1, round(min(calibration.flops_per_s[node], MAX_COUNT))),
@@ -407,16 +335,17 @@ class Executor:
         )
         try:
             profile = NodeProfile.model_validate(await self._cluster.get(NODE_PROFILES, node))
-            kept = [
-                one for one in profile.status.accelerators if (one.product, one.workload) != (new.product, new.workload)
-            ]
-            latest = sorted([*kept, new], key=lambda one: one.time)[-MAX_LINKS:]
-            change = {"status": {"accelerators": [one.wire() for one in latest]}}
+            entries = [entry.wire() for entry in speeds.kept(profile.status.accelerators, new)]
+            change = {"status": {"accelerators": entries}}
             await self._cluster.patch(NODE_PROFILES, node, None, change, subresource="status")
         except NotFound:
             logger.info("node %s has no NodeProfile; its speed is not kept", node)
         except (Refused, ValueError) as error:  # a courtesy to later jobs, no matter of this one
             logger.warning("the speed of node %s is not kept: %s", node, error)
+
+
+def _without_preflight(memory: Memory) -> Memory:
+    return replace(memory, sighting=memory.sighting and replace(memory.sighting, preflight=None))
 
 
 def _last_warning(events: Sequence[Object]) -> Reason | None:

@@ -2,36 +2,37 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Final, Protocol
 
 from hulk_operator.cluster import Cluster, ClusterError
-from hulk_operator.observation import Observation, Preflight
+from hulk_operator.observation import Expected, Observation, ObserveError, Preflight
 from hulk_operator.pods.worker import WorkerPod
 from hulk_operator.reconcile.silence import GangWords, WorkerWords
 from hulk_operator.reconcile.types import AskGang, Poll, View
-from hulk_operator.worker_client import ObserveError
 
-NUM_KNOCKS: Final = 128
+NUM_KNOCKS: Final = 256
 NUM_SURVIVORS: Final = 3
 NUM_LAST_LINES: Final = 3
 NUM_ASKED: Final = 64
 """Workers of a large gang that are asked for their last lines."""
-NUM_ASKED_AT_ONCE: Final = 16
+NUM_ASKED_AT_ONCE: Final = 4  # by NUM_LOGS gangs: a third of the connections to the API server
+GANG_SECONDS: Final = 20.0
 
 
 class Workers(Protocol):
     """What a worker of a running attempt can be asked (`address`: host:port); `ObserveError` without an answer."""
 
-    async def metrics(self, address: str) -> Observation:
+    async def metrics(self, address: str, expected: Expected) -> Observation:
         """Its progress."""
         ...
 
-    async def preflight(self, address: str) -> Preflight | None:
+    async def preflight(self, address: str, expected: Expected) -> Preflight | None:
         """What the ranks measured before the first step; None before that is known."""
         ...
 
-    async def start(self, address: str, attempt: int) -> None:
-        """Let the first step begin."""
+    async def start(self, address: str, attempt: int, order: str) -> None:
+        """Let the first step begin; `order`: what the worker knows the operator by."""
         ...
 
     async def answers(self, address: str) -> bool:
@@ -50,14 +51,14 @@ async def knock(workers: Workers, doors: Mapping[str, str]) -> dict[str, bool]:
     return dict(zip(doors, await asyncio.gather(*map(one, doors.values())), strict=True))
 
 
-async def furthest(workers: Workers, addresses: Sequence[str]) -> Observation | None:
+async def furthest(workers: Workers, addresses: Sequence[str], expected: Expected) -> Observation | None:
     """What the one of the first few says that has come furthest; None when nobody answers."""
-    answers = await asyncio.gather(*(_ask(workers, address) for address in addresses[:NUM_SURVIVORS]))
+    answers = await asyncio.gather(*(_ask(workers, address, expected) for address in addresses[:NUM_SURVIVORS]))
     found = [seen for seen in answers if isinstance(seen, Observation)]
     return max(found, key=lambda seen: seen.own_step or 0, default=None)
 
 
-async def latest(workers: Workers, poll: Poll, answers: Mapping[str, bool]) -> Observation:
+async def latest(workers: Workers, poll: Poll, answers: Mapping[str, bool], expected: Expected) -> Observation:
     """What the rank of the latest membership epoch says, all asked at once; the first one where they are alike.
 
     `ObserveError` of the first when nobody answers. Who is on a node that did not answer a knock is not asked: that
@@ -67,16 +68,16 @@ async def latest(workers: Workers, poll: Poll, answers: Mapping[str, bool]) -> O
     asked = [address for address in (poll.address, *poll.others) if address not in deaf]
     if not asked:
         raise ObserveError(f"no node of {', '.join((poll.address, *poll.others))} answers")
-    found = await asyncio.gather(*(_ask(workers, address) for address in asked))
+    found = await asyncio.gather(*(_ask(workers, address, expected) for address in asked))
     said = [seen for seen in found if isinstance(seen, Observation)]
     if not said:
         raise next(error for error in found if isinstance(error, ObserveError))
     return max(said, key=lambda seen: (seen.attempt == poll.attempt, seen.epoch or 0))
 
 
-async def _ask(workers: Workers, address: str) -> Observation | ObserveError:
+async def _ask(workers: Workers, address: str, expected: Expected) -> Observation | ObserveError:
     try:
-        return await workers.metrics(address)
+        return await workers.metrics(address, expected)
     except ObserveError as error:
         return error
 
@@ -88,19 +89,24 @@ async def last_line(cluster: Cluster, view: View, pod: str) -> str:
     return lines[-1] if lines else ""
 
 
-async def gang_words(cluster: Cluster, workers: Workers, view: View, action: AskGang) -> GangWords:
-    """Last lines and own steps of an attempt's workers, the first NUM_ASKED."""
-    free = asyncio.Semaphore(NUM_ASKED_AT_ONCE)
+async def gang_words(
+    cluster: Cluster, workers: Workers, view: View, action: AskGang, now: datetime, expected: Expected
+) -> GangWords:
+    """Last lines and own steps of an attempt's workers, the first NUM_ASKED, as far as GANG_SECONDS allow."""
+    free, end_s = asyncio.Semaphore(NUM_ASKED_AT_ONCE), asyncio.get_running_loop().time() + GANG_SECONDS
 
     async def one(pod: WorkerPod) -> WorkerWords:
-        async with free:
-            seen = await _ask(workers, pod.address) if pod.address else None
-            step = seen.own_step if isinstance(seen, Observation) and seen.own_attempt == pod.attempt else None
-            lines, silent = await _last_lines(cluster, view, pod, action.bound_s)
-            return WorkerWords(pod.worker, lines, silent, step)
+        try:
+            async with asyncio.timeout_at(end_s), free:
+                seen = await _ask(workers, pod.address, expected) if pod.address else None
+                step = seen.own_step if isinstance(seen, Observation) and seen.own_attempt == pod.attempt else None
+                lines, silent = await _last_lines(cluster, view, pod, action.bound_s)
+        except TimeoutError:
+            return WorkerWords(pod.worker, ("(its log was not read in time)",), True)
+        return WorkerWords(pod.worker, lines, silent, step)
 
     found = await asyncio.gather(*map(one, action.pods[:NUM_ASKED]))
-    return GangWords(view.status.attempt, view.now, tuple(found))
+    return GangWords(view.status.attempt, now, tuple(found))
 
 
 async def _last_lines(cluster: Cluster, view: View, pod: WorkerPod, bound_s: float) -> tuple[tuple[str, ...], bool]:

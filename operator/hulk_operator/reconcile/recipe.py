@@ -59,7 +59,7 @@ from hulk_operator.reconcile.steps import (
     termination,
     training,
 )
-from hulk_operator.reconcile.types import Action, Step, View
+from hulk_operator.reconcile.types import Action, Call, Step, View
 
 RECIPE: Final = (
     Step("foreign", lifecycle.foreign),
@@ -131,6 +131,16 @@ class Decision:
     view: View
     actions: tuple[tuple[Step, Action], ...]
     requeue_after_s: float | None
+
+    @property
+    def calls(self) -> tuple[tuple[Step, Call], ...]:
+        """What is asked of workers, beside the pass."""
+        return tuple((step, action) for step, action in self.actions if isinstance(action, Call))
+
+    @property
+    def own_actions(self) -> tuple[tuple[Step, Action], ...]:
+        """What the pass itself does."""
+        return tuple((step, action) for step, action in self.actions if not isinstance(action, Call))
 
 
 def decide(view: View, recipe: Sequence[Step] = RECIPE) -> Decision:

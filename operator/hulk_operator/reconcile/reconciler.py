@@ -22,6 +22,7 @@ from hulk_operator.cluster import (
     Object,
 )
 from hulk_operator.observation import Observation
+from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.reconcile.attempt_state import set_condition
 from hulk_operator.reconcile.executor import Executor, Plans
 from hulk_operator.reconcile.polling import Workers
@@ -41,6 +42,7 @@ from hulk_operator.reconcile.types import (
     Unplanned,
     View,
 )
+from hulk_operator.reconcile.worker_calls import WorkerCalls
 from hulk_operator.status import event, finished, holds, merge_patch, phase, transitions
 from hulk_operator.watched import Store
 
@@ -79,7 +81,8 @@ class Reconciler:
     """Runs passes. Its memory of the jobs may be lost at any time.
 
     `acts` says whether this operator still holds the lease, `failed` is told what kind of side work went wrong, `moved`
-    what the queue did with a job, once that is written.
+    what the queue did with a job, once that is written; `metrics_readers` reach the workers' port 9400. `wake` asks for
+    a pass: a worker has answered one of the `calls`, which run beside the passes.
     """
 
     def __init__(
@@ -94,15 +97,21 @@ class Reconciler:
         acts: Callable[[], bool] = lambda: True,
         failed: Callable[[str], None] = lambda _: None,
         moved: Callable[[str], None] = lambda _: None,
+        metrics_readers: tuple[Object, ...] = View.metrics_readers,
+        orders: Orders = NO_ORDERS,
+        wake: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._plans = plans
         self._clock = clock
         self._timing = timing
+        self._metrics_readers = metrics_readers
+        self._orders = orders
         self.memory: dict[str, Memory] = {}
-        self._failed, self._moved = failed, moved
-        self._executor = Executor(cluster, workers, plans, self._see_created, self._update_memory, observed, acts)
+        self._failed, self._moved, self._wake = failed, moved, wake
+        self._executor = Executor(cluster, plans, self._see_created, self._update_memory, acts)
+        self.calls = WorkerCalls(cluster, workers, clock, self._land, observed, lambda: failed("reconcile"))
 
     async def reconcile(self, key: str) -> float | None:
         """One pass; answers after how many seconds the next one is due, None: when something happens."""
@@ -111,11 +120,12 @@ class Reconciler:
             self.memory.pop(key, None)
             self._plans.forget(key)
             self._store.forget(key)
+            self.calls.forget(key)
             return None
         view = await self._gather(job)
         decision = decide(view)
         status, requeue_after_s = decision.view.status, decision.requeue_after_s
-        errors = await self._executor.run(view, decision.actions)
+        errors = await self._executor.run(view, decision.own_actions)
         if errors and isinstance(errors[0], NamespaceEnds):
             status, requeue_after_s = _waiting(decision.view, errors[0]), NAMESPACE_ENDS_S
         elif errors:
@@ -128,20 +138,12 @@ class Reconciler:
             return CONFLICT_RETRY_S
         except NotFound:
             return None
+        self.calls.ask(decision.view, () if errors else decision.calls)
         admission = self._remembered(job).admission
         is_refused = admission is not None and admission.refused is not None
         if not _may_need_plan(job, status) or is_refused or waits_for_kueue(view):
             self._plans.forget(key)
-        return self._sooner(decision.view, status, requeue_after_s)
-
-    def _sooner(self, view: View, status: HulkJobStatus, requeue_after_s: float | None) -> float | None:
-        """When the next pass is due; sooner where this one's poll found a node that does not answer, or is lost."""
-        heard, before, timing = self._remembered(view.job).hearing, view.memory.hearing, self._timing
-        over = finished(status) or not holds(status, ConditionType.PLANNED)
-        if requeue_after_s is None or over or heard is None or heard.attempt != status.attempt or not heard.silent:
-            return requeue_after_s
-        is_news = heard.lost(timing.silent_s) and not (before and before.lost(timing.silent_s))
-        return min(requeue_after_s, 0.0 if is_news else timing.silent_poll_s)
+        return requeue_after_s
 
     async def _gather(self, job: HulkJob) -> View:
         pods = self._store.pods_of(job.key)
@@ -160,7 +162,9 @@ class Reconciler:
             full=await self._plans.full_plan(job) if planned else None,
             memory=self._remembered(job),
             timing=self._timing,
+            metrics_readers=self._metrics_readers,
             farewell=self._store.farewell_of(job),
+            orders=self._orders,
             kueue=self._store.kueue.standing(job),
         )
 
@@ -217,6 +221,13 @@ class Reconciler:
         uid = job.metadata.uid or ""
         known = self.memory.get(job.key)
         return known if known is not None and known.uid == uid else Memory(uid)
+
+    def _land(self, job: HulkJob, change: Callable[[Memory], Memory]) -> None:
+        """Take over what was asked of a job's workers, unless the job is gone by now, and look at it."""
+        known = self._store.job(job.key)
+        if known is not None and known.metadata.uid == job.metadata.uid:
+            self._update_memory(job, change)
+            self._wake(job.key)
 
     def _update_memory(self, job: HulkJob, change: Callable[[Memory], Memory]) -> None:
         self.memory[job.key] = change(self._remembered(job))

@@ -13,10 +13,13 @@ from typing import Any, Literal
 from hulk_placement.basis import Basis
 from hulk_placement.plan import Plan
 
+from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkJobStatus, PlanSummary, PredictionSummary
 from hulk_operator.cluster import ApiResource, Object, Refused
 from hulk_operator.kueue import WorkloadState, as_admitted
 from hulk_operator.observation import Observation, Preflight
+from hulk_operator.pods.attempt_objects import metrics_readers
+from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.pods.worker import Reason, WorkerPod
 from hulk_operator.reconcile.liveness import Hearing
@@ -241,7 +244,9 @@ class View:
     order: Order | None = None
     memory: Memory = Memory()
     timing: Timing = Timing()
+    metrics_readers: tuple[Object, ...] = metrics_readers(names.DEFAULT_NAMESPACE)
     farewell: Farewell | None = None  # what a worker of this job said last
+    orders: Orders = NO_ORDERS
     kueue: Standing = field(default_factory=Standing)
 
     @cached_property
@@ -324,7 +329,7 @@ class Poll:
     """Ask rank 0 how it goes; the answer is in the next pass's memory.
 
     `others` may know better, where rank 0 may be cut off: who is of the latest membership epoch is believed.
-    `doors`: the address of a pod on each node of the gang, to knock at.
+    `doors`: the address of a pod on each node of the gang, to knock at. It is asked `after_s` from now.
     """
 
     address: str
@@ -332,6 +337,7 @@ class Poll:
     preflight: bool
     others: tuple[str, ...] = ()
     doors: Mapping[str, str] = field(default_factory=dict)
+    after_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,6 +421,8 @@ class Remember:
     fields: Mapping[str, Any]
 
 
+Call = Poll | Start | ReadOutput | AskGang
+"""What may take as long as the user's code likes: `worker_calls` makes it beside the passes."""
 Action = (
     RequestPlan
     | TryPod
@@ -424,19 +432,16 @@ Action = (
     | MakeSecret
     | Relabel
     | Sweep
-    | Poll
-    | ReadOutput
-    | AskGang
     | Calibrate
     | RecordSpeeds
     | KeepSpeeds
-    | Start
     | DeleteJob
     | DeletePods
     | Enqueue
     | TellKueue
     | Dequeue
     | Remember
+    | Call
 )
 
 

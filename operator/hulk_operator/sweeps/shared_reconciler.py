@@ -10,7 +10,7 @@ from typing import Final
 from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkSweep
 from hulk_operator.cluster import CONFIG_MAPS, HULK_JOBS, Cluster, LeaseLost, NotFound
-from hulk_operator.observation import ObservedTrial
+from hulk_operator.observation import Expected, ObservedTrial, ObserveError
 from hulk_operator.pods import WorkerPod
 from hulk_operator.reconcile.polling import Workers
 from hulk_operator.sweeps.owned_objects import create, owned_by
@@ -29,7 +29,6 @@ from hulk_operator.sweeps.shared_scheduling import (
 from hulk_operator.sweeps.trial_assignment import Division, config_map, number_of, read
 from hulk_operator.sweeps.trials import Trial
 from hulk_operator.watched import Store
-from hulk_operator.worker_client import ObserveError
 
 logger = logging.getLogger(__name__)
 
@@ -111,12 +110,14 @@ class Sharing:
         last = max((pod.attempt for pod in pods), default=0)
         known.seen = merged(known.seen, farewells(pod for pod in pods if pod.attempt == last))
         running = [pod for pod in pods if pod.running and pod.ip and pod.attempt == job.status.attempt]
-        for news in await asyncio.gather(*map(self._ask, running)):
+        plan = job.status.plan
+        expected = Expected(plan.num_accelerators if plan else 1)
+        for news in await asyncio.gather(*(self._ask(pod, expected) for pod in running)):
             known.seen = merged(known.seen, news)
 
-    async def _ask(self, pod: WorkerPod) -> dict[int, ObservedTrial]:
+    async def _ask(self, pod: WorkerPod, expected: Expected) -> dict[int, ObservedTrial]:
         try:
-            said = (await self.workers.metrics(pod.address)).trials
+            said = (await self.workers.metrics(pod.address, expected)).trials
         except ObserveError as error:
             logger.debug("%s: %s", pod.name, error)
             return {}

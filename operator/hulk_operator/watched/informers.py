@@ -14,12 +14,17 @@ from typing import Final
 
 from hulk_operator import background, names
 from hulk_operator.cluster import (
+    CLAIM_TEMPLATES,
+    DEVICE_CLASSES,
     HULK_TOPOLOGIES,
     NODE_PROFILES,
     NODES,
     PODS,
+    RESOURCE_CLAIMS,
     RESOURCE_FLAVORS,
+    RESOURCE_SLICES,
     WORKLOADS,
+    ApiResource,
     Cluster,
     ClusterError,
     Forbidden,
@@ -34,6 +39,7 @@ from hulk_operator.watched.store import Store
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
+CONNECT_S: Final = 60.0  # twice an informer's longest pause
 KUEUE_RETRY_S: Final = 10.0
 _NO_KUEUE: Final = (
     f"the cluster does not serve {names.KUEUE_GROUP}/{names.KUEUE_VERSION}: install Kueue 0.15 or newer, or take the "
@@ -66,6 +72,7 @@ class Informers:
         self._cluster, self._store, self._heard = cluster, store, heard
         self._scope = scope or Scope()
         self._synced = asyncio.Event()
+        self._informers: Sequence[Informer] = ()
 
     @property
     def synced(self) -> bool:
@@ -77,9 +84,22 @@ class Informers:
         await self._synced.wait()
         return self._store.snapshot()
 
+    async def connected(self) -> None:
+        """Wait until all of it is followed: what was read before the server was away may never have been.
+
+        A kind that the server does not serve any more is not waited for beyond `CONNECT_S`.
+        """
+        await self._synced.wait()
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                for one in self._informers:
+                    await one.connected.wait()
+        except TimeoutError:
+            log.warning("goes on without news of some kinds")
+
     async def run(self) -> None:
         """Follow everything until cancelled."""
-        found = await self._found()
+        found = self._informers = await self._found()
         async with background.running() as tasks:
             for one in found:
                 tasks.start("informer", one.run)
@@ -141,6 +161,16 @@ async def informers(
         ("topologies", HULK_TOPOLOGIES, store.topologies),
     )
     found = [Informer(cluster, kind, sink, partial(heard, name)) for name, kind, sink in kinds]
+    devices = store.devices
+    streams: tuple[tuple[ApiResource, Sink, str | None], ...] = (
+        (DEVICE_CLASSES, devices.classes, None),
+        (RESOURCE_SLICES, devices.slices, None),
+        (RESOURCE_CLAIMS, devices.claims, of.namespace),
+        (CLAIM_TEMPLATES, devices.templates, of.namespace),
+    )
+    for kind, stream, namespace in streams:
+        if await _may_list(cluster, kind, namespace):
+            found.append(Informer(cluster, kind, stream, partial(heard, kind.plural), namespace))
     for name, sink, namespace, labels, fields in await _pod_streams(cluster, store, of, unseen):
         found.append(Informer(cluster, PODS, sink, partial(heard, name), namespace, labels, fields))
     return found
@@ -153,6 +183,15 @@ async def read(
     store = Store()
     await asyncio.gather(*(one.list() for one in await informers(cluster, store, scope, unseen=unseen)))
     return store.snapshot()
+
+
+async def _may_list(cluster: Cluster, kind: ApiResource, namespace: str | None) -> bool:
+    """Whether the cluster has a kind, and shows it: older ones do not, nor need everyone see it."""
+    try:
+        await cluster.list(kind, namespace, fields=_NONE)
+    except (NotFound, Forbidden):
+        return False
+    return True
 
 
 async def _pod_streams(

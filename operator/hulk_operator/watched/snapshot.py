@@ -14,7 +14,8 @@ class Snapshot:
     """Nodes and profiles by name, all worker pods, and sums of all other pods.
 
     `taken`: what pods that are no workers take, by node. `agents`: the addresses of the agents' pods, by node.
-    `unreadable`: why a profile cannot be read, by its name.
+    `asked`: what a claim of each ResourceClaimTemplate takes, by the template's `namespace/name`. `unreadable`: why a
+    profile cannot be read, by its name.
     """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
@@ -23,4 +24,5 @@ class Snapshot:
     agents: Mapping[str, frozenset[str]] = field(default_factory=dict)
     profiles: Mapping[str, NodeProfile] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    asked: Mapping[str, Amounts] = field(default_factory=dict)
     declared: HulkTopologySpec = field(default_factory=HulkTopologySpec)

@@ -11,8 +11,10 @@ from types import MappingProxyType
 from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkSweep, HulkTopology, HulkTopologySpec, NodeProfile
 from hulk_operator.cluster import Newest, Object
+from hulk_operator.inputs.pod_size import Amounts
 from hulk_operator.pods import WorkerPod, is_worker, worker_pod
 from hulk_operator.pods.termination_record import Farewell, farewell
+from hulk_operator.watched.devices import Devices, with_devices
 from hulk_operator.watched.kueue_objects import KueueObjects
 from hulk_operator.watched.nodes import Node, NodeState, node_state, trimmed_node
 from hulk_operator.watched.pods import ForeignPod, ForeignPods, foreign_pod
@@ -51,6 +53,7 @@ class Store:
         self._foreign = ForeignPods(lambda: self.news.room())
         self.others: Newest[ForeignPod] = Newest(self._other, self._told_other)
         self.agents: Newest[ForeignPod] = Newest(self._other, self._told_other)  # where `others` are not all
+        self.devices = Devices(lambda: self.news.room())
         self._states: dict[str, NodeState] = {}
         self._pods_of: dict[str, dict[str, WorkerPod]] = {}  # by job, then by the pod's key
         self._jobs_on: dict[str, dict[str, str]] = {}  # by node, then by the pod's key
@@ -105,13 +108,18 @@ class Store:
         """All of it at this moment."""
         declared = self.topologies.get(names.TOPOLOGY_NAME)
         found = dict(self.profiles.items())
+        offers = self.devices.offers()
+        nodes = {
+            name: with_devices(node, offers[name]) if name in offers else node for name, node in self.nodes.items()
+        }
         return Snapshot(
-            nodes=dict(self.nodes.items()),
+            nodes=nodes,
             workers=tuple(pod for pods in self._pods_of.values() for pod in pods.values()),
-            taken=dict(self._foreign.taken),
+            taken=_sum(self._foreign.taken, self.devices.taken()),
             agents=dict(self._foreign.agents),
             profiles={name: one for name, one in found.items() if isinstance(one, NodeProfile)},
             unreadable={name: one.message for name, one in found.items() if isinstance(one, Unreadable)},
+            asked=self.devices.asked(),
             declared=declared.spec if declared else HulkTopologySpec(),
         )
 
@@ -172,3 +180,11 @@ class Store:
         before, after = (one.addresses if one else frozenset() for one in (was, now))
         if before != after:
             self.news.links()
+
+
+def _sum(one: Mapping[str, Amounts], other: Mapping[str, Amounts]) -> dict[str, Amounts]:
+    both = {node: {**one[node], **amounts} for node, amounts in other.items() if node in one}
+    for node, amounts in both.items():
+        for resource, value in one[node].items():
+            amounts[resource] = value + other[node].get(resource, 0)
+    return {**one, **other, **both}

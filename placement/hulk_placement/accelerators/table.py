@@ -59,6 +59,15 @@ class Accelerator:
             raise ValueError(f"precision {precision!r} is none of {', '.join(PRECISIONS)}")
         return self.flops_per_s.get(precision, self.flops_per_s["fp32"])
 
+    @property
+    def fastest(self) -> float:
+        """FLOP/s in its fastest precision: what no program can exceed, whichever precision it says that it has.
+
+        >>> look_up("A100-SXM4-80GB").fastest / 1e12
+        312.0
+        """
+        return max(self.flops_per_s.values())
+
 
 @lru_cache(maxsize=1024)
 def look_up(product: str) -> Accelerator | None:
@@ -77,6 +86,12 @@ def look_up(product: str) -> Accelerator | None:
         whole = look_up(instance["whole"])
         return whole and _part(whole, product, int(instance["slices"]), int(instance["memory_gb"]) * 10**9)
     return _table().get(product.removeprefix("NVIDIA-"))
+
+
+@cache
+def fastest() -> float:
+    """FLOP/s of the fastest accelerator of the table in its fastest precision."""
+    return max(accelerator.fastest for accelerator in _table().values())
 
 
 def _part(whole: Accelerator, product: str, slices: int, memory_bytes: int) -> Accelerator | None:

@@ -161,6 +161,7 @@ def plan_collective(
     on_region_loss: str = "restart",
     fixed_shares: bool = False,
     compression: str = "none",
+    encryption: str = "wan",
     with_alternatives: bool = True,
     transport: Transport = TRANSPORT,
     go_on: Callable[[], bool] = always,
@@ -186,6 +187,7 @@ def plan_collective(
         compression=compression,
         on_region_loss=on_region_loss,
         fixed_shares=fixed_shares,
+        encryption=encryption,
     )
 
 

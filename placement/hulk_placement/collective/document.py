@@ -41,6 +41,7 @@ def as_document(plan: CollectivePlan) -> dict[str, Any]:
         "compression": plan.compression,
         "onRegionLoss": plan.on_region_loss,
         "fixedShares": plan.fixed_shares,
+        "encryption": plan.encryption,
     }
 
 
@@ -63,6 +64,7 @@ def from_document(document: Mapping[str, Any], region_of_rank: Sequence[str]) ->
         compression=document["compression"],
         on_region_loss=document["onRegionLoss"],
         fixed_shares=document.get("fixedShares", False),
+        encryption=document.get("encryption", "wan"),
     )
 
 

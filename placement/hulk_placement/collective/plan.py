@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hulk_placement.collective.network import Network
 from hulk_placement.collective.patterns import Flow, Link
-from hulk_placement.sync import COMPRESSIONS, ON_REGION_LOSS
+from hulk_placement.sync import COMPRESSIONS, ENCRYPTIONS, ON_REGION_LOSS
 
 WIRE_SHARE = {"none": 1.0, "bf16": 0.5, "int8": 0.25}
 """Bytes on WAN hops by bytes of float32 values; the scales of int8 blocks are left out (< 1 %)."""
@@ -54,8 +54,11 @@ class CollectivePlan:
     compression: str = "none"
     on_region_loss: str = "restart"
     fixed_shares: bool = False
+    encryption: str = "wan"
 
     def __post_init__(self) -> None:
+        if self.encryption not in ENCRYPTIONS:
+            raise ValueError(f"encryption {self.encryption!r} is not known")
         if self.compression not in COMPRESSIONS or self.on_region_loss not in ON_REGION_LOSS:
             raise ValueError(f"compression {self.compression!r} or on region loss {self.on_region_loss!r} is not known")
         sizes = [found.max_bytes for found in self.classes]

@@ -8,6 +8,7 @@ end in pairs.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -47,13 +48,15 @@ def _in_turn(pair: GroupTime, num_pairs: int, last: GroupTime | None) -> GroupTi
 
 
 def _at_once(groups: Sequence[Group], topology: Topology) -> tuple[GroupTime, ...]:
-    """What each takes with all of its buckets at the same time."""
+    """What each takes with all of its buckets at the same time; equal ones, as of tensor-parallel ranks, are one."""
+    nums = Counter(groups)
     rings = [
-        replace(cut_ring(g.num_bytes, max(2, len(g.machines)), g.num_buckets), is_exchange=g.is_exchange)
-        for g in groups
+        replace(cut_ring(g.num_bytes, max(2, len(g.machines)), g.num_buckets), is_exchange=g.is_exchange) for g in nums
     ]
-    shared = _Shared(rings, Sharing([group.edges() for group in groups], topology))
-    return tuple(shared.group_time(number) for number in range(len(groups)))
+    edges = [Counter({pair: num * count for pair, count in group.edges().items()}) for group, num in nums.items()]
+    shared = _Shared(rings, Sharing(edges, topology))
+    times = {group: shared.group_time(number) for number, group in enumerate(nums)}
+    return tuple(times[group] for group in groups)
 
 
 class _Shared:

@@ -24,14 +24,14 @@ class Hierarchical:
 
 def hierarchical_times(groups: Sequence[Group], topology: Topology) -> tuple[GroupTime, ...]:
     """What each group takes in two levels; all groups' rings between regions run at the same time."""
-    regions = [by_region(group, topology) for group in groups]
-    between = ring_times([leaders(group, found) for group, found in zip(groups, regions, strict=True)], topology)
-    times = []
-    for group, found, time in zip(groups, regions, between, strict=True):
-        inside = [inside_seconds(names, group.num_bytes, topology) for names in found]
+    regions = {group: by_region(group, topology) for group in dict.fromkeys(groups)}  # of tensor ranks many are equal
+    between = ring_times([leaders(group, regions[group]) for group in groups], topology)
+    times = {}
+    for group, time in dict(zip(groups, between, strict=True)).items():
+        inside = [inside_seconds(names, group.num_bytes, topology) for names in regions[group]]
         seconds = time.seconds + sum(max(side) for side in zip(*inside, strict=True))
-        times.append(GroupTime(seconds, time.worst))
-    return tuple(times)
+        times[group] = GroupTime(seconds, time.worst)
+    return tuple(times[group] for group in groups)
 
 
 def leaders(group: Group, regions: Sequence[Sequence[str]]) -> Group:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -24,9 +25,10 @@ from hulk_placement.cost.simulation.outcome import simulate_step
 from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import Place, Step, Way
 from hulk_placement.cost.simulation.ways import Ways
+from hulk_placement.cost.ties import ties
 from hulk_placement.cost.wires import for_stages, for_ties, is_nccl_between_stages
 from hulk_placement.plan import Plan
-from hulk_placement.topology import Topology
+from hulk_placement.topology import Pair, Topology
 from hulk_placement.training_memory import Overhead
 from hulk_placement.workload import Workload
 
@@ -82,7 +84,7 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
         ends_DP=ends_DP,
         compute_DP=_seconds(setting, layout, forward=1 + setting.recompute) * shares_D[:, None],
         backward_DP=_seconds(setting, layout, forward=int(setting.recompute)) * filled_D[:, None],
-        memory_DP=_memory(plan, setting, layout, alike_D, _overheads(plan, workload, topology)),
+        memory_DP=_memory(plan, setting, layout, _overheads(plan, workload, topology)),
         tied_s=tied_seconds(setting, at_ties, layout),
         held_s=float(ends_DP.max()) - unheld_s,
     )
@@ -103,10 +105,18 @@ def _arrays_of(plan: Plan, workload: Workload, seen: Topology) -> tuple[Setting,
     names = list(dict.fromkeys(plan.rank_machines))
     transport = "nccl" if is_nccl_between_stages(plan, workload) else "gloo"
     allowing = replace(of_plan(plan, workload), allow_unknown_links=True, stage_transport=transport)
-    ground = Ground.of(allowing, seen, [seen.machine(name) for name in names])
+    ground = Ground.of(allowing, seen, [seen.machine(name) for name in names], _own_pairs(plan, workload, seen))
     schedule = "gpipe" if plan.schedule == "explicit" else plan.schedule
     option = Option(plan.micro_batch, plan.layout.tensor, schedule, plan.recompute, plan.overlap)
     return ground.setting(option), _layout(plan, names, len(workload.model.layers), len(ground.regions))
+
+
+def _own_pairs(plan: Plan, workload: Workload, topology: Topology) -> list[Pair]:
+    """The machine pairs with a link of their own that stages of one replica send over; others are as regions say."""
+    cells, num_stages = plan.rank_machines[:: plan.layout.tensor], plan.layout.pipeline
+    rows = (cells[first : first + num_stages] for first in range(0, len(cells), num_stages))
+    joined = {*chain.from_iterable(map(pairwise, rows)), *(tie.group.machines for tie in ties(plan, workload))}
+    return [pair for a, b in joined for pair in ((a, b), (b, a)) if topology.has_own_link(*pair)]
 
 
 def _in_known_order(setting: Setting, layout: Layout) -> Floats:
@@ -179,17 +189,22 @@ def _overheads(plan: Plan, workload: Workload, topology: Topology) -> dict[str, 
     """What the framework takes, by the names of machines."""
     products = {name: topology.machine(name).product for name in plan.rank_machines}
     tensor, algorithm = plan.layout.tensor, plan.algorithm
-    return {name: workload.overhead(framework_memory(product), tensor, algorithm) for name, product in products.items()}
+    known = {kind: workload.overhead(framework_memory(kind), tensor, algorithm) for kind in set(products.values())}
+    return {name: known[product] for name, product in products.items()}
 
 
-def _memory(plan: Plan, setting: Setting, layout: Layout, alike_D: list[int], overheads: dict[str, Overhead]) -> Floats:
-    num_stages, first_P = layout.machine_DP.shape[1], layout.first_P
+def _memory(plan: Plan, setting: Setting, layout: Layout, overheads: dict[str, Overhead]) -> Floats:
+    """Of each cell; most are alike."""
+    (num_replicas, num_stages), first_P = layout.machine_DP.shape, layout.first_P
+    known: dict[tuple[int, int, Overhead], float] = {}
 
     def of_cell(replica: int, stage: int) -> float:
         own_order = plan.schedule == "explicit"
         num = in_flight(plan, replica, stage) if own_order else num_batches(setting, layout, replica)
-        held = memory_bytes(setting, first_P[stage], first_P[stage + 1], stage, num_stages, num)
-        return overheads[plan.machine(replica, stage)].total(held)
+        key = num, stage, overheads[plan.machine(replica, stage)]
+        if key not in known:
+            held = memory_bytes(setting, first_P[stage], first_P[stage + 1], stage, num_stages, num)
+            known[key] = key[2].total(held)
+        return known[key]
 
-    found = {replica: [of_cell(replica, stage) for stage in range(num_stages)] for replica in set(alike_D)}
-    return np.array([found[replica] for replica in alike_D])
+    return np.array([[of_cell(replica, stage) for stage in range(num_stages)] for replica in range(num_replicas)])

@@ -25,7 +25,7 @@ from hulk_placement.files.units import FlopsPerSecond
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER, PRECISIONS
 from hulk_placement.model.presets import PRESETS
 from hulk_placement.nccl import ALGORITHMS, PROTOCOLS
-from hulk_placement.sync import COMPRESSIONS, MODES, ON_REGION_LOSS
+from hulk_placement.sync import COMPRESSIONS, ENCRYPTIONS, MODES, ON_REGION_LOSS
 from hulk_placement.workload import END_COLLECTIVES, SCHEDULES, SHARES, STAGE_TRANSPORTS
 
 Names = Annotated[tuple[Name, ...], Field(min_length=1)]
@@ -177,6 +177,8 @@ class SyncPart(Part):
     """What happens when a region is cut off."""
     fixed_shares: bool = False
     """Whether flows keep their shares whatever the links do."""
+    encryption: Annotated[str, OneOf(ENCRYPTIONS)] = "wan"
+    """Whether what Hulk's own all-reduce sends between regions is encrypted (wan), or sent as it is."""
 
 
 class Pin(Part):

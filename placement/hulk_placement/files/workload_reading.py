@@ -169,6 +169,7 @@ def _sync(asked: SyncPart) -> Sync:
         compression=asked.compression,
         on_region_loss=asked.on_region_loss,
         fixed_shares=asked.fixed_shares,
+        encryption=asked.encryption,
         **inner,
     )
 

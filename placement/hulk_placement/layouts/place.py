@@ -79,9 +79,10 @@ def place(
         return now_s if now_s < least_s else now_s + _finishing_s(trials)
 
     # An iteration is what is done between two questions whether to go on: some evaluate nothing, some a thousand moves.
-    work = Work(sys.maxsize, stop_at=budget.stop_at, end_s=end_s, clock=finished_s)
+    work = Work.begun(budget, workload, sys.maxsize, start_s, end_s - start_s, finished_s)
 
     def going_on() -> bool:
+        work.found(trials.best_cost)
         return trials.num_evaluations < budget.iterations and work.spend()
 
     if start is not None:
@@ -89,9 +90,8 @@ def place(
     search(trials, space, going_on, budget.seed)
     schedule_s = min(DEFAULT_S, SCHEDULE_SHARE * budget.seconds) if budget.seconds < math.inf else None
     found = best_plan(trials, space, lambda: last_s - clock(), schedule_s, budget.seed)
-    if isinstance(found, Plan) and work.stopped_at is not None:
-        found = replace(found, why=(*found.why, stopped(end_s - start_s, work.stopped_at)))
-    return found
+    said = stopped(work, end_s - start_s)
+    return replace(found, why=(*found.why, *said)) if isinstance(found, Plan) else found
 
 
 def _finishing_s(trials: Trials) -> float:

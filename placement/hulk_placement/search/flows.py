@@ -39,6 +39,7 @@ def flows_of(
         on_region_loss=workload.sync.on_region_loss if whole else "restart",
         fixed_shares=workload.sync.fixed_shares,
         compression=workload.sync.compression,
+        encryption=workload.sync.encryption,
         with_alternatives=whole,
         go_on=go_on,
     )

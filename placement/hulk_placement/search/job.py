@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 
 from hulk_placement.cost.compute import SLOWEST_FLOPS_PER_S, is_any_known
 from hulk_placement.plan import Plan, Prediction
@@ -13,7 +12,7 @@ from hulk_placement.search import uneven, why
 from hulk_placement.search.arrange import arrange
 from hulk_placement.search.baselines import BASELINES
 from hulk_placement.search.choice import Choice, one_machine
-from hulk_placement.search.evaluate import evaluate, links_known
+from hulk_placement.search.evaluate import Order, evaluate, links_known
 from hulk_placement.search.graph import region_graphs
 from hulk_placement.search.making import make_plan
 from hulk_placement.search.over_machines import Candidate, candidate, quickest, tried_all
@@ -45,12 +44,11 @@ def place(
         built if is_any_known(workload, topology) else replace(built, speed=(SLOWEST_FLOPS_PER_S,) * len(built.speed))
     )
     search_s = SEARCH_SHARE * budget.seconds
-    work = Work(budget.iterations, stop_at=budget.stop_at, end_s=clock() + search_s, clock=clock)
+    num_inner = workload.sync.planned_inner_steps or 1
+    work = Work.begun(budget, workload, budget.iterations, clock(), search_s, clock, num_inner)
     ring = _place_pinned(built) if workload.pins else _place_ring(built, problem, budget.seed, work)
     found = ring if workload.sync.mode == "ring" else choose(built, problem, ring, work)
-    if isinstance(found, Plan) and work.stopped_at is not None:
-        found = replace(found, why=(*found.why, why.stopped(search_s, work.stopped_at)))
-    return found
+    return replace(found, why=(*found.why, *why.stopped(work, search_s))) if isinstance(found, Plan) else found
 
 
 def _place_ring(built: Problem, problem: Problem, seed: int, work: Work) -> Plan | Unplaced:
@@ -81,6 +79,7 @@ def _best_uneven(problem: Problem, seed: int, work: Work) -> tuple[Candidate | N
     best = min((start for start in starts if links_known(problem, start.order)), key=lambda s: s.step_s, default=None)
     if best is None:
         return None, 0.0
+    work.found(best.step_s)
     alone_s = min((choice.step_s for choice in one_machine(problem)), default=best.step_s)
     bound_s = uneven.least_step_s(problem, region_graphs(problem).optimistic, min(best.step_s, alone_s), work)
     best, bound_s = quickest(problem, best, bound_s, work)
@@ -108,7 +107,12 @@ def _moved(problem: Problem, best: Candidate, seed: int, work: Work) -> Candidat
     """The better of the candidate and what moves of single workers make of it."""
     part = work.part(round((work.limit - work.done) * (MOVES_SHARE if problem.workload.sync.may_use_wan else 1)))
     for num_buckets in NUM_BUCKETS:
-        moved = uneven.moved(problem, best.order, partial(evaluate, problem, num_buckets=num_buckets), seed, part)
+
+        def step_s(order: Order, num_buckets: int = num_buckets) -> float:
+            part.found(found_s := evaluate(problem, order, num_buckets))
+            return found_s
+
+        moved = uneven.moved(problem, best.order, step_s, seed, part)
         best = min(best, candidate(problem, moved, num_buckets), key=lambda found: found.step_s)
     work.add(part)
     return best

@@ -14,6 +14,7 @@ from hulk_placement.search.evaluate import links_known
 from hulk_placement.search.graph import unknown_pairs
 from hulk_placement.search.making import make_plan
 from hulk_placement.search.problem import Problem
+from hulk_placement.search.ring.region_graph import Work
 from hulk_placement.search.sizes import NUM_BUCKETS
 from hulk_placement.solution import Unplaced
 from hulk_placement.words import counted
@@ -43,9 +44,15 @@ def not_found(problem: Problem, iterations: int) -> Unplaced:
     )
 
 
-def stopped(seconds: float, iterations: int) -> str:
-    """That time ended the search, and the work done until then."""
-    return f"The search was stopped after {seconds:.3g} s, at iteration {iterations}: the best found until then."
+def stopped(work: Work, seconds: float) -> tuple[str, ...]:
+    """Whether time ended the search, of which there were so many seconds, and the work done until then."""
+    if work.stopped_at is None:
+        return ()
+    if work.waited_s is None:
+        when = f"after {seconds:.3g} s, at iteration {work.stopped_at}"
+        return (f"The search was stopped {when}: the best found until then.",)
+    when = f"after {work.waited_s:.3g} s, at iteration {work.stopped_at}"
+    return (f"The search ended {when}: to go on costs more waiting than it may save of the run.",)
 
 
 def sentences(problem: Problem, plan: Plan) -> tuple[str, ...]:

@@ -52,7 +52,8 @@ def place_wished(
     if affordable and workload.objective == "time":
         return wish.told(quickest, quickest)
     if not workload.pins:
-        work = Work(budget.iterations - part.iterations, end_s=end_s, clock=clock)
+        num_left, now_s = budget.iterations - part.iterations, clock()
+        work = Work.begun(budget, workload, num_left, now_s, end_s - now_s, clock)
         order = _best(problem, wish, order, budget.seed, work)
     if wish.excess(order) > 0:
         return wish.refusal(order)

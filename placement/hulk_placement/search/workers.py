@@ -123,3 +123,4 @@ class WorkerSearch:
     def _take(self, choice: Choice) -> None:
         if choice.step_s < self._best_s():
             self.best = choice
+            self.work.found(choice.step_s)

@@ -11,7 +11,7 @@ from hulk_placement.layouts import place as layouts
 from hulk_placement.layouts.data_parallel import best_of, place_replicas
 from hulk_placement.plan import Plan
 from hulk_placement.search.problem import NO_MEMORY
-from hulk_placement.solution import Budget, Solution, Unplaced, precedence
+from hulk_placement.solution import Budget, Record, Solution, Unplaced, precedence
 from hulk_placement.solve.together import place_together
 from hulk_placement.stages import staged
 from hulk_placement.topology import Topology, less
@@ -35,12 +35,13 @@ def solve(
     of them have room, the oldest go first. A workload that cannot be placed is passed over with a reason and does not
     hold back the others. A machine's accelerators are handed out once: `running` plans keep theirs. Those of a
     workload's `kept` workers are for itself alone, whether its plan uses them or not; such a one is planned in its
-    turn. Deterministic: the same arguments give the same plans, unless `budget.seconds` ends a search; each workload
-    may take an equal part of what the ones before it left. `starts` are plans that are carried out already, by key:
-    such a workload is planned in its turn, and searches over layouts begin there. ValueError when two workloads have
-    one key.
+    turn. Deterministic: the same arguments give the same plans, unless the clock ends a search, for which all workloads
+    wait: then the same readings do. Each workload may take an equal part of the seconds that the ones before it left.
+    `starts` are plans that are carried out already, by key: such a workload is planned in its turn, and searches over
+    layouts begin there. ValueError when two workloads have one key.
     """
-    allowed = budget or Budget()
+    given = budget or Budget()
+    allowed = replace(given, num_waiting=len(workloads), record=Record(given.record.given))
     end_s = clock() + allowed.seconds
     if len({workload.key for workload in workloads}) != len(workloads):
         raise ValueError(f"{len(workloads)} workloads have only {len({w.key for w in workloads})} different keys")
@@ -63,7 +64,7 @@ def solve(
             if workload.key in found:
                 plans[workload.key] = plan = found[workload.key]
                 left = less(left, Counter(plan.accelerators()) - Counter(_kept(workload)))
-    return Solution(plans, unplaced)
+    return Solution(plans, unplaced, tuple(allowed.record.made))
 
 
 def _groups(workloads: Sequence[Workload], begun: Mapping[str, Plan]) -> list[list[Workload]]:

@@ -67,8 +67,7 @@ class Arranged:
     @property
     def value(self) -> float:
         """The logarithm of the best possible layout's cost; infinite where there is none."""
-        best = next(iter(self.trials.best_possible(1)), None)
-        return math.inf if best is None else math.log(best.cost)
+        return math.log(self.trials.best_cost)
 
     def begin(self, going_on: Going) -> None:
         """Construct the layouts by which the division was priced; descend from those on other orders of regions."""

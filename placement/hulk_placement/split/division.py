@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from hulk_placement.cost.closed_form.arrays import Floats, Ints
 from hulk_placement.split.estimate import IMPOSSIBLE
 from hulk_placement.split.job import Job
 from hulk_placement.split.pools import Pools
+from hulk_placement.stopping import RUN_S, known_steps
 
 if TYPE_CHECKING:
     from hulk_placement.split.arrange import Arranged
@@ -44,6 +45,12 @@ class Divisions:
     """The value below which that of no division is, infinite where none is possible; nan where nothing is proven."""
     arranged: dict[tuple[int, frozenset[tuple[str, int]]], Arranged] = field(default_factory=dict, repr=False)
     """Jobs laid out, by their numbers and machines."""
+    least_value: float = math.inf
+    """Of all that were tried in which every job has a layout."""
+    first_value: float = math.inf
+    """Of the first of these."""
+    run_s: float = 0.0
+    """Seconds that a job runs by the first of these, in the mean."""
     _kept: list[tuple[float, int, Ints]] = field(default_factory=list, repr=False)
     _num_kept: int = 0
 
@@ -70,8 +77,13 @@ class Divisions:
             new[number] = self.jobs[number].value(changed[number])
         return new
 
-    def keep(self, counts: Ints, value: float) -> float:
-        """Remember a division and its value."""
+    def keep(self, counts: Ints, values: Floats) -> float:
+        """Remember a division; its value, the sum of those of all jobs."""
+        value = float(values.sum())
+        if value < self.least_value and (values < IMPOSSIBLE / 2).all():
+            self.least_value = value
+            if self.first_value == math.inf:
+                self.first_value, self.run_s = value, _mean_run_s(self.jobs, np.exp(values))
         self._num_kept += 1
         entry = (-value, -self._num_kept, counts.copy())
         if len(self._kept) < KEPT:
@@ -82,7 +94,7 @@ class Divisions:
 
     def try_(self, counts: Ints) -> float:
         """The value of a division, remembered."""
-        return self.keep(counts, float(self.values(counts).sum()))
+        return self.keep(counts, self.values(counts))
 
     def best(self, num: int = 1) -> list[Ints]:
         """The best that differ, the best first."""
@@ -95,6 +107,12 @@ class Divisions:
         """Whether every job has a layout in the best that was tried."""
         found = self.best()
         return bool(found and (self.values(found[0]) < IMPOSSIBLE / 2).all())
+
+
+def _mean_run_s(jobs: Sequence[Job], costs: Floats) -> float:
+    """Of jobs whose steps cost so much."""
+    known = [(known_steps(job.workload), cost) for job, cost in zip(jobs, costs.tolist(), strict=True)]
+    return sum(RUN_S if num_steps is None else num_steps * cost for num_steps, cost in known) / len(known)
 
 
 def nothing(pools: Pools, num_jobs: int) -> Ints:

@@ -47,9 +47,9 @@ def search(divisions: Divisions, progress: Progress, seed: int) -> None:
                 shared = (share(number, row) for number, row in enumerate(counts[:-1]))
                 laid_out = [arranged for arranged in shared if arranged is not None]  # all of them: see below
                 open_value = min(open_value, sum(arranged.least for arranged in laid_out))
-                value = sum(arranged.value for arranged in laid_out)
-                if value < best:
-                    best = divisions.keep(counts, value)
+                values = np.array([arranged.value for arranged in laid_out])
+                if values.sum() < best:
+                    best = divisions.keep(counts, values)
             return True
         for row in _rows(divisions, number, counts[-1]):
             if progress() >= 1.0:

@@ -101,7 +101,7 @@ def _changed(
             rise = float(new.sum() - values.sum())
             if rise <= 0.0 or (rise < IMPOSSIBLE / 2 and rng.random() < math.exp(-rise / heat)):
                 counts, values = changed, new
-                best = min(best, (divisions.keep(counts, float(values.sum())), counts), key=lambda found: found[0])
+                best = min(best, (divisions.keep(counts, values), counts), key=lambda found: found[0])
         if now > scanned + SCAN_EVERY:
             scanned = now
             scan(divisions, best[1])

@@ -38,6 +38,7 @@ from hulk_runtime.collective.reduction.vector import Values
 from hulk_runtime.collective.wire.failure import Failure
 from hulk_runtime.collective.wire.handshake import Identity
 from hulk_runtime.collective.wire.membership import Membership
+from hulk_runtime.collective.wire.records import Plain, Sealed
 from hulk_runtime.collective.wire.rendezvous import Address, Listener, Rendezvous, listen
 from hulk_runtime.plan.flows import CollectivePlan, Pair, SizeClass
 
@@ -96,7 +97,7 @@ class Collective:
         peer_listener: Listener,
         settings: Settings,
         inside: Inside | None,
-        spare: Mapping[int, Sequence[socket.socket]],
+        spare: Mapping[int, Sequence[Channel[Peer]]],
     ) -> None:
         self.rank, self.plan = rank, plan
         self._spare = dict(spare)
@@ -158,11 +159,16 @@ class Collective:
         except BaseException:
             peer_listener.close()
             raise
-        peers = {partner: Peer(partner, far[partner]) for partner in found}
+        peers, spare = {partner: Peer(partner, far[partner]) for partner in found}, {}
         for partner, connections in found.items():
-            used = connections[: settings.num_streams]
-            peers[partner].channels = [Channel(connection, peers[partner]) for connection in used]
-        spare = {partner: rest for partner, all_of in found.items() if (rest := all_of[settings.num_streams :])}
+            is_sealed = plan.is_encrypted(rank, partner)
+            channels = [
+                Channel(each.socket, peers[partner], Sealed(each.keys) if is_sealed else Plain())
+                for each in connections
+            ]
+            peers[partner].channels = channels[: settings.num_streams]
+            if rest := channels[settings.num_streams :]:
+                spare[partner] = rest
         group = cls(rank, plan, peers, peer_listener, settings, inside, spare)
         pace_channels(plan, rank, peers, settings.pace)
         rendezvous.twice = group._twice
@@ -190,6 +196,14 @@ class Collective:
         first, second = (None, None) if source is None else (source[:num_rounded], source[num_rounded:])
         rounded = self._sum(tensor[:num_rounded], first, self._codec, name)
         return Both(rounded, self._sum(tensor[num_rounded:], second, None, name))
+
+    def broadcast(self, values_N: torch.Tensor) -> Work:
+        """Begin to overwrite float32 values of every rank with rank 0's, to the bit: the others add -0.0."""
+        if self.rank:
+            values_N.fill_(-0.0)
+        values = Values(values_N)
+        with self._order:
+            return self._unreported(values, self._plan_now.size_class(values.num_bytes), lambda: None)
 
     def _sum(self, tensor: torch.Tensor, source: torch.Tensor | None, codec: Codec | None, name: Hashable) -> Work:
         values = Values(tensor)
@@ -233,13 +247,16 @@ class Collective:
         drift, size = self._drift, self._plan_now.classes[0]
         assert drift is not None
         figures_N = torch.zeros(drift.num_figures)
-        values = Values(figures_N)
+        drift.asked(self._unreported(Values(figures_N), size, lambda: drift.fill(figures_N)), figures_N)
+
+    def _unreported(self, values: Values, size: SizeClass, fill: Callable[[], None]) -> Work:
+        """One of the group's own, never rounded, by the flows of a class; `fill` is called when it begins."""
 
         def begin() -> tuple[tuple[Role, ...], Hops]:
-            drift.fill(figures_N)
+            fill()
             return self._roles(size, len(values), values.bytes_per_value, False), Hops(values, self._far, None, {})
 
-        drift.asked(self._engine.all_reduce(Order(values, begin, self._members.epoch, reported=False)), figures_N)
+        return self._engine.all_reduce(Order(values, begin, self._members.epoch, reported=False))
 
     def _begin_drift(self) -> Drift | None:
         """Only where the plan uses links, and knows all of them."""
@@ -319,7 +336,7 @@ class Collective:
         unopened = self._unopened(patience_s)
         for partner, spare in self._take_spare().items():
             if frozenset((self.rank, partner)) in unopened:
-                self._engine.add([Channel(connection, self._peers[partner]) for connection in spare])
+                self._engine.add(spare)
             else:
                 _close(spare)
         if unopened and self._settings.max_streams > self._settings.num_streams:
@@ -351,7 +368,7 @@ class Collective:
         found = zip(ways, closed_N.tolist(), strict=False)
         return frozenset(frozenset((way.sender, way.receiver)) for way, is_closed in found if is_closed)
 
-    def _take_spare(self) -> dict[int, Sequence[socket.socket]]:
+    def _take_spare(self) -> dict[int, Sequence[Channel[Peer]]]:
         spare, self._spare = self._spare, {}
         return spare
 
@@ -392,6 +409,6 @@ def _forsake_all() -> None:
 os.register_at_fork(after_in_child=_forsake_all)
 
 
-def _close(connections: Sequence[socket.socket]) -> None:
-    for connection in connections:
-        connection.close()
+def _close(channels: Sequence[Channel[Peer]]) -> None:
+    for channel in channels:
+        channel.socket.close()

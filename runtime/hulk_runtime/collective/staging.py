@@ -6,10 +6,11 @@ copied back; the stream that waits for the result waits on the GPU, not in Pytho
 """
 
 import contextlib
+import itertools
 import logging
 import queue
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable
 
 import torch
@@ -22,6 +23,10 @@ from hulk_runtime.errors import MembershipChangedError, PeerLostError
 from hulk_runtime.job.environment import DEFAULT_SILENCE_S
 
 log = logging.getLogger(__name__)
+
+PIECE_VALUES = 4 << 20
+PIECES_AHEAD = 4
+"""Of a vector that is broadcast: enough to fill links, little enough for the host's memory."""
 
 Told = Callable[[Exception | None], None]
 
@@ -43,6 +48,25 @@ class AllReduce:
         if self._stage is not None:
             return Waiting(self, self._stage.all_reduce(values, num_exact, name))
         return Waiting(self, self.collective.all_reduce(values, num_exact, name=name))
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether nobody between regions can read what is summed here."""
+        return self.collective.plan.encryption != "none"
+
+    def broadcast(self, values: torch.Tensor) -> None:
+        """Overwrite float32 values, wherever they are, with rank 0's. Raises PeerLostError."""
+        under_way: deque[tuple[Work, torch.Tensor, torch.Tensor]] = deque()
+        pieces = iter(torch.split(values, PIECE_VALUES))
+        while True:
+            for piece in itertools.islice(pieces, PIECES_AHEAD - len(under_way)):
+                host = piece.cpu()
+                under_way.append((self.collective.broadcast(host), host, piece))
+            if not under_way:
+                return
+            work, host, piece = under_way.popleft()
+            work.wait(self.patience_s)
+            piece.copy_(host)
 
     def tell(self, waiting: "Waiting", callback: Told) -> None:
         """Call back when it has ended, in the order of these calls; whoever listens has the patience of who waits."""

@@ -49,6 +49,7 @@ class Environment:
     master_address: str
     master_port: int
     metrics_port: int
+    start_digest: str
     collective_port: int
     plan_path: str
     peer_secret_path: str
@@ -83,6 +84,7 @@ def read(environ: Mapping[str, str]) -> Environment:
             master_address=environ.get(names.ENV_MASTER_ADDR, "127.0.0.1"),
             master_port=integer(environ, names.ENV_MASTER_PORT, names.MASTER_PORT),
             metrics_port=integer(environ, names.ENV_METRICS_PORT, names.WORKER_METRICS_PORT),
+            start_digest=environ.get(names.ENV_START_DIGEST, ""),
             collective_port=_collective_port(environ),
             plan_path=environ.get(names.ENV_PLAN, names.PLAN_PATH),
             peer_secret_path=environ.get(names.ENV_PEER_SECRET, ""),

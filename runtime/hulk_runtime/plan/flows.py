@@ -14,6 +14,9 @@ from typing import Final, Self
 MAX_CHUNK_BYTES: Final = 4 << 20
 """Also the largest payload of a frame."""
 
+ENCRYPTIONS: Final = ("wan", "none")
+"""Of bytes between regions: encrypted, or as they are."""
+
 Pair = tuple[int, int]
 """(child, parent) in a tree of regions, or (source, target) of a link between regions."""
 
@@ -130,7 +133,7 @@ class CollectivePlan:
 
     `without` has the classes to go on with when a region, by number, is cut off; `left_out` are the regions that were.
     With `fixed_shares` the ranks do not follow what the links carry. `names` are the regions' own, `uplinks` those of
-    the regions that have one.
+    the regions that have one. `encryption`: whether what crosses regions is.
     """
 
     regions: tuple[tuple[int, ...], ...]
@@ -143,11 +146,14 @@ class CollectivePlan:
     names: tuple[str, ...] = ()
     left_out: frozenset[int] = frozenset()
     uplinks: Mapping[int, Uplink] = field(default_factory=dict)
+    encryption: str = "wan"
 
     def __post_init__(self) -> None:
         ranks = [rank for region in self.regions for rank in region]
         if sorted(ranks) != list(range(len(ranks))) or not all(self.regions):
             raise ValueError(f"collective: regions {self.regions} must hold the ranks 0 to n-1, each once, none empty")
+        if self.encryption not in ENCRYPTIONS:
+            raise ValueError(f"collective: encryption {self.encryption!r} must be one of {', '.join(ENCRYPTIONS)}")
         numbers = range(len(self.regions))
         if not self.uplinks.keys() <= set(numbers):
             raise ValueError(f"collective: uplinks of regions {sorted(self.uplinks)} of {len(self.regions)}")
@@ -176,6 +182,10 @@ class CollectivePlan:
     def region_of(self, rank: int) -> int:
         """The number of a rank's region."""
         return next(number for number, ranks in enumerate(self.regions) if rank in ranks)
+
+    def is_encrypted(self, rank: int, other: int) -> bool:
+        """Whether nobody may read what two ranks send each other: they are in different regions."""
+        return self.encryption == "wan" and self.region_of(rank) != self.region_of(other)
 
     def among(self, members: frozenset[int]) -> Self:
         """The plan for the members that are left, whole regions: the planned one without a region, else stars."""

@@ -87,6 +87,7 @@ class CollectiveDocument(_Wire):
     compression: Literal["none", "bf16", "int8"] = "none"
     on_region_loss: Literal["restart", "continue"] = "restart"
     fixed_shares: bool = False
+    encryption: Literal["wan", "none"] = "wan"
 
     def plan(self, region_of_rank: Sequence[str]) -> CollectivePlan:
         """The plan of ranks in these regions. Raises ValueError with what does not fit."""
@@ -110,6 +111,7 @@ class CollectiveDocument(_Wire):
             compression=self.compression,
             on_region_loss=self.on_region_loss,
             fixed_shares=self.fixed_shares,
+            encryption=self.encryption,
             names=self.regions,
             uplinks={region: Uplink(out or math.inf, into or math.inf) for region, out, into in self.uplinks},
         )

@@ -22,8 +22,9 @@ from hulk_runtime.plan.flows_document import CollectiveDocument
 from hulk_runtime.plan.pipeline_schedule import READABLE as READABLE_SCHEDULES
 from hulk_runtime.plan.pipeline_schedule import Schedule
 
-VERSION: Final = 1
-READABLE: Final = (1,)
+VERSION: Final = 2
+"""Says that bytes between regions must be encrypted; a plan that needs that not is written as 1."""
+READABLE: Final = (1, VERSION)
 MAX_BYTES: Final = 16 << 20
 """Of unpacked JSON, far above any plan: what is read may not be what was written."""
 

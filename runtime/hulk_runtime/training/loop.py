@@ -34,7 +34,9 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
     with contextlib.ExitStack() as stack:
         progress = None
         if environment.local_rank == 0:
-            progress = stack.enter_context(ProgressServer(registry, environment.attempt, environment.metrics_port))
+            progress = stack.enter_context(
+                ProgressServer(registry, environment.attempt, environment.metrics_port, environment.start_digest)
+            )
         group = stack.enter_context(init_process_group.connect(environment, plan))
         stepper = make_stepper(environment, plan, group, task)
         reporter = Rank0Reporter(environment, plan, registry, group) if group.is_first else None

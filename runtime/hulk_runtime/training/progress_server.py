@@ -2,13 +2,16 @@
 
     GET  /metrics    every worker: its process; rank 0 also the job's progress
     GET  /preflight  rank 0: {"attempt", "computeSeconds": [per rank], "slowestSeconds"}, 404 before it is known
-    POST /start      rank 0: {"attempt"}: the operator has written its prediction, step 1 may begin
+    POST /start      rank 0: {"attempt", "order"}: the operator has written its prediction, step 1 may begin
 
-The server runs in a thread and only reads values, so a slow reader never delays a step.
+The server runs in a thread and only reads values, so a slow reader never delays a step. The one thing that it takes
+from outside, the order to begin, must have the SHA-256 that the operator gave the attempt's pods.
 """
 
+import hmac
 import json
 import threading
+from hashlib import sha256
 from http import HTTPStatus
 from types import TracebackType
 from typing import Final, Self
@@ -22,15 +25,19 @@ from hulk_runtime.job import step_record
 from hulk_runtime.job.worker_http import WorkerHandler, WorkerServer
 from hulk_runtime.training.preflight import Preflight
 
-MAX_BODY_BYTES: Final = 4096
+MAX_BODY_DIGITS: Final = 3
+"""Of an order's length."""
 
 
 class ProgressServer:
-    """Serves `registry` on a port for the length of a `with` block. Port 0 takes any free one (see `port`)."""
+    """Serves `registry` on a port for the length of a `with` block. Port 0 takes any free one (see `port`).
 
-    def __init__(self, registry: CollectorRegistry, attempt: int, port: int) -> None:
+    `start_digest`: what the order to begin is known by; without one, no order is taken.
+    """
+
+    def __init__(self, registry: CollectorRegistry, attempt: int, port: int, start_digest: str = "") -> None:
         self.registry = registry
-        self._attempt = attempt
+        self._attempt, self._start_digest = attempt, start_digest
         self._preflight: Preflight | None = None
         self._go = threading.Event()
         self._is_closed = False
@@ -63,17 +70,25 @@ class ProgressServer:
         return json.dumps({"attempt": self._attempt, **seconds}).encode()
 
     def start(self, body: bytes) -> HTTPStatus:
-        """Take POST /start. A go for another attempt, or before preflight is known, is a conflict."""
+        """Take POST /start, from the operator alone: before preflight is known, it is a conflict."""
         try:
             asked = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return HTTPStatus.BAD_REQUEST
         if not isinstance(asked, dict) or "attempt" not in asked:
             return HTTPStatus.BAD_REQUEST
+        if not self._is_the_operators(asked.get("order")):
+            return HTTPStatus.FORBIDDEN
         if asked["attempt"] != self._attempt or self._preflight is None:
             return HTTPStatus.CONFLICT
         self._go.set()
         return HTTPStatus.NO_CONTENT
+
+    def _is_the_operators(self, order: object) -> bool:
+        if not isinstance(order, str) or not self._start_digest:
+            return False
+        digest = sha256(order.encode(errors="replace")).hexdigest()
+        return hmac.compare_digest(digest.encode(), self._start_digest.encode())
 
     def __enter__(self) -> Self:
         background.Thread("hulk-progress", self._server.serve_forever, restarts=lambda: not self._is_closed).start()
@@ -107,7 +122,7 @@ class _Handler(WorkerHandler):
         length = self.headers.get("Content-Length", "")
         if self.path != "/start":
             self.answer(HTTPStatus.NOT_FOUND)
-        elif not length.isdecimal() or int(length) > MAX_BODY_BYTES:
+        elif not length.isdecimal() or len(length) > MAX_BODY_DIGITS:
             self.answer(HTTPStatus.BAD_REQUEST)
         else:
             self.answer(self.server.progress.start(self.rfile.read(int(length))))

@@ -49,17 +49,21 @@ def deploy(view: View) -> Outcome:
     actions: list[Action] = [
         Create(CONFIG_MAPS, (manifests.plan_config_map(job, attempt, full.blob, full.digest, full.plan.why, basis),)),
         Create(SERVICES, (manifests.service(job, attempt, ports),)),
-        Create(NETWORK_POLICIES, (manifests.network_policy(job, attempt),)),
     ]
+    if job.spec.network_policy.enabled:
+        policy = manifests.network_policy(job, attempt, view.metrics_readers)
+        actions.append(Create(NETWORK_POLICIES, (policy,)))
     if job.spec.sync.may_use_wan:  # whichever this plan uses: a pod that stays may see another one
         actions.append(MakeSecret())
     if manifests.stays(job):
-        actions.append(Write(CONFIG_MAPS, manifests.gang_config_map(job, full.plan, full.blob, _is_broken(view))))
+        actions.append(
+            Write(CONFIG_MAPS, manifests.gang_config_map(job, full.plan, full.blob, view.orders, _is_broken(view)))
+        )
     if taken:
         labels = {pod.name: names.worker_labels(job.metadata.name, attempt, worker) for worker, pod in taken.items()}
         actions.append(Relabel(labels))
     if new := [worker for worker in missing if worker not in taken]:
-        actions.append(Create(PODS, manifests.pods(view.admitted_job, full.plan, new, ports)))
+        actions.append(Create(PODS, manifests.pods(view.admitted_job, full.plan, new, ports, view.orders)))
     # A pod that runs already may never change again once it has its labels: no event would ask for the next pass.
     return Outcome(tuple(actions), requeue_after_s=0 if taken else None)
 

@@ -41,13 +41,13 @@ def stalled(view: View) -> Outcome:
     look_s = min(max(bound_s / NUM_LOOKS, MIN_LOOK_S), MAX_LOOK_S)
     output, last_step = _output(view, pods[0]), _last_step(view)
     if (left_s := seconds_left(view, max(last_step, view.memory.looked or last_step), look_s)) <= 0:
-        return Outcome((ReadOutput(pods[0].name),), requeue_after_s=look_s)
+        return Outcome((ReadOutput(pods[0].name),))
     sign = max(last_step, output.changed) if output else view.now
     if output is None or (output.read - sign).total_seconds() < bound_s or not _steps_are_heard(view, pods[0]):
         return Outcome(requeue_after_s=left_s)
     words = _words(view, pods, sign, bound_s)
     if words is None:
-        return Outcome((AskGang(pods, bound_s),), requeue_after_s=0)
+        return Outcome((AskGang(pods, bound_s),))
     silent_s = (output.read - sign).total_seconds()
     return _ended(view, pods, words, f"no step and no output of rank 0 for {silent_s:.0f} s ({_why(view, bound_s)})")
 

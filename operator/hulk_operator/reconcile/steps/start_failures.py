@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from hulk_operator import names
 from hulk_operator.api import ConditionType, LastFailure
 from hulk_operator.cluster import Refused
 from hulk_operator.pods import Reason, WorkerPod
@@ -140,7 +141,7 @@ def start_timeout(view: View) -> Outcome:
     by_nodes = [pod for pod in late if not pod.initializing]
     if (late and not by_nodes) or any(is_missing(why) or has_no_volume(why) for why in whys):
         return _counted(view, last)
-    nodes = [node_of(view, pod) for pod in by_nodes]
+    nodes = [node_of(view, pod) for pod in by_nodes if not _is_ignored(pod)]
     if any(pod.node for pod in by_nodes):
         return _tried_elsewhere(view, last, nodes, "NodesUnfit")
     return start_failed(view, last, avoided_nodes=avoided(view, nodes))
@@ -159,8 +160,15 @@ def refused(view: View, errors: Sequence[Refused]) -> Outcome:
     return replace(outcome, actions=(*outcome.actions, remember(admission=None)))
 
 
+def _is_ignored(pod: WorkerPod) -> bool:
+    """Whether no scheduler has looked at the pod: there may be none of that name."""
+    return not pod.node and not pod.unschedulable
+
+
 def _why_late(view: View, pod: WorkerPod) -> str:
     waits = f"{pod.waiting.reason} {pod.waiting.message}".strip() if pod.waiting else pod.phase
+    if _is_ignored(pod):
+        waits = f"scheduler {view.job.spec.template.spec.scheduler_name or names.SCHEDULER} has said nothing of it"
     warning = _warning(view, pod)
     warned = f" ({warning.reason}: {warning.message})" if warning else ""
     return f"{pod.name} for node {node_of(view, pod)}: {pod.unschedulable or waits}{warned}"

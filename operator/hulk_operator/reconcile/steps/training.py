@@ -130,8 +130,8 @@ def preflight(view: View) -> Outcome:
         return Outcome(status=update(view.status, prediction=assumed_prediction(view.full.plan, view.now)))
     if fresh and sighting and sighting.preflight is not None:
         return Outcome((Calibrate(sighting.preflight),), stop=True, requeue_after_s=0)
-    poll = Poll(rank0.address, attempt, preflight=True)
-    return Outcome((poll,), stop=True, requeue_after_s=view.timing.preflight_poll_s)
+    after_s = _seconds_to_poll(view, view.timing.preflight_poll_s)
+    return Outcome((Poll(rank0.address, attempt, preflight=True, after_s=after_s),), stop=True)
 
 
 def _first_steps(view: View, num_ranks: int) -> Outcome:
@@ -170,17 +170,17 @@ def observe(view: View) -> Outcome:
     sighting, status = _sighting(view), view.status
     if sighting and sighting.observation and _is_news(view, sighting.observation):
         status = _observed(view, sighting.observation)
-    left_s = seconds_left(view, sighting.time, _pause_s(view)) if sighting else 0.0
-    if left_s > 0:
-        return Outcome(status=status, requeue_after_s=left_s)
     first, *others = (pod.address for pod in asked)
-    poll = Poll(first, status.attempt, preflight=False, others=tuple(others), doors=membership.doors(view))
-    return Outcome((poll,), status, requeue_after_s=_pause_s(view))
+    doors = membership.doors(view)
+    after_s = _seconds_to_poll(view, view.timing.silent_poll_s if silent(view) else view.timing.poll_s)
+    poll = Poll(first, status.attempt, preflight=False, others=tuple(others), doors=doors, after_s=after_s)
+    return Outcome((poll,), status)
 
 
-def _pause_s(view: View) -> float:
-    """How long until the next poll: less while a node does not answer."""
-    return view.timing.silent_poll_s if silent(view) else view.timing.poll_s
+def _seconds_to_poll(view: View, pause_s: float) -> float:
+    """Until the next poll is due; its answer then asks for a pass."""
+    sighting = _sighting(view)
+    return max(0.0, seconds_left(view, sighting.time, pause_s)) if sighting else 0.0
 
 
 def last_seen(view: View) -> HulkJobStatus:
@@ -231,7 +231,7 @@ def _observed(view: View, seen: Observation) -> HulkJobStatus:
         step_time=None if step_us is None else duration(step_us),
         compute_microseconds=microseconds(seen.max_compute_s) if seen.max_compute_s else None,
         loss=None if seen.loss is None else f"{seen.loss:.6g}",
-        metric=_metric(view, seen),
+        metric=_metric(seen),
         relative_error=None if error is None else f"{error:.4f}",
         wan=wan_observed(seen, _regions(view)),
         pipeline=pipeline_observed(seen),
@@ -247,10 +247,9 @@ def _observed(view: View, seen: Observation) -> HulkJobStatus:
     )
 
 
-def _metric(view: View, seen: Observation) -> str | None:
+def _metric(seen: Observation) -> str | None:
     """What the series says that the job's spec names."""
-    value = seen.series.get(view.job.spec.metric or "")
-    return None if value is None else f"{value:.6g}"
+    return None if seen.metric is None else f"{seen.metric:.6g}"
 
 
 def _startup(view: View) -> Startup | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Bools, Floats, Ints
-from hulk_placement.topology import Link, LinkKind, Machine, Topology
+from hulk_placement.topology import Link, LinkKind, Machine, Pair, Topology
 from hulk_placement.workload import Workload
 
 
@@ -66,9 +65,9 @@ class Joins(NamedTuple):
         return Joins(latency_RR, flow_RR, _own(capacity_RR), is_wire_RR, *of_regions, self.uplink_R[regions], egress_RR)
 
 
-def apart(topology: Topology, machines: Iterable[Machine]) -> list[Machine]:
-    """The machines that have figures of their own: links, or a NIC that is narrower than a link of their region's."""
-    own = {name for pair in topology.node_links for name in pair}
+def apart(topology: Topology, machines: Iterable[Machine], pairs: Iterable[Pair]) -> list[Machine]:
+    """The machines that have figures of their own: one of these pairs' links, or a NIC narrower than their region's."""
+    own = {name for pair in pairs for name in pair}
     regions = list(dict.fromkeys(machine.region for machine in topology.machines))
     widest = {
         a: max(max(topology.region_link(*pair).bandwidth_bytes_per_s for pair in ((a, b), (b, a))) for b in regions)
@@ -99,9 +98,10 @@ def _with_own_links(
     both = np.ix_(region_Q, region_Q)
     latency_QQ, flow_QQ, own_QQ = (np.ascontiguousarray(array_RR[both]) for array_RR in figures)
     place = {machine.name: place for place, machine in enumerate(apart, len(regions))}
-    for ends, nic in _narrowest(topology, regions, apart):
-        flow_QQ[ends] = min(flow_QQ[ends], nic)
-        own_QQ[ends] = min(own_QQ[ends], nic) if own_QQ[ends] < math.inf else math.inf
+    nic_Q = np.array([math.inf] * len(regions) + [machine.nic_bytes_per_s or math.inf for machine in apart])
+    nic_QQ = np.minimum(nic_Q, nic_Q[:, None])
+    flow_QQ = np.minimum(flow_QQ, nic_QQ)
+    own_QQ = np.where(own_QQ < math.inf, np.minimum(own_QQ, nic_QQ), math.inf)
     for source, target in topology.node_links:
         if source in place and target in place and source != target:
             link, own = topology.link(source, target), (place[source], place[target])
@@ -133,13 +133,3 @@ def _figures(links: list[list[Link]], workload: Workload) -> tuple[Floats, Float
         np.array([[link.rtt_s for link in row] for row in links], np.float64),
         np.array([[_rate(link, workload) for link in row] for row in links], np.float64),
     )
-
-
-def _narrowest(
-    topology: Topology, regions: Sequence[str], apart: Sequence[Machine]
-) -> Iterator[tuple[tuple[int, int], float]]:
-    """By pair of places the narrower of their NICs, where one has a limit."""
-    nics = [math.inf] * len(regions) + [machine.nic_bytes_per_s or math.inf for machine in apart]
-    for a, b in product(range(len(nics)), repeat=2):
-        if min(nics[a], nics[b]) < math.inf:
-            yield (a, b), min(nics[a], nics[b])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from hulk_placement.cost.compute import Passes, kind_seconds
 from hulk_placement.cost.known import Kinds, kinds_of
 from hulk_placement.cost.money import LIMIT_ROUNDING
 from hulk_placement.model.layer import BYTES_PER_FP32
-from hulk_placement.topology import SAME_MACHINE, Link, Machine, Topology
+from hulk_placement.topology import SAME_MACHINE, Link, Machine, Pair, Topology
 from hulk_placement.workload import Workload
 
 BANNED = 1000.0
@@ -67,11 +67,16 @@ class Ground:
     """Of each machine."""
 
     @classmethod
-    def of(cls, workload: Workload, topology: Topology, machines: Sequence[Machine]) -> Ground:
-        """The ground of these machines; links that the workload may not use have rate 0."""
+    def of(
+        cls, workload: Workload, topology: Topology, machines: Sequence[Machine], own: Iterable[Pair] | None = None
+    ) -> Ground:
+        """The ground of these machines; links that the workload may not use have rate 0.
+
+        `own`: the machine pairs whose own links count; None: all that have one.
+        """
         regions = tuple(dict.fromkeys(machine.region for machine in machines))
         region = {name: number for number, name in enumerate(regions)}
-        having_own = apart(topology, machines)
+        having_own = apart(topology, machines, topology.node_links if own is None else own)
         place = {machine.name: len(regions) + number for number, machine in enumerate(having_own)}
         speeds = kinds_of(workload, topology, (machine.name for machine in machines))
         return cls(

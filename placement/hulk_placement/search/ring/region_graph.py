@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from hulk_placement.cost.gloo import Ring
+from hulk_placement.solution import Budget, Readings
+from hulk_placement.stopping import RUN_S, Stopping, known_steps, stopping
 from hulk_placement.topology import SAME_MACHINE
+from hulk_placement.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,8 @@ class Work:
     """Iterations done, how many are allowed, and how often a search gave up before it had tried everything.
 
     `end_s` is when it must stop by `clock`. Where that comes first, `stopped_at` keeps the iterations done until then;
-    as `stop_at` they end the same search at the same place on any machine.
+    as `stop_at` they end the same search at the same place on any machine. `stopping` may end it before, by the run
+    of the best plan that was `found`. `readings` keeps either for the same pass to be made again.
     """
 
     limit: int
@@ -78,6 +82,37 @@ class Work:
     end_s: float = math.inf
     clock: Callable[[], float] = time.monotonic
     stopped_at: int | None = None
+    stopping: Stopping | None = None
+    seconds_a_unit: float | None = None
+    """Seconds of run for one of cost; None until the first plan, by which the run takes RUN_S."""
+    run_s: float = math.inf
+    """By the best plan that was found."""
+    waited_s: float | None = None
+    """What it took until it was not worth waiting for; None where it was not `stopping` that ended it."""
+    readings: Readings = field(default_factory=dict)
+
+    @classmethod
+    def begun(
+        cls,
+        budget: Budget,
+        workload: Workload,
+        limit: int,
+        start_s: float,
+        seconds: float,
+        clock: Callable[[], float],
+        num_inner: int = 1,
+    ) -> Work:
+        """Work for one of the searches of a pass; it makes the seconds of so many steps least, or their price."""
+        given, made = budget.record.begin()
+        return cls(
+            limit,
+            stop_at=next(iter(given), None) if given else None,
+            end_s=start_s + seconds if given is None else math.inf,
+            clock=clock,
+            stopping=stopping(budget, start_s),
+            seconds_a_unit=None if (num_steps := known_steps(workload)) is None else num_steps / num_inner,
+            readings=made,
+        )
 
     def spend(self, num: int = 1) -> bool:
         """Count iterations; False when nothing more may be done.
@@ -85,9 +120,25 @@ class Work:
         Only here is the clock looked at, and never twice at one count: so the count alone says where it ended a search.
         """
         self.done += num
-        if self.stop_at is None and self.clock() >= self.end_s:
-            self.stop_at = self.stopped_at = self.done
+        if self.stop_at is None:
+            now_s = self.clock()
+            if now_s >= self.end_s:
+                self._stop(self.done)
+            elif self.stopping is not None and self.stopping.is_over(now_s, self.run_s):
+                self._stop(self.done, now_s - self.stopping.start_s)
         return not self.exhausted
+
+    def _stop(self, done: int, waited_s: float | None = None) -> None:
+        self.stop_at = self.stopped_at = done
+        self.waited_s = waited_s
+        self.readings[done] = 100
+
+    def found(self, cost: float) -> None:
+        """A plan of such a cost was found; infinite: none."""
+        if cost < math.inf:
+            if self.seconds_a_unit is None:
+                self.seconds_a_unit = RUN_S / cost if cost else 0.0
+            self.run_s = min(self.run_s, self.seconds_a_unit * cost)
 
     @property
     def exhausted(self) -> bool:
@@ -102,10 +153,11 @@ class Work:
     def part(self, limit: int) -> Work:
         """Work of its own for a part of the search, which stops when this one must; `add` it afterwards."""
         stop_at = None if self.stop_at is None else max(0, self.stop_at - self.done)
-        return Work(limit, stop_at=stop_at, end_s=self.end_s, clock=self.clock)
+        return replace(self, limit=limit, done=0, num_given_up=0, stop_at=stop_at, stopped_at=None, readings={})
 
     def add(self, part: Work) -> None:
         """Count a part's iterations."""
         if part.stopped_at is not None:
-            self.stop_at = self.stopped_at = self.done + part.stopped_at
+            self._stop(self.done + part.stopped_at, part.waited_s)
+        self.seconds_a_unit, self.run_s = part.seconds_a_unit, min(self.run_s, part.run_s)
         self.done += part.done

@@ -13,6 +13,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from hulk_runtime.collective.reduction.operation import Outgoing
 from hulk_runtime.collective.wire.bandwidth_meter import Meter, Outlook, Path
 from hulk_runtime.collective.wire.frames import HEADER_BYTES, Header, parse, steady
+from hulk_runtime.collective.wire.records import Records
 
 NOTSENT_S: Final = 0.015
 """Of its pace a connection's kernel holds so much unsent: enough to keep a link busy while this process does something
@@ -31,6 +32,7 @@ _SKIPPED_AT_ONCE: Final = 64 << 10
 _TCP_NOTSENT_LOWAT: Final = 25
 _TCP_USER_TIMEOUT: Final = 18
 _SO_MAX_PACING_RATE: Final = 47
+_NOTHING: Final = memoryview(b"")
 
 
 CLOSED: Final = "it closed its connection"
@@ -75,10 +77,10 @@ class Sink(Protocol[SinkPeerT]):
 
 
 class Channel(Generic[PeerT]):
-    """A connected, authenticated socket to a peer."""
+    """A connected, authenticated socket to a peer. `records` is how frames are written on it."""
 
-    def __init__(self, connection: socket.socket, peer: PeerT) -> None:
-        self.socket, self.peer = connection, peer
+    def __init__(self, connection: socket.socket, peer: PeerT, records: Records) -> None:
+        self.socket, self.peer, self._records = connection, peer, records
         self.wants_write = self._is_deaf = False
         self._held = b""
         self._bytes_per_s = UNPACED
@@ -87,11 +89,10 @@ class Channel(Generic[PeerT]):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if peer.is_far:
             self._set_notsent(self._notsent_bytes)
-        self._head_bytes = bytearray(HEADER_BYTES)
-        self._head = memoryview(self._head_bytes)
+        self._head = memoryview(bytearray(HEADER_BYTES + records.tag_bytes))
         self._num_head = 0
         self._header: Header | None = None
-        self._body = memoryview(b"")
+        self._place = self._body = _NOTHING
         self._num_body = 0
         self._low_water = 1
         self._sending: list[memoryview] = []
@@ -147,10 +148,18 @@ class Channel(Generic[PeerT]):
         self.socket.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, math.ceil(1000 * seconds))
 
     def _give(self, frame: bytes, flags: int) -> bool:
-        """Whether the socket took all of a frame; the rest of one that it took in part goes before everything else."""
-        count = self.socket.send(frame, flags)
-        if count < len(frame):
-            self._sending = [memoryview(frame)[count:]]
+        """Whether the socket took all of a frame; the rest of one that it took in part goes before everything else.
+
+        Raises BlockingIOError where it took nothing.
+        """
+        (record,) = self._records.seal(frame, None)
+        try:
+            count = self.socket.send(record, flags)
+        except BlockingIOError:
+            self._records.take_back()
+            raise
+        if count < len(record):
+            self._sending = [record[count:]]
             self._end_pause()
         return not self._sending
 
@@ -186,9 +195,11 @@ class Channel(Generic[PeerT]):
 
     def divert(self) -> None:
         """Receive the payload under way elsewhere, with what is here of it: its place belongs to others again."""
-        body = memoryview(bytearray(len(self._body)))
-        body[: self._num_body] = self._body[: self._num_body]
-        self._body = body
+        elsewhere = memoryview(bytearray(len(self._place)))
+        if self._body is self._place:
+            elsewhere[: self._num_body] = self._body[: self._num_body]
+            self._body = elsewhere
+        self._place = elsewhere
 
     def send(self) -> list[Outgoing]:
         """Send until nothing waits, or the kernel takes no more or others have their turn, which is when it
@@ -225,7 +236,7 @@ class Channel(Generic[PeerT]):
         head, payload, self._chunk = taken
         if self.peer.is_far and self.outlook.begin():
             head = steady(head)
-        self._sending = [memoryview(head)] if payload is None else [memoryview(head), payload]
+        self._sending = self._records.seal(head, payload)
         return True
 
     def _advance(self, count: int) -> None:
@@ -235,12 +246,12 @@ class Channel(Generic[PeerT]):
             self._sending[0] = self._sending[0][count:]
 
     def receive(self, sink: Sink[PeerT], now_s: float) -> None:
-        """Take what is there. Raises PeerGoneError and GarbageError."""
+        """Take what is there. Raises PeerGoneError, TamperedError and GarbageError."""
         if self._is_deaf:
             self._skip()
             return
         for _ in range(_READS_AT_ONCE):
-            wanted = HEADER_BYTES - self._num_head + len(self._body) - self._num_body
+            wanted = len(self._head) - self._num_head + len(self._body) - self._num_body
             count = self._read()
             if not count:
                 break
@@ -287,20 +298,25 @@ class Channel(Generic[PeerT]):
             if self._header is not None:
                 if self._num_body < len(self._body):
                     return
-                header, body = self._header, self._body
-                self._header, self._body, self._num_body = None, memoryview(b""), 0
-                sink.arrived(self.peer, header, body)
-            if self._num_head < HEADER_BYTES:
+                header, body, place = self._header, self._body, self._place
+                self._header, self._num_body = None, 0
+                self._body = self._place = _NOTHING
+                if header.num_bytes:
+                    self._records.open_payload(body, place)
+                sink.arrived(self.peer, header, place)
+            if self._num_head < len(self._head):
                 return
             self._num_head = 0
-            header = parse(self._head_bytes)
+            header = parse(self._records.open_head(self._head))
             self.meter.take(header, now_s)
             self._header = header
-            self._body = sink.place(self.peer, header) if header.num_bytes else memoryview(b"")
+            if header.num_bytes:
+                self._place = sink.place(self.peer, header)
+                self._body = self._records.room(self._place)
 
     def _await_whole(self) -> None:
         """Have the kernel wake us when the rest of the frame is there."""
-        rest = len(self._body) - self._num_body if self._header is not None else HEADER_BYTES - self._num_head
+        rest = len(self._body) - self._num_body if self._header is not None else len(self._head) - self._num_head
         wanted = min(max(rest, 1), MAX_LOW_WATER_BYTES)
         if wanted != self._low_water:
             try:

@@ -26,6 +26,7 @@ from hulk_runtime.collective.reduction.handle import Report, Work
 from hulk_runtime.collective.wire.failure import Failure
 from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind
 from hulk_runtime.collective.wire.membership import Membership
+from hulk_runtime.collective.wire.records import TamperedError
 
 
 class Engine(background.Thread):
@@ -202,6 +203,8 @@ class Engine(background.Thread):
                 self._connections.touch(peer)
         except PeerGoneError as error:
             self._gone(channel, error)
+        except TamperedError as error:
+            self._distrust(peer, error)
         except GarbageError as error:
             self._reject(peer, error)
 
@@ -227,6 +230,15 @@ class Engine(background.Thread):
         self._group_state.fail(Failure(peer.rank, f"it sent garbage: {error}"))
         for channel in peer.channels:
             channel.deafen()
+
+    def _distrust(self, peer: Peer, error: TamperedError) -> None:
+        """Somebody on the way to it plays with its bytes: it is lost like one that was cut off, and heard no further.
+
+        What is sent to it may still arrive: where the group ends, it is told why.
+        """
+        for channel in peer.channels:
+            channel.deafen()
+        self._group_state.lose(Failure(peer.rank, str(error)))
 
     def _flush(self) -> None:
         """Send what waits for the peers that something happened to."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from hulk_runtime.plan.flows import MAX_CHUNK_BYTES
 
-WIRE_VERSION: Final = 5
+WIRE_VERSION: Final = 6
 MAGIC: Final = 0x4B48
 MAX_PAYLOAD_BYTES: Final = MAX_CHUNK_BYTES
 _HEADER: Final = struct.Struct("<HBBIIHHII")
@@ -85,7 +85,7 @@ def steady(head: bytes) -> bytes:
     return head[:_FLAGS_AT] + bytes([head[_FLAGS_AT] | STEADY]) + head[_FLAGS_AT + 1 :]
 
 
-def parse(head: bytes | bytearray) -> Header:
+def parse(head: bytes | bytearray | memoryview) -> Header:
     """The header in 24 bytes. Raises GarbageError with what is wrong."""
     magic, kind, phase, epoch, operation, part, flags, chunk, num_bytes = _HEADER.unpack(head)
     if magic != MAGIC:

@@ -6,8 +6,8 @@
     server -> client   HMAC-SHA256(key, "server" + both HELLOs), or zeros where the client's is wrong
 
 The key is HMAC-SHA256(secret, scope), and the scope names job and attempt: what an older attempt left joins nothing,
-and no proof can be used twice or for other ranks. The proofs say who connected; what follows is neither encrypted nor
-signed, so whoever can change packets on the way between two ranks is not kept out by this.
+and no proof can be used twice or for other ranks. The proofs say who connected. Key and HELLOs also make the keys of
+this connection's records, by which what follows is protected (`records`).
 """
 
 import hashlib
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hulk_runtime.collective.wire.frames import WIRE_VERSION
+from hulk_runtime.collective.wire.records import Keys, has_aes
 
 MAGIC: Final = b"HULKWAN\0"
 _HELLO: Final = struct.Struct("<8sBBHII16s32s32s")
@@ -38,11 +39,15 @@ class StrangerError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What all ranks of one group share: the job's secret, what it is used for, the digest of plan and settings."""
+    """What all ranks of one group share: the job's secret, what it is used for, the digest of plan and settings.
+
+    `has_aes` alone is of this rank: whether its processor has AES.
+    """
 
     secret: bytes = field(repr=False)
     scope: str
     plan_digest: bytes
+    has_aes: bool = field(default_factory=has_aes)
 
     def __post_init__(self) -> None:
         if len(self.secret) < MIN_SECRET_BYTES:
@@ -51,12 +56,20 @@ class Identity:
     def hello(self, stream: int, source: int, target: int) -> bytes:
         """What one end says first."""
         scope, nonce = hashlib.sha256(self.scope.encode()).digest()[:16], os.urandom(32)
-        return _HELLO.pack(MAGIC, WIRE_VERSION, stream, 0, source, target, scope, self.plan_digest, nonce)
+        return _HELLO.pack(MAGIC, WIRE_VERSION, stream, self.has_aes, source, target, scope, self.plan_digest, nonce)
 
     def proof(self, role: bytes, client_hello: bytes, server_hello: bytes) -> bytes:
         """What only somebody with the secret can say."""
-        key = hmac.digest(self.secret, self.scope.encode(), "sha256")
-        return hmac.digest(key, role + client_hello + server_hello, "sha256")
+        return hmac.digest(self._key, role + client_hello + server_hello, "sha256")
+
+    def keys(self, client_hello: bytes, server_hello: bytes, *, is_client: bool) -> Keys:
+        """Of the connection whose ends have proved that they said these HELLOs: AES where both have it."""
+        is_aes = _parse(client_hello).has_aes and _parse(server_hello).has_aes
+        return Keys.derive(self._key, client_hello + server_hello, is_client=is_client, is_aes=is_aes)
+
+    @property
+    def _key(self) -> bytes:
+        return hmac.digest(self.secret, self.scope.encode(), "sha256")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +79,10 @@ class Hello:
     stream: int
     source: int
     target: int
+    has_aes: bool
 
 
-def greet(connection: socket.socket, identity: Identity, stream: int, rank: int, peer: int) -> None:
+def greet(connection: socket.socket, identity: Identity, stream: int, rank: int, peer: int) -> Keys:
     """As the client: prove who we are and have `peer` prove itself. Raises RefusedError, OSError."""
     connection.settimeout(TIMEOUT_S)
     deadline_s = time.monotonic() + TIMEOUT_S
@@ -80,9 +94,10 @@ def greet(connection: socket.socket, identity: Identity, stream: int, rank: int,
         raise RefusedError(f"rank {hello.source} answers where rank {peer} should")
     connection.sendall(identity.proof(b"client", mine, theirs))
     _require(identity.proof(b"server", mine, theirs), _read(connection, _PROOF_BYTES, deadline_s))
+    return identity.keys(mine, theirs, is_client=True)
 
 
-def answer(connection: socket.socket, identity: Identity, rank: int) -> Hello:
+def answer(connection: socket.socket, identity: Identity, rank: int) -> tuple[Hello, Keys]:
     """As the server: who connected, once it has proved that. Raises RefusedError, OSError."""
     connection.settimeout(TIMEOUT_S)
     deadline_s = time.monotonic() + TIMEOUT_S
@@ -101,7 +116,7 @@ def answer(connection: socket.socket, identity: Identity, rank: int) -> Hello:
         connection.sendall(bytes(_PROOF_BYTES))  # it is told, so that it does not take this for a broken connection
         raise
     connection.sendall(identity.proof(b"server", theirs, mine))
-    return claimed
+    return claimed, identity.keys(theirs, mine, is_client=False)
 
 
 def _checked(theirs: bytes, mine: bytes) -> Hello:
@@ -120,8 +135,8 @@ def _checked(theirs: bytes, mine: bytes) -> Hello:
 
 
 def _parse(hello: bytes) -> Hello:
-    _, _, stream, _, source, target, *_ = _HELLO.unpack(hello)
-    return Hello(stream, source, target)
+    _, _, stream, aes, source, target, *_ = _HELLO.unpack(hello)
+    return Hello(stream, source, target, bool(aes & 1))
 
 
 def _require(expected: bytes, proof: bytes) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 
 from hulk_runtime import background
 from hulk_runtime.collective.wire.handshake import Identity, StrangerError, answer, greet
+from hulk_runtime.collective.wire.records import Keys
 from hulk_runtime.errors import PeerLostError, PortError
 
 RETRY_S: Final = 0.2
@@ -39,8 +40,16 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-Admit = Callable[[int, int, socket.socket], None]
-"""Takes rank, stream and socket of a connection that was authenticated."""
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A socket whose other end has proved who it is, and the keys for what follows."""
+
+    socket: socket.socket
+    keys: Keys
+
+
+Admit = Callable[[int, int, Connection], None]
+"""Takes rank, stream and connection."""
 
 
 class Listener:
@@ -103,12 +112,12 @@ class Listener:
 
     def _greet(self, connection: socket.socket, host: str) -> None:
         try:
-            hello = answer(connection, self._identity, self._rank)
+            hello, keys = answer(connection, self._identity, self._rank)
         except OSError as error:
             self.refused.append(f"{host}: {error}")
             connection.close()
         else:
-            self._admit(hello.source, hello.stream, connection)
+            self._admit(hello.source, hello.stream, Connection(connection, keys))
         finally:
             with self._lock, contextlib.suppress(ValueError):
                 self._greeting.remove(connection)
@@ -131,30 +140,30 @@ class Rendezvous:
     def __init__(self, rank: int, addresses: Sequence[Address], wanted: dict[int, int], identity: Identity) -> None:
         """`wanted` says how many connections each partner gets."""
         self._rank, self._addresses, self._wanted, self._identity = rank, addresses, wanted, identity
-        self._found: dict[tuple[int, int], socket.socket] = {}
+        self._found: dict[tuple[int, int], Connection] = {}
         self._changed = threading.Condition()
         self._complete = False
         self._error: str | None = None
         self._problems: dict[int, str] = {}
         self.twice: Callable[[int], None] = lambda _: None
 
-    def admit(self, rank: int, stream: int, connection: socket.socket) -> None:
-        """A connection that was authenticated, from either side."""
+    def admit(self, rank: int, stream: int, connection: Connection) -> None:
+        """One from either side."""
         if stream >= self._wanted.get(rank, 0):
-            connection.close()
+            connection.socket.close()
             return
         with self._changed:
             if not self._complete:
                 older = self._found.get((rank, stream))
                 if older is not None:  # the other end did not hear that it had been let in, and tried again
-                    older.close()
+                    older.socket.close()
                 self._found[rank, stream] = connection
                 self._changed.notify_all()
                 return
-        connection.close()
+        connection.socket.close()
         self.twice(rank)
 
-    def gather(self, timeout_s: float, refused: Iterable[str] = ()) -> dict[int, list[socket.socket]]:
+    def gather(self, timeout_s: float, refused: Iterable[str] = ()) -> dict[int, list[Connection]]:
         """Every partner's connections. Raises PeerLostError that names who is missing, and who was refused."""
         deadline_s = time.monotonic() + timeout_s
         for rank, count in self._wanted.items():
@@ -166,7 +175,7 @@ class Rendezvous:
             self._complete = True
             if self._error or len(self._found) < num_wanted:
                 for connection in self._found.values():
-                    connection.close()
+                    connection.socket.close()
                 raise PeerLostError("; refused ".join([self._error or self._late(timeout_s), *refused]))
             return {
                 rank: [self._found[rank, stream] for stream in range(count)] for rank, count in self._wanted.items()
@@ -193,7 +202,7 @@ class Rendezvous:
             connection = None
             try:
                 connection = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)
-                greet(connection, self._identity, stream, self._rank, rank)
+                keys = greet(connection, self._identity, stream, self._rank, rank)
             except OSError as error:
                 self._problems[rank] = f"rank {rank} at {address}: {error}"
                 if connection is not None:
@@ -207,7 +216,7 @@ class Rendezvous:
                     connection.close()
                 raise
             else:
-                self.admit(rank, stream, connection)
+                self.admit(rank, stream, Connection(connection, keys))
                 return
 
     def _give_up(self, problem: str) -> None:
