@@ -139,11 +139,11 @@ class Reconciler:
         except NotFound:
             return None
         self.calls.ask(decision.view, () if errors else decision.calls)
-        admission = self._remembered(job).admission
-        is_refused = admission is not None and admission.refused is not None
+        memory = self._remembered(job)
+        is_refused = memory.admission is not None and memory.admission.refused is not None
         if not _may_need_plan(job, status) or is_refused or waits_for_kueue(view):
             self._plans.forget(key)
-        return requeue_after_s
+        return requeue_after_s if memory.unqueued == view.memory.unqueued else 0  # the status is to say it
 
     async def _gather(self, job: HulkJob) -> View:
         pods = self._store.pods_of(job.key)

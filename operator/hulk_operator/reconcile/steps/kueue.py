@@ -101,10 +101,11 @@ def admitted(view: View) -> Outcome:
     except UnusableJobError as error:
         return Outcome(status=_waits(view, error.reason, error.message), stop=True)
     state = view.kueue.workload
-    if state is not None and state.may_run and view.kueue.placement is not None and not differs(state, wanted):
+    is_queued = state is not None and not differs(state, wanted)
+    if is_queued and not waits_for_kueue(view):
         return NOTHING
     waiting, refused = _stand(view, state, wanted), _refused(view)
-    if refused is None:
+    if refused is None or (state is not None and is_queued and not wrong_priority(state, wanted)):
         return waiting
     status = _waits(view, refused.reason, refused.message)  # also while it is tried again
     if _may_try(view):
