@@ -4,24 +4,21 @@ It runs as a process of this machine, with a token of its service account; nodes
 """
 
 import json
-import os
-import subprocess
-import sys
 from base64 import b64decode
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import yaml
 from hulk_lab.processes import wait_until
-from rendering import CHART, INSTALLED_IN, Manifest, Run
+from rendering import CHART, INSTALLED_IN, PATIENCE_S, Manifest, Run, operator_process, operators_kubeconfig
 
 pytestmark = pytest.mark.controlplane
 
 RESEARCH = "hulk-chart-research"
 JOB, SWEEP = "rights", "rates"
 DEBUGGER = {"from": [{"podSelector": {"matchLabels": {"team": "a"}}}], "ports": [{"protocol": "TCP", "port": 5678}]}
-PATIENCE_S = 240  # for a condition, beside all that else runs
 
 
 @pytest.fixture
@@ -35,30 +32,14 @@ def namespace(installed: Run) -> Iterator[str]:
 @pytest.fixture
 def operator(installed: Run, control_plane: Path, tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     """operator(namespace or "") runs it with its service account's token; the path of its log."""
-    running: list[subprocess.Popen[bytes]] = []
+    with ExitStack() as running:
 
-    def start(scope: str) -> Path:
-        token = installed("kubectl", "create", "token", "hulk-operator", "-n", INSTALLED_IN).stdout.strip()
-        config = yaml.safe_load(control_plane.read_text())
-        for user in config["users"]:
-            user["user"] = {"token": token}
-        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
-        environment = {
-            **os.environ,
-            "KUBECONFIG": str(tmp_path / "kubeconfig"),
-            "HULK_LEASE_NAMESPACE": INSTALLED_IN,
-            "HULK_METRICS_PORT": "0",
-            "HULK_NAMESPACE": scope,
-        }
-        log = tmp_path / "log"
-        command = [sys.executable, "-m", "hulk_operator"]
-        running.append(subprocess.Popen(command, env=environment, stdout=log.open("wb"), stderr=subprocess.STDOUT))
-        return log
+        def start(scope: str) -> Path:
+            kubeconfig = operators_kubeconfig(installed, control_plane, tmp_path)
+            running.enter_context(operator_process(kubeconfig, tmp_path / "log", HULK_NAMESPACE=scope))
+            return tmp_path / "log"
 
-    yield start
-    for process in running:
-        process.terminate()
-        process.wait(timeout=PATIENCE_S)
+        yield start
 
 
 def job() -> Manifest:
