@@ -9,6 +9,7 @@ import yaml
 from hulk_lab import kwok, up
 from hulk_lab.processes import wait_until
 from hulk_lab.spec import KwokSpec, LabSpec
+from hulk_operator.reconcile.steps.start_failures import _WAITS_FOR_GROUP as WAITS
 from lab_names import lab_name
 from rendering import (
     CHART,
@@ -84,6 +85,11 @@ def test_a_gang_is_bound_as_a_whole_or_not_at_all(admin: Run, lab: up.Lab, tmp_p
     def nodes() -> list[str]:
         return sorted(pod["spec"].get("nodeName", "") for pod in of("pods", "-l", f"hulk.dev/job={JOB}"))
 
+    def words() -> list[str]:
+        """Why each pod is not bound."""
+        conditions = [pod.get("status", {}).get("conditions", []) for pod in of("pods", "-l", f"hulk.dev/job={JOB}")]
+        return [str(one.get("message")) for found in conditions for one in found if one["type"] == "PodScheduled"]
+
     def condition(objects: str, kind: str) -> str:
         """Of all objects, each one's status of a condition; `-` where it has none."""
         conditions = [
@@ -105,16 +111,23 @@ def test_a_gang_is_bound_as_a_whole_or_not_at_all(admin: Run, lab: up.Lab, tmp_p
         until(lambda: condition("podgroups", "PodGroupScheduled") == "False", "the scheduler's word")
         assert groups() == {f"{JOB}-1": 2}
         assert nodes() == ["", ""], "the pod that fits waits for the other"
+        until(lambda: [WAITS in why for why in words()].count(True) == 1, "what is said of the pod that fits")
         admin("kubectl", "delete", "pod", "bank", "-n", TENANT, "--force")
         until(lambda: condition("hulkjobs", "Deployed") == "True", "the gang")
         assert nodes() == sorted([free, taken])
         assert condition("podgroups", "PodGroupScheduled") == "True"
 
         patch({"workers": {"min": 1, "max": 1}})
-        until(lambda: groups() == {f"{JOB}-2": 1}, "the group of the smaller gang alone")
-        until(lambda: condition("hulkjobs", "Deployed") == "True", "the smaller gang")
+        until(lambda: len(nodes()) == 1, "the smaller gang")
+        (old,) = of("podgroups")
+        assert "deletionTimestamp" in old["metadata"], "it goes with the pod that stays"
         patch({"suspend": True})
         until(lambda: groups() == {}, "the end of the group")
+        patch({"suspend": False})
+        until(lambda: groups() == {f"{JOB}-3": 1}, "the next attempt's")
+        until(lambda: condition("hulkjobs", "Deployed") == "True", "the next attempt")
+        admin("kubectl", "delete", "hulkjob", JOB, "-n", TENANT)
+        until(lambda: groups() == {}, "the end of the job's")
         assert [line for line in log.read_text().splitlines() if "forbidden" in line.lower()] == []
 
 

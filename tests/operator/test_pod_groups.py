@@ -2,10 +2,11 @@
 
 from hulk_operator import names
 from hulk_operator.cluster import NotFound, Object
-from hulk_operator.reconcile.recipe import POD_GROUPS, writes
+from hulk_operator.reconcile.recipe import POD_GROUPS, decide, writes
+from hulk_operator.reconcile.types import Memory
 from hulk_operator.status import holds
 from test_reconcile_pass import World, up
-from views import LAUNCHED, decision
+from views import LAUNCHED, decision, deploying, full, pod, view
 
 NOT_SERVED = NotFound(404, "NotFound", "the server could not find the requested resource")
 
@@ -39,6 +40,8 @@ async def test_a_gang_is_a_group_that_is_there_before_its_pods_and_goes_with_the
     assert [owner["uid"] for owner in body["metadata"]["ownerReferences"]] == [world.job().metadata.uid]
     written = [write for _, write in world.cluster.writes]
     assert written.index("create podgroups") < written.index("create pods")
+    world.pods_become(up)
+    await world.passes(2)
     world.end_pods()
     await world.passes(2)
     assert set(world.cluster.writes) >= POD_GROUPS
@@ -85,3 +88,18 @@ async def test_an_api_server_without_them_is_said_of_the_job() -> None:
     assert not [name for plural, _, name in world.cluster.objects if plural == "pods"]
     await world.passes(2)  # what may be left is swept: nothing else stands in the way of the next attempt
     assert world.reconciler.memory["lab/demo"].swept_to == 0
+
+
+def test_only_the_node_that_does_not_fit_is_avoided_where_the_others_wait_for_it() -> None:
+    waits = "0/3 nodes are available: waiting for minCount pods from a gang to be scheduled."
+    fits = (
+        pod(0, phase="Pending", node="", unschedulable=waits),
+        pod(2, phase="Pending", node="", unschedulable=waits),
+    )
+    full_up = pod(1, phase="Pending", node="", unschedulable="0/3 nodes are available: 1 Insufficient cpu")
+    made = decide(view(deploying(since_s=300), full=full(), memory=Memory(swept_to=1), pods=(*fits, full_up)))
+    assert [node.name for node in made.view.status.avoided_nodes] == ["node-1"]
+    last = made.view.status.last_failure
+    assert last is not None
+    assert "Insufficient cpu" in last.message
+    assert waits not in last.message
