@@ -1,16 +1,14 @@
 """The chart as Helm renders it: what a cluster would get, not what the templates say."""
 
-import os
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
 from hulk_lab.builds.golang import KUBERNETES_VERSION, program
-from rendering import CHART, INSTALLED_IN, NAMESPACE, PATIENCE_S, HelmRefusedError, Render, Rendered, Run
+from rendering import CHART, INSTALLED_IN, NAMESPACE, HelmRefusedError, Render, Rendered, Run, administrator
 
 
 @pytest.fixture(scope="session")
@@ -46,15 +44,8 @@ def chart(render: Render) -> Rendered:
 
 @pytest.fixture(scope="session")
 def admin_of(control_plane: Path, helm: Path) -> Run:
-    """admin_of("helm" or "kubectl", ..., stdin="", check=True) on the control plane, with all rights."""
-
-    def run(name: str, *arguments: str, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
-        command = [program(name), "--kubeconfig", control_plane, *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
-        assert done.returncode == 0 or not check, done.stdout + done.stderr
-        return done
-
-    return run
+    """The control plane's, with all rights."""
+    return administrator(control_plane)
 
 
 @pytest.fixture(scope="module")
@@ -69,33 +60,3 @@ def installed(admin_of: Run) -> Iterator[Run]:
         admin_of("helm", "uninstall", "hulk", "-n", INSTALLED_IN, "--ignore-not-found")
         admin_of("kubectl", "delete", "pods", "--all", "-n", INSTALLED_IN, "--force")
         admin_of("kubectl", "delete", "namespace", INSTALLED_IN)
-
-
-@pytest.fixture
-def operator(installed: Run, control_plane: Path, tmp_path: Path) -> Iterator[Callable[..., Path]]:
-    """operator(namespace or "", VARIABLE="value") runs it with its service account's token; the path of its log."""
-    running: list[subprocess.Popen[bytes]] = []
-
-    def start(scope: str, **settings: str) -> Path:
-        token = installed("kubectl", "create", "token", "hulk-operator", "-n", INSTALLED_IN).stdout.strip()
-        config = yaml.safe_load(control_plane.read_text())
-        for user in config["users"]:
-            user["user"] = {"token": token}
-        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
-        environment = {
-            **os.environ,
-            "KUBECONFIG": str(tmp_path / "kubeconfig"),
-            "HULK_LEASE_NAMESPACE": INSTALLED_IN,
-            "HULK_METRICS_PORT": "0",
-            "HULK_NAMESPACE": scope,
-            **settings,
-        }
-        log = tmp_path / "log"
-        command = [sys.executable, "-m", "hulk_operator"]
-        running.append(subprocess.Popen(command, env=environment, stdout=log.open("wb"), stderr=subprocess.STDOUT))
-        return log
-
-    yield start
-    for process in running:
-        process.terminate()
-        process.wait(timeout=PATIENCE_S)

@@ -6,12 +6,13 @@ region label. Nodes and pods are simulated.
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import yaml
 from hulk_lab.processes import wait_until
-from rendering import CHART, PATIENCE_S, Manifest, Run
+from rendering import CHART, PATIENCE_S, Manifest, Run, operator_process, operators_kubeconfig
 
 pytestmark = pytest.mark.controlplane
 
@@ -32,6 +33,19 @@ def admin(installed: Run) -> Iterator[Run]:
     installed("kubectl", "delete", "namespace", TEAM, EVIL)
     installed("kubectl", "delete", "priorityclass", "usual", "urgent")
     installed("kubectl", "delete", "hulktopology", "cluster", "--ignore-not-found")
+
+
+@pytest.fixture
+def operator(installed: Run, control_plane: Path, tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """operator(VARIABLE="value") runs it with its service account's token; the path of its log."""
+    with ExitStack() as running:
+
+        def start(**settings: str) -> Path:
+            kubeconfig = operators_kubeconfig(installed, control_plane, tmp_path)
+            running.enter_context(operator_process(kubeconfig, tmp_path / "log", **settings))
+            return tmp_path / "log"
+
+        yield start
 
 
 @pytest.fixture
@@ -80,7 +94,7 @@ def test_a_tenant_that_names_a_class_which_its_quota_does_not_grant_stops_nobody
     kwok_nodes(2)
     num = num_accelerators(admin)
     admin("kubectl", "create", "-f", "-", stdin=quota(TEAM))
-    log = operator("", HULK_QUEUE_SETTLE_SECONDS="0")
+    log = operator(HULK_QUEUE_SETTLE_SECONDS="0")
     admin("kubectl", "create", "-f", "-", stdin=job("victim", TEAM, "usual", num))
     wait_until(
         lambda: condition(of("victim", TEAM), "Deployed")[0] == "True", "the victim", timeout_s=PATIENCE_S, log=log
@@ -117,7 +131,7 @@ def test_a_node_that_says_it_is_in_another_region_gets_no_pods(
     topology = {"apiVersion": "hulk.dev/v1alpha1", "kind": "HulkTopology", "metadata": {"name": "cluster"}}
     pinned = {**topology, "spec": {"residency": residency, "pinnedRegions": [here, there]}}
     admin("kubectl", "apply", "-f", "-", stdin=json.dumps(pinned))
-    log = operator("")
+    log = operator()
     as_node = ("--as", f"system:node:{liar}", "--as-group", "system:nodes")
     admin("kubectl", "label", "node", liar, f"{REGION}={honest}", "--overwrite", *as_node)
 
