@@ -16,6 +16,7 @@ nobody. So a class is limited here where a quota of any namespace grants it by n
 | system-node-critical   |                              |                      | none         |
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -129,7 +130,10 @@ def admitted(
     >>> admitted(jobs, {"a": [three]}), admitted(jobs, {"a": [three]}, {("a", "high"): {"pods": 2}})
     ({'x': 2, 'y': 1, 'z': 2}, {'x': 1, 'y': 0, 'z': 2})
     """
-    left = {namespace: [_with(quota, namespace, held or {}) for quota in found] for namespace, found in quotas.items()}
+    there: dict[str, dict[str, Amounts]] = defaultdict(dict)
+    for (namespace, of_class), amounts in (held or {}).items():
+        there[namespace][of_class] = amounts
+    left = {namespace: [_with(quota, there[namespace]) for quota in found] for namespace, found in quotas.items()}
     found: dict[str, int] = {}
     for job in asking:
         own = left.get(job.namespace, [])
@@ -140,8 +144,8 @@ def admitted(
     return found
 
 
-def _with(quota: ResourceQuota, namespace: str, held: Mapping[tuple[str, str], Amounts]) -> ResourceQuota:
-    counted = [amounts for (where, of), amounts in held.items() if where == namespace and quota.counts(of)]
+def _with(quota: ResourceQuota, held: Mapping[str, Amounts]) -> ResourceQuota:
+    counted = [amounts for of_class, amounts in held.items() if quota.counts(of_class)]
     return quota.used_at_least({key: sum(amounts.get(key, 0) for amounts in counted) for key in quota.hard})
 
 
