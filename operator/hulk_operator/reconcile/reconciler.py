@@ -22,6 +22,7 @@ from hulk_operator.cluster import (
     Object,
 )
 from hulk_operator.observation import Observation
+from hulk_operator.pods import ScaleUp
 from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.reconcile.attempt_state import set_condition
 from hulk_operator.reconcile.executor import Executor, Plans
@@ -100,6 +101,7 @@ class Reconciler:
         metrics_readers: tuple[Object, ...] = View.metrics_readers,
         orders: Orders = NO_ORDERS,
         wake: Callable[[str], None] = lambda _: None,
+        scale_up: ScaleUp = View.scale_up,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -108,6 +110,7 @@ class Reconciler:
         self._timing = timing
         self._metrics_readers = metrics_readers
         self._orders = orders
+        self._scale_up = scale_up
         self.memory: dict[str, Memory] = {}
         self._failed, self._moved, self._wake = failed, moved, wake
         self._executor = Executor(cluster, plans, self._see_created, self._update_memory, acts)
@@ -166,6 +169,8 @@ class Reconciler:
             farewell=self._store.farewell_of(job),
             orders=self._orders,
             kueue=self._store.kueue.standing(job),
+            placeholders=tuple(pod for pod in self._store.placeholders_of(job.key) if pod.job_uid == uid),
+            scale_up=self._scale_up,
         )
 
     async def _write_status(self, job: HulkJob, status: HulkJobStatus) -> None:
