@@ -14,6 +14,7 @@ EVERY_SWITCH = (
     "metrics.prometheusRule.enabled=true",
     "grafana.dashboard=true",
     "kueue.enabled=true",
+    "scaleUp.provisioningRequests=true",
 )
 ONE_NAMESPACE = "scope.namespace=research"
 

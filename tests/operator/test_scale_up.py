@@ -458,6 +458,8 @@ async def test_who_waits_in_the_queue_for_room_lacks_it_and_not_who_waits_for_it
         await world.until(lambda: world.num_workers("first") == 2)
         world.add(want("second", 2, 2, after_s=20))
         await world.until(lambda: world.why("second") in ("Queued", "NotEnoughAccelerators"))
+        await world.turns(20)
+        await world.until(lambda: world.num_workers("first") == 2)
         found = world.planner.decision("lab/second")
         assert isinstance(found, Unplanned)
         assert found.shortage == expected
