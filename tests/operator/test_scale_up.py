@@ -280,6 +280,7 @@ async def test_a_cluster_without_requests_or_rights_is_named(error: ClusterError
     await world.passes(3)
     assert world.why() == ("False", "ScaleUpUnavailable")
     assert words in (world.asks() or Condition).message
+    assert world.made("podtemplates") == []
 
 
 FULL: Any = {

@@ -105,7 +105,13 @@ RECIPE: Final = (
     Step(
         "scale-up",
         scale_up.ask,
-        writes=("create pods", "create podtemplates", "create provisioningrequests", "delete pods"),
+        writes=(
+            "create pods",
+            "create podtemplates",
+            "create provisioningrequests",
+            "delete pods",
+            "delete podtemplates",
+        ),
     ),
     Step("plan", planning.ensure_plan),
     Step("cleared", scale_up.cleared),

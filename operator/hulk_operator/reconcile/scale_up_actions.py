@@ -12,8 +12,10 @@ from hulk_operator.cluster import (
     PODS,
     PROVISIONING_REQUESTS,
     AlreadyExists,
+    ApiResource,
     Cluster,
     Conflict,
+    Forbidden,
     NotFound,
     Object,
     Refused,
@@ -75,9 +77,13 @@ class ScaleUpActions:
         try:
             found = await self._request(name, view.job.metadata.namespace, action)
         except NotFound:
+            await self._delete(POD_TEMPLATES, name, view)
             self._learn(view, "refused", UNAVAILABLE, _NO_KIND)
-        except Refused as error:
+        except Forbidden as error:
             self._learn(view, "refused", UNAVAILABLE, f"{_NO_RIGHTS}: {error.message}")
+        except Refused as error:
+            await self._delete(POD_TEMPLATES, name, view)
+            self._learn(view, "refused", reason_of(error.reason, "Refused"), error.message)
         else:
             self._read(view, name, found)
 
@@ -90,8 +96,7 @@ class ScaleUpActions:
             await self._cluster.delete_all(PODS, meta.namespace or "", labels=labels)
         if action.request:
             for resource in (PROVISIONING_REQUESTS, POD_TEMPLATES):
-                with suppress(NotFound, Conflict, Refused):  # without the right to delete none was made
-                    await self._cluster.delete(resource, action.request, meta.namespace)
+                await self._delete(resource, action.request, view)
         known = view.memory.node_request
         if known is None or known.state == "asked":
             self._remember(view.job, lambda memory: replace(memory, node_request=None))
@@ -102,6 +107,11 @@ class ScaleUpActions:
         with suppress(AlreadyExists):
             await self._cluster.create(POD_TEMPLATES, action.template)
         return await self._cluster.create(PROVISIONING_REQUESTS, action.request)
+
+    async def _delete(self, resource: ApiResource, name: str, view: View) -> None:
+        self._check_lease()
+        with suppress(NotFound, Conflict, Forbidden):  # without the right to delete none was made
+            await self._cluster.delete(resource, name, view.job.metadata.namespace)
 
     def _read(self, view: View, name: str, found: Object) -> None:
         conditions = (found.get("status") or {}).get("conditions") or ()
