@@ -204,6 +204,26 @@ async def test_one_that_was_preempted_is_made_again_and_a_new_operator_goes_on(w
     assert (world.asks() or Condition).last_transition_time == began, "the bound counts from the first one"
 
 
+async def test_one_that_ended_is_replaced(world: ScaleUpWorld) -> None:
+    """Its node was shut down: it holds nothing any more, and has its name still."""
+    await world.passes(2)
+    body = world.cluster.objects["pods", "lab", "demo-scaleup-0"]
+    world.store.pods.put(world.cluster._store(PODS, {**body, "status": {"phase": "Failed"}}))
+    await world.passes(3)
+    assert [(pod.get("status") or {}).get("phase") for pod in world.made()] == [None] * 3
+
+
+async def test_a_quota_that_placeholders_fill_does_not_hold_up_the_plan(world: ScaleUpWorld) -> None:
+    """The API server is asked about a worker's pod again, by an operator that was started anew."""
+    await world.passes(2)
+    world.reconciler.memory.clear()
+    full = QuotaExceeded(403, "Forbidden", "exceeded quota: team")
+    world.cluster.refuse = lambda write, body: full if write == "try pods" else None
+    world.plans.answer = decision()
+    await world.passes(2)
+    assert holds(world.job().status, ConditionType.PLANNED)
+
+
 async def test_a_quota_that_admits_no_placeholders_is_said_and_tried_again_later(world: ScaleUpWorld) -> None:
     def refuse(write: str, body: Object) -> ClusterError | None:
         last = write == "create pods" and body["metadata"]["name"].endswith("-2")

@@ -115,9 +115,7 @@ async def cluster(
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def corner(cluster: ApiCluster, request: pytest.FixtureRequest) -> AsyncIterator[Corner]:
-    """A corner named as its test, where only restricted pods are admitted; its node is in a region that the jobs may not
-    use.
-    """
+    """A corner named as its test, for restricted pods only; its node is in a region that the jobs may not use."""
     found = Corner(cluster, request.node.name.removeprefix("test_").replace("_", "-")[:40].rstrip("-"))
     await found.open(1, accelerators=NUM_WORKERS, labels=POOL)
     restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -187,6 +185,27 @@ async def test_it_is_given_up_in_time_and_nodes_that_come_later_are_used(corner:
     await until(gone, lambda: "placeholders are left")
     await corner.add_node("late", NUM_WORKERS, 1, POOL)
     await corner.until(running, "late")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_placeholder_gives_way_to_another_jobs_worker(corner: Corner) -> None:
+    """What it takes counts as free, and kube-scheduler takes it away; then it asks for a node again."""
+    there = await corner.add_node("own", 1, 1, POOL)
+    await submit(corner, "placeholders", "large")
+
+    async def held() -> bool:
+        return there in {pod["spec"].get("nodeName") for pod in await placeholders(corner, "large")}
+
+    await until(held, lambda: f"no placeholder is on {there}")
+    pod = {"nodeSelector": POOL, "terminationGracePeriodSeconds": 1}
+    await corner.submit("small", 1, placement={"regions": [f"{corner.name}-r1"]}, pod=pod)
+    await corner.until(running, "small")
+
+    async def asks_again() -> bool:
+        left = await placeholders(corner, "large")
+        return len(left) == NUM_WORKERS and {pod["spec"].get("nodeName") for pod in left} == {None}
+
+    await until(asks_again, lambda: "no placeholder takes the place of the one that gave way")
 
 
 KINDS = {"kind": "ProvisioningRequest", "plural": "provisioningrequests", "singular": "provisioningrequest"}

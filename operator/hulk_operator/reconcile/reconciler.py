@@ -28,6 +28,7 @@ from hulk_operator.reconcile.attempt_state import set_condition
 from hulk_operator.reconcile.executor import Executor, Plans
 from hulk_operator.reconcile.polling import Workers
 from hulk_operator.reconcile.recipe import EVENTS_WRITE, STATUS_WRITE, decide
+from hulk_operator.reconcile.steps.admission import holds_up
 from hulk_operator.reconcile.steps.kueue import waits_for_kueue
 from hulk_operator.reconcile.steps.queueing import queue_move
 from hulk_operator.reconcile.steps.start_failures import refused
@@ -142,8 +143,7 @@ class Reconciler:
         except NotFound:
             return None
         self.calls.ask(decision.view, () if errors else decision.calls)
-        admission = self._remembered(job).admission
-        is_refused = admission is not None and admission.refused is not None
+        is_refused = holds_up(view, self._remembered(job).admission)
         if not _may_need_plan(job, status) or is_refused or waits_for_kueue(view):
             self._plans.forget(key)
         return requeue_after_s
