@@ -2,7 +2,7 @@
 
     ring         what the order of a ring is worth, measured in the geo lab
     predict      predicted against observed step time, measured in the geo lab
-    deploy       1,000 ranks on simulated nodes beside a bare client and an Indexed Job; memory
+    deploy       1,000 ranks on simulated nodes beside a bare client and an Indexed Job; 100 jobs at once; memory
     light        CPU of commands and memory of the operator at rest and with 1,000 simulated pods
     scale        memory, event loop, requests and seconds of the operator with 500, 2,000 and 5,000 nodes
     change       one node replaced, the job shrunk, on simulated nodes
@@ -13,7 +13,7 @@
     gil          whether the all-reduce's thread slows the backward pass, and at which rate Python is the limit
     convergence  what local SGD and compression do to the loss; ranks are threads of one process
     crossover    from which link speed on a synchronous step pays, local SGD below; predictions only, nothing measured
-    solve        how good and how quick planning is; predictions only, nothing measured
+    solve        how good and how quick planning is, and what its time earns; predictions only, nothing measured
     planner      how good and how quick searches over any layout are; predictions only, nothing measured
     families     the layout search beside layouts that people draw, on boxes in zones in regions; predictions only
     moves        how many changed layouts a second the compiled annealing prices; predictions only, nothing measured
@@ -54,6 +54,7 @@ from bench import (
     crossover,
     deployment,
     light,
+    many_jobs,
     moves,
     predict,
     queue,
@@ -79,10 +80,17 @@ from bench.sharp import question as sharp
 from bench.stages import question as stages
 from bench.step_model import question as step_model
 
+
+def _deploy(num_runs: int) -> None:
+    """One large job, then many small ones."""
+    deployment.main(num_runs)
+    many_jobs.main(min(num_runs, 5))
+
+
 QUESTIONS: dict[str, Callable[[bool], None]] = {
     "ring": lambda short: ring_order.run(("A",) if short else ("A", "B"), short),
     "predict": predict.run,
-    "deploy": lambda short: deployment.main(3 if short else 20),
+    "deploy": lambda short: _deploy(3 if short else 20),
     "light": light.run,
     "scale": scale.run,
     "change": lambda short: change.main(1 if short else 20),
@@ -93,7 +101,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "gil": gil.run,
     "convergence": convergence.run,
     "crossover": lambda short: crossover.run(factors=crossover.FACTORS[::2] if short else crossover.FACTORS),
-    "solve": lambda _: bench_solve.run(),
+    "solve": bench_solve.run,
     "planner": planner.run,
     "families": families.run,
     "moves": moves.run,

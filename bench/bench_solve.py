@@ -27,11 +27,15 @@ from hulk_placement.workload import Workload
 from rich.console import Console
 from rich.table import Table
 
+from bench import waiting
 from bench.data import LINKS
+from bench.raw import Raw
 
 CONNECTIONS_FACTOR = 6
 OWN_PAIRS = 2  # measured machine pairs per region pair, as elected pairs are
 SIZES = ((6, 3), (9, 3), (32, 4), (100, 5), (300, 8), (1000, 5), (1000, 20))  # machines, regions
+NUM_SHORT = 4
+"""Of the sizes, where few minutes are asked for."""
 NUM_RANDOM_ORDERS = 100
 ORDERS = {**BASELINES, "name": name_order}
 GPT = Transformer(layers=12, hidden=768, heads=12, sequence_length=1024, vocabulary=50257)
@@ -41,18 +45,20 @@ def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
-    run(parser.parse_args().seed)
+    run(seed=parser.parse_args().seed)
 
 
-def run(seed: int = 1) -> None:
-    """Print one row per size of the worlds of a seed."""
-    console = Console()
+def run(short: bool = False, seed: int = 1) -> None:
+    """Print what planning time earns, then one row per size of the worlds of a seed."""
+    console, raw = Console(highlight=False, width=160), Raw("solve")
+    waiting.alike(console, raw)
+    waiting.long_and_short(console, raw, waiting.CASES[: waiting.NUM_SHORT] if short else waiting.CASES)
     source = f"measured cloud links / {CONNECTIONS_FACTOR}"
     console.print(f"seed {seed}; {source}; GPT-2 small, 8 sequences a machine; predicted seconds, not measured")
     table = Table("machines", "regions", "planned s", *[f"{name} x" for name in ORDERS], "random x", "gap", "solve s")
     for column in ("workers kept", "step s", "gap", "solve s", "iterations"):
         table.add_column(column)
-    for num_machines, num_regions in SIZES:
+    for num_machines, num_regions in SIZES[: NUM_SHORT if short else len(SIZES)]:
         table.add_row(*row(num_machines, num_regions, random.Random(f"{seed} {num_machines} {num_regions}")))
     console.print(table)
 

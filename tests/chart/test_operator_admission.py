@@ -99,6 +99,7 @@ def thief(admin: Run, control_plane: Path) -> Callable[..., str]:
         except urllib.error.HTTPError as error:
             return str(json.load(error)["message"])
 
+    wait_until(lambda: NOT_HULKS in send("POST", core("pods") + DRY, pod("x")), "the policy's effect", timeout_s=60)
     return send
 
 

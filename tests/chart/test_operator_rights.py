@@ -203,6 +203,8 @@ def test_nothing_is_refused_beside_kueue(
     def patch(kind: str, name: str, change: object, *flags: str) -> None:
         installed("kubectl", "patch", kind, name, "--type=merge", "-p", json.dumps(change), *flags)
 
+    release = ("helm", "upgrade", "hulk", str(CHART), "-n", INSTALLED_IN, "--set")
+    installed(*release, "scope.namespace=")
     kwok_nodes(2)
     installed("kubectl", "create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": QUEUES}))
     body = job()
@@ -213,7 +215,7 @@ def test_nothing_is_refused_beside_kueue(
         installed("kubectl", "create", "-f", "-", stdin=json.dumps(body))
         says("--set kueue.enabled=true")
         refused = log.read_text()
-        installed("helm", "upgrade", "hulk", str(CHART), "-n", INSTALLED_IN, "--set", "kueue.enabled=true")
+        installed(*release, "kueue.enabled=true")
         says("True Planned")
         patch("clusterqueue", "rights", {"spec": {"stopPolicy": "HoldAndDrain"}})
         says("ClusterQueueStopped")

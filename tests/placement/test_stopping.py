@@ -12,7 +12,7 @@ from hulk_placement.layouts import place as layouts
 from hulk_placement.plan import Plan
 from hulk_placement.solution import Budget, Readings, Record, Solution
 from hulk_placement.solve import solve
-from hulk_placement.stopping import SHARE, Stopping
+from hulk_placement.stopping import LUCK, SHARE, Stopping
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from split_cases import model, topology, workload
@@ -43,21 +43,21 @@ def test_nothing_ends_a_search_that_has_found_nothing() -> None:
     assert ends_s([]) == math.inf
 
 
-@pytest.mark.parametrize(("num_waiting", "expected_s"), [(1.0, 1.64), (10.0, 0.29)])
+@pytest.mark.parametrize(("num_waiting", "expected_s"), [(1.0, 1.23), (10.0, 0.39)])
 def test_without_a_gain_a_search_ends_where_waiting_costs_as_much_as_luck_may_win(
     num_waiting: float, expected_s: float
 ) -> None:
-    """600 s from 0.1 s on: W t = 6 / (1 + ln(t / 0.1))."""
-    found_s = ends_s([(0.1, 600.0)], num_waiting)
-    assert found_s == pytest.approx(expected_s, abs=0.011)
-    assert num_waiting * found_s == pytest.approx(6 / (1 + math.log(found_s / 0.1)), rel=0.06)
+    """600 s from 0.01 s on: W t = 600 LUCK 0.01 / t, so that t = sqrt(1.5 / W)."""
+    assert ends_s([(0.01, 600.0)], num_waiting) == pytest.approx(expected_s, abs=0.011)
+    assert expected_s == pytest.approx(math.sqrt(600 * LUCK * 0.01 / num_waiting), abs=0.01)
 
 
 def test_a_gain_keeps_a_search_going_the_longer_the_larger_and_later_it_is() -> None:
     none, early, late, large = (
-        ends_s([(0.1, 600.0 + won), (at_s, 600.0)]) for at_s, won in ((0.2, 0.0), (0.2, 6.0), (1.5, 6.0), (1.5, 60.0))
+        ends_s([(0.01, 600.0 + won), (at_s, 600.0)]) for at_s, won in ((0.2, 0.0), (0.2, 2.0), (1.0, 2.0), (1.0, 9.0))
     )
     assert none < early < late < large
+    assert large == pytest.approx(math.sqrt(609 * LUCK * 0.01 + 1.0 * 9.0), abs=0.011)
 
 
 def test_nobody_waits_longer_than_the_share_of_the_run() -> None:
@@ -66,8 +66,8 @@ def test_nobody_waits_longer_than_the_share_of_the_run() -> None:
 
 
 def test_what_cannot_be_better_is_not_waited_for() -> None:
-    assert ends_s([(0.1, 600.0)], least_s=600.0) == pytest.approx(0.1, abs=0.011)
-    assert ends_s([(0.1, 600.0)], least_s=599.5) == pytest.approx(0.5, abs=0.011)
+    assert ends_s([(0.01, 600.0)], least_s=600.0) == pytest.approx(0.01, abs=0.011)
+    assert ends_s([(0.01, 600.0)], least_s=599.5) == pytest.approx(0.5, abs=0.011)
 
 
 def layered(num_steps: float | None) -> tuple[Workload, Topology]:

@@ -38,10 +38,8 @@ def climb(
             if not num_left or left_s() <= kept_s:
                 return plan
             num_left -= 1
-            if not _is_allowed(other, workload, topology):
-                continue
             other = replace(other, prediction=predict(other, workload, topology))
-            if judged(other, workload) < judged(plan, workload):
+            if judged(other, workload) < judged(plan, workload) and _is_allowed(other, workload, topology):
                 plan, is_better = other, True
                 break
     return plan

@@ -122,7 +122,7 @@ def best_plan(
         plan = min(made, key=partial(judged, workload=workload), default=None)
         if plan is not None:
             if trials.ground.has_own_links:
-                plan = exchanged(plan, trials.ground.machines, workload, topology, left_s)
+                plan = exchanged(plan, trials.ground, left_s)
             plan = turned(plan, workload, topology, left_s)
             found.append(reordered(plan, workload, topology) if plan_timing_s(plan) < left_s() else plan)
     if not found:
