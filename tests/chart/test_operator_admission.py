@@ -330,6 +330,23 @@ def test_jobs_may_be_bound_to_namespaces_that_say_so(admin: Run, thief: Callable
         admin("helm", "upgrade", *target)
 
 
+def test_a_pod_template_and_a_request_for_nodes_are_a_jobs(admin: Run, thief: Callable[..., str]) -> None:
+    target = ("hulk", str(CHART), "-n", INSTALLED_IN)
+    path = core("podtemplates") + DRY
+
+    def template(*owners: Object) -> Object:
+        spec = {"containers": [{"name": "w", "image": "none"}]}
+        return {"metadata": meta("x", HULKS, *owners), "template": {"spec": spec}}
+
+    assert 'cannot create resource "podtemplates"' in thief("POST", path, template(owner()))
+    admin("helm", "upgrade", *target, "--set", "scaleUp.provisioningRequests=true")
+    try:
+        assert eventually(lambda: thief("POST", path, template(owner())), lambda said: not said) == ""
+        assert NOT_HULKS in thief("POST", path, template())
+    finally:
+        admin("helm", "upgrade", *target)
+
+
 def eventually(ask: Callable[[], str], is_it: Callable[[str], bool]) -> str:
     """An answer that is as awaited: the API server takes a changed policy over within seconds."""
     found = ""
