@@ -28,6 +28,8 @@ from hulk_operator.status import condition, holds
 from hulk_operator.watched import Store
 from hulk_placement.fleet.types import Settings
 from queue_world import QueueWorld, nodes, want
+from test_kueue_pass import QueueWorld as QueueOfKueue
+from test_kueue_workload import condition as said
 from test_planning import job as planned_job
 from test_planning import machines, node, planning_over
 from test_reconcile_pass import KEY, World, up
@@ -188,6 +190,31 @@ async def test_a_change_of_the_job_replaces_its_placeholders(world: ScaleUpWorld
     await world.passes(4)
     assert len(world.made()) == 2
     assert {body["metadata"]["labels"][names.LABEL_PLACEHOLDER] for body in world.made()} == {str(GENERATION + 1)}
+
+
+async def test_a_job_that_kueue_evicts_asks_for_nothing() -> None:
+    world = QueueOfKueue()
+    body = world.cluster.objects["hulkjobs", "lab", "demo"]
+    body["spec"]["placement"] = {"allowScaleUp": "placeholders"}
+    world.store.jobs.put(world.cluster._store(HULK_JOBS, body))
+    world.plans.answer = LACKS
+    await world.passes(3)
+    assert world.store.placeholders_of(KEY) == (), "it has no quota yet"
+    world.admit(3)
+    world.plans.answer = LACKS
+    await world.passes(3)
+    (label,) = {pod["metadata"]["labels"].get(names.LABEL_POD_SET) for pod in pods_of(world)}
+    assert (len(world.store.placeholders_of(KEY)), label) == (3, None), "they take none of its quota"
+    world.kueue_says(said("Evicted", True, "Preempted"))
+    await world.passes()
+    found = condition(world.job().status, ConditionType.SCALING_UP)
+    assert found is not None
+    assert (found.status, found.reason) == ("False", "QueuedByKueue")
+    assert ("scale-up-end", "delete pods") in world.cluster.writes
+
+
+def pods_of(world: World) -> list[Object]:
+    return [body for (kind, _, _), body in world.cluster.objects.items() if kind == "pods"]
 
 
 async def test_one_that_was_preempted_is_made_again_and_a_new_operator_goes_on(world: ScaleUpWorld) -> None:
