@@ -178,6 +178,7 @@ ENV_PROBING_BYTES_PER_TEST: Final = "HULK_PROBING_BYTES_PER_TEST"
 ENV_PROBING_BYTES_PER_HOUR: Final = "HULK_PROBING_BYTES_PER_HOUR"
 ENV_PROBING_REFRESH_SECONDS: Final = "HULK_PROBING_REFRESH_SECONDS"
 ENV_PROMETHEUS_NAMESPACES: Final = "HULK_PROMETHEUS_NAMESPACES"  # separated by commas
+ENV_POD_GROUPS: Final = "HULK_POD_GROUPS"  # "true"
 ENV_PLANNER_IDLE_SECONDS: Final = "HULK_PLANNER_IDLE_SECONDS"
 ENV_PLACEHOLDER_IMAGE: Final = "HULK_PLACEHOLDER_IMAGE"
 ENV_PROVISIONING_CLASS: Final = "HULK_PROVISIONING_CLASS"
@@ -258,6 +259,11 @@ def service(job: str, attempt: int) -> str:
 
 def network_policy(job: str, attempt: int) -> str:
     """Name of an attempt's NetworkPolicy."""
+    return f"{job}-{attempt}"
+
+
+def pod_group(job: str, attempt: int) -> str:
+    """Name of the PodGroup of the pods that are made for an attempt."""
     return f"{job}-{attempt}"
 
 

@@ -152,6 +152,7 @@ def assemble(parts: Parts) -> Acting:
         parts.orders,
         queue.add,
         settings.scale_up,
+        settings.pod_groups,
     )
     sweeper = SweepReconciler(cluster, store, parts.workers, now, acts)
     sweeps = WorkQueue(sweeper.reconcile, failed=lambda: health.failed("sweep"), num_objects=sweeper.num_trials)

@@ -28,7 +28,7 @@ class Settings:
     """How this operator runs. `namespace` None: all namespaces; `identity`: who holds the lease.
 
     `planner_idle_s`: for how long the planner's process is kept for the next problem; a new one takes seconds to load.
-    `prometheus_namespaces`: from where workers' metrics are read.
+    `prometheus_namespaces`: from where workers' metrics are read. `pod_groups`: whether gangs have PodGroups.
     """
 
     identity: str
@@ -41,6 +41,7 @@ class Settings:
     planner_idle_s: int = IDLE_S
     prometheus_namespaces: tuple[str, ...] = ()
     scale_up: ScaleUp = field(default_factory=ScaleUp)
+    pod_groups: bool = False
     policy: Policy = field(default_factory=Policy)  # of when a running job moves to another plan
     fleet: Fleet = field(
         default_factory=lambda: Fleet(settle_s=DEFAULT_SETTLE_S)
@@ -66,6 +67,7 @@ def from_environment(environ: Mapping[str, str], identity: str) -> Settings:
             environ.get(names.ENV_PLACEHOLDER_IMAGE) or names.PLACEHOLDER_IMAGE,
             environ.get(names.ENV_PROVISIONING_CLASS) or names.PROVISIONING_CLASS,
         ),
+        pod_groups=environ.get(names.ENV_POD_GROUPS) == "true",
         fleet=_fleet(environ),
     )
 

@@ -25,7 +25,7 @@ from hulk_operator.cluster import Cluster, ClusterError, Refused
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.placement_constraints import UnusableJobError
 from hulk_operator.observation import Preflight
-from hulk_operator.planning.calibrate import calibrate
+from hulk_operator.planning.calibrate import Calibrator
 from hulk_operator.planning.child_process import IDLE_S
 from hulk_operator.planning.commit import compatible, packed_bases, planned
 from hulk_operator.planning.dispatcher import Dispatcher, Turns
@@ -89,6 +89,7 @@ class Planner:
         self._clock = clock
         self._retry_s = (timing or Timing()).retry_plan_s
         self._search = Search(budget or Budget(), failed, idle_s)
+        self._calibrator = Calibrator(self._reader, self._search, clock)
         self._wanted: set[str] = set()
         self._refused: set[str] = set()
         self._answers: dict[str, Given] = {}
@@ -165,7 +166,7 @@ class Planner:
 
     async def calibrate(self, view: View, preflight: Preflight) -> Calibration | None:
         """What the ranks measured -> each node's speed, and the prediction that follows; None when it does not fit."""
-        return await calibrate(self._reader, self._search, view, preflight, self._clock())
+        return await self._calibrator.calibrate(view, preflight)
 
     async def run(self) -> None:
         """Plan until cancelled."""

@@ -5,6 +5,7 @@ from hulk_operator.pods.attempt_objects import (
     metrics_readers,
     network_policy,
     plan_config_map,
+    pod_group,
     service,
 )
 from hulk_operator.pods.environment import network_interface
@@ -49,6 +50,7 @@ __all__ = [
     "placeholder_pod",
     "placeholders",
     "plan_config_map",
+    "pod_group",
     "pods",
     "ports",
     "provisioning_request",

@@ -72,7 +72,7 @@ RECIPE: Final = (
     Step(
         "sweep",
         cleanup.sweep,
-        writes=("delete pods", "delete services", "delete networkpolicies", "delete configmaps"),
+        writes=("delete pods", "delete services", "delete networkpolicies", "delete configmaps", "delete podgroups"),
     ),
     Step("held", foreign_holds.held),
     Step("workload", kueue.report, writes=("patch workloads/status", "patch workloads", "delete workloads")),
@@ -123,6 +123,7 @@ RECIPE: Final = (
             "create services",
             "create networkpolicies",
             "create secrets",
+            "create podgroups",
             "patch configmaps",
             "patch pods",
             "create pods",
@@ -137,6 +138,8 @@ KUEUE: Final = frozenset({"workload", "evict", "admitted"})
 """Steps that do nothing for a job that is in no queue of Kueue's."""
 SCALE_UP: Final = frozenset({"scale-up-end", "scale-up", "cleared"})
 """Steps that do nothing for a job that may not ask for nodes."""
+POD_GROUPS: Final = frozenset({("sweep", "delete podgroups"), ("deploy", "create podgroups")})
+"""Writes of an operator that makes PodGroups."""
 EVENTS_WRITE: Final = ("events", "create events")
 STATUS_WRITE: Final = ("status", "patch hulkjobs/status")
 

@@ -84,7 +84,7 @@ class Reconciler:
 
     `acts` says whether this operator still holds the lease, `failed` is told what kind of side work went wrong, `moved`
     what the queue did with a job, once that is written; `metrics_readers` reach the workers' port 9400. `wake` asks for
-    a pass: a worker has answered one of the `calls`, which run beside the passes.
+    a pass: a worker has answered one of the `calls`, which run beside the passes. `pod_groups`: gangs have PodGroups.
     """
 
     def __init__(
@@ -103,6 +103,7 @@ class Reconciler:
         orders: Orders = NO_ORDERS,
         wake: Callable[[str], None] = lambda _: None,
         scale_up: ScaleUp = View.scale_up,
+        pod_groups: bool = False,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -112,6 +113,7 @@ class Reconciler:
         self._metrics_readers = metrics_readers
         self._orders = orders
         self._scale_up = scale_up
+        self._pod_groups = pod_groups
         self.memory: dict[str, Memory] = {}
         self._failed, self._moved, self._wake = failed, moved, wake
         self._executor = Executor(cluster, plans, self._see_created, self._update_memory, acts)
@@ -143,10 +145,11 @@ class Reconciler:
         except NotFound:
             return None
         self.calls.ask(decision.view, () if errors else decision.calls)
-        is_refused = holds_up(view, self._remembered(job).admission)
+        memory = self._remembered(job)
+        is_refused = holds_up(view, memory.admission)
         if not _may_need_plan(job, status) or is_refused or waits_for_kueue(view):
             self._plans.forget(key)
-        return requeue_after_s
+        return requeue_after_s if memory.unqueued == view.memory.unqueued else 0  # the status is to say it
 
     async def _gather(self, job: HulkJob) -> View:
         pods = self._store.pods_of(job.key)
@@ -171,6 +174,7 @@ class Reconciler:
             kueue=self._store.kueue.standing(job),
             placeholders=tuple(pod for pod in self._store.placeholders_of(job.key) if pod.job_uid == uid),
             scale_up=self._scale_up,
+            pod_groups=self._pod_groups,
         )
 
     async def _write_status(self, job: HulkJob, status: HulkJobStatus) -> None:

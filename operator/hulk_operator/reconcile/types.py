@@ -272,6 +272,7 @@ class View:
     kueue: Standing = field(default_factory=Standing)
     placeholders: tuple[Placeholder, ...] = ()
     scale_up: ScaleUp = DEFAULT_SCALE_UP
+    pod_groups: bool = False  # whether the scheduler is told what is a gang
 
     @cached_property
     def gang(self) -> tuple[WorkerPod, ...]:
