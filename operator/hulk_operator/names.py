@@ -65,6 +65,7 @@ LABEL_RUNG: Final = f"{RESERVED_PREFIX}rung"  # of a trial: how often it was pro
 LABEL_TRIALS: Final = f"{RESERVED_PREFIX}trials"  # of a shared job: the version of its trials' plan
 LABEL_STOPPED: Final = f"{RESERVED_PREFIX}stopped"  # of a trial that is not to go on: why
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+LABEL_PLACEHOLDER: Final = f"{RESERVED_PREFIX}placeholder"  # of a pod that asks for nodes: the job's generation
 ANNOTATION_PLAN_DIGEST: Final = f"{RESERVED_PREFIX}plan-digest"
 ANNOTATION_CONTAINER: Final = f"{RESERVED_PREFIX}container"  # of a worker's pod: which container is the worker
 ANNOTATION_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"  # kept where the user sets it
@@ -85,6 +86,12 @@ ANNOTATION_PREFERRED_TOPOLOGY: Final = f"{KUEUE_GROUP}/podset-preferred-topology
 ANNOTATION_ANY_TOPOLOGY: Final = f"{KUEUE_GROUP}/podset-unconstrained-topology"
 ANNOTATION_POD_SETS_DIGEST: Final = f"{RESERVED_PREFIX}pod-sets-digest"  # of a Workload: what it was made of
 POD_SET: Final = "main"
+
+# What asks for nodes: pods of this class, or requests of Cluster Autoscaler's.
+PLACEHOLDER_CLASS: Final = "hulk-placeholder"  # PriorityClass of the chart: such a pod gives way to any other
+PLACEHOLDER_IMAGE: Final = "registry.k8s.io/pause:3.10"
+AUTOSCALING_GROUP: Final = "autoscaling.x-k8s.io"
+PROVISIONING_CLASS: Final = f"best-effort-atomic-scale-up.{AUTOSCALING_GROUP}"
 
 # Labels of nodes that Hulk reads.
 NODE_REGION: Final = "topology.kubernetes.io/region"
@@ -173,6 +180,8 @@ ENV_PROBING_REFRESH_SECONDS: Final = "HULK_PROBING_REFRESH_SECONDS"
 ENV_PROMETHEUS_NAMESPACES: Final = "HULK_PROMETHEUS_NAMESPACES"  # separated by commas
 ENV_POD_GROUPS: Final = "HULK_POD_GROUPS"  # "true"
 ENV_PLANNER_IDLE_SECONDS: Final = "HULK_PLANNER_IDLE_SECONDS"
+ENV_PLACEHOLDER_IMAGE: Final = "HULK_PLACEHOLDER_IMAGE"
+ENV_PROVISIONING_CLASS: Final = "HULK_PROVISIONING_CLASS"
 ENV_QUEUE_POLICY: Final = "HULK_QUEUE_POLICY"
 ENV_QUEUE_QUOTAS: Final = "HULK_QUEUE_QUOTAS"  # as JSON: accelerators by namespace
 ENV_QUEUE_SHARES: Final = "HULK_QUEUE_SHARES"  # as JSON: weight by namespace
@@ -227,6 +236,20 @@ EXIT_CHECKPOINTED: Final = 143  # SIGTERM, after a committed checkpoint
 def pod(job: str, attempt: int, worker: int) -> str:
     """Name and host name of a pod that was made for one worker. A pod that stays for a later attempt keeps it."""
     return f"{job}-{attempt}-{worker}"
+
+
+def placeholder(job: str, number: int) -> str:
+    """Name of a pod that asks for a node.
+
+    >>> placeholder("demo", 0)
+    'demo-scaleup-0'
+    """
+    return f"{job}-scaleup-{number}"
+
+
+def provisioning_request(job: str, generation: int) -> str:
+    """Name of the ProvisioningRequest of a job as it is in a generation, and of its PodTemplate: neither may change."""
+    return f"{job}-scaleup-{generation}"
 
 
 def service(job: str, attempt: int) -> str:
@@ -316,6 +339,11 @@ def namespace_of(job_key: str) -> str:
 def job_labels(job: str) -> dict[str, str]:
     """Labels of what belongs to a job and to no attempt."""
     return {LABEL_JOB: job, LABEL_MANAGED_BY: MANAGER}
+
+
+def placeholder_labels(job: str, generation: int) -> dict[str, str]:
+    """Labels of what asks for nodes; no attempt has them."""
+    return {**job_labels(job), LABEL_PLACEHOLDER: str(generation)}
 
 
 def attempt_labels(job: str, attempt: int) -> dict[str, str]:

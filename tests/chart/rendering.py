@@ -20,6 +20,7 @@ EVERY_SWITCH = (
     "metrics.prometheusRule.enabled=true",
     "grafana.dashboard=true",
     "kueue.enabled=true",
+    "scaleUp.provisioningRequests=true",
     "podGroups.enabled=true",
 )
 PATIENCE_S = 240  # for a condition, beside all that else runs

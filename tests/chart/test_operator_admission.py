@@ -47,6 +47,11 @@ def pod(name: str, labels: Object | None = None, *owners: Object) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta(name, labels, *owners), "spec": spec}
 
 
+def placeholder(of_class: str) -> Object:
+    found = pod("x", {**HULKS, names.LABEL_PLACEHOLDER: "1"}, owner())
+    return {**found, "spec": {**found["spec"], **({"priorityClassName": of_class} if of_class else {})}}
+
+
 def config_map(name: str, labels: Object | None = None, *owners: Object) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta(name, labels, *owners), "data": {"a": "b"}}
 
@@ -152,6 +157,7 @@ LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{INSTALLED_IN}/leases"
         ("of an owner that does not manage it", core("pods"), pod("x", HULKS, owner(controller=False)), NOT_HULKS),
         ("as if of a job, in kube-system", core("pods", "kube-system"), pod("x", HULKS, owner()), "no job runs in"),
         ("beside the operator", core("pods", INSTALLED_IN), pod("x", HULKS, owner()), "no job runs in"),
+        ("a placeholder that pushes others aside", core("pods"), placeholder(""), "give way to every other pod"),
         ("a Secret that makes a token", core("secrets"), secret("x"), NOT_HULKS),
         ("a key for the operator's successor", core("secrets"), secret(names.ORDER_SECRET), NOT_HULKS),
         ("another Secret beside the operator", core("secrets", INSTALLED_IN), secret("x"), NOT_HULKS),
@@ -177,6 +183,7 @@ def test_nothing_is_created_that_is_not_a_jobs(
     ("path", "body"),
     [
         (core("pods"), pod("x", HULKS, owner())),
+        (core("pods"), placeholder(names.PLACEHOLDER_CLASS)),
         (core("configmaps"), config_map("x", HULKS, owner("HulkSweep"))),
         (core("secrets"), secret("x", HULKS, owner())),
         (core("secrets", INSTALLED_IN), secret(names.ORDER_SECRET)),
@@ -319,6 +326,23 @@ def test_jobs_may_be_bound_to_namespaces_that_say_so(admin: Run, thief: Callable
         assert "which has no label hulk.example/jobs=allowed" in refused
         admin("kubectl", "label", *label)
         assert eventually(attempt, lambda said: not said) == ""
+    finally:
+        admin("helm", "upgrade", *target)
+
+
+def test_a_pod_template_and_a_request_for_nodes_are_a_jobs(admin: Run, thief: Callable[..., str]) -> None:
+    target = ("hulk", str(CHART), "-n", INSTALLED_IN)
+    path = core("podtemplates") + DRY
+
+    def template(*owners: Object) -> Object:
+        spec = {"containers": [{"name": "w", "image": "none"}]}
+        return {"metadata": meta("x", HULKS, *owners), "template": {"spec": spec}}
+
+    assert 'cannot create resource "podtemplates"' in thief("POST", path, template(owner()))
+    admin("helm", "upgrade", *target, "--set", "scaleUp.provisioningRequests=true")
+    try:
+        assert eventually(lambda: thief("POST", path, template(owner())), lambda said: not said) == ""
+        assert NOT_HULKS in thief("POST", path, template())
     finally:
         admin("helm", "upgrade", *target)
 

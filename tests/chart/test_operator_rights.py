@@ -102,8 +102,8 @@ def test_nothing_the_operator_asks_for_is_refused(
     operator: Callable[[str], Path],
     scope: str,
 ) -> None:
-    def condition(kind: str) -> str:
-        conditions = json.loads(of("hulkjob", JOB)).get("status", {}).get("conditions", [])
+    def condition(kind: str, of_job: str = JOB) -> str:
+        conditions = json.loads(of("hulkjob", of_job)).get("status", {}).get("conditions", [])
         return next((str(item["status"]) for item in conditions if item["type"] == kind), "Unknown")
 
     def attempt() -> int:
@@ -141,6 +141,19 @@ def test_nothing_the_operator_asks_for_is_refused(
     told = ("get", "events", "-n", "default", f"--field-selector=involvedObject.name={nodes[0]},reason=LinkToItself")
     if not scope:  # events about cluster-scoped objects lie in a namespace that is not that operator's
         wait_until(lambda: nodes[0] in installed("kubectl", *told).stdout, "the event", timeout_s=PATIENCE_S, log=log)
+
+    asks = job()
+    asks["metadata"]["name"] = "asks"
+    asks["spec"]["placement"]["allowScaleUp"] = "placeholders"
+    asks["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "not-there-yet"}
+    installed("kubectl", "create", "-f", "-", stdin=json.dumps(asks))
+    wait_until(lambda: condition("ScalingUp", "asks") == "True", "placeholders", timeout_s=PATIENCE_S, log=log)
+    installed(
+        "kubectl", "patch", "hulkjob", "asks", "-n", namespace, "--type=merge", "-p", '{"spec": {"suspend": true}}'
+    )
+    left = ("pods", "-lhulk.dev/placeholder")
+    wait_until(lambda: not names_of(of(*left)), "the end of placeholders", timeout_s=PATIENCE_S, log=log)
+    installed("kubectl", "delete", "hulkjob", "asks", "-n", namespace)
 
     fewer = json.dumps({"spec": {"workers": {"min": 1, "max": 1}}})
     installed("kubectl", "patch", "hulkjob", JOB, "-n", namespace, "--type=merge", "-p", fewer)

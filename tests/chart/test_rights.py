@@ -88,6 +88,15 @@ def test_kueues_kinds_are_the_operators_only_where_they_are_asked_for(chart: Ren
     assert "workloads" not in rights(narrow.one("ClusterRole", "hulk-operator"))
 
 
+def test_provisioning_requests_are_the_operators_only_where_they_are_asked_for(chart: Rendered, render: Render) -> None:
+    default = rights(chart.one("ClusterRole", "hulk-operator"))
+    more = rights(render("scaleUp.provisioningRequests=true").one("ClusterRole", "hulk-operator"))
+    assert {kind: verbs for kind, verbs in more.items() if default.get(kind) != verbs} == {
+        "provisioningrequests": {"get", "create", "delete"},
+        "podtemplates": {"create", "delete"},
+    }
+
+
 def test_pod_groups_are_made_only_where_they_are_asked_for(chart: Rendered, render: Render) -> None:
     on = render("podGroups.enabled=true")
     default = rights(chart.one("ClusterRole", "hulk-operator"))

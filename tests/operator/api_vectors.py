@@ -83,6 +83,10 @@ BROKEN_RULES: dict[str, tuple[dict[str, Any], str]] = {
         {"placement": {"workerNodes": ["a", "b"], "objective": "throughputPerMoney"}},
         "placement.workerNodes and placement.objective exclude each other",
     ),
+    "nodes of workers beside new ones": (
+        {"placement": {"workerNodes": ["a", "b"], "allowScaleUp": "placeholders"}},
+        "placement.workerNodes and placement.allowScaleUp exclude each other",
+    ),
     "allowed and denied": (
         {"placement": {"regions": ["a", "b"], "deniedRegions": ["c", "b"]}},
         "placement.regions and placement.deniedRegions name the same region",

@@ -34,6 +34,8 @@ TIMING = Timing(
     preflight_wait_s=0.5,
     resync_s=30.0,
     retry_plan_s=2.0,
+    node_request_s=0.5,
+    retry_node_request_s=1.0,
 )
 
 

@@ -18,7 +18,7 @@ from hulk_lab import kwok, up
 from hulk_operator import names
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import HULK_JOBS, NODES, PODS, NotFound, Object, connect
-from hulk_operator.reconcile.recipe import KUEUE, RECIPE, STATUS_WRITE
+from hulk_operator.reconcile.recipe import KUEUE, RECIPE, SCALE_UP, STATUS_WRITE
 from hulk_operator.status import holds
 from kill_cases import LOOK_S, MOMENTS, Operator, Seen, events_said_once, failures, nothing_left, selected
 from killing import SILENT, KillPoint
@@ -244,7 +244,7 @@ STORIES = {
 
 def test_every_step_without_writes_of_its_own_has_a_story() -> None:
     told = {step for story in STORIES.values() for step in story.steps}
-    assert {step.name for step in RECIPE if not step.writes} - told - KUEUE == SILENT
+    assert {step.name for step in RECIPE if not step.writes} - told - KUEUE - SCALE_UP == SILENT
 
 
 @pytest.mark.timeout(1200)

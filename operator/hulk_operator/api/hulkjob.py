@@ -214,6 +214,15 @@ class RunPolicy(Resource):
     start_timeout_seconds: Annotated[
         Seconds, Field(description="A gang that is not up by then is released and planned again.")
     ] = 300
+    scale_up_timeout_seconds: Annotated[
+        Seconds,
+        Field(
+            description=(
+                "How long nodes are asked for (placement.allowScaleUp). After that the job waits without asking, and "
+                "is planned when there is room."
+            )
+        ),
+    ] = 900
     stall_seconds: Annotated[
         int | None,
         Field(

@@ -86,6 +86,17 @@ class Placement(Resource):
             description="The node of every worker, in rank order; empty = the plan decides.",
         ),
     ] = ()
+    allow_scale_up: Annotated[
+        Literal["none", "placeholders", "provisioningRequest"],
+        Field(
+            description=(
+                "How new nodes are asked for while the job waits because those there are lack room: placeholders = by "
+                "pods of the workers' size, which Cluster Autoscaler and Karpenter act on; provisioningRequest = by a "
+                "ProvisioningRequest of Cluster Autoscaler's; none = not at all, its condition Planned says what it "
+                "lacks."
+            )
+        ),
+    ] = "none"
     objective: Annotated[
         Literal["time", "throughputPerMoney"],
         Field(description="What the plan is to do best: the shortest step, or the most sequences for the price."),

@@ -155,6 +155,12 @@ PLACEMENT = (
         "placement.workerNodes and placement.objective exclude each other: named nodes leave nothing to choose",
         ".objective",
     ),
+    Rule(
+        "!has(self.workerNodes) || self.workerNodes.size() == 0 || self.allowScaleUp == 'none'",
+        lambda self: not self.get("workerNodes") or self.get("allowScaleUp", "none") == "none",
+        "placement.workerNodes and placement.allowScaleUp exclude each other: no new node would have these names",
+        ".allowScaleUp",
+    ),
 )
 LAYER_PIN = (
     Rule(

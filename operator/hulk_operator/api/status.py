@@ -26,7 +26,7 @@ from hulk_operator.api.plan_summary import PlanSummary
 from hulk_operator.api.queue_status import EnergyStatus, QueueStatus, ShareStatus
 
 MAX_AVOIDED_NODES = 38
-MAX_CONDITIONS = 10  # more than there are types of
+MAX_CONDITIONS = 10  # as many as there are types of
 MAX_ALL_REDUCES = 4
 MAX_REGION_LINKS = 6
 
@@ -54,6 +54,7 @@ class ConditionType(StrEnum):
     DEGRADED = "Degraded"
     GATED = "Gated"  # pods wait behind scheduling gates of others
     HELD = "Held"  # pods that have ended are held by finalizers of others
+    SCALING_UP = "ScalingUp"  # new nodes are asked for
 
 
 class PredictionSummary(Resource):

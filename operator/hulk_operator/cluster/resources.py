@@ -36,6 +36,7 @@ class ApiResource:
 
 
 PODS: Final = ApiResource("", "v1", "pods", "Pod")
+POD_TEMPLATES: Final = ApiResource("", "v1", "podtemplates", "PodTemplate")
 SERVICES: Final = ApiResource("", "v1", "services", "Service")
 CONFIG_MAPS: Final = ApiResource("", "v1", "configmaps", "ConfigMap")
 SECRETS: Final = ApiResource("", "v1", "secrets", "Secret")
@@ -70,3 +71,4 @@ RESOURCE_FLAVORS: Final = ApiResource(
 WORKLOAD_PRIORITY_CLASSES: Final = ApiResource(
     names.KUEUE_GROUP, names.KUEUE_VERSION, "workloadpriorityclasses", "WorkloadPriorityClass", namespaced=False
 )
+PROVISIONING_REQUESTS: Final = ApiResource(names.AUTOSCALING_GROUP, "v1", "provisioningrequests", "ProvisioningRequest")

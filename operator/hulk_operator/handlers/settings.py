@@ -11,6 +11,7 @@ from hulk_placement.replan.decide import Policy
 
 from hulk_operator import names
 from hulk_operator.planning.child_process import IDLE_S
+from hulk_operator.pods import ScaleUp
 from hulk_operator.probing import Budget
 from hulk_operator.reconcile.types import Timing
 
@@ -39,6 +40,7 @@ class Settings:
     probing: Budget = field(default_factory=Budget)
     planner_idle_s: int = IDLE_S
     prometheus_namespaces: tuple[str, ...] = ()
+    scale_up: ScaleUp = field(default_factory=ScaleUp)
     pod_groups: bool = False
     policy: Policy = field(default_factory=Policy)  # of when a running job moves to another plan
     fleet: Fleet = field(
@@ -61,6 +63,10 @@ def from_environment(environ: Mapping[str, str], identity: str) -> Settings:
         probing=_probing(environ, Budget()),
         planner_idle_s=_whole(environ, names.ENV_PLANNER_IDLE_SECONDS, IDLE_S, at_least=1),
         prometheus_namespaces=tuple(filter(None, environ.get(names.ENV_PROMETHEUS_NAMESPACES, "").split(","))),
+        scale_up=ScaleUp(
+            environ.get(names.ENV_PLACEHOLDER_IMAGE) or names.PLACEHOLDER_IMAGE,
+            environ.get(names.ENV_PROVISIONING_CLASS) or names.PROVISIONING_CLASS,
+        ),
         pod_groups=environ.get(names.ENV_POD_GROUPS) == "true",
         fleet=_fleet(environ),
     )

@@ -140,6 +140,23 @@ class Inventory:
         of = (json.dumps([wishes(spec), asked], sort_keys=True), resource, num_accelerators)
         return self._once(of, lambda: inputs.candidates(self.room, spec, resource, (), num_accelerators))
 
+    def num_fitting(
+        self, spec: Object, resource: str, num_accelerators: int, regions: Collection[str], avoided: Collection[str]
+    ) -> int:
+        """How many pods of a spec find room in these regions (none: in any) but on the nodes to avoid."""
+        of = ("fitting", json.dumps(spec, sort_keys=True), resource, num_accelerators, *regions, "", *avoided)
+        return self._once(of, lambda: self._num_fitting(spec, resource, num_accelerators, regions, avoided))
+
+    def _num_fitting(
+        self, spec: Object, resource: str, num_accelerators: int, regions: Collection[str], avoided: Collection[str]
+    ) -> int:
+        unheld, places = self.unheld(resource), self.places(resource).regions
+        return sum(
+            min(num, unheld.get(node, 0) // num_accelerators)
+            for node, num in self.candidates(spec, resource, num_accelerators).items()
+            if node not in avoided and (not regions or places[node] in regions)
+        )
+
     def _places(self, resource: str) -> Nodes:
         products, prices = self.products(resource), inputs.declared_prices(self.declared)
         return Nodes(

@@ -36,6 +36,7 @@ from hulk_operator.planning.process import Problem, Search
 from hulk_operator.planning.queue_decision import in_line
 from hulk_operator.planning.replan_reviewer import Reviewer
 from hulk_operator.planning.reservations import Held, new_claims
+from hulk_operator.planning.shortages import LACKS_ROOM, NOT_ENOUGH_ROOM, shortage
 from hulk_operator.pods import is_on_host
 from hulk_operator.reconcile.types import Calibration, FullPlan, Order, Planned, Review, Timing, Unplanned, View
 from hulk_operator.status import finished, holds
@@ -222,7 +223,7 @@ class Planner:
         inventory = await self._reader.inventory(held, now)
         self._read_s = asyncio.get_running_loop().time() - start
         turns = await self._dispatcher.take_turns(self._search, jobs, held, inventory)
-        self._refuse_waiting(jobs, turns)
+        await self._refuse_waiting(jobs, turns, inventory)
         workloads = await self._workloads({key: job for key, job in jobs.items() if key not in turns.places}, inventory)
         groups: dict[str, list[Workload]] = defaultdict(list)
         for workload in workloads:
@@ -238,12 +239,12 @@ class Planner:
         await self._answer_all(jobs, problems, solutions, inventory, turns)
         self._planned(asyncio.get_running_loop().time() - start)
 
-    def _refuse_waiting(self, jobs: Mapping[str, HulkJob], turns: Turns) -> None:
+    async def _refuse_waiting(self, jobs: Mapping[str, HulkJob], turns: Turns, inventory: Inventory) -> None:
         """Tell the jobs whose turn it is not where they stand."""
         for key, place in turns.places.items():
             if key in jobs:
                 generation = jobs[key].metadata.generation
-                self._answer(jobs[key], Unplanned(generation, place.reason, place.message, place))
+                await self._refuse(jobs[key], Unplanned(generation, place.reason, place.message, place), inventory)
 
     async def _held(self, wanted: Iterable[str]) -> list[Held]:
         """Plans in force, and plans that were decided but are not committed yet (nor asked for again)."""
@@ -274,7 +275,7 @@ class Planner:
             try:
                 found.append(replace(await self._reader.workload(job, inventory), num_steps=_steps_left(job)))
             except UnusableJobError as error:
-                self._answer(job, Unplanned(generation, error.reason, error.message))
+                await self._refuse(job, Unplanned(generation, error.reason, error.message), inventory)
             except Refused as error:  # what the job names is not for the operator to read
                 self._answer(job, Unplanned(generation, "NotReadable", f"The job cannot be planned: {error.message}."))
             except ClusterError:
@@ -317,25 +318,34 @@ class Planner:
                     answer = _defect(jobs[key], error)
                 self._answer(jobs[key], answer)
             for key in solution.plans.keys() - fitting.plans.keys():
-                self._refuse_misfit(jobs[key], solution.plans[key], kept[key], inventory)
+                await self._refuse_misfit(jobs[key], solution.plans[key], kept[key], inventory)
             as_they_came = in_line(problem.workloads, solution.unplaced)
             for key, why in solution.unplaced.items():
                 grant, generation = turns.grants.get(key), jobs[key].metadata.generation
                 if grant is None:
-                    answer = Unplanned(generation, why.reason, why.message, as_they_came.get(key))
+                    refusal = Unplanned(generation, why.reason, why.message, as_they_came.get(key))
                 else:
                     place = grant.making_room
-                    answer = Unplanned(generation, place.reason, place.message, place)
-                self._answer(jobs[key], answer)
+                    refusal = Unplanned(generation, place.reason, place.message, place)
+                await self._refuse(jobs[key], refusal, inventory)
         if self._wanted:
             self._wake.set()  # what did not fit beside the others
 
-    def _refuse_misfit(self, job: HulkJob, plan: Plan, kept: Mapping[str, int], inventory: Inventory) -> None:
+    async def _refuse_misfit(self, job: HulkJob, plan: Plan, kept: Mapping[str, int], inventory: Inventory) -> None:
         """A plan that does not fit even alone would be made again for ever: the planner counts otherwise than here."""
         lack = inputs.shortage(inventory.room, new_claims(Held(job, plan), kept, inventory.room.asked))
         if lack:
             message = f"The workers of the plan do not fit together: {lack}."
-            self._answer(job, Unplanned(job.metadata.generation, "NotEnoughRoom", message))
+            await self._refuse(job, Unplanned(job.metadata.generation, NOT_ENOUGH_ROOM, message), inventory)
+
+    async def _refuse(self, job: HulkJob, refusal: Unplanned, inventory: Inventory) -> None:
+        """Answer with what the job lacks, where that is room."""
+        if refusal.reason in LACKS_ROOM:
+            quotas = inventory.quotas(job.spec.workers.resource_name, self._fleet.quotas)
+            placed = self._store.kueue.placement(job)
+            lack = await asyncio.to_thread(shortage, job, inventory, quotas, placed)
+            refusal = replace(refusal, shortage=lack)
+        self._answer(job, refusal)
 
     def _answer(self, job: HulkJob, answer: Answer) -> None:
         """For the job as the pass read it; it may have been forgotten, or made again, meanwhile."""

@@ -12,6 +12,14 @@ from hulk_operator.pods.environment import network_interface
 from hulk_operator.pods.host_ports import Ports, free_run, is_on_host, ports
 from hulk_operator.pods.launcher import stays
 from hulk_operator.pods.manifests import owner_reference, pods, with_accelerators
+from hulk_operator.pods.placeholders import (
+    Placeholder,
+    ScaleUp,
+    is_placeholder,
+    placeholder_pod,
+    placeholders,
+    provisioning_request,
+)
 from hulk_operator.pods.sample import sample_pod
 from hulk_operator.pods.worker import INIT_RUNS, SIDECAR_NOT_STARTED, Exit, Reason, WorkerPod, reason_of
 from hulk_operator.pods.worker_secret import peer_secret
@@ -21,12 +29,15 @@ __all__ = [
     "INIT_RUNS",
     "SIDECAR_NOT_STARTED",
     "Exit",
+    "Placeholder",
     "Ports",
     "Reason",
+    "ScaleUp",
     "WorkerPod",
     "free_run",
     "gang_config_map",
     "is_on_host",
+    "is_placeholder",
     "is_worker",
     "job_key_of",
     "metrics_readers",
@@ -36,10 +47,13 @@ __all__ = [
     "owner_reference",
     "owner_uid",
     "peer_secret",
+    "placeholder_pod",
+    "placeholders",
     "plan_config_map",
     "pod_group",
     "pods",
     "ports",
+    "provisioning_request",
     "reason_of",
     "sample_pod",
     "service",

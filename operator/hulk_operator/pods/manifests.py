@@ -19,14 +19,14 @@ from hulk_operator.pods.launcher import stays
 from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.pods.worker_secret import with_peer_secret
 
-_RESTRICTED_POD: Final = {
+RESTRICTED_POD: Final = {
     "runAsNonRoot": True,
     "runAsUser": names.RESTRICTED_USER,
     "runAsGroup": names.RESTRICTED_USER,
     "fsGroup": names.RESTRICTED_USER,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-_RESTRICTED_CONTAINER: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+RESTRICTED_CONTAINER: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def owner_reference(job: HulkJob) -> Object:
@@ -76,7 +76,7 @@ def _shared_spec(job: HulkJob, plan: Plan) -> Object:
     """The PodSpec without what differs between workers."""
     spec = job.spec.template.pod_spec()
     containers = [_secured(container) for container in spec["containers"]]
-    security = {**_volume_group(job), **spec.get("securityContext", _RESTRICTED_POD)}
+    security = {**_volume_group(job), **spec.get("securityContext", RESTRICTED_POD)}
     first, checkpoint_volumes = _with_checkpoint(_worker_container(containers[0], job), job)
     first, peer_volumes = with_peer_secret(first, job, security)
     first, memory_volumes = _with_shared_memory(first, bool(spec.get("hostIPC")))
@@ -148,7 +148,7 @@ def _storage(job: HulkJob) -> Storage | None:
 def _secured(container: Object) -> Object:
     """A container with the restricted settings, and last lines that outlive it: those of an init container, too."""
     return {
-        "securityContext": _RESTRICTED_CONTAINER,
+        "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         **container,
     }

@@ -35,6 +35,7 @@ MOVED_BY_KUEUE = "MovedByKueue"
 BETWEEN = frozenset({GROWN, SHRUNK, MOVED})  # the next plan follows as soon as the pods allow it
 PREEMPTED = frozenset({PREEMPTED_BY_PRIORITY, PREEMPTED_BY_UTILITY})
 RECOVERED = "Recovered"
+PLACEHOLDERS = "Placeholders"  # a reason of ScalingUp
 REGION_LOST = "RegionLost"  # a reason of Degraded: the gang goes on
 
 

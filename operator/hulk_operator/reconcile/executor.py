@@ -39,15 +39,18 @@ from hulk_operator.inputs import speeds
 from hulk_operator.observation import Preflight
 from hulk_operator.pods import Reason, owner_name, owner_reference, owner_uid, peer_secret, reason_of
 from hulk_operator.reconcile.kueue_actions import KueueActions
+from hulk_operator.reconcile.scale_up_actions import ScaleUpActions
 from hulk_operator.reconcile.types import (
     Action,
     Admission,
     Calibrate,
     Calibration,
     Create,
+    CreatePlaceholders,
     DeleteJob,
     DeletePods,
     Dequeue,
+    EndScaleUp,
     Enqueue,
     KeepSpeeds,
     MakeSecret,
@@ -56,6 +59,7 @@ from hulk_operator.reconcile.types import (
     RecordSpeeds,
     Relabel,
     Remember,
+    RequestNodes,
     RequestPlan,
     Step,
     Sweep,
@@ -115,12 +119,15 @@ class Executor:
         self._remember = remember
         self._acts = acts
         kueue = KueueActions(cluster, created, remember, self._check_lease)
+        scale_up = ScaleUpActions(cluster, self._create, remember, self._check_lease)
         self._perform: dict[type[Any], Callable[[View, Any], Awaitable[None]]] = {
             Calibrate: self._calibrate,
             Create: self._create,
+            CreatePlaceholders: scale_up.create,
             DeleteJob: self._delete_job,
             DeletePods: self._delete_pods,
             Dequeue: kueue.dequeue,
+            EndScaleUp: scale_up.end,
             Enqueue: kueue.enqueue,
             KeepSpeeds: self._keep_speeds,
             MakeSecret: self._make_secret,
@@ -128,6 +135,7 @@ class Executor:
             RecordSpeeds: self._record_speeds,
             Relabel: self._relabel,
             Remember: self._replace_memory,
+            RequestNodes: scale_up.request,
             RequestPlan: self._request_plan,
             Sweep: self._sweep,
             TellKueue: kueue.tell,

@@ -6,6 +6,7 @@
     sweep          children of attempts that are over are deleted
     held           pods that have ended are held by finalizers of others, and that is said
     workload       Kueue is told what became of a job of its queues
+    scale-up-end   nodes are asked for no more: there is a plan, or it took too long
     finish         a finished job waits for its ttl
     suspend/resume pods are released / a new active time begins
     deadline       active for too long
@@ -26,7 +27,9 @@
     drain          wait for pods that still end
     admit          ask the API server, by a dry run, whether it takes a worker's pod
     admitted       a job of Kueue's queues waits for its admission
+    scale-up       a job that lacks room asks for nodes
     plan           ask the planning pass; commit its plan
+    cleared        wait for placeholders that still end
     deploy         create what the plan needs; pods that stay become workers of it
     up             the gang is up
     preflight      predict from what the pods measured; keep that, or what the first steps took where there was none,
@@ -54,6 +57,7 @@ from hulk_operator.reconcile.steps import (
     queueing,
     replanning,
     resize,
+    scale_up,
     stall,
     start_failures,
     termination,
@@ -72,6 +76,11 @@ RECIPE: Final = (
     ),
     Step("held", foreign_holds.held),
     Step("workload", kueue.report, writes=("patch workloads/status", "patch workloads", "delete workloads")),
+    Step(
+        "scale-up-end",
+        scale_up.end,
+        writes=("delete pods", "delete provisioningrequests", "delete podtemplates"),
+    ),
     Step("finish", lifecycle.finish, writes=("delete hulkjobs",)),
     Step("suspend", lifecycle.suspend),
     Step("resume", lifecycle.resume),
@@ -93,7 +102,19 @@ RECIPE: Final = (
     Step("drain", cleanup.drain),
     Step("admit", admission.admit),
     Step("admitted", kueue.admitted, writes=("create workloads", "patch workloads", "delete workloads")),
+    Step(
+        "scale-up",
+        scale_up.ask,
+        writes=(
+            "create pods",
+            "create podtemplates",
+            "create provisioningrequests",
+            "delete pods",
+            "delete podtemplates",
+        ),
+    ),
     Step("plan", planning.ensure_plan),
+    Step("cleared", scale_up.cleared),
     Step(
         "deploy",
         deploy.deploy,
@@ -115,6 +136,8 @@ RECIPE: Final = (
 )
 KUEUE: Final = frozenset({"workload", "evict", "admitted"})
 """Steps that do nothing for a job that is in no queue of Kueue's."""
+SCALE_UP: Final = frozenset({"scale-up-end", "scale-up", "cleared"})
+"""Steps that do nothing for a job that may not ask for nodes."""
 POD_GROUPS: Final = frozenset({("sweep", "delete podgroups"), ("deploy", "create podgroups")})
 """Writes of an operator that makes PodGroups."""
 EVENTS_WRITE: Final = ("events", "create events")

@@ -22,11 +22,13 @@ from hulk_operator.cluster import (
     Object,
 )
 from hulk_operator.observation import Observation
+from hulk_operator.pods import ScaleUp
 from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.reconcile.attempt_state import set_condition
 from hulk_operator.reconcile.executor import Executor, Plans
 from hulk_operator.reconcile.polling import Workers
 from hulk_operator.reconcile.recipe import EVENTS_WRITE, STATUS_WRITE, decide
+from hulk_operator.reconcile.steps.admission import holds_up
 from hulk_operator.reconcile.steps.kueue import waits_for_kueue
 from hulk_operator.reconcile.steps.queueing import queue_move
 from hulk_operator.reconcile.steps.start_failures import refused
@@ -100,6 +102,7 @@ class Reconciler:
         metrics_readers: tuple[Object, ...] = View.metrics_readers,
         orders: Orders = NO_ORDERS,
         wake: Callable[[str], None] = lambda _: None,
+        scale_up: ScaleUp = View.scale_up,
         pod_groups: bool = False,
     ) -> None:
         self._cluster = cluster
@@ -109,6 +112,7 @@ class Reconciler:
         self._timing = timing
         self._metrics_readers = metrics_readers
         self._orders = orders
+        self._scale_up = scale_up
         self._pod_groups = pod_groups
         self.memory: dict[str, Memory] = {}
         self._failed, self._moved, self._wake = failed, moved, wake
@@ -142,7 +146,7 @@ class Reconciler:
             return None
         self.calls.ask(decision.view, () if errors else decision.calls)
         memory = self._remembered(job)
-        is_refused = memory.admission is not None and memory.admission.refused is not None
+        is_refused = holds_up(view, memory.admission)
         if not _may_need_plan(job, status) or is_refused or waits_for_kueue(view):
             self._plans.forget(key)
         return requeue_after_s if memory.unqueued == view.memory.unqueued else 0  # the status is to say it
@@ -168,6 +172,8 @@ class Reconciler:
             farewell=self._store.farewell_of(job),
             orders=self._orders,
             kueue=self._store.kueue.standing(job),
+            placeholders=tuple(pod for pod in self._store.placeholders_of(job.key) if pod.job_uid == uid),
+            scale_up=self._scale_up,
             pod_groups=self._pod_groups,
         )
 

@@ -15,10 +15,12 @@ from hulk_placement.plan import Plan
 from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkJobStatus, PlanSummary, PredictionSummary
 from hulk_operator.cluster import ApiResource, Object, Refused
+from hulk_operator.inputs.shortage import Shortage
 from hulk_operator.kueue import WorkloadState, as_admitted
 from hulk_operator.observation import Observation, Preflight
 from hulk_operator.pods.attempt_objects import metrics_readers
 from hulk_operator.pods.orders import NO_ORDERS, Orders
+from hulk_operator.pods.placeholders import DEFAULT_SCALE_UP, Placeholder, ScaleUp
 from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.pods.worker import Reason, WorkerPod
 from hulk_operator.reconcile.liveness import Hearing
@@ -51,6 +53,8 @@ class Timing:
     replan_write_s: float = 600.0  # between two sentences on why a plan is kept
     resync_s: float = 300.0
     retry_plan_s: float = 60.0
+    node_request_s: float = 10.0  # between two looks at a ProvisioningRequest
+    retry_node_request_s: float = 60.0  # after one, or a placeholder, was refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +126,16 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Unplanned:
-    """The planning pass's answer: no plan, because. `place` None: it waits for nobody in the queue."""
+    """The planning pass's answer: no plan, because. `place` None: it waits for nobody in the queue.
+
+    `shortage`: what it lacks, where it would have a plan if there were more nodes of the kind that it can use.
+    """
 
     generation: int
     reason: str
     message: str
     place: Place | None = None
+    shortage: Shortage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +212,20 @@ class Unqueued:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeRequest:
+    """What became of asking for nodes, when that was last looked at, and in whose words.
+
+    `state`: asked (it goes on), refused (it is tried again), over (it is not).
+    """
+
+    generation: int
+    time: datetime
+    state: Literal["asked", "refused", "over"]
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """What the operator knows of a job beside the API server; losing it costs time, never correctness."""
 
@@ -224,6 +246,7 @@ class Memory:
     output: Output | None = None  # of rank 0, looked at while no step is made
     looked: datetime | None = None  # when that was tried last
     unqueued: Unqueued | None = None
+    node_request: NodeRequest | None = None
     words: GangWords | None = None
 
 
@@ -247,6 +270,8 @@ class View:
     farewell: Farewell | None = None  # what a worker of this job said last
     orders: Orders = NO_ORDERS
     kueue: Standing = field(default_factory=Standing)
+    placeholders: tuple[Placeholder, ...] = ()
+    scale_up: ScaleUp = DEFAULT_SCALE_UP
     pod_groups: bool = False  # whether the scheduler is told what is a gang
 
     @cached_property
@@ -408,6 +433,28 @@ class Dequeue:
 
 
 @dataclass(frozen=True, slots=True)
+class CreatePlaceholders:
+    """Create pods that ask for nodes; whether that is refused is in the next pass's memory."""
+
+    bodies: tuple[Object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestNodes:
+    """Create a ProvisioningRequest and its template, where they are not there; what is said of it is remembered."""
+
+    template: Object
+    request: Object
+
+
+@dataclass(frozen=True, slots=True)
+class EndScaleUp:
+    """Delete what asks for nodes: all placeholders, and the ProvisioningRequest of that name."""
+
+    request: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteJob:
     """Delete the HulkJob itself."""
 
@@ -440,6 +487,9 @@ Action = (
     | Enqueue
     | TellKueue
     | Dequeue
+    | CreatePlaceholders
+    | RequestNodes
+    | EndScaleUp
     | Remember
     | Call
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hulk_operator import names
 from hulk_operator.cluster import Object
 from hulk_operator.inputs.pod_size import Amounts, requests
-from hulk_operator.pods import WorkerPod
+from hulk_operator.pods import Placeholder, WorkerPod
 
 _AGENT_LABELS = dict(term.split("=") for term in names.AGENT_SELECTOR.split(","))
 
@@ -25,6 +25,9 @@ class ForeignPod:
         return any("/" in resource for resource in self.amounts)
 
 
+Pod = WorkerPod | Placeholder | ForeignPod
+
+
 class ForeignPods:
     """Sums of what they take, by node. Each sum is replaced as a whole, so that who has read it may keep it."""
 
@@ -34,7 +37,7 @@ class ForeignPods:
         self.taken: dict[str, Amounts] = {}
         self.agents: dict[str, frozenset[str]] = {}
 
-    def told(self, _: str, was: WorkerPod | ForeignPod | None, now: WorkerPod | ForeignPod | None) -> None:
+    def told(self, _: str, was: Pod | None, now: Pod | None) -> None:
         """One pod, as it was and as it is."""
         if was == now:
             return

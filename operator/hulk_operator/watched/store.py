@@ -15,12 +15,12 @@ from hulk_operator.cluster import Newest, Object
 from hulk_operator.inputs.pod_size import Amounts
 from hulk_operator.inputs.priority import PriorityClass, priority_class
 from hulk_operator.inputs.resource_quotas import Quotas, ResourceQuota, resource_quota
-from hulk_operator.pods import WorkerPod, is_worker, worker_pod
+from hulk_operator.pods import Placeholder, WorkerPod, is_placeholder, is_worker, placeholder_pod, worker_pod
 from hulk_operator.pods.termination_record import Farewell, farewell
 from hulk_operator.watched.devices import Devices, with_devices
 from hulk_operator.watched.kueue_objects import KueueObjects
 from hulk_operator.watched.nodes import Node, NodeState, node_state, trimmed_node
-from hulk_operator.watched.pods import ForeignPod, ForeignPods, foreign_pod
+from hulk_operator.watched.pods import ForeignPod, ForeignPods, Pod, foreign_pod
 from hulk_operator.watched.profiles import Unreadable, is_news, profile
 from hulk_operator.watched.snapshot import Snapshot
 
@@ -52,7 +52,7 @@ class Store:
         self.nodes: Newest[Node] = Newest(self._node, self._told_node)
         self.profiles: Newest[NodeProfile | Unreadable] = Newest(profile, self._told_profile)
         self.topologies: Newest[HulkTopology] = Newest(HulkTopology.model_validate, lambda *_: self.news.room())
-        self.pods: Newest[WorkerPod | ForeignPod] = Newest(self._pod, self._told_pod)  # with the label of workers
+        self.pods: Newest[Pod] = Newest(self._pod, self._told_pod)  # with the label of workers
         self._foreign = ForeignPods(lambda: self.news.room())
         self.others: Newest[ForeignPod] = Newest(self._other, self._told_other)
         self.agents: Newest[ForeignPod] = Newest(self._other, self._told_other)  # where `others` are not all
@@ -62,6 +62,7 @@ class Store:
         self.quotas: Newest[ResourceQuota] = Newest(resource_quota, self._told_limit)
         self._states: dict[str, NodeState] = {}
         self._pods_of: dict[str, dict[str, WorkerPod]] = {}  # by job, then by the pod's key
+        self._placeholders: dict[str, dict[str, Placeholder]] = {}  # by job, then by the pod's key
         self._jobs_on: dict[str, dict[str, str]] = {}  # by node, then by the pod's key
         self._farewells: dict[str, dict[str, Farewell]] = {}  # by job and its uid; kept when the pod is gone
 
@@ -76,6 +77,10 @@ class Store:
     def pods_of(self, key: str) -> tuple[WorkerPod, ...]:
         """All known pods that carry the job's name, of a deleted job of that name as well."""
         return tuple(self._pods_of.get(key, {}).values())
+
+    def placeholders_of(self, key: str) -> tuple[Placeholder, ...]:
+        """Pods that ask for nodes in the job's name, of a deleted job of that name as well."""
+        return tuple(self._placeholders.get(key, {}).values())
 
     def num_pods_of(self, key: str) -> int:
         """How many of them there are."""
@@ -159,15 +164,23 @@ class Store:
         if was != now:
             self.news.room()
 
-    def _pod(self, pod: Object) -> WorkerPod | ForeignPod:
+    def _pod(self, pod: Object) -> Pod:
         """Anyone who may create pods may put Hulk's labels on them: such a pod counts as any other."""
+        if is_placeholder(pod):
+            return placeholder_pod(pod)
         if not is_worker(pod):
             return foreign_pod(pod, self._agents_in)
         before = self.pods.get(names.key(pod["metadata"]["namespace"], pod["metadata"]["name"]))
         return worker_pod(pod, self._now(), before if isinstance(before, WorkerPod) else None)
 
-    def _told_pod(self, key: str, was: WorkerPod | ForeignPod | None, now: WorkerPod | ForeignPod | None) -> None:
+    def _told_pod(self, key: str, was: Pod | None, now: Pod | None) -> None:
         self._foreign.told(key, was, now)
+        if isinstance(was, Placeholder):
+            self._placeholders[was.job].pop(key)
+            if not self._placeholders[was.job]:
+                del self._placeholders[was.job]
+        if isinstance(now, Placeholder):
+            self._placeholders.setdefault(now.job, {})[key] = now
         if isinstance(was, WorkerPod):
             self._pods_of[was.job].pop(key)
             if not self._pods_of[was.job]:
@@ -179,7 +192,7 @@ class Store:
             if said := farewell(now):
                 of_job = self._farewells.setdefault(now.job, {})
                 of_job[now.job_uid] = max(said, of_job.get(now.job_uid, said))
-        for job in {worker.job for worker in (was, now) if isinstance(worker, WorkerPod)}:
+        for job in {one.job for one in (was, now) if isinstance(one, WorkerPod | Placeholder)}:
             self.news.job(job)
         if isinstance(was, WorkerPod) and (not isinstance(now, WorkerPod) or now.ended):
             self.news.room()

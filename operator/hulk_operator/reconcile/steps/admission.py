@@ -3,7 +3,7 @@
 A dry run finds what only the API server and its admission plugins know: fields and values of the PodSpec, Pod Security,
 LimitRanges, quotas, webhooks. As long as it refuses, nothing is planned and nothing is reserved; it is asked again with
 a back-off, since what refuses may be mended outside of the job. A job whose own pods fill a quota is not held for it:
-its next plan goes on with them, and creating the others tells.
+its next plan goes on with them, and creating the others tells; placeholders are gone before that.
 """
 
 from typing import Final
@@ -45,12 +45,19 @@ def admit(view: View) -> Outcome:
     known = view.memory.admission
     if known is None or known.generation != view.job.metadata.generation:
         return _ask(view)
-    if known.refused is None or (isinstance(known.refused, QuotaExceeded) and view.pods):
+    if known.refused is None or not holds_up(view, known):
         return NOTHING
     left_s = seconds_left(view, known.time, retry_s(view, known))
     if left_s <= 0:
         return _ask(view)
     return Outcome(status=_held(view, known.refused), stop=True, requeue_after_s=left_s)
+
+
+def holds_up(view: View, known: Admission | None) -> bool:
+    """Whether a refusal holds the job: not for a quota that its own pods fill."""
+    if known is None or known.refused is None:
+        return False
+    return not (isinstance(known.refused, QuotaExceeded) and (view.pods or view.placeholders))
 
 
 def retry_s(view: View, known: Admission) -> float:

@@ -6,6 +6,7 @@ from hulk_placement.words import counted
 
 from hulk_operator import names
 from hulk_operator.api import Condition, ConditionType, HulkJobStatus, Observed, PlanSummary
+from hulk_operator.inputs.shortage import shortage_words
 from hulk_operator.reconcile.attempt_state import (
     ATTEMPT_FAILED,
     DISRUPTED,
@@ -13,6 +14,7 @@ from hulk_operator.reconcile.attempt_state import (
     START_FAILED,
     STOPPED,
     WIRE_MISMATCH,
+    head,
     in_force,
     remember,
     seconds_left,
@@ -81,7 +83,10 @@ def _unplanned(view: View, decision: Unplanned) -> HulkJobStatus:
     before, reason = condition(view.status, ConditionType.PLANNED), decision.reason
     if decision.place is not None:
         reason = reason_to_keep(reason, before.reason if before else None)
-    status = set_condition(view, ConditionType.PLANNED, False, reason, decision.message)
+    message = decision.message
+    if decision.shortage is not None:
+        message = head(f"{message.removesuffix('.')}. {shortage_words(view.admitted_job, decision.shortage)}")
+    status = set_condition(view, ConditionType.PLANNED, False, reason, message)
     return queued(view, status, decision.place)
 
 
