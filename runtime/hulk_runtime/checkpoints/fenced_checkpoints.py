@@ -28,6 +28,7 @@ that the manifest no longer names. So a state named in a newer attempt's seal is
 | FencedError          | commit step 8                 | step 8 of attempt 2  |
 """
 
+import hashlib
 import re
 from collections.abc import Iterable
 from typing import Annotated, Final
@@ -127,8 +128,9 @@ class Checkpoints:
         self._require_newest()
         self._sweep_unfinished()
         key = f"state-{self._term}-{step:010d}"
-        digest = self.store.write(key, state)
+        digest = hashlib.sha256(state).hexdigest()
         entry = Entry(attempt=self._attempt, step=step, key=key, num_bytes=len(state), sha256=digest, content=content)
+        self.store.write(key, state)
         kept = (entry, *self._entries)[: self._num_kept]
         self._write_manifest("latest", kept)
         self._require_newest()

@@ -6,10 +6,8 @@ object store come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT
 """
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -52,14 +50,8 @@ class Store:
         self._files: Any = found[0]
         self._root: str = found[1]
 
-    def write(self, key: str, content: bytes) -> str:
-        """Create or replace one object; its SHA-256, which another core finds meanwhile."""
-        with ThreadPoolExecutor(1, "hulk-digest") as beside:
-            digest = beside.submit(lambda: hashlib.sha256(content).hexdigest())
-            self._write(key, content)
-            return digest.result()
-
-    def _write(self, key: str, content: bytes) -> None:
+    def write(self, key: str, content: bytes) -> None:
+        """Create or replace one object."""
         with self._failures("write", key):
             if self._renames:
                 temporary = self._path(key + _TEMPORARY)

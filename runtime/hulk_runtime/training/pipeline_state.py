@@ -78,8 +78,9 @@ def save(group: Group, stepper: StageStepper, store: Store | None, attempt: int,
     row = bytearray(1 + _DIGEST_BYTES)
     if place.replica == 0 and store is not None:
         whole = torch.cat(stepper.vectors).cpu().numpy().tobytes()
+        row[1:] = hashlib.sha256(whole).digest()
         try:
-            row[1:] = bytes.fromhex(store.write(part_key(attempt, step, place.device), whole))
+            store.write(part_key(attempt, step, place.device), whole)
         except CheckpointError as error:  # training goes on, as with a store that fails elsewhere
             row[0], wrong = 1, str(error)
     rows = group.exchange(torch.frombuffer(row, dtype=torch.uint8))
