@@ -229,6 +229,25 @@ def test_a_job_that_trusts_its_store_goes_on_from_it_says_so_and_signs_from_then
     assert bucket.resume(owner(), attempt=4) == (20, b"state after 20")
 
 
+def test_another_jobs_checkpoints_are_gone_on_from_as_the_guide_says(tmp_path: Path) -> None:
+    """States are copied, and the newest manifest as that of attempt 0: its attempts had higher numbers."""
+    other, own = Bucket(tmp_path / "other", owner("u-2", bytes(32))), tmp_path / "own"
+    own.mkdir()
+    for path in other.folder.glob("state-*"):
+        shutil.copy(path, own)
+    shutil.copy(other.folder / LATEST, own / "latest-00000000")
+    store = Store(f"file://{own}")
+    first = Checkpoints(store, 1, 3, owner(trusts_store=True))
+    found = first.begin()
+    assert found is not None
+    assert found[1] == b"state after 20"
+    first.commit(25, b"state after 25", CONTENT)
+    second = Checkpoints(store, 2, 3, owner(committed_step=25))
+    found = second.begin()
+    assert found is not None
+    assert (found[1], second.refused) == (b"state after 25", [])
+
+
 def test_damage_is_damage_to_a_job_that_trusts_its_store_too(tmp_path: Path) -> None:
     bucket = Bucket(tmp_path, NOBODY)
     bucket.store.write(STATE, b"state after 21")

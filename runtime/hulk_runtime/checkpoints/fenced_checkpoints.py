@@ -30,7 +30,7 @@ that the manifest no longer names. So a state named in a newer attempt's seal is
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -45,7 +45,7 @@ MAX_NAMED: Final = 8
 """Faults in one message, which is bounded; the log has all."""
 _TERM: Final = r"(\d{8}(?:\.\d{4})?)"
 _TERM_KEY: Final = re.compile(rf"(begun|resume|latest)-{_TERM}")
-_STATE_KEY: Final = re.compile(rf"state-{_TERM}-\d{{10}}")
+_STATE_KEY: Final = re.compile(rf"state-{_TERM}-(\d{{10}})")
 _PART_KEY: Final = re.compile(rf"part-{_TERM}-(\d{{10}})-\d{{4}}")
 _WRITTEN_BY: Final = re.compile(rf"(?:begun|resume|latest|state)-{_TERM}")
 _PART_WRITTEN_BY: Final = re.compile(rf"part-{_TERM}")
@@ -163,25 +163,21 @@ class Checkpoints:
     def _inherited(self) -> tuple[Entry, ...]:
         """What the newest intact manifest names; after a damaged one, an empty seal does not prove a new run."""
         keys = self.store.list_keys()
-        damaged = self._has_lost_seals(keys)
+        unsealed = _unsealed(keys)
+        damaged = bool(unsealed)
+        found: tuple[Entry, ...] = ()
         for key in _manifests(keys):
             manifest = self._read_manifest(key)
             if manifest is None:
                 damaged = True
             elif manifest.entries or not damaged:
-                return manifest.entries
-        if damaged:
-            raise CheckpointError(f"no intact manifest in {self.where} names a checkpoint{self._why()}")
-        return ()
-
-    def _has_lost_seals(self, keys: list[str]) -> bool:
-        """Whether a term has states and no manifest: a seal is written before the first of them and never deleted."""
-        sealed = {match[2] for key in _manifests(keys) if (match := _TERM_KEY.fullmatch(key))}
-        matches = (_STATE_KEY.fullmatch(key) or _PART_KEY.fullmatch(key) for key in keys)
-        lost = {match[1] for match in matches if match and match[1] not in sealed}
-        for of in sorted(lost):
+                found = manifest.entries
+                break
+        for of in sorted({unsealed[key] for key in unsealed.keys() - {entry.key for entry in found}}):
             self._note(f"resume-{of}", "is missing, and there are states of that attempt")
-        return bool(lost)
+        if damaged and not found:
+            raise CheckpointError(f"no intact manifest in {self.where} names a checkpoint{self._why()}")
+        return found
 
     def _intact(self, entry: Entry) -> bytes | None:
         content = self.store.read(entry.key)
@@ -289,6 +285,17 @@ def _manifests(keys: Iterable[str]) -> list[str]:
     found = set(keys)
     terms = sorted(_terms(found), reverse=True)
     return [key for of in terms for kind in ("latest", "resume") if (key := f"{kind}-{of}") in found]
+
+
+def _unsealed(keys: Sequence[str]) -> dict[str, str]:
+    """States whose term has no manifest, and the term: a seal is written before the first of them and never deleted.
+
+    >>> _unsealed(["resume-00000001", "state-00000001-0000000005", "part-00000002-0000000009-0001"])
+    {'state-00000002-0000000009': '00000002'}
+    """
+    sealed = {match[2] for key in _manifests(keys) if (match := _TERM_KEY.fullmatch(key))}
+    matches = (_STATE_KEY.fullmatch(key) or _PART_KEY.fullmatch(key) for key in keys)
+    return {f"state-{match[1]}-{match[2]}": match[1] for match in matches if match and match[1] not in sealed}
 
 
 def _terms(keys: Iterable[str]) -> set[str]:

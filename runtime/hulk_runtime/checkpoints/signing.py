@@ -51,7 +51,7 @@ class Owner:
         >>> one = Owner.of_job("team/demo", "u-1", bytes(32), trusts_store=False, committed_step=0)
         >>> content = one.signed("latest-00000001", b'{"format":1}')
         >>> content[:26], len(content), one.fault("latest-00000001", content)
-        (b'{"format":1,"signature":"3', 91, '')
+        (b'{"format":1,"signature":"6', 91, '')
         >>> one.fault("latest-00000002", content)
         "is not signed by this job's secret"
         >>> Owner().signed("latest-00000001", b'{"format":1}')
