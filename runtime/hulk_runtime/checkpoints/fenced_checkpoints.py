@@ -163,7 +163,7 @@ class Checkpoints:
     def _inherited(self) -> tuple[Entry, ...]:
         """What the newest intact manifest names; after a damaged one, an empty seal does not prove a new run."""
         keys = self.store.list_keys()
-        unsealed = _unsealed(keys)
+        unsealed = {key: of for key, of in _unsealed(keys).items() if of < self._term}
         damaged = bool(unsealed)
         found: tuple[Entry, ...] = ()
         for key in _manifests(keys):
