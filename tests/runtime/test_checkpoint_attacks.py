@@ -194,9 +194,12 @@ def test_a_run_whose_manifests_are_all_deleted_does_not_start_again(bucket: Buck
 
 
 def test_a_run_whose_folder_was_emptied_does_not_start_again(bucket: Bucket) -> None:
-    shutil.rmtree(bucket.folder)
-    with pytest.raises(CheckpointError, match="has no checkpoint, and step 20 was committed"):
-        bucket.resume(owner(committed_step=20))
+    emptied = bucket.folder.rename(bucket.folder.with_name("copy"))
+    for attempt in (3, 4):
+        with pytest.raises(CheckpointError, match="names a checkpoint, and step 20 was committed"):
+            bucket.resume(owner(committed_step=20), attempt)
+    shutil.copytree(emptied, bucket.folder, dirs_exist_ok=True)
+    assert bucket.resume(owner(committed_step=20), attempt=5) == (20, b"state after 20")
 
 
 def test_the_jobs_own_older_checkpoint_that_is_put_back_is_noticed_by_the_step_that_was_committed(

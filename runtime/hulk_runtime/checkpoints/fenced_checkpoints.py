@@ -99,7 +99,8 @@ class Checkpoints:
         """
         self._require_newest()
         self._sweep_unfinished()  # before the first write: they may have filled the volume
-        inherited = self._fence()
+        owner = self._owner
+        inherited = self._fence(0 if owner.trusts_store else owner.committed_step)
         for index, entry in enumerate(inherited):
             state = self._intact(entry)
             if state is not None:
@@ -109,9 +110,6 @@ class Checkpoints:
         if inherited:
             tried = ", ".join(f"step {entry.step} of attempt {entry.attempt}" for entry in inherited)
             raise CheckpointError(f"no checkpoint in {self.where} is intact: {tried}{self._why()}")
-        committed_step = self._owner.committed_step
-        if committed_step and not self._owner.trusts_store:
-            raise CheckpointError(f"{self.where} has no checkpoint, and step {committed_step} was committed")
         return None
 
     def take_over(self, epoch: int) -> None:
@@ -121,7 +119,7 @@ class Checkpoints:
         """
         self._require_newest()
         self._term = term(self._attempt, epoch)
-        self._entries = self._fence()
+        self._entries = self._fence(committed_step=0)
 
     def commit(self, step: int, state: bytes, content: dict[str, str | int | float]) -> Entry:
         """Write the state after `step` and make it the one to resume from. Raises FencedError."""
@@ -138,11 +136,11 @@ class Checkpoints:
         self._sweep()
         return entry
 
-    def _fence(self) -> tuple[Entry, ...]:
+    def _fence(self, committed_step: int) -> tuple[Entry, ...]:
         """Say that this term has begun, and seal what it accepts of the older ones."""
         begun = f"begun-{self._term}"
         self.store.write(begun, self._owner.signed(begun, b'{"format":1}'))
-        inherited = self._inherited()
+        inherited = self._inherited(committed_step)
         self._write_manifest("resume", inherited)
         return inherited
 
@@ -160,11 +158,14 @@ class Checkpoints:
             if (match := _TERM_KEY.fullmatch(key)) and match[2] == of
         )
 
-    def _inherited(self) -> tuple[Entry, ...]:
-        """What the newest intact manifest names; after a damaged one, an empty seal does not prove a new run."""
+    def _inherited(self, committed_step: int) -> tuple[Entry, ...]:
+        """What the newest intact manifest names.
+
+        An empty seal does not prove a new run after a damaged one, nor where a step was committed.
+        """
         keys = self.store.list_keys()
         unsealed = {key: of for key, of in _unsealed(keys).items() if of < self._term}
-        damaged = bool(unsealed)
+        damaged = bool(unsealed or committed_step)
         found: tuple[Entry, ...] = ()
         for key in _manifests(keys):
             manifest = self._read_manifest(key)
@@ -176,7 +177,8 @@ class Checkpoints:
         for of in sorted({unsealed[key] for key in unsealed.keys() - {entry.key for entry in found}}):
             self._note(f"resume-{of}", "is missing, and there are states of that attempt")
         if damaged and not found:
-            raise CheckpointError(f"no intact manifest in {self.where} names a checkpoint{self._why()}")
+            committed = f", and step {committed_step} was committed" if committed_step else ""
+            raise CheckpointError(f"no intact manifest in {self.where} names a checkpoint{committed}{self._why()}")
         return found
 
     def _intact(self, entry: Entry) -> bytes | None:
