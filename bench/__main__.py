@@ -7,6 +7,7 @@
     scale        memory, event loop, requests and seconds of the operator with 500, 2,000 and 5,000 nodes
     change       one node replaced, the job shrunk, on simulated nodes
     replan       what a lost node costs a training in the geo lab; planning after a loss in simulated clusters
+    checkpoints  what digest and signature add to saving a state and to resuming from it, on this machine's disk
     start        real pods: from a job to connected ranks; one worker that starts many ranks
     allreduce    Hulk's all-reduce over the emulated WAN beside gloo's, the physical bound and the prediction
     ddp          a step of torch's DDP over the emulated WAN, with gloo and with Hulk's all-reduce
@@ -49,6 +50,7 @@ from rich.console import Console
 from bench import (
     bench_solve,
     change,
+    checkpoints,
     collective_plans,
     convergence,
     crossover,
@@ -95,6 +97,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "scale": scale.run,
     "change": lambda short: change.main(1 if short else 20),
     "replan": replanning.run,
+    "checkpoints": checkpoints.run,
     "start": lambda short: starting.run(1 if short else 5),
     "allreduce": all_reduces.run,
     "ddp": all_reduces.run_ddp,

@@ -129,13 +129,15 @@ ENV_PLAN: Final = "HULK_PLAN"
 ENV_GANG: Final = "HULK_GANG"  # only where Hulk's launcher runs
 ENV_METRICS_PORT: Final = "HULK_METRICS_PORT"
 ENV_COLLECTIVE_PORT: Final = "HULK_COLLECTIVE_PORT"  # kept where the user sets it
-ENV_PEER_SECRET: Final = "HULK_PEER_SECRET"  # the path of a file; only where a plan may use Hulk's own all-reduce
+ENV_PEER_SECRET: Final = "HULK_PEER_SECRET"  # the path of a file
 ENV_START_DIGEST: Final = "HULK_START_DIGEST"  # what the operator's order to begin is known by
 ENV_GRACE_SECONDS: Final = "HULK_GRACE_SECONDS"
 ENV_END_SECONDS: Final = "HULK_END_SECONDS"  # for the ranks of the attempt before: they have nothing to save
 ENV_CHECKPOINT_URL: Final = "HULK_CHECKPOINT_URL"
 ENV_CHECKPOINT_EVERY_STEPS: Final = "HULK_CHECKPOINT_EVERY_STEPS"
 ENV_CHECKPOINT_KEEP: Final = "HULK_CHECKPOINT_KEEP"
+ENV_CHECKPOINT_STEP: Final = "HULK_CHECKPOINT_STEP"  # the last one that the operator knows to be committed
+ENV_CHECKPOINT_TRUST_STORE: Final = "HULK_CHECKPOINT_TRUST_STORE"  # 1 = also of what the job has not signed
 # Set by Hulk alone: a template that sets one of these in its first container is refused.
 RESERVED_ENV: Final = (
     ENV_RANK,
@@ -165,6 +167,8 @@ RESERVED_ENV: Final = (
     ENV_CHECKPOINT_URL,
     ENV_CHECKPOINT_EVERY_STEPS,
     ENV_CHECKPOINT_KEEP,
+    ENV_CHECKPOINT_STEP,
+    ENV_CHECKPOINT_TRUST_STORE,
 )
 
 # Environment of the operator.

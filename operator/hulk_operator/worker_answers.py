@@ -43,6 +43,7 @@ _READ: Final = frozenset(
         "all_reduce_seconds",
         "all_reduces_total",
         "checkpoint_bytes",
+        "checkpoint_refused",
         "checkpoint_step",
         "compute_seconds",
         "gradient_bytes",
@@ -179,6 +180,7 @@ def _observation(samples: Samples, metric: float | None) -> Observation:
         sent_bytes=_whole(samples, "sent_bytes_total"),
         checkpoint_step=_whole(samples, "checkpoint_step") or None,  # 0: none in this attempt, perhaps one before it
         checkpoint_bytes=_whole(samples, "checkpoint_bytes"),
+        checkpoint_refused=_whole(samples, "checkpoint_refused"),
         links=_links(samples),
         all_reduces=_all_reduces(samples),
         region_links=_region_links(samples),

@@ -44,6 +44,8 @@ ENV_PEER_SECRET: Final = "HULK_PEER_SECRET"  # the path of a file
 ENV_CHECKPOINT_URL: Final = "HULK_CHECKPOINT_URL"
 ENV_CHECKPOINT_EVERY_STEPS: Final = "HULK_CHECKPOINT_EVERY_STEPS"
 ENV_CHECKPOINT_KEEP: Final = "HULK_CHECKPOINT_KEEP"
+ENV_CHECKPOINT_STEP: Final = "HULK_CHECKPOINT_STEP"  # the last one that the operator knows to be committed
+ENV_CHECKPOINT_TRUST_STORE: Final = "HULK_CHECKPOINT_TRUST_STORE"  # 1 = also of what the job has not signed
 
 # Set by whoever wants another bound than the default (a user's template, a test).
 ENV_PIPELINE_LOG: Final = "HULK_PIPELINE_LOG"  # a folder for what each rank of a pipeline did when

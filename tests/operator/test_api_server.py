@@ -81,7 +81,12 @@ async def test_what_is_not_said_is_defaulted_and_the_template_is_kept(cluster: A
     spec = (await cluster.create(HULK_JOBS, job({"template": template})))["spec"]
     assert spec["workers"] == {"min": 2, "max": 4, "acceleratorsPerWorker": 1, "resourceName": "nvidia.com/gpu"}
     assert spec["training"] == {"globalBatch": 8, "steps": 10, "precision": "fp32", "optimizer": "adamw"}
-    assert spec["checkpoint"] == {"storage": {"url": "s3://checkpoints/good"}, "everySteps": 50, "keep": 3}
+    assert spec["checkpoint"] == {
+        "storage": {"url": "s3://checkpoints/good"},
+        "everySteps": 50,
+        "keep": 3,
+        "trustStore": False,
+    }
     assert spec["runPolicy"] == {"backoffLimit": 3, "startTimeoutSeconds": 300, "scaleUpTimeoutSeconds": 900}
     defaults = {"mode": "auto", "compression": "none", "onRegionLoss": "restart", "fixedShares": False}
     assert spec["sync"] == {**defaults, "encryption": "wan"}

@@ -68,6 +68,7 @@ RUNNING: dict[str, object] = {
         "stepMicroseconds": 400_000,
         "loss": "2.5",
         "relativeError": "0.25",
+        "refusedCheckpoints": 2,
         "pipeline": {"stage": 1, "bubbleMicroseconds": 150_000, "transferMicroseconds": 0},
         "wan": {
             "allReduces": [
@@ -147,6 +148,7 @@ def test_everything_about_a_running_job() -> None:
             ("hulk_job_pipeline_observed_seconds", (*key, "bubble")): 0.15,
             ("hulk_job_pipeline_observed_seconds", (*key, "transfer")): 0.0,
             ("hulk_job_checkpoint_step", key): 5,
+            ("hulk_job_checkpoint_refused", key): 2,
             ("hulk_job_failures", key): 1,
             ("hulk_job_disruptions", key): 3,
             ("hulk_job_bottleneck_link_info", (*key, "a", "b")): 1,

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from hulk_operator import names
+from hulk_operator.api import CheckpointStatus
 from hulk_operator.pods import (
     free_run,
     is_worker,
@@ -187,6 +188,7 @@ def test_checkpoint_storage_reaches_the_worker(storage: dict[str, str], url: str
     found, first = env(pod), pod["spec"]["containers"][0]
     assert (found["HULK_CHECKPOINT_URL"], found["HULK_CHECKPOINT_EVERY_STEPS"]) == (url, "7")
     assert found["HULK_CHECKPOINT_KEEP"] == "2"
+    assert (found["HULK_CHECKPOINT_STEP"], found["HULK_CHECKPOINT_TRUST_STORE"]) == ("0", "0")
     if "secretName" in storage:
         assert first["envFrom"] == [{"secretRef": {"name": "s3"}}]
     else:
@@ -224,9 +226,23 @@ def test_the_worker_container_alone_has_the_file_that_peers_know_each_other_by(
     assert security in (None, pod["spec"]["securityContext"])
 
 
-@pytest.mark.parametrize(("mode", "expected"), [("auto", True), ("ring", False), ("wan", True), ("local", True)])
-def test_only_a_job_that_may_use_the_wan_collective_has_a_secret(mode: str, expected: bool) -> None:
-    (pod,) = pods(job(sync={"mode": mode}), plan(), [0])
+def test_a_worker_is_told_which_step_was_committed_and_whether_to_trust_the_store() -> None:
+    """By the first an older copy of the job's own checkpoints is noticed, which its signature cannot tell."""
+    one = job(checkpoint={**claim(), "trustStore": True})
+    saved = CheckpointStatus(step=40, where="pvc/claim")
+    one = one.model_copy(update={"status": one.status.model_copy(update={"checkpoint": saved})})
+    found = env(pods(one, plan(), [0])[0])
+    assert (found["HULK_CHECKPOINT_STEP"], found["HULK_CHECKPOINT_TRUST_STORE"]) == ("40", "1")
+
+
+@pytest.mark.parametrize(
+    ("mode", "saves", "expected"),
+    [("auto", False, True), ("ring", False, False), ("ring", True, True), ("wan", False, True), ("local", False, True)],
+)
+def test_only_a_job_that_may_use_the_wan_collective_or_signs_checkpoints_has_a_secret(
+    mode: str, saves: bool, expected: bool
+) -> None:
+    (pod,) = pods(job(sync={"mode": mode}, checkpoint=claim() if saves else None), plan(), [0])
     assert ("hulk-peers" in {volume["name"] for volume in pod["spec"]["volumes"]}) is expected
     assert ("HULK_PEER_SECRET" in env(pod)) is expected
 

@@ -374,7 +374,10 @@ async def test_a_job_gets_one_secret_of_32_random_bytes_and_keeps_it_over_its_at
     assert secrets_of(world) == [value]
 
 
-async def test_the_stock_ring_needs_no_secret() -> None:
+async def test_the_stock_ring_needs_no_secret_unless_it_signs_checkpoints() -> None:
+    saves = World(decision(), sync={"mode": "ring"}, checkpoint={"storage": {"url": "s3://bucket"}})
+    await saves.passes(3)
+    assert len(secrets_of(saves)) == 1
     world = World(decision(), sync={"mode": "ring"})
     await world.passes(3)
     assert secrets_of(world) == []

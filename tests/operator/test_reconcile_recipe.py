@@ -699,7 +699,8 @@ def test_first_steps_of_an_earlier_attempt_do_not_count() -> None:
 
 def test_progress_is_written_down_with_its_error() -> None:
     before = running().model_copy(update={"prediction": PREDICTION})
-    seen = Observation(attempt=1, step=4, step_s=0.0004, loss=2.5, compute_s={0: 0.0003, 1: 0.00035}, checkpoint_step=2)
+    saved = {"checkpoint_step": 2, "checkpoint_refused": 3}
+    seen = Observation(attempt=1, step=4, step_s=0.0004, loss=2.5, compute_s={0: 0.0003, 1: 0.00035}, **saved)
     checkpointed = job(checkpoint={"storage": {"url": "s3://bucket/x"}})
     made = decide(
         view(
@@ -714,6 +715,7 @@ def test_progress_is_written_down_with_its_error() -> None:
     assert observed is not None
     assert (observed.step, observed.step_microseconds, observed.compute_microseconds) == (4, 400, 350)
     assert (observed.loss, observed.relative_error, observed.wan) == ("2.5", "0.2500", None)
+    assert observed.refused_checkpoints == 3
     assert made.view.status.checkpoint is not None
     assert made.view.status.checkpoint.step == 2
     assert [poll.after_s for poll in actions(made, Poll)] == [Timing().poll_s - 1]

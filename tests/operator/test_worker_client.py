@@ -38,6 +38,7 @@ hulk_worker_compute_seconds{rank="1"} 0.3
 hulk_worker_sent_bytes_total 4096.0
 hulk_worker_checkpoint_step 10.0
 hulk_worker_checkpoint_bytes 2048.0
+hulk_worker_checkpoint_refused 2.0
 hulk_worker_link_rtt_seconds{source="a",target="b"} 0.12
 hulk_worker_link_bandwidth_bytes_per_second{source="a",target="b"} 5e6
 hulk_worker_link_rtt_seconds{source="b",target="a"} 0.11
@@ -91,6 +92,7 @@ async def test_reads_everything_rank_0_says() -> None:
         sent_bytes=4096,
         checkpoint_step=10,
         checkpoint_bytes=2048,
+        checkpoint_refused=2,
         links=(ObservedLink("a", "b", 0.12, 5e6), ObservedLink("b", "a", 0.11, None)),
         all_reduces=(
             ObservedAllReduce(65536, 1, 0.125, None, None),

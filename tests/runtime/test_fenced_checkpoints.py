@@ -13,6 +13,7 @@ from hulk_operator.api.hulkjob import STORES
 from hulk_runtime import names
 from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints
 from hulk_runtime.checkpoints.object_store import PACKAGES, Store
+from hulk_runtime.checkpoints.signing import NOBODY
 from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError
 
 CONTENT = {"parameters": 1, "optimizer": "sgd", "lossScale": 1.0}
@@ -57,7 +58,7 @@ def store(request, tmp_path) -> Store:
 
 
 def attempt(store: Store, number: int, num_kept: int = 2) -> Checkpoints:
-    return Checkpoints(store, number, num_kept)
+    return Checkpoints(store, number, num_kept, NOBODY)
 
 
 def states(store: Store) -> list[str]:
@@ -143,7 +144,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_an_older_one(store, capsys):
     store.write("state-00000001-0000000010", b"te")
     entry, state = attempt(store, 2).begin()
     assert (entry.step, state) == (5, b"five")
-    assert "has 2 of 3 bytes" in capsys.readouterr().out
+    assert "has 2 bytes, and 3 were written" in capsys.readouterr().out
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_again_in_silence(store):
@@ -158,7 +159,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_again_in_silence
 def test_without_an_older_checkpoint_a_damaged_manifest_does_not_start_the_run_again_in_silence(store):
     attempt(store, 1).begin()
     store.write("latest-00000001", b"{")
-    with pytest.raises(CheckpointError, match=r"no intact manifest in .*; damaged: latest-00000001$"):
+    with pytest.raises(CheckpointError, match=r"no intact manifest in .*; latest-00000001 is damaged: Invalid JSON"):
         attempt(store, 2).begin()
 
 

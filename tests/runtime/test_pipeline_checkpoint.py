@@ -1,5 +1,8 @@
 """A checkpoint of one layout is resumed on others, and a job whose rank died goes on from its newest one."""
 
+import io
+import os
+import pickle
 import shutil
 from pathlib import Path
 
@@ -92,3 +95,45 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
         checkpoint.load(tmp_path, 7, layer.named_parameters(), {"velocity": list(layer.parameters())})
     with pytest.raises(CheckpointError, match=r"cannot read .*weight"):
         checkpoint.load(tmp_path, 7, torch.nn.Linear(4, 3).named_parameters(), {})
+
+
+class Attack:
+    """What makes a directory when it is read."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_an_index_that_runs_code_is_refused(tmp_path):
+    layer = torch.nn.Linear(2, 3)
+    place = checkpoint.save(tmp_path, 7, layer.named_parameters(), {})
+    (place / ".metadata").write_bytes(pickle.dumps(Attack(tmp_path / "made")))
+    with pytest.raises(CheckpointError, match=r"cannot read .*: .metadata names posix.mkdir, which no index of"):
+        checkpoint.load(tmp_path, 7, layer.named_parameters(), {})
+    assert not (tmp_path / "made").exists()
+
+
+def test_an_index_that_says_of_a_tensor_that_it_is_a_pickle_is_refused(tmp_path):
+    """Torch reads such an entry as a pickle, whatever the model has under that name."""
+    from torch.distributed.checkpoint.metadata import BytesStorageMetadata
+
+    layer = torch.nn.Linear(2, 3)
+    place = checkpoint.save(tmp_path, 7, layer.named_parameters(), {})
+    index = pickle.loads((place / ".metadata").read_bytes())
+    content = io.BytesIO()
+    torch.save(Attack(tmp_path / "made"), content)
+    (file,) = place.glob("*.distcp")
+    for number, (key, stored) in enumerate(list(index.storage_data.items())):
+        index.state_dict_metadata[key.fqn] = BytesStorageMetadata()
+        del index.storage_data[key]
+        stored.offset, stored.length = 0, content.tell()
+        index.storage_data[type(key)(key.fqn)] = stored
+        assert number < 2
+    file.write_bytes(content.getvalue())
+    (place / ".metadata").write_bytes(pickle.dumps(index))
+    with pytest.raises(CheckpointError, match=r"BytesStorageMetadata, which no index of tensors has"):
+        checkpoint.load(tmp_path, 7, layer.named_parameters(), {})
+    assert not (tmp_path / "made").exists()

@@ -14,6 +14,25 @@ from hulk_runtime.training.stepper import Timing
 from prometheus_client import CollectorRegistry
 
 
+def test_what_was_refused_in_the_checkpoints_folder_is_served(make_plan, encode_plan, tmp_path):
+    (tmp_path / "plan").write_bytes(encode_plan(make_plan((1,))))
+    (tmp_path / "secret").write_bytes(bytes(32))
+    (tmp_path / "u-1").mkdir()
+    (tmp_path / "u-1" / "latest-00000009").write_bytes(b"{}")
+    variables = {
+        "HULK_CHECKPOINT_URL": f"file://{tmp_path}",
+        "HULK_JOB_UID": "u-1",
+        "HULK_PEER_SECRET": str(tmp_path / "secret"),
+    }
+    group, registry = cast(Any, SimpleNamespace(backend="gloo", wan=None)), CollectorRegistry()
+    reporter = Rank0Reporter(environment.read(variables), wire.load(tmp_path / "plan"), registry, group)
+    assert reporter.checkpoints is not None
+    with pytest.raises(errors.CheckpointError):
+        reporter.checkpoints.begin()
+    reporter.resumed(0)
+    assert registry.get_sample_value("hulk_worker_checkpoint_refused") == 1
+
+
 @pytest.mark.parametrize("steps", [0, 3])
 def test_a_run_without_checkpoints_ends_with_its_last_step_too(make_plan, encode_plan, tmp_path, monkeypatch, steps):
     left: list[str] = []

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError
 from hulk_runtime.job.environment import Checkpointing
 from hulk_runtime.sharp import HostDevice, Model, Trial, train
@@ -245,3 +246,13 @@ def test_layers_without_parameters_are_shards_too():
 
     each = Trial("plain", plain, 2, seed=3)
     assert train([each], devices(1, 330_000))["plain"].losses == alone(each)[0]
+
+
+def test_a_trials_checkpoint_that_another_job_has_signed_is_refused(tmp_path):
+    checkpointing = Checkpointing(f"file://{tmp_path}", every_steps=1, num_kept=1)
+    ours, theirs = (
+        Owner.of_job("team/sweep", uid, bytes(32), trusts_store=False, committed_step=0) for uid in ("u-1", "u-2")
+    )
+    train([Trial("a", GOOD[0].make, 1, GOOD[0].seed)], devices(), checkpointing=checkpointing, owner=theirs)
+    with pytest.raises(CheckpointError, match="latest-00000001 is not signed by this job's secret"):
+        train([GOOD[0]], devices(), checkpointing=checkpointing, attempt=2, owner=ours)

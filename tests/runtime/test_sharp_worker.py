@@ -54,7 +54,9 @@ def test_trials_of_a_file_are_trained_and_what_became_of_them_is_said(tmp_path):
 def test_sigterm_saves_and_the_next_attempt_goes_on(tmp_path):
     one = {"name": "a", "model": "sharp_models:blocks", "parameters": {"width": 16, "depth": 3}, "steps": 10**6}
     path, url = trials(tmp_path, trials=[one]), f"file://{tmp_path}/checkpoints"
-    worker = start(tmp_path, path, HULK_CHECKPOINT_URL=url)
+    (tmp_path / "secret").write_bytes(bytes(32))
+    secret = {"HULK_PEER_SECRET": str(tmp_path / "secret")}
+    worker = start(tmp_path, path, HULK_CHECKPOINT_URL=url, **secret)
     status = tmp_path / "status.json"
     deadline = time.monotonic() + PATIENCE_S
     while not status.exists() or json.loads(status.read_text())["trials"]["a"]["step"] < 3:
@@ -67,7 +69,9 @@ def test_sigterm_saves_and_the_next_attempt_goes_on(tmp_path):
     reached = json.loads(status.read_text())["trials"]["a"]
     assert reached["state"] == "stopped"
     path = trials(tmp_path, trials=[{**one, "steps": reached["step"] + 2}])
-    again = start(tmp_path, path, HULK_CHECKPOINT_URL=url, HULK_ATTEMPT="2")
+    (manifest,) = (tmp_path / "checkpoints" / "a").glob("latest-*")
+    assert b'"signature":"' in manifest.read_bytes()
+    again = start(tmp_path, path, HULK_CHECKPOINT_URL=url, HULK_ATTEMPT="2", **secret)
     output, _ = again.communicate(timeout=PATIENCE_S)
     steps = [int(step) for step in re.findall(r"^trial=a step=(\d+) ", output, re.MULTILINE)]
     assert steps == [reached["step"] + 1, reached["step"] + 2], output

@@ -195,6 +195,16 @@ class Checkpoint(Resource):
         int, Field(ge=1, le=1_000_000_000, description="Steps between checkpoints.", json_schema_extra=ANY_TIME)
     ] = 50
     keep: Annotated[int, Field(ge=1, le=1000, description="How many to keep.", json_schema_extra=ANY_TIME)] = 3
+    trust_store: Annotated[
+        bool,
+        Field(
+            description=(
+                "True: attempts also go on from checkpoints that are not signed by the job's secret, and begin at step "
+                "1 in a folder that has lost them. For tasks of Hulk's runtime."
+            ),
+            json_schema_extra=ANY_TIME,
+        ),
+    ] = False
 
 
 class RunPolicy(Resource):
@@ -312,6 +322,11 @@ class HulkJobSpec(Resource):
     def global_batch(self) -> int:
         """Sequences per step; where it is not given, one for each accelerator that the job may have."""
         return self.training.global_batch or self.workers.max * self.workers.accelerators_per_worker
+
+    @property
+    def has_peer_secret(self) -> bool:
+        """Whether its workers need a secret: to know each other between regions, or to sign checkpoints."""
+        return self.sync.may_use_wan or self.checkpoint is not None
 
     @property
     def ours(self) -> bool:

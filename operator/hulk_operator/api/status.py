@@ -182,6 +182,12 @@ class Observed(Resource):
     ] = None
     loss: Annotated[Number | None, Field(description="Training loss of the last step.")] = None
     metric: Annotated[Number | None, Field(description="The series that spec.metric names.")] = None
+    refused_checkpoints: Annotated[
+        Count | None,
+        Field(
+            description="What the attempt found in its checkpoints' folder that is not the job's own; absent = nothing."
+        ),
+    ] = None
     relative_error: Annotated[Number | None, Field(description="(predicted - observed) / observed step time.")] = None
     wan: Annotated[WanObserved | None, Field(description="All-reduces by algorithm `wan`; absent = none.")] = None
     pipeline: Annotated[
@@ -210,7 +216,7 @@ class CheckpointStatus(Resource):
     """The last committed checkpoint."""
 
     step: Annotated[Count, Field(description="Step that it holds.")]
-    where: Annotated[str, Field(max_length=1200, description="URL.")]
+    where: Annotated[str, Field(max_length=1024, description="URL.")]
     bytes: Annotated[Count, Field(description="Size.")] = 0
 
 

@@ -104,6 +104,9 @@ def _job_rows(snapshot: Snapshot) -> dict[Definition, Rows]:
         d.JOB_OBSERVED: per_job(_observed_s),
         d.JOB_ERROR: per_job(lambda job: _number(job.status.observed.relative_error) if job.status.observed else None),
         d.JOB_CHECKPOINT: per_job(lambda job: job.status.checkpoint.step if job.status.checkpoint else None),
+        d.JOB_CHECKPOINT_REFUSED: per_job(
+            lambda job: job.status.observed.refused_checkpoints or 0 if job.status.observed else None
+        ),
         d.JOB_FAILURES: per_job(lambda job: job.status.failures),
         d.JOB_DISRUPTIONS: per_job(lambda job: job.status.disruptions),
         d.JOB_LEFT_OUT: per_job(_left_out),

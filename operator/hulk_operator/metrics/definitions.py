@@ -94,6 +94,12 @@ JOB_PIPELINE_OBSERVED: Final = Definition(
     "What the stage that computes longest waits in a step, by the same parts, over all replicas.",
 )
 JOB_CHECKPOINT: Final = Definition("hulk_job_checkpoint_step", Kind.GAUGE, _JOB, "Step of the last checkpoint.")
+JOB_CHECKPOINT_REFUSED: Final = Definition(
+    "hulk_job_checkpoint_refused",
+    Kind.GAUGE,
+    _JOB,
+    "What the last attempt found in the checkpoints' folder that is not as the job wrote it.",
+)
 JOB_FAILURES: Final = Definition("hulk_job_failures", Kind.GAUGE, _JOB, "Failures that count towards backoffLimit.")
 JOB_DISRUPTIONS: Final = Definition(
     "hulk_job_disruptions", Kind.GAUGE, _JOB, "Node losses, evictions and moves; they do not count as failures."
@@ -219,6 +225,7 @@ DEFINITIONS: Final = (
     JOB_PIPELINE_PREDICTED,
     JOB_PIPELINE_OBSERVED,
     JOB_CHECKPOINT,
+    JOB_CHECKPOINT_REFUSED,
     JOB_FAILURES,
     JOB_DISRUPTIONS,
     JOB_LEFT_OUT,

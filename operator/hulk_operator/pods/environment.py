@@ -103,6 +103,8 @@ def _checkpoint_env(job: HulkJob) -> dict[str, str]:
         names.ENV_CHECKPOINT_URL: checkpoint.storage.url or f"file://{names.CHECKPOINT_DIRECTORY}",
         names.ENV_CHECKPOINT_EVERY_STEPS: str(checkpoint.every_steps),
         names.ENV_CHECKPOINT_KEEP: str(checkpoint.keep),
+        names.ENV_CHECKPOINT_STEP: str(job.status.checkpoint.step if job.status.checkpoint else 0),
+        names.ENV_CHECKPOINT_TRUST_STORE: str(int(checkpoint.trust_store)),
     }
 
 

@@ -1,4 +1,4 @@
-"""HulkJob -> what its workers know each other by: one Secret, and the file of it in each worker container.
+"""HulkJob -> what its workers know each other by and sign checkpoints with: one Secret, and its file in each of them.
 
 A file and no environment variable: every program that a worker starts inherits its environment, and crash reports and
 container runtimes print it. Only the worker container mounts the file. The kubelet gives it to root and the pod's
@@ -36,7 +36,7 @@ def peer_secret(job: HulkJob, owner: Object, value: bytes) -> Object:
 
 def with_peer_secret(container: Object, job: HulkJob, security: dict[str, Any]) -> tuple[Object, list[Object]]:
     """The worker container and the volumes with the Secret in it; `security` is the pod's."""
-    if not job.spec.sync.may_use_wan:
+    if not job.spec.has_peer_secret:
         return container, []
     mount = {"name": names.PEER_SECRET_VOLUME, "mountPath": names.PEER_SECRET_DIRECTORY, "readOnly": True}
     mode = _GROUP_READS if "fsGroup" in security else _ALL_READ
@@ -46,7 +46,7 @@ def with_peer_secret(container: Object, job: HulkJob, security: dict[str, Any]) 
 
 def peer_environment(job: HulkJob) -> dict[str, str]:
     """Where a worker finds the Secret."""
-    return {names.ENV_PEER_SECRET: names.PEER_SECRET_PATH} if job.spec.sync.may_use_wan else {}
+    return {names.ENV_PEER_SECRET: names.PEER_SECRET_PATH} if job.spec.has_peer_secret else {}
 
 
 def _name(job: HulkJob) -> str:

@@ -13,6 +13,9 @@ attempt A writes as `A.E`, which is newer than A and older than A+1.
 An attempt writes only its own objects, so it cannot overwrite another's. A reader looks at the highest attempt that has
 a manifest or, failing that, a seal: whatever an older attempt writes after a newer one has sealed is never read again,
 unless all that the newer ones wrote is damaged.
+`begun`, seal and manifest are signed by the job (`signing`), and a manifest has the digest of each state that it names,
+a state in stages those of its parts: what somebody else has written or changed is never loaded. It is said and passed
+over like damage, and a fence that the job did not sign stops nobody.
 A commit writes state, then manifest, then looks for a higher `begun`; only when there is none does it delete states
 that the manifest no longer names. So a state named in a newer attempt's seal is never deleted: the newer attempt wrote
 `begun` before it read the manifest.
@@ -27,19 +30,22 @@ that the manifest no longer names. So a state named in a newer attempt's seal is
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hulk_runtime.checkpoints import stage_parts
 from hulk_runtime.checkpoints.object_store import Store
+from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.errors import CheckpointError, FencedError
 
 FORMAT: Final = 1
+MAX_NAMED: Final = 8
+"""Faults in one message, which is bounded; the log has all."""
 _TERM: Final = r"(\d{8}(?:\.\d{4})?)"
 _TERM_KEY: Final = re.compile(rf"(begun|resume|latest)-{_TERM}")
-_STATE_KEY: Final = re.compile(rf"state-{_TERM}-\d{{10}}")
+_STATE_KEY: Final = re.compile(rf"state-{_TERM}-(\d{{10}})")
 _PART_KEY: Final = re.compile(rf"part-{_TERM}-(\d{{10}})-\d{{4}}")
 _WRITTEN_BY: Final = re.compile(rf"(?:begun|resume|latest|state)-{_TERM}")
 _PART_WRITTEN_BY: Final = re.compile(rf"part-{_TERM}")
@@ -64,6 +70,8 @@ class Manifest(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     format: int = FORMAT
+    job: str = ""
+    job_uid: str = ""
     attempt: int
     entries: tuple[Entry, ...]
 
@@ -71,9 +79,12 @@ class Manifest(BaseModel):
 class Checkpoints:
     """One attempt's view of the folder. Only rank 0 makes one, or the lowest rank that is left."""
 
-    def __init__(self, store: Store, attempt: int, num_kept: int) -> None:
+    def __init__(self, store: Store, attempt: int, num_kept: int, owner: Owner) -> None:
         self.where = store.url
         self.store = store
+        self.refused: list[str] = []
+        """Objects that are not as this job wrote them, and what is wrong with each."""
+        self._owner = owner
         self._attempt = attempt
         self._term = term(attempt)
         self._num_kept = num_kept
@@ -82,20 +93,23 @@ class Checkpoints:
     def begin(self) -> tuple[Entry, bytes] | None:
         """Fence off older attempts and read the newest complete checkpoint; None when there is none.
 
-        A damaged manifest or state is passed over for the next older one. Raises CheckpointError when all are damaged:
-        to start from nothing in silence would lose the run. Raises FencedError when a newer attempt has begun.
+        A damaged or foreign manifest or state is passed over for the next older one. Raises CheckpointError when none
+        is left, or the store has lost what was committed: to start from nothing in silence would lose the run. Raises
+        FencedError when a newer attempt has begun.
         """
         self._require_newest()
         self._sweep_unfinished()  # before the first write: they may have filled the volume
-        inherited = self._fence()
+        owner = self._owner
+        inherited = self._fence(0 if owner.trusts_store else owner.committed_step)
         for index, entry in enumerate(inherited):
             state = self._intact(entry)
             if state is not None:
                 self._entries = inherited[index:]
+                self._note_rollback(entry)
                 return entry, state
         if inherited:
             tried = ", ".join(f"step {entry.step} of attempt {entry.attempt}" for entry in inherited)
-            raise CheckpointError(f"no checkpoint in {self.where} is intact: {tried}")
+            raise CheckpointError(f"no checkpoint in {self.where} is intact: {tried}{self._why()}")
         return None
 
     def take_over(self, epoch: int) -> None:
@@ -105,7 +119,7 @@ class Checkpoints:
         """
         self._require_newest()
         self._term = term(self._attempt, epoch)
-        self._entries = self._fence()
+        self._entries = self._fence(committed_step=0)
 
     def commit(self, step: int, state: bytes, content: dict[str, str | int | float]) -> Entry:
         """Write the state after `step` and make it the one to resume from. Raises FencedError."""
@@ -122,59 +136,102 @@ class Checkpoints:
         self._sweep()
         return entry
 
-    def _fence(self) -> tuple[Entry, ...]:
+    def _fence(self, committed_step: int) -> tuple[Entry, ...]:
         """Say that this term has begun, and seal what it accepts of the older ones."""
-        self.store.write(f"begun-{self._term}", b"{}")
-        inherited = self._inherited()
+        begun = f"begun-{self._term}"
+        self.store.write(begun, self._owner.signed(begun, b'{"format":1}'))
+        inherited = self._inherited(committed_step)
         self._write_manifest("resume", inherited)
         return inherited
 
     def _require_newest(self) -> None:
-        newest = max(_terms(self.store.list_keys()), default="")
-        if newest > self._term:
+        keys = self.store.list_keys()
+        newest = max((of for of in _terms(keys) if of > self._term and self._has_begun(of, keys)), default="")
+        if newest:
             raise FencedError(f"{_name(newest)} has begun in {self.where}; {_name(self._term)} may not commit")
 
-    def _inherited(self) -> tuple[Entry, ...]:
-        """What the newest intact manifest names; after a damaged one, an empty seal does not prove a new run."""
-        damaged = []
-        for key in _manifests(self.store.list_keys()):
+    def _has_begun(self, of: str, keys: Iterable[str]) -> bool:
+        """Whether any object of a newer term is the job's own: anybody who writes to the store can make up a fence."""
+        return any(
+            not self._fault(key, self.store.read(key) or b"")
+            for key in keys
+            if (match := _TERM_KEY.fullmatch(key)) and match[2] == of
+        )
+
+    def _inherited(self, committed_step: int) -> tuple[Entry, ...]:
+        """What the newest intact manifest names.
+
+        An empty seal does not prove a new run after a damaged one, nor where a step was committed.
+        """
+        keys = self.store.list_keys()
+        unsealed = {key: of for key, of in _unsealed(keys).items() if of < self._term}
+        damaged = bool(unsealed or committed_step)
+        found: tuple[Entry, ...] = ()
+        for key in _manifests(keys):
             manifest = self._read_manifest(key)
             if manifest is None:
-                damaged.append(key)
+                damaged = True
             elif manifest.entries or not damaged:
-                return manifest.entries
-        if damaged:
-            found = ", ".join(damaged)
-            raise CheckpointError(f"no intact manifest in {self.where} names a checkpoint; damaged: {found}")
-        return ()
+                found = manifest.entries
+                break
+        for of in sorted({unsealed[key] for key in unsealed.keys() - {entry.key for entry in found}}):
+            self._note(f"resume-{of}", "is missing, and there are states of that attempt")
+        if damaged and not found:
+            committed = f", and step {committed_step} was committed" if committed_step else ""
+            raise CheckpointError(f"no intact manifest in {self.where} names a checkpoint{committed}{self._why()}")
+        return found
 
     def _intact(self, entry: Entry) -> bytes | None:
         content = self.store.read(entry.key)
-        if content is not None and hashlib.sha256(content).hexdigest() == entry.sha256:
-            found = stage_parts.wrong(content, self.store) if "stages" in entry.content else ""
-            if not found:
-                return content
-        else:
-            found = (
-                "is missing" if content is None else f"has {len(content)} of {entry.num_bytes} bytes or other content"
-            )
-        print(f"checkpoint {self.where}/{entry.key} {found}", flush=True)
+        fault = stage_parts.fault(content, entry.sha256, entry.num_bytes)
+        if not fault and content and "stages" in entry.content:
+            fault = stage_parts.fault_of_parts(content, self.store)
+        if not fault:
+            return content
+        self._note(entry.key, fault)
         return None
 
     def _read_manifest(self, key: str) -> Manifest | None:
-        """None when it is damaged. Raises CheckpointError when it is of another format."""
+        """None when it is damaged or not the job's own. Raises CheckpointError when it is of another format."""
+        content = self.store.read(key) or b""
+        if self._fault(key, content):
+            return None
         try:
-            manifest = Manifest.model_validate_json(self.store.read(key) or b"")
+            manifest = Manifest.model_validate_json(content)
         except ValidationError as error:
-            print(f"checkpoint manifest {self.where}/{key} is damaged: {error.errors()[0]['msg']}", flush=True)
+            self._note(key, f"is damaged: {error.errors()[0]['msg']}")
             return None
         if manifest.format != FORMAT:
             raise CheckpointError(f"{self.where}/{key} has format {manifest.format}, this runtime reads {FORMAT}")
         return manifest
 
+    def _fault(self, key: str, content: bytes) -> str:
+        """Why an object is not to be believed; empty when it is."""
+        fault = self._owner.fault(key, content)
+        if fault:
+            self._note(key, fault)
+        return "" if self._owner.trusts_store else fault
+
+    def _note_rollback(self, entry: Entry) -> None:
+        if entry.step < self._owner.committed_step:
+            self._note(entry.key, f"is the newest that is left, and step {self._owner.committed_step} was committed")
+
+    def _note(self, key: str, fault: str) -> None:
+        """One line in the log for what was found, once."""
+        line = f"{key} {fault}"
+        if line not in self.refused:
+            self.refused.append(line)
+            print(f"checkpoint {self.where}/{line}\n", end="", flush=True)
+
+    def _why(self) -> str:
+        """What was found first, for a message."""
+        more = len(self.refused) - MAX_NAMED
+        return "".join(f"; {line}" for line in self.refused[:MAX_NAMED]) + (f"; {more} more" if more > 0 else "")
+
     def _write_manifest(self, kind: str, entries: tuple[Entry, ...]) -> None:
-        manifest = Manifest(attempt=self._attempt, entries=entries)
-        self.store.write(f"{kind}-{self._term}", manifest.model_dump_json().encode())
+        key, owner = f"{kind}-{self._term}", self._owner
+        manifest = Manifest(job=owner.job, job_uid=owner.job_uid, attempt=self._attempt, entries=entries)
+        self.store.write(key, owner.signed(key, manifest.model_dump_json().encode()))
 
     def _sweep(self) -> None:
         """Delete states that this attempt's manifest does not name; those of newer attempts are not ours to judge.
@@ -230,6 +287,17 @@ def _manifests(keys: Iterable[str]) -> list[str]:
     found = set(keys)
     terms = sorted(_terms(found), reverse=True)
     return [key for of in terms for kind in ("latest", "resume") if (key := f"{kind}-{of}") in found]
+
+
+def _unsealed(keys: Sequence[str]) -> dict[str, str]:
+    """States whose term has no manifest, and the term: a seal is written before the first of them and never deleted.
+
+    >>> _unsealed(["resume-00000001", "state-00000001-0000000005", "part-00000002-0000000009-0001"])
+    {'state-00000002-0000000009': '00000002'}
+    """
+    sealed = {match[2] for key in _manifests(keys) if (match := _TERM_KEY.fullmatch(key))}
+    matches = (_STATE_KEY.fullmatch(key) or _PART_KEY.fullmatch(key) for key in keys)
+    return {f"state-{match[1]}-{match[2]}": match[1] for match in matches if match and match[1] not in sealed}
 
 
 def _terms(keys: Iterable[str]) -> set[str]:

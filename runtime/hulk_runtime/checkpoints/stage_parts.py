@@ -21,8 +21,8 @@ class Part(BaseModel):
     def read(self, store: Store) -> bytes:
         """Its vectors, one after the other. Raises CheckpointError where it is not as it was written."""
         held = store.read(self.key)
-        if held is None or hashlib.sha256(held).hexdigest() != self.sha256:
-            found = "is missing" if held is None else f"has {len(held)} bytes of other content"
+        found = fault(held, self.sha256)
+        if held is None or found:
             raise CheckpointError(f"{store.url}/{self.key} {found}")
         return held
 
@@ -36,11 +36,25 @@ class Index(BaseModel):
     parts: tuple[Part, ...]
 
 
-def wrong(index: bytes, store: Store) -> str:
-    """What is not as it was written, empty when all is."""
+def fault(content: bytes | None, sha256: str, num_bytes: int | None = None) -> str:
+    """Why this is not what was written, empty when it is.
+
+    >>> fault(b"te", "", 3), fault(None, "")
+    ('has 2 bytes, and 3 were written', 'is missing')
+    """
+    if content is None:
+        return "is missing"
+    if num_bytes is not None and len(content) != num_bytes:
+        return f"has {len(content)} bytes, and {num_bytes} were written"
+    found = hashlib.sha256(content).hexdigest()
+    return "" if found == sha256 else f"has SHA-256 {found}, and {sha256} was written"
+
+
+def fault_of_parts(index: bytes, store: Store) -> str:
+    """Why not all parts are what was written, empty when they are."""
     for part in Index.model_validate_json(index).parts:
         try:
             part.read(store)
         except CheckpointError as error:
-            return str(error)
+            return f"cannot be put together: {error}"
     return ""

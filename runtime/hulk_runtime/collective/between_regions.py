@@ -10,9 +10,9 @@ from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.process_group import Group
 from hulk_runtime.collective.reduction import region_backend
 from hulk_runtime.collective.staging import AllReduce
-from hulk_runtime.collective.wire.handshake import MIN_SECRET_BYTES
 from hulk_runtime.collective.wire.rendezvous import Address, listen
 from hulk_runtime.errors import ConfigurationError
+from hulk_runtime.job import peer_secret
 from hulk_runtime.job.environment import Environment
 from hulk_runtime.plan.wire import Plan
 
@@ -57,13 +57,7 @@ def _addresses(group: Group, port: int) -> list[Address]:
 
 
 def _secret(environment: Environment) -> bytes:
-    if not environment.peer_secret_path:
+    secret = peer_secret.read(environment.peer_secret_path)
+    if not secret:
         raise ConfigurationError(f"the plan sums between regions, but {names.ENV_PEER_SECRET} names no secret")
-    try:
-        with open(environment.peer_secret_path, "rb") as file:
-            secret = file.read()
-    except OSError as error:
-        raise ConfigurationError(f"the peers' secret cannot be read: {error}") from error
-    if len(secret) < MIN_SECRET_BYTES:
-        raise ConfigurationError(f"the peers' secret has {len(secret)} bytes: at least {MIN_SECRET_BYTES} are needed")
     return secret

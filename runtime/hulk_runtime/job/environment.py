@@ -18,11 +18,17 @@ DEFAULT_CHECKPOINT_KEEP = 3
 
 @dataclass(frozen=True, slots=True)
 class Checkpointing:
-    """Where checkpoints go (`url`), how often, and how many are kept."""
+    """Where checkpoints go (`url`), how often, and how many are kept.
+
+    `committed_step`: of the last one that the operator knows of; 0 = of none. `trusts_store`: the job goes on from what
+    it has not signed, too.
+    """
 
     url: str
     every_steps: int
     num_kept: int
+    committed_step: int = 0
+    trusts_store: bool = False
 
     def __post_init__(self) -> None:
         if self.every_steps < 1 or self.num_kept < 1:
@@ -111,8 +117,13 @@ def _checkpointing(environ: Mapping[str, str]) -> Checkpointing | None:
     url = environ.get(names.ENV_CHECKPOINT_URL, "")
     if not url:
         return None
-    every_steps = integer(environ, names.ENV_CHECKPOINT_EVERY_STEPS, DEFAULT_CHECKPOINT_EVERY_STEPS)
-    return Checkpointing(url, every_steps, integer(environ, names.ENV_CHECKPOINT_KEEP, DEFAULT_CHECKPOINT_KEEP))
+    return Checkpointing(
+        url,
+        integer(environ, names.ENV_CHECKPOINT_EVERY_STEPS, DEFAULT_CHECKPOINT_EVERY_STEPS),
+        integer(environ, names.ENV_CHECKPOINT_KEEP, DEFAULT_CHECKPOINT_KEEP),
+        integer(environ, names.ENV_CHECKPOINT_STEP, 0),
+        bool(integer(environ, names.ENV_CHECKPOINT_TRUST_STORE, 0)),
+    )
 
 
 def number(environ: Mapping[str, str], name: str, default: float) -> float:

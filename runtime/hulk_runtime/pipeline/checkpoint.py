@@ -55,8 +55,11 @@ def load(folder: Path, step: int, parameters: Named, slots: Slots, views: Views 
     """Make the state after a step that of these parameters and slots, in place. Raises CheckpointError."""
     from torch.distributed.checkpoint.state_dict_loader import load as read
 
+    from hulk_runtime.pipeline.checkpoint_reader import TensorReader
+
     place = folder / f"step-{step:010d}"
-    _told(lambda: read(_tensors(parameters, slots, views), checkpoint_id=place), f"cannot read {place}")
+    tensors = _tensors(parameters, slots, views)
+    _told(lambda: read(tensors, storage_reader=TensorReader(place)), f"cannot read {place}")
 
 
 def _tensors(parameters: Named, slots: Slots, views: Views) -> dict[str, torch.Tensor]:

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from hulk_runtime import background
+from hulk_runtime.checkpoints.signing import NOBODY, Owner
 from hulk_runtime.errors import ConfigurationError, HulkError
 from hulk_runtime.job.environment import Checkpointing
 from hulk_runtime.sharp import pilot_partitioning, scheduling_policy
@@ -42,13 +43,15 @@ def train(
     begins: Callable[[], None] = lambda: None,
     checkpointing: Checkpointing | None = None,
     attempt: int = 1,
+    owner: Owner = NOBODY,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Outcome]:
     """Train all trials to their ends; what became of each, by its name.
 
     `begins` is called before the first mini-batch, when all shards are cut, `report` after each, `ended` when a trial
     has ended. With `checkpointing`, each trial has a folder of its own below the URL and goes on from what an earlier
-    attempt has left there. When `stop` says so, trials end after the mini-batch that they are in, with a checkpoint.
+    attempt has left there, signed by `owner`. When `stop` says so, trials end after the mini-batch that they are in,
+    with a checkpoint.
     Torch's threads are divided among the devices on the host, as long as this runs. A trial that cannot be made or cut
     (a layer that is larger than the smallest device), whose loss is no number or whose own code raises is `failed`, and
     the others go on. Raises ConfigurationError when two trials have one name or scheduler `exact` has too much to
@@ -63,7 +66,7 @@ def train(
             ended(outcome)
         run = Run(trial_runs, report, stop, ended)
         if checkpointing:
-            run.resume(checkpointing, attempt)
+            run.resume(checkpointing, attempt, owner)
         begins()
         if trial_runs:
             run.go(devices, scheduler, double_buffer)
@@ -163,10 +166,11 @@ class Run:
         self._begin_s = time.monotonic()
         self._reporting = threading.Lock()
 
-    def resume(self, checkpointing: Checkpointing, attempt: int) -> None:
+    def resume(self, checkpointing: Checkpointing, attempt: int, owner: Owner) -> None:
         """Bring every trial to its newest checkpoint."""
         for trial_run in self._trial_runs:
-            saver = self._savers[trial_run.number] = TrialCheckpoint(trial_run.trial.name, checkpointing, attempt)
+            saver = TrialCheckpoint(trial_run.trial.name, checkpointing, attempt, owner)
+            self._savers[trial_run.number] = saver
             trial_run.resume(saver.resume(trial_run.shards, trial_run.stream))
             if trial_run.step >= trial_run.trial.num_steps:
                 self._end(trial_run, "succeeded")

@@ -7,6 +7,7 @@ import torch
 
 from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints
 from hulk_runtime.checkpoints.object_store import Store
+from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.job.environment import Checkpointing
 from hulk_runtime.sharp.rng_stream import Stream
@@ -16,10 +17,11 @@ from hulk_runtime.sharp.shard import Shard
 class TrialCheckpoint:
     """One trial's."""
 
-    def __init__(self, trial: str, checkpointing: Checkpointing, attempt: int) -> None:
+    def __init__(self, trial: str, checkpointing: Checkpointing, attempt: int, owner: Owner) -> None:
         self._trial = trial
         self.every_steps = checkpointing.every_steps
-        self._checkpoints = Checkpoints(Store(f"{checkpointing.url}/{trial}"), attempt, checkpointing.num_kept)
+        store = Store(f"{checkpointing.url}/{trial}")
+        self._checkpoints = Checkpoints(store, attempt, checkpointing.num_kept, owner.of_trial(trial))
         self.saved_step = 0
 
     def resume(self, shards: Sequence[Shard], stream: Stream) -> int:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import torch
 
+from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.errors import EXIT_DONE, EXIT_STOPPED, ConfigurationError
+from hulk_runtime.job import peer_secret
 from hulk_runtime.job.environment import Environment
 from hulk_runtime.job.shutdown import Stop
 from hulk_runtime.sharp.cuda_device import CudaDevice
@@ -33,9 +35,17 @@ def run(environment: Environment, sweep: SweepDocument, status: str | None, stop
         begins=stop.training_begins,
         checkpointing=environment.checkpointing,
         attempt=environment.attempt,
+        owner=_owner(environment),
         stop=lambda: stop.wanted,
     )
     return EXIT_STOPPED if any(outcome.state == "stopped" for outcome in outcomes.values()) else EXIT_DONE
+
+
+def _owner(environment: Environment) -> Owner:
+    """Who signs the trials' checkpoints; the operator does not tell their steps apart."""
+    settings, secret = environment.checkpointing, peer_secret.read(environment.peer_secret_path)
+    trusts_store = settings is not None and settings.trusts_store
+    return Owner.of_job(environment.job, environment.job_uid, secret, trusts_store=trusts_store, committed_step=0)
 
 
 def make_devices(asked: DevicesDocument) -> list[Device]:

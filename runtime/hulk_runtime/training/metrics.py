@@ -79,6 +79,9 @@ class JobMetrics:
         self._sent = Counter("hulk_worker_sent_bytes", "Bytes rank 0 sent to other ranks.", registry=registry)
         self._checkpoint_step = gauge("checkpoint_step", "Step of the last committed checkpoint.")
         self._checkpoint_bytes = gauge("checkpoint_bytes", "Size of the last committed checkpoint.")
+        self._refused = gauge(
+            "checkpoint_refused", "What this attempt found in the checkpoints' folder that is not as the job wrote it."
+        )
         self._epoch = gauge("membership_epoch", "How often this attempt went on without a region; 0: it is whole.")
         self._member = gauge("member", "1 while a rank takes part, 0 once its region was left out.", ["rank"])
         self._stages = gauge(
@@ -127,6 +130,10 @@ class JobMetrics:
         """One committed checkpoint."""
         self._checkpoint_step.set(step)
         self._checkpoint_bytes.set(num_bytes)
+
+    def set_refused(self, num: int) -> None:
+        """What was found so far."""
+        self._refused.set(num)
 
     def _set_seconds(self, step_s: float) -> None:
         """Of any as many steps as a round has, one is an outer one."""

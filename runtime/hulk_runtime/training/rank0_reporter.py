@@ -8,9 +8,11 @@ from prometheus_client import CollectorRegistry
 from hulk_runtime import background, errors
 from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints, Entry
 from hulk_runtime.checkpoints.object_store import Store
+from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.collective.process_group import Group
 from hulk_runtime.collective.wire.membership import Membership
 from hulk_runtime.errors import CheckpointError
+from hulk_runtime.job import peer_secret
 from hulk_runtime.job.environment import Environment
 from hulk_runtime.plan.wire import Plan
 from hulk_runtime.training import state
@@ -70,6 +72,7 @@ class Rank0Reporter:
     def resumed(self, step: int) -> None:
         """Note where the run begins."""
         self._saved_step = step
+        self._tell_refused()
         say(f"resumed after step {step}" if step else "starting at step 1")
 
     def regrouped(self, found: Regrouped) -> None:
@@ -164,15 +167,34 @@ class Rank0Reporter:
     def _save(self, checkpoints: Checkpoints, step: int, saved: Saved) -> Entry:
         entry = checkpoints.commit(step, saved.state, saved.content)
         self._metrics.set_checkpoint(entry.step, entry.num_bytes)
+        self._tell_refused()
         self._last = entry
         say(f"checkpoint step={entry.step} bytes={entry.num_bytes} where={checkpoints.where}/{entry.key}")
         return entry
+
+    def _tell_refused(self) -> None:
+        if self.checkpoints:
+            self._metrics.set_refused(len(self.checkpoints.refused))
 
 
 def open_checkpoints(environment: Environment) -> Checkpoints | None:
     """The folder of this very job: a job deleted and made again under its name is another job and starts anew."""
     settings, store = environment.checkpointing, open_store(environment)
-    return Checkpoints(store, environment.attempt, settings.num_kept) if settings and store else None
+    if settings is None or store is None:
+        return None
+    return Checkpoints(store, environment.attempt, settings.num_kept, owner_of(environment))
+
+
+def owner_of(environment: Environment) -> Owner:
+    """Who signs the job's checkpoints, by the secret that its ranks know each other by. Raises ConfigurationError."""
+    settings = environment.checkpointing
+    return Owner.of_job(
+        environment.job,
+        environment.job_uid,
+        peer_secret.read(environment.peer_secret_path),
+        trusts_store=settings is not None and settings.trusts_store,
+        committed_step=settings.committed_step if settings else 0,
+    )
 
 
 def open_store(environment: Environment) -> Store | None:

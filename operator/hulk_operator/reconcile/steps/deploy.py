@@ -54,7 +54,7 @@ def deploy(view: View) -> Outcome:
     if job.spec.network_policy.enabled:
         policy = manifests.network_policy(job, attempt, view.metrics_readers)
         actions.append(Create(NETWORK_POLICIES, (policy,)))
-    if job.spec.sync.may_use_wan:  # whichever this plan uses: a pod that stays may see another one
+    if job.spec.has_peer_secret:  # whichever this plan uses: a pod that stays may see another one
         actions.append(MakeSecret())
     if manifests.stays(job):
         actions.append(

@@ -232,6 +232,7 @@ def _observed(view: View, seen: Observation) -> HulkJobStatus:
         compute_microseconds=microseconds(seen.max_compute_s) if seen.max_compute_s else None,
         loss=None if seen.loss is None else f"{seen.loss:.6g}",
         metric=_metric(seen),
+        refused_checkpoints=seen.checkpoint_refused or None,
         relative_error=None if error is None else f"{error:.4f}",
         wan=wan_observed(seen, _regions(view)),
         pipeline=pipeline_observed(seen),

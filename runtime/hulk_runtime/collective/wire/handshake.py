@@ -21,12 +21,12 @@ from typing import Final
 
 from hulk_runtime.collective.wire.frames import WIRE_VERSION
 from hulk_runtime.collective.wire.records import Keys, has_aes
+from hulk_runtime.job.peer_secret import MIN_SECRET_BYTES
 
 MAGIC: Final = b"HULKWAN\0"
 _HELLO: Final = struct.Struct("<8sBBHII16s32s32s")
 _PROOF_BYTES: Final = 32
 TIMEOUT_S: Final = 10.0
-MIN_SECRET_BYTES: Final = 16
 
 
 class RefusedError(ConnectionError):
